@@ -11,21 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.experts.counts import INDEX_BYTES
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant, Launch
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import whole
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
-from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none, allocate_on
-from xccl_emu.protocols.experts.buffers import Received, as_arrays, fill
+from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none
+from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts.buffers import Received, as_arrays
 from xccl_emu.protocols.experts.config import check_tokens, check_weights
-
-Buffers = dict[str, Buffer]
 
 
 class Call(NamedTuple):
@@ -63,7 +60,7 @@ class AttentionExperts(Communicator):
         self.config = config
         self.layout: DiesLayout = self.lays_out(config, pod.spec, first_die, managed_offset, field_offset)
         self.first_die = self.layout.first_die
-        self.experts = allocate_on(pod, self.layout.dies[: config.n_experts], _expert_sizes(config))
+        self.experts = app.allocate(pod, config, self.layout.dies[: config.n_experts], config.calls_kept)
         """The app buffers of each expert die."""
         super().__init__(pod)
 
@@ -76,15 +73,15 @@ class AttentionExperts(Communicator):
         """Put the kernels that carry out these calls on their cores."""
 
     def _launch(
-        self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], buffers: Buffers, grants: list[Grant]
+        self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], own: app.Buffered, grants: list[Grant]
     ) -> None:
         """Put a kernel on cores of a die, with those of its buffers that it may touch; ``grants`` are all others."""
         rights = self.rights[kernel.name]
-        own = [self.pod.grant(buffers[name], letters) for name, letters in rights.items()]
-        app = {name: buffers[name].address for name in rights}
-        given = {"batches": app.pop("batches")} if "batches" in app else {}
-        more: dict[str, Any] = {"core": range(len(cores)), "b": Addresses(**app), **given}
-        self.pod.launch(kernel, die, cores, {**args, **more}, [*grants, *own])
+        its = [self.pod.grant(own[name], letters) for name, letters in rights.items()]
+        at = {name: own[name].address for name in rights}
+        given = {"batches": at.pop("batches")} if "batches" in at else {}
+        more: dict[str, Any] = {"core": range(len(cores)), "b": Addresses(**at), **given}
+        self.pod.launch(kernel, die, cores, {**args, **more}, [*grants, *its])
 
     @abstractmethod
     def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:
@@ -112,21 +109,6 @@ class AttentionExperts(Communicator):
         self.run_as(self.name, progress)
 
 
-def _expert_sizes(c: A2EConfig) -> Mapping[str, int]:
-    """Bytes of each app buffer of an expert die."""
-    rows = c.depth * c.rows_max
-    return {
-        "recv_x": rows * c.payload_bytes, "route": rows * ROUTE_BYTES, "counts": (c.depth + 1) * c.counts_bytes,
-        "y": rows * c.row_bytes,
-    }  # fmt: skip
-
-
-def _batch_sizes(c: A2EConfig, calls: int) -> Mapping[str, int]:
-    """Bytes of each app buffer of an attention die that has so many calls."""
-    table, states = calls * c.tokens_max * INDEX_BYTES, calls * c.tokens_max * c.row_bytes
-    return {"batches": 4 * calls, "x": states, "topk": table, "pos": table, "weights": table, "out": states}
-
-
 class Calls:
     """Some calls: their buffers on the attention dies, and the launch of all kernels that carry them out.
 
@@ -147,16 +129,18 @@ class Calls:
         """[turn][attention die] app buffers; a turn is a domain's, or that of one of its microbatches."""
         for c, call in enumerate(given):
             self._commit(c, call.topk)
-            for buffers, batch in zip(self.batches[c % self.config.turns], zip(*call, strict=True), strict=True):
-                fill(self.pod, self.config, buffers, c // self.config.turns, *batch)
+            for own, batch in zip(self.batches[c % self.config.turns], zip(*call, strict=True), strict=True):
+                app.fill(self.pod, self.config, own, c // self.config.turns, *batch)
 
     # ---- before the run
 
-    def _allocate_batches(self) -> list[list[Buffers]]:
+    def _allocate_batches(self) -> list[list[app.Buffered]]:
         c = self.config
         with all_or_none(self.pod):
             return [
-                allocate_on(self.pod, self.dies(turn), _batch_sizes(c, len(range(turn, self.n_calls, c.turns))))
+                app.allocate(
+                    self.pod, c, self.dies(turn), dict.fromkeys(app.OF_TOKENS, len(range(turn, self.n_calls, c.turns)))
+                )
                 for turn in range(c.turns)
             ]
 
@@ -172,19 +156,19 @@ class Calls:
 
     def _commit(self, call: int, topk: Sequence[NDArray[Any]]) -> None:
         """Commit what a call will fill: what it has batches for, and of the rows those that there will be."""
-        c, first = self.config, call % self.config.depth * self.config.rows_max
+        c = self.config
         slots = np.concatenate([choices[choices >= 0].astype(np.int64) for choices in topk])
         for die, n in enumerate(np.bincount(slots // c.local_experts, minlength=c.n_experts).tolist()):
-            for name, size in (("recv_x", c.payload_bytes), ("y", c.row_bytes)):
-                self._commit_part(self.owner.experts[die][name], first * size, n * size)
-        start = call // c.turns * c.tokens_max * c.row_bytes
+            for name in ("recv_x", "y"):
+                self._commit_rows(self.owner.experts[die], name, call % c.depth, n)
         for i, choices in enumerate(topk):
             for name in ("x", "out"):
-                self._commit_part(self.batches[call % c.turns][i][name], start, len(choices) * c.row_bytes)
+                self._commit_rows(self.batches[call % c.turns][i], name, call // c.turns, len(choices))
         self.owner.commit(self, call, topk)
 
-    def _commit_part(self, buffer: Buffer, start: int, nbytes: int) -> None:
-        self.pod.commit(Buffer(buffer.die, buffer.address + start, nbytes), nbytes)
+    def _commit_rows(self, own: app.Buffered, name: str, i: int, n: int) -> None:
+        nbytes = n * app.table(self.config)[name][0]
+        self.pod.commit(app.row_of(self.config, own, name, i, 0, nbytes), nbytes)
 
     def launch(self) -> None:
         """Put all kernels on their cores; they run with the pod's next run, until the calls are done."""

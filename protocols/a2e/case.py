@@ -15,7 +15,6 @@ from xccl_emu.kernels.a2e.e2a import e2a_stream
 from xccl_emu.kernels.a2e.expert import a2e_stream, compute_stream
 from xccl_emu.kernels.a2e.parameters import WRONG_CALL
 from xccl_emu.kernels.a2e.pull import pull_attention, pull_expert
-from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
@@ -28,6 +27,7 @@ from xccl_emu.protocols.a2e.data import Image, in_turns, make_calls
 from xccl_emu.protocols.a2e.paper import TRAMPOLINES
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
+from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
 from xccl_emu.protocols.experts.routed import RoutedCase
 from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
@@ -149,15 +149,9 @@ class A2ECase(RoutedCase):
     def _filled(self, calls: Calls) -> Iterator[Buffer]:
         """The parts of the buffers that hold something when the run begins."""
         c = calls.config
-        strides = {"x": (c.row_bytes, c.row_bytes), "topk": (INDEX_BYTES, INDEX_BYTES)}
         for call, lengths in enumerate(calls.lengths):
-            for i, n in enumerate(lengths):
-                buffers, r = calls.batches[call % c.turns][i], call // c.turns
-                yield Buffer(buffers["batches"].die, buffers["batches"].address + 4 * r, 4)
-                for name, (stride, nbytes) in (strides | {"weights": (INDEX_BYTES, 4 * c.top_k)}).items():
-                    for t in range(n):
-                        row = buffers[name].address + (r * c.tokens_max + t) * stride
-                        yield Buffer(buffers[name].die, row, nbytes)
+            for own, n in zip(calls.batches[call % c.turns], lengths, strict=True):
+                yield from app.filled(c, own, call // c.turns, n)
 
     # ---- on the whole pod
 

@@ -21,6 +21,7 @@ from xccl_emu.kernels.experts.dummy import BUSY_ENTRIES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.group import align
+from xccl_emu.protocols.experts.buffers import OF_ROWS
 from xccl_emu.protocols.experts.config import TokenConfig
 
 DEPTH_MAX = 8
@@ -134,6 +135,11 @@ class A2EConfig(TokenConfig):
     def counts_bytes(self) -> int:
         """The counts of a call on an expert die."""
         return counts_bytes(self.n_attention, self.local_experts)
+
+    @property
+    def calls_kept(self) -> Mapping[str, int]:
+        """For how many calls an expert die has each of its app buffers."""
+        return {**dict.fromkeys(OF_ROWS, self.depth), "counts": self.depth + 1}
 
     def attention_die(self, call: int, i: int) -> int:
         """The i-th attention die of the domain that has a call, counted from the first die."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xccl_emu import oracle
 from xccl_emu.protocols.a2e.calls import Call
 from xccl_emu.protocols.a2e.config import A2EConfig
-from xccl_emu.protocols.experts.config import ROUTE
+from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.data import received_rows, states
 
 
@@ -67,32 +67,19 @@ class Image:
         """Return the outputs of an attention die, of all its calls."""
         c = self._config
         mine = range(domain, len(self._calls), c.turns)
-        out = np.zeros((len(mine), c.tokens_max, c.row_bytes), np.uint8)
-        for r, call in enumerate(mine):
-            summed = self._sent[call].combined_for(i, self._calls[call].weights[i], shared=c.shared)
-            out[r, : len(summed)] = summed.view(np.uint8)
-        return out
+        sums = (self._sent[call].combined_for(i, self._calls[call].weights[i], shared=c.shared) for call in mine)
+        return app.image_of(c, "out", len(mine), enumerate(sums))
 
     def rows(self, die: int) -> dict[str, NDArray[np.uint8]]:
-        """Return the rows of an expert die, by name of the buffer."""
-        c = self._config
-        images = {
-            "recv_x": np.zeros((c.depth, c.rows_max, c.payload_bytes), np.uint8),
-            "route": np.zeros((c.depth, c.rows_max, ROUTE.itemsize), np.uint8),
-            "y": np.zeros((c.depth, c.rows_max, c.row_bytes), np.uint8),
-        }
-        for call, sent in enumerate(self._sent):
-            for name, rows in received_rows(sent, die).items():
-                image = images[name][call % c.depth]
-                image[: len(rows)] = rows.view(np.uint8).reshape(len(rows), image.shape[1])
-        return images | {"counts": self._counts(die)}
+        """Return the rows of an expert die, and their counts, by name of the buffer.
 
-    def _counts(self, die: int) -> NDArray[np.uint8]:
-        """Behind the last call comes the end, if it is told, with -1 for every count."""
+        Behind the last call comes the end, if it is told, with -1 for every count.
+        """
         c = self._config
-        image = np.zeros((c.depth + 1, c.counts_bytes // 4), np.int32)
-        for call, sent in enumerate(self._sent):
-            image[call % (c.depth + 1), : c.local_experts * c.n_attention] = sent.received_by(die).counts.reshape(-1)
+        received = [received_rows(sent, die) for sent in self._sent]
         if self._ends:
-            image[len(self._calls) % (c.depth + 1), : c.local_experts * c.n_attention] = -1
-        return image.view(np.uint8)
+            received.append({"counts": np.full((1, c.local_experts * c.n_attention), -1, np.int32)})
+        return {
+            name: app.image_of(c, name, n, ((i % n, rows[name]) for i, rows in enumerate(received) if name in rows))
+            for name, n in c.calls_kept.items()
+        }

@@ -1,6 +1,6 @@
 """The app buffers of a rank or die in a layer of experts: how large they are, what goes in, and what comes out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
-from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.communicator import allocate_on
-from xccl_emu.protocols.experts.config import ROUTE, EpConfig, TokenConfig
+from xccl_emu.protocols.experts.config import ROUTE, TokenConfig
 
 COLUMNS = INDEX_BYTES // 4
 """Entries of a row of a table with one for each choice."""
@@ -37,17 +36,85 @@ def whole_rows(choices: NDArray[Any]) -> NDArray[np.int32]:
     return rows
 
 
+Buffered = dict[str, Buffer]
+"""The app buffers of a rank or die, named as the kernels' parameters.  And ``batches``, with a 4-byte number for each
+batch, how many tokens it has; for a round of a group with a second one, which results there are."""
+
+OF_TOKENS = ("batches", "x", "topk", "pos", "weights", "out")
+"""Buffers of a rank or attention die that has batches of tokens."""
+OF_ROWS = ("recv_x", "route", "counts", "y")
+"""Buffers of a rank or expert die that receives rows."""
+
+
+def table(c: TokenConfig) -> dict[str, tuple[int, int]]:
+    """Bytes of a row, and rows of a batch, of every app buffer, by its name, in the order in which they lie."""
+    tokens, rows = c.tokens_max, c.rows_max
+    return {
+        "batches": (c.batch_bytes, 1), "x": (c.row_bytes, tokens), "topk": (INDEX_BYTES, tokens),
+        "pos": (c.position_bytes, tokens), "weights": (INDEX_BYTES, tokens), "recv_x": (c.payload_bytes, rows),
+        "route": (ROUTE_BYTES, rows), "counts": (c.counts_bytes, 1), "y": (c.row_bytes, rows),
+        "out": (c.row_bytes, tokens),
+    }  # fmt: skip
+
+
+def allocate(pod: Pod, c: TokenConfig, dies: Sequence[int], batches: Mapping[str, int]) -> list[Buffered]:
+    """The named buffers of each die, for so many batches one behind the other.
+
+    Raises CapacityError if they do not fit; then none of them is allocated.
+    """
+    sizes = {name: batches[name] * row * rows for name, (row, rows) in table(c).items() if name in batches}
+    return allocate_on(pod, dies, sizes)
+
+
+def part_of(own: Buffered, i: int, rounds: int) -> Buffered:
+    """The buffers of the i-th round."""
+    sizes = {name: buffer.nbytes // rounds for name, buffer in own.items()}
+    return {name: Buffer(each.die, each.address + i * sizes[name], sizes[name]) for name, each in own.items()}
+
+
+def row_of(c: TokenConfig, own: Buffered, name: str, i: int, row: int, nbytes: int) -> Buffer:
+    """The first bytes of a row of the i-th batch."""
+    stride, rows = table(c)[name]
+    return Buffer(own[name].die, own[name].address + (i * rows + row) * stride, nbytes)
+
+
 def fill(
-    pod: Pod, c: TokenConfig, buffers: Mapping[str, Buffer], i: int, x: NDArray[Any], choices: NDArray[Any],
+    pod: Pod, c: TokenConfig, own: Buffered, i: int, x: NDArray[Any], choices: NDArray[Any],
     weights: NDArray[Any] | None = None,
 ) -> None:  # fmt: skip
     """Put the i-th batch of a rank or attention die into its buffers, behind those before it."""
-    rows, tables = slice(i * c.tokens_max, i * c.tokens_max + len(x)), (-1, COLUMNS)
-    pod.view(buffers["batches"], np.int32)[i] = len(x)
-    pod.fill_payload(pod.payload(buffers["x"], c.numpy_dtype(), (-1, c.hidden))[rows], x)
-    pod.view(buffers["topk"], np.int32, tables)[rows] = whole_rows(choices)
+    first = i * c.tokens_max
+    pod.view(own["batches"], np.int32)[i] = len(x)
+    pod.fill_payload(pod.payload(own["x"], c.numpy_dtype(), (-1, c.hidden))[first : first + len(x)], x)
+    pod.view(own["topk"], np.int32, (-1, COLUMNS))[first : first + len(x)] = whole_rows(choices)
     if weights is not None:
-        pod.view(buffers["weights"], np.float32, tables)[rows, : c.top_k] = weights
+        fill_weights(pod, c, own, i, weights)
+
+
+def fill_weights(pod: Pod, c: TokenConfig, own: Buffered, i: int, weights: NDArray[Any]) -> None:
+    """Put the gate weights of the i-th batch there."""
+    rows = slice(i * c.tokens_max, i * c.tokens_max + len(weights))
+    pod.view(own["weights"], np.float32, (-1, COLUMNS))[rows, : c.top_k] = weights
+
+
+def filled(c: TokenConfig, own: Buffered, i: int, n: int) -> Iterator[Buffer]:
+    """What `fill` writes for the i-th batch, of n tokens, and its weights: rows without what fills them up."""
+    yield row_of(c, own, "batches", i, 0, 4)
+    for name, nbytes in (("x", c.row_bytes), ("topk", INDEX_BYTES), ("weights", 4 * c.top_k)):
+        yield from (row_of(c, own, name, i, t, nbytes) for t in range(n))
+
+
+def image_of(c: TokenConfig, name: str, batches: int, placed: Iterable[tuple[int, NDArray[Any]]]) -> NDArray[np.uint8]:
+    """[batches, rows, stride] bytes of a buffer with rows of these batches, the later ones over the earlier ones.
+
+    Zero where nothing is written.
+    """
+    stride, n_rows = table(c)[name]
+    image = np.zeros((batches, n_rows, stride), np.uint8)
+    for i, rows in placed:
+        raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), rows[:1].nbytes)
+        image[i, : len(rows), : raw.shape[1]] = raw
+    return image
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,30 +154,3 @@ class Received:
     def expert_counts(self) -> NDArray[np.int64]:
         """[local_experts] rows of each expert."""
         return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
-
-
-Buffered = dict[str, Buffer]
-"""The app buffers of one rank, named as the kernels' parameters.  And ``batches``, with two 4-byte numbers for each
-round: how many tokens there are, and which results."""
-
-
-def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[Buffered]:
-    """The app buffers of every rank, for so many rounds one behind the other.
-
-    Raises CapacityError if they do not fit; then none of them is allocated.
-    """
-    table, states = config.tokens_max * INDEX_BYTES, config.tokens_max * config.row_bytes
-    rows = config.rows_max
-    sizes = {
-        "batches": 8, "x": states, "topk": table, "pos": config.tokens_max * config.position_bytes, "weights": table,
-        "recv_x": rows * config.payload_bytes, "route": rows * ROUTE_BYTES, "counts": align(4 * config.n_slots),
-        "y": rows * config.row_bytes, "out": states,
-    }  # fmt: skip
-    dies = range(config.first_die, config.first_die + config.n_ranks)
-    return allocate_on(pod, dies, {name: rounds * size for name, size in sizes.items()})
-
-
-def part_of(own: Buffered, i: int, rounds: int) -> Buffered:
-    """The buffers of the i-th round."""
-    sizes = {name: buffer.nbytes // rounds for name, buffer in own.items()}
-    return {name: Buffer(each.die, each.address + i * sizes[name], sizes[name]) for name, each in own.items()}

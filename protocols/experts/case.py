@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Self
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, PodSpec
 from xccl_emu.protocol import Bench, PodRun, size, switch, text, tight_pod
 from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocol.streams import Streams
+from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.compared import count_wrong
 from xccl_emu.protocols.experts.config import ROUTE, EpConfig
 from xccl_emu.protocols.experts.data import Batch, Image, make_batches
@@ -149,6 +150,8 @@ class LayerCase(RoutedCase, ABC):
         group, streams = self._launched(bench, pod, batches)
         for rank, buffers in enumerate(group.buffers):
             image = Image(group.config, batches, rank)
+            for i, batch in enumerate(batches):
+                bench.already_filled(*app.filled(group.config, buffers, i, len(batch.tokens[rank])))
             self._fill(bench, pod, buffers, image)
             cores = [streams.owner(group.die_of(rank), core) for core in range(self.cores)]
             for name in self.written:
@@ -158,10 +161,8 @@ class LayerCase(RoutedCase, ABC):
         group.layout.label(bench)
         bench.tolerates("stop", "cut", "stall")
 
-    def _fill(self, bench: Bench, pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
-        """Say which parts of the buffers hold something when the run begins."""
-        for name in image.given:
-            bench.already_filled(*image.parts(name, buffers[name]))
+    def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: Image) -> None:
+        """Put there what the parts of the layer before these would have left."""
 
     # ---- what goes through it
 

@@ -14,6 +14,7 @@ from xccl_emu.kernels.experts.counts import INDEX_BYTES, choice_at, streamed_wor
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
+from xccl_emu.kernels.group import align
 from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
@@ -40,6 +41,10 @@ class TokenConfig(ABC):
         "hidden": (32, 1 << 20), "top_k": (1, INDEX_BYTES // 4), "cores": (1, 1 << 10),
     }  # fmt: skip
     """Least and largest value of whole numbers."""
+    batch_bytes: ClassVar[int] = 4
+    """What is said of a batch: how many tokens it has, and maybe more."""
+    position_bytes: ClassVar[int] = INDEX_BYTES
+    """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
 
     _: KW_ONLY
     hidden: int = 7168
@@ -87,6 +92,16 @@ class TokenConfig(ABC):
     @abstractmethod
     def n_slots(self) -> int:
         """Expert slots of all ranks or expert dies."""
+
+    @property
+    @abstractmethod
+    def rows_max(self) -> int:
+        """Most rows that a rank, or an expert die in a call, can receive."""
+
+    @property
+    @abstractmethod
+    def counts_bytes(self) -> int:
+        """The counts of those rows, by expert and source."""
 
     @property
     def payload_bytes(self) -> int:
@@ -158,8 +173,7 @@ class EpConfig(TokenConfig):
         "first_die": (0, 1 << 20),
     }  # fmt: skip
 
-    position_bytes: ClassVar[int] = INDEX_BYTES
-    """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
+    batch_bytes = 8  # and which results there are
 
     n_ranks: int
     local_experts: int = 1
@@ -196,6 +210,11 @@ class EpConfig(TokenConfig):
     def rows_max(self) -> int:
         """Most rows that a rank can receive."""
         return self.n_ranks * self.rows_per_block
+
+    @property
+    def counts_bytes(self) -> int:
+        """The counts of those rows, by expert and source."""
+        return align(4 * self.n_slots)
 
 
 def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Inputs of small expert-parallel groups, and what their app buffers must hold in the end, by the oracle."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
-from xccl_emu.kernels.experts.counts import INDEX_BYTES
-from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer
-from xccl_emu.protocols.experts.buffers import whole_rows
+from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.config import DTYPES, ROUTE, EpConfig
 
 _BITS = {"bf16": (0x3F01, 0x3F80), "fp16": (0x3801, 0x3900)}
@@ -60,75 +58,45 @@ def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -
 
 
 class Image:
-    """What the buffers of one rank hold, row by row: those that the host fills, and those that a phase writes.
-
-    ``given`` and ``written`` map the names of buffers to their bytes, all rounds one behind the other.
-    """
+    """What phases write into the buffers of one rank: ``written`` maps their names to bytes, round behind round."""
 
     def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int) -> None:
         self._config = config
-        self._rows: dict[str, Rows] = {}
-        for batch in batches:
-            for name, rows in _round(config, batch, rank).items():
-                self._rows.setdefault(name, []).append(rows)
-        given = ("batches", "x", "topk", "weights")
-        self.given = {name: self._table(name) for name in given}
-        self.written = {name: self._table(name) for name in self._rows if name not in given}
+        rounds = [_round(config, batch, rank) for batch in batches]
+        self._rows: dict[str, Rows] = {name: [rows[name] for rows in rounds] for name in rounds[0]}
+        if not config.position_bytes:
+            del self._rows["pos"]
+        self.written = {
+            name: app.image_of(config, name, len(rows), enumerate(rows)) for name, rows in self._rows.items()
+        }
 
-    def parts(self, name: str, buffer: Buffer) -> Iterator[Buffer]:
+    def parts(self, name: str, own: app.Buffered) -> Iterator[Buffer]:
         """The bytes of a buffer that hold something: each row of each round, without what fills it up."""
-        stride, n_rows = self._strides()[name]
         for i, rows in enumerate(self._rows[name]):
-            for j, row in enumerate(rows):
-                yield Buffer(buffer.die, buffer.address + (i * n_rows + j) * stride, row.nbytes)
-
-    def _table(self, name: str) -> NDArray[np.uint8]:
-        """[rounds, rows, stride] bytes, zero where nothing is written."""
-        stride, n_rows = self._strides()[name]
-        table = np.zeros((len(self._rows[name]), n_rows, stride), np.uint8)
-        for i, rows in enumerate(self._rows[name]):
-            raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), rows[:1].nbytes)
-            table[i, : len(rows), : raw.shape[1]] = raw
-        return table
-
-    def _strides(self) -> Mapping[str, tuple[int, int]]:
-        """Bytes of a row and rows of a round, by the name of the buffer."""
-        c = self._config
-        return {
-            "batches": (8, 1), "x": (c.row_bytes, c.tokens_max), "topk": (INDEX_BYTES, c.tokens_max),
-            "weights": (INDEX_BYTES, c.tokens_max), "pos": (INDEX_BYTES, c.tokens_max),
-            "recv_x": (c.payload_bytes, c.rows_max), "route": (ROUTE.itemsize, c.rows_max),
-            "counts": (align(4 * c.n_slots), 1), "y": (c.row_bytes, c.rows_max), "out": (c.row_bytes, c.tokens_max),
-        }  # fmt: skip
+            yield from (app.row_of(self._config, own, name, i, j, row.nbytes) for j, row in enumerate(rows))
 
 
 def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]:
     """The rows of each buffer of a rank in one round; the order of ``recv_x`` and so on is that of the phases."""
     c = config
     sent = oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
-    got = received_rows(sent, rank)
+    quantizer = c.quantizer if c.quantized_back else None
     return {
-        "batches": np.array([[len(batch.tokens[rank])]], np.int32),
-        "x": batch.tokens[rank],
-        "topk": whole_rows(batch.topk[rank]),
-        "weights": batch.weights[rank],
-        **got,
-        "route": got["route"][:, None],
-        "counts": sent.received_by(rank).counts.reshape(1, -1),
+        **received_rows(sent, rank),
         "pos": _positions(config, batch.topk[rank]),
-        "out": sent.combined_for(
-            rank, batch.weights[rank], shared=c.shared, quantizer=c.quantizer if c.quantized_back else None
-        ),
+        "out": sent.combined_for(rank, batch.weights[rank], shared=c.shared, quantizer=quantizer),
     }
 
 
 def received_rows(sent: oracle.Dispatched, rank: int) -> dict[str, NDArray[Any]]:
-    """What a rank or expert die has received, in the order of its rows, and what its experts make of it."""
+    """What a rank or expert die has received, by name of the buffer: in the order of its rows, their counts, and what
+    its experts make of them."""
     got = sent.received_by(rank)
     route = np.zeros(len(got.x), ROUTE)
     route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
     route["slot"] = got.expert + rank * sent.local_experts
-    return {"recv_x": got.x, "route": route, "y": sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x)))}
+    made = sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x)))
+    return {"recv_x": got.x, "route": route[:, None], "counts": got.counts.reshape(1, -1), "y": made}
 
 
 def _positions(config: EpConfig, topk: NDArray[np.int32]) -> NDArray[np.int32]:

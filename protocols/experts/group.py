@@ -81,7 +81,7 @@ class ExpertGroup(Communicator, Generic[C]):
         """The group's size and the shape of what it moves."""
         self.n_rounds = number_in("rounds", rounds, 1, 1 << 20)
         self.layout: GroupLayout[C] = self.lays_out(config, pod, managed_offset, field_offset)
-        self.buffers = app.allocate(pod, config, self.n_rounds)
+        self.buffers = app.allocate(pod, config, self.layout.dies, dict.fromkeys(app.table(config), self.n_rounds))
         """[rank] app buffers of all rounds."""
         self._rounds = [[app.part_of(own, i, self.n_rounds) for own in self.buffers] for i in range(self.n_rounds)]
         self._rows_committed = [0] * config.n_ranks
@@ -202,8 +202,7 @@ class ExpertGroup(Communicator, Generic[C]):
                 check_finite(self.config, f"expert_output of rank {rank}, row", self.expert_output(rank))
         self._stage()[0] = _DISPATCHED  # until the run is over
         for rank, table in enumerate(weights):
-            entries = self.pod.view(self._of(rank)["weights"], np.float32, (-1, app.COLUMNS))
-            entries[: len(table), : self.config.top_k] = table
+            app.fill_weights(self.pod, self.config, self._of(rank), 0, table)
         self._launch_all(Step(self.combines, 0))
         self.run_as("combine", progress)
         self._stage()[0] = _COMBINED

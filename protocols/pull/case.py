@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
+from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.case import COUNTING_HELP, PAGE, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import Image
@@ -100,9 +101,8 @@ class CombineCase(MoeCase):
 
     quantized: int = switch(0, "INT8 on the wire in dispatch.", also="quantize")
 
-    def _fill(self, bench: Bench, pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
-        super()._fill(bench, pod, buffers, image)
+    def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: Image) -> None:
         for name in _COMBINE_INPUTS:
             raw = np.frombuffer(image.written[name].tobytes(), np.uint8)
             pod.view(buffers[name])[: raw.size] = raw
-            bench.already_filled(*image.parts(name, buffers[name]))
+            bench.already_filled(*image.parts(name, buffers))
