@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
-from xccl_emu import oracle
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e.attention import attention
 from xccl_emu.kernels.a2e.e2a import e2a_stream
@@ -23,12 +22,11 @@ from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
-from xccl_emu.protocols.a2e.data import Image, in_turns, make_calls
+from xccl_emu.protocols.a2e.data import Image, count_wrong, in_turns, make_calls
 from xccl_emu.protocols.a2e.paper import TRAMPOLINES
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
 from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
 from xccl_emu.protocols.experts.routed import RoutedCase
 from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
 from xccl_emu.protocols.pull import paper as pull_paper
@@ -204,7 +202,7 @@ class A2ECase(RoutedCase):
         }  # fmt: skip
         with site.stage("verify"):
             for number, call in enumerate(given):
-                site.wrong += _count_wrong(calls, number, call, number in kept)
+                site.wrong += sum(count_wrong(calls, number, call, number in kept))
 
     # ---- what it is made of
 
@@ -326,13 +324,3 @@ def bytes_needed(c: A2EConfig, calls: int) -> int:
     cores = c.n_experts * c.expert_cores + c.n_attention * c.turns * c.cores
     drawn = tokens * (2 * c.row_bytes + c.payload_bytes)
     return attention + experts + kept * by_call + cores * (192 << 10) + drawn + INTERPRETER_BYTES
-
-
-def _count_wrong(calls: Calls, number: int, call: Call, rows: bool) -> int:
-    """Elements of the outputs of a call, and of the rows that the expert dies got in it, that are not the oracle's."""
-    c = calls.config
-    expected = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
-    outputs = ((i, calls.output(number, i)) for i in range(c.n_attention))
-    wrong = sum(wrong_sums(expected, i, call.weights[i], output, c.shared) for i, output in outputs)
-    got = (calls.received(number, die) for die in range(c.n_experts if rows else 0))
-    return wrong + sum(wrong_rows(expected, die, received) for die, received in enumerate(got))
