@@ -63,11 +63,11 @@ def _code(kind, die, other, bit):
 
 @jit
 def strike(space, run, n_taken):
-    """Let break what is due before the next action: the code of that action, or 0."""
+    """Make the fault that is due before the next action; returns the code of that action, or 0."""
     m = space.m
     kind, code = m[ml.FAULT], 0
     if kind == fault_codes.F_STALL:
-        _let_through_in_time(m, n_taken)
+        _release_in_time(m, n_taken)
         return 0
     due = m[ml.SEEN] >= m[ml.FAULT_AT] if m[ml.FAULT_AT] >= 0 else n_taken >= m[ml.MOMENT]
     if n_taken >= m[ml.LATER]:
@@ -89,8 +89,8 @@ def strike(space, run, n_taken):
 
 
 @jit
-def _let_through_in_time(m, n_taken):
-    """A stalled link lets a write through after as many actions as a run has, because some cores never stop looking."""
+def _release_in_time(m, n_taken):
+    """Let a stalled link deliver a write after as many actions as a run has: some cores never stop looking."""
     if m[ml.SEEN] != m[ml.MOMENT] or m[ml.LATER] == NEVER:
         m[ml.MOMENT], m[ml.LATER] = m[ml.SEEN], n_taken + m[ml.LENGTH]
     elif n_taken >= m[ml.LATER]:
@@ -112,8 +112,8 @@ def _note(space, run, n_taken):
 
 
 @jit
-def again_now(space):
-    """If a copy is still to become visible, let it do so next; False if there is none."""
+def repeat_now(space):
+    """Make the copy of a duplicated write visible next; False if there is none."""
     m = space.m
     if m[ml.FAULT] != fault_codes.F_DUPLICATE or m[ml.LATER] == NEVER:
         return False
@@ -190,7 +190,7 @@ def held(st, m, die, k):
 
 @jit
 def atomic_held(st, m, base):
-    """Does a core wait for an atomic that is held back?"""
+    """Return whether a core waits for an atomic that is held back."""
     if m[ml.FAULT] == fault_codes.F_STALL and m[ml.STRUCK] == 0:
         there = st[base + ms.DIE] == m[ml.FAULT_FROM] and st[base + REQUEST] == OP_ATOMIC_ADD
         return there and st[base + REQUEST + 1] >> st[ms.DIE_SHIFT] == m[ml.FAULT_TO]
@@ -198,8 +198,8 @@ def atomic_held(st, m, base):
 
 
 @jit
-def let_through(m):
-    """Nothing else can go on: a stalled link lets one write through. False if there is none, or it has its turn."""
+def release_stalled(m):
+    """Let a stalled link deliver one write, as nothing else can go on; False if there is none to do so."""
     if m[ml.FAULT] != fault_codes.F_STALL or m[ml.STRUCK]:
         return False
     m[ml.STRUCK] = 1
@@ -207,16 +207,16 @@ def let_through(m):
 
 
 @jit
-def goes_on_for_ever(space, run, n_taken):
-    """Something broke, and the run is far longer than others; where none may block it must show for certain."""
+def runs_too_long(space, run, n_taken):
+    """Return whether something broke and the run is far longer than others; where none may block, False."""
     m, may_block = space.m, run.may_block[0]
     broken = m[ml.FAULT] != 0 and m[ml.FAULT] != fault_codes.F_STALL and m[ml.STRUCK] == 2
     return may_block and broken and n_taken > LONGER * m[ml.LENGTH] + 1000
 
 
 @jit
-def forgiven(space, run, code):
-    """What a run comes to in which something broke: a declared error, or a core that may wait, is no violation."""
+def allowed(space, run, code):
+    """Return how a run counts in which something broke: a declared error, or a core that may wait, is no violation."""
     st = space.st
     if st[ms.FAULT_HAPPENED] == 0:
         return code
@@ -228,7 +228,7 @@ def forgiven(space, run, code):
 
 @jit
 def count_ending(space, run, code, result):
-    """Count how a run ended in which something broke: by what stopped it, and what that came to (`forgiven`)."""
+    """Count how a run ended in which something broke: by what stopped it, and what that came to (`allowed`)."""
     st, m, stops, endings = space.st, space.m, run.stops, run.endings
     if result == ml.RESTART or result == ml.GROW:
         return

@@ -26,13 +26,13 @@ def replay_run(space, run, actions, stop):
         code = _replay(space, run, actions, forget)
         forget = False
     if code != ml.TAKEN_OK:
-        return breaks.forgiven(space, run, code)
+        return breaks.allowed(space, run, code)
     if space.st[ms.N_LIVE] == 0 or not breaks.whole_so_far(space, run):
         return ended(space, run)
     if stop:
         return ml.RUN_CUT
     if m[ml.TAKEN] >= run.log.size:
-        return breaks.forgiven(space, run, ml.FOUND_LIVELOCK)
+        return breaks.allowed(space, run, ml.FOUND_LIVELOCK)
     judged, m[ml.JUDGED] = m[ml.JUDGED], ml.JUDGE_NOTHING
     seed_draws(run.rng, 0, 0, 0)
     for a in range(run.asleep.size):
@@ -43,7 +43,7 @@ def replay_run(space, run, actions, stop):
         if code == ml.NOT_ENABLED:
             code, _ = try_candidate(space, run, run.candidates[c], c < n_cores)
     m[ml.JUDGED] = judged
-    return breaks.forgiven(space, run, ml.FOUND_DEADLOCK) if code == ml.NOT_ENABLED else ml.RUN_CUT
+    return breaks.allowed(space, run, ml.FOUND_DEADLOCK) if code == ml.NOT_ENABLED else ml.RUN_CUT
 
 
 @jit

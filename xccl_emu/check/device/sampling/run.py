@@ -28,7 +28,7 @@ def _advance(space, run, policy, n_taken):
     rested = False
     while True:
         if n == 0:
-            if rested and not breaks.let_through(m):
+            if rested and not breaks.release_stalled(m):
                 return ck.FOUND_DEADLOCK
             rested = True  # whoever slept has another try, so that a wake-up too few is no deadlock
             for a in range(run.asleep.size):
@@ -139,7 +139,7 @@ def _one_run(space, run, policy, seed, number, forget):
                 continue
         if st[at.N_LIVE] == 0:
             code = ended(space, run)
-        elif taken == run.log.size or breaks.goes_on_for_ever(space, run, taken):
+        elif taken == run.log.size or breaks.runs_too_long(space, run, taken):
             code = ck.FOUND_LIVELOCK
         else:
             live = st[at.N_LIVE]
@@ -148,10 +148,10 @@ def _one_run(space, run, policy, seed, number, forget):
                 code = returned(space, run, live)
             if code != ck.FOUND_DEADLOCK:
                 taken += 1
-            elif breaks.again_now(space):
+            elif breaks.repeat_now(space):
                 code = ck.TAKEN_OK
     m[ck.TAKEN] = taken
-    result = breaks.forgiven(space, run, code)
+    result = breaks.allowed(space, run, code)
     breaks.count_ending(space, run, code, result)
     return result
 

@@ -67,7 +67,7 @@ MARKS_MAX = 16
 READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site and agent, clock) each: reads made early (`races`)
 READ_WORDS = 4
 READ_AGENT = 16
-"""Of a read that was made early: below is its site, from here on who made it, its scalar unit or mtu-in."""
+"""A read that was made early: its site is below this bit, who made it (scalar unit or mtu-in) from it on."""
 READ_MAX = 8
 CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its clock) each
 CONSUMED_WORDS = 3

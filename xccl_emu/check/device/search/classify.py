@@ -52,7 +52,7 @@ def classify_action(mem, st, ck, rows, named, i, what):
 
 @jit
 def _inside(st, ck, base, rows, n):
-    """Are words, or a line, in memory or in the core's data buffer?"""
+    """Return whether words, or a line, lie in memory or in the core's data buffer, and not outside of both."""
     for r in range(n):
         start, nbytes, ub = rows[r, accesses.START], rows[r, accesses.NBYTES], st[base + ms.UB_BASE]
         if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or start < 0:

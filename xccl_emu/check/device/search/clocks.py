@@ -205,7 +205,7 @@ def _comes_after(ck, at, vector):
 
 @jit
 def any_read(ck, block, vector):
-    """Is a read still open that an instruction with this vector comes after?"""
+    """Return whether a read is still open that comes before an instruction with this vector."""
     for n in range(ck[block + cs.N_READ]):
         if _comes_after(ck, block + cs.READ + n * cs.READ_WORDS, vector):
             return True

@@ -51,7 +51,7 @@ def add_to(table, hash_):
 
 @jit
 def _is_in(table, hash_):
-    """Is a fingerprint in the hash set?"""
+    """Return whether a fingerprint is in the hash set."""
     one = as_kept(hash_)
     return table[place_of(table, one)] == one
 
@@ -180,7 +180,7 @@ def _pass_known(mem, st, ck, table, frame):
 
 @jit
 def _note_cycle(ck, hash_):
-    """Is a state that is known on the path to the present one, or this one itself?  Then the states have a cycle."""
+    """Return whether a known state is on the path to the present one, or is it: then the states have a cycle."""
     if ck[cs.CYCLES] or ck[ck[cs.ON_PATH] + (hash_ & cs.ON_PATH_WORDS - 1)] == 0:
         return
     for d in range(ck[cs.DEPTH] + 1):

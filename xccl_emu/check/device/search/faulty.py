@@ -199,7 +199,7 @@ def _reached(space, parts, asked, graph, counted, node, code):
     stack, ids, table, tree, edges = graph
     counted[TRANSITIONS] += 1
     if st[ms.ERROR] != 0:
-        if not _forgiven(st, asked.stops):
+        if not _allowed(st, asked.stops):
             _find(counted, ERROR_FOUND, node, code)
         counted[DECLARED if st[ms.ERROR] == ms.ERR_FAIL else REFUSED] += 1
         _edge(edges, counted, node, -1, code)
@@ -252,8 +252,8 @@ def _edge(edges, counted, node, to, code):
 
 
 @jit
-def _forgiven(st, stops):
-    """Is an error one that the protocol has declared, or that the machine has seen behind a wrong word?"""
+def _allowed(st, stops):
+    """Return whether the protocol has declared the error, or the machine has seen it behind a wrong word."""
     if st[ms.FAULT_HAPPENED] == 0:
         return False
     if st[ms.ERROR] != ms.ERR_FAIL:
@@ -266,7 +266,10 @@ def _forgiven(st, stops):
 
 @jit
 def _wrong(mem, st, asked):
-    """Is a byte wrong whose owners have all returned?  Rows: address, bytes, where these are, first owner, owners."""
+    """Return whether a byte is wrong whose owners have all returned.
+
+    Rows of ``asked.expected``: address, bytes, where these are, first owner, owners.
+    """
     what, data, owners = asked.expected, asked.data, asked.owners
     for e in range(what.shape[0]):
         due = True

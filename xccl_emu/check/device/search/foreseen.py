@@ -17,7 +17,7 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import call, jit, load_i64
 
 IMPOSSIBLE, ALONE, FOLLOWED = range(3)
-"""Of a delivery: the memory order does not allow it now; it is all that happens; more may follow, so it is made."""
+"""What a delivery can be: forbidden now by the memory order; all that happens; made, since more may follow."""
 
 
 @call

@@ -27,7 +27,7 @@ LOCAL, OWN, DATA, STABLE, FIELD, SYNC = range(6)
 NO_GRANULE = 1 << 60
 """Behind all granules."""
 ALL_BYTES = (1 << 32) - 1
-"""Of a granule, a bit each."""
+"""Uses of a granule, a bit each."""
 
 USERS, USES, CLASS, SEEN_USERS, SEEN_USES = range(5)
 GRANULE_WORDS = 5
@@ -58,7 +58,7 @@ MANY = 255
 READER_SHIFT = 28
 """Above: likewise of the only core that reads or polls there."""
 READ_BY_MANY = USE_READ | MANY << READER_SHIFT
-"""Of expected bytes: their owners read them."""
+"""Expected bytes: their owners read them."""
 USE_AS_FIELD = 1 << 36
 """As `USE_AS_DATA`: together with a field."""
 _READS = USE_READ | USE_EXACT | POLLED
@@ -171,7 +171,7 @@ def _only(uses, i, shift):
 
 @jit
 def all_in_flight(st, ck):
-    """Is no write made visible early, because what becomes visible may tell of others before it?
+    """Return whether no write is made visible early, since what becomes visible may tell of others before it.
 
     So where requests are strong; and where they signal, if answers are to tell a core what of its own is visible.
     """
@@ -214,7 +214,7 @@ def _class(st, ck, users, uses):
 
 @jit
 def _may_be_field(st, ck, uses):
-    """Is a granule, under `relaxed`, written by one core's mtu-out at once, and polled for values that do not fall?"""
+    """Return whether, under `relaxed`, one core's mtu-out writes a granule at once and its polled values never fall."""
     plain = not st[ms.CACHE_LINES] and not st[ms.SOME_SIGNAL] and ck[cs.UNIT_GRANULES] == 1
     by_one = uses & USE_BY_OUT and not uses & (USE_BY_SCALAR | USE_ADD) and writer_of(uses) != MANY
     told = uses & POLLED and not uses & (USE_EXACT | USE_UNSTABLE | USE_AS_DATA)
@@ -242,7 +242,7 @@ def may_write(ck, i, start, nbytes):
 
 @jit
 def any_used(ck, start, nbytes, use):
-    """Is one of some bytes' granules used in all of these ways?"""
+    """Return whether one of some bytes' granules is used in all of these ways."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
         if ck[ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS + USES] & use == use:
             return True
@@ -251,7 +251,7 @@ def any_used(ck, start, nbytes, use):
 
 @jit
 def has_flags(ck, p):
-    """Is a granule of a metadata area?  Only there two writes at once may go without an order."""
+    """Return whether a granule is in a metadata area: only there may two writes at once go without an order."""
     offset = (p << 5) % ck[cs.DIE_BYTES]
     return ck[cs.META_START] <= offset and offset < ck[cs.META_END]
 

@@ -88,7 +88,7 @@ def _drop(ck, block, n):
 
 @jit
 def _known_to_all(st, ck, block, base, what, clock):
-    """Is an access known to whatever can still come?  A pipe with nothing queued will learn from the scalar unit."""
+    """Return whether all that can still come knows an access. An idle pipe will learn from the scalar unit."""
     if what & WRITES and what & IN_MEMORY and what & 15 < AGENT_DMA:
         return False  # known, perhaps, but not visible
     for pipe in range(4):
@@ -219,7 +219,7 @@ def learn_landed(ck, block):
 
 @jit
 def _flies(st, core, start, end):
-    """Is a write of a core to some of these bytes in flight?"""
+    """Return whether a write of a core to some of these bytes is in flight."""
     base = block_of_core(st, core)
     ring = block_of_die(st, st[base + ms.DIE])
     for k in range(st[ring + ms.FLIGHT_COUNT] if st[base + ms.IN_FLIGHT] else 0):
@@ -284,7 +284,7 @@ def _merge(st, ck, block, reads):
 
 @jit
 def _coarse(one, other):
-    """Are two records reads of memory by one pipe?"""
+    """Return whether two records are reads of memory by one pipe."""
     memory = not one & WRITES and one & IN_MEMORY and one & 15 < AGENT_DMA
     return memory and one | COARSE == other | COARSE
 
@@ -298,7 +298,7 @@ def _stands_for(ck, one, other):
 
 @jit
 def _alike(one, other):
-    """Are two records writes to memory by one agent, but for fences and what is visible?"""
+    """Return whether two records are writes to memory by one agent, fences and visibility aside."""
     same = (1 << _FENCES) - 1 & ~(VISIBLE | LANDED)
     return one & same == other & same and one & WRITES and one & IN_MEMORY and not one & ALONE
 

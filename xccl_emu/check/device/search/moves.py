@@ -40,7 +40,7 @@ def number_of(ck, core):
 
 @jit
 def _places(st, ck, i):
-    """Of a core: its words in the state, its registers there, how many these are, its block, and where it is kept."""
+    """Return where a core's words and registers are, how many registers, its block, and where it is kept."""
     base = flight.block_of_core(st, clocks.core_of(ck, i))
     kept = ck[cs.KEPT] + i * (st[ms.CORE_WORDS] + cs.BLOCK + st[ms.CACHE_WORDS])
     return base, base + REGISTERS, ck[ck[cs.CORES] + i * cs.CORE_WORDS + 1], clocks.block_of(ck, i), kept
@@ -186,7 +186,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
     if pipe == rq.SCALAR and st[ms.CACHE_LINES]:
         _after_cached(st, ck, x, back)
     if flying >= 0:
-        _flew(st, ck, ring, flying)
+        _note_flying(st, ck, ring, flying)
     if stable:
         _judge_stable(mem, ck, rows, i)
     _note_written(mem, st, ck, rows, i, op)
@@ -267,7 +267,7 @@ def _save_fences(mem, st, ck, ring):
 
 
 @jit
-def _flew(st, ck, ring, before):
+def _note_flying(st, ck, ring, before):
     """New writes are in flight; while a path is recorded some more are, which do not count.
 
     There must be room for another request of any kind: who waits for room would have to be woken by others' deliveries.
@@ -493,7 +493,7 @@ def flag_landed(mem, st, ck, i, die, k):
 
 @jit
 def _is_flag_by_out(st, ck, entry, core):
-    """Is a write in flight one of a core's mtu-out to a flag?"""
+    """Return whether a write in flight is one of a core's mtu-out to a flag."""
     kind = st[entry + ms.FLIGHT_KIND]
     if st[entry + ms.FLIGHT_CORE] != core or kind == ms.KIND_SCALAR or kind >= ms.KIND_DMA:
         return False

@@ -74,7 +74,7 @@ def _released(st, ck, at, vector):
 
 @jit
 def any_released(st, ck, block, vector):
-    """Is a write of shared data marked that a release with this vector comes after?"""
+    """Return whether a write of shared data is marked that comes before a release with this vector."""
     for n in range(ck[block + cs.N_MARKS]):
         if _released(st, ck, block + cs.MARKS + n * cs.MARK_WORDS, vector):
             return True
@@ -111,7 +111,7 @@ def _is_before(st, ck, at, address, fences):
 
 @jit
 def any_before(st, ck, block, address, fences):
-    """Is a write of shared data marked that is visible when a write to this address is?"""
+    """Return whether a write of shared data is marked that is visible when a write to this address is."""
     for n in range(ck[block + cs.N_MARKS]):
         if _is_before(st, ck, block + cs.MARKS + n * cs.MARK_WORDS, address, fences):
             return True
@@ -131,7 +131,7 @@ def release_before(st, ck, block, address, fences):
 
 @jit
 def told_by_next(st, base, core, address, who):
-    """Of a mark, that the core's next signal to its die tells of it: the one behind those that are in flight."""
+    """Note in a mark that the core's next signal to its die tells of it: the one behind those in flight."""
     if st[ms.ORDER] < ms.ORDER_RELAXED:
         return who
     ring = flight.block_of_die(st, st[base + ms.DIE])
@@ -164,7 +164,7 @@ def _told_by(st, ck, at, address):
 
 @jit
 def any_told(st, ck, block, address, number):
-    """Is a write of shared data marked that this signal of a core, or a later one to the same die, tells of?"""
+    """Return whether a write of shared data is marked that this or a later signal of a core to the die tells of."""
     for n in range(ck[block + cs.N_MARKS] if st[ms.SOME_SIGNAL] else 0):
         if _told_by(st, ck, block + cs.MARKS + n * cs.MARK_WORDS, address) >= number:
             return True
@@ -281,7 +281,7 @@ def _torn_under(st, ck, base):
 
 @jit
 def _synchronizes(rows, r):
-    """Is an access a synchronization, or may it be half of one: a write at once, which may be a flag?"""
+    """Return whether an access synchronizes, or may be half of one that does: a write at once, which may be a flag."""
     return rows[r, accesses.FLAGS] & accesses.SYNC != 0 or (
         rows[r, accesses.FLAGS] & accesses.WRITE != 0 and rows[r, accesses.AGENT] < accesses.AGENT_DMA
     )
@@ -299,7 +299,7 @@ def _meet(rows, a, b):
 
 @jit
 def _conflict(ck, rows, a, b):
-    """Is there a granule in which two accesses that meet are no race only if both synchronize, and they do not?"""
+    """Return whether two accesses meet in a granule where both would have to synchronize, and they do not."""
     first = max(rows[a, accesses.START], rows[b, accesses.START])
     end = min(rows[a, accesses.START] + rows[a, accesses.NBYTES], rows[b, accesses.START] + rows[b, accesses.NBYTES])
     either = rows[a, accesses.FLAGS] | rows[b, accesses.FLAGS]

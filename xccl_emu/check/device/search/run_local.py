@@ -25,7 +25,7 @@ PER_CORE = 5
 
 @jit
 def over(ck):
-    """Is there something to tell, or to begin anew for?"""
+    """Return whether there is something to report, or to begin anew for."""
     return ck[cs.VIOLATION] | ck[cs.LIMIT] | ck[cs.RESTART]
 
 
@@ -195,9 +195,9 @@ def _n_parts(st, ck, i, base, pipe, j):
 
 @jit
 def need_not_happen(st, ck, process, n):
-    """Is the n-th transition of a process one that need never happen: that a line is evicted, or fetched anew?
+    """Return in which ways the n-th transition of a process need never happen: a line is evicted, or fetched anew.
 
-    Returned as two bits: 1 for an eviction, 2 for a load that might see its line as it is instead.
+    Two bits: 1 for an eviction, 2 for a load that might see its line as it is instead.
     """
     if not st[ms.CACHE_LINES] or process % PER_CORE != rq.SCALAR or process // PER_CORE >= ck[cs.N]:
         return 0
@@ -343,7 +343,7 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
 
 @jit
 def _may_evict(st, ck, i, choice):
-    """Is there a changed line in this place of a core's cache that others may see?"""
+    """Return whether this place of a core's cache has a changed line that others may see."""
     core = clocks.core_of(ck, i)
     line = cache.written_back(st, core, flight.block_of_core(st, core), choice) if st[ms.CACHE_LINES] else -1
     return (
