@@ -303,8 +303,8 @@ def _ordered(st, older, younger):
 
 @jit
 def _asked_apart(st, older, younger):
-    """Are two writes of one core to one die, and does one of them ask for an order, or are both parts of requests that
-    signal?  Then which is older may matter."""
+    """Return whether it may matter which of two writes is older: both are of one core to one die, and one of them asks
+    for an order or both are parts of requests that signal."""
     same_core = st[older + ms.FLIGHT_CORE] == st[younger + ms.FLIGHT_CORE]
     by_core = st[older + ms.FLIGHT_KIND] < ms.KIND_DMA and st[younger + ms.FLIGHT_KIND] < ms.KIND_DMA
     same_die = st[older + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT] == st[younger + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT]
