@@ -32,9 +32,9 @@ transfer.  Like a poll it acquires what was visible before the put that it sees.
 no put to its field can be under way.
 """
 
+from xccl_emu.kernels.channel import Channel
 from xccl_emu.kernels.common import copy_through_buffer
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.kernels.parameters import Channel
 from xccl_emu.lang import (
     DMA,
     MTU_IN,

@@ -9,12 +9,13 @@ Cores share homes and experts out as in dispatch, so that the fence of one core 
 """
 
 from xccl_emu.kernels.common import ROWS, fetch, move_row
-from xccl_emu.kernels.counts import second_table, work_at
 from xccl_emu.kernels.deepep.dispatch import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
-from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.deepep.parameters import Sets
+from xccl_emu.kernels.experts.counts import second_table, work_at
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES
+from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.sums import sum_tokens
 from xccl_emu.kernels.group import barrier, drain, hand_over
-from xccl_emu.kernels.parameters import Buffers, Group, Sets
-from xccl_emu.kernels.sums import sum_tokens
 from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, add, fence, kernel, poll_ne, ub_load, ub_store
 
 

@@ -15,10 +15,12 @@ of the next call and has read all that came in the call before; and it returns w
 the next call knows that its set is clean on all ranks, and read.
 """
 
-from xccl_emu.kernels.counts import choice_at, load_choices, slot_of
-from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, gather_counts, message_at, prepare, pull_rows
+from xccl_emu.kernels.deepep.parameters import Sets
+from xccl_emu.kernels.experts.counts import choice_at, load_choices, slot_of
+from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_at, prepare
+from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import barrier, drain_halves
-from xccl_emu.kernels.parameters import Buffers, Group, Sets
+from xccl_emu.kernels.pull.dispatch import gather_counts, pull_rows
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,

@@ -16,16 +16,16 @@ import numpy as np
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.common import ROWS
-from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.deepep import combine as combine_kernel
 from xccl_emu.kernels.deepep import dispatch as dispatch_kernel
 from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
-from xccl_emu.kernels.parameters import Sets
-from xccl_emu.kernels.sums import sum_bytes
+from xccl_emu.kernels.deepep.parameters import Sets
+from xccl_emu.kernels.experts.counts import work_at
+from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
-from xccl_emu.protocols.expert_group import COMBINE, DISPATCH, DUMMY, Args, ExpertGroup, Phase, Step
-from xccl_emu.protocols.group_layout import GroupLayout
-from xccl_emu.protocols.layout import EpConfig, buffer_bytes, messages_at
+from xccl_emu.protocols.experts.config import EpConfig, buffer_bytes, messages_at
+from xccl_emu.protocols.experts.group import COMBINE, DISPATCH, DUMMY, Args, ExpertGroup, Phase, Step
+from xccl_emu.protocols.experts.layout import GroupLayout
 
 
 @dataclass(frozen=True)

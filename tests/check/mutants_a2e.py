@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.a2e_case import A2ECase
+from xccl_emu.protocols.a2e.case import A2ECase
 
 from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -40,7 +40,7 @@ STREAMED_ALONE = A2ECase(attention=1, experts=3, tokens=3, top_k=2, masked=1, co
 PULL = A2ECase(pull=True)
 
 attends, forwards, experts, returns, counts = (
-    Of(name) for name in ("a2e", "a2e_trampoline", "a2e_expert", "a2e_return", "counts")
+    Of(name) for name in ("a2e.attention", "a2e.trampoline", "a2e.expert", "a2e.e2a", "experts.counts")
 )
 """Modules of kernels, to be changed."""
 
@@ -128,7 +128,7 @@ E2A_WAITS = returns(
 
 KNOWN = (
     bug("plain pull: payload on one die, its flag on another, and nothing but fifo order between them", PULL, RACE,
-        Of("dispatch")('    yield quiet(step=3, sync="tokens visible")  # and counted\n', "")),
+        Of("pull.dispatch")('    yield quiet(step=3, sync="tokens visible")  # and counted\n', "")),
     bug("a2e: trampoline tells the origin that its slots are free before it has read them", TURNS, RACE | FAILED,
         forwards(RELAYED_ON, EARLY_CREDIT + RELAYED_ON), forwards(CREDIT, ""), quick=True),
     bug("e2a: waits for slots that A2E holds until rows are free, which E2A has to send", replace(TURNS, rounds=2),

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.collectives_case import CollectiveCase
-from xccl_emu.protocols.mixserve_case import MixServeCase
-from xccl_emu.protocols.sp_tp_sp_case import SpTpSpCase
+from xccl_emu.protocols.collectives.case import CollectiveCase
+from xccl_emu.protocols.collectives.sp_tp_sp import SpTpSpCase
+from xccl_emu.protocols.mixserve.case import MixServeCase
 
 from .kinds import AREA, LEFTOVER, LOCKED, RACE, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -21,9 +21,10 @@ DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
 LONGER = replace(DISPATCH, rounds=3)
 
-rings, exchanges, repacks, meets, dispatches, combines = (
-    Of(module) for module in ("ring", "exchange", "sp_tp_sp", "barrier", "mixserve_dispatch", "mixserve_combine")
+rings, exchanges, repacks, meets = (
+    Of(f"collectives.{module}") for module in ("ring", "exchange", "sp_tp_sp", "barrier")
 )
+dispatches, combines = Of("mixserve.dispatch"), Of("mixserve.combine")
 
 # ---- what stands in the kernels
 

@@ -6,8 +6,8 @@ from unittest import mock
 
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine.launch import Grant
-from xccl_emu.protocols.fused_case import FusedCase
-from xccl_emu.protocols.fused_layout import FusedLayout
+from xccl_emu.protocols.fused.case import FusedCase
+from xccl_emu.protocols.fused.session import FusedLayout
 
 from .kinds import AREA, EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -26,8 +26,8 @@ LOOPS = replace(PAIRS, counting="scalar", rounds=1)
 ONE_LOOP = replace(LOOPS, cores=1, tokens=3)
 SPLIT = replace(LONG, cores=2)
 
-of_dispatch, of_counts, of_combine, of_common = (
-    Of(module) for module in ("fused", "counts", "fused_combine", "common")
+of_dispatch, of_counts, of_combine, of_sums, of_common = (
+    Of(module) for module in ("fused.dispatch", "experts.counts", "fused.combine", "experts.sums", "common")
 )
 """Modules of kernels, to be changed."""
 
@@ -99,7 +99,7 @@ KNOWN = (
     bug("fused: combine of a token starts on the stores' issue, not on their completion", PAIR,
         RACE | UNWRITTEN | WRONG, of_combine(ROWS_VISIBLE + ANNOUNCE, ANNOUNCE + ROWS_VISIBLE)),
     bug("fused: a contribution is weighed when its load is issued", PAIR, UNWRITTEN | RACE,
-        Of("sums").without("contribution in")),
+        of_sums.without("contribution in")),
     bug("fused: single table of counts, a fast rank overwrites those of the round before", THREE, LOCKED | TORN,
         of_dispatch.at(FIELD, "event % 2", "event * 0")),
     bug("fused: boolean flags that are never reset", THREE, TORN | RACE, *BOOLEAN),
@@ -156,7 +156,7 @@ OWN = (
     bug("fused: two contributions of an expert to a token announced as one", TWICE, LOCKED,
         of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL)),
     bug("fused: both contributions of an expert weighed as its first", TWICE, WRONG,
-        Of("sums").at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)", "4 * k,", "0,")),
+        of_sums.at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)", "4 * k,", "0,")),
     *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
     bug("fused: a route used before it is loaded", PAIR, RACE | AREA | UNWRITTEN | LEFTOVER | EVENTS,
         of_combine.apart("MTU_IN, SCALAR, 0", "rows listed")),

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.layer_case import LayerCase
-from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
+from xccl_emu.protocols.experts.case import LayerCase
+from xccl_emu.protocols.pull.case import CombineCase, DispatchCase
 
 from .kinds import EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Mutant, Of, bug
@@ -27,7 +27,9 @@ NARROWED = replace(COMBINE, quantized_back=1)
 MANY_NARROWED = replace(NARROWED, tokens=3, rounds=1)
 TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
-of_dispatch, of_counts, of_combine, of_sums = (Of(module) for module in ("dispatch", "counts", "combine", "sums"))
+of_dispatch, of_messages, of_counts, of_combine, of_sums = (
+    Of(module) for module in ("pull.dispatch", "experts.messages", "experts.counts", "pull.combine", "experts.sums")
+)
 """Modules of kernels, to be changed."""
 
 # ---- what stands in dispatch
@@ -74,10 +76,10 @@ OWN_DISPATCH = (
     bug("dispatch: acknowledgment of a round that has not begun", LONGER, RACE | TORN,
         of_dispatch.at(PUT_ACK, "event,", "event + 1,")),
     bug("dispatch: message not awaited before its routing is written into it", DISPATCH, RACE | UNWRITTEN,
-        of_dispatch.without('set_flag(VECTOR, SCALAR, half, sync="message made")'),
+        of_messages.without('set_flag(VECTOR, SCALAR, half, sync="message made")'),
         of_dispatch(IF_MADE + MADE + "            else:\n", IF_MADE.replace("if", "if not"))),
     bug("dispatch: quantization waits for the other half's token", THREE, EVENTS | LOCKED,
-        of_dispatch.apart("MTU_IN, VECTOR, half", "token loaded", "MTU_IN, VECTOR, 1 - half")),
+        of_messages.apart("MTU_IN, VECTOR, half", "token loaded", "MTU_IN, VECTOR, 1 - half")),
     bug("dispatch: the next token made where one is still leaving", THREE, RACE, of_dispatch.without("message left")),
     bug("dispatch: messages laid out without room for their slots", DISPATCH, UNWRITTEN | WRONG,
         of_dispatch("place * message, message, step=3)", "place * c.payload, message, step=3)")),

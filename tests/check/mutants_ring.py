@@ -1,6 +1,6 @@
 """Bugs in send and receive."""
 
-from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCase
+from xccl_emu.protocols.sendrecv.case import AsyncCase, BothWaysCase, SendRecvCase
 
 from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
