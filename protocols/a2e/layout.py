@@ -12,6 +12,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocol import Region, Regions
+from xccl_emu.protocol.regions import Use
 from xccl_emu.protocols.a2e.config import A2EConfig, buffer_bytes
 from xccl_emu.protocols.arguments import offset_in_area
 
@@ -29,6 +30,8 @@ class DiesLayout(Regions, ABC):
 
     in_managed: ClassVar[tuple[str, ...]]
     """Names of the regions in the managed data area."""
+    uses: ClassVar[Mapping[str, Mapping[str, Use]]]
+    """Who touches what, by part of the protocol and names of regions, see `Region.used`."""
 
     def __init__(
         self, config: A2EConfig, spec: PodSpec, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
@@ -39,6 +42,10 @@ class DiesLayout(Regions, ABC):
         super().__init__(config.n_dies, self.first_die)
         self.of = {name: self._make(name, *size) for name, size in self._sizes().items() if size[1]}
         """By name, those that there are."""
+        for part, uses in self.uses.items():
+            for names, use in uses.items():
+                for name in self.of.keys() & names.split():
+                    self.of[name].uses[part] = use
         self.fit(spec, *offsets, _REMEDY, self.ub_bytes(config))
 
     @abstractmethod
@@ -58,11 +65,6 @@ class DiesLayout(Regions, ABC):
         """Address of an element of a region; 0 for a region that there is not.  Dies count from the group's first."""
         return self.of[name].at(self.first_die + die, i) if name in self.of else 0
 
-    def grants(self, die: int | None, rights: str, *names: str, i: int | None = None, count: int = 1) -> list[Grant]:
-        """Leave to touch some regions, or elements of them, as far as there are any; on any die if none is given."""
-        on = None if die is None else self.first_die + die
-        return [self.of[name].grant(on, rights, i, count) for name in names if name in self.of]
-
 
 def _check_dies(c: A2EConfig, spec: PodSpec, first_die: int) -> None:
     if first_die < 0 or first_die + c.n_dies > spec.n_dies:
@@ -77,6 +79,23 @@ class A2ELayout(DiesLayout):
     """Regions of the trampoline protocol, as `Places` names them."""
 
     in_managed = ("slots", "lists", "staging", "inbox", "returned", "outbox", "tallies")
+    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
+        "a2e": {"inbox counts sent": Use("r"), "assembled": Use("w"), "acks": Use(anywhere="w", tables=0)},
+        "forward": {
+            "slots tokens_in acks relayed": Use("r"),
+            "tallies": Use("rw"),
+            "lists": Use("w"),
+            "credit": Use(anywhere="w", tables=0),
+        },
+        "compute": {"assembled": Use("r"), "computed": Use("w")},
+        "e2a": {"computed": Use("r"), "sent": Use("w"), "staging arrivals": Use(anywhere="w", tables=0)},
+        "return": {
+            "arrivals lists staging": Use("r"),
+            "relayed": Use("w"),
+            "returned returned_in": Use(anywhere="w", tables=0),
+        },
+    }
+    """The three streams of an expert die, and what those of a trampoline do beside."""
     ub_bytes = staticmethod(buffer_bytes)
 
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
@@ -117,53 +136,27 @@ class A2ELayout(DiesLayout):
 
     def attention(self, turn: int, index: int) -> list[Grant]:
         """What a microbatch of an attention die may touch: slots and fields for it at its trampoline, and its own."""
-        c = self.config
-        die, microbatch = c.attention_die(turn, index), c.microbatch_of(turn)
+        c, of = self.config, self.of
+        die, microbatch = self.first_die + c.attention_die(turn, index), c.microbatch_of(turn)
         trampoline, q = c.trampoline_of(index)
+        on, first = self.first_die + trampoline, (turn * c.fan_in + q) * c.a2e_parts
+        own = {"credit": "r", "returned_in": "r", "returned": "r", "outbox": "rw"}
         return [
-            *self.grants(die, "r", "credit", "returned_in", "returned", i=microbatch),
-            *self.grants(die, "rw", "outbox", i=microbatch),
-            *self.grants(die, "rw", "attended"),
-            *self.grants(trampoline, "w", "slots", i=q),
-            *self.grants(trampoline, "w", "tokens_in", i=(turn * c.fan_in + q) * c.a2e_parts, count=c.a2e_parts),
+            *(of[name].grant(die, rights, microbatch) for name, rights in own.items() if name in of),
+            of["attended"].grant(die, "rw"),
+            of["slots"].grant(on, "w", q),
+            of["tokens_in"].grant(on, "w", first, c.a2e_parts),
         ]
 
     def a2e(self, die: int) -> list[Grant]:
         """The A2E stream of an expert die."""
-        c = self.config
-        grants = [
-            *self.grants(die, "r", "inbox", "counts", "sent"),
-            *self.grants(die, "w", "assembled"),
-            *self.grants(None, "w", "acks"),
-        ]
-        if die >= c.trampolines:
-            return grants
-        first, dies = (of(die, c.n_attention, c.trampolines) * c.local_experts for of in (first_of, dies_of))
-        return [
-            *grants,
-            *self.grants(die, "r", "slots", "tokens_in", "acks", "relayed"),
-            *self.grants(die, "rw", "tallies"),
-            *self.grants(die, "w", "lists"),
-            *self.grants(None, "w", "credit"),
-            *self.grants(None, "w", "inbox", "counts", i=first, count=dies),
-        ]
-
-    def compute(self, die: int) -> list[Grant]:
-        """The compute stream of an expert die."""
-        return [*self.grants(die, "r", "assembled"), *self.grants(die, "w", "computed")]
+        c, grants = self.config, self.grants("a2e", die)
+        if die < c.trampolines:
+            first, dies = (of(die, c.n_attention, c.trampolines) * c.local_experts for of in (first_of, dies_of))
+            grants += self.grants("forward", die)
+            grants += (self.of[name].grant(None, "w", first, dies) for name in ("inbox", "counts"))
+        return grants
 
     def e2a(self, die: int) -> list[Grant]:
         """The E2A stream of an expert die."""
-        grants = [
-            *self.grants(die, "r", "computed"),
-            *self.grants(die, "w", "sent"),
-            *self.grants(None, "w", "staging", "arrivals"),
-        ]
-        if die >= self.config.trampolines:
-            return grants
-        return [
-            *grants,
-            *self.grants(die, "r", "arrivals", "lists", "staging"),
-            *self.grants(None, "w", "returned", "returned_in"),
-            *self.grants(die, "w", "relayed"),
-        ]
+        return self.grants("e2a", die) + (self.grants("return", die) if die < self.config.trampolines else [])

@@ -17,6 +17,7 @@ from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol.regions import Use
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
@@ -40,6 +41,17 @@ class PullLayout(DiesLayout):
     """Blocks of messages and rows, by the die opposite, and fields."""
 
     in_managed = ("staging", "blocks", "offered", "tallies")
+    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
+        "attention": {
+            "staging tallies": Use("rw"), "blocks": Use("w"), "messages_pulled rows_offered": Use("r"),
+            "offered": Use(anywhere="r"), "counts rows_pulled": Use(anywhere="w"),
+        },
+        "expert": {
+            "offered": Use("w"), "counts rows_pulled": Use("r"), "blocks": Use(anywhere="r"),
+            "messages_pulled rows_offered": Use(anywhere="w"),
+        },
+    }  # fmt: skip
+    """Each has its own, and on any die opposite what is for or from it."""
     ub_bytes = staticmethod(buffer_bytes)
 
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
@@ -58,24 +70,12 @@ class PullLayout(DiesLayout):
         }
 
     def attention(self, i: int) -> list[Grant]:
-        """What an attention die may touch: its own, and on any expert die what is for or from it."""
-        die = self.config.attention_die(0, i)
-        return [
-            *self.grants(die, "rw", "staging", "tallies"),
-            *self.grants(die, "w", "blocks"),
-            *self.grants(die, "r", "messages_pulled", "rows_offered"),
-            *self.grants(None, "r", "offered", i=i),
-            *self.grants(None, "w", "counts", "rows_pulled", i=i),
-        ]
+        """What an attention die may touch."""
+        return self.grants("attention", i, self.dies[self.config.n_experts :])
 
     def expert(self, e: int) -> list[Grant]:
-        """What an expert die may touch: the same the other way round."""
-        return [
-            *self.grants(e, "w", "offered"),
-            *self.grants(e, "r", "counts", "rows_pulled"),
-            *self.grants(None, "r", "blocks", i=e),
-            *self.grants(None, "w", "messages_pulled", "rows_offered", i=e),
-        ]
+        """What an expert die may touch."""
+        return self.grants("expert", e, self.dies[: self.config.n_experts])
 
 
 class A2EPull(AttentionExperts):

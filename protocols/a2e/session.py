@@ -74,11 +74,11 @@ class A2E(AttentionExperts):
         self._launch(attention.attention, die, cores, args, calls.batches[turn][i], grants)
 
     def _launch_streams(self, die: int) -> None:
-        c, grants = self.config, self.layout
+        c, layout = self.config, self.layout
         streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
-            (expert.a2e_stream, c.a2e_cores, {}, grants.a2e(die)),
-            (expert.compute_stream, c.compute_cores, {}, grants.compute(die)),
-            (e2a.e2a_stream, c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, grants.e2a(die)),
+            (expert.a2e_stream, c.a2e_cores, {}, layout.a2e(die)),
+            (expert.compute_stream, c.compute_cores, {}, layout.grants("compute", die)),
+            (e2a.e2a_stream, c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, layout.e2a(die)),
         ]
         first = 0
         for kernel, cores, more, rights in streams:

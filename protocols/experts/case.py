@@ -19,7 +19,8 @@ from xccl_emu.protocols.experts.compared import count_wrong
 from xccl_emu.protocols.experts.config import ROUTE, EpConfig
 from xccl_emu.protocols.experts.data import Batch, Image, make_batches
 from xccl_emu.protocols.experts.drawn import Drawn
-from xccl_emu.protocols.experts.group import LAYER, ExpertGroup
+from xccl_emu.protocols.experts.group import ExpertGroup
+from xccl_emu.protocols.experts.layout import LAYER
 from xccl_emu.protocols.experts.routed import RoutedCase
 from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
 from xccl_emu.routing.choices import ZIPF

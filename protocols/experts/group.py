@@ -13,7 +13,6 @@ from xccl_emu.kernels.experts import dummy as expert_kernel
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.in_turn import in_turn
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench
 from xccl_emu.protocol.streams import Streams
@@ -22,15 +21,12 @@ from xccl_emu.protocols.communicator import Communicator, Progress
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.buffers import Received, as_arrays
 from xccl_emu.protocols.experts.config import check_finite, check_tokens, check_weights
-from xccl_emu.protocols.experts.layout import C, GroupLayout
+from xccl_emu.protocols.experts.layout import EXPERT, LAYER, C, GroupLayout
 
 Args = Mapping[str, int | Sequence[int]]
 """What a launch gives a kernel; a record is a sequence of integers, too."""
 PerRound = Sequence[Sequence[NDArray[Any]]]
 """[round][rank] arrays."""
-DISPATCH, EXPERT, COMBINE = "dispatch", "expert", "combine"
-LAYER = (DISPATCH, EXPERT, COMBINE)
-"""The parts of a layer."""
 
 
 @dataclass(eq=False)
@@ -286,7 +282,7 @@ class ExpertGroup(Communicator, Generic[C]):
         phase, die = step.phase, self.die_of(rank)
         buffers = {name: self._of(rank, step.number)[name] for name in phase.rights}
         own = (self.pod.grant(buffers[name], rights) for name, rights in phase.rights.items())
-        grants = [*self._shared(phase, rank), *own]
+        grants = [*self.layout.grants(phase.part, rank), *own]
         addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
         given = {**places, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": addresses}
         args = {name: given[name] for name in phase.kernel.params}
@@ -294,12 +290,6 @@ class ExpertGroup(Communicator, Generic[C]):
             self.pod.launch(phase.kernel, die, range(self.config.cores), args, grants)
         else:
             streams.launch(phase.kernel, die, args, grants, range(self.config.cores))
-
-    def _shared(self, phase: Phase, rank: int) -> list[Grant]:
-        """What a phase may touch beside app buffers."""
-        if phase.part == EXPERT:
-            return []
-        return self.layout.dispatch_grants(rank) if phase.part == DISPATCH else self.layout.combine_grants(rank)
 
     def _of(self, rank: int, number: int = 0) -> app.Buffered:
         """The app buffers of a rank in a round."""

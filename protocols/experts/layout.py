@@ -6,7 +6,6 @@ from typing import Any, Generic, TypeVar
 
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.group import align
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions
 from xccl_emu.protocol.regions import Parts
@@ -14,6 +13,9 @@ from xccl_emu.protocols.experts.config import EpConfig, buffer_bytes, check_pod
 
 C = TypeVar("C", bound=EpConfig)
 
+DISPATCH, EXPERT, COMBINE = "dispatch", "expert", "combine"
+LAYER = (DISPATCH, EXPERT, COMBINE)
+"""The parts of a layer; what each may touch is said of each region (`Region.used`)."""
 _REMEDY = "take fewer ranks, experts or tokens, or a larger pod"
 
 
@@ -43,14 +45,6 @@ class GroupLayout(Regions, ABC, Generic[C]):
     def ub_bytes(config: Any) -> int:
         """What the kernels need of a core's data buffer at least."""
 
-    @abstractmethod
-    def dispatch_grants(self, rank: int) -> list[Grant]:
-        """What a rank's dispatch may touch: no more than it needs; here and below beside its app buffers."""
-
-    @abstractmethod
-    def combine_grants(self, rank: int) -> list[Grant]:
-        """What a rank's combine may touch."""
-
     def first(self, region: Region | None) -> int:
         """Address of a region on the die of rank 0, as kernels take it; 0 for one that there is not."""
         return region.at(self.config.first_die) if region else 0
@@ -60,6 +54,7 @@ class GroupLayout(Regions, ABC, Generic[C]):
         row, names = align(4 * c.n_slots), [*(f".core{core}" for core in range(c.cores)), ".sums"]
         if c.streams:
             self.tallies = self.managed("tallies", row, len(names), lambda _: ((name, row) for name in names))
+            self.tallies.used(DISPATCH, "rw")
 
     def _sources(self, rank: int) -> Iterator[tuple[str, int]]:
         """Names of fields that each rank has on the die of one."""
@@ -69,18 +64,6 @@ class GroupLayout(Regions, ABC, Generic[C]):
         """Names of what each rank has there for each expert."""
         experts = range(self.config.local_experts)
         return ((f"{source}.expert{e}", nbytes) for source, _ in self._sources(rank) for e in experts)
-
-    def _told(self, region: Region, rank: int, each: int = 1, first: int = 0) -> list[Grant]:
-        """A table with ``each`` fields of every rank: on its own die to read, its own fields on any die to write.
-
-        It may be one of several in a region, from the field ``first`` on.
-        """
-        die, n = self.config.first_die + rank, self.config.n_ranks * each
-        return [region.grant(die, "r", first, n), region.grant(None, "w", first + rank * each, each)]
-
-    def _own(self, rank: int, *regions: Region | None) -> list[Grant]:
-        """Regions that only the rank's own cores use, as far as there are any."""
-        return [region.grant(self.config.first_die + rank, "rw") for region in regions if region]
 
 
 class EpLayout(GroupLayout[EpConfig]):
@@ -94,12 +77,15 @@ class EpLayout(GroupLayout[EpConfig]):
             self.managed(name, c.rows_per_block * nbytes, n, self._rows(nbytes))
             for name, nbytes in (("dispatch_block", c.message_bytes), ("combine_block", c.returned_bytes))
         )
+        self.dispatch_blocks.used(DISPATCH, "w", "r")
+        self.combine_blocks.used(COMBINE, "w", "r")
         cores = [(f".core{core}", 2 * c.row_bytes) for core in range(c.cores)]
-        self.staging = self.managed("staging", 2 * c.row_bytes, c.cores, lambda _: cores)
+        self.staging = self.managed("staging", 2 * c.row_bytes, c.cores, lambda _: cores).used(COMBINE, "rw")
         self._add_tallies()
-        self.dispatch_fields = self.meta("meta.counts", FIELD_BYTES, c.n_slots, self._counts)
+        self.dispatch_fields = self.meta("meta.counts", FIELD_BYTES, c.n_slots, self._counts).used(DISPATCH, "r", "w")
         self.dispatch_done, self.combine_fields, self.combine_done = (
-            self.meta(f"meta.{name}", FIELD_BYTES, n, self._sources) for name in ("dispatch_ack", "rows", "combine_ack")
+            self.meta(f"meta.{name}", FIELD_BYTES, n, self._sources).used(part, "r", "w")
+            for name, part in (("dispatch_ack", DISPATCH), ("rows", COMBINE), ("combine_ack", COMBINE))
         )
 
     def _rows(self, nbytes: int) -> Parts:
@@ -109,23 +95,3 @@ class EpLayout(GroupLayout[EpConfig]):
 
     def _counts(self, rank: int) -> Iterator[tuple[str, int]]:
         return self._by_expert(rank) if self.config.local_experts > 1 else self._sources(rank)
-
-    def dispatch_grants(self, rank: int) -> list[Grant]:
-        """Blocks, counts and acknowledgements."""
-        return [
-            *self._told(self.dispatch_fields, rank, self.config.local_experts),
-            *self._told(self.dispatch_done, rank),
-            self.dispatch_blocks.grant(None, "r", rank),
-            self.dispatch_blocks.grant(self.config.first_die + rank, "w"),
-            *self._own(rank, self.tallies),
-        ]
-
-    def combine_grants(self, rank: int) -> list[Grant]:
-        """The same of combine, and what DMA pulls into."""
-        return [
-            self.combine_blocks.grant(None, "r", rank),
-            *self._told(self.combine_fields, rank),
-            *self._told(self.combine_done, rank),
-            self.combine_blocks.grant(self.config.first_die + rank, "w"),
-            *self._own(rank, self.staging),
-        ]

@@ -8,7 +8,6 @@ outputs = group.combine(weights)
 Several rounds in one run: `FusedExpertParallel(pod, config, rounds=3).run_rounds(tokens, topk, weights)`.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -25,12 +24,11 @@ from xccl_emu.kernels.fused import combine as combine_kernel
 from xccl_emu.kernels.fused import dispatch as dispatch_kernel
 from xccl_emu.kernels.fused.combine import LISTED_BYTES, buffer_at
 from xccl_emu.kernels.fused.parameters import Fused
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Region
 from xccl_emu.protocols.experts.config import EpConfig, messages_at
-from xccl_emu.protocols.experts.group import COMBINE, DISPATCH, Args, ExpertGroup, Phase
-from xccl_emu.protocols.experts.layout import GroupLayout
+from xccl_emu.protocols.experts.group import Args, ExpertGroup, Phase
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
 
 _PARITIES = ("even", "odd")
 """Names of even and odd rounds."""
@@ -119,17 +117,21 @@ class FusedLayout(GroupLayout[FusedConfig]):
         c = self.config
         rows = c.n_ranks * c.max_tokens
         self.dispatch = self.managed("dispatch_buffer", c.message_bytes, rows, self._messages)
+        self.dispatch.used(DISPATCH, "r", "w", int(c.preallocated))  # messages that are packed go anywhere
         over = None if c.double_buffered else self.dispatch
         self.combine = self.managed("combine_buffer", c.row_bytes, rows, self._contributions, over)
+        self.combine.used(COMBINE, "r", "w", 0)
         if c.path == "sdma":
             self.staging = self.managed("staging", c.message_bytes, c.cores * c.top_k, self._staged)
+            self.staging.used(DISPATCH, "rw")
         self._add_tallies()
         self.fields = self.meta("meta.counts", FIELD_BYTES, 2 * c.n_slots, self._counts)
+        self.fields.used(DISPATCH, "r", "w", 2)
         if not c.preallocated:
             self.exchange = self.meta("meta.", FIELD_BYTES, 4 * c.n_ranks, self._exchanged)
-        self.arrivals, self.due = (
-            self.meta(f"meta.{name}", FIELD_BYTES, c.tokens_max, self._tokens) for name in ("arrivals", "due")
-        )
+            self.exchange.used(DISPATCH, "r", "w", 4)
+        self.arrivals = self.meta("meta.arrivals", FIELD_BYTES, c.tokens_max, self._tokens).used(COMBINE, "r", "w", 0)
+        self.due = self.meta("meta.due", FIELD_BYTES, c.tokens_max, self._tokens).used(COMBINE, "rw")
 
     # ---- names in reports
 
@@ -164,30 +166,6 @@ class FusedLayout(GroupLayout[FusedConfig]):
 
     def _tokens(self, rank: int) -> Iterator[tuple[str, int]]:
         return ((f".token{t}", FIELD_BYTES) for t in range(self.config.tokens_max))
-
-    # ---- what kernels may touch
-
-    def dispatch_grants(self, rank: int) -> list[Grant]:
-        """Counts, what came, and the own region on any die, or all of them where messages are packed."""
-        c = self.config
-        tables = [self._told(self.fields, rank, c.local_experts, parity * c.n_slots) for parity in range(2)]
-        if self.exchange:
-            tables += [self._told(self.exchange, rank, 1, i * c.n_ranks) for i in range(4)]
-        mine = (rank * c.max_tokens, c.max_tokens) if c.preallocated else (0, self.dispatch.count)
-        return [
-            *itertools.chain(*tables),
-            self.dispatch.grant(c.first_die + rank, "r"),
-            self.dispatch.grant(None, "w", *mine),
-            *self._own(rank, self.staging, self.tallies),
-        ]
-
-    def combine_grants(self, rank: int) -> list[Grant]:
-        """Contributions go anywhere in the buffers of all."""
-        return [
-            *(region.grant(None, "w") for region in (self.combine, self.arrivals)),
-            *(region.grant(self.config.first_die + rank, "r") for region in (self.combine, self.arrivals)),
-            *self._own(rank, self.due),
-        ]
 
 
 assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole granules

@@ -15,7 +15,7 @@ from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.case import COUNTING_HELP, PAGE, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import Image
-from xccl_emu.protocols.experts.group import COMBINE, DISPATCH
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH
 from xccl_emu.protocols.pull import paper
 from xccl_emu.protocols.pull.session import ExpertParallel
 

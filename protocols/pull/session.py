@@ -15,8 +15,8 @@ from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.protocol import Region
 from xccl_emu.protocols.experts.buffers import Received
 from xccl_emu.protocols.experts.config import EpConfig, messages_at
-from xccl_emu.protocols.experts.group import COMBINE, DISPATCH, Args, ExpertGroup, Phase
-from xccl_emu.protocols.experts.layout import EpLayout
+from xccl_emu.protocols.experts.group import Args, ExpertGroup, Phase
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, EpLayout
 
 __all__ = ["ExpertParallel", "Received"]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.machine.launch import Grant
+from xccl_emu.protocols.experts.layout import COMBINE
 from xccl_emu.protocols.fused.case import FusedCase
 from xccl_emu.protocols.fused.session import FusedLayout
 
@@ -38,13 +38,14 @@ class Permitted(FusedCase):
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """See `FusedCase.build`."""
-        given = FusedLayout.combine_grants
+        given = FusedLayout._add_all
 
-        def with_more(layout: FusedLayout, rank: int) -> list[Grant]:
-            counts = layout.fields.grant(layout.config.first_die + rank, "w")
-            return [*given(layout, rank), layout.arrivals.grant(None, "r"), counts]
+        def with_more(layout: FusedLayout) -> None:
+            given(layout)
+            layout.arrivals.used(COMBINE, "r", "rw", 0)
+            layout.fields.used(COMBINE, "w")
 
-        with mock.patch.object(FusedLayout, "combine_grants", with_more):
+        with mock.patch.object(FusedLayout, "_add_all", with_more):
             return super().build(order, without)
 
 
