@@ -44,6 +44,7 @@ The end is a call too: the attention dies whose turn it is announce -1 tokens in
 on as the count of every expert, and each stream passes it to the next and returns.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.parameters import LIST, STOP, Domains, Microbatch, part_begin
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import busy
@@ -51,23 +52,6 @@ from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_a
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.sums import sum_tokens
 from xccl_emu.kernels.group import barrier, hand_over
-from xccl_emu.lang import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    dma,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    put,
-    quiet,
-    ub_store,
-    wait_flag,
-)
 
 # ---- step 1
 
@@ -75,7 +59,7 @@ from xccl_emu.lang import (
 def load_token(half, t, c: Group, b: Buffers):
     """Load a token and its choices into a half's message, and quantize it."""
     choices = message_at(half, c.hidden, c.payload, c.quantized, 0) + c.payload + LIST
-    yield mtu_in(b.topk + t * INDEX_BYTES, choices, INDEX_BYTES, step=1)  # -1 behind the choices
+    yield xl.mtu_in(b.topk + t * INDEX_BYTES, choices, INDEX_BYTES, step=1)  # -1 behind the choices
     yield from prepare(half, b.x + t * 2 * c.hidden, c, 0, 1)
 
 
@@ -91,13 +75,13 @@ def send_tokens(first, last, index, target, c: Group, b: Buffers):
         if t + 1 < last:
             yield from load_token(1 - half, t + 1, c, b)
         if c.quantized:
-            yield wait_flag(VECTOR, SCALAR, half, sync="message made")
+            yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")
         else:
-            yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
-        yield ub_store(base + half * message + c.payload + 4, index, step=1)
-        yield ub_store(base + half * message + c.payload + 8, t, step=1)
-        yield mtu_out(base + half * message, target + t * message, message, step=1)
-        yield from hand_over(MTU_OUT, SCALAR, half, "message left")
+            yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, half, sync="message made")
+        yield xl.ub_store(base + half * message + c.payload + 4, index, step=1)
+        yield xl.ub_store(base + half * message + c.payload + 8, t, step=1)
+        yield xl.mtu_out(base + half * message, target + t * message, message, step=1)
+        yield from hand_over(xl.MTU_OUT, xl.SCALAR, half, "message left")
 
 
 def send_batch(first, last, c: Group, b: Buffers, at: Microbatch):
@@ -105,13 +89,13 @@ def send_batch(first, last, c: Group, b: Buffers, at: Microbatch):
     message = c.payload + SLOT_BYTES
     if c.by_dma:
         yield from send_tokens(first, last, at.sender, at.outbox, c, b)
-        yield quiet(step=1, sync="outbox visible")
+        yield xl.quiet(step=1, sync="outbox visible")
         if first < last:
-            yield dma(at.outbox + first * message, at.slots + first * message, (last - first) * message, 0, step=1)
-            yield wait_flag(DMA, SCALAR, 0, step=1, sync="tokens copied")
+            yield xl.dma(at.outbox + first * message, at.slots + first * message, (last - first) * message, 0, step=1)
+            yield xl.wait_flag(xl.DMA, xl.SCALAR, 0, step=1, sync="tokens copied")
     else:
         yield from send_tokens(first, last, at.sender, at.slots, c, b)
-        yield quiet(step=1, sync="tokens visible")
+        yield xl.quiet(step=1, sync="tokens visible")
 
 
 # ---- the attention die
@@ -127,7 +111,7 @@ def send_parts(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch):
             yield from send_batch(first, low + tokens * (core + 1) // c.cores, c, b, at)
             yield from barrier(1, "all cores have sent")
             if core == 0:
-                yield put(at.tokens_in + part * FIELD_BYTES, call + 1, n, step=1, sync="tokens in")
+                yield xl.put(at.tokens_in + part * FIELD_BYTES, call + 1, n, step=1, sync="tokens in")
 
 
 def attend(core, number, m: Domains, at: Microbatch):
@@ -136,21 +120,21 @@ def attend(core, number, m: Domains, at: Microbatch):
     The microbatches of a die take turns, as it computes one at a time.
     """
     if core == 0:
-        yield poll_ge(at.attended, number, sync="die free")
+        yield xl.poll_ge(at.attended, number, sync="die free")
         yield from busy(m.attention_work, 0, 0)
-        yield put(at.attended, number + 1, sync="die left")
+        yield xl.put(at.attended, number + 1, sync="die left")
     yield from barrier(0, "attention computed")
 
 
 def one_call(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch):
     """A microbatch of ``n`` tokens there and back."""
-    yield poll_ge(at.credit, call, step=1, sync="slots free")
+    yield xl.poll_ge(at.credit, call, step=1, sync="slots free")
     yield from send_parts(core, call, n, c, b, m, at)
-    yield poll_ge(at.returned_in, call + 1, step=7, sync="rows returned")
+    yield xl.poll_ge(at.returned_in, call + 1, step=7, sync="rows returned")
     yield from sum_tokens(n * core // c.cores, n * (core + 1) // c.cores, at.returned, 0, c, b, 7)
 
 
-@kernel
+@xl.kernel
 def attention(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch):
     """A microbatch of an attention die, until ``calls`` calls of all are done; it ends the streams then if the next
     call would be its own.
@@ -161,7 +145,7 @@ def attention(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microb
     token = 0
     call = at.turn
     while call < calls:
-        n = yield load(batches + 4 * (call // m.turns), 4)
+        n = yield xl.load(batches + 4 * (call // m.turns), 4)
         if m.attention_work > 0:
             yield from attend(core, call // m.turns * (m.turns // m.domains) + at.number, m, at)
         yield from one_call(
@@ -176,5 +160,5 @@ def attention(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microb
         token = token + m.tokens_max
         call = call + m.turns
     if call == calls and core == 0:
-        yield poll_ge(at.credit, call, step=1, sync="slots free")
-        yield put(at.tokens_in, call + 1, STOP, step=1, sync="tokens in")
+        yield xl.poll_ge(at.credit, call, step=1, sync="slots free")
+        yield xl.put(at.tokens_in, call + 1, STOP, step=1, sync="tokens in")

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.expert import counts_bytes
 from xccl_emu.kernels.a2e.parameters import (
     Domains,
@@ -20,23 +21,6 @@ from xccl_emu.kernels.experts.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import barrier, drain, hand_over
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    add,
-    kernel,
-    load,
-    mtu_in,
-    poll_ge,
-    put,
-    quiet,
-    ub_load,
-    ub_store,
-    v_count,
-    v_fill,
-)
 
 
 class Share(NamedTuple):
@@ -58,10 +42,10 @@ def send_rows(row, n, high, staging, turn, c: Group, b: Buffers, plan: ReturnPla
     ``staging`` is the place of token 0; returns the turn behind them.
     """
     for i in range(n):
-        token = yield load(b.route + (row + i) * ROUTE_BYTES + 8, 4, step=5)
+        token = yield xl.load(b.route + (row + i) * ROUTE_BYTES + 8, 4, step=5)
         if token >= high:
             break
-        choice = yield load(b.route + (row + i) * ROUTE_BYTES + 12, 4, step=5)
+        choice = yield xl.load(b.route + (row + i) * ROUTE_BYTES + 12, 4, step=5)
         target = staging + (token * c.top_k + choice) * 2 * c.hidden
         if c.by_dma:
             yield from ring(b.y + (row + i) * 2 * c.hidden, target, 2 * c.hidden, turn)
@@ -77,22 +61,22 @@ def send_share(s: Share, lap, turn, c: Group, b: Buffers, m: Domains, at: Places
     row = 0
     for e in range(c.n_local):
         for t in range(m.n_attention):
-            n = yield ub_load(plan.counts + 4 * (e * m.n_attention + t), step=5)
+            n = yield xl.ub_load(plan.counts + 4 * (e * m.n_attention + t), step=5)
             first = max(row, s.begin)
             some = min(row + n, s.end) - first
             row = row + n
             if some > 0:
                 done_at = plan.done + lap * counts_bytes(m.n_attention, c.n_local) + 4 * (e * m.n_attention + t)
-                done = yield ub_load(done_at, step=5)
+                done = yield xl.ub_load(done_at, step=5)
                 before = turn
                 trampoline = trampoline_of(t, m.n_attention, m.trampolines)
                 place = s.parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)
                 staging = at.staging + trampoline * c.die_bytes + place * m.tokens_max * c.top_k * 2 * c.hidden
                 first = s.parity * m.rows_max + first + done
                 turn = yield from send_rows(first, some - done, high, staging, turn, c, b, plan)
-                yield ub_store(done_at, done + turn - before, step=5)
-                sent = yield ub_load(plan.sent + 4 * t, step=5)
-                yield ub_store(plan.sent + 4 * t, sent + turn - before, step=5)
+                yield xl.ub_store(done_at, done + turn - before, step=5)
+                sent = yield xl.ub_load(plan.sent + 4 * t, step=5)
+                yield xl.ub_store(plan.sent + 4 * t, sent + turn - before, step=5)
     return turn
 
 
@@ -103,19 +87,19 @@ def send_part(s: Share, rows, c: Group, b: Buffers, m: Domains, at: Places, plan
     if c.by_dma:
         yield from drain_rings(turn)
     else:
-        yield from drain(MTU_OUT, MTU_IN, turn, ROWS, "row left")
+        yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, ROWS, "row left")
 
 
 def announce(part, parity, c: Group, m: Domains, at: Places, plan: ReturnPlan):
     """Tell the trampolines what this core has sent of a part; all these rows are its own, so its quiet is enough."""
     for t in range(m.n_attention):
-        sent = yield ub_load(plan.sent + 4 * t, step=5)
+        sent = yield xl.ub_load(plan.sent + 4 * t, step=5)
         if sent > 0:
             trampoline = trampoline_of(t, m.n_attention, m.trampolines)
             place = parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)
             field = at.arrivals + trampoline * c.die_bytes + (place * m.e2a_parts + part) * FIELD_BYTES
-            yield add(field, sent, step=5, sync="arrivals")
-            yield ub_store(plan.sent + 4 * t, 0, step=5)
+            yield xl.add(field, sent, step=5, sync="arrivals")
+            yield xl.ub_store(plan.sent + 4 * t, 0, step=5)
 
 
 # ---- step 6: what trampolines do for E2A
@@ -129,15 +113,15 @@ def expect(number, low, high, kept, c: Group, plan: ReturnPlan):
     rows = 0
     while low < high:
         some = min(plan.listed, high - low)
-        yield mtu_in(kept + HEADER_BYTES + low * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
-        yield from hand_over(MTU_IN, VECTOR, 0, "kept lists loaded")
-        yield v_count(plan.lists, plan.lists - 32, some * COLUMNS, 0, c.n_ranks * c.n_local, step=6)
-        yield from hand_over(VECTOR, SCALAR, 0, "rows of a part counted")
-        n = yield ub_load(plan.lists - 32, step=6)
+        yield xl.mtu_in(kept + HEADER_BYTES + low * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
+        yield from hand_over(xl.MTU_IN, xl.VECTOR, 0, "kept lists loaded")
+        yield xl.v_count(plan.lists, plan.lists - 32, some * COLUMNS, 0, c.n_ranks * c.n_local, step=6)
+        yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "rows of a part counted")
+        n = yield xl.ub_load(plan.lists - 32, step=6)
         rows = rows + n
         low = low + some
-    due = yield ub_load(4 * number, step=6)
-    yield ub_store(4 * number, due + rows, step=6)
+    due = yield xl.ub_load(4 * number, step=6)
+    yield xl.ub_store(4 * number, due + rows, step=6)
     return due + rows
 
 
@@ -149,12 +133,12 @@ def return_rows(low, first, last, source, target, c: Group, plan: ReturnPlan):
     turn = 0
     for t in range(first, last):
         for k in range(c.top_k):
-            slot = yield ub_load(plan.lists + (t - low) * INDEX_BYTES + 4 * k, step=6)
+            slot = yield xl.ub_load(plan.lists + (t - low) * INDEX_BYTES + 4 * k, step=6)
             if slot >= 0:
                 offset = (t * c.top_k + k) * 2 * c.hidden
                 yield from move_row(source + offset, target + offset, 2 * c.hidden, plan.work, turn, 6)
                 turn = turn + 1
-    yield from drain(MTU_OUT, MTU_IN, turn, ROWS, "row left")
+    yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, ROWS, "row left")
 
 
 def return_rows_dma(low, first, last, source, target, c: Group, plan: ReturnPlan):
@@ -162,7 +146,7 @@ def return_rows_dma(low, first, last, source, target, c: Group, plan: ReturnPlan
     turn = 0
     run = 0
     for place in range(first * c.top_k, last * c.top_k):
-        slot = yield ub_load(plan.lists + (place // c.top_k - low) * INDEX_BYTES + place % c.top_k * 4, step=6)
+        slot = yield xl.ub_load(plan.lists + (place // c.top_k - low) * INDEX_BYTES + place % c.top_k * 4, step=6)
         end = place
         if slot >= 0:
             end = place + 1
@@ -184,8 +168,8 @@ def return_share(low, high, first, last, kept, source, target, c: Group, plan: R
         if streamed:
             low = t
             some = min(plan.listed, some)
-            yield mtu_in(kept + HEADER_BYTES + t * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
-            yield from hand_over(MTU_IN, SCALAR, 1, "lists of a share loaded", step=6)
+            yield xl.mtu_in(kept + HEADER_BYTES + t * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
+            yield from hand_over(xl.MTU_IN, xl.SCALAR, 1, "lists of a share loaded", step=6)
         if c.by_dma:
             yield from return_rows_dma(low, t, t + some, source, target, c, plan)
         else:
@@ -198,13 +182,13 @@ def return_part(core, die, q, call, part, c: Group, m: Domains, at: Places, plan
     here = die * c.die_bytes
     place = call % m.depth * m.fan_in + q
     kept = at.lists + here + place * lists_bytes(m.tokens_max)
-    n = yield load(kept, step=6)
+    n = yield xl.load(kept, step=6)
     low = min(n, part_begin(part, m.e2a_parts, m.tokens_max))
     high = min(n, part_begin(part + 1, m.e2a_parts, m.tokens_max))
     if low < high:
         number = place * m.e2a_parts + part
         due = yield from expect(number, low, high, kept, c, plan)
-        yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due, step=6, sync="all rows arrived")
+        yield xl.poll_ge(at.arrivals + here + number * FIELD_BYTES, due, step=6, sync="all rows arrived")
         index = first_of(die, m.n_attention, m.trampolines) + q
         to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
         to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden
@@ -234,46 +218,46 @@ def send_and_return(core, die, call, rows, c: Group, b: Buffers, m: Domains, at:
             for q in range(dies_of(die, m.n_attention, m.trampolines)):
                 yield from return_part(core, die, q, call, part - 1, c, m, at, plan)
         if part < m.e2a_parts and core < m.senders:
-            yield quiet(step=5, sync="rows in staging")
+            yield xl.quiet(step=5, sync="rows in staging")
             yield from announce(part, call % m.depth, c, m, at, plan)
-    yield quiet(step=6, sync="rows at the attention die")
+    yield xl.quiet(step=6, sync="rows at the attention die")
 
 
 def hand_back(die, call, c: Group, m: Domains, at: Places):
     """Say that a call is done with: to the A2E stream, and a trampoline to its attention dies."""
     here = die * c.die_bytes
-    yield put(at.sent + here, call + 1, step=5, sync="rows sent back")
+    yield xl.put(at.sent + here, call + 1, step=5, sync="rows sent back")
     if die < m.trampolines:
         for q in range(dies_of(die, m.n_attention, m.trampolines)):
             index = first_of(die, m.n_attention, m.trampolines) + q
             to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
             to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES
-            yield put(at.returned_in + to, call + 1, step=6, sync="call returned")
-        yield put(at.relayed + here, call + 1, step=6, sync="staging read")
+            yield xl.put(at.returned_in + to, call + 1, step=6, sync="call returned")
+        yield xl.put(at.relayed + here, call + 1, step=6, sync="staging read")
 
 
 def clear(table, nbytes):
     """Zero a table in the data buffer."""
-    yield v_fill(table, nbytes, step=5)
-    yield from hand_over(VECTOR, SCALAR, 0, "table cleared")
+    yield xl.v_fill(table, nbytes, step=5)
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "table cleared")
 
 
 def load_counts_of(call, c: Group, b: Buffers, m: Domains, table):
     """Load the counts of a call, by local expert and attention die; returns the first, which is -1 at the end."""
     counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
     yield from fetch(counts, table, 4 * m.n_attention * c.n_local, 5, "counts of rows loaded")
-    n = yield ub_load(table, step=5)
+    n = yield xl.ub_load(table, step=5)
     return n
 
 
-@kernel
+@xl.kernel
 def e2a_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
     """Steps 5 and 6, call after call."""
     yield from clear(0, plan.lists)  # no rows have been waited for, or sent
     call = 0
     n = 0
     while n >= 0:
-        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")
+        yield xl.poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")
         n = yield from load_counts_of(call, c, b, m, plan.counts)
         if n >= 0:
             rows = yield from add_words(plan.counts, c.n_local * m.n_attention, 4, 5)

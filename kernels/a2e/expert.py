@@ -6,6 +6,7 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 ``call % (depth + 1)``: so the end finds a place too, and takes none of theirs.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.parameters import LIST, Domains, Places, inbox_of
 from xccl_emu.kernels.a2e.trampoline import await_call, pass_on
 from xccl_emu.kernels.common import add_words, fetch
@@ -14,24 +15,6 @@ from xccl_emu.kernels.experts.dummy import busy, compute_rows
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import align, barrier, drain_halves, hand_over
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    add,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    put,
-    quiet,
-    set_flag,
-    store,
-    ub_load,
-    ub_store,
-    wait_flag,
-)
 
 
 def counts_bytes(n_attention: int, n_local: int) -> int:
@@ -51,9 +34,9 @@ def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places):
     for i in range(fields * core // c.cores, fields * (core + 1) // c.cores):
         field = at.counts + die * c.die_bytes + i * FIELD_BYTES
         yield from await_call(field, call + 1, 3, "messages announced")
-        n = yield load(field + 8, step=3)
-        yield store(counts + 4 * (i % c.n_local * m.n_attention + i // c.n_local), n, 4, step=3)
-    yield quiet(step=3, sync="counts noted")
+        n = yield xl.load(field + 8, step=3)
+        yield xl.store(counts + 4 * (i % c.n_local * m.n_attention + i // c.n_local), n, 4, step=3)
+    yield xl.quiet(step=3, sync="counts noted")
     yield from barrier(3, "all messages are announced")
     yield from fetch(counts, 0, 4 * fields, 3, "counts of messages loaded")
 
@@ -61,10 +44,10 @@ def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places):
 def name_choice(slot_at, slot, top_k):
     """Write into a message's slot which of the token's choices it is here for."""
     for k in range(top_k):
-        chosen = yield ub_load(slot_at + LIST + 4 * k, step=3)
+        chosen = yield xl.ub_load(slot_at + LIST + 4 * k, step=3)
         if chosen == slot:
-            yield ub_store(slot_at + 12, k, step=3)
-            yield ub_store(slot_at + 16, slot, step=3)
+            yield xl.ub_store(slot_at + 12, k, step=3)
+            yield xl.ub_store(slot_at + 16, slot, step=3)
             break
 
 
@@ -78,15 +61,15 @@ def take_rows(source, n, row, slot, turn, c: Group, b: Buffers, m: Domains):
         some = min(m.room, n - done)
         at = work + half * m.room * message
         if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="gather half free")
-        yield mtu_in(source + done * message, at, some * message, step=3)
-        yield from hand_over(MTU_IN, SCALAR, half, "gather half full")
+            yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="gather half free")
+        yield xl.mtu_in(source + done * message, at, some * message, step=3)
+        yield from hand_over(xl.MTU_IN, xl.SCALAR, half, "gather half full")
         for i in range(some):
             yield from name_choice(at + i * message + c.payload, slot, c.top_k)
-            yield mtu_out(at + i * message, b.recv_x + (row + done + i) * c.payload, c.payload, step=3)
+            yield xl.mtu_out(at + i * message, b.recv_x + (row + done + i) * c.payload, c.payload, step=3)
             route = b.route + (row + done + i) * ROUTE_BYTES
-            yield mtu_out(at + i * message + c.payload, route, ROUTE_BYTES, step=3)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="gather half free")
+            yield xl.mtu_out(at + i * message + c.payload, route, ROUTE_BYTES, step=3)
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="gather half free")
         done = done + some
         turn = turn + 1
     return turn
@@ -102,7 +85,7 @@ def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
     turn = 0
     for e in range(c.n_local):
         for t in range(m.n_attention):
-            n = yield ub_load(4 * (e * m.n_attention + t), step=3)
+            n = yield xl.ub_load(4 * (e * m.n_attention + t), step=3)
             first = max(row, begin)
             some = min(row + n, end) - first
             if some > 0:
@@ -111,7 +94,7 @@ def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
                 first = first + call % m.depth * m.rows_max
                 turn = yield from take_rows(source, some, first, die * c.n_local + e, turn, c, b, m)
             row = row + n
-    yield from drain_halves(MTU_OUT, MTU_IN, turn, "gather half free")
+    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "gather half free")
 
 
 def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
@@ -119,22 +102,22 @@ def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
     here = die * c.die_bytes
     counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
     yield from await_messages(core, die, call, counts, c, m, at)
-    n = yield ub_load(0, step=3)
+    n = yield xl.ub_load(0, step=3)
     if n >= 0:
-        yield poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")
+        yield xl.poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")
         yield from gather(core, die, call, c, b, m, at)
-    yield quiet(step=3, sync="rows visible")
+    yield xl.quiet(step=3, sync="rows visible")
     yield from barrier(3, "all cores have gathered")
     if core == 0:
-        yield put(at.assembled + here, call + 1, step=3, sync="rows gathered")
+        yield xl.put(at.assembled + here, call + 1, step=3, sync="rows gathered")
     if n >= 0:
         for t in range(m.trampolines):
             if t % c.cores == core:
-                yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
+                yield xl.add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
     return n >= 0
 
 
-@kernel
+@xl.kernel
 def a2e_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
     """Steps 2 and 3, call after call."""
     call = 0
@@ -149,14 +132,14 @@ def a2e_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
 # ---- step 4
 
 
-@kernel
+@xl.kernel
 def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
     """Step 4, call after call: the dummy expert, and vector instructions that compute nothing."""
     here = die * c.die_bytes
     call = 0
     n = 0
     while n >= 0:
-        yield poll_ge(at.assembled + here, call + 1, step=4, sync="rows to compute")
+        yield xl.poll_ge(at.assembled + here, call + 1, step=4, sync="rows to compute")
         counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
         n = yield from load_counts(counts, 0, "row counts loaded", c._replace(n_ranks=m.n_attention))
         if n >= 0:
@@ -169,8 +152,8 @@ def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
             )  # fmt: skip
             if m.expert_work > 0:
                 yield from busy(m.expert_work, 12 * c.hidden + 2 * ROUTE_BYTES, 4)
-        yield quiet(step=4, sync="outputs of experts visible")
+        yield xl.quiet(step=4, sync="outputs of experts visible")
         yield from barrier(4, "all cores have computed")
         if core == 0:
-            yield put(at.computed + here, call + 1, step=4, sync="rows computed")
+            yield xl.put(at.computed + here, call + 1, step=4, sync="rows computed")
         call = call + 1

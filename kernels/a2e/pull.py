@@ -9,6 +9,7 @@ In the `Areas` that the kernels take, every address is that of the first die of 
 ``done`` of a dispatch, ``fields`` and ``staging`` of a combine are attention dies', the rest expert dies'.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import dummy_expert
 from xccl_emu.kernels.experts.parameters import Buffers, Group
@@ -16,7 +17,6 @@ from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
 from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.pull.parameters import Areas
-from xccl_emu.lang import kernel, load, quiet
 
 
 def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
@@ -24,10 +24,10 @@ def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches:
     yield from offer_tokens(index, core, tokens, event, c, b, dispatches)
     yield from sum_tokens(index, core, tokens, event, c, b, combines)
     yield from acknowledge_all(index, core, event, combines.done, c)
-    yield quiet(sync="outputs visible")  # and out of the data buffer, for the next call
+    yield xl.quiet(sync="outputs visible")  # and out of the data buffer, for the next call
 
 
-@kernel
+@xl.kernel
 def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """Attention die ``index``, call after call; ranks of the group are expert dies.
 
@@ -35,7 +35,7 @@ def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers
     rows of hidden states, ``topk``, ``pos`` and ``weights`` by as many rows of a table.
     """
     for r in range(calls):
-        n = yield load(batches + 4 * r, 4)
+        n = yield xl.load(batches + 4 * r, 4)
         table = r * tokens_max * INDEX_BYTES
         states = r * tokens_max * 2 * c.hidden
         yield from there_and_back(
@@ -49,15 +49,15 @@ def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers
 def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """An expert die's part of a call."""
     yield from take_tokens(die, core, event, c, b, dispatches)
-    yield quiet(sync="received rows visible")
+    yield xl.quiet(sync="received rows visible")
     yield from barrier(0, "all cores have received")
     yield from dummy_expert(core, c, b)
-    yield quiet(sync="expert outputs visible")
+    yield xl.quiet(sync="expert outputs visible")
     yield from barrier(0, "all cores have computed")
     yield from offer(die, core, event, c, b, combines)
 
 
-@kernel
+@xl.kernel
 def pull_expert(die, core, calls, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """Expert die ``die``, call after call; ranks of the group are attention dies.
 

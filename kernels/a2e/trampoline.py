@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.parameters import (
     LIST,
     STOP,
@@ -31,25 +32,6 @@ from xccl_emu.kernels.experts.counts import (
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, field_of
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.group import align, barrier, drain_halves, hand_over
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    fail,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    put,
-    quiet,
-    set_flag,
-    ub_load,
-    ub_store,
-    v_count,
-    v_fill,
-    wait_flag,
-)
 
 HEADER_BYTES = 32
 """Before the lists of a call: how many tokens it has."""
@@ -78,10 +60,10 @@ def lists_bytes(tokens_max: int) -> int:
 
 def await_call(field, calls, step, sync):
     """Wait until a field speaks of so many calls.  Of more it cannot before this die has answered."""
-    yield poll_ge(field, calls, step=step, sync=sync)
-    seen = yield load(field, step=step)
+    yield xl.poll_ge(field, calls, step=step, sync=sync)
+    seen = yield xl.load(field, step=step)
     if seen != calls:
-        yield fail(WRONG_CALL, seen, step=step)
+        yield xl.fail(WRONG_CALL, seen, step=step)
 
 
 def messages_of(q: int, n_slots: int, tallies: int) -> int:
@@ -106,16 +88,16 @@ def load_lists(low, high, s: Sent, c: Group):
     """Load the lists of choices of some tokens."""
     message = c.payload + SLOT_BYTES
     for t in range(low, high):
-        yield mtu_in(s.slots + t * message + c.payload + LIST, s.lists + t * INDEX_BYTES, INDEX_BYTES, step=2)
-    yield from hand_over(MTU_IN, SCALAR, 0, "lists loaded")
+        yield xl.mtu_in(s.slots + t * message + c.payload + LIST, s.lists + t * INDEX_BYTES, INDEX_BYTES, step=2)
+    yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "lists loaded")
 
 
 def keep_lists(first, last, s: Sent):
     """Keep this core's lists for the way back; their place in the data buffer is for others when they have left."""
     if first < last:
         source = s.lists + first * INDEX_BYTES
-        yield mtu_out(source, s.kept + HEADER_BYTES + first * INDEX_BYTES, (last - first) * INDEX_BYTES, step=2)
-        yield from hand_over(MTU_OUT, MTU_IN, 2, "lists left")
+        yield xl.mtu_out(source, s.kept + HEADER_BYTES + first * INDEX_BYTES, (last - first) * INDEX_BYTES, step=2)
+        yield from hand_over(xl.MTU_OUT, xl.MTU_IN, 2, "lists left")
 
 
 def find_places(t, s: Sent, c: Group, m: Domains):
@@ -125,22 +107,22 @@ def find_places(t, s: Sent, c: Group, m: Domains):
     """
     if not c.tallies:
         for k in range(c.top_k):
-            slot = yield ub_load(s.lists + t * INDEX_BYTES + 4 * k, step=2)
+            slot = yield xl.ub_load(s.lists + t * INDEX_BYTES + 4 * k, step=2)
             if slot >= 0:
                 at = place_at(k, c.n_ranks * c.n_local, m.fan_in)
-                yield v_count(s.lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)
-        yield from hand_over(VECTOR, SCALAR, 0, "places found")
+                yield xl.v_count(s.lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)
+        yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "places found")
 
 
 def inbox_for(t, k, s: Sent, c: Group, m: Domains, at: Places):
     """Where the message of a choice goes, the next place of its expert; 0 if the choice is masked."""
     target = 0
-    slot = yield ub_load(s.lists + t * INDEX_BYTES + 4 * k, step=2)
+    slot = yield xl.ub_load(s.lists + t * INDEX_BYTES + 4 * k, step=2)
     if slot >= 0:
         if c.tallies:
             place = yield from next_place(slot, 2)
         else:
-            found = yield ub_load(place_at(k, c.n_ranks * c.n_local, m.fan_in), step=2)
+            found = yield xl.ub_load(place_at(k, c.n_ranks * c.n_local, m.fan_in), step=2)
             place = found - 1
         offset = inbox_of(s.sender, slot % c.n_local, place, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
         target = at.inbox + slot // c.n_local * c.die_bytes + offset
@@ -153,16 +135,16 @@ def forward(first, last, work, s: Sent, c: Group, m: Domains, at: Places):
     for t in range(first, last):
         half = (t - first) % 2
         if t - first >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="forward half free")
-        yield mtu_in(s.slots + t * message, work + half * message, message, step=2)
-        yield from hand_over(MTU_IN, MTU_OUT, half, "forward half full")
+            yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="forward half free")
+        yield xl.mtu_in(s.slots + t * message, work + half * message, message, step=2)
+        yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "forward half full")
         yield from find_places(t, s, c, m)
         for k in range(c.top_k):
             target = yield from inbox_for(t, k, s, c, m, at)
             if target > 0:
-                yield mtu_out(work + half * message, target, message, step=2)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="forward half free")
-    yield from drain_halves(MTU_OUT, MTU_IN, last - first, "forward half free")
+                yield xl.mtu_out(work + half * message, target, message, step=2)
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="forward half free")
+    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, last - first, "forward half free")
 
 
 def forward_dma(first, last, s: Sent, c: Group, m: Domains, at: Places):
@@ -195,11 +177,11 @@ def go_on(messages, c: Group):
     """The places of a part's messages begin behind those of the parts before, which are counted in ``messages``."""
     n_slots = c.n_ranks * c.n_local
     for slot in range(n_slots):
-        before = yield ub_load(messages + 4 * slot, step=2)
-        place = yield ub_load(4 * slot, step=2)
-        yield ub_store(4 * slot, before + place, step=2)
-        n = yield ub_load(totals_at(n_slots) + 4 * slot, step=2)
-        yield ub_store(messages + 4 * slot, before + n, step=2)
+        before = yield xl.ub_load(messages + 4 * slot, step=2)
+        place = yield xl.ub_load(4 * slot, step=2)
+        yield xl.ub_store(4 * slot, before + place, step=2)
+        n = yield xl.ub_load(totals_at(n_slots) + 4 * slot, step=2)
+        yield xl.ub_store(messages + 4 * slot, before + n, step=2)
 
 
 def forward_share(first, last, s: Sent, c: Group, m: Domains, at: Places):
@@ -238,12 +220,12 @@ def count_messages(core, s: Sent, c: Group):
     """Count what there is from an attention die for each expert of this core's share."""
     n_slots = c.n_ranks * c.n_local
     if s.tokens == 0:
-        yield v_fill(s.messages, 4 * n_slots, step=2)
+        yield xl.v_fill(s.messages, 4 * n_slots, step=2)
     else:
         for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
             slot = slot_of(i, s.sender, c.n_ranks, c.n_local)
-            yield v_count(s.lists, s.messages + 4 * slot, s.tokens * COLUMNS, slot, slot + 1, step=2)
-    yield from hand_over(VECTOR, SCALAR, 1, "messages counted")
+            yield xl.v_count(s.lists, s.messages + 4 * slot, s.tokens * COLUMNS, slot, slot + 1, step=2)
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 1, "messages counted")
 
 
 def relay_batch(core, die, call, field, s: Sent, c: Group, m: Domains, at: Places):
@@ -260,7 +242,7 @@ def relay_batch(core, die, call, field, s: Sent, c: Group, m: Domains, at: Place
     if not c.tallies:
         yield from count_messages(core, s, c)
     if core == 0:
-        yield put(s.kept, s.tokens, step=2)
+        yield xl.put(s.kept, s.tokens, step=2)
 
 
 def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places):
@@ -286,9 +268,9 @@ def publish(core, index, call, more, totals, c: Group, at: Places):
         slot = slot_of(i, index, c.n_ranks, c.n_local)
         count = STOP
         if more:
-            count = yield ub_load(totals + 4 * slot, step=2)
+            count = yield xl.ub_load(totals + 4 * slot, step=2)
         field = field_of(at.counts + slot // c.n_local * c.die_bytes, index, c.n_local, slot % c.n_local)
-        yield put(field, call + 1, count, step=2, sync="counts of messages")
+        yield xl.put(field, call + 1, count, step=2, sync="counts of messages")
 
 
 def pass_on(core, die, call, c: Group, m: Domains, at: Places):
@@ -300,23 +282,23 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
     here = die * c.die_bytes
     fields = at.tokens_in + here + call % m.turns * m.fan_in * m.a2e_parts * FIELD_BYTES
     yield from await_call(fields, call + 1, 2, "tokens announced")
-    n = yield load(fields + 8, step=2)
+    n = yield xl.load(fields + 8, step=2)
     more = n >= 0
-    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")
+    yield xl.poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")
     if more:
-        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")
+        yield xl.poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")
         for q in range(dies_of(die, m.n_attention, m.trampolines)):
             field = fields + q * m.a2e_parts * FIELD_BYTES
             if q > 0:
                 yield from await_call(field, call + 1, 2, "tokens announced")
-                n = yield load(field + 8, step=2)
+                n = yield xl.load(field + 8, step=2)
             yield from relay(core, die, q, call, n, field, c, m, at)
-    yield quiet(step=2, sync="messages visible")
+    yield xl.quiet(step=2, sync="messages visible")
     yield from barrier(2, "all cores have forwarded")
     for q in range(dies_of(die, m.n_attention, m.trampolines)):
         index = first_of(die, m.n_attention, m.trampolines) + q
         if more and core == 0:
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
-            yield put(at.credit + to, call + 1, step=2, sync="credit")
+            yield xl.put(at.credit + to, call + 1, step=2, sync="credit")
         yield from publish(core, index, call, more, messages_of(q, c.n_ranks * c.n_local, c.tallies), c, at)

@@ -4,33 +4,33 @@ By dissemination: in step i each rank tells the rank 2^i to its right, and waits
 that turns: ranks count themselves at rank 0, the last one begins the count anew and turns the sense of all.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.collectives.slices import FIELD_BYTES, Barrier, Work, copy, leave_buffer, slice_at, slice_size
-from xccl_emu.lang import atomic_add, kernel, poll_eq, poll_ge, put, quiet
 
 
 def barrier(count, b: Barrier):
     """Return when all ranks have come to their barrier number ``count``, from 1 on, and what they wrote is visible."""
-    yield quiet(sync="writes before barrier")
+    yield xl.quiet(sync="writes before barrier")
     step = 0
     distance = 1
     while distance < b.ranks:
         field = b.fields + step * FIELD_BYTES
-        yield put(field + (b.me + distance) % b.ranks * b.pitch, count, sync="barrier field")
-        yield poll_ge(field + b.me * b.pitch, count, sync="barrier field in")
+        yield xl.put(field + (b.me + distance) % b.ranks * b.pitch, count, sync="barrier field")
+        yield xl.poll_ge(field + b.me * b.pitch, count, sync="barrier field in")
         step += 1
         distance *= 2
 
 
 def sense_barrier(count, b: Barrier):
     """The same by counting: a rank's first field is its sense, 1 or 0, and rank 0's second one counts."""
-    yield quiet(sync="writes before barrier")
-    came = yield atomic_add(b.fields + FIELD_BYTES, 1, sync="counted")
+    yield xl.quiet(sync="writes before barrier")
+    came = yield xl.atomic_add(b.fields + FIELD_BYTES, 1, sync="counted")
     if came == b.ranks - 1:
-        yield put(b.fields + FIELD_BYTES, 0, sync="count anew")
-        yield quiet(sync="count before sense")
+        yield xl.put(b.fields + FIELD_BYTES, 0, sync="count anew")
+        yield xl.quiet(sync="count before sense")
         for i in range(b.ranks):
-            yield put(b.fields + i * b.pitch, count % 2, sync="sense")
-    yield poll_eq(b.fields + b.me * b.pitch, count % 2, sync="sense in")
+            yield xl.put(b.fields + i * b.pitch, count % 2, sync="sense")
+    yield xl.poll_eq(b.fields + b.me * b.pitch, count % 2, sync="sense in")
 
 
 def write_to_all(turn, size, w: Work, b: Barrier):
@@ -50,7 +50,7 @@ def read_from_all(turn, size, w: Work, b: Barrier):
     yield from leave_buffer()
 
 
-@kernel
+@xl.kernel
 def meet(w: Work, b: Barrier):
     """Write to all ranks, meet, and read what all wrote: what came before one barrier is read before the next."""
     for turn in range(w.calls * w.slices):
@@ -60,7 +60,7 @@ def meet(w: Work, b: Barrier):
         yield from read_from_all(turn, size, w, b)
 
 
-@kernel
+@xl.kernel
 def meet_by_sense(w: Work, b: Barrier):
     """As `meet`, with the other barrier."""
     for turn in range(w.calls * w.slices):

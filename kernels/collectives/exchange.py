@@ -7,6 +7,7 @@ read those of turn t - 1, so the slots of turn t + 1, the same as in turn t - 1,
 Order of summation: by rank, from 0 on, in FP32, rounded once.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.collectives.slices import (
     FIELD_BYTES,
     Peers,
@@ -19,19 +20,18 @@ from xccl_emu.kernels.collectives.slices import (
     slice_at,
     slice_size,
 )
-from xccl_emu.lang import kernel, mtu_out, poll_ge, put, quiet
 
 
 def tell(turn, p: Peers):
     """Tell all others that their slices of a turn are there."""
-    yield quiet(sync="data before field")
+    yield xl.quiet(sync="data before field")
     for i in range(1, p.ranks):
-        yield put(p.fields + (p.me + i) % p.ranks * p.pitch + p.me * FIELD_BYTES, turn + 1, sync="field")
+        yield xl.put(p.fields + (p.me + i) % p.ranks * p.pitch + p.me * FIELD_BYTES, turn + 1, sync="field")
 
 
 def await_slice(rank, turn, p: Peers):
     """Wait for the slice of a rank; returns its address."""
-    yield poll_ge(p.fields + p.me * p.pitch + rank * FIELD_BYTES, turn + 1, sync="field in")
+    yield xl.poll_ge(p.fields + p.me * p.pitch + rank * FIELD_BYTES, turn + 1, sync="field in")
     return p.inbox + p.me * p.pitch + (turn % 2 * p.ranks + rank) * p.room
 
 
@@ -48,7 +48,7 @@ def broadcast(turn, size, p: Peers):
     """Write to all others what is at the beginning of the data buffer."""
     slot = p.inbox + (turn % 2 * p.ranks + p.me) * p.room
     for i in range(1, p.ranks):
-        yield mtu_out(0, slot + (p.me + i) % p.ranks * p.pitch, size)
+        yield xl.mtu_out(0, slot + (p.me + i) % p.ranks * p.pitch, size)
     yield from tell(turn, p)
 
 
@@ -70,7 +70,7 @@ def add_up(turn, own, size, w: Work, p: Peers):
     yield from round_sum(size, p.room, w.dtype)
 
 
-@kernel
+@xl.kernel
 def exchange(w: Work, p: Peers):
     """All-to-all, all-gather, reduce-scatter; all-reduce in one turn a slice, or two."""
     exchanges = w.done
@@ -88,7 +88,7 @@ def exchange(w: Work, p: Peers):
             yield from add_up(exchanges, own, size, w, p)
         elif p.scatter:
             yield from read(own, size)
-        yield mtu_out(0, out + p.gather * p.me * w.share, size)
+        yield xl.mtu_out(0, out + p.gather * p.me * w.share, size)
         if p.reduce and p.gather:
             exchanges += 1
             yield from broadcast(exchanges, size, p)

@@ -13,9 +13,9 @@ Order of summation: by rank, from 0 on, in FP32.
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import FP32, MTU_OUT, VECTOR, kernel, mtu_out, poll_line_ne, quiet, ub_load, ub_store, v_add, v_copy
 
 LINE_BYTES, WORDS = 16, 0b1111
 """Bytes that are read at once, and that all words of them are flags."""
@@ -63,9 +63,9 @@ def load_operand(own, size):
     """Bring in the own operand, to the beginning of the data buffer; what would mean empty becomes +0.0."""
     yield from fetch(own, 0, size, 0, "operand in buffer")
     for word in range(size // 4):
-        bits = yield ub_load(4 * word)
+        bits = yield xl.ub_load(4 * word)
         if bits == EMPTY:
-            yield ub_store(4 * word, 0)
+            yield xl.ub_store(4 * word, 0)
 
 
 def add_up(call, size, p: Ranks):
@@ -77,19 +77,19 @@ def add_up(call, size, p: Ranks):
             for line in range(size // LINE_BYTES):
                 at = LINE_BYTES * line
                 came = place(p.buffers + p.me * p.pitch, call, p.ranks, rank, p.room) + at
-                yield poll_line_ne(came, term + at, LINE_BYTES, WORDS, EMPTY_TWICE, sync="operand in")
+                yield xl.poll_line_ne(came, term + at, LINE_BYTES, WORDS, EMPTY_TWICE, sync="operand in")
         if rank == 0:
-            yield v_copy(term, p.room, size)
+            yield xl.v_copy(term, p.room, size)
         else:
-            yield v_add(term, p.room, size // 4, FP32)
+            yield xl.v_add(term, p.room, size // 4, xl.FP32)
 
 
-@kernel
+@xl.kernel
 def lamport(own, out, p: Ranks):
     """Leave at ``out`` the sums of what the ranks have at ``own``, call by call."""
     empty = (2 + p.ranks) * p.room
     for word in range(p.room // 4):
-        yield ub_store(empty + 4 * word, EMPTY)
+        yield xl.ub_store(empty + 4 * word, EMPTY)
     before = p.before
     for i in range(p.calls):
         call = p.done + i
@@ -97,16 +97,16 @@ def lamport(own, out, p: Ranks):
         yield from load_operand(own, size)
         for j in range(1, p.ranks):
             there = p.buffers + (p.me + j) % p.ranks * p.pitch
-            yield mtu_out(0, place(there, call, p.ranks, p.me, p.room), size)
+            yield xl.mtu_out(0, place(there, call, p.ranks, p.me, p.room), size)
         if before > 0:
             for j in range(1, p.ranks):
                 rank = (p.me + j) % p.ranks
                 at = place(p.buffers + p.me * p.pitch, call + p.emptied, p.ranks, rank, p.room)
-                yield mtu_out(empty, at, before)
+                yield xl.mtu_out(empty, at, before)
         yield from add_up(call, size, p)
-        yield from hand_over(VECTOR, MTU_OUT, 1, "sum in buffer")
-        yield mtu_out(p.room, out, size)
-        yield quiet(sync="call over")
+        yield from hand_over(xl.VECTOR, xl.MTU_OUT, 1, "sum in buffer")
+        yield xl.mtu_out(p.room, out, size)
+        yield xl.quiet(sync="call over")
         own += size
         out += size
         before = size

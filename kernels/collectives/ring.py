@@ -7,6 +7,7 @@ Order of summation: chunk c begins at rank c + 1 and goes right; each rank adds 
 FP32, and rounds to the type of the elements, because that is what is passed on; rank c adds its own last.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.collectives.slices import (
     SLOTS,
     Ring,
@@ -19,27 +20,26 @@ from xccl_emu.kernels.collectives.slices import (
     slice_at,
     slice_size,
 )
-from xccl_emu.lang import kernel, mtu_out, poll_ge, put, quiet
 
 
 def slot_free(hop, r: Ring):
     """Wait until the slot of a hop has been read."""
-    yield poll_ge(r.ack, hop + 1 - SLOTS, sync="slot free")
+    yield xl.poll_ge(r.ack, hop + 1 - SLOTS, sync="slot free")
     return r.right_inbox + hop % SLOTS * r.slot
 
 
 def arrived(hop, r: Ring):
     """Tell the right neighbour of this hop, and wait for the left one's; returns the address of what came."""
-    yield quiet(sync="data before tail")
-    yield put(r.right_tail, hop + 1, sync="tail")
-    yield poll_ge(r.tail, hop + 1, sync="tail in")
+    yield xl.quiet(sync="data before tail")
+    yield xl.put(r.right_tail, hop + 1, sync="tail")
+    yield xl.poll_ge(r.tail, hop + 1, sync="tail in")
     return r.inbox + hop % SLOTS * r.slot
 
 
 def pass_on(hop, size, r: Ring):
     """Pass on what is at the beginning of the data buffer; returns the address of what came from the left."""
     slot = yield from slot_free(hop, r)
-    yield mtu_out(0, slot, size)
+    yield xl.mtu_out(0, slot, size)
     came = yield from arrived(hop, r)
     return came
 
@@ -52,7 +52,7 @@ def reduce_chunks(hop, own, size, w: Work, r: Ring):
         yield from add_term(0, 2, came, size, r.room, w.dtype)
         yield from add_term(1, 2, own + (r.me + 2 * r.ranks - 2 - i) % r.ranks * w.share, size, r.room, w.dtype)
         yield from round_sum(size, r.room, w.dtype)
-        yield put(r.left_ack, hop + i + 1, sync="ack")
+        yield xl.put(r.left_ack, hop + i + 1, sync="ack")
 
 
 def gather_chunks(hop, out, size, w: Work, r: Ring):
@@ -60,11 +60,11 @@ def gather_chunks(hop, out, size, w: Work, r: Ring):
     for i in range(r.ranks - 1):
         came = yield from pass_on(hop + i, size, r)
         yield from read(came, size)
-        yield put(r.left_ack, hop + i + 1, sync="ack")
-        yield mtu_out(0, out + (r.me + r.ranks - 1 - i) % r.ranks * w.share, size)
+        yield xl.put(r.left_ack, hop + i + 1, sync="ack")
+        yield xl.mtu_out(0, out + (r.me + r.ranks - 1 - i) % r.ranks * w.share, size)
 
 
-@kernel
+@xl.kernel
 def ring(w: Work, r: Ring):
     """Reduce-scatter, all-gather, or both."""
     hop = w.done
@@ -77,14 +77,14 @@ def ring(w: Work, r: Ring):
             hop += r.ranks - 1
         else:
             yield from read(own, size)
-        yield mtu_out(0, out + r.gather * r.me * w.share, size)
+        yield xl.mtu_out(0, out + r.gather * r.me * w.share, size)
         if r.gather:
             yield from gather_chunks(hop, out, size, w, r)
             hop += r.ranks - 1
         yield from leave_buffer()
 
 
-@kernel
+@xl.kernel
 def ring_all_to_all(w: Work, r: Ring):
     """Hop by hop each rank keeps the first of the blocks that came, and passes on the others, which are farther on."""
     hop = w.done
@@ -105,8 +105,8 @@ def ring_all_to_all(w: Work, r: Ring):
                 yield from copy(j, blocks, block, slot + j * r.room, size, r.room)
             came = yield from arrived(hop, r)
             if i > 1:
-                yield put(r.left_ack, hop, sync="ack")
+                yield xl.put(r.left_ack, hop, sync="ack")
             yield from copy(0, 1, came, out + (r.me + r.ranks - i) % r.ranks * w.share, size, r.room)
             hop += 1
-        yield quiet(sync="last block read")
-        yield put(r.left_ack, hop, sync="ack")
+        yield xl.quiet(sync="last block read")
+        yield xl.put(r.left_ack, hop, sync="ack")

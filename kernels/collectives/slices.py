@@ -7,9 +7,9 @@ follow each other on the same inboxes and flags each is told what those before i
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, mtu_out, set_flag, v_add, v_narrow, v_widen, wait_flag
 
 FIELD_BYTES = 32
 SLOTS = 2
@@ -137,35 +137,35 @@ def copy(i, n, source, target, size, room):
     """Copy i of ``n`` from memory to memory, through one of two halves of ``room`` bytes; needs a quiet behind them."""
     half = i % 2
     if i >= 2:
-        yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
-    yield mtu_in(source, half * room, size)
-    yield from hand_over(MTU_IN, MTU_OUT, half, "half full")
-    yield mtu_out(half * room, target, size)
+        yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
+    yield xl.mtu_in(source, half * room, size)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "half full")
+    yield xl.mtu_out(half * room, target, size)
     if i + 2 < n:
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
 
 
 def add_term(i, n, source, size, room, dtype):
     """Term i of a sum of ``n``, in FP32 behind two halves: the first one is widened, each other one added."""
     half = i % 2
     if i >= 2:
-        yield wait_flag(VECTOR, MTU_IN, half, sync="term added")
-    yield mtu_in(source, half * room, size)
-    yield from hand_over(MTU_IN, VECTOR, half, "term in buffer")
+        yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, half, sync="term added")
+    yield xl.mtu_in(source, half * room, size)
+    yield from hand_over(xl.MTU_IN, xl.VECTOR, half, "term in buffer")
     if i == 0:
-        yield v_widen(half * room, 2 * room, size // 2, dtype)
+        yield xl.v_widen(half * room, 2 * room, size // 2, dtype)
     else:
-        yield v_add(half * room, 2 * room, size // 2, dtype)
+        yield xl.v_add(half * room, 2 * room, size // 2, dtype)
     if i + 2 < n:
-        yield set_flag(VECTOR, MTU_IN, half, sync="term added")
+        yield xl.set_flag(xl.VECTOR, xl.MTU_IN, half, sync="term added")
 
 
 def round_sum(size, room, dtype):
     """Round the sum behind the two halves to the beginning of the data buffer, for mtu-out."""
-    yield v_narrow(2 * room, 0, size // 2, dtype)
-    yield from hand_over(VECTOR, MTU_OUT, 2, "sum in buffer")
+    yield xl.v_narrow(2 * room, 0, size // 2, dtype)
+    yield from hand_over(xl.VECTOR, xl.MTU_OUT, 2, "sum in buffer")
 
 
 def leave_buffer():
     """Let loads that follow wait until what was written out has left the data buffer."""
-    yield from hand_over(MTU_OUT, MTU_IN, 2, "result left buffer")
+    yield from hand_over(xl.MTU_OUT, xl.MTU_IN, 2, "result left buffer")

@@ -7,9 +7,9 @@ brings what each rank's heads made of all tokens back to segments, the heads of 
 Inboxes, fields and turns are those of `exchange`: two turns a layer, and a slot has room for the longest segment.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.collectives.exchange import await_slice, tell
 from xccl_emu.kernels.collectives.slices import Packed, Peers, copy, leave_buffer
-from xccl_emu.lang import kernel
 
 
 def segment(rank: int, ranks: int, tokens: int) -> int:
@@ -68,7 +68,7 @@ def all_to_all(turn, heads, out, k: Packed, p: Peers):
     yield from leave_buffer()
 
 
-@kernel
+@xl.kernel
 def sp_tp_sp(k: Packed, p: Peers):
     """Both collectives, layer by layer."""
     own = segment(p.me + 1, p.ranks, k.tokens) - segment(p.me, p.ranks, k.tokens)

@@ -11,24 +11,10 @@ each other in a table of tallies, a row for each core and one for the sums: so e
 expert goes, and goes on from there from token to token.  The choices of a token come with it.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.group import align, barrier, hand_over
-from xccl_emu.lang import (
-    MTU_IN,
-    SCALAR,
-    VECTOR,
-    load,
-    mtu_in,
-    mtu_out,
-    quiet,
-    set_flag,
-    store,
-    ub_load,
-    ub_store,
-    v_count,
-    v_fill,
-)
 
 FIELD_BYTES = 32
 """A metadata field: event ID, count, and where the messages begin."""
@@ -95,10 +81,10 @@ def load_choices(tokens, topk, c: Group):
     """Bring the choices of all tokens of the rank into the data buffer: places depend on those before."""
     choices = choice_at(0, 0, c.n_ranks * c.n_local)
     if tokens > 0:
-        yield mtu_in(topk, choices, tokens * INDEX_BYTES, step=1)
+        yield xl.mtu_in(topk, choices, tokens * INDEX_BYTES, step=1)
     else:
-        yield v_fill(choices, 4, 0xFF, step=1)  # one entry that is no choice, as there has to be something to count
-    yield from hand_over(MTU_IN, SCALAR, 0, "choices loaded")
+        yield xl.v_fill(choices, 4, 0xFF, step=1)  # one entry that is no choice, as there has to be something to count
+    yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "choices loaded")
 
 
 def load_counts(counts, step, sync, c: Group):
@@ -110,18 +96,18 @@ def load_counts(counts, step, sync, c: Group):
 
 def clear_tally(table, step, c: Group):
     """Zero a table with an entry for each expert slot in the data buffer."""
-    yield v_fill(table, 4 * c.n_ranks * c.n_local, step=step)
-    yield from hand_over(VECTOR, SCALAR, 0, "tally cleared")
+    yield xl.v_fill(table, 4 * c.n_ranks * c.n_local, step=step)
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "tally cleared")
 
 
 def tally_rows(rows, work, step, c: Group):
     """Count the choices of so many tokens, which are at ``work``, at the start of the data buffer."""
     for i in range(rows):
         for k in range(c.top_k):
-            slot = yield ub_load(work + i * INDEX_BYTES + 4 * k, step=step)
+            slot = yield xl.ub_load(work + i * INDEX_BYTES + 4 * k, step=step)
             if slot >= 0:
-                n = yield ub_load(4 * slot, step=step)
-                yield ub_store(4 * slot, n + 1, step=step)
+                n = yield xl.ub_load(4 * slot, step=step)
+                yield xl.ub_store(4 * slot, n + 1, step=step)
 
 
 def tally(first, last, work, room, topk, c: Group):
@@ -144,10 +130,10 @@ def add_up(core, tallies, step, c: Group):
     for slot in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         before = 0
         for i in range(c.cores):
-            n = yield load(tallies + i * stride + 4 * slot, 4, step=step)
-            yield store(tallies + i * stride + 4 * slot, before, 4, step=step)
+            n = yield xl.load(tallies + i * stride + 4 * slot, 4, step=step)
+            yield xl.store(tallies + i * stride + 4 * slot, before, 4, step=step)
             before = before + n
-        yield store(tallies + c.cores * stride + 4 * slot, before, 4, step=step)
+        yield xl.store(tallies + c.cores * stride + 4 * slot, before, 4, step=step)
 
 
 def share_tallies(rank, core, step, c: Group):
@@ -157,13 +143,13 @@ def share_tallies(rank, core, step, c: Group):
     """
     n_slots = c.n_ranks * c.n_local
     tallies = c.tallies + rank * c.die_bytes
-    yield mtu_out(0, tallies + core * align(4 * n_slots), 4 * n_slots, step=step)
-    yield quiet(step=step, sync="tallies visible")
+    yield xl.mtu_out(0, tallies + core * align(4 * n_slots), 4 * n_slots, step=step)
+    yield xl.quiet(step=step, sync="tallies visible")
     yield from barrier(step, "all cores have counted")
     yield from add_up(core, tallies, step, c)
-    yield quiet(step=step, sync="sums visible")
+    yield xl.quiet(step=step, sync="sums visible")
     yield from barrier(step, "all tallies are added up")
-    yield mtu_in(tallies + core * align(4 * n_slots), 0, 4 * n_slots, step=step)
+    yield xl.mtu_in(tallies + core * align(4 * n_slots), 0, 4 * n_slots, step=step)
     yield from fetch(tallies + c.cores * align(4 * n_slots), totals_at(n_slots), 4 * n_slots, step, "sums loaded")
 
 
@@ -174,9 +160,9 @@ def count_experts_before(c: Group):
     for slot in range(n_slots):
         if slot % c.n_local == 0:
             before = 0
-        place = yield ub_load(4 * slot, step=1)
-        yield ub_store(4 * slot, place + before, step=1)
-        n = yield ub_load(totals_at(n_slots) + 4 * slot, step=1)
+        place = yield xl.ub_load(4 * slot, step=1)
+        yield xl.ub_store(4 * slot, place + before, step=1)
+        n = yield xl.ub_load(totals_at(n_slots) + 4 * slot, step=1)
         before = before + n
 
 
@@ -199,22 +185,22 @@ def find_places(half, t, tokens, topk, c: Group):
     """
     choices = choice_at(0, 0, c.n_ranks * c.n_local)
     if c.tallies:
-        yield mtu_in(topk + t * INDEX_BYTES, choices + half * INDEX_BYTES, INDEX_BYTES, step=1)
+        yield xl.mtu_in(topk + t * INDEX_BYTES, choices + half * INDEX_BYTES, INDEX_BYTES, step=1)
     else:
         for k in range(c.top_k):
-            slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
+            slot = yield xl.ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
             if slot >= 0:
                 at = counted_at(half, k, c.n_ranks * c.n_local)
-                yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)
-                yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)
+                yield xl.v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)
+                yield xl.v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)
     if not c.quantized:
-        yield set_flag(VECTOR, SCALAR, half, sync="places found")
+        yield xl.set_flag(xl.VECTOR, xl.SCALAR, half, sync="places found")
 
 
 def next_place(slot, step):
     """The place of this core's next message for a slot, where the tally is one of places."""
-    place = yield ub_load(4 * slot, step=step)
-    yield ub_store(4 * slot, place + 1, step=step)
+    place = yield xl.ub_load(4 * slot, step=step)
+    yield xl.ub_store(4 * slot, place + 1, step=step)
     return place
 
 
@@ -224,8 +210,8 @@ def place_of(half, k, slot, c: Group):
         place = yield from next_place(slot, 1)
     else:
         counted = counted_at(half, k, c.n_ranks * c.n_local)
-        number = yield ub_load(counted, step=1)
-        before = yield ub_load(counted + 4, step=1)
+        number = yield xl.ub_load(counted, step=1)
+        before = yield xl.ub_load(counted + 4, step=1)
         place = before + number - 1
     return place
 
@@ -239,9 +225,9 @@ def count_slots(first, end, target, tokens, step, c: Group):
     """Count the messages for the expert slots ``first`` to before ``end``, into a word of the data buffer."""
     if c.tallies:
         total = yield from add_words(totals_at(c.n_ranks * c.n_local) + 4 * first, end - first, 4, step)
-        yield ub_store(target, total, step=step)
+        yield xl.ub_store(target, total, step=step)
     else:
-        yield v_count(choice_at(0, 0, c.n_ranks * c.n_local), target, entries(tokens), first, end, step=step)
+        yield xl.v_count(choice_at(0, 0, c.n_ranks * c.n_local), target, entries(tokens), first, end, step=step)
 
 
 def count_share(rank, first, last, tokens, work, step, c: Group):

@@ -1,9 +1,9 @@
 """A token on its way to an expert: a payload with a slot behind it that says where it is from, and how it is made."""
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, mtu_in, set_flag, v_fill, v_quantize
 
 SLOT_BYTES = 512
 """Behind each payload: FP32 scale, source rank, batch slot (token), key offset (choice), expert slot; the rest zero."""
@@ -26,17 +26,17 @@ def prepare(half, source, c: Group, work, step):
     """Step 1, load a token, and ``step`` (a literal), quantize it, asynchronously, into a half of the data buffer."""
     at = message_at(half, c.hidden, c.payload, c.quantized, work)
     if c.quantized:
-        yield mtu_in(source, work + 2 * c.hidden * half, 2 * c.hidden, step=1)
-        yield from hand_over(MTU_IN, VECTOR, half, "token loaded")
-        yield v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, c.quantized - 1, step=step)
-        yield set_flag(VECTOR, SCALAR, half, sync="message made")
+        yield xl.mtu_in(source, work + 2 * c.hidden * half, 2 * c.hidden, step=1)
+        yield from hand_over(xl.MTU_IN, xl.VECTOR, half, "token loaded")
+        yield xl.v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, c.quantized - 1, step=step)
+        yield xl.set_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")
     else:
-        yield mtu_in(source, at, 2 * c.hidden, step=1)
-        yield set_flag(MTU_IN, SCALAR, half, sync="message made")
+        yield xl.mtu_in(source, at, 2 * c.hidden, step=1)
+        yield xl.set_flag(xl.MTU_IN, xl.SCALAR, half, sync="message made")
 
 
 def clear_slots(at, payload, message):
     """Zero the slots of both halves: what is not written later (the scale, if nothing is quantized) still travels."""
-    yield v_fill(at + payload, SLOT_BYTES, step=1)
-    yield v_fill(at + message + payload, SLOT_BYTES, step=1)
-    yield from hand_over(VECTOR, SCALAR, 1, "slots cleared")
+    yield xl.v_fill(at + payload, SLOT_BYTES, step=1)
+    yield xl.v_fill(at + message + payload, SLOT_BYTES, step=1)
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 1, "slots cleared")

@@ -5,25 +5,10 @@ some contributions are on their way while another is added, and one output leave
 a contribution that came as INT8 is widened to FP32.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import drain, drain_halves, hand_over
-from xccl_emu.lang import (
-    FP32,
-    MTU_IN,
-    MTU_OUT,
-    VECTOR,
-    load,
-    mtu_in,
-    mtu_out,
-    set_flag,
-    v_add,
-    v_axpy,
-    v_dequantize,
-    v_fill,
-    v_narrow,
-    wait_flag,
-)
 
 LOADS = 4
 """Contributions that have a place: enough to hide the latency of a read behind the transfers before it."""
@@ -67,18 +52,18 @@ def add_contribution(source, acc, turn, k, weight, c: Group, step):
     place = turn % LOADS
     at = acc + 4 * c.hidden + place * 2 * c.hidden
     if turn >= LOADS:
-        yield wait_flag(VECTOR, MTU_IN, place, sync="contribution used")
-    yield mtu_in(source, at, contribution_bytes(c.hidden, c.narrowed), step=step)
-    yield from hand_over(MTU_IN, VECTOR, place, "contribution in")
+        yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, place, sync="contribution used")
+    yield xl.mtu_in(source, at, contribution_bytes(c.hidden, c.narrowed), step=step)
+    yield from hand_over(xl.MTU_IN, xl.VECTOR, place, "contribution in")
     if c.narrowed:
-        yield v_dequantize(at, acc + wide_at(c.hidden), c.hidden, at + c.hidden, step=step)
+        yield xl.v_dequantize(at, acc + wide_at(c.hidden), c.hidden, at + c.hidden, step=step)
         at = acc + wide_at(c.hidden)
-        dtype = FP32
+        dtype = xl.FP32
     if c.shared and k == c.top_k - 1:
-        yield v_add(at, acc, c.hidden, dtype, step=step)
+        yield xl.v_add(at, acc, c.hidden, dtype, step=step)
     else:
-        yield v_axpy(at, acc, weight, c.hidden, dtype, step=step)
-    yield set_flag(VECTOR, MTU_IN, place, sync="contribution used")
+        yield xl.v_axpy(at, acc, weight, c.hidden, dtype, step=step)
+    yield xl.set_flag(xl.VECTOR, xl.MTU_IN, place, sync="contribution used")
 
 
 def sum_token(t, came, turn, acc, c: Group, b: Buffers, step):
@@ -86,11 +71,11 @@ def sum_token(t, came, turn, acc, c: Group, b: Buffers, step):
 
     Contributions lie at ``came`` by token and choice; returns the turn behind them.
     """
-    yield v_fill(acc, 4 * c.hidden, step=step)
+    yield xl.v_fill(acc, 4 * c.hidden, step=step)
     for k in range(c.top_k):
-        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=step)
+        slot = yield xl.load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=step)
         if slot >= 0:
-            weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)
+            weight = yield xl.load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)
             yield from add_contribution(came + (t * c.top_k + k) * 2 * c.hidden, acc, turn, k, weight, c, step)
             turn = turn + 1
     return turn
@@ -101,11 +86,11 @@ def write_sum(t, first, acc, c: Group, b: Buffers, step):
     half = (t - first) % 2
     at = acc + outputs_at(c.hidden) + half * 2 * c.hidden
     if t - first >= 2:
-        yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
-    yield v_narrow(acc, at, c.hidden, c.dtype, step=step)
-    yield from hand_over(VECTOR, MTU_OUT, half, "sum made")
-    yield mtu_out(at, b.out + t * 2 * c.hidden, 2 * c.hidden, step=step)
-    yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
+        yield xl.wait_flag(xl.MTU_OUT, xl.VECTOR, half, sync="sum left")
+    yield xl.v_narrow(acc, at, c.hidden, c.dtype, step=step)
+    yield from hand_over(xl.VECTOR, xl.MTU_OUT, half, "sum made")
+    yield xl.mtu_out(at, b.out + t * 2 * c.hidden, 2 * c.hidden, step=step)
+    yield xl.set_flag(xl.MTU_OUT, xl.VECTOR, half, sync="sum left")
 
 
 def sum_tokens(first, last, came, acc, c: Group, b: Buffers, step):
@@ -119,5 +104,5 @@ def sum_tokens(first, last, came, acc, c: Group, b: Buffers, step):
 
 def drain_sums(contributions, tokens):
     """Consume the flags that the last contributions and sums left set."""
-    yield from drain(VECTOR, MTU_IN, contributions, LOADS, "contribution used")
-    yield from drain_halves(MTU_OUT, VECTOR, tokens, "sum left")
+    yield from drain(xl.VECTOR, xl.MTU_IN, contributions, LOADS, "contribution used")
+    yield from drain_halves(xl.MTU_OUT, xl.VECTOR, tokens, "sum left")

@@ -10,6 +10,7 @@ core may have a part of a peer, and then of the rows that came from it.
 Nothing ever resets arrivals: a token's home remembers how many it has waited for.  Choices that are masked bring none.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.common import ROWS, add_words, fetch, move_row
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, second_table, work_at
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
@@ -17,23 +18,6 @@ from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.sums import drain_sums, sum_token, write_sum
 from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.kernels.group import drain, hand_over
-from xccl_emu.lang import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    add,
-    dma,
-    kernel,
-    load,
-    mtu_in,
-    poll_ge,
-    quiet,
-    store,
-    ub_load,
-    ub_store,
-    wait_flag,
-)
 
 DMAS = 8
 """Transfers that the DMA engine works on at a time."""
@@ -57,9 +41,9 @@ def find_rows(rank, core, first, last, counts, c: Group):
     row = 0
     for e in range(c.n_local):
         for s in range(c.n_ranks):
-            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
+            n = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
             if first <= (s + c.n_ranks - rank) % c.n_ranks < last:
-                yield ub_store(second + 4 * (e * c.n_ranks + s), row, step=1)
+                yield xl.ub_store(second + 4 * (e * c.n_ranks + s), row, step=1)
             row = row + n
     for i in range(first, last):
         yield from take_part(i, (rank + i) % c.n_ranks, core, c)
@@ -75,11 +59,11 @@ def take_part(i, s, core, c: Group):
         end = rows * end // c.cores
         for e in range(c.n_local):
             second = second_table(c.n_ranks * c.n_local) + 4 * (e * c.n_ranks + s)
-            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
-            row = yield ub_load(second, step=1)
+            n = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
+            row = yield xl.ub_load(second, step=1)
             skipped = min(n, max(0, begin))
-            yield ub_store(second, row + skipped, step=1)
-            yield ub_store(4 * (e * c.n_ranks + s), max(0, min(n, end) - skipped), step=1)
+            yield xl.ub_store(second, row + skipped, step=1)
+            yield xl.ub_store(4 * (e * c.n_ranks + s), max(0, min(n, end) - skipped), step=1)
             begin = begin - n
             end = end - n
 
@@ -87,16 +71,16 @@ def take_part(i, s, core, c: Group):
 def list_rows(row, n, listed, c: Group, b: Buffers, f: Fused):
     """Load the routes of some rows behind those that are listed, and note the rows' numbers."""
     routes = buffer_at(ROWS, c.hidden, c.n_ranks * c.n_local)
-    yield mtu_in(b.route + row * ROUTE_BYTES, routes + listed * ROUTE_BYTES, n * ROUTE_BYTES, step=1)
+    yield xl.mtu_in(b.route + row * ROUTE_BYTES, routes + listed * ROUTE_BYTES, n * ROUTE_BYTES, step=1)
     for i in range(n):
-        yield ub_store(routes + f.list_room * ROUTE_BYTES + 4 * (listed + i), row + i, step=1)
+        yield xl.ub_store(routes + f.list_room * ROUTE_BYTES + 4 * (listed + i), row + i, step=1)
 
 
 def target_of(route, c: Group, f: Fused):
     """Where a row belongs, by its route."""
-    home = yield ub_load(route + 4, step=1)
-    token = yield ub_load(route + 8, step=1)
-    choice = yield ub_load(route + 12, step=1)
+    home = yield xl.ub_load(route + 4, step=1)
+    token = yield xl.ub_load(route + 8, step=1)
+    choice = yield xl.ub_load(route + 12, step=1)
     return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden
 
 
@@ -104,28 +88,28 @@ def send_rows(n, c: Group, b: Buffers, f: Fused):
     """Step 1: load the listed rows and write them to the homes of their tokens; or let the DMA engine do it."""
     routes = buffer_at(ROWS, c.hidden, c.n_ranks * c.n_local)
     for i in range(n):
-        row = yield ub_load(routes + f.list_room * ROUTE_BYTES + 4 * i, step=1)
+        row = yield xl.ub_load(routes + f.list_room * ROUTE_BYTES + 4 * i, step=1)
         target = yield from target_of(routes + i * ROUTE_BYTES, c, f)
         if f.sdma:
             if i >= DMAS:
-                yield wait_flag(DMA, SCALAR, i % DMAS, step=1, sync="row written")
-            yield dma(b.y + row * 2 * c.hidden, target, 2 * c.hidden, i % DMAS, step=1)
+                yield xl.wait_flag(xl.DMA, xl.SCALAR, i % DMAS, step=1, sync="row written")
+            yield xl.dma(b.y + row * 2 * c.hidden, target, 2 * c.hidden, i % DMAS, step=1)
         else:
             work = buffer_at(0, c.hidden, c.n_ranks * c.n_local)
             yield from move_row(b.y + row * 2 * c.hidden, target, 2 * c.hidden, work, i, 1)
     if f.sdma:
-        yield from drain(DMA, SCALAR, n, DMAS, "row written")
+        yield from drain(xl.DMA, xl.SCALAR, n, DMAS, "row written")
     else:
-        yield from drain(MTU_OUT, MTU_IN, n, ROWS, "row left")
+        yield from drain(xl.MTU_OUT, xl.MTU_IN, n, ROWS, "row left")
 
 
 def announce(n, c: Group, f: Fused):
     """Step 2: add an arrival to the token of each listed row."""
     routes = buffer_at(ROWS, c.hidden, c.n_ranks * c.n_local)
     for i in range(n):
-        home = yield ub_load(routes + i * ROUTE_BYTES + 4, step=2)
-        token = yield ub_load(routes + i * ROUTE_BYTES + 8, step=2)
-        yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")
+        home = yield xl.ub_load(routes + i * ROUTE_BYTES + 4, step=2)
+        token = yield xl.ub_load(routes + i * ROUTE_BYTES + 8, step=2)
+        yield xl.add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")
 
 
 def send_back(rank, first, last, c: Group, b: Buffers, f: Fused):
@@ -136,32 +120,32 @@ def send_back(rank, first, last, c: Group, b: Buffers, f: Fused):
         listed = 0
         while part < last * c.n_local and listed < f.list_room:
             cell = 4 * (part % c.n_local * c.n_ranks + (rank + part // c.n_local) % c.n_ranks)
-            n = yield ub_load(cell, step=1)
+            n = yield xl.ub_load(cell, step=1)
             some = min(n - done, f.list_room - listed)
             if some > 0:
-                row = yield ub_load(second_table(c.n_ranks * c.n_local) + cell, step=1)
+                row = yield xl.ub_load(second_table(c.n_ranks * c.n_local) + cell, step=1)
                 yield from list_rows(row + done, some, listed, c, b, f)
             listed = listed + some
             done = done + some
             if done == n:
                 part = part + 1
                 done = 0
-        yield from hand_over(MTU_IN, SCALAR, 0, "rows listed")
+        yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "rows listed")
         yield from send_rows(listed, c, b, f)
-        yield quiet(step=1, sync="contributions visible")
+        yield xl.quiet(step=1, sync="contributions visible")
         yield from announce(listed, c, f)
 
 
 def await_arrivals(t, rank, topk, c: Group, f: Fused):
     """Step 3: wait until a token has got a contribution for each of its choices, this round's and all before."""
     own = rank * c.die_bytes + t * FIELD_BYTES
-    due = yield load(f.due + own, step=3)
+    due = yield xl.load(f.due + own, step=3)
     for k in range(c.top_k):
-        slot = yield load(topk + t * INDEX_BYTES + 4 * k, 4, step=3)
+        slot = yield xl.load(topk + t * INDEX_BYTES + 4 * k, 4, step=3)
         if slot >= 0:
             due = due + 1
-    yield store(f.due + own, due, step=3)
-    yield poll_ge(f.arrivals + own, due, step=3, sync="all arrived")
+    yield xl.store(f.due + own, due, step=3)
+    yield xl.poll_ge(f.arrivals + own, due, step=3, sync="all arrived")
 
 
 def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused):
@@ -175,7 +159,7 @@ def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused):
     yield from drain_sums(turn, last - first)
 
 
-@kernel
+@xl.kernel
 def fused_combine(rank, core, tokens, c: Group, b: Buffers, f: Fused):
     """One FusedCombine on one core of a rank with so many tokens."""
     first = c.n_ranks * core // c.cores

@@ -24,6 +24,7 @@ Without allocation in advance (``exchange``) a rank first tells each peer how ma
 from where the peer says; these fields are double for the same reason.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
@@ -42,27 +43,6 @@ from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slo
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
-from xccl_emu.lang import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    dma,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_eq,
-    put,
-    quiet,
-    set_flag,
-    ub_load,
-    ub_store,
-    v_copy,
-    v_quantize,
-    wait_flag,
-)
 
 
 def field_at(table: int, event: int, n_ranks: int, n_local: int, rank: int, local: int) -> int:
@@ -74,11 +54,11 @@ def ask_for_room(rank, core, tokens, event, c: Group, f: Fused):
     """Tell every rank of this core's share how many messages there are for it."""
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         yield from count_slots(d * c.n_local, (d + 1) * c.n_local, f.work + 4 * d, tokens, 1, c)
-    yield from hand_over(VECTOR, SCALAR, 0, "messages counted")
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "messages counted")
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
-        n = yield ub_load(f.work + 4 * d, step=1)
+        n = yield xl.ub_load(f.work + 4 * d, step=1)
         asked = field_at(f.exchange + d * c.die_bytes, event, c.n_ranks, 1, rank, 0)
-        yield put(asked, event, n, step=1, sync="room asked for")
+        yield xl.put(asked, event, n, step=1, sync="room asked for")
 
 
 def exchange_counts(rank, core, event, c: Group, f: Fused):
@@ -87,24 +67,24 @@ def exchange_counts(rank, core, event, c: Group, f: Fused):
     before = 0
     for s in range(c.n_ranks):
         asked = field_at(f.exchange + rank * c.die_bytes, event, c.n_ranks, 1, s, 0)
-        yield poll_eq(asked, event, step=1, sync="asked in")
-        n = yield load(asked + 8, step=1)
+        yield xl.poll_eq(asked, event, step=1, sync="asked in")
+        n = yield xl.load(asked + 8, step=1)
         if s % c.cores == core:
             granted = field_at(answers + s * c.die_bytes, event, c.n_ranks, 1, rank, 0)
-            yield put(granted, event, before, step=1, sync="room granted")
+            yield xl.put(granted, event, before, step=1, sync="room granted")
         before = before + n
     for d in range(c.n_ranks):
         granted = field_at(answers + rank * c.die_bytes, event, c.n_ranks, 1, d, 0)
-        yield poll_eq(granted, event, step=1, sync="granted in")
-        n = yield load(granted + 8, step=1)
-        yield ub_store(second_table(c.n_ranks * c.n_local) + 4 * d, n, step=1)
+        yield xl.poll_eq(granted, event, step=1, sync="granted in")
+        n = yield xl.load(granted + 8, step=1)
+        yield xl.ub_store(second_table(c.n_ranks * c.n_local) + 4 * d, n, step=1)
 
 
 def room_at(d, rank, c: Group, f: Fused):
     """The place at rank ``d`` from which on there is room for this rank's messages."""
     place = rank * f.region
     if f.exchange:
-        place = yield ub_load(second_table(c.n_ranks * c.n_local) + 4 * d, step=1)
+        place = yield xl.ub_load(second_table(c.n_ranks * c.n_local) + 4 * d, step=1)
     return place
 
 
@@ -120,33 +100,33 @@ def send_message(half, t, rank, staging, at, c: Group, f: Fused):
     """Write a message to each rank that the token has chosen, or into staging, with its routing in the slot."""
     choices = choice_at(row_of(half, t, c.tallies), 0, c.n_ranks * c.n_local)
     for k in range(c.top_k):
-        slot = yield ub_load(choices + 4 * k, step=1)
+        slot = yield xl.ub_load(choices + 4 * k, step=1)
         if slot >= 0:
             target = yield from target_of(slot, k, half, rank, c, f)
             if f.sdma:
-                yield ub_store(targets_at(c.n_ranks * c.n_local) + 8 * k, target, 8, step=1)
+                yield xl.ub_store(targets_at(c.n_ranks * c.n_local) + 8 * k, target, 8, step=1)
                 target = staging + k * (f.wire + SLOT_BYTES)
-            yield ub_store(at + f.wire + 4, rank, step=1)
-            yield ub_store(at + f.wire + 8, t, step=1)
-            yield ub_store(at + f.wire + 12, k, step=1)
-            yield ub_store(at + f.wire + 16, slot, step=1)
-            yield mtu_out(at, target, f.wire + SLOT_BYTES, step=1)
-            yield from hand_over(MTU_OUT, SCALAR, half, "message left")
+            yield xl.ub_store(at + f.wire + 4, rank, step=1)
+            yield xl.ub_store(at + f.wire + 8, t, step=1)
+            yield xl.ub_store(at + f.wire + 12, k, step=1)
+            yield xl.ub_store(at + f.wire + 16, slot, step=1)
+            yield xl.mtu_out(at, target, f.wire + SLOT_BYTES, step=1)
+            yield from hand_over(xl.MTU_OUT, xl.SCALAR, half, "message left")
 
 
 def ring_sdma(half, t, staging, c: Group, f: Fused):
     """Let the DMA engine take a token's messages from staging to their ranks."""
     choices = choice_at(row_of(half, t, c.tallies), 0, c.n_ranks * c.n_local)
-    yield quiet(step=1, sync="messages staged")
+    yield xl.quiet(step=1, sync="messages staged")
     for k in range(c.top_k):
-        slot = yield ub_load(choices + 4 * k, step=1)
+        slot = yield xl.ub_load(choices + 4 * k, step=1)
         if slot >= 0:
-            target = yield ub_load(targets_at(c.n_ranks * c.n_local) + 8 * k, 8, step=1)
-            yield dma(staging + k * (f.wire + SLOT_BYTES), target, f.wire + SLOT_BYTES, k, step=1)
+            target = yield xl.ub_load(targets_at(c.n_ranks * c.n_local) + 8 * k, 8, step=1)
+            yield xl.dma(staging + k * (f.wire + SLOT_BYTES), target, f.wire + SLOT_BYTES, k, step=1)
     for k in range(c.top_k):
-        slot = yield ub_load(choices + 4 * k, step=1)
+        slot = yield xl.ub_load(choices + 4 * k, step=1)
         if slot >= 0:
-            yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")
+            yield xl.wait_flag(xl.DMA, xl.SCALAR, k, step=1, sync="message written")
 
 
 def send_tokens(rank, core, tokens, b: Buffers, c: Group, f: Fused):
@@ -168,10 +148,10 @@ def send_tokens(rank, core, tokens, b: Buffers, c: Group, f: Fused):
         if sent >= first:
             half = (sent - first) % 2 * f.pipelined
             if c.quantized:
-                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too
+                yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")  # the places, too
             else:
-                yield wait_flag(VECTOR, SCALAR, half, sync="places found")
-                yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
+                yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="places found")
+                yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, half, sync="message made")
             yield from send_message(half, sent, rank, staging, at + half * message, c, f)
             if f.sdma:
                 yield from ring_sdma(half, sent, staging, c, f)
@@ -184,19 +164,19 @@ def publish(rank, first, last, event, c: Group, f: Fused):
     """
     for i in range(first, last):
         slot = slot_of(i, rank, c.n_ranks, c.n_local)
-        n = yield ub_load(f.work + 8 * i, step=2)
-        before = yield ub_load(f.work + 8 * i + 4, step=2)
+        n = yield xl.ub_load(f.work + 8 * i, step=2)
+        before = yield xl.ub_load(f.work + 8 * i + 4, step=2)
         begin = yield from room_at(slot // c.n_local, rank, c, f)
         table = f.fields + slot // c.n_local * c.die_bytes
         field = field_at(table, event, c.n_ranks, c.n_local, rank, slot % c.n_local)
-        yield put(field, event, n, begin + before, step=2, sync="counts")
+        yield xl.put(field, event, n, begin + before, step=2, sync="counts")
 
 
 def await_counts(rank, first, last, event, c: Group, f: Fused):
     """Step 3: wait, each core for its share of the counts, and when all are in load them; returns the sum."""
     own = field_at(f.fields + rank * c.die_bytes, event, c.n_ranks, c.n_local, 0, 0)
     for i in range(first, last):
-        yield poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")
+        yield xl.poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")
     yield from barrier(3, "all counts are in")
     yield from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")
     rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local, FIELD_BYTES, 3)
@@ -205,13 +185,13 @@ def await_counts(rank, first, last, event, c: Group, f: Fused):
 
 def quantize_late(some, half, at, made, c: Group, f: Fused):
     """Quantize messages that came as they were into ``made``, the routes behind."""
-    yield from hand_over(MTU_IN, VECTOR, half, "messages in")
+    yield from hand_over(xl.MTU_IN, xl.VECTOR, half, "messages in")
     for i in range(some):
         message = at + i * (f.wire + SLOT_BYTES)
         row = made + i * (c.payload + ROUTE_BYTES)
-        yield v_quantize(message, row, c.hidden, c.dtype, c.quantized - 1, step=3)
-        yield v_copy(message + f.wire + 4, row + c.payload + 4, ROUTE_BYTES - 4, step=3)
-    yield from hand_over(VECTOR, MTU_OUT, half, "rows quantized")
+        yield xl.v_quantize(message, row, c.hidden, c.dtype, c.quantized - 1, step=3)
+        yield xl.v_copy(message + f.wire + 4, row + c.payload + 4, ROUTE_BYTES - 4, step=3)
+    yield from hand_over(xl.VECTOR, xl.MTU_OUT, half, "rows quantized")
 
 
 def take_rows(source, row, n, turn, at, c: Group, b: Buffers, f: Fused):
@@ -225,19 +205,19 @@ def take_rows(source, row, n, turn, at, c: Group, b: Buffers, f: Fused):
         start = at + half * f.room * message
         stride = message
         if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
-        yield mtu_in(source + done * message, start, some * message, step=3)
+            yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
+        yield xl.mtu_in(source + done * message, start, some * message, step=3)
         if late:
             stride = c.payload + ROUTE_BYTES
             made = at + 2 * f.room * message + half * f.room * stride
             yield from quantize_late(some, half, start, made, c, f)
             start = made
         else:
-            yield from hand_over(MTU_IN, MTU_OUT, half, "half full")
+            yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "half full")
         for i in range(some):
-            yield mtu_out(start + i * stride, b.recv_x + (row + i) * c.payload, c.payload, step=3)
-            yield mtu_out(start + i * stride + c.payload, b.route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, step=3)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
+            yield xl.mtu_out(start + i * stride, b.recv_x + (row + i) * c.payload, c.payload, step=3)
+            yield xl.mtu_out(start + i * stride + c.payload, b.route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, step=3)
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
         row = row + some
         done = done + some
         turn = turn + 1
@@ -255,22 +235,22 @@ def assemble(rank, core, rows, c: Group, b: Buffers, f: Fused):
         for s in range(c.n_ranks):
             if row < last or core == c.cores - 1:
                 field = f.work + (s * c.n_local + e) * FIELD_BYTES
-                n = yield ub_load(field + 8, step=3)
+                n = yield xl.ub_load(field + 8, step=3)
                 if core == c.cores - 1:
-                    yield ub_store(4 * (e * c.n_ranks + s), n, step=3)
+                    yield xl.ub_store(4 * (e * c.n_ranks + s), n, step=3)
                 begin = max(row, first)
                 end = min(row + n, last)
                 if begin < end:
-                    place = yield ub_load(field + 16, step=3)
+                    place = yield xl.ub_load(field + 16, step=3)
                     source = f.dispatch + rank * c.die_bytes + (place + begin - row) * (f.wire + SLOT_BYTES)
                     turn = yield from take_rows(source, begin, end - begin, turn, at, c, b, f)
                 row = row + n
-    yield from drain_halves(MTU_OUT, MTU_IN, turn, "half free")
+    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "half free")
     if core == c.cores - 1:
-        yield mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=3)
+        yield xl.mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=3)
 
 
-@kernel
+@xl.kernel
 def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
     """One FusedDispatch on one core of a rank with so many tokens, in the round with that event ID."""
     yield from begin_counting(rank, core, tokens, f.work, f.wire + SLOT_BYTES, b.topk, c)
@@ -282,7 +262,7 @@ def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
     first = c.n_ranks * c.n_local * core // c.cores
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
     yield from count_share(rank, first, last, tokens, f.work, 2, c)
-    yield quiet(step=1, sync="messages visible")  # and counted
+    yield xl.quiet(step=1, sync="messages visible")  # and counted
     yield from barrier(2, "all cores have sent")
     yield from publish(rank, first, last, event, c, f)
     rows = yield from await_counts(rank, first, last, event, c, f)

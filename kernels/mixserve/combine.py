@@ -1,5 +1,6 @@
 """RS-Combine, MixServe's Algorithm 1: reduce-scatter in the node of the experts, sums back, all-gather at home."""
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.group import drain
 from xccl_emu.kernels.mixserve.rows import (
     FIELD_BYTES,
@@ -20,28 +21,13 @@ from xccl_emu.kernels.mixserve.rows import (
     terms_in,
     terms_place,
 )
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    fence,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    put,
-    quiet,
-    v_add,
-    v_axpy,
-    v_fill,
-    v_widen,
-)
 
 
 def rows_of(step, r, c: Cluster, t: Tables):
     """Rows of all groups of the node ``step`` nodes on."""
     rows = 0
     for group in range(c.groups):
-        total = yield load(t.arrived + ((r * c.nodes + node_on(step, c.node, c.nodes)) * c.groups + group) * 8)
+        total = yield xl.load(t.arrived + ((r * c.nodes + node_on(step, c.node, c.nodes)) * c.groups + group) * 8)
         rows += total
     return rows
 
@@ -49,12 +35,12 @@ def rows_of(step, r, c: Cluster, t: Tables):
 def place_of(i, step, r, c: Cluster, t: Tables):
     """Place of the i-th row of the node ``step`` nodes on: the groups of that node have ``capacity`` each."""
     block = (r * c.nodes + node_on(step, c.node, c.nodes)) * c.groups
-    total = yield load(t.arrived + block * 8)
+    total = yield xl.load(t.arrived + block * 8)
     group = 0
     while i >= total:
         i -= total
         group += 1
-        total = yield load(t.arrived + (block + group) * 8)
+        total = yield xl.load(t.arrived + (block + group) * 8)
     return group * c.capacity + i
 
 
@@ -75,17 +61,17 @@ def spread_row(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
         if rank != c.local:
             term = (turn % 2 * c.capacity + place % c.capacity) * c.ranks + c.local
             target = b.terms + (c.node * c.ranks + rank) * c.pitch + term * c.part_bytes
-            yield mtu_out(at + shard * c.part_bytes, target, c.part_bytes, step=14)
+            yield xl.mtu_out(at + shard * c.part_bytes, target, c.part_bytes, step=14)
     yield from row_left(n)
 
 
 def tell_terms(turn, c: Cluster, b: Inboxes):
     """Tell those with the same experts that their terms are there."""
-    yield fence(step=14, sync="terms before field")
+    yield xl.fence(step=14, sync="terms before field")
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local:
             field = b.terms_fields + (c.node * c.ranks + rank) * c.pitch + c.local * FIELD_BYTES
-            yield put(field, turn + 1, step=14, sync="terms")
+            yield xl.put(field, turn + 1, step=14, sync="terms")
 
 
 def await_terms(turn, c: Cluster, b: Inboxes):
@@ -93,7 +79,7 @@ def await_terms(turn, c: Cluster, b: Inboxes):
     fields = b.terms_fields + (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local:
-            yield poll_ge(fields + rank * FIELD_BYTES, turn + 1, step=14, sync="terms in")
+            yield xl.poll_ge(fields + rank * FIELD_BYTES, turn + 1, step=14, sync="terms in")
 
 
 def load_shards(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
@@ -105,15 +91,15 @@ def load_shards(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
     at = yield from terms_place(n, c)
     own = c.local - first
     if own < 0 or own >= c.shards:
-        yield mtu_in(source, at, c.row_bytes, step=14)
+        yield xl.mtu_in(source, at, c.row_bytes, step=14)
     else:
         row = ((node_on(step, c.node, c.nodes) * c.groups + c.group) * c.capacity + i // groups) * c.row_bytes
         row += t.partial + r * t.partial_bytes
         if own > 0:
-            yield mtu_in(source, at, own * c.part_bytes, step=14)
-        yield mtu_in(row + own * c.part_bytes, at + own * c.part_bytes, c.part_bytes, step=14)
+            yield xl.mtu_in(source, at, own * c.part_bytes, step=14)
+        yield xl.mtu_in(row + own * c.part_bytes, at + own * c.part_bytes, c.part_bytes, step=14)
         if own + 1 < c.shards:
-            yield mtu_in(
+            yield xl.mtu_in(
                 source + (own + 1) * c.part_bytes,
                 at + (own + 1) * c.part_bytes,
                 (c.shards - 1 - own) * c.part_bytes,
@@ -128,29 +114,29 @@ def return_sum(n, i, step, r, c: Cluster, b: Inboxes):
     at = yield from terms_here(n, c)
     for j in range(c.shards):
         if i % groups + j == 0:
-            yield v_widen(at, c.acc, c.part_bytes // 2, c.dtype, step=14)
+            yield xl.v_widen(at, c.acc, c.part_bytes // 2, c.dtype, step=14)
         else:
-            yield v_add(at + j * c.part_bytes, c.acc, c.part_bytes // 2, c.dtype, step=14)
+            yield xl.v_add(at + j * c.part_bytes, c.acc, c.part_bytes // 2, c.dtype, step=14)
     yield from terms_added(n)
     if i % groups == groups - 1:
         at = yield from round_sum(n // groups, c.part_bytes, c)
         target = b.returned + (node_on(step, c.node, c.nodes) * c.ranks + c.local) * c.pitch
         target += ((r % 2 * c.nodes + c.node) * c.capacity + i // groups) * c.part_bytes
-        yield mtu_out(at, target, c.part_bytes, step=9)
+        yield xl.mtu_out(at, target, c.part_bytes, step=9)
         yield from sum_left(n // groups)
 
 
 def tell_returned(step, r, c: Cluster, b: Inboxes):
     """Tell the rank that the sums of a step went to; they are visible before."""
     rank = node_on(step, c.node, c.nodes) * c.ranks + c.local
-    yield fence(step=9, sync="sums before field")
-    yield put(b.returned_fields + rank * c.pitch + c.node * FIELD_BYTES, r + 1, step=9, sync="sums returned")
+    yield xl.fence(step=9, sync="sums before field")
+    yield xl.put(b.returned_fields + rank * c.pitch + c.node * FIELD_BYTES, r + 1, step=9, sync="sums returned")
 
 
 def await_returned(step, r, c: Cluster, b: Inboxes):
     """Wait for the sums from ``step`` nodes back."""
     fields = b.returned_fields + (c.node * c.ranks + c.local) * c.pitch
-    yield poll_ge(fields + node_on(-step, c.node, c.nodes) * FIELD_BYTES, r + 1, step=11, sync="sums returned in")
+    yield xl.poll_ge(fields + node_on(-step, c.node, c.nodes) * FIELD_BYTES, r + 1, step=11, sync="sums returned in")
 
 
 def weigh(r, c: Cluster, t: Tables, b: Inboxes):
@@ -158,22 +144,22 @@ def weigh(r, c: Cluster, t: Tables, b: Inboxes):
     returned = b.returned + (c.node * c.ranks + c.local) * c.pitch + r % 2 * c.nodes * c.capacity * c.part_bytes
     n = 0
     for i in range(c.tokens):
-        yield v_fill(c.acc, 2 * c.part_bytes, step=15)
+        yield xl.v_fill(c.acc, 2 * c.part_bytes, step=15)
         choice = (r * c.tokens + i) * c.top_k
         for first in range(c.top_k):
             if first % c.shards == 0:
                 at = yield from terms_place(n, c)
                 for j in range(first, min(first + c.shards, c.top_k)):
-                    place = yield load(t.places + (choice + j) * 4, 4)
+                    place = yield xl.load(t.places + (choice + j) * 4, 4)
                     if place >= 0:
-                        yield mtu_in(returned + place * c.part_bytes, at + (j - first) * c.part_bytes, c.part_bytes)
+                        yield xl.mtu_in(returned + place * c.part_bytes, at + (j - first) * c.part_bytes, c.part_bytes)
                 yield from terms_in(n)
                 at = yield from terms_here(n, c)
                 for j in range(first, min(first + c.shards, c.top_k)):
-                    place = yield load(t.places + (choice + j) * 4, 4)
+                    place = yield xl.load(t.places + (choice + j) * 4, 4)
                     if place >= 0:
-                        weight = yield load(t.weights + (choice + j) * 4, 4)
-                        yield v_axpy(
+                        weight = yield xl.load(t.weights + (choice + j) * 4, 4)
+                        yield xl.v_axpy(
                             at + (j - first) * c.part_bytes, c.acc, weight, c.part_bytes // 2, c.dtype, step=15
                         )
                 yield from terms_added(n)
@@ -181,14 +167,14 @@ def weigh(r, c: Cluster, t: Tables, b: Inboxes):
         at = yield from round_sum(i, c.part_bytes, c)
         slot = b.results + ((r % 2 * c.tokens + i) * c.ranks + c.local) * c.part_bytes
         for rank in range(c.dp_first, c.dp_first + c.dp_size):
-            yield mtu_out(at, slot + (c.node * c.ranks + rank) * c.pitch, c.part_bytes, step=17)
+            yield xl.mtu_out(at, slot + (c.node * c.ranks + rank) * c.pitch, c.part_bytes, step=17)
         yield from sum_left(i)
     yield from end_sums(n, c.tokens)
-    yield quiet(step=17, sync="results before field")
+    yield xl.quiet(step=17, sync="results before field")
     for rank in range(c.dp_first, c.dp_first + c.dp_size):
         if rank != c.local:
             field = b.results_fields + (c.node * c.ranks + rank) * c.pitch + c.local * FIELD_BYTES
-            yield put(field, r + 1, step=17, sync="results")
+            yield xl.put(field, r + 1, step=17, sync="results")
 
 
 def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
@@ -196,7 +182,7 @@ def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
     die = (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.dp_first, c.dp_first + c.dp_size):
         if rank != c.local:
-            yield poll_ge(b.results_fields + die + rank * FIELD_BYTES, r + 1, step=17, sync="results in")
+            yield xl.poll_ge(b.results_fields + die + rank * FIELD_BYTES, r + 1, step=17, sync="results in")
     groups = c.dp_size // c.shards
     for i in range(c.tokens):
         for group in range(groups):
@@ -204,12 +190,12 @@ def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
             yield from load_terms(i * groups + group, b.results + die + first * c.part_bytes, c.row_bytes, c)
             at = yield from terms_here(i * groups + group, c)
             if group == 0:
-                yield v_widen(at, c.acc, c.row_bytes // 2, c.dtype, step=17)
+                yield xl.v_widen(at, c.acc, c.row_bytes // 2, c.dtype, step=17)
             else:
-                yield v_add(at, c.acc, c.row_bytes // 2, c.dtype, step=17)
+                yield xl.v_add(at, c.acc, c.row_bytes // 2, c.dtype, step=17)
             yield from terms_added(i * groups + group)
         at = yield from round_sum(i, c.row_bytes, c)
-        yield mtu_out(at, t.out + (r * c.tokens + i) * c.row_bytes, c.row_bytes)
+        yield xl.mtu_out(at, t.out + (r * c.tokens + i) * c.row_bytes, c.row_bytes)
         yield from sum_left(i)
     yield from end_sums(c.tokens * groups, c.tokens)
 
@@ -246,7 +232,7 @@ def combine(r, c: Cluster, t: Tables, b: Inboxes):
         sums = 0
         if i >= c.overlap:
             yield from await_terms(turn - c.overlap, c, b)
-            total = yield load(t.arrived + ((r * c.nodes + node_on(back, c.node, c.nodes)) * c.groups + c.group) * 8)
+            total = yield xl.load(t.arrived + ((r * c.nodes + node_on(back, c.node, c.nodes)) * c.groups + c.group) * 8)
             sums = total * groups
         left = spread
         for j in range(max(sums, (spreads - spread + 1) // 2) + 1):
@@ -270,9 +256,9 @@ def combine(r, c: Cluster, t: Tables, b: Inboxes):
             yield from tell_returned(back, r, c, b)
             if not c.overlap:
                 yield from await_returned(back, r, c, b)
-    yield from drain(MTU_OUT, MTU_IN, n, PLACES, "row left")
+    yield from drain(xl.MTU_OUT, xl.MTU_IN, n, PLACES, "row left")
     yield from end_sums(m, m // groups)
-    yield quiet(sync="own sums")
+    yield xl.quiet(sync="own sums")
     if c.overlap:
         for i in range(1, c.nodes):
             yield from await_returned(i, r, c, b)

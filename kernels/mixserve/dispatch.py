@@ -1,5 +1,6 @@
 """AG-Dispatch, MixServe's Algorithm 2: rows to the nodes of their experts by shards, then all-gather in the node."""
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.group import drain
 from xccl_emu.kernels.mixserve.rows import (
     FIELD_BYTES,
@@ -12,7 +13,6 @@ from xccl_emu.kernels.mixserve.rows import (
     row_in,
     row_left,
 )
-from xccl_emu.lang import MTU_IN, MTU_OUT, fence, load, mtu_out, poll_ge, put, quiet, store
 
 
 def load_sent(n, i, step, r, c: Cluster, t: Tables):
@@ -21,7 +21,7 @@ def load_sent(n, i, step, r, c: Cluster, t: Tables):
     if i == 0:
         yield from row_in(n, t.counts + (r * c.nodes + node) * c.experts * 8, c.experts * 8, c)
     else:
-        choice = yield load(t.rows + ((r * c.nodes + node) * c.capacity + i - 1) * 4, 4)
+        choice = yield xl.load(t.rows + ((r * c.nodes + node) * c.capacity + i - 1) * 4, 4)
         row = t.x + (r * c.tokens + choice // c.top_k) * c.row_bytes
         yield from row_in(n, row + c.local % c.shards * c.part_bytes, c.part_bytes, c)
 
@@ -33,31 +33,31 @@ def send_row(n, i, step, r, c: Cluster, b: Inboxes):
     block += (r % 2 * c.nodes + c.node) * (c.head + c.capacity * c.part_bytes)
     at = yield from row_here(n, c)
     if i == 0:
-        yield mtu_out(at, block, c.experts * 8, step=8)
+        yield xl.mtu_out(at, block, c.experts * 8, step=8)
     else:
-        yield mtu_out(at, block + c.head + (i - 1) * c.part_bytes, c.part_bytes, step=8)
+        yield xl.mtu_out(at, block + c.head + (i - 1) * c.part_bytes, c.part_bytes, step=8)
     yield from row_left(n)
 
 
 def tell_sent(step, r, c: Cluster, t: Tables, b: Inboxes):
     """Tell the rank that the rows of a step went to how many they are; they are visible before."""
     node = node_on(step, c.node, c.nodes)
-    total = yield load(t.totals + (r * c.nodes + node) * 8)
+    total = yield xl.load(t.totals + (r * c.nodes + node) * 8)
     field = b.sent_fields + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node) * FIELD_BYTES
-    yield fence(step=8, sync="rows before field")
-    yield put(field, r + 1, total, step=8, sync="rows sent")
+    yield xl.fence(step=8, sync="rows before field")
+    yield xl.put(field, r + 1, total, step=8, sync="rows sent")
 
 
 def rows_come(step, r, c: Cluster, t: Tables, b: Inboxes):
     """Wait for the rows from ``step`` nodes back; returns how many."""
     node = node_on(-step, c.node, c.nodes)
     if step == 0:
-        total = yield load(t.totals + (r * c.nodes + node) * 8)
+        total = yield xl.load(t.totals + (r * c.nodes + node) * 8)
     else:
         field = b.sent_fields + (c.node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + node) * FIELD_BYTES
-        yield poll_ge(field, r + 1, step=10, sync="rows sent in")
-        total = yield load(field + 8, step=10)
-    yield store(t.arrived + ((r * c.nodes + node) * c.groups + c.group) * 8, total)
+        yield xl.poll_ge(field, r + 1, step=10, sync="rows sent in")
+        total = yield xl.load(field + 8, step=10)
+    yield xl.store(t.arrived + ((r * c.nodes + node) * c.groups + c.group) * 8, total)
     return total
 
 
@@ -71,7 +71,7 @@ def load_gathered(n, i, step, r, c: Cluster, t: Tables, b: Inboxes):
     elif i == 0:
         yield from row_in(n, head, c.experts * 8, c)
     elif step == 0:
-        choice = yield load(t.rows + ((r * c.nodes + node) * c.capacity + i - 1) * 4, 4)
+        choice = yield xl.load(t.rows + ((r * c.nodes + node) * c.capacity + i - 1) * 4, 4)
         yield from row_in(n, t.x + (r * c.tokens + choice // c.top_k) * c.row_bytes, c.row_bytes, c)
     else:
         yield from row_in(n, head + c.head + (i - 1) * c.part_bytes, c.part_bytes, c)
@@ -87,25 +87,25 @@ def gather_row(n, i, step, r, c: Cluster, b: Inboxes):
     at = yield from row_here(n, c)
     shard = c.local % c.shards * c.part_bytes
     if i > 0 and step == 0:
-        yield mtu_out(at, row + (c.node * c.ranks + c.local) * c.pitch, c.row_bytes, step=13)
+        yield xl.mtu_out(at, row + (c.node * c.ranks + c.local) * c.pitch, c.row_bytes, step=13)
         at += shard
     for j in range(c.ep_size):
         rank = c.ep_first + (c.local - c.ep_first + 1 + j) % c.ep_size
         die = (c.node * c.ranks + rank) * c.pitch
         if i == 0 and rank % c.shards == c.local % c.shards:
-            yield mtu_out(at, b.heads + die + block * c.head, c.experts * 8, step=13)
+            yield xl.mtu_out(at, b.heads + die + block * c.head, c.experts * 8, step=13)
         if i > 0 and (step > 0 or rank // c.shards != c.local // c.shards):
-            yield mtu_out(at, row + die + shard, c.part_bytes, step=13)
+            yield xl.mtu_out(at, row + die + shard, c.part_bytes, step=13)
     yield from row_left(n)
 
 
 def tell_gathered(step, r, total, c: Cluster, b: Inboxes):
     """Tell those with the same experts."""
     field = b.gathered_fields + ((r % 2 * c.nodes + node_on(-step, c.node, c.nodes)) * c.ranks + c.local) * FIELD_BYTES
-    yield fence(step=13, sync="rows before field")
+    yield xl.fence(step=13, sync="rows before field")
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local and (step > 0 or rank // c.shards != c.local // c.shards):
-            yield put(field + (c.node * c.ranks + rank) * c.pitch, r + 1, total, step=13, sync="rows gathered")
+            yield xl.put(field + (c.node * c.ranks + rank) * c.pitch, r + 1, total, step=13, sync="rows gathered")
 
 
 def await_gathered(step, r, c: Cluster, t: Tables, b: Inboxes):
@@ -115,10 +115,10 @@ def await_gathered(step, r, c: Cluster, t: Tables, b: Inboxes):
     fields += (r % 2 * c.nodes + node) * c.ranks * FIELD_BYTES
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local and (step > 0 or rank // c.shards != c.local // c.shards):
-            yield poll_ge(fields + rank * FIELD_BYTES, r + 1, step=13, sync="rows gathered in")
+            yield xl.poll_ge(fields + rank * FIELD_BYTES, r + 1, step=13, sync="rows gathered in")
             if rank % c.shards == c.local % c.shards:
-                total = yield load(fields + rank * FIELD_BYTES + 8)
-                yield store(t.arrived + ((r * c.nodes + node) * c.groups + rank // c.shards) * 8, total)
+                total = yield xl.load(fields + rank * FIELD_BYTES + 8)
+                yield xl.store(t.arrived + ((r * c.nodes + node) * c.groups + rank // c.shards) * 8, total)
 
 
 def dispatch(r, c: Cluster, t: Tables, b: Inboxes):
@@ -130,7 +130,7 @@ def dispatch(r, c: Cluster, t: Tables, b: Inboxes):
         step = i + c.overlap
         sends = 0
         if step > 0 and step < c.nodes:
-            total = yield load(t.totals + (r * c.nodes + node_on(step, c.node, c.nodes)) * 8)
+            total = yield xl.load(t.totals + (r * c.nodes + node_on(step, c.node, c.nodes)) * 8)
             sends = total + 1
         first = sends // (1 + c.overlap)
         for j in range(first):
@@ -159,8 +159,8 @@ def dispatch(r, c: Cluster, t: Tables, b: Inboxes):
         yield from tell_gathered(i, r, total, c, b)
         if not c.overlap:
             yield from await_gathered(i, r, c, t, b)
-    yield from drain(MTU_OUT, MTU_IN, n, PLACES, "row left")
+    yield from drain(xl.MTU_OUT, xl.MTU_IN, n, PLACES, "row left")
     if c.overlap:
         for i in range(c.nodes):
             yield from await_gathered(i, r, c, t, b)
-    yield quiet(step=13, sync="own rows")
+    yield xl.quiet(step=13, sync="own rows")

@@ -14,6 +14,7 @@ Order of summation: over the ranks of the experts' group from the first on, in F
 choices in their order, in FP32, the product rounded by itself, rounded once; where d_DP < d_EP, then over the groups.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.dummy import EIGHTH, ONE
 from xccl_emu.kernels.mixserve.combine import combine
 from xccl_emu.kernels.mixserve.dispatch import dispatch
@@ -28,7 +29,6 @@ from xccl_emu.kernels.mixserve.rows import (
     terms_added,
     terms_here,
 )
-from xccl_emu.lang import kernel, load, mtu_out, quiet, v_scale, v_widen
 
 
 def dummy_experts(r, c: Cluster, t: Tables, b: Inboxes):
@@ -39,26 +39,26 @@ def dummy_experts(r, c: Cluster, t: Tables, b: Inboxes):
     for block in range(c.nodes * c.groups):
         i = 0
         for expert in range(c.experts):
-            count = yield load(b.heads + die + (first + block) * c.head + expert * 8)
+            count = yield xl.load(b.heads + die + (first + block) * c.head + expert * 8)
             factor = ONE + (c.first_expert + expert + c.local - c.ep_first) % 7 * EIGHTH
             for j in range(count):
                 row = (block * c.capacity + i + j) * c.row_bytes
                 came = b.gathered + die + first * c.capacity * c.row_bytes + row
                 yield from load_terms(n, came, c.row_bytes, c)
                 at = yield from terms_here(n, c)
-                yield v_widen(at, c.acc, c.row_bytes // 2, c.dtype)
+                yield xl.v_widen(at, c.acc, c.row_bytes // 2, c.dtype)
                 yield from terms_added(n)
-                yield v_scale(c.acc, c.row_bytes // 2, factor)
+                yield xl.v_scale(c.acc, c.row_bytes // 2, factor)
                 at = yield from round_sum(n, c.row_bytes, c)
-                yield mtu_out(at, t.partial + r * t.partial_bytes + row, c.row_bytes)
+                yield xl.mtu_out(at, t.partial + r * t.partial_bytes + row, c.row_bytes)
                 yield from sum_left(n)
                 n += 1
             i += count
     yield from end_sums(n, n)
-    yield quiet(sync="outputs of experts")
+    yield xl.quiet(sync="outputs of experts")
 
 
-@kernel
+@xl.kernel
 def mixserve(c: Cluster, t: Tables, b: Inboxes):
     """Rounds of dispatch, dummy experts and combine; or of one of the two."""
     for r in range(c.done, c.done + c.rounds):

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.group import drain_halves, hand_over
-from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, set_flag, v_narrow, wait_flag
 
 FIELD_BYTES = 32
 PLACES = 4
@@ -118,50 +118,50 @@ def node_on(step: int, node: int, nodes: int) -> int:
 def row_in(n, source, nbytes, c: Cluster):
     """Load the n-th of the rows that are passed on."""
     if n >= PLACES:
-        yield wait_flag(MTU_OUT, MTU_IN, n % PLACES, sync="row left")
-    yield mtu_in(source, n % PLACES * c.room, nbytes)
-    yield set_flag(MTU_IN, MTU_OUT, n % PLACES, sync="row in buffer")
+        yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, n % PLACES, sync="row left")
+    yield xl.mtu_in(source, n % PLACES * c.room, nbytes)
+    yield xl.set_flag(xl.MTU_IN, xl.MTU_OUT, n % PLACES, sync="row in buffer")
 
 
 def row_here(n, c: Cluster):
     """Have mtu-out wait until the n-th row is in the data buffer; returns where it is."""
-    yield wait_flag(MTU_IN, MTU_OUT, n % PLACES, sync="row in buffer")
+    yield xl.wait_flag(xl.MTU_IN, xl.MTU_OUT, n % PLACES, sync="row in buffer")
     return n % PLACES * c.room
 
 
 def row_left(n):
     """Say that the place of the n-th row may be used again."""
-    yield set_flag(MTU_OUT, MTU_IN, n % PLACES, sync="row left")
+    yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, n % PLACES, sync="row left")
 
 
 def terms_place(n, c: Cluster):
     """Where the n-th terms go, when the place is free."""
     if n >= 2:
-        yield wait_flag(VECTOR, MTU_IN, n % 2, sync="terms added")
+        yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, n % 2, sync="terms added")
     return (PLACES + n % 2) * c.room
 
 
 def terms_in(n):
     """Say that the n-th terms are in the data buffer."""
-    yield set_flag(MTU_IN, VECTOR, n % 2, sync="terms in buffer")
+    yield xl.set_flag(xl.MTU_IN, xl.VECTOR, n % 2, sync="terms in buffer")
 
 
 def load_terms(n, source, nbytes, c: Cluster):
     """Load the n-th terms, which lie side by side."""
     at = yield from terms_place(n, c)
-    yield mtu_in(source, at, nbytes)
+    yield xl.mtu_in(source, at, nbytes)
     yield from terms_in(n)
 
 
 def terms_here(n, c: Cluster):
     """Have the vector pipe wait until the n-th terms are in the data buffer; returns where they are."""
-    yield wait_flag(MTU_IN, VECTOR, n % 2, sync="terms in buffer")
+    yield xl.wait_flag(xl.MTU_IN, xl.VECTOR, n % 2, sync="terms in buffer")
     return (PLACES + n % 2) * c.room
 
 
 def terms_added(n):
     """Say that the place of the n-th terms may be used again."""
-    yield set_flag(VECTOR, MTU_IN, n % 2, sync="terms added")
+    yield xl.set_flag(xl.VECTOR, xl.MTU_IN, n % 2, sync="terms added")
 
 
 def round_sum(m, nbytes, c: Cluster):
@@ -169,18 +169,18 @@ def round_sum(m, nbytes, c: Cluster):
     half = m % 2
     at = c.acc + (2 + half) * c.room
     if m >= 2:
-        yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
-    yield v_narrow(c.acc, at, nbytes // 2, c.dtype)
-    yield from hand_over(VECTOR, MTU_OUT, half, "sum made")
+        yield xl.wait_flag(xl.MTU_OUT, xl.VECTOR, half, sync="sum left")
+    yield xl.v_narrow(c.acc, at, nbytes // 2, c.dtype)
+    yield from hand_over(xl.VECTOR, xl.MTU_OUT, half, "sum made")
     return at
 
 
 def sum_left(m):
     """Say that the place of the m-th sum may be used again."""
-    yield set_flag(MTU_OUT, VECTOR, m % 2, sync="sum left")
+    yield xl.set_flag(xl.MTU_OUT, xl.VECTOR, m % 2, sync="sum left")
 
 
 def end_sums(n, m):
     """Consume the flags that the last of ``n`` terms and ``m`` sums left set."""
-    yield from drain_halves(VECTOR, MTU_IN, n, "terms added")
-    yield from drain_halves(MTU_OUT, VECTOR, m, "sum left")
+    yield from drain_halves(xl.VECTOR, xl.MTU_IN, n, "terms added")
+    yield from drain_halves(xl.MTU_OUT, xl.VECTOR, m, "sum left")

@@ -10,9 +10,9 @@ NCCL clears the lines before the flag wraps around.  Here a call has fewer steps
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import MTU_OUT, SCALAR, dcci, kernel, mtu_out, poll_ge, poll_line_eq, store, ub_load, ub_store
 
 LINE_BYTES, DATA_BYTES = 16, 8
 """Bytes of a line, and of the data in it."""
@@ -35,36 +35,36 @@ class Slots(NamedTuple):
     """Steps of the launches before, on the same slots."""
 
 
-@kernel
+@xl.kernel
 def send_ll(own, s: Slots):
     """Send ``own`` [n_steps, n_lines, 8 bytes]."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
         yield from fetch(own, data, s.n_lines * DATA_BYTES, 0, "data in buffer")
         for half in range(2 * s.n_lines):
-            word = yield ub_load(data + 4 * half)
-            yield ub_store(8 * half, word)
-            yield ub_store(8 * half + 4, step + 1)
-        yield poll_ge(s.credit, step + 1 - s.slots, sync="slot free")
-        yield mtu_out(0, s.lines + step % s.slots * s.step, s.n_lines * LINE_BYTES)
-        yield from hand_over(MTU_OUT, SCALAR, 1, "buffer written")
+            word = yield xl.ub_load(data + 4 * half)
+            yield xl.ub_store(8 * half, word)
+            yield xl.ub_store(8 * half + 4, step + 1)
+        yield xl.poll_ge(s.credit, step + 1 - s.slots, sync="slot free")
+        yield xl.mtu_out(0, s.lines + step % s.slots * s.step, s.n_lines * LINE_BYTES)
+        yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "buffer written")
         own += s.n_lines * DATA_BYTES
 
 
-@kernel
+@xl.kernel
 def receive_ll(out, s: Slots):
     """Leave at ``out`` what the other rank sends."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
         slot = s.lines + step % s.slots * s.step
         for line in range(s.n_lines):
-            yield poll_line_eq(slot + LINE_BYTES * line, 0, LINE_BYTES, FLAGS, step + 1 << 32, sync="line in")
-            low = yield ub_load(0)
-            high = yield ub_load(8)
-            yield ub_store(data + DATA_BYTES * line, low)
-            yield ub_store(data + DATA_BYTES * line + 4, high)
-        yield store(s.credit, step + 1)
-        yield dcci(s.credit, sync="credit line")
-        yield mtu_out(data, out, s.n_lines * DATA_BYTES)
-        yield from hand_over(MTU_OUT, SCALAR, 1, "buffer written")
+            yield xl.poll_line_eq(slot + LINE_BYTES * line, 0, LINE_BYTES, FLAGS, step + 1 << 32, sync="line in")
+            low = yield xl.ub_load(0)
+            high = yield xl.ub_load(8)
+            yield xl.ub_store(data + DATA_BYTES * line, low)
+            yield xl.ub_store(data + DATA_BYTES * line + 4, high)
+        yield xl.store(s.credit, step + 1)
+        yield xl.dcci(s.credit, sync="credit line")
+        yield xl.mtu_out(data, out, s.n_lines * DATA_BYTES)
+        yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "buffer written")
         out += s.n_lines * DATA_BYTES

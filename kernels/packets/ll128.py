@@ -5,23 +5,9 @@ place of one in two leaves more room for data, but it says of all the others tha
 visible in parts.  NCCL #740 is what happened on an interconnect where it did.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.group import hand_over
 from xccl_emu.kernels.packets.ll import Slots
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    dcci,
-    kernel,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    poll_line_eq,
-    store,
-    ub_store,
-    v_copy,
-)
 
 LINE_BYTES, DATA_BYTES = 128, 120
 """Bytes of a line, and of the data in it."""
@@ -29,24 +15,24 @@ FLAG = 0b11 << 30
 """Which of the words of a line are its flag: the last 8 bytes."""
 
 
-@kernel
+@xl.kernel
 def send_ll128(own, s: Slots):
     """Send ``own`` [n_steps, n_lines, 120 bytes]."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
-        yield mtu_in(own, data, s.n_lines * DATA_BYTES)
-        yield from hand_over(MTU_IN, VECTOR, 0, "data in buffer")
+        yield xl.mtu_in(own, data, s.n_lines * DATA_BYTES)
+        yield from hand_over(xl.MTU_IN, xl.VECTOR, 0, "data in buffer")
         for line in range(s.n_lines):
-            yield v_copy(data + DATA_BYTES * line, LINE_BYTES * line, DATA_BYTES)
-            yield ub_store(LINE_BYTES * line + DATA_BYTES, step + 1, 8)
-        yield from hand_over(VECTOR, MTU_OUT, 1, "lines in buffer")
-        yield poll_ge(s.credit, step + 1 - s.slots, sync="slot free")
-        yield mtu_out(0, s.lines + step % s.slots * s.step, s.n_lines * LINE_BYTES)
-        yield from hand_over(MTU_OUT, SCALAR, 2, "buffer written")
+            yield xl.v_copy(data + DATA_BYTES * line, LINE_BYTES * line, DATA_BYTES)
+            yield xl.ub_store(LINE_BYTES * line + DATA_BYTES, step + 1, 8)
+        yield from hand_over(xl.VECTOR, xl.MTU_OUT, 1, "lines in buffer")
+        yield xl.poll_ge(s.credit, step + 1 - s.slots, sync="slot free")
+        yield xl.mtu_out(0, s.lines + step % s.slots * s.step, s.n_lines * LINE_BYTES)
+        yield from hand_over(xl.MTU_OUT, xl.SCALAR, 2, "buffer written")
         own += s.n_lines * DATA_BYTES
 
 
-@kernel
+@xl.kernel
 def receive_ll128(out, s: Slots):
     """Leave at ``out`` what the other rank sends."""
     data = s.n_lines * LINE_BYTES
@@ -54,11 +40,11 @@ def receive_ll128(out, s: Slots):
         slot = s.lines + step % s.slots * s.step
         for line in range(s.n_lines):
             at = LINE_BYTES * line
-            yield poll_line_eq(slot + at, at, LINE_BYTES, FLAG, step + 1, sync="line in")
-            yield v_copy(at, data + DATA_BYTES * line, DATA_BYTES)
-        yield store(s.credit, step + 1)
-        yield dcci(s.credit, sync="credit line")
-        yield from hand_over(VECTOR, MTU_OUT, 1, "data in buffer")
-        yield mtu_out(data, out, s.n_lines * DATA_BYTES)
-        yield from hand_over(MTU_OUT, SCALAR, 2, "buffer written")
+            yield xl.poll_line_eq(slot + at, at, LINE_BYTES, FLAG, step + 1, sync="line in")
+            yield xl.v_copy(at, data + DATA_BYTES * line, DATA_BYTES)
+        yield xl.store(s.credit, step + 1)
+        yield xl.dcci(s.credit, sync="credit line")
+        yield from hand_over(xl.VECTOR, xl.MTU_OUT, 1, "data in buffer")
+        yield xl.mtu_out(data, out, s.n_lines * DATA_BYTES)
+        yield from hand_over(xl.MTU_OUT, xl.SCALAR, 2, "buffer written")
         out += s.n_lines * DATA_BYTES

@@ -10,6 +10,7 @@ A rank acknowledges to every other one, also to those that it needed nothing fro
 what they offer it, so that may be overwritten at any time.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, load_counts
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.sums import (
@@ -21,27 +22,6 @@ from xccl_emu.kernels.experts.sums import (
 )
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.pull.parameters import Areas
-from xccl_emu.lang import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    dma,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_eq,
-    poll_ge,
-    put,
-    quiet,
-    set_flag,
-    ub_load,
-    v_fill,
-    v_quantize,
-    wait_flag,
-)
 
 
 def copy_rows(source, target, n, row_bytes, turn, a: Areas):
@@ -52,11 +32,11 @@ def copy_rows(source, target, n, row_bytes, turn, a: Areas):
         some = min(a.room, n - done)
         at = a.work + half * a.room * row_bytes
         if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="copy half free")
-        yield mtu_in(source + done * row_bytes, at, some * row_bytes, step=1)
-        yield from hand_over(MTU_IN, MTU_OUT, half, "copy half full")
-        yield mtu_out(at, target + done * row_bytes, some * row_bytes, step=3)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="copy half free")
+            yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="copy half free")
+        yield xl.mtu_in(source + done * row_bytes, at, some * row_bytes, step=1)
+        yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "copy half full")
+        yield xl.mtu_out(at, target + done * row_bytes, some * row_bytes, step=3)
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="copy half free")
         done = done + some
         turn = turn + 1
     return turn
@@ -70,23 +50,23 @@ def quantize_rows(source, target, n, turn, c: Group, a: Areas):
         x = a.work + half * 2 * c.hidden
         q = a.work + 4 * c.hidden + half * stride
         if turn >= 2:
-            yield wait_flag(VECTOR, MTU_IN, half, sync="output used")
-        yield mtu_in(source + i * 2 * c.hidden, x, 2 * c.hidden, step=1)
-        yield from hand_over(MTU_IN, VECTOR, half, "output in")
+            yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, half, sync="output used")
+        yield xl.mtu_in(source + i * 2 * c.hidden, x, 2 * c.hidden, step=1)
+        yield from hand_over(xl.MTU_IN, xl.VECTOR, half, "output in")
         if turn >= 2:
-            yield wait_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")
-        yield v_quantize(x, q, c.hidden, c.dtype, c.narrowed - 1, step=2)
-        yield set_flag(VECTOR, MTU_IN, half, sync="output used")
-        yield from hand_over(VECTOR, MTU_OUT, half, "row narrowed")
-        yield mtu_out(q, target + i * stride, contribution_bytes(c.hidden, c.narrowed), step=3)
-        yield set_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")
+            yield xl.wait_flag(xl.MTU_OUT, xl.VECTOR, half, sync="narrowed row left")
+        yield xl.v_quantize(x, q, c.hidden, c.dtype, c.narrowed - 1, step=2)
+        yield xl.set_flag(xl.VECTOR, xl.MTU_IN, half, sync="output used")
+        yield from hand_over(xl.VECTOR, xl.MTU_OUT, half, "row narrowed")
+        yield xl.mtu_out(q, target + i * stride, contribution_bytes(c.hidden, c.narrowed), step=3)
+        yield xl.set_flag(xl.MTU_OUT, xl.VECTOR, half, sync="narrowed row left")
         turn = turn + 1
     return turn
 
 
 def await_free(s, rank, event, c: Group, a: Areas):
     """Wait until a rank has pulled what this one offered it in the round before."""
-    yield poll_ge(a.done + rank * c.die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="combine blocks free")
+    yield xl.poll_ge(a.done + rank * c.die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="combine blocks free")
 
 
 def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
@@ -97,7 +77,7 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
     turn = 0
     for i in range(c.n_ranks * c.n_local):
         if row < last:
-            n = yield ub_load(4 * i, step=1)
+            n = yield xl.ub_load(4 * i, step=1)
             begin = max(row, first)
             end = min(row + n, last)
             if begin < end:
@@ -105,7 +85,7 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
                 yield from await_free(s, rank, event, c, a)
                 place = begin - row
                 for e in range(i // c.n_ranks):
-                    before = yield ub_load(4 * (e * c.n_ranks + s), step=1)
+                    before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
                     place = place + before
                 block = a.blocks + rank * c.die_bytes + s * a.block_bytes
                 target = block + place * contribution_stride(c.hidden, c.narrowed)
@@ -116,10 +96,10 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
                     turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
             row = row + n
     if c.narrowed:
-        yield from drain_halves(VECTOR, MTU_IN, turn, "output used")
-        yield from drain_halves(MTU_OUT, VECTOR, turn, "narrowed row left")
+        yield from drain_halves(xl.VECTOR, xl.MTU_IN, turn, "output used")
+        yield from drain_halves(xl.MTU_OUT, xl.VECTOR, turn, "narrowed row left")
     else:
-        yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
+        yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "copy half free")
 
 
 def offer(rank, core, event, c: Group, b: Buffers, a: Areas):
@@ -133,20 +113,20 @@ def offer(rank, core, event, c: Group, b: Buffers, a: Areas):
     last = c.n_ranks * (core + 1) // c.cores
     for i in range(first, last):
         yield from await_free((i + rank) % c.n_ranks, rank, event, c, a)
-    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums
+    yield xl.quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums
     yield from barrier(4, "all cores have laid out")
     for i in range(first, last):
         s = (i + rank) % c.n_ranks
         field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
-        yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
+        yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 
 
 def stage(source, at, nbytes, half, turn):
     """Step 6 by DMA: a contribution lands in the own managed area first."""
     if turn >= 2:
-        yield wait_flag(MTU_IN, SCALAR, half, sync="staging free")
-    yield dma(source, at, nbytes, half, step=6)
-    yield wait_flag(DMA, SCALAR, half, sync="contribution staged")
+        yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, half, sync="staging free")
+    yield xl.dma(source, at, nbytes, half, step=6)
+    yield xl.wait_flag(xl.DMA, xl.SCALAR, half, sync="contribution staged")
 
 
 def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas):
@@ -154,16 +134,16 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
 
     Each waits for the rank that it comes from, and for no other.
     """
-    yield v_fill(acc, 4 * c.hidden, step=7)
+    yield xl.v_fill(acc, 4 * c.hidden, step=7)
     for k in range(c.top_k):
-        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
+        slot = yield xl.load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
         if slot >= 0:
-            place = yield load(b.pos + t * INDEX_BYTES + 4 * k, 4, step=6)
-            weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
+            place = yield xl.load(b.pos + t * INDEX_BYTES + 4 * k, 4, step=6)
+            weight = yield xl.load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
             expert_rank = slot // c.n_local
             field = a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES
-            yield poll_eq(field, event, step=5, sync="rows in")
-            offset = yield load(field + 8, step=6)
+            yield xl.poll_eq(field, event, step=5, sync="rows in")
+            offset = yield xl.load(field + 8, step=6)
             source = a.blocks + expert_rank * c.die_bytes + offset + place * contribution_stride(c.hidden, c.narrowed)
             if c.by_dma:
                 nbytes = contribution_bytes(c.hidden, c.narrowed)
@@ -171,7 +151,7 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
                 source = staging + turn % 2 * 2 * c.hidden
             yield from add_contribution(source, acc, turn, k, weight, c, 7)
             if c.by_dma:
-                yield set_flag(MTU_IN, SCALAR, turn % 2, sync="staging free")
+                yield xl.set_flag(xl.MTU_IN, xl.SCALAR, turn % 2, sync="staging free")
             turn = turn + 1
     return turn
 
@@ -187,19 +167,19 @@ def sum_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
         yield from write_sum(t, first, a.work, c, b, 7)
     yield from drain_sums(turn, last - first)
     if c.by_dma:
-        yield from drain_halves(MTU_IN, SCALAR, turn, "staging free")
+        yield from drain_halves(xl.MTU_IN, xl.SCALAR, turn, "staging free")
 
 
 def acknowledge_all(rank, core, event, done, c: Group):
     """Tell each rank of this core's share that all cores have pulled what they need from it."""
-    yield from hand_over(MTU_IN, SCALAR, 2, "contributions pulled")
+    yield from hand_over(xl.MTU_IN, xl.SCALAR, 2, "contributions pulled")
     yield from barrier(7, "all cores have pulled")
     for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         d = (i + rank) % c.n_ranks
-        yield put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
+        yield xl.put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
 
 
-@kernel
+@xl.kernel
 def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """One combine on one core of a rank with so many tokens, in the round with that event ID."""
     yield from offer(rank, core, event, c, b, a)

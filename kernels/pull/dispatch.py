@@ -13,6 +13,7 @@ cores have pulled, and a source writes into the block of a destination, and into
 one has acknowledged the round before (sync "dispatch blocks free").
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
@@ -29,32 +30,11 @@ from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slo
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.pull.parameters import Areas
-from xccl_emu.lang import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    dma,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_eq,
-    poll_ge,
-    put,
-    quiet,
-    set_flag,
-    store,
-    ub_load,
-    ub_store,
-    wait_flag,
-)
 
 
 def await_free(d, rank, event, c: Group, a: Areas):
     """Wait until a rank has pulled what this one offered it in the round before."""
-    yield poll_ge(a.done + rank * c.die_bytes + d * FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")
+    yield xl.poll_ge(a.done + rank * c.die_bytes + d * FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")
 
 
 def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
@@ -62,19 +42,19 @@ def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
     message = c.payload + SLOT_BYTES
     choices = choice_at(row_of(half, t, c.tallies), 0, c.n_ranks * c.n_local)
     for k in range(c.top_k):
-        slot = yield ub_load(choices + 4 * k, step=3)
+        slot = yield xl.ub_load(choices + 4 * k, step=3)
         if slot >= 0:
             d = slot // c.n_local
             place = yield from place_of(half, k, slot, c)
-            yield store(b.pos + t * INDEX_BYTES + 4 * k, place, 4, step=3)
-            yield ub_store(at + c.payload + 4, rank, step=3)
-            yield ub_store(at + c.payload + 8, t, step=3)
-            yield ub_store(at + c.payload + 12, k, step=3)
-            yield ub_store(at + c.payload + 16, slot, step=3)
+            yield xl.store(b.pos + t * INDEX_BYTES + 4 * k, place, 4, step=3)
+            yield xl.ub_store(at + c.payload + 4, rank, step=3)
+            yield xl.ub_store(at + c.payload + 8, t, step=3)
+            yield xl.ub_store(at + c.payload + 12, k, step=3)
+            yield xl.ub_store(at + c.payload + 16, slot, step=3)
             yield from await_free(d, rank, event, c, a)
             block = a.blocks + rank * c.die_bytes + d * a.block_bytes
-            yield mtu_out(at, block + place * message, message, step=3)
-            yield from hand_over(MTU_OUT, SCALAR, half, "message left")
+            yield xl.mtu_out(at, block + place * message, message, step=3)
+            yield from hand_over(xl.MTU_OUT, xl.SCALAR, half, "message left")
 
 
 def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
@@ -90,10 +70,10 @@ def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
         if t > first:
             half = (t - 1 - first) % 2
             if c.quantized:
-                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too
+                yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")  # the places, too
             else:
-                yield wait_flag(VECTOR, SCALAR, half, sync="places found")
-                yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
+                yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="places found")
+                yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, half, sync="message made")
             yield from send_message(half, t - 1, rank, event, at + half * (c.payload + SLOT_BYTES), c, b, a)
 
 
@@ -103,10 +83,10 @@ def publish(rank, first, last, event, c: Group, a: Areas):
     for i in range(first, last):
         slot = slot_of(i, rank, c.n_ranks, c.n_local)
         d = slot // c.n_local
-        n = yield ub_load(a.work + 8 * i, step=4)
-        before = yield ub_load(a.work + 8 * i + 4, step=4)
+        n = yield xl.ub_load(a.work + 8 * i, step=4)
+        before = yield xl.ub_load(a.work + 8 * i + 4, step=4)
         field = field_of(a.fields + d * c.die_bytes, rank, c.n_local, slot % c.n_local)
-        yield put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")
+        yield xl.put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")
 
 
 def pull_rows(source, n, row, turn, payload, b: Buffers, work, room):
@@ -118,13 +98,13 @@ def pull_rows(source, n, row, turn, payload, b: Buffers, work, room):
         some = min(room, n - done)
         at = work + half * room * message
         if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
-        yield mtu_in(source + done * message, at, some * message, step=6)
-        yield from hand_over(MTU_IN, MTU_OUT, half, "pull half full")
+            yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="pull half free")
+        yield xl.mtu_in(source + done * message, at, some * message, step=6)
+        yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "pull half full")
         for i in range(some):
-            yield mtu_out(at + i * message, b.recv_x + (row + done + i) * payload, payload, step=7)
-            yield mtu_out(at + i * message + payload, b.route + (row + done + i) * ROUTE_BYTES, ROUTE_BYTES, step=7)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
+            yield xl.mtu_out(at + i * message, b.recv_x + (row + done + i) * payload, payload, step=7)
+            yield xl.mtu_out(at + i * message + payload, b.route + (row + done + i) * ROUTE_BYTES, ROUTE_BYTES, step=7)
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="pull half free")
         done = done + some
         turn = turn + 1
     return turn
@@ -134,24 +114,24 @@ def pull_rows_dma(source, n, row, payload, b: Buffers):
     """Steps 6-7 by the DMA engine, straight into the app data area."""
     message = payload + SLOT_BYTES
     for i in range(n):
-        yield dma(source + i * message, b.recv_x + (row + i) * payload, payload, 0, step=6)
-        yield dma(source + i * message + payload, b.route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, 1, step=6)
-        yield wait_flag(DMA, SCALAR, 0, sync="row in")
-        yield wait_flag(DMA, SCALAR, 1, sync="row in")
+        yield xl.dma(source + i * message, b.recv_x + (row + i) * payload, payload, 0, step=6)
+        yield xl.dma(source + i * message + payload, b.route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, 1, step=6)
+        yield xl.wait_flag(xl.DMA, xl.SCALAR, 0, sync="row in")
+        yield xl.wait_flag(xl.DMA, xl.SCALAR, 1, sync="row in")
 
 
 def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas):
     """Step 5: wait, each core for its share of the fields, and note the counts, by expert and then source."""
     for i in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         field = a.fields + rank * c.die_bytes + i * FIELD_BYTES
-        yield poll_eq(field, event, step=5, sync="counts in")
-        n = yield load(field + 8, step=5)
-        yield store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), n, 4, step=5)
+        yield xl.poll_eq(field, event, step=5, sync="counts in")
+        n = yield xl.load(field + 8, step=5)
+        yield xl.store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), n, 4, step=5)
 
 
 def gather_counts(c: Group, b: Buffers):
     """When all cores have noted theirs bring the whole table into the data buffer; returns the number of rows."""
-    yield quiet(step=5, sync="counts noted")
+    yield xl.quiet(step=5, sync="counts noted")
     yield from barrier(5, "all counts are in")
     rows = yield from load_counts(b.counts, 5, "counts loaded", c)
     return rows
@@ -172,13 +152,13 @@ def pull(rank, core, rows, c: Group, b: Buffers, a: Areas):
         if row < last and first < row + rows:
             for i in range(c.n_ranks * c.n_local):
                 if row < last:
-                    n = yield ub_load(4 * i, step=6)
+                    n = yield xl.ub_load(4 * i, step=6)
                     begin = max(row, first)
                     end = min(row + n, last)
                     if begin < end:
                         s = i % c.n_ranks
                         field = field_of(a.fields + rank * c.die_bytes, s, c.n_local, i // c.n_ranks)
-                        offset = yield load(field + 16, step=6)
+                        offset = yield xl.load(field + 16, step=6)
                         source = a.blocks + s * c.die_bytes + offset + (begin - row) * (c.payload + SLOT_BYTES)
                         into = begin - lap * rows
                         if c.by_dma:
@@ -186,9 +166,9 @@ def pull(rank, core, rows, c: Group, b: Buffers, a: Areas):
                         else:
                             turn = yield from pull_rows(source, end - begin, into, turn, c.payload, b, a.work, a.room)
                     row = row + n
-    yield set_flag(MTU_IN, SCALAR, 2, sync="rows pulled")
-    yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")
-    yield wait_flag(MTU_IN, SCALAR, 2, sync="rows pulled")
+    yield xl.set_flag(xl.MTU_IN, xl.SCALAR, 2, sync="rows pulled")
+    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "pull half free")
+    yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, 2, sync="rows pulled")
 
 
 def acknowledge(rank, core, event, done, c: Group):
@@ -196,7 +176,7 @@ def acknowledge(rank, core, event, done, c: Group):
     yield from barrier(7, "all rows pulled")
     for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         s = (i + rank) % c.n_ranks
-        yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
+        yield xl.put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
 
 
 def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
@@ -208,7 +188,7 @@ def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         yield from await_free(d, rank, event, c, a)
     yield from count_share(rank, first, last, tokens, a.work, 4, c)
-    yield quiet(step=3, sync="tokens visible")  # and counted
+    yield xl.quiet(step=3, sync="tokens visible")  # and counted
     yield from barrier(4, "all cores have written")
     yield from publish(rank, first, last, event, c, a)
 
@@ -221,7 +201,7 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas):
     yield from acknowledge(rank, core, event, a.done, c)
 
 
-@kernel
+@xl.kernel
 def dispatch(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """One dispatch on one core of a rank with so many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, a)

@@ -153,18 +153,18 @@ class A2ECase(RoutedCase):
 
     # ---- on the whole pod
 
-    def fit_to_memory(self, given: Collection[str], site: PodRun) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
         """A call of each microbatch of each domain, if nothing else is asked for."""
         usual: dict[str, Any] = {} if "rounds" in given else {"rounds": self.domains * self.microbatches}
-        case, most = replace(self, **usual), site.pod.spec.n_dies
+        case, most = replace(self, **usual), run.pod.spec.n_dies
         c = case._config()
         if c.n_dies > most:
             sum_ = f"{c.n_domains} x {c.n_attention} + {c.n_experts} = {c.n_dies}"
             raise ConfigError(f"experts={c.n_experts}: that is {sum_} dies; the pod has {most}")
         remedy = "take fewer --tokens, --calls or --attention dies, or a smaller --hidden"
-        while not case._has_room(site) and (fewer := case._fewer_at_once(given)):
+        while not case._has_room(run) and (fewer := case._fewer_at_once(given)):
             case = fewer
-        site.fits(case._bytes_needed(), "this needs", remedy)
+        run.fits(case._bytes_needed(), "this needs", remedy)
         taken: dict[str, Any] = {"at_once": case._at_once} if case._at_once < max(case._lengths) else {}
         if case.routing:
             taken["top_k"] = case._choices.top_k
@@ -174,35 +174,35 @@ class A2ECase(RoutedCase):
         parts = -(-max(self._lengths) // max(1, self._at_once))
         return bytes_needed(self._config(), self.rounds * max(1, parts))
 
-    def _has_room(self, site: PodRun) -> bool:
+    def _has_room(self, run: PodRun) -> bool:
         """In the memory, and in the areas and data buffers of the pod."""
-        if self._bytes_needed() > site.free_bytes:
+        if self._bytes_needed() > run.free_bytes:
             return False
         try:
-            self._group.lays_out(self._config(), site.pod.spec)
+            self._group.lays_out(self._config(), run.pod.spec)
         except CapacityError:
             return False
         return True
 
-    def _make_calls(self, site: PodRun) -> None:
+    def _make_calls(self, run: PodRun) -> None:
         """In one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
-        with site.stage("routing"):
-            given = self._in_turns([call for call, facts in self._given() if site.facts.update(facts) is None])
-        with site.stage("tokens"):
-            calls = self._calls(site.pod, given)
-        with site.stage("calls") as progress:
+        with run.stage("routing"):
+            given = self._in_turns([call for call, facts in self._given() if run.facts.update(facts) is None])
+        with run.stage("tokens"):
+            calls = self._calls(run.pod, given)
+        with run.stage("calls") as progress:
             calls.launch()
             calls.owner.run_launched(progress)
-        site.rounds.append({name: asdict(stats) for name, stats in calls.owner.stats.items()})
+        run.rounds.append({name: asdict(stats) for name, stats in calls.owner.stats.items()})
         kept = range(max(0, len(given) - self.depth), len(given))
-        site.facts |= {
+        run.facts |= {
             "dies": calls.config.n_dies, "tokens": sum(len(x) for call in given for x in call.tokens),
             "messages": sum(int((choices >= 0).sum()) for call in given for choices in call.topk),
             "compared": {"outputs": [*range(len(given))], "rows": [*kept]},
         }  # fmt: skip
-        with site.stage("verify"):
+        with run.stage("verify"):
             for number, call in enumerate(given):
-                site.wrong += sum(count_wrong(calls, number, call, number in kept))
+                run.wrong += sum(count_wrong(calls, number, call, number in kept))
 
     # ---- what it is made of
 

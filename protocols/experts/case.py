@@ -200,24 +200,24 @@ class LayerCase(RoutedCase, ABC):
         per_row = c.payload_bytes + ROUTE.itemsize + c.row_bytes + self._under_way
         return tokens + rows * per_row + ranks * self.cores * (192 << 10) + INTERPRETER_BYTES
 
-    def fit_to_memory(self, given: Collection[str], site: PodRun) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
         """As many tokens at once, and as many ranks, as the memory and the dies have room for."""
         case, note = self, ""
-        while case.bytes_needed(case.ranks) > site.free_bytes and (fewer := case._fewer_at_once(given)):
+        while case.bytes_needed(case.ranks) > run.free_bytes and (fewer := case._fewer_at_once(given)):
             case = fewer
-        if case.bytes_needed(case.ranks) > site.free_bytes:
-            most = site.pod.spec.n_dies
-            largest = next((r for r in range(most, 1, -1) if case.bytes_needed(r) <= site.free_bytes), 0)
+        if case.bytes_needed(case.ranks) > run.free_bytes:
+            most = run.pod.spec.n_dies
+            largest = next((r for r in range(most, 1, -1) if case.bytes_needed(r) <= run.free_bytes), 0)
             what = f"{case.ranks} ranks need"
             if "ranks" in given or not largest:
                 remedy = f"--ranks {largest} would fit" if largest else "take fewer --tokens or a smaller --hidden"
-                site.fits(case.bytes_needed(case.ranks), what, remedy)
+                run.fits(case.bytes_needed(case.ranks), what, remedy)
             note = f"{what} about {case.bytes_needed(case.ranks) / GIB:.1f} GiB: running {largest} ranks"
             case = replace(case, ranks=largest)
-        while not case._has_room(site.pod):
+        while not case._has_room(run.pod):
             fewer = case._fewer_at_once(given)
             if fewer is None:
-                case._group(site.pod)  # says what there is no room for
+                case._group(run.pod)  # says what there is no room for
             else:
                 case = fewer
         taken: dict[str, Any] = {"redundant": case._replicas, "at_once": max(1, case._at_once)}
@@ -234,24 +234,24 @@ class LayerCase(RoutedCase, ABC):
         pod.release_app(mark)
         return True
 
-    def _make_calls(self, site: PodRun) -> None:
+    def _make_calls(self, run: PodRun) -> None:
         """Dispatch, the dummy expert and combine, one after the other; the parts of a batch behind each other."""
-        group, rounds = self._group(site.pod), self._given()
+        group, rounds = self._group(run.pod), self._given()
         for number in range(self.rounds):
             suffix = f" {number + 1}" if self.rounds > 1 else ""
-            with site.stage("routing"):
+            with run.stage("routing"):
                 parts, facts = next(rounds)
-            site.facts |= facts
+            run.facts |= facts
             for batch in parts:
-                with site.stage(f"dispatch{suffix}") as progress:
+                with run.stage(f"dispatch{suffix}") as progress:
                     group.dispatch(batch.tokens, batch.topk, progress)
-                with site.stage(f"expert{suffix}") as progress:
+                with run.stage(f"expert{suffix}") as progress:
                     group.run_dummy(progress)
-                with site.stage(f"combine{suffix}") as progress:
+                with run.stage(f"combine{suffix}") as progress:
                     group.combine(batch.weights, progress)
-                site.rounds.append({name: asdict(stats) for name, stats in group.stats.items()})
-                with site.stage(f"verify{suffix}"):
-                    site.wrong += sum(count_wrong(group, batch.tokens, batch.topk, batch.weights))
+                run.rounds.append({name: asdict(stats) for name, stats in group.stats.items()})
+                with run.stage(f"verify{suffix}"):
+                    run.wrong += sum(count_wrong(group, batch.tokens, batch.topk, batch.weights))
 
 
 def columns(batches: Sequence[Batch]) -> tuple[list[Any], list[Any], list[Any]]:

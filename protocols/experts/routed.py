@@ -108,14 +108,14 @@ class RoutedCase(Case, ABC):
         rounds = int(self.configuration["rounds"])
         whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
 
-    def run_on_pod(self, site: PodRun) -> None:
+    def run_on_pod(self, run: PodRun) -> None:
         """All calls, one behind the other; a tiny one first, so that compiling is not mistaken for their time."""
-        with site.stage("compile"):
+        with run.stage("compile"):
             plain: dict[str, Any] = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
-            pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
-            replace(self, **plain, **self.tiny)._make_calls(PodRun(pod, silent, site.free_bytes))
-        self._make_calls(site)
+            pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=run.pod.order, policy=run.pod.policy)
+            replace(self, **plain, **self.tiny)._make_calls(PodRun(pod, silent, run.free_bytes))
+        self._make_calls(run)
 
     @abstractmethod
-    def _make_calls(self, site: PodRun) -> None:
+    def _make_calls(self, run: PodRun) -> None:
         """All calls on a pod."""

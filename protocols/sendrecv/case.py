@@ -193,9 +193,9 @@ class SendRecvCase(_Transfers):
                 )
         self._payload_bytes  # noqa: B018  refuses what is none
 
-    def fit_to_memory(self, given: Collection[str], site: PodRun) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
         """A megabyte, and slots as large as may be, if nothing else is asked for."""
-        slot_bytes = RingLayout.fit(site.pod.spec, self.slots, None, site.pod.spec.cores_per_die, 0, 0).slot_bytes
+        slot_bytes = RingLayout.fit(run.pod.spec, self.slots, None, run.pod.spec.cores_per_die, 0, 0).slot_bytes
         usual: dict[str, Any] = {} if "granules" in given else {"granules": slot_bytes // GRANULE_BYTES}
         if not {"file", "chunks"} & {*given} and not self.nbytes:
             usual["nbytes"] = "1M"
@@ -203,24 +203,24 @@ class SendRecvCase(_Transfers):
         n, ring = case._payload_bytes, 0
         if case.permutation:
             ring = case.slots * min(n, case.cores * case._slot_bytes)
-        site.fits(len(case._pairs_of(site.pod.spec.n_dies)) * (3 * n + ring), "the payloads need", "send less")
+        run.fits(len(case._pairs_of(run.pod.spec.n_dies)) * (3 * n + ring), "the payloads need", "send less")
         return case, ""
 
-    def run_on_pod(self, site: PodRun) -> None:
+    def run_on_pod(self, run: PodRun) -> None:
         """Transfers one after the other over the same rings, of all pairs at once, each held against what was sent."""
-        pod, pairs = site.pod, self._pairs_of(site.pod.spec.n_dies)
+        pod, pairs = run.pod, self._pairs_of(run.pod.spec.n_dies)
         comm = SendRecv(pod, slots=self.slots, slot_bytes=self._slot_bytes, ack_each=bool(self.ack_each))
         data = [self._payload(source) for source, _ in pairs]
         buffers = [(pod.put(s, what), pod.alloc(t, what.size)) for (s, t), what in zip(pairs, data, strict=True)]
-        site.facts |= {"pairs": len(pairs), "nbytes": self._payload_bytes}
+        run.facts |= {"pairs": len(pairs), "nbytes": self._payload_bytes}
         for number in range(self.rounds):
             for source, target in buffers:
                 comm.transfer(source, target, event_id=number + 1, cores=self.cores, path=self.path)
-            with site.stage(f"send and receive {number + 1}") as progress:
+            with run.stage(f"send and receive {number + 1}") as progress:
                 stats = comm.run(progress)
-            site.rounds.append({"transfer": asdict(stats)})
+            run.rounds.append({"transfer": asdict(stats)})
             for (_, target), what in zip(buffers, data, strict=True):
-                site.wrong += int(np.count_nonzero(pod.view(target) != what))
+                run.wrong += int(np.count_nonzero(pod.view(target) != what))
                 pod.view(target)[:] = 0
 
     def _pairs_of(self, dies: int) -> list[tuple[int, int]]:

@@ -72,8 +72,7 @@ class Apart(Edit):
     def apply(self, text: str) -> str:
         """The text changed."""
         line = next((line for line in text.splitlines() if line.strip() == self.old), self.old)
-        changed = Edit(self.module, line, textwrap.indent(self.new, line.removesuffix(self.old))).apply(text)
-        return f"{changed}\nfrom xccl_emu.lang import set_flag, wait_flag\n"  # at the end: lines keep their numbers
+        return Edit(self.module, line, textwrap.indent(self.new, line.removesuffix(self.old))).apply(text)
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,8 @@ class Of:
 
     def apart(self, flag: str, sync: str, waited: str = "", more: str = "") -> Apart:
         """A flag that is handed over, with ``more`` arguments, is set, and another one, or none, is waited for."""
-        wait = f'\nyield wait_flag({waited}, sync="{sync}")' if waited else ""
-        return Apart(self.module, f'yield from hand_over({flag}, "{sync}"{more})', f"yield set_flag({flag}){wait}")
+        wait = f'\nyield xl.wait_flag({waited}, sync="{sync}")' if waited else ""
+        return Apart(self.module, f'yield from hand_over({flag}, "{sync}"{more})', f"yield xl.set_flag({flag}){wait}")
 
     def without(self, what: str) -> Without:
         """A synchronization by its name, or lines by a part of them, left out."""
