@@ -3,14 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.lang.requests import OP_DMA, OP_LOAD, OP_MTU_IN, OP_POLL, OP_POLL_ANY
+from xccl_emu.lang import requests as rq
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
 
 NOTHING = -1
 """In place of the number of a record."""
 
-_SEEING = (OP_POLL, OP_POLL_ANY, OP_MTU_IN, OP_DMA)
+_SEEING = (rq.OP_POLL, rq.OP_POLL_ANY, rq.OP_MTU_IN, rq.OP_DMA)
 _WORD = 8
 _Numbers = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ def _sees(timing: Timing, rows: _Numbers) -> NDArray[np.bool_]:
     records = timing.records[rows]
     ops = records[:, tl.RECORD_OP]
     sees: NDArray[np.bool_] = np.isin(ops, _SEEING) & (records[:, tl.RECORD_READ] >= 0)
-    for i in np.flatnonzero(ops == OP_LOAD).tolist():
+    for i in np.flatnonzero(ops == rq.OP_LOAD).tolist():
         site = timing.site(records[i])
         sees[i] = site is not None and bool(site.sync)
     return sees

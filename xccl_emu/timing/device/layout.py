@@ -5,7 +5,7 @@ so; that is what the critical path is walked along.  Without a log it is empty.
 """
 
 from xccl_emu.lang.requests import CONDITIONS_MOST, OPERATIONS
-from xccl_emu.machine.device.layout import N_DMA_SLOTS, N_EVENTS, N_PIPES, QUEUE_DEPTH
+from xccl_emu.machine.device import layout as ms
 
 # ---- header
 HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)
@@ -14,10 +14,10 @@ VERSION_BASE, VERSIONS, VERSIONS_MADE, VERSIONS_LEFT, VERSION_FREE = 12, 14, 15,
 N_ROUTES = 13  # ranges of memory that are reached over another network
 HEAP_SLOTS, GRANULES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
 SITE_BASE = 19  # a word for each site of each kernel, of the bits below
-ANY_WAITER = 21  # who waits for one of several words, and looks again whenever a word becomes visible
 TOLD, CHOSEN = 1, 2  # it tells other cores something, or looks (`array._told`); a log of chosen sites has it
 TIMER_NUMBER, TIMER_SHIFT = 2, 4  # above them which of the core's timers it asks, and after how long that answers 1
 TIMERS_MOST = 4  # of a kernel
+ANY_WAITER = 21  # who waits for one of several words, and looks again whenever a word becomes visible
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
@@ -44,14 +44,14 @@ ENDED_GRANULES_FULL = 100  # the table of polled words is, or that of what they 
 # ---- a core's block
 SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
 FREE = 8  # by pipe
-QUEUED, RUN = FREE + N_PIPES, FREE + 2 * N_PIPES  # by pipe: instructions so far
-ISSUED = FREE + 3 * N_PIPES  # by pipe, a ring of the last instructions: when the scalar unit had issued it
-POPPED = ISSUED + N_PIPES * QUEUE_DEPTH  # when it had left the queue
-RUNG = POPPED + N_PIPES * QUEUE_DEPTH  # by DMA descriptor
-DMA_DONE = RUNG + N_DMA_SLOTS  # when the core's last descriptor was done, which the next one waits for
+QUEUED, RUN = FREE + ms.N_PIPES, FREE + 2 * ms.N_PIPES  # by pipe: instructions so far
+ISSUED = FREE + 3 * ms.N_PIPES  # by pipe, a ring of the last instructions: when the scalar unit had issued it
+POPPED = ISSUED + ms.N_PIPES * ms.QUEUE_DEPTH  # when it had left the queue
+RUNG = POPPED + ms.N_PIPES * ms.QUEUE_DEPTH  # by DMA descriptor
+DMA_DONE = RUNG + ms.N_DMA_SLOTS  # when the core's last descriptor was done, which the next one waits for
 DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one that the engine starts, if it does
 EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
-FENCE_AT = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS  # when mtu-out passed its last fence
+FENCE_AT = EVENT_AT + ms.N_PIPES * ms.N_PIPES * ms.N_EVENTS  # when mtu-out passed its last fence
 CORE_SITES = FENCE_AT + 1  # where the words of its kernel's sites begin
 TIMERS = FENCE_AT + 2  # of each, when it began, plus 1, or 0; and what it was asked for
 SHOWN = TIMERS + 2 * TIMERS_MOST  # addresses of words of which memory holds an earlier version, or -1 (`poll_any`)
