@@ -22,6 +22,7 @@ from check import (
     mutants_moe,
     mutants_own,
     mutants_ring,
+    mutants_rollback,
 )
 from check.mutants import SCHEDULES, Mutant
 
@@ -35,6 +36,7 @@ MODULES = {
     "low-latency dispatch and combine": mutants_deepep,
     "A2E and E2A": mutants_a2e,
     "collectives": mutants_collectives,
+    "rollback of an iteration": mutants_rollback,
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")

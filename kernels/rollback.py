@@ -1,20 +1,26 @@
-"""Rollback of an iteration (xDeepServe 6.2, stage 3): ranks that are told to abort agree on an iteration and go on there.
+"""Rollback of an iteration (xDeepServe 6.2, stage 3): on an abort all ranks go back to the same iteration.
 
-In an iteration each rank writes a row to every other one and reads those of the others.  A supervisor may write a new
-epoch to all ranks at any moment, also while they wait for each other: whoever waits looks for that word too.
+In an iteration each rank writes a row to every other one and reads those of the others.  A rank may fail to, in any
+iteration, and reports that.  A supervisor writes a new epoch to all ranks, then or at any other moment, also while they
+wait for each other: whoever waits looks for that word too.
 
 Steps: 1 send the rows of the iteration, then fields that announce them; 2 wait for the fields of all, or an abort;
-3 read the rows and go on to the next iteration; 4 on an abort tell all ranks the epoch and the own iteration; 5 wait until all have told theirs, and go on at the least of them; 6 when all iterations are through
-tell rank 0, which tells all when everybody is.
+3 read the rows and go on to the next iteration; 4 on an abort tell all ranks the epoch and the own iteration; 5 wait
+until all have told theirs, and go on at the least of them; 6 when all iterations are through tell rank 0, which tells
+all when everybody is.
 
 A field and what a rank tells in step 4 are one word, epoch and iteration, so neither can be of one and the other of
 another.  Ranks are at most one iteration apart, since each needs the others' rows, so two buffers for rows are enough,
 by the parity of the iteration.  Nobody writes one anew before its reader has told the epoch, which it does behind its
-reads.  A word of a later epoch than the own one says that an abort is on its way.
+reads.  Nobody sends in an epoch before all have told it, so a field is of the own epoch or of an earlier one.  What
+others tell in step 4 may be of a later one: then that abort is on its way here too, and they are no further than they
+would have said.
 
 The end is no part of an epoch: rank 0 says it when all ranks are through, and none of them can be rolled back any more,
 because the least iteration of all is the last one.  A rank says of which epoch its last iteration was: what was through
 before a rollback does not count.
+
+Nothing is drained on an abort: rows of the aborted attempt stand before the fence of the next one.
 """
 
 from typing import NamedTuple
@@ -29,7 +35,7 @@ EPOCH = 1 << 16
 """Words that tell epoch and iteration are ``epoch * EPOCH + iteration``."""
 STALE = 7
 """Failed with: the row of another epoch was announced."""
-CAME, ABORTED, OVER = 1, 2, 3
+CAME, ABORTED, OVER = range(3)
 
 
 class Ranks(NamedTuple):
@@ -50,6 +56,8 @@ class Ranks(NamedTuple):
     """On rank 0, by sender: one more than the epoch in which it came to the end."""
     over: int
     abort: int
+    errors: int
+    """On the supervisor's die: iterations in which something went wrong."""
     pitch: int
     """From a die to the next."""
 
@@ -61,19 +69,9 @@ def place(rows, ranks, sender, i, nbytes):
 
 def wait(word, least, epoch, r: Ranks, sync):
     """Wait until a word has come to ``least``, a later epoch is there, or the end."""
-    came = 0
-    while came == 0:
-        seen = yield xl.load(word, sync=sync)
-        if seen >= least:
-            came = CAME
-        else:
-            seen = yield xl.load(r.abort + r.me * r.pitch, sync="abort in")
-            if seen > epoch:
-                came = ABORTED
-            else:
-                seen = yield xl.load(r.over + r.me * r.pitch, sync="end in")
-                if seen:
-                    came = OVER
+    abort = r.abort + r.me * r.pitch
+    over = r.over + r.me * r.pitch
+    came = yield xl.poll_any((word, xl.CMP_GE, least), (abort, xl.CMP_GE, epoch + 1), (over, xl.CMP_GE, 1), sync=sync)
     return came
 
 
@@ -99,10 +97,6 @@ def all_sent(i, epoch, r: Ranks):
     while j < r.ranks and came == CAME:
         field = r.fields + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
         came = yield from wait(field, epoch * EPOCH + i + 1, epoch, r, "field in")
-        if came == CAME:
-            seen = yield xl.load(field, step=2, sync="field in")
-            if seen // EPOCH != epoch:
-                came = ABORTED
         j += 1
     return came == CAME
 
@@ -121,13 +115,14 @@ def receive(out, i, epoch, r: Ranks):
         yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
 
 
-def agree(i, r: Ranks):
-    """Return the latest epoch and the least iteration of all, as one word; 0 at the end."""
+def agree(i, before, r: Ranks):
+    """Return an epoch later than the one before and the least iteration of all, as one word; 0 at the end."""
     least = i
-    epoch = 0
+    epoch = before
     came = ABORTED
     while came == ABORTED:
         yield xl.poll_ge(r.abort + r.me * r.pitch, epoch + 1, step=4, sync="abort in")
+        yield xl.dcci(r.abort + r.me * r.pitch, step=4, sync="abort line")
         epoch = yield xl.load(r.abort + r.me * r.pitch, step=4, sync="abort in")
         for j in range(1, r.ranks):
             there = (r.me + j) % r.ranks * r.pitch
@@ -139,9 +134,8 @@ def agree(i, r: Ranks):
             ready = r.readies + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
             came = yield from wait(ready, epoch * EPOCH, epoch, r, "ready in")
             if came == CAME:
+                yield xl.dcci(ready, step=5, sync="ready line")
                 seen = yield xl.load(ready, step=5, sync="ready in")
-                if seen // EPOCH != epoch:
-                    came = ABORTED
                 least = min(least, seen % EPOCH)
             j += 1
     return (epoch * EPOCH + least) * (came == CAME)
@@ -156,15 +150,25 @@ def all_through(ended, epoch, r: Ranks):
             came = yield from wait(r.dones + rank * FIELD_BYTES, ended + 1, epoch, r, "done in")
             rank += 1
         if came == CAME:
-            for rank in range(1, r.ranks):
-                yield xl.put(r.over + rank * r.pitch, 1, step=6, sync="end")
+            for die in range(1, r.ranks + 1):
+                yield xl.put(r.over + die * r.pitch, 1, step=6, sync="end")
     else:
         came = yield from wait(r.over + r.me * r.pitch, 1, epoch, r, "end in")
     return came != ABORTED
 
 
+def fails(left, r: Ranks):
+    """Return whether something goes wrong in this iteration, as may be ``left`` times, and report it."""
+    broken = 0
+    if left > 0:
+        broken = yield xl.choose(2, step=1, sync="broken")
+    if broken:
+        yield xl.add(r.errors, 1, step=1, sync="error")
+    return broken
+
+
 @xl.kernel
-def rank(own, out, r: Ranks):
+def rank(own, out, failures, r: Ranks):
     """Send ``own`` [iterations, nbytes] and leave what others send at ``out`` [iterations, ranks - 1, nbytes]."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
@@ -172,22 +176,27 @@ def rank(own, out, r: Ranks):
     epoch = 0
     ended = 0
     over = 0
+    left = failures
     while not over:
-        if i < r.iterations:
-            yield from send(own, i, epoch, r)
-            good = yield from all_sent(i, epoch, r)
+        good = 0
+        if i == r.iterations:
+            good = yield from all_through(ended, epoch, r)
+            over = good
+        else:
+            broken = yield from fails(left, r)
+            left -= broken
+            if not broken:
+                yield from send(own, i, epoch, r)
+                good = yield from all_sent(i, epoch, r)
             if good:
                 yield from receive(out, i, epoch, r)
                 i += 1
-                if i == r.iterations:
-                    ended = epoch
-                    if r.me > 0:
-                        yield xl.put(r.dones + r.me * FIELD_BYTES, ended + 1, step=6, sync="done")
-        else:
-            good = yield from all_through(ended, epoch, r)
-            over = good
+            if good and i == r.iterations:
+                ended = epoch
+                if r.me > 0:
+                    yield xl.put(r.dones + r.me * FIELD_BYTES, ended + 1, step=6, sync="done")
         if not good:
-            agreed = yield from agree(i, r)
+            agreed = yield from agree(i, epoch, r)
             over = agreed == 0
             epoch = agreed // EPOCH
             i = agreed % EPOCH
@@ -195,7 +204,15 @@ def rank(own, out, r: Ranks):
 
 @xl.kernel
 def supervise(aborts, r: Ranks):
-    """Abort what the ranks do, so many times, at any moment."""
-    for epoch in range(1, aborts + 1):
-        for rank in range(r.ranks):
-            yield xl.put(r.abort + rank * r.pitch, epoch, sync="abort")
+    """Abort what the ranks do, so many times at any moment, and then whenever one reports an error."""
+    over = 0
+    epoch = 0
+    while not over:
+        if epoch >= aborts:
+            over = yield xl.poll_any(
+                (r.errors, xl.CMP_GE, epoch - aborts + 1), (r.over + r.ranks * r.pitch, xl.CMP_GE, 1), sync="error in"
+            )
+        if not over:
+            epoch += 1
+            for rank in range(r.ranks):
+                yield xl.put(r.abort + rank * r.pitch, epoch, sync="abort")
