@@ -68,8 +68,9 @@ class Rollback(Case):
             for other in range(self.ranks):
                 if other != me:
                     grants += [each.grant(other, "w") for each in (rows, fields, readies, over)]
-            args = {"own": own.address, "out": out.address, "failures": self.failures, "r": known._replace(me=me)}
-            pod.launch(rollback.rank, me, [0], args, grants)
+            mine = known._replace(me=me)
+            args = {"own": own.address, "out": out.address, "failures": self.failures}
+            pod.launch(rollback.rank, me, [0], {**args, "r": mine}, grants)
         grants = [abort.grant(me, "w") for me in range(self.ranks)]
         grants += [each.grant(supervisor, "r") for each in (errors, over)]
         pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known}, grants)

@@ -9,7 +9,7 @@ from tests.machine.support import small
 from xccl_emu.campaign import judge
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, DEADLOCK, VERIFIED, VIOLATION
+from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, DEADLOCK, UNWRITTEN_READ, VERIFIED, VIOLATION, WRONG_BITS
 from xccl_emu.errors import AccessError, DeadlockError, KernelError
 from xccl_emu.lang import CMP_EQ, CMP_GE, CMP_NE, kernel, load, poll_any, quiet, store
 from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
@@ -107,12 +107,40 @@ def seen(policy: object, order: str, *words: int) -> tuple[int, Pod]:
 @pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=str)
 @pytest.mark.parametrize(
     ("words", "which"),
-    [((3, 0, -9, 0), 0), ((3, 1, 0, 7), 0), ((2, 1, 0, 7), 1), ((0, 0, -5, 7), 2), ((0, 0, -6, 7), 3)],
+    [((3, 0, -9, 0), {0}), ((3, 1, 0, 7), {0, 1, 2, 3}), ((2, 1, -9, 7), {1, 3}), ((0, 0, -6, 7), {3})],
 )
-def test_the_first_that_holds_is_returned(policy: object, words: tuple[int, ...], which: int) -> None:
-    """Where several hold it is the lowest number, under every policy and order."""
+def test_one_that_holds_is_returned(policy: object, words: tuple[int, ...], which: set[int]) -> None:
+    """Where several hold it may be any, and the lowest number in virtual time, under every policy and order."""
     for order in ORDERS if isinstance(policy, str) else ("sc",):
-        assert seen(policy, order, *words)[0] == which
+        assert seen(policy, order, *words)[0] in (which if isinstance(policy, str) else {min(which)})
+
+
+@kernel
+def choose_any(one, other, out):
+    """Which of two words has come."""
+    which = yield poll_any((one, CMP_GE, 1), (other, CMP_GE, 1))
+    yield store(out, which)
+    yield quiet()
+
+
+@protocol
+def answered(bench: Bench, which: int = 0) -> None:
+    """Die 0 writes one word and, behind a quiet, the other; die 1 is to see the one of number ``which``."""
+    pod = bench.pod(SPEC)
+    grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
+    pod.launch(tell, 0, [0], {"data": pod.meta(1), "flag": pod.meta(1, 32), "late": 0}, grants)
+    out = pod.meta(1, 64)
+    pod.launch(choose_any, 1, [0], {"one": pod.meta(1), "other": pod.meta(1, 32), "out": out}, grants)
+    bench.expect(out, np.array([which]), "which word was seen", owners="die1")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_comes_later_may_be_seen_first(order: str, which: int) -> None:
+    """A loop of loads may miss the word that is written first and see the second: neither answer is certain."""
+    case = answered(which=which)
+    for found in (check(case, order=order), check(case, order=order, policy="random")):
+        assert found.violation.kind == WRONG_BITS
 
 
 def test_what_stands_behind_the_site_is_forgotten() -> None:
@@ -168,7 +196,7 @@ def test_it_acquires_what_it_sees(order: str, options: dict) -> None:
     assert check(told(), order=order, **options).verdict == VERIFIED
     assert check(told(aborts=0), order=order, certify=0.5, **options).verdict == VERIFIED
     late = check(told(late=1), order=order, **options)
-    assert (late.verdict, late.violation.kind) == (VIOLATION, DATA_RACE)
+    assert late.violation.kind in (DATA_RACE, UNWRITTEN_READ)
     loose = check(told(aborts=0), order=order, without="data before flag", **options)
     assert loose.verdict == (VERIFIED if order in ("sc", "fifo") else VIOLATION)
 
@@ -177,7 +205,7 @@ def test_sampled_schedules_find_the_same() -> None:
     """Drawn schedules see the race, and none in what is right; a witness names the words and says which one held."""
     assert check(told(), policy="portfolio", schedules=200).violation is None
     found = check(told(late=1), policy="portfolio", schedules=200)
-    assert found.violation.kind == DATA_RACE
+    assert found.violation.kind in (DATA_RACE, UNWRITTEN_READ)
     text = witness_text(told(late=1), found)
     assert "poll_any" in text
     assert "condition 1 holds" in text

@@ -132,10 +132,10 @@ def poll_any(
 ) -> Request:  # fmt: skip
     """Wait until one of up to four words, of 8 bytes and aligned, is as its condition says; return which, from 0 on.
 
-    It is granted when any condition holds; where several do it returns the first of them.  So the order of conditions
-    is part of what a kernel says: behind a 1 it knows that the first one did not hold at that moment.  It looks at the
-    words in this order, all at one moment, and acquires what came before the write that it sees in each, up to the one
-    that it returns.  Switched off it returns 0.
+    It is granted when any condition holds; where several do it returns any of them, as a loop that loads one word after
+    the other does: behind a 1 nothing is known of the first word, which may have come meanwhile.  It acquires what came
+    before the write that it sees in the word that it returns.  In virtual time it goes on when the first condition holds,
+    and of several returns the lowest.  Switched off it returns 0.
     """
     return (OP_POLL_ANY, *first, *second, *third, *fourth)
 

@@ -103,7 +103,7 @@ def _of_scalar(st, base, choice, named, out):
     """The core's current request, or a part of it."""
     op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     if op < rq.OP_LOAD or op > rq.OP_UB_STORE or _is_eviction(choice):
-        return _of_poll_any(st, base, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
+        return _of_poll_any(st, base, choice, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
     if op == rq.OP_LOAD:
         sync = SYNC if named[st[base + ms.KERNEL] * ms.MAX_SITES + site] & 1 and not off else 0
@@ -133,10 +133,12 @@ def _is_eviction(choice):
 
 
 @jit
-def _of_poll_any(st, base, out):
-    """All words that it may look at; it has not said yet which of them it sees."""
-    n = 0
-    for k in range(conditions.n_conditions(st, base) if not switched_off(st, base) else 0):
+def _of_poll_any(st, base, choice, out):
+    """The word that is chosen, or all that it may look at."""
+    n, first, last = 0, 0, 0 if switched_off(st, base) else conditions.n_conditions(st, base)
+    if choice != ms.CHOICE_ALL:
+        first, last = choice, min(last, choice + 1)
+    for k in range(first, last):
         n = _row(out, n, st[conditions.condition_at(base, k)], 8, WHOLE | SYNC, rq.SCALAR, request_site(st, base))
     return n
 

@@ -22,7 +22,7 @@ from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.conditions import can_be_polled
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
-from xccl_emu.machine.device.scalar import first_that_holds
+from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
 
@@ -134,7 +134,7 @@ class Stepper:
         if op == rq.OP_CHOOSE:
             return f"answer {0 if choice == at.CHOICE_ALL else choice}"
         if op == rq.OP_POLL_ANY and can_be_polled(self._st, base, self._mem.size):
-            return f"condition {first_that_holds(self._mem, self._st, core, base)} holds"
+            return f"condition {which_holds(self._mem, self._st, core, base, choice)} holds"
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
             return f"saw {format.some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
         if op == rq.OP_LOAD and self._pod.spec.scalar_cache and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:

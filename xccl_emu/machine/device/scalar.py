@@ -88,7 +88,7 @@ def _grant(mem, st, core, base, op, choice):
 
 @words.call
 def _grant_rarely(mem, st, core, base, op, choice):
-    """A failure, an answer of the environment, or the first condition that holds."""
+    """A failure, an answer of the environment, or a condition that holds."""
     a, b = st[base + REQUEST + 1], st[base + REQUEST + 2]
     if op == rq.OP_FAIL:
         code = ms.ERR_ARITHMETIC if flight.request_site(st, base) == ms.AT_PLACE else ms.ERR_FAIL
@@ -101,7 +101,7 @@ def _grant_rarely(mem, st, core, base, op, choice):
         words.put(st, base + RESULT, 0 if choice == ms.CHOICE_ALL else choice)
         return True
     assert op == rq.OP_POLL_ANY
-    which = 0 if flight.switched_off(st, base) else first_that_holds(mem, st, core, base)
+    which = 0 if flight.switched_off(st, base) else which_holds(mem, st, core, base, choice)
     if which < 0:
         return False
     words.put(st, base + RESULT, which)
@@ -160,9 +160,13 @@ def _grant_cached(mem, st, core, base, op, choice, a, b, c):
 
 
 @jit
-def first_that_holds(mem, st, core, base):
-    """Number of the first condition of a core's `poll_any` that holds, or -1; its words must have been checked."""
-    for k in range(conditions.n_conditions(st, base)):
+def which_holds(mem, st, core, base, choice):
+    """Number of the condition of a core's `poll_any` that is chosen, with `CHOICE_ALL` of the first that holds.
+
+    It is -1 if that does not hold. Its words must have been checked.
+    """
+    one = choice != ms.CHOICE_ALL
+    for k in range(choice if one else 0, choice + 1 if one else conditions.n_conditions(st, base)):
         at = conditions.condition_at(base, k)
         if conditions.is_awaited(flight.read_word(mem, st, core, base, st[at], 8), st[at + 1], st[at + 2]):
             return k

@@ -225,8 +225,7 @@ def _after_scalar(space, i, core, base, op):
     elif op == rq.OP_POLL or op == rq.OP_LOAD:
         _acquire(space, i, core, base, 0)
     elif op == rq.OP_POLL_ANY:
-        for r in range(m[ml.X_LAST] + 1):
-            _acquire(space, i, core, base, r)
+        _acquire(space, i, core, base, m[ml.X_LAST])
     elif op == rq.OP_STORE and not st[ms.CACHE_LINES]:
         writes.wrote(space, i, base)
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1

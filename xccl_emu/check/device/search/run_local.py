@@ -10,7 +10,7 @@ from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import cache, conditions, flight, pipes
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
-from xccl_emu.machine.device.scalar import drained, first_that_holds
+from xccl_emu.machine.device.scalar import drained, which_holds
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
@@ -107,7 +107,7 @@ def _granted(mem, st, ck, i, choice):
     base = flight.block_of_core(st, core)
     if st[base + REQUEST] == rq.OP_POLL_ANY:
         refused = not conditions.can_be_polled(st, base, ck[cs.MEMORY_END])
-        return refused or first_that_holds(mem, st, core, base) >= 0
+        return refused or which_holds(mem, st, core, base, choice) >= 0
     address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     line = polls_line(st, base)
     if nbytes <= 0 or (nbytes > 8 and not line) or nbytes & nbytes - 1:
@@ -324,7 +324,8 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
     if pipe == rq.SCALAR:
         off = st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
         if _polls(st[entry]) and not off and not _granted(mem, st, ck, i, choice):
-            named[word_of_site(st, base, pipe, entry)] |= ms.MAY_WAIT
+            if st[entry] == rq.OP_POLL:  # of several words one may not have come while another has
+                named[word_of_site(st, base, pipe, entry)] |= ms.MAY_WAIT
             return -1
         back = st[ms.CACHE_LINES] != 0 and cache.written_back(st, clocks.core_of(ck, i), base, choice) >= 0
         if not back and (st[entry] == rq.OP_QUIET or st[entry] == rq.OP_RETURN):
