@@ -134,8 +134,8 @@ def poll_any(
 
     It is granted when any condition holds; where several do it returns any of them, as a loop that loads one word after
     the other does: behind a 1 nothing is known of the first word, which may have come meanwhile.  It acquires what came
-    before the write that it sees in the word that it returns.  In virtual time it goes on when the first condition holds,
-    and of several returns the lowest.  Switched off it returns 0.
+    before the write that it sees in the word that it returns.  In virtual time it goes on when the first condition
+    holds, and of several returns the lowest.  Switched off it returns 0.
     """
     return (OP_POLL_ANY, *first, *second, *third, *fourth)
 
