@@ -79,6 +79,13 @@ MISTAKES = (
         "        if rows[r, accesses.START] < ck[cs.MEMORY_END]:",
     ),
     Mistake(
+        "lowest-condition", "of several words that have come a poll sees the one with the lowest number", _RUN,
+        "        return refused or which_holds(mem, st, core, base, choice) >= 0\n",
+        "        lowest = which_holds(mem, st, core, base, ms.CHOICE_ALL)\n"
+        "        missed = PLANTED and choice != ms.CHOICE_ALL and lowest != choice\n"
+        "        return refused or (which_holds(mem, st, core, base, choice) >= 0 and not missed)\n",
+    ),
+    Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,
         '''in all of these ways?"""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):''',
