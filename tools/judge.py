@@ -80,9 +80,9 @@ MISTAKES = (
     ),
     Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,
-        '''in all of these ways?"""
+        '''in all of these ways."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):''',
-        '''in all of these ways?"""
+        '''in all of these ways."""
     for p in range(start >> 5, ((start if PLANTED else start + nbytes - 1) >> 5) + 1):''',
     ),
     Mistake(
