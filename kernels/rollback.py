@@ -67,11 +67,13 @@ def place(rows, ranks, sender, i, nbytes):
     return rows + (i % 2 * ranks + sender) * (HEADER_BYTES + nbytes)
 
 
-def wait(word, least, epoch, r: Ranks, sync):
+def wait(word, least, epoch, r: Ranks, step, sync):
     """Wait until a word has come to ``least``, a later epoch is there, or the end."""
     abort = r.abort + r.me * r.pitch
     over = r.over + r.me * r.pitch
-    came = yield xl.poll_any((word, xl.CMP_GE, least), (abort, xl.CMP_GE, epoch + 1), (over, xl.CMP_GE, 1), sync=sync)
+    came = yield xl.poll_any(
+        (word, xl.CMP_GE, least), (abort, xl.CMP_GE, epoch + 1), (over, xl.CMP_GE, 1), step=step, sync=sync
+    )
     return came
 
 
@@ -96,7 +98,7 @@ def all_sent(i, epoch, r: Ranks):
     j = 1
     while j < r.ranks and came == CAME:
         field = r.fields + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
-        came = yield from wait(field, epoch * EPOCH + i + 1, epoch, r, "field in")
+        came = yield from wait(field, epoch * EPOCH + i + 1, epoch, r, 2, "field in")
         j += 1
     return came == CAME
 
@@ -132,7 +134,7 @@ def agree(i, before, r: Ranks):
         j = 1
         while j < r.ranks and came == CAME:
             ready = r.readies + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
-            came = yield from wait(ready, epoch * EPOCH, epoch, r, "ready in")
+            came = yield from wait(ready, epoch * EPOCH, epoch, r, 5, "ready in")
             if came == CAME:
                 yield xl.dcci(ready, step=5, sync="ready line")
                 seen = yield xl.load(ready, step=5, sync="ready in")
@@ -147,13 +149,13 @@ def all_through(ended, epoch, r: Ranks):
     if r.me == 0:
         rank = 1
         while rank < r.ranks and came == CAME:
-            came = yield from wait(r.dones + rank * FIELD_BYTES, ended + 1, epoch, r, "done in")
+            came = yield from wait(r.dones + rank * FIELD_BYTES, ended + 1, epoch, r, 6, "done in")
             rank += 1
         if came == CAME:
             for die in range(1, r.ranks + 1):
                 yield xl.put(r.over + die * r.pitch, 1, step=6, sync="end")
     else:
-        came = yield from wait(r.over + r.me * r.pitch, 1, epoch, r, "end in")
+        came = yield from wait(r.over + r.me * r.pitch, 1, epoch, r, 6, "end in")
     return came != ABORTED
 
 
