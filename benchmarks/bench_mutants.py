@@ -19,6 +19,7 @@ from check import (
     mutants_collectives,
     mutants_deepep,
     mutants_fused,
+    mutants_kv,
     mutants_moe,
     mutants_own,
     mutants_ring,
@@ -35,6 +36,7 @@ MODULES = {
     "low-latency dispatch and combine": mutants_deepep,
     "A2E and E2A": mutants_a2e,
     "collectives": mutants_collectives,
+    "transfer of KV caches": mutants_kv,
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")

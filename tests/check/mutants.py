@@ -43,6 +43,7 @@ _PLACES = {
     "barrier": ("xccl_emu.protocols.collectives_case.barrier", ""),
     "mixserve": ("xccl_emu.protocols.mixserve_case.mixserve", "mixserve"),
     "sp_tp_sp": ("xccl_emu.protocols.sp_tp_sp_case.sp_tp_sp", "sp_tp_sp"),
+    "kv.transfer": ("xccl_emu.protocols.kv.session.transfer", ""),
     "mutants_kernels": (f"{__package__}.mutants_own.device", ""),
 }
 """Where host sides have modules of kernels, or of one of them the kernel of this name."""

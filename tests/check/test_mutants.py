@@ -9,10 +9,21 @@ from xccl_emu.protocol import Case
 from xccl_emu.protocol.registry import proofs
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
-from . import mutants_a2e, mutants_collectives, mutants_deepep, mutants_fused, mutants_moe, mutants_own, mutants_ring
+from . import (
+    mutants_a2e,
+    mutants_collectives,
+    mutants_deepep,
+    mutants_fused,
+    mutants_kv,
+    mutants_moe,
+    mutants_own,
+    mutants_ring,
+)
 from .mutants import SCHEDULES, Edit, Mutant, Planted, changed_text, name_of, text_of
 
-MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e, mutants_collectives, mutants_deepep)
+MODULES = (
+    mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e, mutants_collectives, mutants_deepep, mutants_kv,
+)  # fmt: skip
 MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
 SECONDS_MAX = 30
 """In which a search is to find a bug; here it may compile for as long as it likes."""
