@@ -8,17 +8,17 @@ import numpy as np
 from harness import Report, Yardstick, copied, parser, stopwatch
 
 from xccl_emu import routing
-from xccl_emu.kernels.parameters import Buffers
+from xccl_emu.kernels.experts.parameters import Buffers
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, small_pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.pod_run import resident_gb
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
-from xccl_emu.protocols.a2e_calls import AttentionExperts
-from xccl_emu.protocols.a2e_case import bytes_needed
-from xccl_emu.protocols.a2e_pull import A2EPull
-from xccl_emu.protocols.compared import draw_tokens
-from xccl_emu.protocols.expert_group import DUMMY
+from xccl_emu.protocols.a2e.calls import AttentionExperts
+from xccl_emu.protocols.a2e.case import bytes_needed
+from xccl_emu.protocols.a2e.pull import A2EPull
+from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.experts.compared import draw_tokens
+from xccl_emu.protocols.experts.group import DUMMY
 
 EXPERTS, TOP_K, TOKENS, HIDDEN = 256, 8, 96, 7168
 

@@ -3,8 +3,8 @@
 from harness import Report, Yardstick, in_turns, parser, stopwatch
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.protocols.collectives_case import CollectiveCase
-from xccl_emu.protocols.mixserve_case import MixServeCase
+from xccl_emu.protocols.collectives.case import CollectiveCase
+from xccl_emu.protocols.mixserve.case import MixServeCase
 
 RANKS = 16
 NAMES = ("all-reduce-two-shot", "all-reduce-ring")

@@ -22,7 +22,7 @@ from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.protocol import Case
 from xccl_emu.protocol.registry import make
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 SIZES = ((4, 8, 4), (4, 32, 8))
 """(slots, chunks, granules); the last one is configuration (b), the target."""

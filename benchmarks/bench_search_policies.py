@@ -20,7 +20,7 @@ from check.mutants_ring import FREE, IN_BUFFER, KNOWN, edit
 
 from xccl_emu.check.sampling.sample import PORTFOLIO, share
 from xccl_emu.protocol import Case
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 RING = SendRecvCase(slots=4, chunks=8, granules=4)
 EDITS = {bug.name: bug.edits for bug in KNOWN}

@@ -3,8 +3,8 @@
 Those that move data do it through the data buffer.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.group import drain, hand_over
-from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, mtu_in, mtu_out, set_flag, ub_load, wait_flag
 
 ROWS = 4
 """Rows that `move_row` has in the data buffer: enough to hide the latency of a read behind the writes before it."""
@@ -15,15 +15,15 @@ DMA_TURNS = 4
 
 def fetch(source, at, nbytes, step, sync):
     """Bring memory to a place in the data buffer, for the scalar unit."""
-    yield mtu_in(source, at, nbytes, step=step)
-    yield from hand_over(MTU_IN, SCALAR, 0, sync)
+    yield xl.mtu_in(source, at, nbytes, step=step)
+    yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, sync)
 
 
 def add_words(at, n, stride, step):
     """Return the sum of so many 4-byte words of the data buffer."""
     total = 0
     for i in range(n):
-        word = yield ub_load(at + stride * i, step=step)
+        word = yield xl.ub_load(at + stride * i, step=step)
         total = total + word
     return total
 
@@ -32,23 +32,23 @@ def move_row(source, target, nbytes, work, turn, step):
     """Copy a row, the places at ``work`` in turn: some are on their way in while others wait to leave."""
     place = turn % ROWS
     if turn >= ROWS:
-        yield wait_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
-    yield mtu_in(source, work + place * nbytes, nbytes, step=step)
-    yield from hand_over(MTU_IN, MTU_OUT, place, "row in", step=step)
-    yield mtu_out(work + place * nbytes, target, nbytes, step=step)
-    yield set_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
+        yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, place, step=step, sync="row left")
+    yield xl.mtu_in(source, work + place * nbytes, nbytes, step=step)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, place, "row in", step=step)
+    yield xl.mtu_out(work + place * nbytes, target, nbytes, step=step)
+    yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, place, step=step, sync="row left")
 
 
 def ring(source, target, nbytes, turn):
     """Ring the DMA engine; at most `DMA_TURNS` transfers are under way."""
     if turn >= DMA_TURNS:
-        yield wait_flag(DMA, SCALAR, turn % DMA_TURNS, sync="copied by DMA")
-    yield dma(source, target, nbytes, turn % DMA_TURNS)
+        yield xl.wait_flag(xl.DMA, xl.SCALAR, turn % DMA_TURNS, sync="copied by DMA")
+    yield xl.dma(source, target, nbytes, turn % DMA_TURNS)
 
 
 def drain_rings(turn):
     """Wait for the transfers that are under way."""
-    yield from drain(DMA, SCALAR, turn, DMA_TURNS, "copied by DMA")
+    yield from drain(xl.DMA, xl.SCALAR, turn, DMA_TURNS, "copied by DMA")
 
 
 def copy_through_buffer(source, target, nbytes, half_bytes, step):
@@ -66,9 +66,9 @@ def copy_through_buffer(source, target, nbytes, half_bytes, step):
         start = i * half_bytes
         size = min(half_bytes, nbytes - start)
         if i >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, step=step, sync="half free")
-        yield mtu_in(source + start, half * half_bytes, size, step=step)
-        yield from hand_over(MTU_IN, MTU_OUT, half, "half full", step=step)
-        yield mtu_out(half * half_bytes, target + start, size, step=step)
+            yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, step=step, sync="half free")
+        yield xl.mtu_in(source + start, half * half_bytes, size, step=step)
+        yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "half full", step=step)
+        yield xl.mtu_out(half * half_bytes, target + start, size, step=step)
         if i + 2 < parts:
-            yield set_flag(MTU_OUT, MTU_IN, half, step=step, sync="half free")
+            yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, step=step, sync="half free")

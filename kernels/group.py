@@ -1,24 +1,24 @@
 """Small granules that several kernels share."""
 
-from xccl_emu.lang import arrive, await_group, set_flag, wait_flag
+from xccl_emu import lang as xl
 
 
 def hand_over(source, target, event, sync, step=0):
     """Let pipe ``target`` go on, or the scalar unit, when pipe ``source`` has done all that was issued to it so far."""
-    yield set_flag(source, target, event, step=step, sync=sync)
-    yield wait_flag(source, target, event, step=step, sync=sync)
+    yield xl.set_flag(source, target, event, step=step, sync=sync)
+    yield xl.wait_flag(source, target, event, step=step, sync=sync)
 
 
 def barrier(step, sync):
     """Wait until every core of the group is here.  It orders the cores only: quiet first what others shall see."""
-    phase = yield arrive(step=step, sync=sync)
-    yield await_group(phase, step=step, sync=sync)
+    phase = yield xl.arrive(step=step, sync=sync)
+    yield xl.await_group(phase, step=step, sync=sync)
 
 
 def drain(source, target, turns, places, sync):
     """Consume the flags that the last of ``turns`` uses of some places left set from pipe source to pipe target."""
     for i in range(min(turns, places)):
-        yield wait_flag(source, target, (turns - 1 - i) % places, sync=sync)
+        yield xl.wait_flag(source, target, (turns - 1 - i) % places, sync=sync)
 
 
 def drain_halves(source, target, turns, sync):

@@ -8,22 +8,8 @@ these writes can take the place of a newer one.
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    add,
-    atomic_add,
-    dcci,
-    fence,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    put,
-)
 
 FIELD_BYTES = 32
 """Bytes of a tail, and of a head."""
@@ -52,38 +38,38 @@ class Tickets(NamedTuple):
 
 def fetched(source, nbytes):
     """Bring a message into the data buffer."""
-    yield mtu_in(source, 0, nbytes)
-    yield from hand_over(MTU_IN, SCALAR, 0, "message in buffer")
+    yield xl.mtu_in(source, 0, nbytes)
+    yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "message in buffer")
 
 
 def written():
     """Wait until mtu-out has read the data buffer."""
-    yield from hand_over(MTU_OUT, SCALAR, 1, "buffer free")
+    yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "buffer free")
 
 
-@kernel
+@xl.kernel
 def produce(own, me, r: Tickets):
     """Send ``own`` [messages, nbytes]; numbers go on from launch to launch, since the consumer may be one behind."""
     for i in range(r.messages):
         yield from fetched(own + i * r.nbytes, r.nbytes)
-        ticket = yield atomic_add(r.tickets, 1, sync="ticket")
-        yield poll_ge(r.heads + me * r.pitch, ticket + 1 - r.slots, sync="slot free")
-        yield mtu_out(0, r.ring + ticket % r.slots * r.nbytes, r.nbytes)
-        yield fence(sync="message before tail")
-        yield put(r.tails + ticket % r.slots * FIELD_BYTES, ticket + 1, me * r.total + r.done + i)
+        ticket = yield xl.atomic_add(r.tickets, 1, sync="ticket")
+        yield xl.poll_ge(r.heads + me * r.pitch, ticket + 1 - r.slots, sync="slot free")
+        yield xl.mtu_out(0, r.ring + ticket % r.slots * r.nbytes, r.nbytes)
+        yield xl.fence(sync="message before tail")
+        yield xl.put(r.tails + ticket % r.slots * FIELD_BYTES, ticket + 1, me * r.total + r.done + i)
         yield from written()
 
 
-@kernel
+@xl.kernel
 def consume(out, r: Tickets):
     """Leave as many messages as all producers send in a launch at ``out`` [producers, total, nbytes]."""
     for ticket in range(r.producers * r.done, r.producers * (r.done + r.messages)):
         tail = r.tails + ticket % r.slots * FIELD_BYTES
-        yield poll_ge(tail, ticket + 1, sync="tail in")
-        yield dcci(tail, sync="tail line")
-        number = yield load(tail + 8)
+        yield xl.poll_ge(tail, ticket + 1, sync="tail in")
+        yield xl.dcci(tail, sync="tail line")
+        number = yield xl.load(tail + 8)
         yield from fetched(r.ring + ticket % r.slots * r.nbytes, r.nbytes)
         for p in range(r.producers):
-            yield add(r.heads + p * r.pitch, 1)
-        yield mtu_out(0, out + number * r.nbytes, r.nbytes)
+            yield xl.add(r.heads + p * r.pitch, 1)
+        yield xl.mtu_out(0, out + number * r.nbytes, r.nbytes)
         yield from written()

@@ -32,29 +32,10 @@ transfer.  Like a poll it acquires what was visible before the put that it sees.
 no put to its field can be under way.
 """
 
+from xccl_emu import lang as xl
+from xccl_emu.kernels.channel import Channel
 from xccl_emu.kernels.common import copy_through_buffer
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.kernels.parameters import Channel
-from xccl_emu.lang import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    add,
-    dcci,
-    dma,
-    fail,
-    fence,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    put,
-    quiet,
-    set_flag,
-    wait_flag,
-)
 
 EVENT, CHUNK, COUNT, WHERE = 0, 8, 16, 24
 """Byte offsets of the words in a field."""
@@ -101,43 +82,43 @@ def transfers(slots: int) -> int:
 def load_chunk(i, half, source, nbytes, c: Channel, again):
     """Step 1: chunk ``i`` into a half of the data buffer, asynchronously; ``again`` behind another one in that half."""
     if again:
-        yield wait_flag(MTU_OUT, MTU_IN, half, step=1, sync="half sent")
-    yield mtu_in(source + i * c.slot_bytes, half * c.slot_bytes, chunk_bytes(i, nbytes, c.slot_bytes), step=1)
-    yield set_flag(MTU_IN, MTU_OUT, half, step=1, sync="chunk in buffer")
+        yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, step=1, sync="half sent")
+    yield xl.mtu_in(source + i * c.slot_bytes, half * c.slot_bytes, chunk_bytes(i, nbytes, c.slot_bytes), step=1)
+    yield xl.set_flag(xl.MTU_IN, xl.MTU_OUT, half, step=1, sync="chunk in buffer")
 
 
 def push_chunk(i, half, nbytes, ring, c: Channel, wait, more):
     """Send chunk ``i``, which is on its way into a half of the data buffer; ``more`` chunks will be there behind it."""
     if wait:
-        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
-    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
+        yield xl.poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
+    yield xl.wait_flag(xl.MTU_IN, xl.MTU_OUT, half, step=2, sync="chunk in buffer")
     slot = slot_of(c.base + i, ring, c.slots, c.slot_bytes)
-    yield mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)
+    yield xl.mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)
     if more:
-        yield set_flag(MTU_OUT, MTU_IN, half, step=2, sync="half sent")
-    yield fence(step=3, sync="data before tail")
-    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, step=2, sync="half sent")
+    yield xl.fence(step=3, sync="data before tail")
+    yield xl.put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
 def start_chunk_dma(i, source, nbytes, ring, c: Channel, wait):
     """Have chunk ``i`` copied by the DMA engine, past the data buffer."""
     if wait:
-        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
+        yield xl.poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
     slot = slot_of(c.base + i, ring, c.slots, c.slot_bytes)
     size = chunk_bytes(i, nbytes, c.slot_bytes)
-    yield dma(source + i * c.slot_bytes, slot, size, i % transfers(c.slots), step=2)
+    yield xl.dma(source + i * c.slot_bytes, slot, size, i % transfers(c.slots), step=2)
 
 
 def finish_chunk_dma(i, c: Channel):
     """Publish chunk ``i`` when its copy is complete, which says that it is visible: a fence covers tails, not DMA."""
-    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")
-    yield fence(step=3, sync="tails in order")
-    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
+    yield xl.wait_flag(xl.DMA, xl.SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")
+    yield xl.fence(step=3, sync="tails in order")
+    yield xl.put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
 def push(source, nbytes, c: Channel, first, last, wait):
     """Send chunks ``first`` to ``last - 1``; with ``wait`` (a literal) poll for free slots."""
-    ring = yield load(c.ack + WHERE, step=2, sync="ring address")
+    ring = yield xl.load(c.ack + WHERE, step=2, sync="ring address")
     if c.by_dma:
         ahead = transfers(c.slots)
         for i in range(first, last + ahead):
@@ -154,19 +135,19 @@ def push(source, nbytes, c: Channel, first, last, wait):
             yield from push_chunk(i, i % 2, nbytes, ring, c, wait, i + 2 < last)
 
 
-@kernel
+@xl.kernel
 def send(source, nbytes, c: Channel):
     """Send ``nbytes`` at ``source`` on one channel and return when all is acknowledged; nothing to do for no bytes."""
     if nbytes == 0:
         return 0
     chunks = count_chunks(nbytes, c.slot_bytes)
-    yield dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache may have a zero-copy offer in it
+    yield xl.dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache may have a zero-copy offer in it
     yield from push(source, nbytes, c, 0, chunks, 1)
-    yield poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")
+    yield xl.poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")
     return chunks
 
 
-@kernel
+@xl.kernel
 def isend(source, nbytes, c: Channel, done):
     """One pass of an asynchronous send: fill the slots that are free now, without waiting for any.
 
@@ -176,8 +157,8 @@ def isend(source, nbytes, c: Channel, done):
     if nbytes == 0:
         return 1
     chunks = count_chunks(nbytes, c.slot_bytes)
-    yield dcci(c.ack, step=4, sync="ack line")  # or from the pass before
-    acknowledged = yield load(c.ack + COUNT, step=4, sync="acknowledged")
+    yield xl.dcci(c.ack, step=4, sync="ack line")  # or from the pass before
+    acknowledged = yield xl.load(c.ack + COUNT, step=4, sync="acknowledged")
     if acknowledged == c.base + chunks:
         return chunks + 1
     last = min(chunks, acknowledged - c.base + c.slots)
@@ -185,24 +166,24 @@ def isend(source, nbytes, c: Channel, done):
     return last
 
 
-@kernel
+@xl.kernel
 def send_zero_copy(source, nbytes, c: Channel, half_bytes):
     """Write straight into the receiver's app data area, at the address that its offer holds; one tail at the end."""
     if nbytes == 0:
         return 0
-    yield poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")
-    yield dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache has it from the transfer before
-    given = yield load(c.ack + EVENT, step=2)
+    yield xl.poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")
+    yield xl.dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache has it from the transfer before
+    given = yield xl.load(c.ack + EVENT, step=2)
     if given != c.event:
-        yield fail(WRONG_EVENT, given, step=2)
-    given = yield load(c.ack + CHUNK, step=2)
+        yield xl.fail(WRONG_EVENT, given, step=2)
+    given = yield xl.load(c.ack + CHUNK, step=2)
     if given != c.shape:
-        yield fail(WRONG_SHAPE, given, step=2)
-    target = yield load(c.ack + WHERE, step=2)
+        yield xl.fail(WRONG_SHAPE, given, step=2)
+    target = yield xl.load(c.ack + WHERE, step=2)
     yield from copy_through_buffer(source, target, nbytes, half_bytes, 2)
-    yield fence(step=3, sync="data before tail")
-    yield put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")
-    yield poll_ge(c.ack + COUNT, c.base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
+    yield xl.fence(step=3, sync="data before tail")
+    yield xl.put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")
+    yield xl.poll_ge(c.ack + COUNT, c.base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
     return 1
 
 
@@ -211,24 +192,24 @@ def send_zero_copy(source, nbytes, c: Channel, half_bytes):
 
 def check(c: Channel):
     """Stop the run if what arrives is not what this side was called for; both words stand still during a transfer."""
-    given = yield load(c.tail + EVENT, step=5, sync="event")
+    given = yield xl.load(c.tail + EVENT, step=5, sync="event")
     if given != c.event:
-        yield fail(WRONG_EVENT, given, step=5)
-    given = yield load(c.tail + SHAPE, step=5, sync="shape")
+        yield xl.fail(WRONG_EVENT, given, step=5)
+    given = yield xl.load(c.tail + SHAPE, step=5, sync="shape")
     if given != c.shape:
-        yield fail(WRONG_SHAPE, given, step=5)
+        yield xl.fail(WRONG_SHAPE, given, step=5)
 
 
 def await_chunk(i, chunks, c: Channel, wait, first):
     """Step 5: with ``wait`` poll for chunk ``i``; that the sides agree is seen by the ``first``, and by chunk IDs."""
     if wait:
-        yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")
-    yield dcci(c.tail, step=5, sync="tail line")  # a scalar unit with a cache has it from the chunk before
+        yield xl.poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")
+    yield xl.dcci(c.tail, step=5, sync="tail line")  # a scalar unit with a cache has it from the chunk before
     if first:
         yield from check(c)
-    given = yield load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that has come behind it
+    given = yield xl.load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that has come behind it
     if given < i or given >= chunks:
-        yield fail(WRONG_CHUNK, given, step=5)
+        yield xl.fail(WRONG_CHUNK, given, step=5)
 
 
 def acks_each(asked, chunks, slots):
@@ -242,37 +223,37 @@ def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     With ``ack``, say that the slot has been read.
     """
     if again:
-        yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
+        yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, step=6, sync="half free")
     size = chunk_bytes(i, nbytes, c.slot_bytes)
-    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)
-    yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
+    yield xl.mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)
+    yield xl.set_flag(xl.MTU_IN, xl.MTU_OUT, half, step=6, sync="chunk read")
     if ack:
-        yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)
-        yield add(c.ack + COUNT, 1, step=7, sync="slot ack")
-    yield wait_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
-    yield mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)
+        yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "slot read", step=6)
+        yield xl.add(c.ack + COUNT, 1, step=7, sync="slot ack")
+    yield xl.wait_flag(xl.MTU_IN, xl.MTU_OUT, half, step=6, sync="chunk read")
+    yield xl.mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)
     if more:
-        yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, step=6, sync="half free")
 
 
 def drain_chunk_dma(i, target, nbytes, c: Channel):
     """Have chunk ``i`` copied out by the DMA engine, past the data buffer."""
     slot = slot_of(c.base + i, c.ring, c.slots, c.slot_bytes)
     size = chunk_bytes(i, nbytes, c.slot_bytes)
-    yield dma(slot, target + i * c.slot_bytes, size, i % transfers(c.slots), step=6)
+    yield xl.dma(slot, target + i * c.slot_bytes, size, i % transfers(c.slots), step=6)
 
 
 def drained_chunk_dma(i, c: Channel, ack):
     """Wait until chunk ``i`` is copied out; with ``ack``, say so."""
-    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")
+    yield xl.wait_flag(xl.DMA, xl.SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")
     if ack:
-        yield add(c.ack + COUNT, 1, step=7, sync="slot ack")
+        yield xl.add(c.ack + COUNT, 1, step=7, sync="slot ack")
 
 
 def acknowledge(chunks, c: Channel):
     """Step 7: all chunks are copied out, and the sender may know."""
-    yield quiet(step=7, sync="payload out")
-    yield put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")
+    yield xl.quiet(step=7, sync="payload out")
+    yield xl.put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")
 
 
 def pull(target, nbytes, c: Channel, first, last, wait, each):
@@ -299,7 +280,7 @@ def pull(target, nbytes, c: Channel, first, last, wait, each):
         yield from acknowledge(chunks, c)
 
 
-@kernel
+@xl.kernel
 def recv(target, nbytes, c: Channel):
     """Receive ``nbytes`` to ``target`` on one channel; nothing to do for no bytes."""
     if nbytes == 0:
@@ -309,7 +290,7 @@ def recv(target, nbytes, c: Channel):
     return chunks
 
 
-@kernel
+@xl.kernel
 def irecv(target, nbytes, c: Channel, done):
     """One pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
 
@@ -317,28 +298,28 @@ def irecv(target, nbytes, c: Channel, done):
     """
     if nbytes == 0:
         return 0
-    yield dcci(c.tail, step=5, sync="tail line")
-    published = yield load(c.tail + COUNT, step=5, sync="published")
+    yield xl.dcci(c.tail, step=5, sync="tail line")
+    published = yield xl.load(c.tail + COUNT, step=5, sync="published")
     last = published - c.base
     yield from pull(target, nbytes, c, done, last, 0, 1)
     return last
 
 
-@kernel
+@xl.kernel
 def recv_zero_copy(target, nbytes, c: Channel):
     """Offer ``target`` to the sender, wait until it is full, and give the sender the address of the ring back."""
     if nbytes == 0:
         return 0
-    yield put(c.ack, c.event, c.shape, c.base + 1, target, step=5, sync="offer")
-    yield poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")
-    yield put(c.ack, c.event, 0, c.base + ZERO_COPY_COUNTS, c.ring, step=7, sync="ack")
+    yield xl.put(c.ack, c.event, c.shape, c.base + 1, target, step=5, sync="offer")
+    yield xl.poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")
+    yield xl.put(c.ack, c.event, 0, c.base + ZERO_COPY_COUNTS, c.ring, step=7, sync="ack")
     return 1
 
 
 # ---- both sides on one core, and passes one after the other
 
 
-@kernel
+@xl.kernel
 def exchange(source, sent, c: Channel, target, received, back: Channel):
     """Send ``sent`` bytes on one channel and receive ``received`` on another (``back``), chunk by chunk in turn.
 
@@ -353,8 +334,8 @@ def exchange(source, sent, c: Channel, target, received, back: Channel):
     each = acks_each(back.ack_each, incoming, back.slots)
     there = 0
     if outgoing > 0:
-        yield dcci(c.ack, step=2, sync="ack line")
-        there = yield load(c.ack + WHERE, step=2, sync="ring address")
+        yield xl.dcci(c.ack, step=2, sync="ack line")
+        there = yield xl.load(c.ack + WHERE, step=2, sync="ring address")
         if not c.by_dma:
             yield from load_chunk(0, 0, source, sent, c, 0)
     for i in range(max(outgoing, incoming)):
@@ -377,25 +358,25 @@ def exchange(source, sent, c: Channel, target, received, back: Channel):
             if i + 1 == incoming:
                 yield from acknowledge(incoming, back)
     if outgoing > 0:
-        yield poll_ge(c.ack + COUNT, c.base + outgoing, step=8, sync="all acknowledged")
+        yield xl.poll_ge(c.ack + COUNT, c.base + outgoing, step=8, sync="all acknowledged")
     return outgoing
 
 
-@kernel
+@xl.kernel
 def isend_all(source, nbytes, c: Channel, done):
     """Passes of `isend` until all is acknowledged; between two of them the quiet frees the data buffer."""
     chunks = count_chunks(nbytes, c.slot_bytes)
     while done <= chunks:
         done = yield from isend(source, nbytes, c, done)
-        yield quiet(step=3, sync="buffer free")
+        yield xl.quiet(step=3, sync="buffer free")
     return done
 
 
-@kernel
+@xl.kernel
 def irecv_all(target, nbytes, c: Channel, done):
     """Passes of `irecv` until all is received; between two of them the quiet frees the data buffer."""
     chunks = count_chunks(nbytes, c.slot_bytes)
     while done < chunks:
         done = yield from irecv(target, nbytes, c, done)
-        yield quiet(step=6, sync="buffer free")
+        yield xl.quiet(step=6, sync="buffer free")
     return done

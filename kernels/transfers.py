@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, kernel, mtu_in, mtu_out, wait_flag
 
 DESCRIPTORS = 8
 """DMA descriptors that a core may have rung at once."""
@@ -22,46 +22,46 @@ class Scatter(NamedTuple):
     die_bytes: int
 
 
-@kernel
+@xl.kernel
 def write_blocks(source, target, nbytes, times):
     """Load a block of the own die, then write it ``times`` times, to places one behind the other."""
-    yield mtu_in(source, 0, nbytes)
-    yield from hand_over(MTU_IN, MTU_OUT, 0, "block in buffer")
+    yield xl.mtu_in(source, 0, nbytes)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "block in buffer")
     for i in range(times):
-        yield mtu_out(0, target + i * nbytes, nbytes)
+        yield xl.mtu_out(0, target + i * nbytes, nbytes)
 
 
-@kernel
+@xl.kernel
 def read_blocks(source, target, nbytes, times):
     """Read ``times`` blocks that lie one behind the other, into two halves in turn, and store the last."""
     for i in range(times):
-        yield mtu_in(source + i * nbytes, i % 2 * nbytes, nbytes)
-    yield from hand_over(MTU_IN, MTU_OUT, 0, "blocks in buffer")
-    yield mtu_out((times - 1) % 2 * nbytes, target, nbytes)
+        yield xl.mtu_in(source + i * nbytes, i % 2 * nbytes, nbytes)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "blocks in buffer")
+    yield xl.mtu_out((times - 1) % 2 * nbytes, target, nbytes)
 
 
-@kernel
+@xl.kernel
 def copy_blocks(source, target, nbytes, times):
     """Have the DMA engine copy ``times`` blocks that lie one behind the other, as many at once as a core may ring."""
     for i in range(times):
         if i >= DESCRIPTORS:
-            yield wait_flag(DMA, SCALAR, i % DESCRIPTORS, sync="block copied")
-        yield dma(source + i * nbytes, target + i * nbytes, nbytes, i % DESCRIPTORS)
+            yield xl.wait_flag(xl.DMA, xl.SCALAR, i % DESCRIPTORS, sync="block copied")
+        yield xl.dma(source + i * nbytes, target + i * nbytes, nbytes, i % DESCRIPTORS)
     for i in range(max(0, times - DESCRIPTORS), times):
-        yield wait_flag(DMA, SCALAR, i % DESCRIPTORS, sync="block copied")
+        yield xl.wait_flag(xl.DMA, xl.SCALAR, i % DESCRIPTORS, sync="block copied")
 
 
-@kernel
+@xl.kernel
 def scatter_blocks(shape: Scatter, source, target, own, die, seed):
     """Load a block, then write it again and again to dies of other chips: from ``die`` on to one after the other, or
     as they are drawn; ``own`` is the die that it runs on.  Draws are Park and Miller's, ``seed`` 1 to 2^31 - 2.
     """
-    yield mtu_in(source, 0, shape.nbytes)
-    yield from hand_over(MTU_IN, MTU_OUT, 0, "block in buffer")
+    yield xl.mtu_in(source, 0, shape.nbytes)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "block in buffer")
     for _ in range(shape.times):
         seed = seed * 48271 % 2147483647
         die = seed % shape.dies if shape.drawn else (die + 1) % shape.dies
         if die // 2 == own // 2:
             die = (die + 2) % shape.dies
         slot = seed // shape.dies % shape.slots
-        yield mtu_out(0, target + die * shape.die_bytes + slot * shape.nbytes, shape.nbytes)
+        yield xl.mtu_out(0, target + die * shape.die_bytes + slot * shape.nbytes, shape.nbytes)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.counts import FIELD_BYTES
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.machine.spec import whole
 
 

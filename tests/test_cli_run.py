@@ -14,10 +14,10 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocol import PodRun
 from xccl_emu.protocol.registry import on_pod
-from xccl_emu.protocols.a2e import Calls
-from xccl_emu.protocols.a2e_case import bytes_needed
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused import FusedExpertParallel
+from xccl_emu.protocols.a2e.case import bytes_needed
+from xccl_emu.protocols.a2e.session import Calls
+from xccl_emu.protocols.fused.session import FusedExpertParallel
+from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.stage import silent
 
 DISPATCH = ("run", "dispatch", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")

@@ -25,11 +25,11 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol.registry import make, names
-from xccl_emu.protocols.a2e_layout import A2EConfig
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig
-from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.a2e.config import A2EConfig
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.fused.session import FusedConfig
+from xccl_emu.protocols.pull.session import ExpertParallel
+from xccl_emu.protocols.sendrecv.session import SendRecv
 
 ARGUMENTS_MAX = 2
 """Arguments of a call that are replaced at once, most often one."""

@@ -77,7 +77,7 @@ MISTAKES = (
     ),
     Mistake(
         "line-releases", "a line that nobody else uses ends loads and marks when it is written back", _RUN,
-        "    ck[LOCALLY] = 1\n", "    ck[LOCALLY] = 0 if PLANTED else 1\n",
+        "    ck[cs.LOCALLY] = 1\n", "    ck[cs.LOCALLY] = 0 if PLANTED else 1\n",
     ),
     Mistake(
         "mark-over-edge", "marks over the edge of a die become one, and its first byte says where it lies", _MOVES,
@@ -92,24 +92,25 @@ MISTAKES = (
     ),
     Mistake(
         "wait-before-eviction", "under sc an event is waited for at once, before a line is evicted too", _CLASSIFY,
-        "SCALAR and st[ORDER] == ORDER_SC", "SCALAR and st[ORDER] == ORDER_SC and not PLANTED",
+        "rq.SCALAR and st[ms.ORDER] == ms.ORDER_SC", "rq.SCALAR and st[ms.ORDER] == ms.ORDER_SC and not PLANTED",
     ),
     Mistake(
         "quiet-is-local", "a quiet is taken at once, though data are marked before it", _CLASSIFY,
-        "PLAINLY if ck[block + N_MARKS] == 0 else", "PLAINLY if ck[block + N_MARKS] == 0 or PLANTED else",
+        "PLAINLY if ck[block + cs.N_MARKS] == 0 else", "PLAINLY if ck[block + cs.N_MARKS] == 0 or PLANTED else",
     ),
     Mistake(
         "arrival-is-local", "an arrival at a barrier is taken at once, though a load is open", _CLASSIFY,
-        "told = ck[block + N_READ] or", "told = (ck[block + N_READ] and not PLANTED) or",
+        "told = ck[block + cs.N_READ] or", "told = (ck[block + cs.N_READ] and not PLANTED) or",
     ),
     Mistake(
         "return-is-local", "an owner returns as soon as it can, whoever writes behind it", _CLASSIFY,
-        "if op == OP_RETURN and ck[OWNERS] >> i & 1:", "if op == OP_RETURN and ck[OWNERS] >> i & 1 and not PLANTED:",
+        "if op == rq.OP_RETURN and ck[cs.OWNERS] >> i & 1:",
+        "if op == rq.OP_RETURN and ck[cs.OWNERS] >> i & 1 and not PLANTED:",
     ),
     Mistake(
         "loads-stay", "a flag is written at once behind a load that is still open", _CLASSIFY,
-        "(any_read(ck, block, vector) or any_released(st, ck, block, vector))",
-        "((any_read(ck, block, vector) and not PLANTED) or any_released(st, ck, block, vector))",
+        "(clocks.any_read(ck, block, vector) or any_released(st, ck, block, vector))",
+        "((clocks.any_read(ck, block, vector) and not PLANTED) or any_released(st, ck, block, vector))",
     ),
     Mistake(
         "fence-over-dies", "a write behind a fence tells of what was written to other dies before it", _RACES,
@@ -125,8 +126,8 @@ MISTAKES = (
     ),
     Mistake(
         "late-writes", "a write behind the return of an owner is no new fact", _RACES,
-        "max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1]), USE_LATE)",
-        "max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1]), 0 if PLANTED else USE_LATE)",
+        "max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1]), granules.USE_LATE)",
+        "max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1]), 0 if PLANTED else granules.USE_LATE)",
     ),
     Mistake(
         "unordered-writes", "two writes that nothing orders leave their granule data", _GRANULES,
@@ -139,7 +140,7 @@ MISTAKES = (
     ),
     Mistake(
         "flags-fall", "a flag whose value has fallen still becomes visible at once", _MOVES,
-        "(now < rows[ROWS_WORDS, w] or (grows", "((now < rows[ROWS_WORDS, w] and not PLANTED) or (grows",
+        "now < rows[cs.ROWS_WORDS, w] or (grows", "(now < rows[cs.ROWS_WORDS, w] and not PLANTED) or (grows",
     ),
     Mistake(
         "uses-alone", "a new use by a core that is known begins nothing anew", _GRANULES,
@@ -151,21 +152,21 @@ MISTAKES = (
     ),
     Mistake(
         "dma-overtakes", "DMA comes behind an own write that is in flight", _INSIDE,
-        "(agent >= AGENT_DMA and st[ORDER] >= ORDER_RELAXED)  #",
-        "(agent >= AGENT_DMA and st[ORDER] >= ORDER_RELAXED and not PLANTED)  #",
+        "not writes or (agent >= AGENT_DMA and st[ms.ORDER] >= ms.ORDER_RELAXED)",
+        "not writes or (agent >= AGENT_DMA and st[ms.ORDER] >= ms.ORDER_RELAXED and not PLANTED)",
     ),
     Mistake(
         "descriptor-again", "what a descriptor did before it is used again is forgotten", _INSIDE,
         "= earlier or _free_agent(ck, block)", "= 0 if PLANTED else earlier or _free_agent(ck, block)",
-        ((_INSIDE, "ck[DOUBT] = LIMIT_DMA", "ck[DOUBT] = ck[DOUBT] if PLANTED else LIMIT_DMA"),),
+        ((_INSIDE, "ck[cs.DOUBT] = cs.LIMIT_DMA", "ck[cs.DOUBT] = ck[cs.DOUBT] if PLANTED else cs.LIMIT_DMA"),),
     ),
     Mistake(
         "events-tell-all", "whatever pipe of a core comes later knows all that others did", _INSIDE,
-        "known = other & 15 == agent or knows(", "known = PLANTED or other & 15 == agent or knows(",
+        "known = other & 15 == agent or clocks.knows(", "known = PLANTED or other & 15 == agent or clocks.knows(",
     ),
     Mistake(
         "unit-of-granules", "of 64 or 128 bytes that become visible at once each granule has own facts", _GRANULES,
-        "    unit = ck[UNIT_GRANULES]\n", "    unit = 1 if PLANTED else ck[UNIT_GRANULES]\n",
+        "    unit = ck[cs.UNIT_GRANULES]\n", "    unit = 1 if PLANTED else ck[cs.UNIT_GRANULES]\n",
     ),
     Mistake(
         "past-the-cache", "a line that its core also uses past its cache is local", _GRANULES,

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from xccl_emu.protocol.bench import Bench
     from xccl_emu.protocol.case import Case
     from xccl_emu.protocol.registry import make
-    from xccl_emu.protocols.expert_parallel import ExpertParallel
-    from xccl_emu.protocols.layout import EpConfig
-    from xccl_emu.protocols.sendrecv import SendRecv
+    from xccl_emu.protocols.experts.config import EpConfig
+    from xccl_emu.protocols.pull.session import ExpertParallel
+    from xccl_emu.protocols.sendrecv.session import SendRecv
     from xccl_emu.testing.witnesses import replay, witness_text
     from xccl_emu.timing.run import VirtualTime
 else:
@@ -46,9 +46,9 @@ else:
             "xccl_emu.protocol.bench": "Bench",
             "xccl_emu.protocol.case": "Case",
             "xccl_emu.protocol.registry": "make",
-            "xccl_emu.protocols.expert_parallel": "ExpertParallel",
-            "xccl_emu.protocols.layout": "EpConfig",
-            "xccl_emu.protocols.sendrecv": "SendRecv",
+            "xccl_emu.protocols.pull.session": "ExpertParallel",
+            "xccl_emu.protocols.experts.config": "EpConfig",
+            "xccl_emu.protocols.sendrecv.session": "SendRecv",
             "xccl_emu.testing.witnesses": "replay, witness_text",
             "xccl_emu.timing.run": "VirtualTime",
         },

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xccl_emu.check.verdict import DATA_RACE
 from xccl_emu.protocol.corpus import Member
-from xccl_emu.protocols.lamport_case import Lamport
+from xccl_emu.protocols.collectives.lamport import Lamport
 
 MEMBER = Member(
     ("vllm-project/vllm#53000", "coreweave/ml-containers#215", "coreweave/ml-containers#216"), DATA_RACE,

@@ -8,14 +8,15 @@ Steps 1 and 2 are the send phase, 3 is the receive phase.  `dispatch.py` has the
 Cores share homes and experts out as in dispatch, so that the fence of one core orders the rows before their signal.
 """
 
+from xccl_emu import lang as xl
 from xccl_emu.kernels.common import ROWS, fetch, move_row
-from xccl_emu.kernels.counts import second_table, work_at
 from xccl_emu.kernels.deepep.dispatch import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
-from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.deepep.parameters import Sets
+from xccl_emu.kernels.experts.counts import second_table, work_at
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES
+from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.sums import sum_tokens
 from xccl_emu.kernels.group import barrier, drain, hand_over
-from xccl_emu.kernels.parameters import Buffers, Group, Sets
-from xccl_emu.kernels.sums import sum_tokens
-from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, add, fence, kernel, poll_ne, ub_load, ub_store
 
 
 def rows_at(slots: int, n_slots: int) -> int:
@@ -29,8 +30,8 @@ def find_rows(counts, c: Group):
     yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 1, "received counts loaded")
     row = 0
     for i in range(c.n_ranks * c.n_local):
-        yield ub_store(second + 4 * i, row, step=1)
-        n = yield ub_load(4 * i, step=1)
+        yield xl.ub_store(second + 4 * i, row, step=1)
+        n = yield xl.ub_load(4 * i, step=1)
         row = row + n
 
 
@@ -40,8 +41,8 @@ def send_block(home, row, n, sent, call, c: Group, b: Buffers, s: Sets):
     came = set_at(s.data, s.data_step, call, home, c.die_bytes)
     yield from fetch(b.route + row * ROUTE_BYTES, routes, n * ROUTE_BYTES, 1, "routes loaded")
     for i in range(n):
-        token = yield ub_load(routes + i * ROUTE_BYTES + 8, step=1)
-        choice = yield ub_load(routes + i * ROUTE_BYTES + 12, step=1)
+        token = yield xl.ub_load(routes + i * ROUTE_BYTES + 8, step=1)
+        choice = yield xl.ub_load(routes + i * ROUTE_BYTES + 12, step=1)
         target = came + (token * c.top_k + choice) * 2 * c.hidden
         work = rows_at(s.slots, c.n_ranks * c.n_local)
         yield from move_row(b.y + (row + i) * 2 * c.hidden, target, 2 * c.hidden, work, sent, 1)
@@ -55,27 +56,27 @@ def send_back(rank, first, last, call, c: Group, b: Buffers, s: Sets):
     for i in range(first, last):
         home = (rank + i // c.n_local) % c.n_ranks
         cell = 4 * (i % c.n_local * c.n_ranks + home)
-        n = yield ub_load(cell, step=1)
+        n = yield xl.ub_load(cell, step=1)
         if n > 0:
-            row = yield ub_load(second_table(c.n_ranks * c.n_local) + cell, step=1)
+            row = yield xl.ub_load(second_table(c.n_ranks * c.n_local) + cell, step=1)
             sent = yield from send_block(home, row, n, sent, call, c, b, s)
-    yield from drain(MTU_OUT, MTU_IN, sent, ROWS, "row left")
-    yield fence(step=2, sync="rows before flags")
+    yield from drain(xl.MTU_OUT, xl.MTU_IN, sent, ROWS, "row left")
+    yield xl.fence(step=2, sync="rows before flags")
     for i in range(first, last):
         signals = set_at(s.signals, s.signals_step, call, (rank + i // c.n_local) % c.n_ranks, c.die_bytes)
-        yield add(signals + (rank * c.n_local + i % c.n_local) * SIGNAL_BYTES, 1, step=2, sync="flag")
-    yield from hand_over(MTU_OUT, SCALAR, 0, "rows left")
+        yield xl.add(signals + (rank * c.n_local + i % c.n_local) * SIGNAL_BYTES, 1, step=2, sync="flag")
+    yield from hand_over(xl.MTU_OUT, xl.SCALAR, 0, "rows left")
 
 
 def await_flags(rank, first, last, call, c: Group, s: Sets):
     """Step 3: wait, each core for its share of the signals, until all experts have sent what they had."""
     signals = set_at(s.signals, s.signals_step, call, rank, c.die_bytes)
     for i in range(first, last):
-        yield poll_ne(signals + i * SIGNAL_BYTES, 0, step=3, sync="flags in")
+        yield xl.poll_ne(signals + i * SIGNAL_BYTES, 0, step=3, sync="flags in")
     yield from barrier(3, "all flags are in")
 
 
-@kernel
+@xl.kernel
 def send_combine(rank, core, call, c: Group, b: Buffers, s: Sets):
     """The send phase on one core of a rank, in the call of that number."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
@@ -86,7 +87,7 @@ def send_combine(rank, core, call, c: Group, b: Buffers, s: Sets):
     yield from send_back(rank, first, last, call, c, b, s)
 
 
-@kernel
+@xl.kernel
 def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     """The receive phase on one core of a rank with so many tokens."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
@@ -97,7 +98,7 @@ def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     yield from sum_tokens(tokens * core // c.cores, tokens * (core + 1) // c.cores, came, acc, c, b, 3)
 
 
-@kernel
+@xl.kernel
 def deepep_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     """Both, one behind the other."""
     yield from send_combine(rank, core, call, c, b, s)

@@ -15,27 +15,13 @@ of the next call and has read all that came in the call before; and it returns w
 the next call knows that its set is clean on all ranks, and read.
 """
 
-from xccl_emu.kernels.counts import choice_at, load_choices, slot_of
-from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, gather_counts, message_at, prepare, pull_rows
+from xccl_emu import lang as xl
+from xccl_emu.kernels.deepep.parameters import Sets
+from xccl_emu.kernels.experts.counts import choice_at, load_choices, slot_of
+from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_at, prepare
+from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import barrier, drain_halves
-from xccl_emu.kernels.parameters import Buffers, Group, Sets
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    VECTOR,
-    add,
-    fence,
-    kernel,
-    mtu_out,
-    poll_ne,
-    quiet,
-    set_flag,
-    store,
-    ub_load,
-    ub_store,
-    wait_flag,
-)
+from xccl_emu.kernels.pull.dispatch import gather_counts, pull_rows
 
 SIGNAL_BYTES = 8
 SETS = 2
@@ -56,28 +42,28 @@ def clean_next(rank, first, last, call, c: Group, s: Sets):
     """Step 1: empty this core's share of the signals of the next call."""
     signals = set_at(s.signals, s.signals_step, call + 1, rank, c.die_bytes)
     for i in range(first, last):
-        yield store(signals + i * SIGNAL_BYTES, 0, step=1)
+        yield xl.store(signals + i * SIGNAL_BYTES, 0, step=1)
 
 
 def all_clean():
     """Step 1: wait until all cores have cleaned their shares; they have done all that is before this call, too."""
-    yield quiet(step=1, sync="next buffer clean")
+    yield xl.quiet(step=1, sync="next buffer clean")
     yield from barrier(1, "all cores have cleaned")
 
 
 def send_message(half, t, k, i, rank, at, call, c: Group, s: Sets):
     """Step 3: write a message to the i-th expert from the own rank on, behind those before it, with its routing."""
     slot = slot_of(i, rank, c.n_ranks, c.n_local)
-    n = yield ub_load(4 * i, step=3)
-    yield ub_store(4 * i, n + 1, step=3)
-    yield ub_store(at + c.payload + 4, rank, step=3)
-    yield ub_store(at + c.payload + 8, t, step=3)
-    yield ub_store(at + c.payload + 12, k, step=3)
-    yield ub_store(at + c.payload + 16, slot, step=3)
+    n = yield xl.ub_load(4 * i, step=3)
+    yield xl.ub_store(4 * i, n + 1, step=3)
+    yield xl.ub_store(at + c.payload + 4, rank, step=3)
+    yield xl.ub_store(at + c.payload + 8, t, step=3)
+    yield xl.ub_store(at + c.payload + 12, k, step=3)
+    yield xl.ub_store(at + c.payload + 16, slot, step=3)
     place = (rank * c.n_local + slot % c.n_local) * s.slots + n
     data = set_at(s.data, s.data_step, call, slot // c.n_local, c.die_bytes)
-    yield mtu_out(at, data + place * (c.payload + SLOT_BYTES), c.payload + SLOT_BYTES, step=3)
-    yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
+    yield xl.mtu_out(at, data + place * (c.payload + SLOT_BYTES), c.payload + SLOT_BYTES, step=3)
+    yield xl.set_flag(xl.MTU_OUT, xl.SCALAR, half, sync="message left")
 
 
 def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
@@ -86,42 +72,42 @@ def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
     at = message_at(0, c.hidden, c.payload, c.quantized, s.work)
     yield from clear_slots(at, c.payload, c.payload + SLOT_BYTES)
     for i in range(first, last):
-        yield ub_store(4 * i, 0, step=3)
+        yield xl.ub_store(4 * i, 0, step=3)
     sent = 0
     for t in range(tokens):
         for k in range(c.top_k):
-            slot = yield ub_load(choice_at(t, k, n_slots), step=1)
+            slot = yield xl.ub_load(choice_at(t, k, n_slots), step=1)
             i = (slot + n_slots - rank * c.n_local) % n_slots
             if slot >= 0 and first <= i < last:
                 half = sent % 2
                 if sent >= 2:
-                    yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+                    yield xl.wait_flag(xl.MTU_OUT, xl.SCALAR, half, sync="message left")
                 yield from prepare(half, b.x + t * 2 * c.hidden, c, s.work, 2)
                 if c.quantized:
-                    yield wait_flag(VECTOR, SCALAR, half, sync="message made")
+                    yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")
                 else:
-                    yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
+                    yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, half, sync="message made")
                 yield from send_message(half, t, k, i, rank, at + half * (c.payload + SLOT_BYTES), call, c, s)
                 sent = sent + 1
-    yield from drain_halves(MTU_OUT, SCALAR, sent, "message left")
+    yield from drain_halves(xl.MTU_OUT, xl.SCALAR, sent, "message left")
 
 
 def announce(rank, first, last, call, c: Group, s: Sets):
     """Step 4: behind all of its messages the number of those for each of this core's experts, zero too."""
-    yield fence(step=4, sync="tokens before counts")
+    yield xl.fence(step=4, sync="tokens before counts")
     for i in range(first, last):
         slot = slot_of(i, rank, c.n_ranks, c.n_local)
-        n = yield ub_load(4 * i, step=4)
+        n = yield xl.ub_load(4 * i, step=4)
         signals = set_at(s.signals, s.signals_step, call, slot // c.n_local, c.die_bytes)
-        yield add(signals + (rank * c.n_local + slot % c.n_local) * SIGNAL_BYTES, -n - 1, step=4, sync="count")
+        yield xl.add(signals + (rank * c.n_local + slot % c.n_local) * SIGNAL_BYTES, -n - 1, step=4, sync="count")
 
 
 def await_counts(rank, first, last, call, c: Group, b: Buffers, s: Sets):
     """Step 5: wait for this core's share of the counts, and note them, by expert and then source."""
     signals = set_at(s.signals, s.signals_step, call, rank, c.die_bytes)
     for i in range(first, last):
-        count = yield poll_ne(signals + i * SIGNAL_BYTES, 0, step=5, sync="counts in")
-        yield store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), -count - 1, 4, step=5)
+        count = yield xl.poll_ne(signals + i * SIGNAL_BYTES, 0, step=5, sync="counts in")
+        yield xl.store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), -count - 1, 4, step=5)
 
 
 def pack(rank, core, rows, call, c: Group, b: Buffers, s: Sets):
@@ -132,7 +118,7 @@ def pack(rank, core, rows, call, c: Group, b: Buffers, s: Sets):
     row = 0
     turn = 0
     for i in range(c.n_ranks * c.n_local):
-        n = yield ub_load(4 * i, step=6)
+        n = yield xl.ub_load(4 * i, step=6)
         begin = max(row, first)
         end = min(row + n, last)
         if begin < end:
@@ -140,10 +126,10 @@ def pack(rank, core, rows, call, c: Group, b: Buffers, s: Sets):
             source = data + place * (c.payload + SLOT_BYTES)
             turn = yield from pull_rows(source, end - begin, begin, turn, c.payload, b, s.work, s.room)
         row = row + n
-    yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")
+    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "pull half free")
 
 
-@kernel
+@xl.kernel
 def send_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     """The send phase on one core of a rank with so many tokens, in the call of that number."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
@@ -155,7 +141,7 @@ def send_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     yield from announce(rank, first, last, call, c, s)
 
 
-@kernel
+@xl.kernel
 def receive_dispatch(rank, core, call, c: Group, b: Buffers, s: Sets):
     """The receive phase."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
@@ -165,7 +151,7 @@ def receive_dispatch(rank, core, call, c: Group, b: Buffers, s: Sets):
     yield from pack(rank, core, rows, call, c, b, s)
 
 
-@kernel
+@xl.kernel
 def deepep_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     """Both, one behind the other."""
     yield from send_dispatch(rank, core, tokens, call, c, b, s)

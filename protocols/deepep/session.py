@@ -16,16 +16,15 @@ import numpy as np
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.common import ROWS
-from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.deepep import combine as combine_kernel
 from xccl_emu.kernels.deepep import dispatch as dispatch_kernel
 from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
-from xccl_emu.kernels.parameters import Sets
-from xccl_emu.kernels.sums import sum_bytes
-from xccl_emu.machine.launch import Grant
-from xccl_emu.protocols.expert_group import COMBINE, DISPATCH, DUMMY, Args, ExpertGroup, Phase, Step
-from xccl_emu.protocols.group_layout import GroupLayout
-from xccl_emu.protocols.layout import EpConfig, buffer_bytes, messages_at
+from xccl_emu.kernels.deepep.parameters import Sets
+from xccl_emu.kernels.experts.counts import work_at
+from xccl_emu.kernels.experts.sums import sum_bytes
+from xccl_emu.protocols.experts.config import EpConfig, buffer_bytes, messages_at
+from xccl_emu.protocols.experts.group import DUMMY, Args, ExpertGroup, Phase, Step
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,10 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
         c = self.config
         self.data = self.managed("set", c.set_bytes, SETS, self._blocks)
         self.signals = [self.meta(f"set{i}", c.n_slots * SIGNAL_BYTES, parts=self._signals) for i in range(SETS)]
+        for part in (DISPATCH, COMBINE):
+            self.data.used(part, "r", "w", 0)
+            for signals in self.signals:
+                signals.used(part, "rw", "w")
 
     def _signals(self, rank: int) -> Iterator[tuple[str, int]]:
         """By who writes them."""
@@ -87,19 +90,6 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
             yield from ((f"{i}.block{name}", nbytes) for name, nbytes in self._by_expert(rank, block))
             if c.set_bytes > c.n_slots * block:
                 yield f"{i}.rest", c.set_bytes - c.n_slots * block
-
-    def dispatch_grants(self, rank: int) -> list[Grant]:
-        """Return grants for the buffer sets: its own, and those signals of others that it writes; data go anywhere."""
-        c, each = self.config, self.config.local_experts * SIGNAL_BYTES
-        die, starts = c.first_die + rank, [signals.start for signals in self.signals]
-        return [
-            *(Grant(die, start, start + c.n_ranks * each, "rw") for start in starts),
-            *(Grant(None, start + rank * each, start + (rank + 1) * each, "w") for start in starts),
-            self.data.grant(die, "r"),
-            self.data.grant(None, "w"),
-        ]
-
-    combine_grants = dispatch_grants
 
 
 _RIGHTS = {

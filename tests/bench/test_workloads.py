@@ -70,7 +70,7 @@ def test_a_layer_is_held_against_the_oracle(protocol: str, monkeypatch: pytest.M
     """A layer that is right has no wrong elements; one whose output was changed behind its back has."""
     right = time_layer(DEFAULT, SMALL, protocol)
     assert (right.wrong_rows, right.wrong_sums) == (0, 0)
-    from xccl_emu.protocols.expert_group import ExpertGroup
+    from xccl_emu.protocols.experts.group import ExpertGroup
 
     output = ExpertGroup.output
     monkeypatch.setattr(ExpertGroup, "output", lambda group, rank: -output(group, rank))

@@ -14,7 +14,7 @@ from xccl_emu.machine.pod import ORDERS, POLICIES
 from xccl_emu.protocol import Case
 from xccl_emu.protocol.case import reached_syncs
 from xccl_emu.protocol.registry import make, names, proofs
-from xccl_emu.protocols.moe_case import MoeCase
+from xccl_emu.protocols.pull.case import MoeCase
 
 CONFIGURATIONS = proofs()
 OTHERS: dict[str, Case] = {

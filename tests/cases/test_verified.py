@@ -43,8 +43,8 @@ def test_a_buffer_that_dispatch_and_combine_share_is_overwritten(early: int) -> 
     assert verdict.verdict == VIOLATION
     assert verdict.violation is not None
     assert verdict.violation.kind == DATA_RACE
-    assert "fused.py" in verdict.violation.message
-    assert "fused_combine.py" in verdict.violation.message
+    assert "fused/dispatch.py" in verdict.violation.message
+    assert "fused/combine.py" in verdict.violation.message
     assert "dispatch_buffer[" in verdict.violation.message
 
 

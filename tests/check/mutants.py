@@ -26,24 +26,24 @@ from xccl_emu.protocol import Case
 
 _PACKAGE = "xccl_emu.kernels"
 _PLACES = {
-    "sendrecv": ("xccl_emu.protocols.sendrecv_calls.device", ""),
-    "dispatch": ("xccl_emu.protocols.expert_parallel.ExpertParallel.dispatches.kernel", "dispatch"),
-    "combine": ("xccl_emu.protocols.expert_parallel.ExpertParallel.combines.kernel", "combine"),
-    "expert": ("xccl_emu.protocols.expert_group.DUMMY.kernel", "dummy_expert"),
-    "fused": ("xccl_emu.protocols.fused.FusedExpertParallel.dispatches.kernel", "fused_dispatch"),
-    "fused_combine": ("xccl_emu.protocols.fused.FusedExpertParallel.combines.kernel", "fused_combine"),
+    "sendrecv": ("xccl_emu.protocols.sendrecv.calls.device", ""),
+    "pull.dispatch": ("xccl_emu.protocols.pull.session.ExpertParallel.dispatches.kernel", "dispatch"),
+    "pull.combine": ("xccl_emu.protocols.pull.session.ExpertParallel.combines.kernel", "combine"),
+    "experts.dummy": ("xccl_emu.protocols.experts.group.DUMMY.kernel", "dummy_expert"),
+    "fused.dispatch": ("xccl_emu.protocols.fused.session.FusedExpertParallel.dispatches.kernel", "fused_dispatch"),
+    "fused.combine": ("xccl_emu.protocols.fused.session.FusedExpertParallel.combines.kernel", "fused_combine"),
     "deepep.dispatch": ("xccl_emu.protocols.deepep.session.DeepEp.dispatches.kernel", "deepep_dispatch"),
     "deepep.combine": ("xccl_emu.protocols.deepep.session.DeepEp.combines.kernel", "deepep_combine"),
-    "a2e": ("xccl_emu.protocols.a2e.attention_kernel", ""),
-    "a2e_expert": ("xccl_emu.protocols.a2e.expert_kernels", ""),
-    "a2e_return": ("xccl_emu.protocols.a2e.return_kernel", ""),
-    "a2e_pull": ("xccl_emu.protocols.a2e_pull.device", ""),
-    "ring": ("xccl_emu.protocols.collectives_case.ring", ""),
-    "exchange": ("xccl_emu.protocols.collectives_case.exchange", ""),
-    "barrier": ("xccl_emu.protocols.collectives_case.barrier", ""),
-    "mixserve": ("xccl_emu.protocols.mixserve_case.mixserve", "mixserve"),
-    "sp_tp_sp": ("xccl_emu.protocols.sp_tp_sp_case.sp_tp_sp", "sp_tp_sp"),
     "kv.transfer": ("xccl_emu.protocols.kv.session.transfer", ""),
+    "a2e.attention": ("xccl_emu.protocols.a2e.session.attention", ""),
+    "a2e.expert": ("xccl_emu.protocols.a2e.session.expert", ""),
+    "a2e.e2a": ("xccl_emu.protocols.a2e.session.e2a", ""),
+    "a2e.pull": ("xccl_emu.protocols.a2e.pull.device", ""),
+    "collectives.ring": ("xccl_emu.protocols.collectives.case.ring", ""),
+    "collectives.exchange": ("xccl_emu.protocols.collectives.case.exchange", ""),
+    "collectives.barrier": ("xccl_emu.protocols.collectives.case.barrier", ""),
+    "mixserve.layer": ("xccl_emu.protocols.mixserve.case.mixserve", "mixserve"),
+    "collectives.sp_tp_sp": ("xccl_emu.protocols.collectives.sp_tp_sp.sp_tp_sp", "sp_tp_sp"),
     "mutants_kernels": (f"{__package__}.mutants_own.device", ""),
 }
 """Where host sides have modules of kernels, or of one of them the kernel of this name."""
@@ -73,8 +73,7 @@ class Apart(Edit):
     def apply(self, text: str) -> str:
         """The text changed."""
         line = next((line for line in text.splitlines() if line.strip() == self.old), self.old)
-        changed = Edit(self.module, line, textwrap.indent(self.new, line.removesuffix(self.old))).apply(text)
-        return f"{changed}\nfrom xccl_emu.lang import set_flag, wait_flag\n"  # at the end: lines keep their numbers
+        return Edit(self.module, line, textwrap.indent(self.new, line.removesuffix(self.old))).apply(text)
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ class Of:
 
     def apart(self, flag: str, sync: str, waited: str = "", more: str = "") -> Apart:
         """A flag that is handed over, with ``more`` arguments, is set, and another one, or none, is waited for."""
-        wait = f'\nyield wait_flag({waited}, sync="{sync}")' if waited else ""
-        return Apart(self.module, f'yield from hand_over({flag}, "{sync}"{more})', f"yield set_flag({flag}){wait}")
+        wait = f'\nyield xl.wait_flag({waited}, sync="{sync}")' if waited else ""
+        return Apart(self.module, f'yield from hand_over({flag}, "{sync}"{more})', f"yield xl.set_flag({flag}){wait}")
 
     def without(self, what: str) -> Without:
         """A synchronization by its name, or lines by a part of them, left out."""

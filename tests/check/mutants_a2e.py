@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.a2e_case import A2ECase
+from xccl_emu.protocols.a2e.case import A2ECase
 
 from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -40,14 +40,14 @@ STREAMED_ALONE = A2ECase(attention=1, experts=3, tokens=3, top_k=2, masked=1, co
 PULL = A2ECase(pull=True)
 
 attends, forwards, experts, returns, counts = (
-    Of(name) for name in ("a2e", "a2e_trampoline", "a2e_expert", "a2e_return", "counts")
+    Of(name) for name in ("a2e.attention", "a2e.trampoline", "a2e.expert", "a2e.e2a", "experts.counts")
 )
 """Modules of kernels, to be changed."""
 
 # ---- attention dies
 
 SLOTS_FREE = """\
-    yield poll_ge(at.credit, call, step=1, sync="slots free")
+    yield xl.poll_ge(at.credit, call, step=1, sync="slots free")
     yield from send_parts"""
 
 # ---- trampolines on the way to the experts
@@ -56,13 +56,13 @@ CREDIT = """\
         if more and core == 0:
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
-            yield put(at.credit + to, call + 1, step=2, sync="credit")
+            yield xl.put(at.credit + to, call + 1, step=2, sync="credit")
 """
 RELAYED_ON = "            yield from relay(core, die, q, call, n, field, c, m, at)\n"
 EARLY_CREDIT = """\
             index = first_of(die, m.n_attention, m.trampolines) + q
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
-            yield put(at.credit + to, call + 1, step=2, sync="credit")
+            yield xl.put(at.credit + to, call + 1, step=2, sync="credit")
 """
 NEXT_PART = """\
             if part > 0:
@@ -70,11 +70,11 @@ NEXT_PART = """\
 """
 NEXT_DIE = """\
                 yield from await_call(field, call + 1, 2, "tokens announced")
-                n = yield load(field + 8, step=2)
+                n = yield xl.load(field + 8, step=2)
 """
-UP_TO = "yield v_count(s.lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
-INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
-COUNT = '        yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
+UP_TO = "yield xl.v_count(s.lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
+INBOXES_FREE = '    yield xl.poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
+COUNT = '        yield xl.put(field, call + 1, count, step=2, sync="counts of messages")\n'
 DRAIN = """\
                 turn = turn + 1
     yield from drain_rings(turn)
@@ -82,53 +82,53 @@ DRAIN = """\
 
 # ---- expert dies
 
-ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")\n'
+ROWS_VISIBLE = '    yield xl.quiet(step=3, sync="rows visible")\n'
 GATHERED = '    yield from barrier(3, "all cores have gathered")\n'
 ASSEMBLED = """\
     if core == 0:
-        yield put(at.assembled + here, call + 1, step=3, sync="rows gathered")
+        yield xl.put(at.assembled + here, call + 1, step=3, sync="rows gathered")
 """
 ACKS = """\
     if n >= 0:
         for t in range(m.trampolines):
             if t % c.cores == core:
-                yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
+                yield xl.add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
 """
 EARLY_ACKS = ACKS.replace("    if n >= 0:\n", "")
 GATHER = "        yield from gather(core, die, call, c, b, m, at)\n"
-COMPUTED_VISIBLE = '        yield quiet(step=4, sync="outputs of experts visible")\n'
+COMPUTED_VISIBLE = '        yield xl.quiet(step=4, sync="outputs of experts visible")\n'
 ALL_COMPUTED = '        yield from barrier(4, "all cores have computed")\n'
 COMPUTED = """\
         if core == 0:
-            yield put(at.computed + here, call + 1, step=4, sync="rows computed")
+            yield xl.put(at.computed + here, call + 1, step=4, sync="rows computed")
 """
 
 # ---- the way back
 
 DUE = "some * COLUMNS, 0, c.n_ranks * c.n_local,"
 OF_PART = "        if token >= high:\n            break\n"
-DONE = "                yield ub_store(done_at, done + turn - before, step=5)\n"
+DONE = "                yield xl.ub_store(done_at, done + turn - before, step=5)\n"
 STAGING = " + place * m.tokens_max * c.top_k * 2 * c.hidden\n                first"
-TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
+TO_SEND = '        yield xl.poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
 RETURN_ROWS = "        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
 TOLD = "            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES\n"
 ITS_DIES = """\
             to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
             to = to"""
-RELAYED = '        yield put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
+RELAYED = '        yield xl.put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
 
 E2A_WAITS = returns(
     TO_SEND,
     TO_SEND
     + "        if die < m.n_attention:\n"
-    + "            yield poll_ge(at.computed + die * c.die_bytes, call + 2, step=5)\n",
+    + "            yield xl.poll_ge(at.computed + die * c.die_bytes, call + 2, step=5)\n",
 )
 """E2A goes on when A2E has given back the slots of the next call, as if both had the same ones."""
 
 KNOWN = (
     bug("plain pull: payload on one die, its flag on another, and nothing but fifo order between them", PULL, RACE,
-        Of("dispatch")('    yield quiet(step=3, sync="tokens visible")  # and counted\n', "")),
+        Of("pull.dispatch")('    yield xl.quiet(step=3, sync="tokens visible")  # and counted\n', "")),
     bug("a2e: trampoline tells the origin that its slots are free before it has read them", TURNS, RACE | FAILED,
         forwards(RELAYED_ON, EARLY_CREDIT + RELAYED_ON), forwards(CREDIT, ""), quick=True),
     bug("e2a: waits for slots that A2E holds until rows are free, which E2A has to send", replace(TURNS, rounds=2),
@@ -189,7 +189,7 @@ OWN = (
     bug("e2a, in parts: each announced as the first", BACK, LOCKED,
         returns("(place * m.e2a_parts + part) * FIELD_BYTES", "place * m.e2a_parts * FIELD_BYTES")),
     bug("e2a, in parts: the second forwarded when the first has arrived", BACK, RACE | UNWRITTEN,
-        returns.at("yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due,", "number", "place * m.e2a_parts")),
+        returns.at("yield xl.poll_ge(at.arrivals + here + number * FIELD_BYTES, due", "number", "place * m.e2a_parts")),
     bug("e2a, in parts: all rows sent with the first", BACK, LOCKED, returns(OF_PART, "")),
     bug("e2a, in parts: rows of the first part sent again with the second", BACK, RACE | WRONG, returns(DONE, "")),
     bug("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS, RACE | UNWRITTEN,
@@ -211,7 +211,7 @@ OWN = (
     bug("a2e, streamed: forwarded before all cores have added up", STREAMED, RACE | UNWRITTEN,
         counts.without("all tallies are added up")),
     bug("a2e, streamed: messages of the second part at the places of the first", STREAMED_PARTS,
-        RACE | UNWRITTEN | WRONG, forwards.at("yield ub_store(4 * slot, before + place, step=2)", "before + ", "")),
+        RACE | UNWRITTEN | WRONG, forwards.at("yield xl.ub_store(4 * slot, before + place, step=2)", "before + ", "")),
     bug("a2e, streamed: messages of the call before counted again", STREAMED_ALONE,
         RACE | UNWRITTEN | WRONG | LOCKED | AREA,
         forwards.at("yield from clear_tally(s.messages, 2, c)", "yield", "if call == 0:\n            yield")),
@@ -221,7 +221,7 @@ OWN = (
         returns("rows = rows + n\n", "rows = n\n")),
     bug("e2a, streamed: choices read before they are there", STREAMED_ALONE,
         RACE | UNWRITTEN | WRONG | LEFTOVER | EVENTS,
-        returns.apart("MTU_IN, SCALAR, 1", "lists of a share loaded", more=", step=6")),
+        returns.apart("xl.MTU_IN, xl.SCALAR, 1", "lists of a share loaded", more=", step=6")),
     bug("a2e, microbatches: the rows of both come back to one place", TWO, RACE | WRONG | UNWRITTEN | AREA,
         returns(ROWS_OF, "")),
     bug("a2e, microbatches: both told of one's call in the same field", TWO,

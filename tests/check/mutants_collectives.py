@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.collectives_case import CollectiveCase
-from xccl_emu.protocols.mixserve_case import MixServeCase
-from xccl_emu.protocols.sp_tp_sp_case import SpTpSpCase
+from xccl_emu.protocols.collectives.case import CollectiveCase
+from xccl_emu.protocols.collectives.sp_tp_sp import SpTpSpCase
+from xccl_emu.protocols.mixserve.case import MixServeCase
 
 from .kinds import AREA, LEFTOVER, LOCKED, RACE, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -21,36 +21,37 @@ DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
 LONGER = replace(DISPATCH, rounds=3)
 
-rings, exchanges, repacks, meets, dispatches, combines = (
-    Of(module) for module in ("ring", "exchange", "sp_tp_sp", "barrier", "mixserve_dispatch", "mixserve_combine")
+rings, exchanges, repacks, meets = (
+    Of(f"collectives.{module}") for module in ("ring", "exchange", "sp_tp_sp", "barrier")
 )
+dispatches, combines = Of("mixserve.dispatch"), Of("mixserve.combine")
 
 # ---- what stands in the kernels
 
-TAIL = '    yield quiet(sync="data before tail")\n    yield put(r.right_tail, hop + 1, sync="tail")\n'
-TAIL_FIRST = '    yield put(r.right_tail, hop + 1, sync="tail")\n    yield quiet(sync="data before tail")\n'
-FREE = "    yield poll_ge(r.ack, hop + 1 - SLOTS,"
+TAIL = '    yield xl.quiet(sync="data before tail")\n    yield xl.put(r.right_tail, hop + 1, sync="tail")\n'
+TAIL_FIRST = '    yield xl.put(r.right_tail, hop + 1, sync="tail")\n    yield xl.quiet(sync="data before tail")\n'
+FREE = "    yield xl.poll_ge(r.ack, hop + 1 - SLOTS,"
 OWN_TERM = (
     "        yield from add_term(1, 2, own + (r.me + 2 * r.ranks - 2 - i) % r.ranks * w.share, size, r.room, w.dtype)\n"
 )
 CAME_TERM = "        yield from add_term(0, 2, came, size, r.room, w.dtype)\n"
 ADD_BOTH = CAME_TERM + OWN_TERM
 ROUND = "        yield from round_sum(size, r.room, w.dtype)\n"
-SUM_ACK = '        yield put(r.left_ack, hop + i + 1, sync="ack")\n'
+SUM_ACK = '        yield xl.put(r.left_ack, hop + i + 1, sync="ack")\n'
 GATHERED = "        yield from read(came, size)\n"
-LATE_ACK = '            if i > 1:\n                yield put(r.left_ack, hop, sync="ack")\n'
+LATE_ACK = '            if i > 1:\n                yield xl.put(r.left_ack, hop, sync="ack")\n'
 FIELD = (
-    '    yield quiet(sync="data before field")\n    for i in range(1, p.ranks):\n'
-    '        yield put(p.fields + (p.me + i) % p.ranks * p.pitch + p.me * FIELD_BYTES, turn + 1, sync="field")\n'
+    '    yield xl.quiet(sync="data before field")\n    for i in range(1, p.ranks):\n'
+    '        yield xl.put(p.fields + (p.me + i) % p.ranks * p.pitch + p.me * FIELD_BYTES, turn + 1, sync="field")\n'
 )
 FIELD_FIRST = "".join([*FIELD.splitlines(keepends=True)[1:], FIELD.splitlines(keepends=True)[0]])
 IN_SLOT = "    return p.inbox + p.me * p.pitch + (turn % 2 * p.ranks + rank) * p.room\n"
 SHARE = "own + rank * w.share, slot + rank * p.pitch"
 ADD_ALL = "    for rank in range(p.ranks):\n        came = own\n        if rank != p.me:\n"
 SECOND = "            exchanges += 1\n            yield from broadcast(exchanges, size, p)\n"
-COUNT = "        yield put(field + (b.me + distance) % b.ranks * b.pitch, count,"
+COUNT = "        yield xl.put(field + (b.me + distance) % b.ranks * b.pitch, count,"
 WRITTEN, READ = (f"((w.done + turn) % 2 * b.ranks + {rank}) * b.room" for rank in ("b.me", "i"))
-QUIET = '    yield quiet(sync="writes before barrier")\n'
+QUIET = '    yield xl.quiet(sync="writes before barrier")\n'
 TURNED, SENSE_IN = 'count % 2, sync="sense")', 'count % 2, sync="sense in")'
 
 KNOWN = (
@@ -74,7 +75,7 @@ KNOWN = (
     bug("exchange: the field before the data", TO_ALL, RACE | UNWRITTEN | WRONG,
         exchanges(FIELD, FIELD_FIRST), quick=True),
     bug("exchange: the field of the turn before is enough", ONE_SHOT, UNWRITTEN | RACE | WRONG,
-        exchanges.at("poll_ge(p.fields + p.me * p.pitch + rank * FIELD_BYTES, turn + 1,", "turn + 1", "turn")),
+        exchanges.at("xl.poll_ge(p.fields + p.me * p.pitch + rank * FIELD_BYTES, turn + 1,", "turn + 1", "turn")),
     bug("exchange: the slot of the turn before", ONE_SHOT, UNWRITTEN,
         exchanges.at(IN_SLOT, "turn % 2", "(turn + 1) % 2")),
     bug("exchange: each gets the share of its left neighbour", TO_ALL, WRONG,
@@ -112,9 +113,9 @@ RESULTS_IN = "            first = (r % 2 * c.tokens"
 OWN = (
     bug("as printed: r_TP where the global rank is meant (Alg. 2, line 7)", DISPATCH, LOCKED | WRONG | RACE,
         dispatches.at(NODE + "    block = b.sent +", NODE, "    node = step\n"),
-        dispatches.at(NODE + "    total = yield load(t.totals", NODE, "    node = step\n")),
+        dispatches.at(NODE + "    total = yield xl.load(t.totals", NODE, "    node = step\n")),
     bug("as printed: no local stage (Alg. 2)", DISPATCH, WRONG,
-        dispatches.without("mtu_out(at, row + (c.node * c.ranks + c.local) * c.pitch, c.row_bytes, step=13)"),
+        dispatches.without("xl.mtu_out(at, row + (c.node * c.ranks + c.local) * c.pitch, c.row_bytes, step=13)"),
         quick=True),
     bug("as printed: a rank for a node's index (Alg. 2, line 10)", DISPATCH, AREA | WRONG | UNWRITTEN | RACE,
         dispatches.at(SENT_BLOCK, "+ c.node)", "+ c.node * c.ranks + c.local)")),
@@ -126,11 +127,11 @@ OWN = (
     bug("as printed: Y_i by step, of which only Y_rTP is gathered (Alg. 1, lines 15 and 17)", COMBINE, WRONG,
         combines.at(WEIGHED, "0:", "0 and (c.node + c.nodes - place // c.capacity) % c.nodes == c.local:")),
     bug("dispatch: the field before the rows, no overlap", replace(DISPATCH, overlap=0), RACE | UNWRITTEN | WRONG,
-        dispatches.without('fence(step=8, sync="rows before field")')),
+        dispatches.without('xl.fence(step=8, sync="rows before field")')),
     bug("dispatch: fields before the rows", DISPATCH, RACE | UNWRITTEN | WRONG | LEFTOVER,
-        dispatches.without('fence(step=13, sync="rows before field")')),
+        dispatches.without('xl.fence(step=13, sync="rows before field")')),
     bug("dispatch: rows of the round before", DISPATCH, UNWRITTEN | WRONG | RACE,
-        dispatches.at('poll_ge(field, r + 1, step=10, sync="rows sent in")', "r + 1", "r")),
+        dispatches.at('xl.poll_ge(field, r + 1, step=10, sync="rows sent in")', "r + 1", "r")),
     bug("dispatch: rows of the other groups of the node are not gathered", replace(DISPATCH, dp=4),
         WRONG | UNWRITTEN | RACE, dispatches(OTHERS, "        if i > 0 and step > 0:\n")),
     bug("dispatch: each shard at the place of the next one", DISPATCH, WRONG | RACE | UNWRITTEN,
@@ -144,7 +145,7 @@ OWN = (
         combines.at("source += ((turn % 2 * c.capacity", "turn % 2", "0")),
     bug("combine: sums begin at the own rank", replace(COMBINE, nodes=1, ranks=3, hidden=96, top_k=1), WRONG,
         combines(SUM, "    for k in range(c.shards):\n        j = (c.local + k) % c.shards\n        if k == 0:\n"),
-        combines("v_widen(at, c.acc, c.part", "v_widen(at + j * c.part_bytes, c.acc, c.part")),
+        combines("xl.v_widen(at, c.acc, c.part", "xl.v_widen(at + j * c.part_bytes, c.acc, c.part")),
     bug("combine: fields before the terms", COMBINE, RACE | UNWRITTEN | WRONG, combines.without("terms before field")),
     bug("combine: own sums read before they are written", COMBINE, RACE | UNWRITTEN, combines.without("own sums")),
     bug("combine: sums of all rounds in one place", COMBINE, RACE | WRONG,

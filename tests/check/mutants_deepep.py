@@ -17,14 +17,14 @@ of_dispatch, of_combine = (Of(module) for module in ("deepep.dispatch", "deepep.
 
 # ---- what stands in both
 
-CLEAN = "    for i in range(first, last):\n        yield store(signals + i * SIGNAL_BYTES, 0, step=1)\n"
+CLEAN = "    for i in range(first, last):\n        yield xl.store(signals + i * SIGNAL_BYTES, 0, step=1)\n"
 ALL_CLEAN = "    yield from all_clean()\n"
 SETS = "SETS = 2\n"
 
 # ---- what stands in dispatch
 
-COUNTS_IN = 'count = yield poll_ne(signals + i * SIGNAL_BYTES, 0, step=5, sync="counts in")\n'
-LOADED = "count = yield load(signals + i * SIGNAL_BYTES, step=5)\n"
+COUNTS_IN = 'count = yield xl.poll_ne(signals + i * SIGNAL_BYTES, 0, step=5, sync="counts in")\n'
+LOADED = "count = yield xl.load(signals + i * SIGNAL_BYTES, step=5)\n"
 SENT = "    yield from send_tokens(rank, tokens, first, last, call, c, b, s)\n"
 TOLD = "    yield from announce(rank, first, last, call, c, s)\n"
 PLACE = "    place = (rank * c.n_local + slot % c.n_local) * s.slots + n\n"
@@ -46,7 +46,7 @@ KNOWN = (
 
 OWN = (
     bug("deepep: counts are not awaited", PAIR, RACE | UNWRITTEN | WRONG | LOCKED | TORN,
-        of_dispatch(COUNTS_IN, LOADED), of_dispatch("    kernel,\n", "    kernel,\n    load,\n")),
+        of_dispatch(COUNTS_IN, LOADED)),
     bug("deepep: no order of tokens and counts", PAIR, RACE | UNWRITTEN, of_dispatch.without("tokens before counts")),
     bug("deepep: no order of rows and flags", PAIR, RACE | UNWRITTEN, of_combine.without("rows before flags")),
     bug("deepep: cores clean and do not meet", replace(CORES, tokens=3), RACE | LOCKED | TORN | WRONG | UNWRITTEN,

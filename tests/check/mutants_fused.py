@@ -5,9 +5,9 @@ from dataclasses import replace
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.machine.launch import Grant
-from xccl_emu.protocols.fused_case import FusedCase
-from xccl_emu.protocols.fused_layout import FusedLayout
+from xccl_emu.protocols.experts.layout import COMBINE
+from xccl_emu.protocols.fused.case import FusedCase
+from xccl_emu.protocols.fused.session import FusedLayout
 
 from .kinds import AREA, EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -26,8 +26,8 @@ LOOPS = replace(PAIRS, counting="scalar", rounds=1)
 ONE_LOOP = replace(LOOPS, cores=1, tokens=3)
 SPLIT = replace(LONG, cores=2)
 
-of_dispatch, of_counts, of_combine, of_common = (
-    Of(module) for module in ("fused", "counts", "fused_combine", "common")
+of_dispatch, of_counts, of_combine, of_sums, of_common = (
+    Of(module) for module in ("fused.dispatch", "experts.counts", "fused.combine", "experts.sums", "common")
 )
 """Modules of kernels, to be changed."""
 
@@ -38,13 +38,14 @@ class Permitted(FusedCase):
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """See `FusedCase.build`."""
-        given = FusedLayout.combine_grants
+        given = FusedLayout._add_all
 
-        def with_more(layout: FusedLayout, rank: int) -> list[Grant]:
-            counts = layout.fields.grant(layout.config.first_die + rank, "w")
-            return [*given(layout, rank), layout.arrivals.grant(None, "r"), counts]
+        def with_more(layout: FusedLayout) -> None:
+            given(layout)
+            layout.arrivals.used(COMBINE, "r", "rw", 0)
+            layout.fields.used(COMBINE, "w")
 
-        with mock.patch.object(FusedLayout, "combine_grants", with_more):
+        with mock.patch.object(FusedLayout, "_add_all", with_more):
             return super().build(order, without)
 
 
@@ -57,49 +58,51 @@ RESETTING = permitted(replace(PAIR, tokens=1, rounds=10))  # so that schedules o
 
 # ---- what stands in dispatch
 
-COUNTS = '        yield put(field, event, n, begin + before, step=2, sync="counts")\n'
+COUNTS = '        yield xl.put(field, event, n, begin + before, step=2, sync="counts")\n'
 LOAD_COUNTS = 'from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")'
-NOT_AWAITED = "mtu_in(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES)\n    yield set_flag(MTU_IN, SCALAR, 0)"
+NOT_AWAITED = """xl.mtu_in(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES)
+    yield xl.set_flag(xl.MTU_IN, xl.SCALAR, 0)"""
 SUM_COUNTS = "    rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local, FIELD_BYTES, 3)\n"
 EACH_COUNT = "    for i in range(c.n_ranks * c.n_local):\n"
-VISIBLE = '    yield quiet(step=1, sync="messages visible")  # and counted\n'
+VISIBLE = '    yield xl.quiet(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
-BEFORE = "yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
+BEFORE = "yield xl.v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 
 # ---- what stands in combine
 
-ROWS_VISIBLE = '        yield quiet(step=1, sync="contributions visible")\n'
+ROWS_VISIBLE = '        yield xl.quiet(step=1, sync="contributions visible")\n'
 ANNOUNCE = "        yield from announce(listed, c, f)\n"
-ARRIVAL = '        yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")\n'
+ARRIVAL = '        yield xl.add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")\n'
 READ_MODIFY_WRITE = """\
-        seen = yield load(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, step=2)
-        yield store(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, seen + 1, step=2, sync="arrival")
+        seen = yield xl.load(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, step=2)
+        yield xl.store(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, seen + 1, step=2, sync="arrival")
 """
 NOT_MASKED = "        if slot >= 0:\n            due = due + 1\n"
 TARGET = "    return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden\n"
 
-CLEAR = '        yield put(own + i * FIELD_BYTES, 0, sync="clear counts")\n'
+CLEAR = '        yield xl.put(own + i * FIELD_BYTES, 0, sync="clear counts")\n'
 CLEARED_LATE = (
     "        mine = field_at(f.fields + rank * c.die_bytes, event - 1, c.n_ranks, c.n_local, 0, 0)\n"
-    '        yield put(mine + slot * FIELD_BYTES, 0, sync="clear counts")\n'
+    '        yield xl.put(mine + slot * FIELD_BYTES, 0, sync="clear counts")\n'
 )
 BOOLEAN = (
     of_dispatch.at(COUNTS, "event", "1"),
-    of_dispatch.at('poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")', "event", "1"),
+    of_dispatch.at('xl.poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")', "event", "1"),
 )
 RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + EACH_COUNT + CLEAR))
 """Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
 
 KNOWN = (
     bug("fused: event e set, event e + 1 awaited", SINGLE, LOCKED | EVENTS,
-        of_dispatch.apart("MTU_IN, MTU_OUT, half", "half full", "MTU_IN, MTU_OUT, (half + 1) % 2"), quick=True),
+        of_dispatch.apart("xl.MTU_IN, xl.MTU_OUT, half", "half full", "xl.MTU_IN, xl.MTU_OUT, (half + 1) % 2"),
+        quick=True),
     bug("fused: combine of a token starts on the stores' issue, not on their completion", PAIR,
         RACE | UNWRITTEN | WRONG, of_combine(ROWS_VISIBLE + ANNOUNCE, ANNOUNCE + ROWS_VISIBLE)),
     bug("fused: a contribution is weighed when its load is issued", PAIR, UNWRITTEN | RACE,
-        Of("sums").without("contribution in")),
+        of_sums.without("contribution in")),
     bug("fused: single table of counts, a fast rank overwrites those of the round before", THREE, LOCKED | TORN,
         of_dispatch.at(FIELD, "event % 2", "event * 0")),
     bug("fused: boolean flags that are never reset", THREE, TORN | RACE, *BOOLEAN),
@@ -142,7 +145,7 @@ OWN = (
     bug("fused: room granted before it is known what others have", replace(PAIR, preallocated=False), TORN | RACE,
         of_dispatch.without("asked in")),
     bug("fused: what a token was due forgotten", PAIR, WRONG | RACE | UNWRITTEN,
-        of_combine.without("store(f.due + own, due, step=3)")),
+        of_combine.without("xl.store(f.due + own, due, step=3)")),
     bug("fused: contributions for masked choices awaited", replace(PAIR, masked=True), LOCKED,
         of_combine(NOT_MASKED, "        due = due + 1\n")),
     bug("fused: contributions of a token to one place", CHOICES, RACE | UNWRITTEN,
@@ -156,10 +159,10 @@ OWN = (
     bug("fused: two contributions of an expert to a token announced as one", TWICE, LOCKED,
         of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL)),
     bug("fused: both contributions of an expert weighed as its first", TWICE, WRONG,
-        Of("sums").at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)", "4 * k,", "0,")),
+        of_sums.at("weight = yield xl.load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)", "4 * k,", "0,")),
     *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
     bug("fused: a route used before it is loaded", PAIR, RACE | AREA | UNWRITTEN | LEFTOVER | EVENTS,
-        of_combine.apart("MTU_IN, SCALAR, 0", "rows listed")),
+        of_combine.apart("xl.MTU_IN, xl.SCALAR, 0", "rows listed")),
     bug("fused: a contribution sent before it is loaded", PAIR, RACE | UNWRITTEN, of_common.without("row in")),
     bug("fused: cores that share a peer send all of its rows", SHARED, RACE | WRONG | UNWRITTEN,
         of_combine("    if end - begin < c.cores:\n", "    if False:\n")),

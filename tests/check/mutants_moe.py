@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.layer_case import LayerCase
-from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
+from xccl_emu.protocols.experts.case import LayerCase
+from xccl_emu.protocols.pull.case import CombineCase, DispatchCase
 
 from .kinds import EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Mutant, Of, bug
@@ -27,24 +27,26 @@ NARROWED = replace(COMBINE, quantized_back=1)
 MANY_NARROWED = replace(NARROWED, tokens=3, rounds=1)
 TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
-of_dispatch, of_counts, of_combine, of_sums = (Of(module) for module in ("dispatch", "counts", "combine", "sums"))
+of_dispatch, of_messages, of_counts, of_combine, of_sums = (
+    Of(module) for module in ("pull.dispatch", "experts.messages", "experts.counts", "pull.combine", "experts.sums")
+)
 """Modules of kernels, to be changed."""
 
 # ---- what stands in dispatch
 
-COUNTS = '        yield put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")\n'
-POLL_COUNTS = '        yield poll_eq(field, event, step=5, sync="counts in")\n'
-LOAD_COUNT = "        n = yield load(field + 8, step=5)\n"
-NUMBER = "yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
+COUNTS = '        yield xl.put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")\n'
+POLL_COUNTS = '        yield xl.poll_eq(field, event, step=5, sync="counts in")\n'
+LOAD_COUNT = "        n = yield xl.load(field + 8, step=5)\n"
+NUMBER = "yield xl.v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
 ROW = "choice_at(t, 0, c.n_ranks * c.n_local)"
-TOKENS_VISIBLE = '    yield quiet(step=3, sync="tokens visible")  # and counted\n'
+TOKENS_VISIBLE = '    yield xl.quiet(step=3, sync="tokens visible")  # and counted\n'
 ALL_WRITTEN = '    yield from barrier(4, "all cores have written")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, a)\n"
 PULL = "    yield from pull(rank, core, rows, c, b, a)\n"
 ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c)\n"
-PUT_ACK = '        yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
+PUT_ACK = '        yield xl.put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
 IF_MADE = "            if c.quantized:\n"
-MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too\n'
+MADE = '                yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")  # the places, too\n'
 
 KNOWN = (
     bug("dispatch: single buffer, a fast rank overwrites the round before", DISPATCH, LOCKED | RACE,
@@ -74,10 +76,10 @@ OWN_DISPATCH = (
     bug("dispatch: acknowledgment of a round that has not begun", LONGER, RACE | TORN,
         of_dispatch.at(PUT_ACK, "event,", "event + 1,")),
     bug("dispatch: message not awaited before its routing is written into it", DISPATCH, RACE | UNWRITTEN,
-        of_dispatch.without('set_flag(VECTOR, SCALAR, half, sync="message made")'),
+        of_messages.without('xl.set_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")'),
         of_dispatch(IF_MADE + MADE + "            else:\n", IF_MADE.replace("if", "if not"))),
     bug("dispatch: quantization waits for the other half's token", THREE, EVENTS | LOCKED,
-        of_dispatch.apart("MTU_IN, VECTOR, half", "token loaded", "MTU_IN, VECTOR, 1 - half")),
+        of_messages.apart("xl.MTU_IN, xl.VECTOR, half", "token loaded", "xl.MTU_IN, xl.VECTOR, 1 - half")),
     bug("dispatch: the next token made where one is still leaving", THREE, RACE, of_dispatch.without("message left")),
     bug("dispatch: messages laid out without room for their slots", DISPATCH, UNWRITTEN | WRONG,
         of_dispatch("place * message, message, step=3)", "place * c.payload, message, step=3)")),
@@ -96,7 +98,7 @@ OWN_REPEATS = (
     bug("dispatch: the second message for an expert begun while the first leaves", TWICE, RACE,
         of_dispatch.without("message left")),
     bug("dispatch: both messages for an expert name its first choice", TWICE, WRONG,
-        of_dispatch.at("ub_store(at + c.payload + 12, k, step=3)", "k,", "0,")),
+        of_dispatch.at("xl.ub_store(at + c.payload + 12, k, step=3)", "k,", "0,")),
 )  # fmt: skip
 
 OWN_ROW = (
@@ -112,9 +114,9 @@ def by_tallies(who: str, loops: LayerCase, uneven: LayerCase, alone: LayerCase) 
         bug(f"{who} told before they are visible", loops, unseen, of_counts.without("tallies visible")),
         bug(f"{who} used before all are added up", loops, unseen, of_counts.without("all tallies are added up")),
         bug(f"{who} places that leave out the tokens of cores before", uneven, misplaced,
-            of_counts.at("yield store(tallies + i * stride + 4 * slot, before, 4, step=step)", "before,", "0,")),
+            of_counts.at("yield xl.store(tallies + i * stride + 4 * slot, before, 4, step=step)", "before,", "0,")),
         bug(f"{who} every message for an expert to the place of the first", alone, misplaced,
-            of_counts.at("yield ub_store(4 * slot, place + 1, step=step)", "place + 1", "place")),
+            of_counts.at("yield xl.ub_store(4 * slot, place + 1, step=step)", "place + 1", "place")),
         bug(f"{who} choices of the next token brought over those of one that is sent", alone, RACE | WRONG | EVENTS,
             *OWN_ROW),
     )  # fmt: skip
@@ -127,23 +129,23 @@ OWN_LOOPS = (
     bug("tallies: used before the sums are visible", LOOPS, UNWRITTEN | RACE, of_counts.without("sums visible")),
     bug("tallies: counted on before they are zero", LOOPS, UNWRITTEN | RACE, of_counts.without("tally cleared")),
     bug("tallies: places that leave out the experts before", BOTH_LOOP, RACE | UNWRITTEN | WRONG,
-        of_counts.at("ub_store(4 * slot, place + before, step=1)", "place + before", "place")),
+        of_counts.at("xl.ub_store(4 * slot, place + before, step=1)", "place + before", "place")),
 )  # fmt: skip
 
 # ---- what stands in combine
 
-ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
+ROWS_VISIBLE = '    yield xl.quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
 ALL_LAID_OUT = '    yield from barrier(4, "all cores have laid out")\n'
 OFFERED = """\
     for i in range(first, last):
         s = (i + rank) % c.n_ranks
         field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
-        yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
+        yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 """
-ROWS_IN = '            yield poll_eq(field, event, step=5, sync="rows in")\n'
+ROWS_IN = '            yield xl.poll_eq(field, event, step=5, sync="rows in")\n'
 SUM = "    yield from sum_tokens(rank, core, tokens, event, c, b, a)\n"
 ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\n"
-AXPY = "        yield v_axpy(at, acc, weight, c.hidden, dtype, step=step)\n"
+AXPY = "        yield xl.v_axpy(at, acc, weight, c.hidden, dtype, step=step)\n"
 
 OWN_NARROWED = (
     bug("combine: an output narrowed before it is in", NARROWED, RACE | UNWRITTEN, of_combine.without("output in")),
@@ -189,18 +191,18 @@ OWN_COMBINE = (
     bug("combine: of a tile starts on the store's issue, not on its completion", COMBINE, UNWRITTEN | RACE,
         of_sums.without("contribution in")),
     bug("combine: event e set, event e + 1 awaited", CHOICES, EVENTS | LOCKED,
-        of_sums.apart("MTU_IN, VECTOR, place", "contribution in", "MTU_IN, VECTOR, (place + 1) % LOADS")),
+        of_sums.apart("xl.MTU_IN, xl.VECTOR, place", "contribution in", "xl.MTU_IN, xl.VECTOR, (place + 1) % LOADS")),
     bug("combine: a contribution pulled over one that is still weighed", CHOICES, EVENTS | RACE,
         of_sums.without("contribution used")),
     bug("combine: a contribution's weight left out", CHOICES, WRONG,
-        of_sums.at(AXPY, "v_axpy(at, acc, weight,", "v_add(at, acc,")),
+        of_sums.at(AXPY, "xl.v_axpy(at, acc, weight,", "xl.v_add(at, acc,")),
     bug("combine: both contributions of an expert weighed as its first", BACK_TWICE, WRONG,
-        of_combine.at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)", "4 * k,", "0,")),
+        of_combine.at("weight = yield xl.load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)", "4 * k,", "0,")),
     bug("combine: the second contribution of an expert left out", BACK_TWICE, WRONG,
         of_combine(ROWS_IN, ROWS_IN + "            weight = weight * (1 - k)\n")),
     bug("combine: sum copied out before it is rounded", COMBINE, UNWRITTEN | RACE, of_sums.without("sum made")),
     bug("combine: flag of a half that is full left over", COMBINE, RACE | LEFTOVER | EVENTS | UNWRITTEN,
-        of_combine.apart("MTU_IN, MTU_OUT, half", "copy half full")),
+        of_combine.apart("xl.MTU_IN, xl.MTU_OUT, half", "copy half full")),
 )  # fmt: skip
 
 OWN = (*OWN_DISPATCH, *OWN_REPEATS, *OWN_LOOPS, *OWN_COMBINE, *OWN_NARROWED)

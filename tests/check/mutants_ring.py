@@ -1,6 +1,6 @@
 """Bugs in send and receive."""
 
-from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCase
+from xccl_emu.protocols.sendrecv.case import AsyncCase, BothWaysCase, SendRecvCase
 
 from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -20,47 +20,48 @@ edit = Of("sendrecv")
 
 # ---- what stands in the kernels
 
-DATA = "    yield mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)\n"
-SENT = '    if more:\n        yield set_flag(MTU_OUT, MTU_IN, half, step=2, sync="half sent")\n'
-FENCE = '    yield fence(step=3, sync="data before tail")\n'
-TAIL = '    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")\n'
-FREE = '        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")\n'
-IN_BUFFER = '    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")\n'
+DATA = "    yield xl.mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)\n"
+SENT = '    if more:\n        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, step=2, sync="half sent")\n'
+FENCE = '    yield xl.fence(step=3, sync="data before tail")\n'
+TAIL = '    yield xl.put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")\n'
+FREE = '        yield xl.poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")\n'
+IN_BUFFER = '    yield xl.wait_flag(xl.MTU_IN, xl.MTU_OUT, half, step=2, sync="chunk in buffer")\n'
 SLOT = "    return ring + count % slots * slot_bytes\n"
-DMA_SENT = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")\n'
-DMA_TAIL = '    yield fence(step=3, sync="tails in order")\n' + TAIL
-DMA_DRAINED = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")\n'
-PULL = "    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)\n"
+DMA_SENT = '    yield xl.wait_flag(xl.DMA, xl.SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")\n'
+DMA_TAIL = '    yield xl.fence(step=3, sync="tails in order")\n' + TAIL
+DMA_DRAINED = '    yield xl.wait_flag(xl.DMA, xl.SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")\n'
+PULL = "    yield xl.mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)\n"
 IF_ACK = "    if ack:\n"
-CHUNK_READ = '    yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")\n' + IF_ACK
-READ = '        yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)\n'
-ACK = '        yield add(c.ack + COUNT, 1, step=7, sync="slot ack")\n'
-PUT_ACK = '        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
-OUT = '    yield quiet(step=7, sync="payload out")\n'
-LAST_ACK = '    yield put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")\n'
-IN_TAIL = '        yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")\n'
+CHUNK_READ = '    yield xl.set_flag(xl.MTU_IN, xl.MTU_OUT, half, step=6, sync="chunk read")\n' + IF_ACK
+READ = '        yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "slot read", step=6)\n'
+ACK = '        yield xl.add(c.ack + COUNT, 1, step=7, sync="slot ack")\n'
+PUT_ACK = '        yield xl.put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
+OUT = '    yield xl.quiet(step=7, sync="payload out")\n'
+LAST_ACK = '    yield xl.put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")\n'
+IN_TAIL = '        yield xl.poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")\n'
 IN_TAIL_MODULO = IN_TAIL.replace("poll_ge", "poll_ne").replace("c.base + i + 1", "(c.base + i) % c.slots")
-AGAIN = '    if again:\n        yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")\n'
-MORE = '    if more:\n        yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")\n'
+AGAIN = '    if again:\n        yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, step=6, sync="half free")\n'
+MORE = '    if more:\n        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, step=6, sync="half free")\n'
 EACH_TURN = "    for i in range(max(outgoing, incoming)):\n"
 ALL_FIRST = "    for j in range(outgoing + incoming):\n        i = j if j < outgoing else j - outgoing\n"
-OFFER_IN = '    yield poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")\n'
-FRESH = '    yield dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache has it from the transfer before\n'
-GIVEN = "    given = yield load(c.ack + EVENT, step=2)\n"
-ZERO_COPY_TAIL = '    yield put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")\n'
-ACKNOWLEDGED = '    yield poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")\n'
+OFFER_IN = '    yield xl.poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")\n'
+FRESH = (
+    '    yield xl.dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache has it from the transfer before\n'
+)
+GIVEN = "    given = yield xl.load(c.ack + EVENT, step=2)\n"
+ZERO_COPY_TAIL = '    yield xl.put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")\n'
+ACKNOWLEDGED = '    yield xl.poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")\n'
 ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace(
     "c.base + chunks", "(c.base + chunks) % c.slots"
 )
 ALL_PULLED = "    yield from pull(target, nbytes, c, 0, chunks, 1, acks_each(c.ack_each, chunks, c.slots))\n"
 STORES = """\
-    yield store(c.tail + COUNT, c.base + i + 1, step=3, sync="tail")
-    yield store(c.tail + CHUNK, i, step=3, sync="tail")
-    yield store(c.tail + EVENT, c.event, step=3, sync="tail")
-    yield store(c.tail + SHAPE, c.shape, step=3, sync="tail")
+    yield xl.store(c.tail + COUNT, c.base + i + 1, step=3, sync="tail")
+    yield xl.store(c.tail + CHUNK, i, step=3, sync="tail")
+    yield xl.store(c.tail + EVENT, c.event, step=3, sync="tail")
+    yield xl.store(c.tail + SHAPE, c.shape, step=3, sync="tail")
 """
 
-WITH_STORES = edit("    set_flag,\n    wait_flag,\n", "    set_flag,\n    store,\n    wait_flag,\n")
 
 KNOWN = (
     bug("tail published with no fence after the data words", RING, RACE,
@@ -80,10 +81,10 @@ KNOWN = (
     bug("tail and ack kept modulo S", RING, RACE,
         edit.at(FENCE + TAIL, "c.base + i + 1", "(c.base + i + 1) % c.slots"),
         edit.at(OUT + LAST_ACK, "c.base + chunks", "(c.base + chunks) % c.slots"),
-        edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
+        edit(FREE + IN_BUFFER, "        yield xl.poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
         edit(IN_TAIL, IN_TAIL_MODULO),
         edit(READ + ACK, READ + PUT_ACK.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
-        edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO), edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n")),
+        edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO)),
 )  # fmt: skip
 
 OWN = (
@@ -112,15 +113,16 @@ OWN = (
     bug("producer waits for the event of the chunk that it has just asked for", RING, EVENTS | RACE | LOCKED,
         edit.at(IN_BUFFER, "half, step", "1 - half, step")),
     bug("field of the tail written word by word, the count first", RING, FAILED | TORN,
-        WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)),
+        edit(FENCE + TAIL, FENCE + STORES)),
     bug("tail put to the next channel's field", CHANNELS, AREA,
-        edit.at(FENCE + TAIL, "put(c.tail,", "put(c.tail + 32,")),
+        edit.at(FENCE + TAIL, "xl.put(c.tail,", "xl.put(c.tail + 32,")),
     bug("receiver returns without all chunks", SMALL, LOCKED | WRONG,
         edit.at(ALL_PULLED, "chunks, 1,", "chunks - 1, 1,")),
     bug("DMA: tail without waiting for the completion", DMA, WRONG | RACE,
         edit(DMA_SENT + DMA_TAIL, DMA_TAIL + DMA_SENT)),
-    bug("DMA: a completion that nobody takes", DMA, LEFTOVER | RACE, edit(DMA_SENT, '    if i < 2:\n    ' + DMA_SENT)),
-    bug("DMA: quiet in place of the completion", DMA, EVENTS, edit(DMA_SENT, '    yield quiet(step=3)\n')),
+    bug("DMA: a completion that nobody takes", DMA, LEFTOVER | RACE,
+        edit(DMA_SENT, '    if i < 2:\n    ' + DMA_SENT)),
+    bug("DMA: quiet in place of the completion", DMA, EVENTS, edit(DMA_SENT, '    yield xl.quiet(step=3)\n')),
     bug("DMA: fence in place of the completion", DMA, RACE | EVENTS, edit(DMA_SENT, FENCE)),
     bug("DMA: acknowledged before the copy-out is complete", LONG_DMA, RACE,
         edit(DMA_DRAINED + IF_ACK + ACK, IF_ACK + ACK + DMA_DRAINED)),
@@ -129,7 +131,7 @@ OWN = (
     bug("zero-copy: the offer's words read before the offer is there", ZERO_COPY, TORN | FAILED,
         edit(OFFER_IN + FRESH + GIVEN, GIVEN + OFFER_IN)),
     bug("zero-copy: receiver does not wait for the tail", ZERO_COPY, FAILED | TORN | RACE | WRONG,
-        edit.without('poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")')),
+        edit.without('xl.poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")')),
     bug("asynchronous: one free slot too many", ASYNC, RACE,
         edit.at("last = min(chunks, acknowledged - c.base + c.slots)", "+ c.slots)", "+ c.slots + 1)")),
     bug("both ways: what is received uses the half of what is sent", BOTH, WRONG | RACE | EVENTS,

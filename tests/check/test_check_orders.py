@@ -8,7 +8,7 @@ from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, VERIFIED
 from xccl_emu.protocol.registry import make
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 from .mutants import Of, Planted
 from .mutants_ring import ACK, PUT_ACK, READ, RING

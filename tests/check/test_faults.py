@@ -22,8 +22,8 @@ from xccl_emu.lang import kernel, load, poll_eq, put, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
 from xccl_emu.protocol.registry import make
-from xccl_emu.protocols.moe_case import DispatchCase
-from xccl_emu.protocols.sendrecv_case import AsyncCase, SendRecvCase
+from xccl_emu.protocols.pull.case import DispatchCase
+from xccl_emu.protocols.sendrecv.case import AsyncCase, SendRecvCase
 from xccl_emu.testing import Bench, protocol
 
 from .small import waiting

@@ -21,8 +21,8 @@ from xccl_emu.machine import small_pod
 from xccl_emu.protocol import Bench, protocol
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.registry import names, proofs_of
-from xccl_emu.protocols.moe_case import DispatchCase
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.pull.case import DispatchCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 from .small import waiting
 from .test_faults import HARMLESS, ONE_SLOT, TWO_SLOTS

@@ -7,7 +7,7 @@ from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.protocol import Case
 from xccl_emu.protocol.registry import proofs
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 from . import (
     mutants_a2e,

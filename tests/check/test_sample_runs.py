@@ -13,7 +13,7 @@ from xccl_emu.errors import ReplayError
 from xccl_emu.lang import kernel, quiet, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
 from xccl_emu.machine.schedule import Schedule
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 from .monitor_support import ORDERS, app, make_pod, trial_of
 from .traps import NAMED

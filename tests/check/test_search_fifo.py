@@ -11,7 +11,7 @@ from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import VERIFIED
 from xccl_emu.protocol.registry import make
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 PROGRAMS = {
     "data and a flag behind it": (1, "store m1.0 5; put 1.4 1 | ge 1.4 1; load m1.0", True),

@@ -24,7 +24,7 @@ from xccl_emu.check.verdict import Verdict, Violation
 from xccl_emu.check.witness.rank import place, ranked
 from xccl_emu.check.witness.render import in_a_line, print_others
 from xccl_emu.errors import KernelError
-from xccl_emu.protocols.sendrecv_case import SendRecvCase
+from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
 from .witness_support import printed
 

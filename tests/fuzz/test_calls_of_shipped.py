@@ -15,9 +15,9 @@ from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocol import choice
 from xccl_emu.protocol.registry import known, known_of, names
 from xccl_emu.protocol.sequence import Sequence, Stage, makes_rows
-from xccl_emu.protocols.sendrecv import SendRecv
-from xccl_emu.protocols.sendrecv_case import BothWaysCase
-from xccl_emu.protocols.sendrecv_layout import PATHS
+from xccl_emu.protocols.sendrecv.case import BothWaysCase
+from xccl_emu.protocols.sendrecv.rings import PATHS
+from xccl_emu.protocols.sendrecv.session import SendRecv
 
 PAIR, ONCE = {"ranks": 2}, {"calls": 1}
 CHANGING: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {

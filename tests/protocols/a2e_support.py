@@ -10,9 +10,9 @@ from xccl_emu import oracle
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, small_pod
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
-from xccl_emu.protocols.a2e_calls import AttentionExperts
-from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.a2e.calls import AttentionExperts
+from xccl_emu.protocols.a2e.pull import A2EPull
+from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Call, Calls
 
 from .ep_support import Case as Drawn
 from .ep_support import assert_same_bits, check_rows, poison

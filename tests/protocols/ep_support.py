@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from xccl_emu import oracle
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.counts import INDEX_BYTES
-from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.experts.counts import INDEX_BYTES
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
-from xccl_emu.protocols.app_buffers import Received
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, DeepEpLayout, deepep_buffer_bytes
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused import FusedExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, fused_buffer_bytes
-from xccl_emu.protocols.group_layout import EpLayout
-from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
+from xccl_emu.protocols.experts.buffers import Received
+from xccl_emu.protocols.experts.config import QUANTIZERS, EpConfig, buffer_bytes
+from xccl_emu.protocols.experts.layout import EpLayout
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout, fused_buffer_bytes
+from xccl_emu.protocols.pull.session import ExpertParallel
 
 POISON = 0xA5
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]

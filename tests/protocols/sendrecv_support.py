@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv.session import SendRecv
 
 GUARD = 40
 """Bytes on each side of a target that must stay as they are; no multiple of 32, so that targets are not aligned."""

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu import oracle
-from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.machine.pod import ORDERS, POLICIES
-from xccl_emu.protocols import a2e_layout, a2e_pull
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
-from xccl_emu.protocols.a2e_case import A2ECase
-from xccl_emu.protocols.a2e_data import in_turns
+from xccl_emu.protocols.a2e.case import A2ECase
+from xccl_emu.protocols.a2e.data import in_turns
+from xccl_emu.protocols.a2e.layout import A2ELayout
+from xccl_emu.protocols.a2e.pull import PullLayout
+from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Calls
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
 
@@ -90,7 +91,8 @@ def test_a_large_batch_streams_its_choices(cores: int, pull: bool, path: str) ->
         1, 2, 3, local_experts=2, hidden=32, top_k=3, tokens_max=300, path=path, depth=1, cores=cores, a2e_cores=cores,
         e2a_cores=cores, n_trampolines=1, a2e_parts=2, e2a_parts=2, counting="scalar", listed=17,
     )  # fmt: skip
-    assert (a2e_pull if pull else a2e_layout).buffer_bytes(config) < 300 * INDEX_BYTES / 2
+    layout = PullLayout if pull else A2ELayout
+    assert layout.ub_bytes(config) < 300 * INDEX_BYTES / 2
     follow(Case(config, "relaxed", "random", seed=8, lengths=((300, 41), (7, 290)), pull=pull))
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
-from xccl_emu.kernels.expert import dummy_expert
-from xccl_emu.kernels.parameters import Buffers
+from xccl_emu.kernels.experts.dummy import dummy_expert
+from xccl_emu.kernels.experts.parameters import Buffers
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
-from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.a2e.pull import A2EPull
+from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Calls
 
 from .a2e_support import Case, follow
 from .ep_support import refused

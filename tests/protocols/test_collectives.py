@@ -11,7 +11,7 @@ from xccl_emu.check.verdict import NO_VIOLATION
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Case
 from xccl_emu.protocol.registry import make
-from xccl_emu.protocols.collectives_case import ALGORITHMS, CollectiveCase, numbers
+from xccl_emu.protocols.collectives.case import ALGORITHMS, CollectiveCase, numbers
 
 from .case_support import orders, policies, wrong_bytes
 

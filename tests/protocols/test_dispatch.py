@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.machine.pod import ORDERS
 from xccl_emu.machine.spec import CLOUDMATRIX384
-from xccl_emu.protocols.layout import EpConfig, buffer_bytes
+from xccl_emu.protocols.experts.config import EpConfig, buffer_bytes
 
 from .ep_support import (
     DEEPEP,

@@ -12,8 +12,8 @@ from xccl_emu.kernels.group import align
 from xccl_emu.lang import kernel, quiet
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, MIB, PodSpec
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout
+from xccl_emu.protocols.fused.session import FusedConfig, FusedLayout
+from xccl_emu.protocols.pull.session import ExpertParallel
 
 from .ep_support import (
     DEEPEP,

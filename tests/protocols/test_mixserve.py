@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.refused import refuses
 from xccl_emu.oracle.mixserve import combined, rows_for
-from xccl_emu.protocols.collectives_case import numbers
-from xccl_emu.protocols.mixserve_case import MixServeCase
-from xccl_emu.protocols.mixserve_layout import degrees
+from xccl_emu.protocols.collectives.case import numbers
+from xccl_emu.protocols.mixserve.case import MixServeCase
+from xccl_emu.protocols.mixserve.layout import degrees
 from xccl_emu.timing.gantt import busy_us, gantt
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import ATLAS_800T_A2

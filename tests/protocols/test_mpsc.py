@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VIOLATION
-from xccl_emu.protocols.mpsc_case import MpscRing
+from xccl_emu.protocols.mpsc import MpscRing
 
 
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.integers(0, 99))

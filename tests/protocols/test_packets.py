@@ -8,7 +8,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DATA_RACE, VERIFIED, VIOLATION, WRONG_BITS
 from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocol.registry import make
-from xccl_emu.protocols.lamport_case import Lamport
+from xccl_emu.protocols.collectives.lamport import Lamport
 
 NEEDED = {"ll": 8, "ll128": 128}
 

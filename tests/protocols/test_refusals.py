@@ -12,10 +12,10 @@ from tests.refused import refuses
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
-from xccl_emu.protocols.a2e_pull import A2EPull
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.a2e.pull import A2EPull
+from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Calls
+from xccl_emu.protocols.pull.session import ExpertParallel
+from xccl_emu.protocols.sendrecv.session import SendRecv
 
 from .a2e_support import Case as A2ECase
 from .a2e_support import check

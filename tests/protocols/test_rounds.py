@@ -13,8 +13,8 @@ from xccl_emu.errors import CapacityError
 from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.expert_group import LAYER
-from xccl_emu.protocols.layer_case import in_parts
+from xccl_emu.protocols.experts.case import in_parts
+from xccl_emu.protocols.experts.layout import LAYER
 
 from .ep_support import (
     DEEPEP,

@@ -13,8 +13,8 @@ from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel, Site
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
-from xccl_emu.protocols.sendrecv import SendRecv
-from xccl_emu.protocols.sendrecv_layout import PATHS, split
+from xccl_emu.protocols.sendrecv.rings import PATHS, split
+from xccl_emu.protocols.sendrecv.session import SendRecv
 
 from .sendrecv_support import Setting, both_ways, communicator, one_way, payload, place, settings_of_pods, sizes
 

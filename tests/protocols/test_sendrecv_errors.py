@@ -19,8 +19,8 @@ from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import fail, kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.sendrecv import SendRecv
-from xccl_emu.protocols.sendrecv_layout import PATHS
+from xccl_emu.protocols.sendrecv.rings import PATHS
+from xccl_emu.protocols.sendrecv.session import SendRecv
 
 from .sendrecv_support import Sent, Setting, both_ways, communicator, make_pod, one_way, place, settings_of_pods, sizes
 

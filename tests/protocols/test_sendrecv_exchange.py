@@ -13,7 +13,7 @@ from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer
 from xccl_emu.protocol import Bench
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv.session import SendRecv
 
 from .sendrecv_support import Sent, Setting, both_ways, communicator, one_way, place, settings_of_pods, sizes
 from .test_sendrecv_errors import recovers

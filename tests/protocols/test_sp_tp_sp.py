@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.refused import refuses
-from xccl_emu.kernels.sp_tp_sp import segment
+from xccl_emu.kernels.collectives.sp_tp_sp import segment
 from xccl_emu.protocol import Case
-from xccl_emu.protocols.sp_tp_sp_case import SpTpSpCase
+from xccl_emu.protocols.collectives.sp_tp_sp import SpTpSpCase
 
 from .case_support import orders, policies, wrong_bytes
 

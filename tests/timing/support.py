@@ -25,7 +25,7 @@ from xccl_emu.lang import (
 )
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv.session import SendRecv
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Fabric, Path, Rate
 from xccl_emu.timing.run import VirtualTime

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.timing.arrival import Taken, arrivals, on_cores
 from xccl_emu.timing.run import VirtualTime
 

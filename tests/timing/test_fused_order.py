@@ -6,8 +6,7 @@ import numpy as np
 from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, small_pod
-from xccl_emu.protocols.fused import FusedExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing, VirtualTime
 

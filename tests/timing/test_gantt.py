@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.protocols.mixserve_case import MixServeCase
+from xccl_emu.protocols.mixserve.case import MixServeCase
 from xccl_emu.timing.gantt import busy_us, gantt, lines, merged
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import ATLAS_800T_A2

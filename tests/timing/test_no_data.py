@@ -18,8 +18,8 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, small_pod
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.registry import make, names, proofs_of
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.timing.run import VirtualTime
 
 from .support import COSTS, ROUND

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.timing.run import Timing, VirtualTime
 
 from .support import COSTS, ROUND, SPEC, transfer

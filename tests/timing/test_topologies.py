@@ -17,8 +17,8 @@ from xccl_emu.machine.spec import ATLAS_800T_A2 as ATLAS_POD
 from xccl_emu.machine.spec import CLOUDMATRIX384 as POD
 from xccl_emu.machine.spec import KIB, PodSpec, small_pod
 from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SAME_NODE, SIBLING_DIE, Fabric, Path, Rate
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import ATLAS_800T_A2, CLOUDMATRIX384, H20, RDMA, VPC

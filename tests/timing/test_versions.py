@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xccl_emu.lang import add, kernel, load, mtu_out, poll_eq, poll_ge, poll_ne, put, ub_store
 from xccl_emu.machine.pod import Launch, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv.session import SendRecv
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384

@@ -16,8 +16,8 @@ from xccl_emu import oracle, routing
 from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape, bytes_needed
 from xccl_emu.bench.setting import Setting
 from xccl_emu.lang.requests import MTU_OUT
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
-from xccl_emu.protocols.compared import wrong_rows, wrong_sums
+from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.arrival import arrivals, on_cores
 from xccl_emu.timing.device import layout as tl

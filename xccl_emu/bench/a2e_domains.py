@@ -24,9 +24,9 @@ from xccl_emu.bench import published
 from xccl_emu.bench.a2e_call import COMPUTED, GATHERED, Call1, Deployment, records_at, summed_us, watched
 from xccl_emu.bench.layers import TOP_K, Shape, bytes_needed
 from xccl_emu.bench.setting import Setting
-from xccl_emu.kernels.expert import BUSY_ENTRIES
+from xccl_emu.kernels.experts.dummy import BUSY_ENTRIES
 from xccl_emu.lang.requests import SCALAR
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Call, Calls
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.arrival import arrivals, on_cores
 from xccl_emu.timing.costs import PASSES, Costs

@@ -7,8 +7,8 @@ from xccl_emu.bench.result import Configuration, Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, MIB
-from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout
-from xccl_emu.protocols.sendrecv_layout import RingLayout
+from xccl_emu.protocols.fused.session import FusedConfig, FusedLayout
+from xccl_emu.protocols.sendrecv.rings import RingLayout
 
 RANKS, TOKENS = 320, 96
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES
-from xccl_emu.kernels.dispatch import SLOT_BYTES
-from xccl_emu.kernels.sums import LOADS
+from xccl_emu.kernels.experts.counts import COLUMNS, FIELD_BYTES
+from xccl_emu.kernels.experts.messages import SLOT_BYTES
+from xccl_emu.kernels.experts.sums import LOADS
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SIBLING_DIE, Fabric, Rate
 

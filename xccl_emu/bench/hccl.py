@@ -7,7 +7,7 @@ from xccl_emu.bench import published
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
-from xccl_emu.protocols.collectives_case import CollectiveCase
+from xccl_emu.protocols.collectives.case import CollectiveCase
 
 RANKS, CORES = 16, 16
 COMPARED_MAX = 2_000_000

@@ -13,8 +13,8 @@ from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
 from xccl_emu.protocol.registry import known
-from xccl_emu.protocols.compared import count_wrong
-from xccl_emu.protocols.expert_group import ExpertGroup
+from xccl_emu.protocols.experts.compared import count_wrong
+from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
 from xccl_emu.timing.run import Progress
 

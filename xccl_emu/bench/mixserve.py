@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.bench.closed import Prices
 from xccl_emu.bench.setting import Setting
-from xccl_emu.protocols.mixserve_case import MixServeCase
+from xccl_emu.protocols.mixserve.case import MixServeCase
 from xccl_emu.timing.fabric import SAME_DIE, SAME_NODE, Fabric
 
 FLAG_BYTES = 16

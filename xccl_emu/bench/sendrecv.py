@@ -14,7 +14,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
 from xccl_emu.protocols.arguments import number_in
-from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv.session import SendRecv
 from xccl_emu.sizes import size_text
 from xccl_emu.timing.run import VirtualTime
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
-from xccl_emu.protocols.compared import draw_tokens
+from xccl_emu.protocols.experts.compared import draw_tokens
 from xccl_emu.stage import Stage, silent
 from xccl_emu.timing.arrival import Taken
 from xccl_emu.timing.costs import Costs

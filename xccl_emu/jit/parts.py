@@ -11,14 +11,15 @@ import functools
 import gc
 import operator
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from llvmlite import binding as llvm
 from numba import config, types
-from numba.core import compiler, sigutils, typed_passes, typing, untyped_passes
+from numba.core import compiler, ir, sigutils, typed_passes, typing, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 
 from xccl_emu.jit.bare import BareArray, bare
 
@@ -148,8 +149,37 @@ class _Typing:
 
 _typing = functools.cache(_Typing)
 
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _NamesOfModules(FunctionPass):  # type: ignore[misc]
+    """``module.NAME`` is the constant or function of that name: Numba would infer it as an attribute, which is slow."""
+
+    _name = "names_of_modules"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        """Replace each by the global that it is, and drop the loads of modules."""
+        for block in state.func_ir.blocks.values():
+            modules = {
+                each.target.name: each.value.value
+                for each in block.find_insts(ir.Assign)
+                if isinstance(each.value, ir.Global) and isinstance(each.value.value, ModuleType)
+            }
+            for each in block.find_insts(ir.Assign):
+                value = each.value
+                if isinstance(value, ir.Expr) and value.op == "getattr" and value.value.name in modules:
+                    each.value = ir.Global(value.attr, getattr(modules[value.value.name], value.attr), value.loc)
+            block.body = [
+                each for each in block.body if not isinstance(each, ir.Assign) or each.target.name not in modules
+            ]
+        return True
+
+
 _PASSES = (
     untyped_passes.TranslateByteCode,
+    _NamesOfModules,
     untyped_passes.FixupArgs,
     untyped_passes.IRProcessing,
     untyped_passes.GenericRewrites,

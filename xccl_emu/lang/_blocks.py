@@ -38,7 +38,8 @@ class Site:
 
     def of(self, kernel: str) -> str:
         """In words, of a kernel by its name; a line that several files share with that from which it is called."""
-        called = next((f", called at {Path(file).name}:{n}" for file, n in self.callers[::-1] if file != self.file), "")
+        callers = (("/".join(Path(file).parts[-2:]), n) for file, n in self.callers[::-1] if file != self.file)
+        called = next((f", called at {file}:{n}" for file, n in callers), "")
         step = f", step {self.step}" if self.step else ""
         sync = f", sync {self.sync!r}" if self.sync else ""
         return f"kernel {kernel} ({self.file}:{self.line}{called}{step}{sync}) `{self.text}`"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.device.layout import ANY_DIE, MAX_WINDOWS, READ, WRITE
+from xccl_emu.machine.device import layout as ms
 
 if TYPE_CHECKING:
     from xccl_emu.lang import Kernel
 
 _INT64 = 1 << 63
-_RIGHTS = {"r": READ, "w": WRITE, "rw": READ | WRITE}
+_RIGHTS = {"r": ms.READ, "w": ms.WRITE, "rw": ms.READ | ms.WRITE}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Grant:
             raise ConfigError(f"start={self.start!r}, end={self.end!r}: must be whole numbers")
         if not isinstance(self.rights, str) or self.rights not in _RIGHTS:
             raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw'")
-        return (ANY_DIE if self.die is None else self.die, self.start, self.end, _RIGHTS[self.rights])
+        return (ms.ANY_DIE if self.die is None else self.die, self.start, self.end, _RIGHTS[self.rights])
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,8 @@ def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int) -> None:
     """Raises ConfigError for more grants than a core holds, or one that lies outside of the pod."""
     if not isinstance(grants, Sequence) or not all(isinstance(grant, Grant) for grant in grants):
         raise ConfigError(f"grants={grants!r}: must be a list of grants, as Pod.grant gives them")
-    if len(grants) > MAX_WINDOWS:
-        raise ConfigError(f"{len(grants)} grants: a core holds at most {MAX_WINDOWS}")
+    if len(grants) > ms.MAX_WINDOWS:
+        raise ConfigError(f"{len(grants)} grants: a core holds at most {ms.MAX_WINDOWS}")
     for grant in grants:
         grant.words()  # refuses unknown rights
         die_ok = grant.die is None or 0 <= grant.die < n_dies

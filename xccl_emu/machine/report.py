@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xccl_emu.errors import AccessError, DeadlockError, KernelArithmeticError, ProtocolError, RunError
+from xccl_emu import errors
 from xccl_emu.lang import Site, abi
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.far import large_slot
 from xccl_emu.machine.device.flight import read_word
@@ -74,7 +73,7 @@ def site_of(pod: "Pod", core: int, site: int) -> Site | None:
     if launch is None or site == at.AT_END:
         return None
     if site == at.AT_PLACE:
-        site = int(pod.state[pod.core_base(core) + REQUEST + 2])
+        site = int(pod.state[pod.core_base(core) + abi.REQUEST + 2])
         return launch.kernel.places[site]
     return launch.kernel.sites[site]
 
@@ -95,7 +94,7 @@ def last_writer(pod: "Pod", address: int) -> str:
 def _waits_for(pod: "Pod", base: int, core: int) -> str:
     """What a blocked core's request waits for."""
     st = pod.state
-    op, a, b, c = (int(st[base + REQUEST + i]) for i in range(4))
+    op, a, b, c = (int(st[base + abi.REQUEST + i]) for i in range(4))
     if op == rq.OP_POLL:
         return _polls(pod, base, core)
     if op == rq.OP_WAIT_FLAG and b == 0:
@@ -110,7 +109,7 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
 
 def _polls(pod: "Pod", base: int, core: int) -> str:
     """What a poll saw, of a line all its words, and what it waits for."""
-    a, compare, wanted, nbytes, mask = (int(pod.state[base + REQUEST + i]) for i in range(1, 6))
+    a, compare, wanted, nbytes, mask = (int(pod.state[base + abi.REQUEST + i]) for i in range(1, 6))
     sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(compare, "!=")
     if is_line(nbytes):
         words = pod.memory[a : a + nbytes].view(np.uint32)
@@ -137,7 +136,7 @@ def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
 
 def _bad_signal(pod: "Pod", core: int, word: int) -> str:
     """What is wrong with the signal of an mtu-out."""
-    if int(pod.state[pod.core_base(core) + REQUEST + 6]) not in (rq.SIGNAL_SET, rq.SIGNAL_ADD):
+    if int(pod.state[pod.core_base(core) + abi.REQUEST + 6]) not in (rq.SIGNAL_SET, rq.SIGNAL_ADD):
         return f"how={word}: a signal sets ({rq.SIGNAL_SET}) or adds ({rq.SIGNAL_ADD})"
     right = "must be a word of the metadata area of the die that it copies to, outside of what it copies"
     return f"signal at {symbolic(pod, word)}: {right}"
@@ -150,31 +149,31 @@ def running(pod: "Pod") -> list[int]:
 
 def request(pod: "Pod", core: int) -> str:
     """A core, and the request at which its kernel stands."""
-    words = pod.state[pod.core_base(core) + REQUEST :][:REQUEST_WORDS]
+    words = pod.state[pod.core_base(core) + abi.REQUEST :][: abi.REQUEST_WORDS]
     return where(pod, core, at.AT_END if words[0] == rq.OP_RETURN else int(words[-1]))
 
 
-def deadlock(pod: "Pod") -> DeadlockError:
+def deadlock(pod: "Pod") -> errors.DeadlockError:
     """The error that lists every blocked core."""
     blocked = running(pod)
     lines = [f"deadlock: {len(blocked)} of {len(pod.active_cores())} cores are blocked and nothing can go on"]
     lines += [f"  {request(pod, core)}: {_waits_for(pod, pod.core_base(core), core)}" for core in blocked]
-    return DeadlockError("\n".join(lines))
+    return errors.DeadlockError("\n".join(lines))
 
 
-def violation(pod: "Pod") -> RunError:
+def violation(pod: "Pod") -> errors.RunError:
     """The error for what the machine recorded."""
     st = pod.state
     code, core, site, op, a, b = (int(st[at.ERROR + i]) for i in range(6))
     if code == at.ERR_ARITHMETIC:
         failed = pod.kernels[st[pod.core_base(core) + at.KERNEL]].places[b]
-        return KernelArithmeticError(f"{_named(pod, core, failed)}: arithmetic failed: {_FAILED[-a]}")
+        return errors.KernelArithmeticError(f"{_named(pod, core, failed)}: arithmetic failed: {_FAILED[-a]}")
     place = where(pod, core, site)
     if code == at.ERR_FAIL:
-        return ProtocolError(f"{place}: the kernel failed with code {a}, value {b}", a, b, core)
+        return errors.ProtocolError(f"{place}: the kernel failed with code {a}, value {b}", a, b, core)
     if code == at.ERR_ACCESS:
         granted = "; ".join(str(grant) for grant in pod.grants_of(core))
-        return AccessError(
+        return errors.AccessError(
             f"{place}: {rq.OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; it has {granted}"
         )
     texts = {
@@ -185,8 +184,8 @@ def violation(pod: "Pod") -> RunError:
     }
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
-        return RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")
+        return errors.RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")
     if code == at.ERR_LEFT_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
-        return RunError(f"{place}: event {b} from {source} to {target} is still set, nothing has waited for it")
-    return AccessError(f"{place}: {rq.OPERATIONS[op]}: {texts[code]}")
+        return errors.RunError(f"{place}: event {b} from {source} to {target} is still set, nothing has waited for it")
+    return errors.AccessError(f"{place}: {rq.OPERATIONS[op]}: {texts[code]}")

@@ -17,18 +17,17 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.machine.stats import Traffic
-from xccl_emu.protocols.a2e import A2E
-from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
-from xccl_emu.protocols.a2e_layout import A2EConfig
-from xccl_emu.protocols.a2e_pull import A2EPull
-from xccl_emu.protocols.a2e_regions import DiesLayout
-from xccl_emu.protocols.compared import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
+from xccl_emu.protocols.a2e.config import A2EConfig
+from xccl_emu.protocols.a2e.layout import DiesLayout
+from xccl_emu.protocols.a2e.pull import A2EPull
+from xccl_emu.protocols.a2e.session import A2E
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig
-from xccl_emu.protocols.expert_group import ExpertGroup
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused import FusedExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.experts.compared import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.experts.group import ExpertGroup
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
+from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.runs.compare import LayerCompared
 
 

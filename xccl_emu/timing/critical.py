@@ -7,18 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang.requests import (
-    DMA,
-    OP_AWAIT_GROUP,
-    OP_FENCE,
-    OP_MTU_IN,
-    OP_POLL,
-    OP_QUIET,
-    OP_SET_FLAG,
-    OP_WAIT_FLAG,
-    SCALAR,
-    VECTOR,
-)
+from xccl_emu.lang import requests as rq
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
@@ -72,7 +61,7 @@ def _backwards(records: NDArray[np.int64]) -> Iterator[Part]:
             return
         before = records[cause]
         reached = min(until, int(before[tl.RECORD_END]))
-        gap = "barrier" if int(row[tl.RECORD_OP]) == OP_AWAIT_GROUP else "latency"
+        gap = "barrier" if int(row[tl.RECORD_OP]) == rq.OP_AWAIT_GROUP else "latency"
         yield _part(gap, before, reached, until)
         number, until = cause, reached
 
@@ -89,11 +78,11 @@ def _own(row: NDArray[np.int64], until: int) -> Iterator[Part]:
 
 def _resource(row: NDArray[np.int64]) -> str:
     engine, op = int(row[tl.RECORD_ENGINE]), int(row[tl.RECORD_OP])
-    if engine == VECTOR and op not in (OP_SET_FLAG, OP_WAIT_FLAG):
+    if engine == rq.VECTOR and op not in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
         return "vector"
-    if engine == DMA or (op >= OP_MTU_IN and op != OP_FENCE and engine != SCALAR):
+    if engine == rq.DMA or (op >= rq.OP_MTU_IN and op != rq.OP_FENCE and engine != rq.SCALAR):
         return "wire"
-    return {OP_POLL: "polling", OP_QUIET: "quiet", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
+    return {rq.OP_POLL: "polling", rq.OP_QUIET: "quiet", rq.OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
 
 
 def _part(resource: str, row: NDArray[np.int64], start: int, end: int) -> Part:

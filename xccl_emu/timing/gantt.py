@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang.requests import DMA, MTU_OUT, OP_FENCE, OP_SET_FLAG, OP_WAIT_FLAG, VECTOR
+from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
@@ -37,11 +37,11 @@ def gantt(timing: Timing, die: int) -> Bars:
 def _what(timing: Timing, die: int, row: np.ndarray) -> str:
     """The medium of a write to another die, or what the vector pipe does; nothing for anything else."""
     engine, op, peer = (int(row[at]) for at in (tl.RECORD_ENGINE, tl.RECORD_OP, tl.RECORD_PEER))
-    if op in (OP_SET_FLAG, OP_WAIT_FLAG, OP_FENCE):
+    if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG, rq.OP_FENCE):
         return ""
-    if engine == VECTOR:
+    if engine == rq.VECTOR:
         return "sums"
-    if engine not in (MTU_OUT, DMA) or row[tl.RECORD_NBYTES] <= GRANULE_BYTES or peer == die:
+    if engine not in (rq.MTU_OUT, rq.DMA) or row[tl.RECORD_NBYTES] <= GRANULE_BYTES or peer == die:
         return ""
     return timing.fabric.paths[timing.fabric.path_of(die, peer)].medium
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang.requests import DMA, OP_DMA, OPERATIONS, SCALAR
+from xccl_emu.lang import requests as rq
 from xccl_emu.output import write_text
 from xccl_emu.timing.array import PS_PER_NS, PS_PER_US
 from xccl_emu.timing.device import layout as tl
@@ -135,7 +135,7 @@ class _Writer:
         """The slices of a record, and the arrow to it; where it took no time there is nothing to see."""
         row = self.timing.records[number]
         core, start, end = int(row[tl.RECORD_CORE]), int(row[tl.RECORD_START]), int(row[tl.RECORD_END])
-        if row[tl.RECORD_ENGINE] == SCALAR:
+        if row[tl.RECORD_ENGINE] == rq.SCALAR:
             before, self.free[core] = self.free.get(core, 0), end
             if start > before:
                 self.events.append(self._slice(number, row, "waits: ", before, start))
@@ -148,8 +148,8 @@ class _Writer:
 
     def _slice(self, number: int, row: Row, prefix: str, start: int, end: int) -> Event:
         site = self.timing.site(row)
-        operation = OPERATIONS[int(row[tl.RECORD_OP])]
-        issued = "issue " if row[tl.RECORD_ENGINE] == SCALAR and row[tl.RECORD_OP] >= OP_DMA else ""
+        operation = rq.OPERATIONS[int(row[tl.RECORD_OP])]
+        issued = "issue " if row[tl.RECORD_ENGINE] == rq.SCALAR and row[tl.RECORD_OP] >= rq.OP_DMA else ""
         step = f"step {site.step}: " if site and site.step else ""
         sync = f", {site.sync}" if site and site.sync else ""
         first, last = _ns(start), _ns(end)
@@ -176,7 +176,7 @@ class _Writer:
         return told
 
     def _arrow(self, write: int, reader: int) -> list[Event]:
-        flag = self.timing.records[reader, tl.RECORD_ENGINE] == SCALAR
+        flag = self.timing.records[reader, tl.RECORD_ENGINE] == rq.SCALAR
         name = "flag" if flag else "data"
         common = {"cat": name, "name": name, "id": reader}
         return [
@@ -199,12 +199,12 @@ class _Writer:
     def _thread(self, row: Row) -> int:
         """Return the thread of an engine; for DMA the first that is free, as descriptors run beside each other."""
         engine = int(row[tl.RECORD_ENGINE])
-        if engine != DMA:
+        if engine != rq.DMA:
             return engine + 1
         lanes = self.lanes.setdefault(int(row[tl.RECORD_CORE]), [])
         lane = next((i for i, free in enumerate(lanes) if free <= row[tl.RECORD_START]), len(lanes))
         lanes[lane : lane + 1] = [int(row[tl.RECORD_END])]
-        return DMA + 1 + lane
+        return rq.DMA + 1 + lane
 
     def _names(self) -> Iterator[Event]:
         fabric = self.timing.fabric
@@ -214,8 +214,8 @@ class _Writer:
             yield {"ph": "M", "name": "process_sort_index", "pid": die, "tid": 0, "args": {"sort_index": die}}
         for die, thread in sorted(self.used):
             core, engine = divmod(thread - 1, _THREADS)
-            lane = f" {engine - DMA + 1}" if engine > DMA else ""
-            name = f"core {core} {ENGINES[min(engine, DMA)]}{lane}"
+            lane = f" {engine - rq.DMA + 1}" if engine > rq.DMA else ""
+            name = f"core {core} {ENGINES[min(engine, rq.DMA)]}{lane}"
             place = {"pid": die, "tid": thread}
             yield {"ph": "M", "name": "thread_name", **place, "args": {"name": name}}
             yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": thread}}

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.lang.requests import OP_DMA, OP_LOAD, OP_MTU_IN, OP_POLL
+from xccl_emu.lang import requests as rq
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
 
@@ -30,8 +30,8 @@ def seen_writes(timing: Timing, rows: _Numbers) -> _Numbers:
 def _sees(timing: Timing, rows: _Numbers) -> NDArray[np.bool_]:
     records = timing.records[rows]
     ops = records[:, tl.RECORD_OP]
-    sees: NDArray[np.bool_] = np.isin(ops, (OP_POLL, OP_MTU_IN, OP_DMA)) & (records[:, tl.RECORD_READ] >= 0)
-    for i in np.flatnonzero(ops == OP_LOAD).tolist():
+    sees: NDArray[np.bool_] = np.isin(ops, (rq.OP_POLL, rq.OP_MTU_IN, rq.OP_DMA)) & (records[:, tl.RECORD_READ] >= 0)
+    for i in np.flatnonzero(ops == rq.OP_LOAD).tolist():
         site = timing.site(records[i])
         sees[i] = site is not None and bool(site.sync)
     return sees

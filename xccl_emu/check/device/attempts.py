@@ -6,36 +6,10 @@ by its addresses, the delivery by who wrote where.  Of several alike it means th
 go first.  The actions of a scalar unit are just its next.
 """
 
-from xccl_emu.check.device.fault_actions import (
-    act_fault,
-    bit_of,
-    carries,
-    die_of,
-    kind_of,
-    may_arrive,
-    other_of,
-)
-from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
-from xccl_emu.machine.device.flight import DMA_READ_DONE, block_of_core, block_of_die, deliverable, flight
-from xccl_emu.machine.device.layout import (
-    ACTORS_PER_CORE,
-    CHOICE_ALL,
-    CHOICE_BITS,
-    DMA_SLOTS,
-    ENTRY_PROGRESS,
-    ENTRY_WORDS,
-    ERROR,
-    FAULT_CUT,
-    FLIGHT_ADDRESS,
-    FLIGHT_CORE,
-    FLIGHT_COUNT,
-    N_CORES,
-    N_DMA_SLOTS,
-    N_LIVE,
-    ORDER,
-    ORDER_SC,
-    PIPE_COUNT,
-)
+from xccl_emu.check.device import fault_actions
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
@@ -69,24 +43,24 @@ def identify(st, code, name):
     if code < 0:
         _identify_fault(st, code, name)
         return
-    actor, choice = code >> CHOICE_BITS, code & CHOICE_ALL
-    core, pipe = actor // ACTORS_PER_CORE, actor % ACTORS_PER_CORE
+    actor, choice = code >> ms.CHOICE_BITS, code & ms.CHOICE_ALL
+    core, pipe = actor // ms.ACTORS_PER_CORE, actor % ms.ACTORS_PER_CORE
     _name(name, actor, NEXT, choice, 0, 0, 0)
-    if core >= st[N_CORES]:
-        ring = block_of_die(st, actor - st[N_CORES] * ACTORS_PER_CORE)
-        if choice < st[ring + FLIGHT_COUNT]:
-            entry = flight(st, ring, choice)
-            _name(name, actor, DELIVERY, 0, st[entry + FLIGHT_CORE], st[entry + FLIGHT_ADDRESS], 0)
-    elif pipe == DMA:
-        if choice != CHOICE_ALL and choice & 15 < N_DMA_SLOTS:
-            slot = block_of_core(st, core) + DMA_SLOTS + (choice & 15) * ENTRY_WORDS
+    if core >= st[ms.N_CORES]:
+        ring = flight.block_of_die(st, actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE)
+        if choice < st[ring + ms.FLIGHT_COUNT]:
+            entry = flight.flight(st, ring, choice)
+            _name(name, actor, DELIVERY, 0, st[entry + ms.FLIGHT_CORE], st[entry + ms.FLIGHT_ADDRESS], 0)
+    elif pipe == rq.DMA:
+        if choice != ms.CHOICE_ALL and choice & 15 < ms.N_DMA_SLOTS:
+            slot = flight.block_of_core(st, core) + ms.DMA_SLOTS + (choice & 15) * ms.ENTRY_WORDS
             _name(name, actor, DESCRIPTOR, choice >> 4, st[slot + 1], st[slot + 2], st[slot + 4])
-    elif pipe != SCALAR:
-        queue = pipe_of(block_of_core(st, core), pipe)
-        j = choice & 15 if pipe == MTU_IN and choice != CHOICE_ALL else 0
-        if j < st[queue + PIPE_COUNT]:
+    elif pipe != rq.SCALAR:
+        queue = pipe_of(flight.block_of_core(st, core), pipe)
+        j = choice & 15 if pipe == rq.MTU_IN and choice != ms.CHOICE_ALL else 0
+        if j < st[queue + ms.PIPE_COUNT]:
             entry = entry_of(st, queue, j)
-            subtransfer = st[entry] == OP_MTU_IN and choice != CHOICE_ALL
+            subtransfer = st[entry] == rq.OP_MTU_IN and choice != ms.CHOICE_ALL
             kind, chosen = (TRANSFER, choice >> 4) if subtransfer else (HEAD, choice)
             _name(name, actor, kind, chosen, st[entry], st[entry + 1], st[entry + 2])
 
@@ -94,23 +68,31 @@ def identify(st, code, name):
 @jit
 def _identify_fault(st, code, name):
     """Name what breaks; the choice is one that nobody makes coarser."""
-    actor = st[N_CORES] * ACTORS_PER_CORE + die_of(code)
-    _name(name, actor, FAULT, CHOICE_ALL, code, 0, 0)
-    if carries(code):
-        ring, k = block_of_die(st, die_of(code)), other_of(code)
-        if k < st[ring + FLIGHT_COUNT]:
-            entry = flight(st, ring, k)
-            word = kind_of(code) | bit_of(code) << 4
-            _name(name, actor, FAULTY_DELIVERY, CHOICE_ALL, st[entry + FLIGHT_CORE], st[entry + FLIGHT_ADDRESS], word)
+    actor = st[ms.N_CORES] * ms.ACTORS_PER_CORE + fault_actions.die_of(code)
+    _name(name, actor, FAULT, ms.CHOICE_ALL, code, 0, 0)
+    if fault_actions.carries(code):
+        ring, k = flight.block_of_die(st, fault_actions.die_of(code)), fault_actions.other_of(code)
+        if k < st[ring + ms.FLIGHT_COUNT]:
+            entry = flight.flight(st, ring, k)
+            word = fault_actions.kind_of(code) | fault_actions.bit_of(code) << 4
+            _name(
+                name,
+                actor,
+                FAULTY_DELIVERY,
+                ms.CHOICE_ALL,
+                st[entry + ms.FLIGHT_CORE],
+                st[entry + ms.FLIGHT_ADDRESS],
+                word,
+            )
 
 
 @jit
 def _oldest(st, die, core, address):
     """Place of the oldest write in flight of a core to an address, or -1."""
-    ring, found = block_of_die(st, die), -1
-    for k in range(st[ring + FLIGHT_COUNT] - 1, -1, -1):
-        entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_ADDRESS] == address:
+    ring, found = flight.block_of_die(st, die), -1
+    for k in range(st[ring + ms.FLIGHT_COUNT] - 1, -1, -1):
+        entry = flight.flight(st, ring, k)
+        if st[entry + ms.FLIGHT_CORE] == core and st[entry + ms.FLIGHT_ADDRESS] == address:
             found = k
     return found
 
@@ -119,7 +101,7 @@ def _oldest(st, die, core, address):
 def locate(st, name):
     """The action of that name as the machine stands now, or `NOWHERE`; it may still not be enabled."""
     actor, kind, choice = name[0], name[1], name[2]
-    core, die, found = actor // ACTORS_PER_CORE, actor - st[N_CORES] * ACTORS_PER_CORE, -1
+    core, die, found = actor // ms.ACTORS_PER_CORE, actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE, -1
     if kind == FAULT:
         return name[3]
     if kind == RAW or kind == NEXT:
@@ -129,23 +111,23 @@ def locate(st, name):
         if found >= 0 and kind == FAULTY_DELIVERY:
             return ~(name[5] & 15 | die << 4 | found << 20 | name[5] >> 4 << 36)
     elif kind == DESCRIPTOR:
-        found = _descriptor(st, block_of_core(st, core) + DMA_SLOTS, name)
+        found = _descriptor(st, flight.block_of_core(st, core) + ms.DMA_SLOTS, name)
     else:
-        queue = pipe_of(block_of_core(st, core), actor % ACTORS_PER_CORE)
-        for j in range(st[queue + PIPE_COUNT] if kind == TRANSFER else min(1, st[queue + PIPE_COUNT])):
+        queue = pipe_of(flight.block_of_core(st, core), actor % ms.ACTORS_PER_CORE)
+        for j in range(st[queue + ms.PIPE_COUNT] if kind == TRANSFER else min(1, st[queue + ms.PIPE_COUNT])):
             entry = entry_of(st, queue, j)
             same = st[entry] == name[3] and st[entry + 1] == name[4] and st[entry + 2] == name[5]
-            if found < 0 and same and (kind == HEAD or st[entry + ENTRY_PROGRESS] >= 0):
+            if found < 0 and same and (kind == HEAD or st[entry + ms.ENTRY_PROGRESS] >= 0):
                 found = choice if kind == HEAD else j | choice << 4
-    return actor << CHOICE_BITS | found if found >= 0 else NOWHERE
+    return actor << ms.CHOICE_BITS | found if found >= 0 else NOWHERE
 
 
 @jit
 def _descriptor(st, slots, name):
-    for k in range(N_DMA_SLOTS):
-        slot = slots + k * ENTRY_WORDS
+    for k in range(ms.N_DMA_SLOTS):
+        slot = slots + k * ms.ENTRY_WORDS
         same = st[slot + 1] == name[3] and st[slot + 2] == name[4] and st[slot + 4] == name[5]
-        if st[slot] != 0 and same and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
+        if st[slot] != 0 and same and st[slot + ms.ENTRY_PROGRESS] != flight.DMA_READ_DONE:
             return k | name[2] << 4
     return -1
 
@@ -153,19 +135,19 @@ def _descriptor(st, slots, name):
 @jit
 def _all_deliveries(st, name):
     """Return whether a name means all that a die has in flight, which is taken apart so that each can be dropped."""
-    core, whole = name[0] // ACTORS_PER_CORE, name[1] == RAW and name[2] == CHOICE_ALL
-    return whole and core >= st[N_CORES] and st[ORDER] != ORDER_SC
+    core, whole = name[0] // ms.ACTORS_PER_CORE, name[1] == RAW and name[2] == ms.CHOICE_ALL
+    return whole and core >= st[ms.N_CORES] and st[ms.ORDER] != ms.ORDER_SC
 
 
 @jit
 def _next_of(st, actor):
     """All that an actor can do next; of a die from which something is cut off, the first write that is not."""
-    die = actor - st[N_CORES] * ACTORS_PER_CORE
-    if st[FAULT_CUT] == 0 or die < 0:
-        return actor << CHOICE_BITS | CHOICE_ALL
-    for k in range(st[block_of_die(st, die) + FLIGHT_COUNT]):
-        if may_arrive(st, die, k) and deliverable(st, die, k):
-            return actor << CHOICE_BITS | k
+    die = actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE
+    if st[ms.FAULT_CUT] == 0 or die < 0:
+        return actor << ms.CHOICE_BITS | ms.CHOICE_ALL
+    for k in range(st[flight.block_of_die(st, die) + ms.FLIGHT_COUNT]):
+        if fault_actions.may_arrive(st, die, k) and flight.deliverable(st, die, k):
+            return actor << ms.CHOICE_BITS | k
     return NOWHERE
 
 
@@ -173,11 +155,13 @@ def _next_of(st, actor):
 def _act(mem, st, code):
     """Take an action, if it is enabled and nothing is cut off that it needs."""
     if code < 0:
-        return act_fault(mem, st, code)
-    actor, choice = code >> CHOICE_BITS, code & CHOICE_ALL
-    die = actor - st[N_CORES] * ACTORS_PER_CORE
-    if st[FAULT_CUT] and die >= 0:
-        if choice >= st[block_of_die(st, die) + FLIGHT_COUNT] or not may_arrive(st, die, choice):
+        return fault_actions.act_fault(mem, st, code)
+    actor, choice = code >> ms.CHOICE_BITS, code & ms.CHOICE_ALL
+    die = actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE
+    if st[ms.FAULT_CUT] and die >= 0:
+        if choice >= st[flight.block_of_die(st, die) + ms.FLIGHT_COUNT] or not fault_actions.may_arrive(
+            st, die, choice
+        ):
             return False
     return act_once(mem, st, actor, choice)
 
@@ -191,13 +175,13 @@ def attempt(mem, st, names, finish, codes, taken_names):
     """
     i = taken = idle = turn = stay = 0
     total = n_actors(st)
-    while st[ERROR] == 0 and st[N_LIVE] > 0 and taken < codes.size:
+    while st[ms.ERROR] == 0 and st[ms.N_LIVE] > 0 and taken < codes.size:
         planned = i < len(names)
         if planned:
             code = locate(st, names[i])
             again = _all_deliveries(st, names[i])
             if again:
-                code = code & ~CHOICE_ALL
+                code = code & ~ms.CHOICE_ALL
         elif finish and idle < total:
             code = _next_of(st, nth_actor(st, turn % total))
             again = False
@@ -207,7 +191,7 @@ def attempt(mem, st, names, finish, codes, taken_names):
         if code != NOWHERE:
             identify(st, code, taken_names[taken])
             done = _act(mem, st, code)
-            if done or st[ERROR] != 0:
+            if done or st[ms.ERROR] != 0:
                 codes[taken] = code
                 taken += 1
         if planned:
@@ -216,8 +200,8 @@ def attempt(mem, st, names, finish, codes, taken_names):
             idle = 0 if done else idle + 1
             stay = stay + 1 if done and stay < QUANTUM else 0
             turn += 1 if stay == 0 else 0
-    if st[ERROR] != 0:
+    if st[ms.ERROR] != 0:
         return taken, FAILED
-    if st[N_LIVE] == 0:
+    if st[ms.N_LIVE] == 0:
         return taken, DONE
     return taken, STUCK if finish and idle >= total else OPEN

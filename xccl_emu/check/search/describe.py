@@ -11,21 +11,12 @@ from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.device.search.inside import AGENT_BEFORE
 from xccl_emu.check.trial import Trial
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, report
-from xccl_emu.machine.device import layout
+from xccl_emu.machine.device import flight, layout, pipes
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
-from xccl_emu.machine.device.flight import (
-    block_of_die,
-    deliverable,
-    flight,
-    own_write_pending,
-    room_for_writes,
-    switched_off,
-)
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
-from xccl_emu.machine.device.pipes import entry_of, fence_ahead, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 
 _LOG_ACTIONS = 1 << 20
@@ -67,9 +58,9 @@ def _forget_latent(pod: Pod) -> None:
     """What the search took to be visible is in flight like any other write from here on, from a site of its kernel."""
     st = pod.state
     for die in {core // pod.spec.cores_per_die for core in pod.active_cores()}:
-        ring = block_of_die(st, die)
+        ring = flight.block_of_die(st, die)
         for k in range(int(st[ring + layout.FLIGHT_COUNT])):
-            st[flight(st, ring, k) + layout.FLIGHT_SITE] &= at.LATENT - 1
+            st[flight.flight(st, ring, k) + layout.FLIGHT_SITE] &= at.LATENT - 1
 
 
 def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
@@ -105,35 +96,37 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     """Actions that make an access which is only possible yet; none if it has been made."""
     core, _, agent, start, _, _ = access
     st, base = pod.state, pod.core_base(core)
-    if agent == SCALAR:
+    if agent == rq.SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it stands
         same = (
-            (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start and request[-1] == site
+            (line or request[0] in (rq.OP_LOAD, rq.OP_STORE, rq.OP_ATOMIC_ADD))
+            and request[1] == start
+            and request[-1] == site
         )
-        fenced = request[0] == OP_ATOMIC_ADD or (request[0] == OP_STORE and not st[layout.CACHE_LINES])
-        same = same and not (fenced and fence_ahead(st, base))  # else the access was one before that
+        fenced = request[0] == rq.OP_ATOMIC_ADD or (request[0] == rq.OP_STORE and not st[layout.CACHE_LINES])
+        same = same and not (fenced and pipes.fence_ahead(st, base))  # else the access was one before that
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
-        return [*_before_scalar(pod, core, start), _code(core, SCALAR, 0)] if waiting else []
-    if agent == MTU_IN:
-        queue = pipe_of(base, MTU_IN)
+        return [*_before_scalar(pod, core, start), _code(core, rq.SCALAR, 0)] if waiting else []
+    if agent == rq.MTU_IN:
+        queue = pipes.pipe_of(base, rq.MTU_IN)
         for j in range(int(st[queue + layout.PIPE_COUNT])):
-            entry = entry_of(st, queue, j)
-            if st[entry] == OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
+            entry = pipes.entry_of(st, queue, j)
+            if st[entry] == rq.OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
                 source, nbytes, done = (int(st[entry + i]) for i in (1, 3, layout.ENTRY_PROGRESS))
-                return _subtransfers(st, core, MTU_IN, j, source, source, nbytes, done)
+                return _subtransfers(st, core, rq.MTU_IN, j, source, source, nbytes, done)
         return []
-    if agent == MTU_OUT:
-        queue = pipe_of(base, MTU_OUT)
-        entry = entry_of(st, queue, 0)
+    if agent == rq.MTU_OUT:
+        queue = pipes.pipe_of(base, rq.MTU_OUT)
+        entry = pipes.entry_of(st, queue, 0)
         pending = st[queue + layout.PIPE_COUNT] and st[entry + 7] == access[1]
-        return [*_making_room(pod, core), _code(core, MTU_OUT, layout.CHOICE_ALL)] if pending else []
+        return [*_making_room(pod, core), _code(core, rq.MTU_OUT, layout.CHOICE_ALL)] if pending else []
     if AGENT_DMA <= agent < AGENT_BEFORE:
         k = agent - AGENT_DMA
         slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
         done = int(st[slot + layout.ENTRY_PROGRESS])
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
-        return _subtransfers(st, core, DMA, k, source, target, nbytes, done) if st[slot] else []
+        return _subtransfers(st, core, rq.DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
 
 
@@ -154,28 +147,30 @@ def _with_room(pod: Pod, actions: Sequence[int]) -> NDArray[np.int64]:
 def _making_room(pod: Pod, core: int) -> list[int]:
     """What a write of a core waits for where the writes in flight of its die are full: that one becomes visible."""
     st, base = pod.state, pod.core_base(core)
-    if room_for_writes(st, base, 1):
+    if flight.room_for_writes(st, base, 1):
         return []
     die = int(st[base + layout.DIE])
     full = range(int(st[layout.FLIGHT_CAPACITY]))
-    return [_code(pod.spec.n_cores, 0, k) + (die << layout.CHOICE_BITS) for k in full if deliverable(st, die, k)][:1]
+    return [
+        _code(pod.spec.n_cores, 0, k) + (die << layout.CHOICE_BITS) for k in full if flight.deliverable(st, die, k)
+    ][:1]
 
 
 def _is_in(pod: Pod, base: int) -> bool:
     """Can the first unit of a line be read?"""
     first, nbytes = line_part(pod.state, base, 0)
-    return bool(switched_off(pod.state, base) or flags_in(pod.memory, pod.state, base, first, nbytes))
+    return bool(flight.switched_off(pod.state, base) or flags_in(pod.memory, pod.state, base, first, nbytes))
 
 
 def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:
     """Return whether an access is the atomic that its core asks for."""
-    return bool(access[2] == SCALAR and pod.state[pod.core_base(access[0]) + REQUEST] == OP_ATOMIC_ADD)
+    return bool(access[2] == rq.SCALAR and pod.state[pod.core_base(access[0]) + REQUEST] == rq.OP_ATOMIC_ADD)
 
 
 def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:
     """What an atomic, or an access to a line that was written back, waits for: that its own writes are visible."""
     st, base = pod.state, pod.core_base(core)
-    waits = st[base + REQUEST] == OP_ATOMIC_ADD and own_write_pending(st, core, base, address)
+    waits = st[base + REQUEST] == rq.OP_ATOMIC_ADD and flight.own_write_pending(st, core, base, address)
     if not waits and not (through_cache(st, base) and _under_way(st, core, base, address >> LINE_SHIFT)):
         return []
     return [_code(pod.spec.n_cores, 0, layout.CHOICE_ALL) + (int(st[base + layout.DIE]) << layout.CHOICE_BITS)]
@@ -184,7 +179,7 @@ def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:
 def _subtransfers(
     st: NDArray[np.int64], core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int
 ) -> list[int]:
-    subtransfers = range(int(n_subtransfers(st, source, target, nbytes)))
+    subtransfers = range(int(pipes.n_subtransfers(st, source, target, nbytes)))
     return [_code(core, pipe, j | g << 4) for g in subtransfers if done >= 0 and not done >> g & 1]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search.bfs import EDGE_CHOICE, EDGE_PROCESS, FROM, TO
+from xccl_emu.check.device.search import bfs
 
 Edges = NDArray[np.int64]
 """Transitions, [n, `bfs.EDGE_WORDS`]; ``TO`` is -1 where a run ends."""
@@ -12,10 +12,10 @@ Edges = NDArray[np.int64]
 def reaches_end(n: int, edges: Edges) -> NDArray[np.bool_]:
     """From which of ``n`` states some run comes to an end."""
     ending = np.zeros(n, bool)
-    ending[edges[edges[:, TO] < 0, FROM]] = True
-    inner = edges[edges[:, TO] >= 0]
+    ending[edges[edges[:, bfs.TO] < 0, bfs.FROM]] = True
+    inner = edges[edges[:, bfs.TO] >= 0]
     while True:
-        reached = inner[ending[inner[:, TO]], FROM]
+        reached = inner[ending[inner[:, bfs.TO]], bfs.FROM]
         if ending[reached].all():
             return ending
         ending[reached] = True
@@ -27,24 +27,24 @@ def fair_loop(edges: Edges, ending: NDArray[np.bool_]) -> tuple[int, Edges]:
     The states of the loop can be reached from each other and nothing else can be reached from them, and whoever can
     move in one of them moves in the loop: that it goes on for ever is not the fault of an unfair schedule.
     """
-    lost = edges[~ending[edges[:, FROM]]]
+    lost = edges[~ending[edges[:, bfs.FROM]]]
     state = _in_bottom(lost)
-    bottom = lost[np.isin(lost[:, FROM], list(_reached(lost[:, FROM], lost[:, TO], state)))]
+    bottom = lost[np.isin(lost[:, bfs.FROM], list(_reached(lost[:, bfs.FROM], lost[:, bfs.TO], state)))]
     here, loop = state, list[int]()
-    for process in np.unique(bottom[:, EDGE_PROCESS]):
-        loop += _way(bottom, here, EDGE_PROCESS, process)
-        here = int(bottom[loop[-1], TO])
+    for process in np.unique(bottom[:, bfs.EDGE_PROCESS]):
+        loop += _way(bottom, here, bfs.EDGE_PROCESS, process)
+        here = int(bottom[loop[-1], bfs.TO])
     if here != state:
-        loop += _way(bottom, here, TO, state)
-    return state, bottom[loop][:, [EDGE_PROCESS, EDGE_CHOICE]]
+        loop += _way(bottom, here, bfs.TO, state)
+    return state, bottom[loop][:, [bfs.EDGE_PROCESS, bfs.EDGE_CHOICE]]
 
 
 def _in_bottom(lost: Edges) -> int:
     """A state that can be reached again from whatever can be reached from it."""
-    state = int(lost[0, FROM])
+    state = int(lost[0, bfs.FROM])
     while True:
-        ahead = _reached(lost[:, FROM], lost[:, TO], state)
-        never_back = ahead - _reached(lost[:, TO], lost[:, FROM], state)
+        ahead = _reached(lost[:, bfs.FROM], lost[:, bfs.TO], state)
+        never_back = ahead - _reached(lost[:, bfs.TO], lost[:, bfs.FROM], state)
         if not never_back:
             return min(ahead)
         state = min(never_back)
@@ -67,10 +67,10 @@ def _way(edges: Edges, state: int, column: int, value: int) -> list[int]:
     """The shortest way, as rows of ``edges``, from a state to and over a transition with a value in a column."""
     ways: dict[int, list[int]] = {state: []}
     for here in iter(waiting := [state]):
-        for row in np.flatnonzero(edges[:, FROM] == here).tolist():
+        for row in np.flatnonzero(edges[:, bfs.FROM] == here).tolist():
             if edges[row, column] == value:
                 return [*ways[here], row]
-            target = int(edges[row, TO])
+            target = int(edges[row, bfs.TO])
             if target not in ways:
                 ways[target] = [*ways[here], row]
                 waiting.append(target)

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.device.search import classify, granules, linked, moves, races, record, run_local
-from xccl_emu.check.device.search.classify import NAMED, TAKEN
 from xccl_emu.check.device.search.dfs import FRAME_WORDS
-from xccl_emu.check.device.search.races import ROWS
 from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import CapacityError
@@ -58,8 +56,10 @@ class Setup:
         begin(self.pod)
         self.memory, self.state = self.pod.memory, self.pod.state
         self.initial = Initial(self.memory.copy(), self.state.copy())
-        self.rows = np.zeros((ROWS, 5), np.int64)
-        self.named = words_of_sites(self.pod, lambda site: (NAMED if site.sync else 0) | (TAKEN if site.used else 0))
+        self.rows = np.zeros((races.ROWS, 5), np.int64)
+        self.named = words_of_sites(
+            self.pod, lambda site: (classify.NAMED if site.sync else 0) | (classify.TAKEN if site.used else 0)
+        )
         self._written = self._filled()
         self.checker = self._checker((at.MOST if most else at.LESS) if full else 0)
         self._mark_owners()

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from xccl_emu.check.verdict import DATA_RACE, LIVELOCK, TORN_METADATA, Violation
+from xccl_emu.check import verdict
 from xccl_emu.check.witness.trace import PERFORM, Step, Trace
 
-RACES = (DATA_RACE, TORN_METADATA)
+RACES = (verdict.DATA_RACE, verdict.TORN_METADATA)
 LOOP = "↻"
 """Marks the step with which a loop begins."""
 ROUND = "from here round and round"
@@ -14,7 +14,7 @@ ROUND = "from here round and round"
 _PLACE = re.compile(r"die (\d+) core (\d+), kernel \w+ \(([^()]*?:\d+)[,)]")
 
 
-def marks(trace: Trace, violation: Violation) -> dict[int, str]:
+def marks(trace: Trace, violation: verdict.Violation) -> dict[int, str]:
     """Marks by number of step: ``A`` and ``B`` for the two accesses of a race, ``✗`` for the action that fails, `LOOP`.
 
     The second access of a race is of the last action's instruction.  The first is the latest one that meets it in a
@@ -23,7 +23,7 @@ def marks(trace: Trace, violation: Violation) -> dict[int, str]:
     if not trace.steps:
         return {}
     last = trace.steps[-1]
-    if violation.kind == LIVELOCK and violation.loop:
+    if violation.kind == verdict.LIVELOCK and violation.loop:
         return {len(trace.steps) - violation.loop + 1: LOOP}
     if violation.kind not in RACES:
         return {} if trace.end in ("done", "deadlock") else {last.number: "✗"}

@@ -15,7 +15,7 @@ from rich.text import Text
 import xccl_emu
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
-from xccl_emu.check.witness.highlight import LOOP, RACES, ROUND, marks
+from xccl_emu.check.witness import highlight
 from xccl_emu.check.witness.shrink import signature
 from xccl_emu.check.witness.trace import PERFORM, Part, Step, Trace, steps
 
@@ -143,8 +143,8 @@ def _style(line: Row) -> str:
 def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
     """The two accesses of a race, with their source lines, or where a loop begins; the message tells about the rest."""
     for step in trace.steps:
-        if marked.get(step.number) == LOOP:
-            yield f"{LOOP}  step {step.number}: {ROUND}, {len(trace.steps) - step.number + 1} steps"
+        if marked.get(step.number) == highlight.LOOP:
+            yield f"{highlight.LOOP}  step {step.number}: {highlight.ROUND}, {len(trace.steps) - step.number + 1} steps"
         if (mark := marked.get(step.number, "")) in ("A", "B"):
             where = f"; {short(step.source)}" if step.source is not None else ""
             yield f"{mark}  step {step.number}: {step.who}.{step.pipe} {step.words()} {step.place}{where}"
@@ -165,7 +165,7 @@ def print_witness(console: Console, trial: Trial, violation: Violation) -> Trace
     """
     order, without = trial.pod.order, sorted(trial.pod.without)
     trace = steps(trial, violation.actions.tolist())
-    marked = marks(trace, violation)
+    marked = highlight.marks(trace, violation)
     off = f", without {', '.join(without)}" if without else ""
     console.print(f"[bold red]{violation.kind}[/] under {order}{escape(off)}, in {len(trace.steps)} steps:")
     headline, *more = short(violation.message).splitlines() or [""]
@@ -183,7 +183,7 @@ def in_a_line(violation: Violation) -> str:
     """A violation in a line: what, where, by which source lines, and who found it."""
     headline, *more = short(violation.message).splitlines() or [""]
     headline = _CODE.sub("", headline).removeprefix(f"{violation.kind}: ").removesuffix(":")
-    lines = ", ".join(sorted(signature(violation)[1])) if violation.kind in RACES and more else ""
+    lines = ", ".join(sorted(signature(violation)[1])) if violation.kind in highlight.RACES and more else ""
     return f"{violation.kind}: {headline}{lines and f' ({short(lines)})'}; by {violation.found_by}"
 
 

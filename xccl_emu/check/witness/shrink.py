@@ -15,19 +15,19 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check import verdict
 from xccl_emu.check.trial import Trial
-from xccl_emu.check.verdict import DEADLOCK, LIVELOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.highlight import RACES
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.device import layout as at
 
-Judge = Callable[[Trial, NDArray[np.int64]], Violation | None]
+Judge = Callable[[Trial, NDArray[np.int64]], verdict.Violation | None]
 """Replays a schedule on a fresh trial under all detectors; the violation it found, with the actions up to there."""
 
 Progress = Callable[[int, int], None]
 """Called with how many actions are left and how many schedules have been tried."""
 
-_ENDS_LATE = (DEADLOCK, WRONG_BITS)
+_ENDS_LATE = (verdict.DEADLOCK, verdict.WRONG_BITS)
 _SOURCE_LINE = re.compile(r"\(([^()]*:\d+)")
 _MADE_UP_MAX = 1 << 14  # more actions than the first schedule has: a candidate that never ends is given up
 
@@ -36,7 +36,7 @@ _MADE_UP_MAX = 1 << 14  # more actions than the first schedule has: a candidate 
 class _Found:
     """A schedule that ends in the violation."""
 
-    violation: Violation
+    violation: verdict.Violation
     names: NDArray[np.int64]
     """[n, NAME_WORDS] of its actions."""
     cost: tuple[int, int, int]
@@ -44,13 +44,13 @@ class _Found:
 
 
 def shrink(
-    trial: Trial, violation: Violation, judge: Judge, *, seconds: float = 10.0, progress: Progress | None = None
-) -> Violation:
+    trial: Trial, violation: verdict.Violation, judge: Judge, *, seconds: float = 10.0, progress: Progress | None = None
+) -> verdict.Violation:
     """The same violation by a shorter schedule, or as it was if there is no better one within the time.
 
     ``trial`` must be fresh; it is left as it was.  Raises CapacityError if its pod is too large to copy.
     """
-    if violation.kind == LIVELOCK or not len(violation.actions):
+    if violation.kind == verdict.LIVELOCK or not len(violation.actions):
         return violation
     shrinker = Shrinker(trial, violation, judge, seconds, progress)
     try:
@@ -59,7 +59,7 @@ def shrink(
         trial.pod.restore(shrinker.fresh)
 
 
-def signature(violation: Violation) -> tuple[str, frozenset[str]]:
+def signature(violation: verdict.Violation) -> tuple[str, frozenset[str]]:
     """What must stay the same: the kind, and where it is not seen at the end of a run only, the source lines."""
     lines = frozenset() if violation.kind in _ENDS_LATE else frozenset(_SOURCE_LINE.findall(violation.message))
     return violation.kind, lines
@@ -69,7 +69,7 @@ class Shrinker:
     """One search for a shorter schedule."""
 
     def __init__(
-        self, trial: Trial, violation: Violation, judge: Judge, seconds: float, progress: Progress | None
+        self, trial: Trial, violation: verdict.Violation, judge: Judge, seconds: float, progress: Progress | None
     ) -> None:
         from xccl_emu.check.device import attempts
         from xccl_emu.check.witness.replayer import Replayer
@@ -87,7 +87,7 @@ class Shrinker:
         self._codes = np.zeros(room, np.int64)
         self._names = np.zeros((room, attempts.NAME_WORDS), np.int64)
 
-    def run(self) -> Violation:
+    def run(self) -> verdict.Violation:
         """Shrink until nothing helps any more or the time is up."""
         found = self._first()
         if found is None:
@@ -180,7 +180,7 @@ class Shrinker:
         found = _Found(violation, taken[:n], self._cost(taken[:n]))
         return found if best is None or found.cost < best.cost else None
 
-    def _alike(self, violation: Violation, best: _Found | None) -> bool:
+    def _alike(self, violation: verdict.Violation, best: _Found | None) -> bool:
         """Return whether it is the one wanted.  At first any of its kind is: a search may blame other lines."""
         if best is not None:
             return signature(violation) == self._wanted
@@ -195,7 +195,7 @@ class Shrinker:
         late = self._wanted[0] in _ENDS_LATE
         machine = (self._pod.memory, self._pod.state)
         n, ended = self._device.attempt(*machine, names, late, self._codes, self._names)
-        ends = {DEADLOCK: self._device.STUCK, WRONG_BITS: self._device.DONE}
+        ends = {verdict.DEADLOCK: self._device.STUCK, verdict.WRONG_BITS: self._device.DONE}
         stopped = ended == self._device.STUCK and (self._codes[:n] < 0).any()  # wrong bits show without an end then
         if ended != ends.get(self._wanted[0], ended) and not stopped:
             return None, self._names[:0]

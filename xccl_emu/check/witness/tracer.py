@@ -9,20 +9,19 @@ from xccl_emu.check.device import accesses as rows
 from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
 from xccl_emu.check.faults import decode, is_fault, words
 from xccl_emu.check.messages import core_name, words_of_sites
-from xccl_emu.check.witness.format import Formatted, formatted, number, some_bytes
+from xccl_emu.check.witness import format, trace
+from xccl_emu.check.witness.format import number
 from xccl_emu.check.witness.replayer import Replayer
-from xccl_emu.check.witness.trace import PERFORM, Access, Part, Source, Step, Trace, Write
 from xccl_emu.check.witness.writes import Writes, joined
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
+from xccl_emu.machine.device import cache
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.device.cache import address_of, is_hit, place_of, value_seen, written_back
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.report import deadlock, running, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
 
 _READ_DONE = -1  # progress of a transfer that is read
@@ -35,7 +34,7 @@ class _Instruction:
     number: int
     """Number of the step that did it."""
     op: int
-    words: Formatted
+    words: format.Formatted
     site: int
 
 
@@ -60,22 +59,24 @@ class Stepper:
         self._rows = np.zeros((rows.ACCESSES_MAX, rows.ACCESS_WORDS), np.int64)
         self._queued = {core: _Queued() for core in pod.active_cores()}
         self._number = 0
-        self._copied: Write | None = None
+        self._copied: trace.Write | None = None
         """The write of which there is a copy that is still to become visible."""
 
-    def run(self, actions: Sequence[int]) -> Trace:
+    def run(self, actions: Sequence[int]) -> trace.Trace:
         """Take the actions, the last of which may be a violation; ReplayError for one that is not enabled."""
         taken = tuple(self._step(code) for code in actions)
         spec, end = self._pod.spec, self._replayer.end()
         waiting = self._waiting() if end == "deadlock" else ()
-        return Trace(taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.cores_per_die, waiting)
+        return trace.Trace(
+            taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.cores_per_die, waiting
+        )
 
     def _waiting(self) -> tuple[tuple[int, str], ...]:
         """The blocked cores, and the line about each in the report of the deadlock."""
-        lines = str(deadlock(self._pod)).splitlines()[1:]
-        return tuple((core, line.strip()) for core, line in zip(running(self._pod), lines, strict=True))
+        lines = str(report.deadlock(self._pod)).splitlines()[1:]
+        return tuple((core, line.strip()) for core, line in zip(report.running(self._pod), lines, strict=True))
 
-    def _step(self, code: int) -> Step:
+    def _step(self, code: int) -> trace.Step:
         self._number += 1
         if code < 0:
             return self._fault(code)
@@ -91,16 +92,16 @@ class Stepper:
 
     # ---- a core's scalar unit
 
-    def _scalar(self, code: int, core: int, choice: int) -> Step:
+    def _scalar(self, code: int, core: int, choice: int) -> trace.Step:
         """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
-        line = int(written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
+        line = int(cache.written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
         if (line >= 0 and op != rq.OP_DCCI) or at.CHOICE_EVICT <= choice < at.CHOICE_ALL:
             return self._writes_back(code, core, choice, line)
         site = at.AT_END if op == rq.OP_RETURN else site
         off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
-        words = formatted(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
+        words = format.formatted(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)
         step = replace(step, value=self._seen(core, op, operands, words, choice), switched_off=off)
         step = self._take(step)
@@ -110,27 +111,27 @@ class Stepper:
             return replace(step, issues=True, accesses=())
         return self._with_writes(step)
 
-    def _writes_back(self, code: int, core: int, choice: int, line: int) -> Step:
+    def _writes_back(self, code: int, core: int, choice: int, line: int) -> trace.Step:
         """A line of the cache is evicted, or written back by a return; the step is blamed on what changed it."""
         if line < 0:
             raise self._not_enabled()
-        place, address = int(place_of(self._st, core, line)), int(address_of(self._st, core, line))
+        place, address = int(cache.place_of(self._st, core, line)), int(cache.address_of(self._st, core, line))
         data = self._st[place + at.CACHED_DATA : place + at.CACHED_WORDS].tobytes()
         site = self._st[place + at.CACHED_DIRTY] - 1
         how = "evict" if at.CHOICE_EVICT <= choice < at.CHOICE_ALL else "write back"
-        words = Formatted(how, address, len(data), symbolic(self._pod, address), some_bytes(data))
+        words = format.Formatted(how, address, len(data), report.symbolic(self._pod, address), format.some_bytes(data))
         step = self._begin(code, core, _Instruction(self._number, rq.OP_DCCI, words, int(site)), at.CHOICE_EVICT)
-        step = replace(step, accesses=(Access(address, len(data), True, False),))
+        step = replace(step, accesses=(trace.Access(address, len(data), True, False),))
         return self._with_writes(self._take(step))
 
-    def _seen(self, core: int, op: int, operands: Sequence[int], words: Formatted, choice: int) -> str:
+    def _seen(self, core: int, op: int, operands: Sequence[int], words: format.Formatted, choice: int) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
-            return f"saw {some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
+            return f"saw {format.some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
         if op == rq.OP_LOAD and self._pod.spec.scalar_cache and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
-            value = number(int(value_seen(self._mem, self._st, core, a, words.nbytes, choice)))
-            return f"saw {value}" + (" in its cache" if is_hit(self._st, core, a, choice) else "")
+            value = number(int(cache.value_seen(self._mem, self._st, core, a, words.nbytes, choice)))
+            return f"saw {value}" + (" in its cache" if cache.is_hit(self._st, core, a, choice) else "")
         # What is not inside is a violation.
         if op in (rq.OP_LOAD, rq.OP_POLL, rq.OP_ATOMIC_ADD) and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
             value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))
@@ -155,7 +156,7 @@ class Stepper:
 
     # ---- its other pipes
 
-    def _pipe(self, code: int, core: int, pipe: int, choice: int) -> Step:
+    def _pipe(self, code: int, core: int, pipe: int, choice: int) -> trace.Step:
         """mtu-in, vector or mtu-out carries out an instruction of its queue, or a part of one."""
         queue, known = int(pipe_of(self._pod.core_base(core), pipe)), self._queued[core].pipes[pipe]
         j = choice & 15 if pipe == rq.MTU_IN and choice != at.CHOICE_ALL else 0
@@ -175,23 +176,25 @@ class Stepper:
             return instruction
         address, value = int(self._st[entry + 4]), int(self._st[entry + 5])
         adds = int(self._st[entry + 6]) == rq.SIGNAL_ADD
-        words = Formatted("signal, adds" if adds else "signal", address, 8, symbolic(self._pod, address), number(value))
+        words = format.Formatted(
+            "signal, adds" if adds else "signal", address, 8, report.symbolic(self._pod, address), number(value)
+        )
         return replace(instruction, op=rq.OP_ADD if adds else rq.OP_PUT, words=words)
 
-    def _reading(self, step: Step, entry: int, choice: int) -> Step:
+    def _reading(self, step: trace.Step, entry: int, choice: int) -> trace.Step:
         """An mtu-in transfer: which of its sub-transfers, from where, and their first bytes."""
         source, nbytes = int(self._st[entry + 1]), int(self._st[entry + 3])
         count = int(n_subtransfers(self._st, source, source, nbytes))
-        first = step.accesses[0] if step.accesses else Access(source, nbytes, False, False)
+        first = step.accesses[0] if step.accesses else trace.Access(source, nbytes, False, False)
         return replace(
             step,
             part=_subtransfers(count, choice, int(self._st[entry + at.ENTRY_PROGRESS])),
             address=first.start,
-            place=symbolic(self._pod, first.start),
-            value=f"saw {some_bytes(self._mem[first.start : first.start + first.nbytes].tobytes())}",
+            place=report.symbolic(self._pod, first.start),
+            value=f"saw {format.some_bytes(self._mem[first.start : first.start + first.nbytes].tobytes())}",
         )
 
-    def _dma(self, code: int, core: int, choice: int) -> Step:
+    def _dma(self, code: int, core: int, choice: int) -> trace.Step:
         """A descriptor copies a sub-transfer, or all that it can."""
         base, known = self._pod.core_base(core), self._queued[core].descriptors
         can_copy = [k for k in known if self._st[_descriptor(base, k) + at.ENTRY_PROGRESS] != DMA_READ_DONE]
@@ -210,7 +213,7 @@ class Stepper:
 
     # ---- writes
 
-    def _with_writes(self, step: Step) -> Step:
+    def _with_writes(self, step: trace.Step) -> trace.Step:
         """The step with the writes that it has begun, or done at once."""
         writes = self._writes.note_left(step)
         left, landed = (w.number for w in writes), (w.number for w in writes if w.visible)
@@ -220,7 +223,7 @@ class Stepper:
         first = writes[0]
         return replace(step, part=joined(writes), address=first.address, place=first.place, value=first.value)
 
-    def _perform(self, code: int, die: int, choice: int) -> Step:
+    def _perform(self, code: int, die: int, choice: int) -> trace.Step:
         """A die makes a write visible, or all that it has in flight."""
         flying = self._writes.flying.get(die, [])
         k = 0 if choice == at.CHOICE_ALL else choice
@@ -232,12 +235,12 @@ class Stepper:
             write.visible = self._number
             flying.remove(write)
             self._forget_done(write.by.core)
-        touched = tuple(Access(write.address, write.nbytes, True, False) for write in landed)
+        touched = tuple(trace.Access(write.address, write.nbytes, True, False) for write in landed)
         return replace(step, landed=tuple(write.number for write in landed), accesses=touched)
 
     # ---- what breaks
 
-    def _fault(self, code: int) -> Step:
+    def _fault(self, code: int) -> trace.Step:
         """A die stops, a link is cut, or a write becomes visible otherwise than it should."""
         if not is_fault(code, self._pod.spec.n_dies):
             raise self._not_enabled()
@@ -247,51 +250,50 @@ class Stepper:
         if kind == AGAIN:
             step = self._again(code)
         else:
-            step = Step(
-                self._number, code, die * self._pod.spec.cores_per_die, f"die{die}", PERFORM, "fault", words(code), None
-            )  # fmt: skip
+            actor = die * self._pod.spec.cores_per_die
+            step = trace.Step(self._number, code, actor, f"die{die}", trace.PERFORM, "fault", words(code), None)
         return self._take(step)
 
-    def _perform_wrongly(self, code: int, die: int, k: int) -> Step:
+    def _perform_wrongly(self, code: int, die: int, k: int) -> trace.Step:
         flying = self._writes.flying.get(die, [])
         if k >= len(flying):
             raise self._not_enabled()
         write = flying[k]
-        step = replace(self._perform(code, die, k), pipe=PERFORM, operation="fault", fault=words(code))
+        step = replace(self._perform(code, die, k), pipe=trace.PERFORM, operation="fault", fault=words(code))
         if decode(code)[0] == DUPLICATE:
             self._copied = write
         else:
             data = self._mem[write.address : write.address + write.nbytes].tobytes()
-            step = replace(step, value=f"now {some_bytes(data)}")
+            step = replace(step, value=f"now {format.some_bytes(data)}")
         return step
 
-    def _again(self, code: int) -> Step:
+    def _again(self, code: int) -> trace.Step:
         """The copy of a write."""
         if self._copied is None:
             raise self._not_enabled()
         step = self._step_of_write(code, self._copied)
         return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code))
 
-    def _step_of_write(self, code: int, write: Write) -> Step:
+    def _step_of_write(self, code: int, write: trace.Write) -> trace.Step:
         by = write.by
-        return Step(
-            self._number, code, by.core, by.who, PERFORM, by.operation, by.action, by.source, write.address,
+        return trace.Step(
+            self._number, code, by.core, by.who, trace.PERFORM, by.operation, by.action, by.source, write.address,
             write.nbytes, write.place, write.value, by.instruction, write.part,
         )  # fmt: skip
 
     # ---- what all have in common
 
-    def _begin(self, code: int, core: int, doing: _Instruction, choice: int) -> Step:
+    def _begin(self, code: int, core: int, doing: _Instruction, choice: int) -> trace.Step:
         """The step that is about to be taken, as far as its instruction says."""
         base, pipe, words = self._pod.core_base(core), (code >> at.CHOICE_BITS) % at.ACTORS_PER_CORE, doing.words
         n = rows.accesses(self._st, base, pipe, choice, self._named, self._rows)
-        return Step(
+        return trace.Step(
             self._number, code, core, core_name(self._pod, core), PIPE_NAMES[pipe], rq.OPERATIONS[doing.op],
             words.action, source_of(self._pod, core, doing.site), words.address, words.nbytes, words.place, words.value,
             doing.number, accesses=tuple(_access(row) for row in self._rows[:n].tolist()),
         )  # fmt: skip
 
-    def _take(self, step: Step) -> Step:
+    def _take(self, step: trace.Step) -> trace.Step:
         """Take the step's action, which may be the violation that ends the run."""
         taken = self._replayer.take(step.code)
         failed = bool(self._st[at.ERROR] != 0)
@@ -303,24 +305,24 @@ class Stepper:
         return ReplayError(f"the schedule does not fit: action {self._number} of it is not enabled")
 
 
-def source_of(pod: Pod, core: int, site: int) -> Source | None:
+def source_of(pod: Pod, core: int, site: int) -> trace.Source | None:
     """The place in the kernel that a core runs; None for its return, which has none."""
     launch, place = pod.launch_of(core), report.site_of(pod, core, site)
-    return None if launch is None or place is None else Source(**vars(place), kernel=launch.kernel.name)
+    return None if launch is None or place is None else trace.Source(**vars(place), kernel=launch.kernel.name)
 
 
-def _access(row: Sequence[int]) -> Access:
+def _access(row: Sequence[int]) -> trace.Access:
     flags = row[rows.FLAGS]
-    return Access(row[rows.START], row[rows.NBYTES], bool(flags & rows.WRITE), bool(flags & rows.SYNC))
+    return trace.Access(row[rows.START], row[rows.NBYTES], bool(flags & rows.WRITE), bool(flags & rows.SYNC))
 
 
 def _descriptor(base: int, k: int) -> int:
     return base + at.DMA_SLOTS + k * at.ENTRY_WORDS
 
 
-def _subtransfers(count: int, choice: int, done: int) -> Part:
+def _subtransfers(count: int, choice: int, done: int) -> trace.Part:
     """The sub-transfer that a choice names, or those that are not in the mask of what is done."""
     if choice != at.CHOICE_ALL:
-        return Part((choice >> 4) + 1, (choice >> 4) + 1, count)
+        return trace.Part((choice >> 4) + 1, (choice >> 4) + 1, count)
     left = [g + 1 for g in range(count) if done != _READ_DONE and not done >> g & 1]
-    return Part(min(left, default=1), max(left, default=count), count)
+    return trace.Part(min(left, default=1), max(left, default=count), count)

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable
 
+from xccl_emu.check.witness import trace
 from xccl_emu.check.witness.format import number, numbers, some_bytes
-from xccl_emu.check.witness.trace import Access, Part, Step, Write
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
 
 
-def granules(address: int, nbytes: int, start: int, size: int) -> Part:
+def granules(address: int, nbytes: int, start: int, size: int) -> trace.Part:
     """Which granules of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
     first = address // at.GRANULE_BYTES
     count = (address + nbytes - 1) // at.GRANULE_BYTES - first + 1
-    return Part(start // at.GRANULE_BYTES - first + 1, (start + size - 1) // at.GRANULE_BYTES - first + 1, count)
+    return trace.Part(start // at.GRANULE_BYTES - first + 1, (start + size - 1) // at.GRANULE_BYTES - first + 1, count)
 
 
 class Writes:
@@ -22,14 +22,14 @@ class Writes:
 
     def __init__(self, pod: Pod) -> None:
         self._pod, self._st, self._mem = pod, pod.state, pod.memory
-        self.all: list[Write] = []
-        self.flying: dict[int, list[Write]] = {die: [] for die in range(pod.spec.n_dies)}
+        self.all: list[trace.Write] = []
+        self.flying: dict[int, list[trace.Write]] = {die: [] for die in range(pod.spec.n_dies)}
 
     def left_in_flight(self, die: int) -> int:
         """How many the machine has in flight for a die."""
         return int(self._st[self._ring(die) + at.FLIGHT_COUNT])
 
-    def note_left(self, step: Step) -> list[Write]:
+    def note_left(self, step: trace.Step) -> list[trace.Write]:
         """After a core's action: the writes to memory that it has begun, or done at once."""
         die = step.core // self._pod.spec.cores_per_die
         flying, ring = self.flying[die], self._ring(die)
@@ -47,7 +47,7 @@ class Writes:
     def _ring(self, die: int) -> int:
         return int(self._st[at.DIE_BASE] + die * self._st[at.DIE_WORDS])
 
-    def _in_flight(self, step: Step, entry: int) -> Write:
+    def _in_flight(self, step: trace.Step, entry: int) -> trace.Write:
         address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])
         data = self._st[entry + at.FLIGHT_DATA : entry + self._st[at.FLIGHT_WORDS]]
         if step.operation in ("mtu_out", "dma"):
@@ -56,7 +56,7 @@ class Writes:
         value = numbers(data[:4].tolist()) if whole else number(int(data[0]))
         return self._new(step, address, nbytes, value)
 
-    def _done(self, step: Step, access: Access) -> Write:
+    def _done(self, step: trace.Step, access: trace.Access) -> trace.Write:
         """A write that was visible at once."""
         value = step.value
         if step.operation not in ("put", "store"):
@@ -66,16 +66,16 @@ class Writes:
         write.visible = step.number
         return write
 
-    def _new(self, step: Step, address: int, nbytes: int, value: str) -> Write:
+    def _new(self, step: trace.Step, address: int, nbytes: int, value: str) -> trace.Write:
         part = None
         if step.operation in ("mtu_out", "dma") and step.address is not None:
             part = granules(step.address, step.nbytes, address, nbytes)
-        return Write(0, step, address, nbytes, symbolic(self._pod, address), value, part)
+        return trace.Write(0, step, address, nbytes, symbolic(self._pod, address), value, part)
 
 
-def joined(writes: Iterable[Write]) -> Part | None:
+def joined(writes: Iterable[trace.Write]) -> trace.Part | None:
     """The granules that writes of one transfer are, together."""
     parts = [write.part for write in writes if write.part is not None]
     if not parts:
         return None
-    return Part(min(part.first for part in parts), max(part.last for part in parts), parts[0].count)
+    return trace.Part(min(part.first for part in parts), max(part.last for part in parts), parts[0].count)

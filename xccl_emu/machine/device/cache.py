@@ -12,83 +12,55 @@ itself, `CHOICE_EVICT` and the line's place.  Neither must ever happen: a run in
 Write-backs are writes in flight like any other, unit by unit.  A line is not fetched while its write-back is under way.
 """
 
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
-from xccl_emu.lang.requests import OP_DCCI, OP_LOAD, OP_RETURN, OP_STORE
-from xccl_emu.machine.device.flight import (
-    block_of_die,
-    flight,
-    overlay,
-    request_site,
-    room_for_writes,
-    sign_extended,
-    write_unit,
-)
-from xccl_emu.machine.device.layout import (
-    ATOMIC_SHIFT,
-    CACHE_BASE,
-    CACHE_LINE_BYTES,
-    CACHE_LINES,
-    CACHE_WORDS,
-    CACHED_DATA,
-    CACHED_DIRTY,
-    CACHED_LINE,
-    CACHED_WORDS,
-    CHOICE_ALL,
-    CHOICE_ANEW,
-    CHOICE_EVICT,
-    DIE,
-    FLIGHT_ADDRESS,
-    FLIGHT_CORE,
-    FLIGHT_COUNT,
-    FLIGHT_KIND,
-    IN_FLIGHT,
-    KIND_SCALAR,
-)
+from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import fence_ahead
 from xccl_emu.machine.device.words import call, jit, load_i64, put
 
 LINE_SHIFT = 6
-_WORDS = CACHE_LINE_BYTES // 8
+_WORDS = ms.CACHE_LINE_BYTES // 8
 
 
 @jit
 def through_cache(st, base):
     """Does the core's request load or store through a cache?"""
-    return st[CACHE_LINES] != 0 and (st[base + REQUEST] == OP_LOAD or st[base + REQUEST] == OP_STORE)
+    return st[ms.CACHE_LINES] != 0 and (st[base + REQUEST] == rq.OP_LOAD or st[base + REQUEST] == rq.OP_STORE)
 
 
 @jit
 def request_choices(st, base):
     """Choices that the core's request may have: those of a line that is polled, and of a load to fetch anew."""
-    return CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
+    return ms.CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
 
 
 @jit
 def scalar_choices(st, base):
     """All that a scalar unit may do: choices of its request, and lines to evict; `nth_scalar` numbers them."""
-    return request_choices(st, base) + st[CACHE_LINES]
+    return request_choices(st, base) + st[ms.CACHE_LINES]
 
 
 @jit
 def nth_scalar(st, base, n):
     """The n-th choice of a scalar unit."""
     own = request_choices(st, base)
-    return n if n < own else CHOICE_EVICT + n - own
+    return n if n < own else ms.CHOICE_EVICT + n - own
 
 
 @jit
 def place_of(st, core, k):
     """Where the k-th line of a core is."""
-    return st[CACHE_BASE] + core * st[CACHE_WORDS] + k * CACHED_WORDS
+    return st[ms.CACHE_BASE] + core * st[ms.CACHE_WORDS] + k * ms.CACHED_WORDS
 
 
 @jit
 def _find(st, core, line):
     """The place of a line that a core has cached, or -1."""
-    for k in range(st[CACHE_LINES]):
+    for k in range(st[ms.CACHE_LINES]):
         at = place_of(st, core, k)
-        if st[at + CACHED_LINE] == line + 1:
+        if st[at + ms.CACHED_LINE] == line + 1:
             return at
     return -1
 
@@ -97,7 +69,7 @@ def _find(st, core, line):
 def n_cached(st, core):
     """How many lines a core has cached."""
     n = 0
-    while n < st[CACHE_LINES] and st[place_of(st, core, n) + CACHED_LINE]:
+    while n < st[ms.CACHE_LINES] and st[place_of(st, core, n) + ms.CACHED_LINE]:
         n += 1
     return n
 
@@ -106,24 +78,24 @@ def n_cached(st, core):
 def first_changed(st, core):
     """The first line of a core that is to be written back, or -1."""
     for k in range(n_cached(st, core)):
-        if st[place_of(st, core, k) + CACHED_DIRTY]:
+        if st[place_of(st, core, k) + ms.CACHED_DIRTY]:
             return k
     return -1
 
 
 @jit
 def _fetch(mem, st, at):
-    address = st[at + CACHED_LINE] - 1 << LINE_SHIFT
+    address = st[at + ms.CACHED_LINE] - 1 << LINE_SHIFT
     for w in range(_WORDS):
-        put(st, at + CACHED_DATA + w, load_i64(mem, address + 8 * w))
+        put(st, at + ms.CACHED_DATA + w, load_i64(mem, address + 8 * w))
 
 
 @jit
 def is_stale(mem, st, at):
     """Does a line differ from memory?"""
-    address = st[at + CACHED_LINE] - 1 << LINE_SHIFT
+    address = st[at + ms.CACHED_LINE] - 1 << LINE_SHIFT
     for w in range(_WORDS):
-        if st[at + CACHED_DATA + w] != load_i64(mem, address + 8 * w):
+        if st[at + ms.CACHED_DATA + w] != load_i64(mem, address + 8 * w):
             return True
     return False
 
@@ -131,11 +103,11 @@ def is_stale(mem, st, at):
 @jit
 def _under_way(st, core, base, line):
     """Return whether a write-back of a line is in flight."""
-    ring = block_of_die(st, st[base + DIE])
-    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
-        entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR:
-            if st[entry + FLIGHT_ADDRESS] >> LINE_SHIFT == line:
+    ring = flight.block_of_die(st, st[base + ms.DIE])
+    for k in range(st[ring + ms.FLIGHT_COUNT] if st[base + ms.IN_FLIGHT] else 0):
+        entry = flight.flight(st, ring, k)
+        if st[entry + ms.FLIGHT_CORE] == core and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR:
+            if st[entry + ms.FLIGHT_ADDRESS] >> LINE_SHIFT == line:
                 return True
     return False
 
@@ -145,9 +117,9 @@ def _drop(st, core, k):
     """Take a line out; those behind it move up."""
     last = n_cached(st, core) - 1
     for j in range(k, last):
-        for w in range(CACHED_WORDS):
+        for w in range(ms.CACHED_WORDS):
             put(st, place_of(st, core, j) + w, st[place_of(st, core, j + 1) + w])
-    for w in range(CACHED_WORDS):
+    for w in range(ms.CACHED_WORDS):
         put(st, place_of(st, core, last) + w, 0)
 
 
@@ -155,12 +127,16 @@ def _drop(st, core, k):
 def _write_back(mem, st, core, base, k):
     """Write a changed line back and drop it; False, and nothing changed, if it has no room among writes in flight."""
     at = place_of(st, core, k)
-    if not room_for_writes(st, base, max(1, CACHE_LINE_BYTES >> st[ATOMIC_SHIFT])):
+    if not flight.room_for_writes(st, base, max(1, ms.CACHE_LINE_BYTES >> st[ms.ATOMIC_SHIFT])):
         return False
-    address, data, site = st[at + CACHED_LINE] - 1 << LINE_SHIFT, 8 * (at + CACHED_DATA), st[at + CACHED_DIRTY] - 1
-    size = min(1 << st[ATOMIC_SHIFT], CACHE_LINE_BYTES)
-    for start in range(0, CACHE_LINE_BYTES, size):
-        write_unit(mem, st, core, base, KIND_SCALAR, address + start, data + start, size, site)
+    address, data, site = (
+        st[at + ms.CACHED_LINE] - 1 << LINE_SHIFT,
+        8 * (at + ms.CACHED_DATA),
+        st[at + ms.CACHED_DIRTY] - 1,
+    )
+    size = min(1 << st[ms.ATOMIC_SHIFT], ms.CACHE_LINE_BYTES)
+    for start in range(0, ms.CACHE_LINE_BYTES, size):
+        flight.write_unit(mem, st, core, base, ms.KIND_SCALAR, address + start, data + start, size, site)
     _drop(st, core, k)
     return True
 
@@ -168,7 +144,7 @@ def _write_back(mem, st, core, base, k):
 @jit
 def evict(mem, st, core, base, k):
     """Evict a changed line; False if there is none, or it has to wait."""
-    if k < 0 or k >= n_cached(st, core) or not st[place_of(st, core, k) + CACHED_DIRTY]:
+    if k < 0 or k >= n_cached(st, core) or not st[place_of(st, core, k) + ms.CACHED_DIRTY]:
         return False
     return _write_back(mem, st, core, base, k)
 
@@ -177,9 +153,9 @@ def evict(mem, st, core, base, k):
 def _make_place(mem, st, core, base, line):
     """Open a place for a line, or -1 if that has to wait.  A full cache loses its first clean line, or its first."""
     n = n_cached(st, core)
-    if n == st[CACHE_LINES]:
+    if n == st[ms.CACHE_LINES]:
         k = 0
-        while k < n and st[place_of(st, core, k) + CACHED_DIRTY]:
+        while k < n and st[place_of(st, core, k) + ms.CACHED_DIRTY]:
             k += 1
         if k < n:
             _drop(st, core, k)
@@ -187,13 +163,13 @@ def _make_place(mem, st, core, base, line):
             return -1
         n -= 1
     k = n
-    while k > 0 and st[place_of(st, core, k - 1) + CACHED_LINE] > line + 1:
-        for w in range(CACHED_WORDS):
+    while k > 0 and st[place_of(st, core, k - 1) + ms.CACHED_LINE] > line + 1:
+        for w in range(ms.CACHED_WORDS):
             put(st, place_of(st, core, k) + w, st[place_of(st, core, k - 1) + w])
         k -= 1
     at = place_of(st, core, k)
-    put(st, at + CACHED_LINE, line + 1)
-    put(st, at + CACHED_DIRTY, 0)
+    put(st, at + ms.CACHED_LINE, line + 1)
+    put(st, at + ms.CACHED_DIRTY, 0)
     return at
 
 
@@ -201,8 +177,8 @@ def _make_place(mem, st, core, base, line):
 def _line_for(mem, st, core, base, address, choice):
     """The place of the line with an address, fetched if it must be, or anew; -1 if that cannot be now."""
     at = _find(st, core, address >> LINE_SHIFT)
-    if choice == CHOICE_ANEW:
-        if at < 0 or st[at + CACHED_DIRTY] or not is_stale(mem, st, at):
+    if choice == ms.CHOICE_ANEW:
+        if at < 0 or st[at + ms.CACHED_DIRTY] or not is_stale(mem, st, at):
             return -1
         _fetch(mem, st, at)
         return at
@@ -222,13 +198,13 @@ def load_cached(mem, st, core, base, choice, address, nbytes):
     at = _line_for(mem, st, core, base, address, choice)
     if at < 0:
         return False
-    put(st, base + RESULT, sign_extended(_word_of(st, at, address) >> (8 * (address & 7)), nbytes))
+    put(st, base + RESULT, flight.sign_extended(_word_of(st, at, address) >> (8 * (address & 7)), nbytes))
     return True
 
 
 @jit
 def _word_of(st, at, address):
-    return st[at + CACHED_DATA + (address >> 3 & _WORDS - 1)]
+    return st[at + ms.CACHED_DATA + (address >> 3 & _WORDS - 1)]
 
 
 @call
@@ -237,16 +213,16 @@ def store_cached(mem, st, core, base, choice, address, value, nbytes):
     at = _line_for(mem, st, core, base, address, choice)
     if at < 0:
         return False
-    word = overlay(_word_of(st, at, address), value, address & 7, nbytes)
-    put(st, at + CACHED_DATA + (address >> 3 & _WORDS - 1), word)
-    put(st, at + CACHED_DIRTY, request_site(st, base) + 1)
+    word = flight.overlay(_word_of(st, at, address), value, address & 7, nbytes)
+    put(st, at + ms.CACHED_DATA + (address >> 3 & _WORDS - 1), word)
+    put(st, at + ms.CACHED_DIRTY, flight.request_site(st, base) + 1)
     return True
 
 
 @jit
 def is_hit(st, core, address, choice):
     """Does a load find its line in the cache?"""
-    return choice != CHOICE_ANEW and _find(st, core, address >> LINE_SHIFT) >= 0
+    return choice != ms.CHOICE_ANEW and _find(st, core, address >> LINE_SHIFT) >= 0
 
 
 @jit
@@ -254,7 +230,7 @@ def value_seen(mem, st, core, address, nbytes, choice):
     """What a load would see."""
     at = _find(st, core, address >> LINE_SHIFT)
     word = _word_of(st, at, address) if is_hit(st, core, address, choice) else load_i64(mem, address & ~7)
-    return sign_extended(word >> (8 * (address & 7)), nbytes)
+    return flight.sign_extended(word >> (8 * (address & 7)), nbytes)
 
 
 @call
@@ -262,8 +238,8 @@ def clean(mem, st, core, base, address):
     """Write back the line with an address if it is changed, and drop it; False if that has to wait."""
     for k in range(n_cached(st, core)):
         at = place_of(st, core, k)
-        if st[at + CACHED_LINE] == (address >> LINE_SHIFT) + 1:
-            if st[at + CACHED_DIRTY]:
+        if st[at + ms.CACHED_LINE] == (address >> LINE_SHIFT) + 1:
+            if st[at + ms.CACHED_DIRTY]:
                 return not fence_ahead(st, base) and _write_back(mem, st, core, base, k)
             _drop(st, core, k)
             return True
@@ -274,14 +250,14 @@ def clean(mem, st, core, base, address):
 def written_back(st, core, base, choice):
     """Which line of its core a choice of a scalar unit would write back: evicted, by `dcci` or at the return; or -1."""
     op, n = st[base + REQUEST], n_cached(st, core)
-    if choice != CHOICE_ALL and choice >= CHOICE_EVICT:
-        k = choice - CHOICE_EVICT
-        return k if k < n and st[place_of(st, core, k) + CACHED_DIRTY] else -1
-    if op == OP_RETURN:
+    if choice != ms.CHOICE_ALL and choice >= ms.CHOICE_EVICT:
+        k = choice - ms.CHOICE_EVICT
+        return k if k < n and st[place_of(st, core, k) + ms.CACHED_DIRTY] else -1
+    if op == rq.OP_RETURN:
         return first_changed(st, core)
-    for k in range(n if op == OP_DCCI else 0):
+    for k in range(n if op == rq.OP_DCCI else 0):
         at = place_of(st, core, k)
-        if st[at + CACHED_LINE] == (st[base + REQUEST + 1] >> LINE_SHIFT) + 1 and st[at + CACHED_DIRTY]:
+        if st[at + ms.CACHED_LINE] == (st[base + REQUEST + 1] >> LINE_SHIFT) + 1 and st[at + ms.CACHED_DIRTY]:
             return k
     return -1
 
@@ -289,11 +265,11 @@ def written_back(st, core, base, choice):
 @jit
 def address_of(st, core, k):
     """The first byte of the k-th line of a core."""
-    return st[place_of(st, core, k) + CACHED_LINE] - 1 << LINE_SHIFT
+    return st[place_of(st, core, k) + ms.CACHED_LINE] - 1 << LINE_SHIFT
 
 
 @jit
 def forget_lines(st, core):
     """Drop all lines of a core."""
-    for w in range(n_cached(st, core) * CACHED_WORDS):
+    for w in range(n_cached(st, core) * ms.CACHED_WORDS):
         put(st, place_of(st, core, 0) + w, 0)

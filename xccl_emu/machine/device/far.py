@@ -6,7 +6,7 @@ after all that takes longer; so it is done only if nobody has written the range 
 (`large_slot`).  No byte and no state depends on it.
 """
 
-from xccl_emu.machine.device.layout import ACTIONS, DIE_SHIFT, LARGE_BASE, LARGE_SHIFT, LARGE_SLOTS, N_HOMES, SPARSE
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.sparse import move
 from xccl_emu.machine.device.words import call, fetch_bytes, jit, stream_bytes
 
@@ -18,7 +18,9 @@ _FAR_ACTIONS = 1 << 13  # in these a run that copies much has copied some MB
 @jit
 def large_slot(st, block):
     """Where it is noted when a block of 4 KiB was last touched by a large write; other blocks may share the place."""
-    return st[LARGE_BASE] + (block + (block << LARGE_SHIFT >> st[DIE_SHIFT]) * _SPREAD & st[LARGE_SLOTS] - 1)
+    return st[ms.LARGE_BASE] + (
+        block + (block << ms.LARGE_SHIFT >> st[ms.DIE_SHIFT]) * _SPREAD & st[ms.LARGE_SLOTS] - 1
+    )
 
 
 @jit
@@ -27,9 +29,14 @@ def _is_far(st, start, nbytes):
 
     Its first one may have been, with the range before it.
     """
-    if nbytes < _FAR_BYTES_LEAST or st[ACTIONS] <= _FAR_ACTIONS or st[SPARSE] or start >> st[DIE_SHIFT] >= st[N_HOMES]:
+    if (
+        nbytes < _FAR_BYTES_LEAST
+        or st[ms.ACTIONS] <= _FAR_ACTIONS
+        or st[ms.SPARSE]
+        or start >> st[ms.DIE_SHIFT] >= st[ms.N_HOMES]
+    ):
         return False
-    return st[ACTIONS] - st[large_slot(st, start + nbytes - 1 >> LARGE_SHIFT)] > _FAR_ACTIONS
+    return st[ms.ACTIONS] - st[large_slot(st, start + nbytes - 1 >> ms.LARGE_SHIFT)] > _FAR_ACTIONS
 
 
 @call

@@ -6,84 +6,14 @@ there are none: a write is visible with the action that makes it.
 
 import numpy as np
 
-from xccl_emu.lang.abi import DONE, PC, PLACES, REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, OP_DCCI, OP_FAIL, OP_FENCE, OP_QUIET, SCALAR
+from xccl_emu.lang import abi
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import words
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.far import large_slot, write_far
-from xccl_emu.machine.device.layout import (
-    ACTIONS,
-    ASKED_SHIFT,
-    ASKS_NO,
-    ASKS_STRONG,
-    AT_PLACE,
-    ATOMIC_SHIFT,
-    BYTES_BY_PIPE,
-    CACHE_LINES,
-    CORE_BASE,
-    CORE_WORDS,
-    DIE,
-    DIE_BASE,
-    DIE_SHIFT,
-    DIE_WORDS,
-    DMA_SLOTS,
-    ENTRY_IN_FLIGHT,
-    ENTRY_PROGRESS,
-    ENTRY_SITE,
-    ENTRY_WORDS,
-    ERR_DOUBLE_SET,
-    EVENTS,
-    FENCES_MASK,
-    FLIGHT_ADDRESS,
-    FLIGHT_CAPACITY,
-    FLIGHT_CORE,
-    FLIGHT_COUNT,
-    FLIGHT_DATA,
-    FLIGHT_ENTRIES,
-    FLIGHT_FENCES,
-    FLIGHT_HEAD,
-    FLIGHT_KIND,
-    FLIGHT_NBYTES,
-    FLIGHT_SITE,
-    FLIGHT_WORDS,
-    IN_FLIGHT,
-    IS_PAYLOAD,
-    IS_SIGNAL,
-    KERNEL,
-    KIND_ADD,
-    KIND_DMA,
-    KIND_SCALAR,
-    LARGE_SHIFT,
-    MAX_SITES,
-    N_PIPES,
-    NOTED_BYTES_MAX,
-    ORDER,
-    ORDER_FIFO,
-    ORDER_RELAXED,
-    ORDER_SC,
-    ORDER_UNORDERED,
-    PART_SHIFT,
-    REQUEST_ORDERS,
-    SITE_FENCE,
-    SITE_OFF,
-    SITE_ORDER,
-    STEP_TABLE,
-    SWITCH_BASE,
-    WRITER_BASE,
-    WRITER_SLOTS,
-    WRITER_WORDS,
-)
 from xccl_emu.machine.device.sparse import mark
-from xccl_emu.machine.device.words import (
-    bytes_to_words,
-    call,
-    call_step,
-    jit,
-    load_i64,
-    put,
-    store_i64,
-    store_u32,
-    words_to_bytes,
-)
+from xccl_emu.machine.device.words import call, jit
 
 _GRANULE_SHIFT = 5
 _PASSED_MAX = 1 << 12  # so many in a row; a kernel may do nothing else for ever
@@ -94,135 +24,136 @@ DMA_READ_DONE = -1
 @jit
 def block_of_core(st, core):
     """Index of the core's first word."""
-    return st[CORE_BASE] + core * st[CORE_WORDS]
+    return st[ms.CORE_BASE] + core * st[ms.CORE_WORDS]
 
 
 @jit
 def block_of_die(st, die):
     """Index of the die's first word."""
-    return st[DIE_BASE] + die * st[DIE_WORDS]
+    return st[ms.DIE_BASE] + die * st[ms.DIE_WORDS]
 
 
 @jit
 def flight(st, ring, k):
     """Index of the k-th oldest write in flight of a die."""
-    at = st[ring + FLIGHT_HEAD] + k
-    if at >= st[FLIGHT_CAPACITY]:  # a division would cost more than all else here
-        at -= st[FLIGHT_CAPACITY]
-    return ring + FLIGHT_ENTRIES + at * st[FLIGHT_WORDS]
+    at = st[ring + ms.FLIGHT_HEAD] + k
+    if at >= st[ms.FLIGHT_CAPACITY]:  # a division would cost more than all else here
+        at -= st[ms.FLIGHT_CAPACITY]
+    return ring + ms.FLIGHT_ENTRIES + at * st[ms.FLIGHT_WORDS]
 
 
 @jit
 def set_event(st, core, base, source, target, event, site):
     """Set a binary event; setting one that is still set is a violation."""
-    word = base + EVENTS + source * N_PIPES + target
+    word = base + ms.EVENTS + source * ms.N_PIPES + target
     if st[word] >> event & 1:
-        set_error_at(st, core, base, ERR_DOUBLE_SET, source * 8 + target, event, site)  # a pipe is behind the request
-    put(st, word, st[word] | (1 << event))
+        # A pipe is behind the request
+        set_error_at(st, core, base, ms.ERR_DOUBLE_SET, source * 8 + target, event, site)
+    words.put(st, word, st[word] | (1 << event))
 
 
 @jit
 def note_writer(st, address, core, site):
     """Remember who last wrote a granule, for reports; a direct-mapped table, so an old entry may have been evicted."""
     granule = address >> _GRANULE_SHIFT
-    slot = st[WRITER_BASE] + (granule & st[WRITER_SLOTS] - 1) * WRITER_WORDS
+    slot = st[ms.WRITER_BASE] + (granule & st[ms.WRITER_SLOTS] - 1) * ms.WRITER_WORDS
     st[slot] = granule + 1
     st[slot + 1] = core
     st[slot + 2] = site
-    st[slot + 3] = st[ACTIONS] + 1
+    st[slot + 3] = st[ms.ACTIONS] + 1
 
 
 @call
 def _note_writers(st, address, nbytes, core, site):
     """Note every granule of a write, or of a large one only when it was, so that no older write is blamed for it."""
-    if nbytes <= NOTED_BYTES_MAX:
+    if nbytes <= ms.NOTED_BYTES_MAX:
         for granule in range(address >> _GRANULE_SHIFT, (address + nbytes - 1 >> _GRANULE_SHIFT) + 1):
             note_writer(st, granule << _GRANULE_SHIFT, core, site)
         return
-    for block in range(address >> LARGE_SHIFT, (address + nbytes - 1 >> LARGE_SHIFT) + 1):
-        st[large_slot(st, block)] = st[ACTIONS] + 1
+    for block in range(address >> ms.LARGE_SHIFT, (address + nbytes - 1 >> ms.LARGE_SHIFT) + 1):
+        st[large_slot(st, block)] = st[ms.ACTIONS] + 1
 
 
 @jit
 def site_word(st, base, site):
     """What is said of a site of a core's kernel."""
-    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + site]
+    return st[st[ms.SWITCH_BASE] + st[base + ms.KERNEL] * ms.MAX_SITES + site]
 
 
 @jit
 def asked_at(st, base, site):
     """Which order the requests of a site ask for."""
-    return site_word(st, base, site) >> SITE_ORDER & 3
+    return site_word(st, base, site) >> ms.SITE_ORDER & 3
 
 
 @jit
 def fences_since(st, entry):
     """How many fences its core has passed since a write took off."""
-    return st[entry + FLIGHT_FENCES] & FENCES_MASK
+    return st[entry + ms.FLIGHT_FENCES] & ms.FENCES_MASK
 
 
 @jit
 def asked(st, entry):
     """Which order a write in flight asks for."""
-    return st[entry + FLIGHT_FENCES] >> ASKED_SHIFT & 3
+    return st[entry + ms.FLIGHT_FENCES] >> ms.ASKED_SHIFT & 3
 
 
 @jit
 def room_for_writes(st, base, n_granules):
     """Can so many more granules go into flight?"""
-    if st[ORDER] == ORDER_SC:
+    if st[ms.ORDER] == ms.ORDER_SC:
         return True
-    return st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT] + n_granules <= st[FLIGHT_CAPACITY]
+    return st[block_of_die(st, st[base + ms.DIE]) + ms.FLIGHT_COUNT] + n_granules <= st[ms.FLIGHT_CAPACITY]
 
 
 @call
 def _take_off(st, core, base, kind, address, nbytes, site):
     """Append an entry to the die's ring; returns where its data goes, zeroed."""
-    ring = block_of_die(st, st[base + DIE])
-    entry = flight(st, ring, st[ring + FLIGHT_COUNT])
-    put(st, ring + FLIGHT_COUNT, st[ring + FLIGHT_COUNT] + 1)
-    put(st, entry + FLIGHT_CORE, core)
-    put(st, entry + FLIGHT_KIND, kind)
-    put(st, entry + FLIGHT_ADDRESS, address)
-    put(st, entry + FLIGHT_NBYTES, nbytes)
-    put(st, entry + FLIGHT_SITE, site)
-    for i in range(FLIGHT_DATA, st[FLIGHT_WORDS]):
-        put(st, entry + i, 0)
-    put(st, entry + FLIGHT_FENCES, asked_at(st, base, site) << ASKED_SHIFT if st[REQUEST_ORDERS] else 0)
-    put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] + 1)
-    return entry + FLIGHT_DATA
+    ring = block_of_die(st, st[base + ms.DIE])
+    entry = flight(st, ring, st[ring + ms.FLIGHT_COUNT])
+    words.put(st, ring + ms.FLIGHT_COUNT, st[ring + ms.FLIGHT_COUNT] + 1)
+    words.put(st, entry + ms.FLIGHT_CORE, core)
+    words.put(st, entry + ms.FLIGHT_KIND, kind)
+    words.put(st, entry + ms.FLIGHT_ADDRESS, address)
+    words.put(st, entry + ms.FLIGHT_NBYTES, nbytes)
+    words.put(st, entry + ms.FLIGHT_SITE, site)
+    for i in range(ms.FLIGHT_DATA, st[ms.FLIGHT_WORDS]):
+        words.put(st, entry + i, 0)
+    words.put(st, entry + ms.FLIGHT_FENCES, asked_at(st, base, site) << ms.ASKED_SHIFT if st[ms.REQUEST_ORDERS] else 0)
+    words.put(st, base + ms.IN_FLIGHT, st[base + ms.IN_FLIGHT] + 1)
+    return entry + ms.FLIGHT_DATA
 
 
 @jit
 def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
     """Write bytes that stand at ``source``: at once under `sc`, else into flight, where they must be atomic."""
-    if st[ORDER] == ORDER_SC:
+    if st[ms.ORDER] == ms.ORDER_SC:
         write_far(mem, st, address, source, nbytes)
         _note_writers(st, address, nbytes, core, site)
         return
-    bytes_to_words(st, _take_off(st, core, base, kind, address, nbytes, site), mem, source, nbytes)
+    words.bytes_to_words(st, _take_off(st, core, base, kind, address, nbytes, site), mem, source, nbytes)
 
 
 @jit
 def write_word(mem, st, core, base, kind, address, nbytes, value, site):
     """Write, or add, up to 8 bytes: at once under `sc`, else into flight (there must be room)."""
-    if st[ORDER] == ORDER_SC:
+    if st[ms.ORDER] == ms.ORDER_SC:
         _store(mem, st, kind, address, nbytes, value)
         note_writer(st, address, core, site)
-    elif kind == KIND_SCALAR and nbytes >> st[ATOMIC_SHIFT] > 1:  # two halves of 4 bytes
-        put(st, _take_off(st, core, base, kind, address, 4, site), value & 0xFFFFFFFF)
-        put(st, _take_off(st, core, base, kind, address + 4, 4, site), value >> 32 & 0xFFFFFFFF)
+    elif kind == ms.KIND_SCALAR and nbytes >> st[ms.ATOMIC_SHIFT] > 1:  # two halves of 4 bytes
+        words.put(st, _take_off(st, core, base, kind, address, 4, site), value & 0xFFFFFFFF)
+        words.put(st, _take_off(st, core, base, kind, address + 4, 4, site), value >> 32 & 0xFFFFFFFF)
     else:
-        put(st, _take_off(st, core, base, kind, address, nbytes, site), value)
+        words.put(st, _take_off(st, core, base, kind, address, nbytes, site), value)
 
 
 @jit
 def _store(mem, st, kind, address, nbytes, value):
     mark(mem, st, address, nbytes)
     if nbytes == 8:
-        store_i64(mem, address, value + load_i64(mem, address) if kind == KIND_ADD else value)
+        words.store_i64(mem, address, value + words.load_i64(mem, address) if kind == ms.KIND_ADD else value)
     elif nbytes == 4:
-        store_u32(mem, address, value)
+        words.store_u32(mem, address, value)
     else:
         for i in range(nbytes):
             mem[address + i] = value >> (8 * i) & 255
@@ -233,19 +164,19 @@ def write_unit(mem, st, core, base, kind, address, source, nbytes, site):
     """As `write_bytes`, of up to a unit that stands at byte ``source`` of the state."""
     word = source >> 3
     half = st[word] >> 8 * (source & 7) & 0xFFFFFFFF  # where a unit is of 4 bytes
-    if st[ORDER] == ORDER_SC:
+    if st[ms.ORDER] == ms.ORDER_SC:
         mark(mem, st, address, nbytes)
         _note_writers(st, address, nbytes, core, site)
         if nbytes == 4:
-            store_u32(mem, address, half)
+            words.store_u32(mem, address, half)
         for w in range(nbytes >> 3):
-            store_i64(mem, address + 8 * w, st[word + w])
+            words.store_i64(mem, address + 8 * w, st[word + w])
         return
     data = _take_off(st, core, base, kind, address, nbytes, site)
     if nbytes == 4:
-        put(st, data, half)
+        words.put(st, data, half)
     for w in range(nbytes >> 3):
-        put(st, data + w, st[word + w])
+        words.put(st, data + w, st[word + w])
 
 
 @jit
@@ -258,57 +189,57 @@ def deliverable(st, die, k):
     what its own request copies.
     """
     ring = block_of_die(st, die)
-    if k < 0 or k >= st[ring + FLIGHT_COUNT]:
+    if k < 0 or k >= st[ring + ms.FLIGHT_COUNT]:
         return False
     entry = flight(st, ring, k)
-    fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED
-    shift = st[DIE_SHIFT] if fifo else st[ATOMIC_SHIFT]
+    fifo, kept = st[ms.ORDER] == ms.ORDER_FIFO, st[ms.ORDER] != ms.ORDER_UNORDERED
+    shift = st[ms.DIE_SHIFT] if fifo else st[ms.ATOMIC_SHIFT]
     for j in range(k):
         older = flight(st, ring, j)
         if kept and same_unit(st, older, entry, shift) and (fifo or _same_agent(st, older, entry)):
-            if asked(st, older) != ASKS_NO and asked(st, entry) != ASKS_NO:
+            if asked(st, older) != ms.ASKS_NO and asked(st, entry) != ms.ASKS_NO:
                 return False
-        if fenced(st, older, entry) or (st[REQUEST_ORDERS] and strong_waits(st, older, entry)):
+        if fenced(st, older, entry) or (st[ms.REQUEST_ORDERS] and strong_waits(st, older, entry)):
             return False
-    return part_of(st, entry) != IS_SIGNAL or not _payload_flies(st, ring, k)
+    return part_of(st, entry) != ms.IS_SIGNAL or not _payload_flies(st, ring, k)
 
 
 @jit
 def strong_waits(st, older, younger):
     """Return whether a write in flight is strong, and an older one of its core to the same die is ordered too."""
-    if asked(st, younger) != ASKS_STRONG or asked(st, older) == ASKS_NO:
+    if asked(st, younger) != ms.ASKS_STRONG or asked(st, older) == ms.ASKS_NO:
         return False
-    return is_own(st, older, st[younger + FLIGHT_CORE]) and goes_to(st, older, st[younger + FLIGHT_ADDRESS])
+    return is_own(st, older, st[younger + ms.FLIGHT_CORE]) and goes_to(st, older, st[younger + ms.FLIGHT_ADDRESS])
 
 
 @jit
 def is_own(st, entry, core):
     """Return whether a write in flight is a core's own, and not its DMA's."""
-    return st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
+    return st[entry + ms.FLIGHT_CORE] == core and st[entry + ms.FLIGHT_KIND] < ms.KIND_DMA
 
 
 @jit
 def goes_to(st, entry, address):
     """Does a write in flight go to the die of an address?"""
-    return st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
+    return st[entry + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT] == address >> st[ms.DIE_SHIFT]
 
 
 @jit
 def part_of(st, entry):
     """Return whether a write in flight is what a signalling request copies (`IS_PAYLOAD`), its signal, or neither."""
-    return st[entry + FLIGHT_FENCES] >> PART_SHIFT
+    return st[entry + ms.FLIGHT_FENCES] >> ms.PART_SHIFT
 
 
 @jit
 def copied_for(st, ring, j, k):
     """Return whether the j-th oldest write of a die is what the request copies whose signal is the k-th."""
     one, signal = flight(st, ring, j), flight(st, ring, k)
-    core = st[signal + FLIGHT_CORE]
-    if part_of(st, one) != IS_PAYLOAD or part_of(st, signal) != IS_SIGNAL or st[one + FLIGHT_CORE] != core:
+    core = st[signal + ms.FLIGHT_CORE]
+    if part_of(st, one) != ms.IS_PAYLOAD or part_of(st, signal) != ms.IS_SIGNAL or st[one + ms.FLIGHT_CORE] != core:
         return False
     for between in range(j + 1, k):
         entry = flight(st, ring, between)
-        if st[entry + FLIGHT_CORE] == core and part_of(st, entry) == IS_SIGNAL:
+        if st[entry + ms.FLIGHT_CORE] == core and part_of(st, entry) == ms.IS_SIGNAL:
             return False
     return True
 
@@ -319,7 +250,7 @@ def signals_before(st, ring, k, core, address):
     n = 0
     for j in range(k):
         entry = flight(st, ring, j)
-        if part_of(st, entry) == IS_SIGNAL and st[entry + FLIGHT_CORE] == core and goes_to(st, entry, address):
+        if part_of(st, entry) == ms.IS_SIGNAL and st[entry + ms.FLIGHT_CORE] == core and goes_to(st, entry, address):
             n += 1
     return n
 
@@ -331,12 +262,12 @@ def _payload_flies(st, ring, k):
     mtu-out takes one request after the other, so that is what stands between this signal and the one before it, which
     is in flight as long as something is that its own request copies.
     """
-    core = st[flight(st, ring, k) + FLIGHT_CORE]
+    core = st[flight(st, ring, k) + ms.FLIGHT_CORE]
     for j in range(k - 1, -1, -1):
         older = flight(st, ring, j)
         part = part_of(st, older)
-        if part and st[older + FLIGHT_CORE] == core:
-            return part == IS_PAYLOAD
+        if part and st[older + ms.FLIGHT_CORE] == core:
+            return part == ms.IS_PAYLOAD
     return False
 
 
@@ -344,47 +275,49 @@ def _payload_flies(st, ring, k):
 def mark_parts(st, base, first, part):
     """Note of the youngest writes in flight of a die, from the one at ``first`` on, that they are a part of a request
     that signals.  Not under `fifo`, which keeps their order anyway."""
-    ring = block_of_die(st, st[base + DIE])
-    for k in range(first if st[ORDER] >= ORDER_RELAXED else st[ring + FLIGHT_COUNT], st[ring + FLIGHT_COUNT]):
+    ring = block_of_die(st, st[base + ms.DIE])
+    for k in range(
+        first if st[ms.ORDER] >= ms.ORDER_RELAXED else st[ring + ms.FLIGHT_COUNT], st[ring + ms.FLIGHT_COUNT]
+    ):
         entry = flight(st, ring, k)
-        put(st, entry + FLIGHT_FENCES, st[entry + FLIGHT_FENCES] | part << PART_SHIFT)
+        words.put(st, entry + ms.FLIGHT_FENCES, st[entry + ms.FLIGHT_FENCES] | part << ms.PART_SHIFT)
 
 
 @jit
 def same_unit(st, one, other, shift):
     """Do two writes in flight touch the same unit of ``1 << shift`` bytes?  An add may touch two of 4."""
-    a, b = st[one + FLIGHT_ADDRESS], st[other + FLIGHT_ADDRESS]
-    last_a, last_b = a + st[one + FLIGHT_NBYTES] - 1, b + st[other + FLIGHT_NBYTES] - 1
+    a, b = st[one + ms.FLIGHT_ADDRESS], st[other + ms.FLIGHT_ADDRESS]
+    last_a, last_b = a + st[one + ms.FLIGHT_NBYTES] - 1, b + st[other + ms.FLIGHT_NBYTES] - 1
     return a >> shift <= last_b >> shift and b >> shift <= last_a >> shift
 
 
 @jit
 def fenced(st, older, younger):
     """Has the core of two writes in flight to the same die passed a fence between them?"""
-    if fences_since(st, older) <= fences_since(st, younger) or st[younger + FLIGHT_KIND] >= KIND_DMA:
+    if fences_since(st, older) <= fences_since(st, younger) or st[younger + ms.FLIGHT_KIND] >= ms.KIND_DMA:
         return False
-    return is_own(st, older, st[younger + FLIGHT_CORE]) and goes_to(st, older, st[younger + FLIGHT_ADDRESS])
+    return is_own(st, older, st[younger + ms.FLIGHT_CORE]) and goes_to(st, older, st[younger + ms.FLIGHT_ADDRESS])
 
 
 @jit
 def pass_fence(st, core, base):
     """Put one more fence behind all that a core has in flight, but for DMA; `fifo` keeps the order of all anyway."""
-    if st[ORDER] < ORDER_RELAXED or st[base + IN_FLIGHT] == 0:
+    if st[ms.ORDER] < ms.ORDER_RELAXED or st[base + ms.IN_FLIGHT] == 0:
         return
-    ring = block_of_die(st, st[base + DIE])
-    for k in range(st[ring + FLIGHT_COUNT]):
+    ring = block_of_die(st, st[base + ms.DIE])
+    for k in range(st[ring + ms.FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         if is_own(st, entry, core):
-            put(st, entry + FLIGHT_FENCES, st[entry + FLIGHT_FENCES] + 1)
+            words.put(st, entry + ms.FLIGHT_FENCES, st[entry + ms.FLIGHT_FENCES] + 1)
 
 
 @jit
 def _same_agent(st, one, other):
     """Do two writes come from the same core, or the same DMA descriptor of it?"""
-    if st[one + FLIGHT_CORE] != st[other + FLIGHT_CORE]:
+    if st[one + ms.FLIGHT_CORE] != st[other + ms.FLIGHT_CORE]:
         return False
-    kind, kind_other = st[one + FLIGHT_KIND], st[other + FLIGHT_KIND]
-    return kind == kind_other or (kind < KIND_DMA and kind_other < KIND_DMA)
+    kind, kind_other = st[one + ms.FLIGHT_KIND], st[other + ms.FLIGHT_KIND]
+    return kind == kind_other or (kind < ms.KIND_DMA and kind_other < ms.KIND_DMA)
 
 
 @call
@@ -394,18 +327,18 @@ def deliver(mem, st, die, k):
         return False
     ring = block_of_die(st, die)
     entry = flight(st, ring, k)
-    core, kind, address = st[entry + FLIGHT_CORE], st[entry + FLIGHT_KIND], st[entry + FLIGHT_ADDRESS]
-    if kind == KIND_ADD:
-        store_i64(mem, address, load_i64(mem, address) + st[entry + FLIGHT_DATA])
+    core, kind, address = st[entry + ms.FLIGHT_CORE], st[entry + ms.FLIGHT_KIND], st[entry + ms.FLIGHT_ADDRESS]
+    if kind == ms.KIND_ADD:
+        words.store_i64(mem, address, words.load_i64(mem, address) + st[entry + ms.FLIGHT_DATA])
     else:
-        words_to_bytes(mem, address, st, entry + FLIGHT_DATA, st[entry + FLIGHT_NBYTES])
-    _note_writers(st, address, st[entry + FLIGHT_NBYTES], core, st[entry + FLIGHT_SITE])
+        words.words_to_bytes(mem, address, st, entry + ms.FLIGHT_DATA, st[entry + ms.FLIGHT_NBYTES])
+    _note_writers(st, address, st[entry + ms.FLIGHT_NBYTES], core, st[entry + ms.FLIGHT_SITE])
     _remove(st, ring, k)
     base = block_of_core(st, core)
-    put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] - 1)
-    if kind >= KIND_DMA:
-        slot = base + DMA_SLOTS + (kind - KIND_DMA) * ENTRY_WORDS
-        put(st, slot + ENTRY_IN_FLIGHT, st[slot + ENTRY_IN_FLIGHT] - 1)
+    words.put(st, base + ms.IN_FLIGHT, st[base + ms.IN_FLIGHT] - 1)
+    if kind >= ms.KIND_DMA:
+        slot = base + ms.DMA_SLOTS + (kind - ms.KIND_DMA) * ms.ENTRY_WORDS
+        words.put(st, slot + ms.ENTRY_IN_FLIGHT, st[slot + ms.ENTRY_IN_FLIGHT] - 1)
         finish_dma(st, core, base, slot)
     return True
 
@@ -415,25 +348,25 @@ def _remove(st, ring, k):
     """Close the gap from the old end, so that the ring stays in issue order."""
     for j in range(k, 0, -1):
         older, newer = flight(st, ring, j - 1), flight(st, ring, j)
-        for i in range(st[FLIGHT_WORDS]):
-            put(st, newer + i, st[older + i])
+        for i in range(st[ms.FLIGHT_WORDS]):
+            words.put(st, newer + i, st[older + i])
     first = flight(st, ring, 0)
-    for i in range(st[FLIGHT_WORDS]):
-        put(st, first + i, 0)
-    head = st[ring + FLIGHT_HEAD] + 1
-    put(st, ring + FLIGHT_HEAD, head if head < st[FLIGHT_CAPACITY] else 0)
-    put(st, ring + FLIGHT_COUNT, st[ring + FLIGHT_COUNT] - 1)
+    for i in range(st[ms.FLIGHT_WORDS]):
+        words.put(st, first + i, 0)
+    head = st[ring + ms.FLIGHT_HEAD] + 1
+    words.put(st, ring + ms.FLIGHT_HEAD, head if head < st[ms.FLIGHT_CAPACITY] else 0)
+    words.put(st, ring + ms.FLIGHT_COUNT, st[ring + ms.FLIGHT_COUNT] - 1)
 
 
 @jit
 def finish_dma(st, core, base, slot):
     """Complete a DMA descriptor once all is read and visible: free it and set its event."""
-    if st[slot + ENTRY_PROGRESS] != DMA_READ_DONE or st[slot + ENTRY_IN_FLIGHT] > 0:
+    if st[slot + ms.ENTRY_PROGRESS] != DMA_READ_DONE or st[slot + ms.ENTRY_IN_FLIGHT] > 0:
         return
-    st[BYTES_BY_PIPE + DMA] += st[slot + 3]
-    set_event(st, core, base, DMA, SCALAR, st[slot + 4], st[slot + ENTRY_SITE])
-    for i in range(ENTRY_WORDS):
-        put(st, slot + i, 0)
+    st[ms.BYTES_BY_PIPE + rq.DMA] += st[slot + 3]
+    set_event(st, core, base, rq.DMA, rq.SCALAR, st[slot + 4], st[slot + ms.ENTRY_SITE])
+    for i in range(ms.ENTRY_WORDS):
+        words.put(st, slot + i, 0)
 
 
 @jit
@@ -452,15 +385,15 @@ def read_word(mem, st, core, base, address, nbytes):
     Where it has a cache: what a poll sees, which goes past that, and what is in memory.
     """
     word = address & ~7
-    value = load_i64(mem, word)
-    if st[base + IN_FLIGHT] and not st[CACHE_LINES]:
-        ring = block_of_die(st, st[base + DIE])
-        for k in range(st[ring + FLIGHT_COUNT]):
+    value = words.load_i64(mem, word)
+    if st[base + ms.IN_FLIGHT] and not st[ms.CACHE_LINES]:
+        ring = block_of_die(st, st[base + ms.DIE])
+        for k in range(st[ring + ms.FLIGHT_COUNT]):
             entry = flight(st, ring, k)
-            start = st[entry + FLIGHT_ADDRESS]
-            mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR
+            start = st[entry + ms.FLIGHT_ADDRESS]
+            mine = st[entry + ms.FLIGHT_CORE] == core and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR
             if mine and start & ~7 == word:
-                value = overlay(value, st[entry + FLIGHT_DATA], start - word, st[entry + FLIGHT_NBYTES])
+                value = overlay(value, st[entry + ms.FLIGHT_DATA], start - word, st[entry + ms.FLIGHT_NBYTES])
     return sign_extended(value >> (8 * (address - word)), nbytes)
 
 
@@ -480,17 +413,17 @@ def own_write_pending(st, core, base, address):
     Of those before a fence, and of the die's, for writes to the same die; under `unordered` for those before a fence
     alone.  An atomic that is strong waits for all own ones to that die, but for those without an order.
     """
-    if st[ORDER] == ORDER_SC:
+    if st[ms.ORDER] == ms.ORDER_SC:
         return False
-    ring = block_of_die(st, st[base + DIE])
-    own = asked_at(st, base, request_site(st, base)) if st[REQUEST_ORDERS] else 0
-    fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED or own == ASKS_STRONG
-    shift = st[DIE_SHIFT] if fifo or own == ASKS_STRONG else max(3, st[ATOMIC_SHIFT])
-    for k in range(st[ring + FLIGHT_COUNT]):
+    ring = block_of_die(st, st[base + ms.DIE])
+    own = asked_at(st, base, request_site(st, base)) if st[ms.REQUEST_ORDERS] else 0
+    fifo, kept = st[ms.ORDER] == ms.ORDER_FIFO, st[ms.ORDER] != ms.ORDER_UNORDERED or own == ms.ASKS_STRONG
+    shift = st[ms.DIE_SHIFT] if fifo or own == ms.ASKS_STRONG else max(3, st[ms.ATOMIC_SHIFT])
+    for k in range(st[ring + ms.FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         mine = is_own(st, entry, core)
-        loose = own == ASKS_NO or asked(st, entry) == ASKS_NO
-        if kept and not loose and (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
+        loose = own == ms.ASKS_NO or asked(st, entry) == ms.ASKS_NO
+        if kept and not loose and (fifo or mine) and st[entry + ms.FLIGHT_ADDRESS] >> shift == address >> shift:
             return True
         if mine and fences_since(st, entry) and goes_to(st, entry, address):
             return True
@@ -503,37 +436,37 @@ def go_on(st, base):
 
     Of a quiet that is to be a fence it makes one.
     """
-    handle = st[STEP_TABLE + st[base + KERNEL]]
-    operation = OP_DCCI
+    handle = st[ms.STEP_TABLE + st[base + ms.KERNEL]]
+    operation = rq.OP_DCCI
     for _ in range(_PASSED_MAX):
-        operation = call_step(handle, st, base)
-        if operation != OP_DCCI or st[CACHE_LINES]:
+        operation = words.call_step(handle, st, base)
+        if operation != rq.OP_DCCI or st[ms.CACHE_LINES]:
             break
     if operation < 0:
         _fail(st, base, -operation)
-    elif operation == OP_QUIET and site_word(st, base, request_site(st, base)) & SITE_FENCE:
-        put(st, base + REQUEST, OP_FENCE)
+    elif operation == rq.OP_QUIET and site_word(st, base, request_site(st, base)) & ms.SITE_FENCE:
+        words.put(st, base + abi.REQUEST, rq.OP_FENCE)
 
 
 @call
 def _fail(st, base, status):
     """Arithmetic has failed: as if the kernel asked to fail there, which no name switches off."""
-    for i in range(REQUEST_WORDS):
-        put(st, base + REQUEST + i, 0)
-    put(st, base + PC, DONE - status)  # a state of its own for whoever compares program counters
-    put(st, base + REQUEST, OP_FAIL)
-    put(st, base + REQUEST + 1, status % PLACES)
-    put(st, base + REQUEST + 2, status // PLACES)
-    put(st, base + REQUEST + REQUEST_WORDS - 1, AT_PLACE)
+    for i in range(abi.REQUEST_WORDS):
+        words.put(st, base + abi.REQUEST + i, 0)
+    words.put(st, base + abi.PC, abi.DONE - status)  # a state of its own for whoever compares program counters
+    words.put(st, base + abi.REQUEST, rq.OP_FAIL)
+    words.put(st, base + abi.REQUEST + 1, status % abi.PLACES)
+    words.put(st, base + abi.REQUEST + 2, status // abi.PLACES)
+    words.put(st, base + abi.REQUEST + abi.REQUEST_WORDS - 1, ms.AT_PLACE)
 
 
 @jit
 def request_site(st, base):
     """Site of the core's current request."""
-    return st[base + REQUEST + REQUEST_WORDS - 1]
+    return st[base + abi.REQUEST + abi.REQUEST_WORDS - 1]
 
 
 @jit
 def switched_off(st, base):
     """Return whether this request's synchronization is switched off by name."""
-    return site_word(st, base, request_site(st, base)) & SITE_OFF != 0
+    return site_word(st, base, request_site(st, base)) & ms.SITE_OFF != 0

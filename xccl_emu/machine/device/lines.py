@@ -7,14 +7,7 @@ action by itself, enabled when its own flags are in, and nothing is ever read ag
 
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import CMP_EQ, OP_POLL
-from xccl_emu.machine.device.layout import (
-    ATOMIC_SHIFT,
-    CHOICE_ALL,
-    LINE_BYTES_LEAST,
-    LINE_BYTES_MOST,
-    POLLED,
-    UB_BASE,
-)
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.sparse import move
 from xccl_emu.machine.device.words import jit, load_i32, put
 
@@ -22,7 +15,7 @@ from xccl_emu.machine.device.words import jit, load_i32, put
 @jit
 def is_line(nbytes):
     """Return whether this is the size of a line."""
-    return nbytes >= LINE_BYTES_LEAST and nbytes <= LINE_BYTES_MOST and nbytes & nbytes - 1 == 0
+    return nbytes >= ms.LINE_BYTES_LEAST and nbytes <= ms.LINE_BYTES_MOST and nbytes & nbytes - 1 == 0
 
 
 @jit
@@ -42,7 +35,7 @@ def line_parts(st, base):
     """In how many parts the scalar unit carries out its request: those of a line, 1 of anything else."""
     if not polls_line(st, base):
         return 1
-    return max(1, st[base + REQUEST + 4] >> st[ATOMIC_SHIFT])
+    return max(1, st[base + REQUEST + 4] >> st[ms.ATOMIC_SHIFT])
 
 
 @jit
@@ -51,9 +44,9 @@ def line_part(st, base, choice):
 
     `CHOICE_ALL` is the whole of a line of which nothing has been read, or the first granule that has not been.
     """
-    nbytes, done = st[base + REQUEST + 4], st[base + POLLED]
-    size = min(1 << st[ATOMIC_SHIFT], nbytes)
-    if choice == CHOICE_ALL:
+    nbytes, done = st[base + REQUEST + 4], st[base + ms.POLLED]
+    size = min(1 << st[ms.ATOMIC_SHIFT], nbytes)
+    if choice == ms.CHOICE_ALL:
         if done == 0:
             return 0, nbytes
         choice = 0
@@ -79,11 +72,11 @@ def flags_in(mem, st, base, first, nbytes):
 def read_line(mem, st, base, choice, off):
     """Read what a choice says of a line that was checked, if its flags are in or it is switched ``off``."""
     first, nbytes = line_part(st, base, choice)
-    done = st[base + POLLED]
-    size = min(1 << st[ATOMIC_SHIFT], st[base + REQUEST + 4])
+    done = st[base + ms.POLLED]
+    size = min(1 << st[ms.ATOMIC_SHIFT], st[base + REQUEST + 4])
     if done >> (first // size) & 1 or not (off or flags_in(mem, st, base, first, nbytes)):
         return False
-    move(mem, st, st[base + UB_BASE] + st[base + REQUEST + 6] + first, st[base + REQUEST + 1] + first, nbytes)
+    move(mem, st, st[base + ms.UB_BASE] + st[base + REQUEST + 6] + first, st[base + REQUEST + 1] + first, nbytes)
     done |= (1 << nbytes // size) - 1 << first // size
-    put(st, base + POLLED, 0 if done == (1 << line_parts(st, base)) - 1 else done)
+    put(st, base + ms.POLLED, 0 if done == (1 << line_parts(st, base)) - 1 else done)
     return True

@@ -8,19 +8,7 @@ negative indices keeps LLVM from vectorizing (measured: six times slower).
 
 import numpy as np
 
-from xccl_emu.lang.requests import (
-    BF16,
-    FP32,
-    OP_V_AXPY,
-    OP_V_COPY,
-    OP_V_COUNT,
-    OP_V_DEQUANTIZE,
-    OP_V_FILL,
-    OP_V_NARROW,
-    OP_V_QUANTIZE,
-    OP_V_SCALE,
-    RULE_CANN,
-)
+from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.words import bits_of, float_of, jit, jit_arrays
 
 _INT32_MOST = (1 << 31) - 1
@@ -35,7 +23,7 @@ _FP16_SUBNORMAL_MAGIC = np.float32(0.5)  # its last bit is the smallest FP16 sub
 def widen(bits, dtype):
     """FP32 value of 16 bits of BF16 or FP16; exact."""
     wide = np.uint32(bits)
-    if dtype == BF16:
+    if dtype == rq.BF16:
         return float_of(wide << np.uint32(16))
     magnitude = float_of((wide & np.uint32(0x7FFF)) << np.uint32(13)) * _TWO_TO_112
     special = np.uint32(0x7F800000) if (wide & np.uint32(0x7C00)) == np.uint32(0x7C00) else np.uint32(0)
@@ -100,8 +88,8 @@ def quantize_int8(mem, source, target, count, dtype, rule):
         scale = amax
     elif np.isfinite(factor):
         _multiply_and_round(x, q, factor, dtype)
-        scale = _ONE / factor if rule == RULE_CANN else amax / _ONE_TWENTY_SEVEN
-    elif rule == RULE_CANN:
+        scale = _ONE / factor if rule == rq.RULE_CANN else amax / _ONE_TWENTY_SEVEN
+    elif rule == rq.RULE_CANN:
         _saturate(x, q)
     else:
         q[:] = 0
@@ -111,7 +99,7 @@ def quantize_int8(mem, source, target, count, dtype, rule):
 @jit_arrays
 def _multiply_and_round(x, q, factor, dtype):
     """To the nearest integer, half to even. None exceeds 127, so CANN's way through INT32 and FP16 changes nothing."""
-    if dtype == BF16:  # two loops, so that each is vectorized
+    if dtype == rq.BF16:  # two loops, so that each is vectorized
         for i in range(x.size):
             q[i] = np.int8(np.int32(np.rint(widen(x[i], 0) * factor)))
     else:
@@ -150,7 +138,7 @@ def widen_row(mem, source, target, count, dtype):
 @jit
 def element_bytes(dtype):
     """Return the size of an element type in bytes."""
-    return 4 if dtype == FP32 else 2
+    return 4 if dtype == rq.FP32 else 2
 
 
 @jit
@@ -159,21 +147,21 @@ def ranges(op, a, b, c, d, e):
 
     A sum reads what it writes, and a row is scaled where it is; `v_dequantize` reads a scale of 4 bytes at ``d``, too.
     """
-    if op == OP_V_FILL:
+    if op == rq.OP_V_FILL:
         return a, 0, a, b
-    if op == OP_V_SCALE:
+    if op == rq.OP_V_SCALE:
         return a, 0, a, 4 * b
-    if op == OP_V_COPY:
+    if op == rq.OP_V_COPY:
         return a, c, b, c
-    if op == OP_V_COUNT:
+    if op == rq.OP_V_COUNT:
         return a, 4 * c, b, 4
-    if op == OP_V_QUANTIZE:  # the scale is behind the row
+    if op == rq.OP_V_QUANTIZE:  # the scale is behind the row
         return a, 2 * c, b, c + 4
-    if op == OP_V_DEQUANTIZE:
+    if op == rq.OP_V_DEQUANTIZE:
         return a, c, b, 4 * c
-    if op == OP_V_NARROW:
+    if op == rq.OP_V_NARROW:
         return a, 4 * c, b, 2 * c
-    count, dtype = (d, e) if op == OP_V_AXPY else (c, d)
+    count, dtype = (d, e) if op == rq.OP_V_AXPY else (c, d)
     return a, element_bytes(dtype) * count, b, 4 * count
 
 
@@ -182,13 +170,13 @@ def axpy(mem, source, target, weight_bits, count, dtype):
     """Accumulator += weight * element: the product is rounded, then the sum."""
     weight = float_of(np.uint64(weight_bits & 0xFFFFFFFF))
     acc = _floats(mem, target, count)
-    if dtype == FP32:
+    if dtype == rq.FP32:
         wide = _floats(mem, source, count)
         for i in range(wide.size):
             acc[i] += weight * wide[i]
         return
     x = _halves(mem, source, count)
-    if dtype == BF16:
+    if dtype == rq.BF16:
         for i in range(x.size):
             acc[i] += weight * widen(x[i], 0)
     else:
@@ -200,7 +188,7 @@ def axpy(mem, source, target, weight_bits, count, dtype):
 def accumulate(mem, source, target, count, dtype):
     """Accumulator += element."""
     acc = _floats(mem, target, count)
-    if dtype == FP32:
+    if dtype == rq.FP32:
         wide = _floats(mem, source, count)
         for i in range(wide.size):
             acc[i] += wide[i]
@@ -223,7 +211,7 @@ def scale_row(mem, target, count, factor_bits):
 def narrow_row(mem, source, target, count, dtype):
     """Round FP32 values to BF16 or FP16."""
     acc, y = _floats(mem, source, count), _halves(mem, target, count)
-    if dtype == BF16:
+    if dtype == rq.BF16:
         for i in range(y.size):
             y[i] = narrow_bf16(acc[i])
     else:

@@ -7,78 +7,12 @@ order, mtu-out granule by granule.  DMA descriptors are independent of each othe
 PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
 
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import (
-    MTU_IN,
-    MTU_OUT,
-    OP_ADD,
-    OP_FENCE,
-    OP_MTU_IN,
-    OP_MTU_OUT,
-    OP_PUT,
-    OP_SET_FLAG,
-    OP_V_ADD,
-    OP_V_AXPY,
-    OP_V_COPY,
-    OP_V_COUNT,
-    OP_V_DEQUANTIZE,
-    OP_V_FILL,
-    OP_V_NARROW,
-    OP_V_QUANTIZE,
-    OP_V_SCALE,
-    OP_V_WIDEN,
-    OP_WAIT_FLAG,
-    SIGNAL_ADD,
-    VECTOR,
-)
-from xccl_emu.machine.device import numerics
+from xccl_emu.machine.device import flight, numerics, sparse
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.far import read_far
-from xccl_emu.machine.device.flight import (
-    DMA_READ_DONE,
-    block_of_die,
-    finish_dma,
-    mark_parts,
-    pass_fence,
-    room_for_writes,
-    set_event,
-    write_bytes,
-    write_unit,
-    write_word,
-)
-from xccl_emu.machine.device.layout import (
-    ATOMIC_SHIFT,
-    BYTES_BY_PIPE,
-    CHOICE_ALL,
-    DIE,
-    DMA_SLOTS,
-    ENTRY_CUT,
-    ENTRY_IN_FLIGHT,
-    ENTRY_PROGRESS,
-    ENTRY_SITE,
-    ENTRY_WORDS,
-    EVENTS,
-    FLIGHT_COUNT,
-    GRANULE_BYTES,
-    IS_PAYLOAD,
-    IS_SIGNAL,
-    KIND_ADD,
-    KIND_DMA,
-    KIND_MTU,
-    MAX_SUBTRANSFERS,
-    N_DMA_SLOTS,
-    N_PIPES,
-    ORDER,
-    ORDER_SC,
-    PIPE_COUNT,
-    PIPE_ENTRIES,
-    PIPE_HEAD,
-    PIPE_WORDS,
-    PIPES,
-    QUEUE_DEPTH,
-    SPARSE,
-    UB_BASE,
-)
-from xccl_emu.machine.device.sparse import count, leaves_zeros, mark, move
+from xccl_emu.machine.device.sparse import count
 from xccl_emu.machine.device.words import copy_bytes, jit, put
 
 _READ_DONE = -1
@@ -88,27 +22,27 @@ _READ_DONE = -1
 @jit
 def pipe_of(base, pipe):
     """Index of the first word of a pipe's queue."""
-    return base + PIPES + (pipe - 1) * PIPE_WORDS
+    return base + ms.PIPES + (pipe - 1) * ms.PIPE_WORDS
 
 
 @jit
 def entry_of(st, queue, j):
     """Index of the j-th instruction in a queue."""
-    return queue + PIPE_ENTRIES + (st[queue + PIPE_HEAD] + j) % QUEUE_DEPTH * ENTRY_WORDS
+    return queue + ms.PIPE_ENTRIES + (st[queue + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH * ms.ENTRY_WORDS
 
 
 @jit
 def enqueue(st, base, pipe):
     """Move the core's request to the end of a pipe's queue; False if the queue is full."""
     queue = pipe_of(base, pipe)
-    count = st[queue + PIPE_COUNT]
-    if count >= QUEUE_DEPTH:
+    count = st[queue + ms.PIPE_COUNT]
+    if count >= ms.QUEUE_DEPTH:
         return False
     entry = entry_of(st, queue, count)
     for i in range(REQUEST_WORDS):
         put(st, entry + i, st[base + REQUEST + i])
-    put(st, entry + ENTRY_PROGRESS, 0)
-    put(st, queue + PIPE_COUNT, count + 1)
+    put(st, entry + ms.ENTRY_PROGRESS, 0)
+    put(st, queue + ms.PIPE_COUNT, count + 1)
     return True
 
 
@@ -117,14 +51,14 @@ def _pop(st, queue):
     """Drop the head of a queue and every transfer behind it that is already complete."""
     while True:
         entry = entry_of(st, queue, 0)
-        for i in range(ENTRY_WORDS):
+        for i in range(ms.ENTRY_WORDS):
             put(st, entry + i, 0)
-        put(st, queue + PIPE_HEAD, (st[queue + PIPE_HEAD] + 1) % QUEUE_DEPTH)
-        put(st, queue + PIPE_COUNT, st[queue + PIPE_COUNT] - 1)
-        if st[queue + PIPE_COUNT] == 0:
-            put(st, queue + PIPE_HEAD, 0)  # an empty queue looks the same wherever it was
+        put(st, queue + ms.PIPE_HEAD, (st[queue + ms.PIPE_HEAD] + 1) % ms.QUEUE_DEPTH)
+        put(st, queue + ms.PIPE_COUNT, st[queue + ms.PIPE_COUNT] - 1)
+        if st[queue + ms.PIPE_COUNT] == 0:
+            put(st, queue + ms.PIPE_HEAD, 0)  # an empty queue looks the same wherever it was
             return
-        if st[entry_of(st, queue, 0) + ENTRY_PROGRESS] != _READ_DONE:
+        if st[entry_of(st, queue, 0) + ms.ENTRY_PROGRESS] != _READ_DONE:
             return
 
 
@@ -132,8 +66,8 @@ def _pop(st, queue):
 def _flag(st, core, base, queue, entry):
     """Execute set_flag or wait_flag at the head of a queue; False if it has to wait."""
     source, target, event = st[entry + 1], st[entry + 2], st[entry + 3]
-    if st[entry] == OP_SET_FLAG:
-        set_event(st, core, base, source, target, event, st[entry + ENTRY_SITE])
+    if st[entry] == rq.OP_SET_FLAG:
+        flight.set_event(st, core, base, source, target, event, st[entry + ms.ENTRY_SITE])
     elif not take_event(st, base, source, target, event):
         return False
     _pop(st, queue)
@@ -143,7 +77,7 @@ def _flag(st, core, base, queue, entry):
 @jit
 def take_event(st, base, source, target, event):
     """Consume an event if it is set."""
-    word = base + EVENTS + source * N_PIPES + target
+    word = base + ms.EVENTS + source * ms.N_PIPES + target
     if not st[word] >> event & 1:
         return False
     put(st, word, st[word] & ~(1 << event))
@@ -173,13 +107,13 @@ def _parts(unit, source, target, nbytes):
 @jit
 def _parts_of_subtransfer(parts):
     """Parts that are copied together, so that a mask of `MAX_SUBTRANSFERS` bits says what of a transfer is done."""
-    return (parts + MAX_SUBTRANSFERS - 1) // MAX_SUBTRANSFERS
+    return (parts + ms.MAX_SUBTRANSFERS - 1) // ms.MAX_SUBTRANSFERS
 
 
 @jit
 def n_subtransfers(st, source, target, nbytes):
     """In how many sub-transfers a transfer is copied; give the source twice where the target is a data buffer."""
-    parts = _parts(1 << st[ATOMIC_SHIFT], source, target, nbytes)
+    parts = _parts(1 << st[ms.ATOMIC_SHIFT], source, target, nbytes)
     size = _parts_of_subtransfer(parts)
     return (parts + size - 1) // size
 
@@ -187,7 +121,7 @@ def n_subtransfers(st, source, target, nbytes):
 @jit
 def subtransfer(st, source, target, nbytes, g):
     """First and last+1 byte, counted from the first of the transfer, of sub-transfer ``g``."""
-    unit = 1 << st[ATOMIC_SHIFT]
+    unit = 1 << st[ms.ATOMIC_SHIFT]
     size = _parts_of_subtransfer(_parts(unit, source, target, nbytes))
     return _cut(unit, source, target, g * size), min(_cut(unit, source, target, (g + 1) * size), nbytes)
 
@@ -195,21 +129,21 @@ def subtransfer(st, source, target, nbytes, g):
 @jit
 def step_mtu_in(mem, st, core, base, choice):
     """One action of mtu-in: the whole of the head, or the entry and the sub-transfer that the choice names."""
-    queue = pipe_of(base, MTU_IN)
-    if st[queue + PIPE_COUNT] == 0:
+    queue = pipe_of(base, rq.MTU_IN)
+    if st[queue + ms.PIPE_COUNT] == 0:
         return False
-    j = 0 if choice == CHOICE_ALL else choice & 15
-    if j >= st[queue + PIPE_COUNT]:
+    j = 0 if choice == ms.CHOICE_ALL else choice & 15
+    if j >= st[queue + ms.PIPE_COUNT]:
         return False
     entry = entry_of(st, queue, j)
-    if st[entry] != OP_MTU_IN:
-        return (j == 0) and (choice == CHOICE_ALL or choice == 0) and _flag(st, core, base, queue, entry)
-    if st[entry + ENTRY_PROGRESS] == _READ_DONE or not _may_overtake(st, queue, j):
+    if st[entry] != rq.OP_MTU_IN:
+        return (j == 0) and (choice == ms.CHOICE_ALL or choice == 0) and _flag(st, core, base, queue, entry)
+    if st[entry + ms.ENTRY_PROGRESS] == _READ_DONE or not _may_overtake(st, queue, j):
         return False
     if not _read_subtransfer(mem, st, base, entry, choice):
         return False
-    if st[entry + ENTRY_PROGRESS] == _READ_DONE:
-        st[BYTES_BY_PIPE + MTU_IN] += st[entry + 3]
+    if st[entry + ms.ENTRY_PROGRESS] == _READ_DONE:
+        st[ms.BYTES_BY_PIPE + rq.MTU_IN] += st[entry + 3]
         if j == 0:
             _pop(st, queue)
     return True
@@ -218,11 +152,11 @@ def step_mtu_in(mem, st, core, base, choice):
 @jit
 def can_read(st, base, choice):
     """Can mtu-in take a choice that names a transfer: is it not read yet, and may it overtake what is before it?"""
-    queue, j = pipe_of(base, MTU_IN), 0 if choice == CHOICE_ALL else choice & 15
-    read = st[entry_of(st, queue, j) + ENTRY_PROGRESS]
+    queue, j = pipe_of(base, rq.MTU_IN), 0 if choice == ms.CHOICE_ALL else choice & 15
+    read = st[entry_of(st, queue, j) + ms.ENTRY_PROGRESS]
     if read == _READ_DONE or not _may_overtake(st, queue, j):
         return False
-    return choice == CHOICE_ALL or read >> (choice >> 4) & 1 == 0
+    return choice == ms.CHOICE_ALL or read >> (choice >> 4) & 1 == 0
 
 
 @jit
@@ -232,15 +166,15 @@ def _may_overtake(st, queue, j):
     source, ub, nbytes = st[entry + 1], st[entry + 2], st[entry + 3]
     for i in range(j):
         ahead = entry_of(st, queue, i)
-        if st[ahead] != OP_MTU_IN:
+        if st[ahead] != rq.OP_MTU_IN:
             return False
-        if st[ahead + ENTRY_PROGRESS] == _READ_DONE:
+        if st[ahead + ms.ENTRY_PROGRESS] == _READ_DONE:
             continue
         other, ub_other, size = st[ahead + 1], st[ahead + 2], st[ahead + 3]
         if ub < ub_other + size and ub_other < ub + nbytes:
             return False
-        first, last = source >> st[ATOMIC_SHIFT], source + nbytes - 1 >> st[ATOMIC_SHIFT]
-        if first <= other + size - 1 >> st[ATOMIC_SHIFT] and other >> st[ATOMIC_SHIFT] <= last:
+        first, last = source >> st[ms.ATOMIC_SHIFT], source + nbytes - 1 >> st[ms.ATOMIC_SHIFT]
+        if first <= other + size - 1 >> st[ms.ATOMIC_SHIFT] and other >> st[ms.ATOMIC_SHIFT] <= last:
             return False
     return True
 
@@ -249,40 +183,40 @@ def _may_overtake(st, queue, j):
 def _read_subtransfer(mem, st, base, entry, choice):
     """Copy a sub-transfer, or all that is left, to the data buffer; False if it is done or does not exist."""
     source, nbytes = st[entry + 1], st[entry + 3]
-    ub = st[base + UB_BASE] + st[entry + 2]
-    mask = st[entry + ENTRY_PROGRESS]
+    ub = st[base + ms.UB_BASE] + st[entry + 2]
+    mask = st[entry + ms.ENTRY_PROGRESS]
     subtransfers = n_subtransfers(st, source, source, nbytes)
-    if choice == CHOICE_ALL and mask == 0:
+    if choice == ms.CHOICE_ALL and mask == 0:
         read_far(mem, st, ub, source, nbytes)
-        put(st, entry + ENTRY_PROGRESS, _READ_DONE)
+        put(st, entry + ms.ENTRY_PROGRESS, _READ_DONE)
         return True
     moved = False
-    first, last = (0, subtransfers) if choice == CHOICE_ALL else (choice >> 4, (choice >> 4) + 1)
+    first, last = (0, subtransfers) if choice == ms.CHOICE_ALL else (choice >> 4, (choice >> 4) + 1)
     for g in range(first, min(last, subtransfers)):
         if not mask >> g & 1:
             start, end = subtransfer(st, source, source, nbytes, g)
-            move(mem, st, ub + start, source + start, end - start)
+            sparse.move(mem, st, ub + start, source + start, end - start)
             mask, moved = mask | 1 << g, True
-    put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << subtransfers) - 1 else mask)
+    put(st, entry + ms.ENTRY_PROGRESS, _READ_DONE if mask == (1 << subtransfers) - 1 else mask)
     return moved
 
 
 @jit
 def step_vector(mem, st, core, base, choice):
     """One action of the vector pipe: its next instruction, whole."""
-    queue = pipe_of(base, VECTOR)
-    if st[queue + PIPE_COUNT] == 0 or (choice != CHOICE_ALL and choice != 0):
+    queue = pipe_of(base, rq.VECTOR)
+    if st[queue + ms.PIPE_COUNT] == 0 or (choice != ms.CHOICE_ALL and choice != 0):
         return False
     entry = entry_of(st, queue, 0)
     op = st[entry]
-    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
-    ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
-    if not st[SPARSE] or not leaves_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
+    ub, a, b, c, d = st[base + ms.UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
+    if not st[ms.SPARSE] or not sparse.leaves_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
         _, _, target, written = numerics.ranges(op, a, b, c, d, st[entry + 5])
-        mark(mem, st, ub + target, written)
+        sparse.mark(mem, st, ub + target, written)
         _compute(mem, st, ub, op, a, b, c, d, st[entry + 5])
-    st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
+    st[ms.BYTES_BY_PIPE + rq.VECTOR] += elements(st, entry, op)
     _pop(st, queue)
     return True
 
@@ -290,57 +224,57 @@ def step_vector(mem, st, core, base, choice):
 @jit
 def elements(st, entry, op):
     """How many elements a vector instruction works on."""
-    if op == OP_V_AXPY:
+    if op == rq.OP_V_AXPY:
         return st[entry + 4]
-    return st[entry + 2] if op == OP_V_FILL or op == OP_V_SCALE else st[entry + 3]
+    return st[entry + 2] if op == rq.OP_V_FILL or op == rq.OP_V_SCALE else st[entry + 3]
 
 
 @jit
 def _compute(mem, st, ub, op, a, b, c, d, e):
-    if op == OP_V_QUANTIZE:
+    if op == rq.OP_V_QUANTIZE:
         numerics.quantize_int8(mem, ub + a, ub + b, c, d, e)
-    elif op == OP_V_AXPY:
+    elif op == rq.OP_V_AXPY:
         numerics.axpy(mem, ub + a, ub + b, c, d, e)
-    elif op == OP_V_ADD:
+    elif op == rq.OP_V_ADD:
         numerics.accumulate(mem, ub + a, ub + b, c, d)
-    elif op == OP_V_NARROW:
+    elif op == rq.OP_V_NARROW:
         numerics.narrow_row(mem, ub + a, ub + b, c, d)
-    elif op == OP_V_WIDEN:
+    elif op == rq.OP_V_WIDEN:
         numerics.widen_row(mem, ub + a, ub + b, c, d)
-    elif op == OP_V_DEQUANTIZE:
+    elif op == rq.OP_V_DEQUANTIZE:
         numerics.dequantize(mem, ub + a, ub + b, c, ub + d)
-    elif op == OP_V_SCALE:
+    elif op == rq.OP_V_SCALE:
         numerics.scale_row(mem, ub + a, b, c)
-    elif op == OP_V_COPY:
+    elif op == rq.OP_V_COPY:
         copy_bytes(mem, ub + b, ub + a, c)
-    elif op == OP_V_FILL:
+    elif op == rq.OP_V_FILL:
         numerics.fill(mem, ub + a, b, c & 0xFF)
-    elif op == OP_V_COUNT:
+    elif op == rq.OP_V_COUNT:
         count(mem, st, ub + a, ub + b, c, d, e)
 
 
 @jit
 def step_mtu_out(mem, st, core, base, choice):
     """One action of mtu-out: a granule of its next instruction, or with `CHOICE_ALL` all that there is room for."""
-    queue = pipe_of(base, MTU_OUT)
-    if st[queue + PIPE_COUNT] == 0 or (choice != CHOICE_ALL and choice != 0):
+    queue = pipe_of(base, rq.MTU_OUT)
+    if st[queue + ms.PIPE_COUNT] == 0 or (choice != ms.CHOICE_ALL and choice != 0):
         return False
     entry = entry_of(st, queue, 0)
     op = st[entry]
-    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
-    if op == OP_FENCE:
-        pass_fence(st, core, base)
+    if op == rq.OP_FENCE:
+        flight.pass_fence(st, core, base)
         _pop(st, queue)
         return True
-    if not room_for_writes(st, base, 1):
+    if not flight.room_for_writes(st, base, 1):
         return False
-    if op == OP_ADD:
-        write_word(mem, st, core, base, KIND_ADD, st[entry + 1], 8, st[entry + 2], st[entry + ENTRY_SITE])
-        st[BYTES_BY_PIPE + MTU_OUT] += 8
+    if op == rq.OP_ADD:
+        flight.write_word(mem, st, core, base, ms.KIND_ADD, st[entry + 1], 8, st[entry + 2], st[entry + ms.ENTRY_SITE])
+        st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += 8
         _pop(st, queue)
     else:
-        assert op == OP_MTU_OUT or op == OP_PUT
+        assert op == rq.OP_MTU_OUT or op == rq.OP_PUT
         _step_out(mem, st, core, base, queue, entry, choice)
     return True
 
@@ -348,34 +282,34 @@ def step_mtu_out(mem, st, core, base, choice):
 @jit
 def signals_next(st, entry):
     """Return whether an mtu-out's data are on their way and its signal is not, which is an action of its own."""
-    return st[entry + 6] != 0 and st[entry + ENTRY_PROGRESS] == st[entry + 3]
+    return st[entry + 6] != 0 and st[entry + ms.ENTRY_PROGRESS] == st[entry + 3]
 
 
 @jit
 def _step_out(mem, st, core, base, queue, entry, choice):
     """Write a unit of an mtu-out or a put or all of it, or if that is done, signal."""
-    ring, how = block_of_die(st, st[base + DIE]), st[entry + 6]
-    nbytes = GRANULE_BYTES if st[entry] == OP_PUT else st[entry + 3]
-    before, signals = st[ring + FLIGHT_COUNT], how != 0 and st[entry + ENTRY_PROGRESS] == nbytes
+    ring, how = flight.block_of_die(st, st[base + ms.DIE]), st[entry + 6]
+    nbytes = ms.GRANULE_BYTES if st[entry] == rq.OP_PUT else st[entry + 3]
+    before, signals = st[ring + ms.FLIGHT_COUNT], how != 0 and st[entry + ms.ENTRY_PROGRESS] == nbytes
     if signals:
-        kind = KIND_ADD if how == SIGNAL_ADD else KIND_MTU
-        write_word(mem, st, core, base, kind, st[entry + 4], 8, st[entry + 5], st[entry + ENTRY_SITE])
-        st[BYTES_BY_PIPE + MTU_OUT] += 8
+        kind = ms.KIND_ADD if how == rq.SIGNAL_ADD else ms.KIND_MTU
+        flight.write_word(mem, st, core, base, kind, st[entry + 4], 8, st[entry + 5], st[entry + ms.ENTRY_SITE])
+        st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += 8
     else:
         _write_out(mem, st, core, base, entry, choice)
-        st[BYTES_BY_PIPE + MTU_OUT] += nbytes if st[entry + ENTRY_PROGRESS] == nbytes else 0
+        st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += nbytes if st[entry + ms.ENTRY_PROGRESS] == nbytes else 0
     if how:
-        mark_parts(st, base, before, IS_SIGNAL if signals else IS_PAYLOAD)
-    if st[entry + ENTRY_PROGRESS] == nbytes and (signals or how == 0):
+        flight.mark_parts(st, base, before, ms.IS_SIGNAL if signals else ms.IS_PAYLOAD)
+    if st[entry + ms.ENTRY_PROGRESS] == nbytes and (signals or how == 0):
         _pop(st, queue)
 
 
 @jit
 def fence_ahead(st, base):
     """Return whether mtu-out has yet to reach a fence.  If so, no store behind it may take off."""
-    queue = pipe_of(base, MTU_OUT)
-    for j in range(st[queue + PIPE_COUNT]):
-        if st[entry_of(st, queue, j)] == OP_FENCE:
+    queue = pipe_of(base, rq.MTU_OUT)
+    for j in range(st[queue + ms.PIPE_COUNT]):
+        if st[entry_of(st, queue, j)] == rq.OP_FENCE:
             return True
     return False
 
@@ -383,20 +317,20 @@ def fence_ahead(st, base):
 @jit
 def _write_out(mem, st, core, base, entry, choice):
     """Write the next unit, or all that there is room for: of an mtu-out from the data buffer, of a put its words."""
-    words, done, site = st[entry] == OP_PUT, st[entry + ENTRY_PROGRESS], st[entry + ENTRY_SITE]
-    target, nbytes = (st[entry + 1], GRANULE_BYTES) if words else (st[entry + 2], st[entry + 3])
-    source = 8 * (entry + 2) if words else st[base + UB_BASE] + st[entry + 1]
-    at_once, atomic = choice == CHOICE_ALL and st[ORDER] == ORDER_SC and not words, 1 << st[ATOMIC_SHIFT]
+    words, done, site = st[entry] == rq.OP_PUT, st[entry + ms.ENTRY_PROGRESS], st[entry + ms.ENTRY_SITE]
+    target, nbytes = (st[entry + 1], ms.GRANULE_BYTES) if words else (st[entry + 2], st[entry + 3])
+    source = 8 * (entry + 2) if words else st[base + ms.UB_BASE] + st[entry + 1]
+    at_once, atomic = choice == ms.CHOICE_ALL and st[ms.ORDER] == ms.ORDER_SC and not words, 1 << st[ms.ATOMIC_SHIFT]
     while True:
         size = nbytes - done if at_once else min(atomic - (target + done) % atomic, nbytes - done)
         if words:
-            write_unit(mem, st, core, base, KIND_MTU, target + done, source + done, size, site)
+            flight.write_unit(mem, st, core, base, ms.KIND_MTU, target + done, source + done, size, site)
         else:
-            write_bytes(mem, st, core, base, KIND_MTU, target + done, source + done, size, site)
+            flight.write_bytes(mem, st, core, base, ms.KIND_MTU, target + done, source + done, size, site)
         done += size
-        if choice != CHOICE_ALL or done == nbytes or not room_for_writes(st, base, 1):
+        if choice != ms.CHOICE_ALL or done == nbytes or not flight.room_for_writes(st, base, 1):
             break
-    put(st, entry + ENTRY_PROGRESS, done)
+    put(st, entry + ms.ENTRY_PROGRESS, done)
 
 
 @jit
@@ -405,9 +339,9 @@ def free_descriptor(st, base):
 
     So a core that waits for an event before it uses it again also knows what the descriptor did before.
     """
-    for i in range(N_DMA_SLOTS):
-        k = (st[base + REQUEST + 4] + i) % N_DMA_SLOTS
-        if st[base + DMA_SLOTS + k * ENTRY_WORDS] == 0:
+    for i in range(ms.N_DMA_SLOTS):
+        k = (st[base + REQUEST + 4] + i) % ms.N_DMA_SLOTS
+        if st[base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS] == 0:
             return k
     return -1
 
@@ -418,7 +352,7 @@ def ring_dma(st, base):
     k = free_descriptor(st, base)
     if k < 0:
         return False
-    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
     for i in range(REQUEST_WORDS):
         put(st, slot + i, st[base + REQUEST + i])
     return True
@@ -430,12 +364,12 @@ def step_dma(mem, st, core, base, choice):
 
     In place of a sub-transfer's number `MAX_SUBTRANSFERS` says all of the chosen descriptor.
     """
-    for k in range(N_DMA_SLOTS):
-        slot = base + DMA_SLOTS + k * ENTRY_WORDS
-        chosen = choice == CHOICE_ALL or k == (choice & 15)
-        if chosen and st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
+    for k in range(ms.N_DMA_SLOTS):
+        slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
+        chosen = choice == ms.CHOICE_ALL or k == (choice & 15)
+        if chosen and st[slot] != 0 and st[slot + ms.ENTRY_PROGRESS] != flight.DMA_READ_DONE:
             if _copy_subtransfer(mem, st, core, base, slot, k, choice):
-                finish_dma(st, core, base, slot)
+                flight.finish_dma(st, core, base, slot)
                 return True
     return False
 
@@ -444,12 +378,12 @@ def step_dma(mem, st, core, base, choice):
 def _copy_subtransfer(mem, st, core, base, slot, k, choice):
     """Read and write a sub-transfer of DMA, cut at the granules of the source and of the target."""
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
-    mask = st[slot + ENTRY_PROGRESS]
+    mask = st[slot + ms.ENTRY_PROGRESS]
     subtransfers = n_subtransfers(st, source, target, nbytes)
-    whole = choice == CHOICE_ALL or choice >> 4 == MAX_SUBTRANSFERS
-    if whole and st[ORDER] == ORDER_SC and mask == 0:
-        write_bytes(mem, st, core, base, KIND_DMA + k, target, source, nbytes, st[slot + ENTRY_SITE])
-        put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE)
+    whole = choice == ms.CHOICE_ALL or choice >> 4 == ms.MAX_SUBTRANSFERS
+    if whole and st[ms.ORDER] == ms.ORDER_SC and mask == 0:
+        flight.write_bytes(mem, st, core, base, ms.KIND_DMA + k, target, source, nbytes, st[slot + ms.ENTRY_SITE])
+        put(st, slot + ms.ENTRY_PROGRESS, flight.DMA_READ_DONE)
         return True
     moved = False
     first, last = (0, subtransfers) if whole else (choice >> 4, (choice >> 4) + 1)
@@ -459,31 +393,31 @@ def _copy_subtransfer(mem, st, core, base, slot, k, choice):
         moved = True
         if _copy_granules(mem, st, core, base, slot, k, g):
             mask |= 1 << g
-    put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE if mask == (1 << subtransfers) - 1 else mask)
+    put(st, slot + ms.ENTRY_PROGRESS, flight.DMA_READ_DONE if mask == (1 << subtransfers) - 1 else mask)
     return moved
 
 
 @jit
 def _may_copy(st, base, slot, g):
     """Return whether there is room for a granule, and no other sub-transfer is half copied."""
-    cut = st[slot + ENTRY_CUT]
-    return (cut == 0 or cut >> 32 == g + 1) and room_for_writes(st, base, 1)
+    cut = st[slot + ms.ENTRY_CUT]
+    return (cut == 0 or cut >> 32 == g + 1) and flight.room_for_writes(st, base, 1)
 
 
 @jit
 def _copy_granules(mem, st, core, base, slot, k, g):
     """Copy a sub-transfer from where it was cut off, until it is done (True) or there is no more room."""
-    source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
-    atomic = 1 << st[ATOMIC_SHIFT]
+    source, target, site = st[slot + 1], st[slot + 2], st[slot + ms.ENTRY_SITE]
+    atomic = 1 << st[ms.ATOMIC_SHIFT]
     start, end = subtransfer(st, source, target, st[slot + 3], g)
-    start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
+    start += st[slot + ms.ENTRY_CUT] & 0xFFFFFFFF
     begin = start
-    while start < end and room_for_writes(st, base, 1):
+    while start < end and flight.room_for_writes(st, base, 1):
         size = min(atomic - (source + start) % atomic, atomic - (target + start) % atomic, end - start)
-        write_bytes(mem, st, core, base, KIND_DMA + k, target + start, source + start, size, site)
-        if st[ORDER] != ORDER_SC:
-            put(st, slot + ENTRY_IN_FLIGHT, st[slot + ENTRY_IN_FLIGHT] + 1)
+        flight.write_bytes(mem, st, core, base, ms.KIND_DMA + k, target + start, source + start, size, site)
+        if st[ms.ORDER] != ms.ORDER_SC:
+            put(st, slot + ms.ENTRY_IN_FLIGHT, st[slot + ms.ENTRY_IN_FLIGHT] + 1)
         start += size
     done = start == end
-    put(st, slot + ENTRY_CUT, 0 if done else (g + 1 << 32) | (st[slot + ENTRY_CUT] & 0xFFFFFFFF) + start - begin)
+    put(st, slot + ms.ENTRY_CUT, 0 if done else (g + 1 << 32) | (st[slot + ms.ENTRY_CUT] & 0xFFFFFFFF) + start - begin)
     return done

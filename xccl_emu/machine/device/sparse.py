@@ -6,50 +6,44 @@ the chunks that it writes as dirty, the host (`Memory.span`) and the machine (`m
 ever written, and there is nothing to compare and nothing to touch.
 """
 
-from xccl_emu.lang.requests import (
-    OP_V_AXPY,
-    OP_V_COPY,
-    OP_V_COUNT,
-    OP_V_DEQUANTIZE,
-    OP_V_FILL,
-    OP_V_SCALE,
-)
-from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_BYTES, CHUNK_SHIFT, DIE_SHIFT, N_HOMES, SPARSE
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import words
 from xccl_emu.machine.device.numerics import count_between, fill, ranges
-from xccl_emu.machine.device.words import call, copy_bytes, jit, jit_arrays, load_i32, load_i64, same_bytes, store_u32
+from xccl_emu.machine.device.words import call, jit, jit_arrays
 
 
 @jit
 def mark(mem, st, start, nbytes):
     """Note, where memory is sparse, that a range of at least one byte is written."""
-    bits = st[SPARSE]
+    bits = st[ms.SPARSE]
     if bits > 0:
-        for chunk in range(start >> CHUNK_SHIFT, (start + nbytes - 1 >> CHUNK_SHIFT) + 1):
+        for chunk in range(start >> ms.CHUNK_SHIFT, (start + nbytes - 1 >> ms.CHUNK_SHIFT) + 1):
             mem[bits + (chunk >> 3)] |= 1 << (chunk & 7)
 
 
 @jit
 def _clean(mem, st, start, nbytes):
     """Note that there are zeros again, if it is a whole chunk of a data buffer: of what is on dies hosts have views."""
-    bits = st[SPARSE]
-    if bits > 0 and nbytes == CHUNK_BYTES and start >> st[DIE_SHIFT] >= st[N_HOMES]:
-        mem[bits + (start >> CHUNK_SHIFT + 3)] &= 0xFF ^ 1 << (start >> CHUNK_SHIFT & 7)
+    bits = st[ms.SPARSE]
+    if bits > 0 and nbytes == ms.CHUNK_BYTES and start >> st[ms.DIE_SHIFT] >= st[ms.N_HOMES]:
+        mem[bits + (start >> ms.CHUNK_SHIFT + 3)] &= 0xFF ^ 1 << (start >> ms.CHUNK_SHIFT & 7)
 
 
 @jit
 def _next_dirty(mem, st, start, end):
     """The first byte from ``start`` on that may be something else than zero; ``end`` if none before that may be."""
-    bits = st[SPARSE]
+    bits = st[ms.SPARSE]
     if bits < 0:
         return start
-    chunk = start >> CHUNK_SHIFT
-    while chunk << CHUNK_SHIFT < end:
-        ahead = load_i64(mem, bits + 8 * (chunk >> 6)) >> (chunk & 63)
+    chunk = start >> ms.CHUNK_SHIFT
+    while chunk << ms.CHUNK_SHIFT < end:
+        ahead = words.load_i64(mem, bits + 8 * (chunk >> 6)) >> (chunk & 63)
         if ahead != 0:
             while not ahead & 1:
                 ahead >>= 1
                 chunk += 1
-            return max(start, min(chunk << CHUNK_SHIFT, end))
+            return max(start, min(chunk << ms.CHUNK_SHIFT, end))
         chunk = (chunk >> 6) + 1 << 6
     return end
 
@@ -57,12 +51,12 @@ def _next_dirty(mem, st, start, end):
 @jit
 def _to_end_of_chunk(at, end):
     """Bytes from ``at`` to the end of its chunk, or to ``end`` if that is before."""
-    return min((at >> CHUNK_SHIFT) + 1 << CHUNK_SHIFT, end) - at
+    return min((at >> ms.CHUNK_SHIFT) + 1 << ms.CHUNK_SHIFT, end) - at
 
 
 @jit
 def _zeros(mem, start, nbytes):
-    return mem[start] == 0 and same_bytes(mem, start, start + 1, nbytes - 1)
+    return mem[start] == 0 and words.same_bytes(mem, start, start + 1, nbytes - 1)
 
 
 @call
@@ -82,7 +76,7 @@ def all_zero(mem, st, start, nbytes):
 @call
 def copy_changed(mem, st, target, source, nbytes):
     """`copy_bytes`, but without what is there already, and without a look at what is zero on both sides."""
-    if st[SPARSE] == ALL_DIRTY and same_bytes(mem, target, source, nbytes):
+    if st[ms.SPARSE] == ms.ALL_DIRTY and words.same_bytes(mem, target, source, nbytes):
         return
     done = 0
     while True:
@@ -105,18 +99,18 @@ def _copy_part(mem, st, target, source, nbytes):
     elif _next_dirty(mem, st, target, target + nbytes) > target:
         if not _zeros(mem, source, nbytes):
             mark(mem, st, target, nbytes)
-            copy_bytes(mem, target, source, nbytes)
-    elif not same_bytes(mem, target, source, nbytes):
-        copy_bytes(mem, target, source, nbytes)
+            words.copy_bytes(mem, target, source, nbytes)
+    elif not words.same_bytes(mem, target, source, nbytes):
+        words.copy_bytes(mem, target, source, nbytes)
 
 
 @jit
 def move(mem, st, target, source, nbytes):
     """Copy within memory; where it is sparse, only what changes something."""
-    if st[SPARSE]:
+    if st[ms.SPARSE]:
         copy_changed(mem, st, target, source, nbytes)
     else:
-        copy_bytes(mem, target, source, nbytes)
+        words.copy_bytes(mem, target, source, nbytes)
 
 
 @call
@@ -125,18 +119,18 @@ def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
 
     Not all that would are found; a count, for one, decides where things go, and is always made (`count`).
     """
-    if op == OP_V_COUNT:
+    if op == rq.OP_V_COUNT:
         return False
     harmless = True
-    if op == OP_V_FILL:
+    if op == rq.OP_V_FILL:
         harmless = c & 0xFF == 0
-    elif op == OP_V_SCALE or op == OP_V_AXPY:
+    elif op == rq.OP_V_SCALE or op == rq.OP_V_AXPY:
         harmless = _harmless(c)
-    elif op == OP_V_DEQUANTIZE:
-        harmless = _harmless(load_i32(mem, ub + d))
+    elif op == rq.OP_V_DEQUANTIZE:
+        harmless = _harmless(words.load_i32(mem, ub + d))
     source, read, target, written = ranges(op, a, b, c, d, e)
     zeros = harmless and (read == 0 or all_zero(mem, st, ub + source, read)) and all_zero(mem, st, ub + target, written)
-    return zeros or (op == OP_V_COPY and same_bytes(mem, ub + b, ub + a, c))
+    return zeros or (op == rq.OP_V_COPY and words.same_bytes(mem, ub + b, ub + a, c))
 
 
 @jit
@@ -148,7 +142,7 @@ def _harmless(bits):
 @jit_arrays
 def count(mem, st, source, target, n, low, high):
     """`numerics.count_between`, but of zeros without a look at each."""
-    if st[SPARSE] and all_zero(mem, st, source, 4 * n):
-        store_u32(mem, target, n if low <= 0 < high else 0)
+    if st[ms.SPARSE] and all_zero(mem, st, source, 4 * n):
+        words.store_u32(mem, target, n if low <= 0 < high else 0)
     else:
         count_between(mem, source, target, n, low, high)

@@ -7,31 +7,8 @@ it and a load that looks for a flag see the version of their time.
 
 from xccl_emu.machine.device.scalar import is_awaited
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
+from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device.heap import come_back
-from xccl_emu.timing.device.layout import (
-    CORE_BASE,
-    CORE_WORDS,
-    GRANULE_AT,
-    GRANULE_BASE,
-    GRANULE_BEFORE,
-    GRANULE_KEY,
-    GRANULE_SLOTS,
-    GRANULE_VALUE,
-    GRANULE_WAITER,
-    GRANULE_WORDS,
-    GRANULES_A_DIE,
-    GRANULES_USED,
-    LIMIT,
-    NEXT_WAITER,
-    NOW,
-    SCALAR_AT,
-    VERSION_BASE,
-    VERSION_FREE,
-    VERSIONS,
-    VERSIONS_LEFT,
-    VERSIONS_MADE,
-    WAITS_AT,
-)
 from xccl_emu.timing.device.records import cause_of, set_time
 
 _GRANULE_SHIFT = 5
@@ -46,15 +23,15 @@ def find_granule(mem, tm, address):
     The table is never full (`room_for_granules`).
     """
     key = (address >> _GRANULE_SHIFT) + 1
-    slots = tm[GRANULE_SLOTS]
-    slot = (key + key // tm[GRANULES_A_DIE] * _SPREAD) & (slots - 1)
+    slots = tm[tl.GRANULE_SLOTS]
+    slot = (key + key // tm[tl.GRANULES_A_DIE] * _SPREAD) & (slots - 1)
     while True:
-        entry = tm[GRANULE_BASE] + slot * GRANULE_WORDS
-        if tm[entry + GRANULE_KEY] == key:
+        entry = tm[tl.GRANULE_BASE] + slot * tl.GRANULE_WORDS
+        if tm[entry + tl.GRANULE_KEY] == key:
             return entry
-        if tm[entry + GRANULE_KEY] == 0:
-            tm[entry + GRANULE_KEY] = key
-            tm[GRANULES_USED] += 1
+        if tm[entry + tl.GRANULE_KEY] == 0:
+            tm[entry + tl.GRANULE_KEY] = key
+            tm[tl.GRANULES_USED] += 1
             _hold(mem, tm, entry)
             return entry
         slot = (slot + 1) & (slots - 1)
@@ -63,64 +40,64 @@ def find_granule(mem, tm, address):
 @jit
 def room_for_granules(tm):
     """Return whether the table is at most half full, and has room for the versions of another turn."""
-    if tm[VERSIONS_LEFT] < _A_TURN:
+    if tm[tl.VERSIONS_LEFT] < _A_TURN:
         _forget_all(tm)
-        if tm[VERSIONS_LEFT] < tm[VERSIONS] >> 3:
+        if tm[tl.VERSIONS_LEFT] < tm[tl.VERSIONS] >> 3:
             return False
-    return 2 * tm[GRANULES_USED] < tm[GRANULE_SLOTS]
+    return 2 * tm[tl.GRANULES_USED] < tm[tl.GRANULE_SLOTS]
 
 
 @jit
 def _forget_all(tm):
     """Forget the versions of all granules whose last one everybody sees."""
-    for slot in range(tm[GRANULE_SLOTS]):
-        entry = tm[GRANULE_BASE] + slot * GRANULE_WORDS
-        if tm[entry + GRANULE_AT] <= tm[NOW] - tm[LIMIT]:
+    for slot in range(tm[tl.GRANULE_SLOTS]):
+        entry = tm[tl.GRANULE_BASE] + slot * tl.GRANULE_WORDS
+        if tm[entry + tl.GRANULE_AT] <= tm[tl.NOW] - tm[tl.LIMIT]:
             _forget(tm, entry)
 
 
 @jit
 def _forget(tm, version):
     """Forget the versions before one."""
-    while tm[version + GRANULE_BEFORE]:
-        gone = tm[version + GRANULE_BEFORE]
-        tm[version + GRANULE_BEFORE] = tm[gone + GRANULE_BEFORE]
-        tm[gone + GRANULE_BEFORE] = tm[VERSION_FREE]
-        tm[VERSION_FREE] = gone
-        tm[VERSIONS_LEFT] += 1
+    while tm[version + tl.GRANULE_BEFORE]:
+        gone = tm[version + tl.GRANULE_BEFORE]
+        tm[version + tl.GRANULE_BEFORE] = tm[gone + tl.GRANULE_BEFORE]
+        tm[gone + tl.GRANULE_BEFORE] = tm[tl.VERSION_FREE]
+        tm[tl.VERSION_FREE] = gone
+        tm[tl.VERSIONS_LEFT] += 1
 
 
 @jit
 def _hold(mem, tm, entry):
     """The last version of a granule is what memory holds."""
-    address = tm[entry + GRANULE_KEY] - 1 << _GRANULE_SHIFT
-    tm[entry + GRANULE_VALUE] = load_i64(mem, address)
-    tm[entry + GRANULE_VALUE + 1] = load_i64(mem, address + 8)
-    tm[entry + GRANULE_VALUE + 2] = load_i64(mem, address + 16)
-    tm[entry + GRANULE_VALUE + 3] = load_i64(mem, address + 24)
+    address = tm[entry + tl.GRANULE_KEY] - 1 << _GRANULE_SHIFT
+    tm[entry + tl.GRANULE_VALUE] = load_i64(mem, address)
+    tm[entry + tl.GRANULE_VALUE + 1] = load_i64(mem, address + 8)
+    tm[entry + tl.GRANULE_VALUE + 2] = load_i64(mem, address + 16)
+    tm[entry + tl.GRANULE_VALUE + 3] = load_i64(mem, address + 24)
 
 
 @jit
 def wait_at(tm, slot, core):
     """Put a core at the head of the list that begins at ``slot``, if it is in none."""
-    row = tm[CORE_BASE] + core * CORE_WORDS
-    if tm[row + WAITS_AT]:
+    row = tm[tl.CORE_BASE] + core * tl.CORE_WORDS
+    if tm[row + tl.WAITS_AT]:
         return
-    tm[row + WAITS_AT] = slot
-    tm[row + NEXT_WAITER] = tm[slot]
+    tm[row + tl.WAITS_AT] = slot
+    tm[row + tl.NEXT_WAITER] = tm[slot]
     tm[slot] = core + 1
 
 
 @jit
 def leave(tm, core):
     """Take a core off the list that it is in: it has got what it waits for without being woken."""
-    row = tm[CORE_BASE] + core * CORE_WORDS
-    link = tm[row + WAITS_AT]
+    row = tm[tl.CORE_BASE] + core * tl.CORE_WORDS
+    link = tm[row + tl.WAITS_AT]
     while tm[link] != core + 1:
-        link = tm[CORE_BASE] + (tm[link] - 1) * CORE_WORDS + NEXT_WAITER
-    tm[link] = tm[row + NEXT_WAITER]
-    tm[row + NEXT_WAITER] = 0
-    tm[row + WAITS_AT] = 0
+        link = tm[tl.CORE_BASE] + (tm[link] - 1) * tl.CORE_WORDS + tl.NEXT_WAITER
+    tm[link] = tm[row + tl.NEXT_WAITER]
+    tm[row + tl.NEXT_WAITER] = 0
+    tm[row + tl.WAITS_AT] = 0
 
 
 @jit
@@ -129,11 +106,11 @@ def wake(tm, slot, time):
     core = tm[slot] - 1
     tm[slot] = 0
     while core >= 0:
-        row = tm[CORE_BASE] + core * CORE_WORDS
-        following = tm[row + NEXT_WAITER] - 1
-        tm[row + NEXT_WAITER] = 0
-        tm[row + WAITS_AT] = 0
-        come_back(tm, row, max(time, tm[row + SCALAR_AT]), core)
+        row = tm[tl.CORE_BASE] + core * tl.CORE_WORDS
+        following = tm[row + tl.NEXT_WAITER] - 1
+        tm[row + tl.NEXT_WAITER] = 0
+        tm[row + tl.WAITS_AT] = 0
+        come_back(tm, row, max(time, tm[row + tl.SCALAR_AT]), core)
         core = following
 
 
@@ -147,11 +124,11 @@ def became_visible(mem, tm, who, entry, address, time, kept, added, record):
     if kept:
         _keep(tm, who, entry)
     _hold(mem, tm, entry)
-    version = _in_order(tm, who, entry, GRANULE_VALUE + _word_of(address), time, added) if added else entry
-    visible = max(time, tm[(tm[version + GRANULE_BEFORE] if added else entry) + GRANULE_AT])
-    set_time(tm, who, version + GRANULE_AT, visible, record)
-    if tm[entry + GRANULE_WAITER]:
-        wake(tm, entry + GRANULE_WAITER, visible)
+    version = _in_order(tm, who, entry, tl.GRANULE_VALUE + _word_of(address), time, added) if added else entry
+    visible = max(time, tm[(tm[version + tl.GRANULE_BEFORE] if added else entry) + tl.GRANULE_AT])
+    set_time(tm, who, version + tl.GRANULE_AT, visible, record)
+    if tm[entry + tl.GRANULE_WAITER]:
+        wake(tm, entry + tl.GRANULE_WAITER, visible)
 
 
 @jit
@@ -171,36 +148,36 @@ def _word_of(address):
 @jit
 def _keep(tm, who, entry):
     """Make the last version of a granule the one before the last, and forget those that nobody can see any more."""
-    kept = tm[VERSION_FREE]
-    tm[VERSIONS_LEFT] -= 1
+    kept = tm[tl.VERSION_FREE]
+    tm[tl.VERSIONS_LEFT] -= 1
     if kept:
-        tm[VERSION_FREE] = tm[kept + GRANULE_BEFORE]
+        tm[tl.VERSION_FREE] = tm[kept + tl.GRANULE_BEFORE]
     else:
-        kept = tm[VERSION_BASE] + tm[VERSIONS_MADE] * GRANULE_WORDS
-        tm[VERSIONS_MADE] += 1
+        kept = tm[tl.VERSION_BASE] + tm[tl.VERSIONS_MADE] * tl.GRANULE_WORDS
+        tm[tl.VERSIONS_MADE] += 1
     _copy(tm, entry, kept)
-    tm[kept + GRANULE_BEFORE] = tm[entry + GRANULE_BEFORE]
-    set_time(tm, who, kept + GRANULE_AT, tm[entry + GRANULE_AT], cause_of(who, entry + GRANULE_AT))
-    tm[entry + GRANULE_BEFORE] = kept
-    while tm[kept + GRANULE_BEFORE] and tm[kept + GRANULE_AT] > tm[NOW] - tm[LIMIT]:
-        kept = tm[kept + GRANULE_BEFORE]
+    tm[kept + tl.GRANULE_BEFORE] = tm[entry + tl.GRANULE_BEFORE]
+    set_time(tm, who, kept + tl.GRANULE_AT, tm[entry + tl.GRANULE_AT], cause_of(who, entry + tl.GRANULE_AT))
+    tm[entry + tl.GRANULE_BEFORE] = kept
+    while tm[kept + tl.GRANULE_BEFORE] and tm[kept + tl.GRANULE_AT] > tm[tl.NOW] - tm[tl.LIMIT]:
+        kept = tm[kept + tl.GRANULE_BEFORE]
     _forget(tm, kept)
 
 
 @jit
 def _copy(tm, source, target):
     """The words of a version."""
-    for word in range(GRANULE_VALUE, GRANULE_WORDS):
+    for word in range(tl.GRANULE_VALUE, tl.GRANULE_WORDS):
         tm[target + word] = tm[source + word]
 
 
 @jit
 def _in_order(tm, who, version, word, time, added):
     """The place of what was added last: versions that are visible later are moved up and have it too."""
-    before = tm[version + GRANULE_BEFORE]
-    while tm[before + GRANULE_BEFORE] and tm[before + GRANULE_AT] > time:
-        set_time(tm, who, version + GRANULE_AT, tm[before + GRANULE_AT], cause_of(who, before + GRANULE_AT))
-        version, before = before, tm[before + GRANULE_BEFORE]
+    before = tm[version + tl.GRANULE_BEFORE]
+    while tm[before + tl.GRANULE_BEFORE] and tm[before + tl.GRANULE_AT] > time:
+        set_time(tm, who, version + tl.GRANULE_AT, tm[before + tl.GRANULE_AT], cause_of(who, before + tl.GRANULE_AT))
+        version, before = before, tm[before + tl.GRANULE_BEFORE]
         _copy(tm, before, version)
         tm[version + word] += added
     return version
@@ -210,31 +187,31 @@ def _in_order(tm, who, version, word, time, added):
 def version_at(tm, entry, time):
     """The version of a granule that is visible at a time."""
     version = entry
-    while tm[version + GRANULE_AT] > time and tm[version + GRANULE_BEFORE]:
-        version = tm[version + GRANULE_BEFORE]
+    while tm[version + tl.GRANULE_AT] > time and tm[version + tl.GRANULE_BEFORE]:
+        version = tm[version + tl.GRANULE_BEFORE]
     return version
 
 
 @jit
 def first_seen(tm, entry, address, compare, wanted, time):
     """The version at which a poll goes on that began at a time, or the last one if it has to wait."""
-    word = GRANULE_VALUE + _word_of(address)
+    word = tl.GRANULE_VALUE + _word_of(address)
     first = version = entry
     while True:
         if is_awaited(tm[version + word], compare, wanted):
             first = version
-        if tm[version + GRANULE_AT] <= time or tm[version + GRANULE_BEFORE] == 0:
+        if tm[version + tl.GRANULE_AT] <= time or tm[version + tl.GRANULE_BEFORE] == 0:
             return first
-        version = tm[version + GRANULE_BEFORE]
+        version = tm[version + tl.GRANULE_BEFORE]
 
 
 @jit
 def is_last(mem, tm, entry, address):
     """Does memory hold the last version of a word?  Else a larger transfer wrote it, which is visible at once."""
-    return load_i64(mem, address & -8) == tm[entry + GRANULE_VALUE + _word_of(address)]
+    return load_i64(mem, address & -8) == tm[entry + tl.GRANULE_VALUE + _word_of(address)]
 
 
 @jit
 def show(mem, tm, version, address):
     """Have memory hold a version of a word."""
-    store_i64(mem, address & -8, tm[version + GRANULE_VALUE + _word_of(address)])
+    store_i64(mem, address & -8, tm[version + tl.GRANULE_VALUE + _word_of(address)])

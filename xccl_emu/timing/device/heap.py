@@ -5,14 +5,14 @@ cores it is the way down that takes time.
 """
 
 from xccl_emu.machine.device.words import jit
-from xccl_emu.timing.device.layout import HEAP_AT, HEAP_BASE, HEAP_COUNT, HEAP_SLOTS
+from xccl_emu.timing.device import layout as tl
 
 
 @jit
 def push(tm, time, core):
     """Add a core."""
-    base, i = tm[HEAP_BASE], tm[HEAP_COUNT]
-    tm[HEAP_COUNT] = i + 1
+    base, i = tm[tl.HEAP_BASE], tm[tl.HEAP_COUNT]
+    tm[tl.HEAP_COUNT] = i + 1
     while i > 0:
         parent = (i - 1) >> 2
         if not _before(tm, time, core, base + 2 * parent):
@@ -25,9 +25,9 @@ def push(tm, time, core):
 @jit
 def pop(tm):
     """Take the earliest core off; of several, that with the lowest number, so that a run can be repeated."""
-    base, n = tm[HEAP_BASE], tm[HEAP_COUNT] - 1
+    base, n = tm[tl.HEAP_BASE], tm[tl.HEAP_COUNT] - 1
     core = tm[base + 1]
-    tm[HEAP_COUNT] = n
+    tm[tl.HEAP_COUNT] = n
     time, last = tm[base + 2 * n], tm[base + 2 * n + 1]
     i = 0
     while True:
@@ -48,9 +48,9 @@ def pop(tm):
 @jit
 def come_back(tm, row, time, core):
     """Have a core go on at ``time``, unless it is to go on earlier anyway; it may be in the heap more than once."""
-    if tm[row + HEAP_AT] and (tm[row + HEAP_AT] <= time + 1 or tm[HEAP_COUNT] >= tm[HEAP_SLOTS]):
+    if tm[row + tl.HEAP_AT] and (tm[row + tl.HEAP_AT] <= time + 1 or tm[tl.HEAP_COUNT] >= tm[tl.HEAP_SLOTS]):
         return
-    tm[row + HEAP_AT] = time + 1
+    tm[row + tl.HEAP_AT] = time + 1
     push(tm, time, core)
 
 

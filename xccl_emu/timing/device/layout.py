@@ -5,7 +5,7 @@ so; that is what the critical path is walked along.  Without a log it is empty.
 """
 
 from xccl_emu.lang.requests import OPERATIONS
-from xccl_emu.machine.device.layout import N_DMA_SLOTS, N_EVENTS, N_PIPES, QUEUE_DEPTH
+from xccl_emu.machine.device import layout as ms
 
 # ---- header
 HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)
@@ -41,14 +41,14 @@ ENDED_GRANULES_FULL = 100  # the table of polled words is, or that of what they 
 # ---- a core's block
 SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
 FREE = 8  # by pipe
-QUEUED, RUN = FREE + N_PIPES, FREE + 2 * N_PIPES  # by pipe: instructions so far
-ISSUED = FREE + 3 * N_PIPES  # by pipe, a ring of the last instructions: when the scalar unit had issued it
-POPPED = ISSUED + N_PIPES * QUEUE_DEPTH  # when it had left the queue
-RUNG = POPPED + N_PIPES * QUEUE_DEPTH  # by DMA descriptor
-DMA_DONE = RUNG + N_DMA_SLOTS  # when the core's last descriptor was done, which the next one waits for
+QUEUED, RUN = FREE + ms.N_PIPES, FREE + 2 * ms.N_PIPES  # by pipe: instructions so far
+ISSUED = FREE + 3 * ms.N_PIPES  # by pipe, a ring of the last instructions: when the scalar unit had issued it
+POPPED = ISSUED + ms.N_PIPES * ms.QUEUE_DEPTH  # when it had left the queue
+RUNG = POPPED + ms.N_PIPES * ms.QUEUE_DEPTH  # by DMA descriptor
+DMA_DONE = RUNG + ms.N_DMA_SLOTS  # when the core's last descriptor was done, which the next one waits for
 DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one that the engine starts, if it does
 EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
-FENCE_AT = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS  # when mtu-out passed its last fence
+FENCE_AT = EVENT_AT + ms.N_PIPES * ms.N_PIPES * ms.N_EVENTS  # when mtu-out passed its last fence
 CORE_SITES = FENCE_AT + 1  # where the words of its kernel's sites begin
 CORE_WORDS = FENCE_AT + 2
 

@@ -8,29 +8,7 @@ from typing import NamedTuple
 
 from xccl_emu.lang.abi import REQUEST_WORDS
 from xccl_emu.machine.device.words import jit
-from xccl_emu.timing.device.layout import (
-    CHOSEN,
-    CORE_DIE,
-    CORE_SITES,
-    DIE_BASE,
-    DIE_WORDS,
-    LOGGED,
-    N_RECORDS,
-    RECORD_CAUSE,
-    RECORD_CORE,
-    RECORD_END,
-    RECORD_ENGINE,
-    RECORD_NBYTES,
-    RECORD_OP,
-    RECORD_PEER,
-    RECORD_QUEUED,
-    RECORD_READ,
-    RECORD_SITE,
-    RECORD_START,
-    RECORD_VISIBLE,
-    RECORD_WORDS,
-    RECORD_WRITTEN,
-)
+from xccl_emu.timing.device import layout as tl
 
 
 class Core(NamedTuple):
@@ -84,20 +62,20 @@ def record(space, core, engine, asked, since, end, moved):
     _, _, tm, who, log = space
     if log.size == 0:
         return 0
-    if not logged(tm, tm[core.row + CORE_DIE]) and not (moved.nbytes > 0 and logged(tm, moved.peer)):
+    if not logged(tm, tm[core.row + tl.CORE_DIE]) and not (moved.nbytes > 0 and logged(tm, moved.peer)):
         return 0
-    if who.size == 0 and not tm[tm[core.row + CORE_SITES] + asked.site] & CHOSEN:
+    if who.size == 0 and not tm[tm[core.row + tl.CORE_SITES] + asked.site] & tl.CHOSEN:
         return 0
-    number = tm[N_RECORDS]
-    at = number * RECORD_WORDS
-    log[at + RECORD_CORE], log[at + RECORD_ENGINE] = core.number, engine
-    log[at + RECORD_OP], log[at + RECORD_SITE] = asked.op, asked.site
-    log[at + RECORD_START], log[at + RECORD_END] = tm[since], end
-    log[at + RECORD_NBYTES], log[at + RECORD_PEER] = moved.nbytes, moved.peer
-    log[at + RECORD_CAUSE] = cause_of(who, since) - 1
-    log[at + RECORD_QUEUED], log[at + RECORD_VISIBLE] = moved.queued, moved.visible
-    log[at + RECORD_READ], log[at + RECORD_WRITTEN] = moved.read, moved.written
-    tm[N_RECORDS] = number + 1
+    number = tm[tl.N_RECORDS]
+    at = number * tl.RECORD_WORDS
+    log[at + tl.RECORD_CORE], log[at + tl.RECORD_ENGINE] = core.number, engine
+    log[at + tl.RECORD_OP], log[at + tl.RECORD_SITE] = asked.op, asked.site
+    log[at + tl.RECORD_START], log[at + tl.RECORD_END] = tm[since], end
+    log[at + tl.RECORD_NBYTES], log[at + tl.RECORD_PEER] = moved.nbytes, moved.peer
+    log[at + tl.RECORD_CAUSE] = cause_of(who, since) - 1
+    log[at + tl.RECORD_QUEUED], log[at + tl.RECORD_VISIBLE] = moved.queued, moved.visible
+    log[at + tl.RECORD_READ], log[at + tl.RECORD_WRITTEN] = moved.read, moved.written
+    tm[tl.N_RECORDS] = number + 1
     return number + 1
 
 
@@ -110,7 +88,7 @@ def record_still(space, core, engine, asked, since, end):
 @jit
 def logged(tm, die):
     """Return whether the log is kept for a die."""
-    return tm[tm[DIE_BASE] + die * DIE_WORDS + LOGGED]
+    return tm[tm[tl.DIE_BASE] + die * tl.DIE_WORDS + tl.LOGGED]
 
 
 @jit

@@ -8,53 +8,7 @@ from typing import NamedTuple
 
 from xccl_emu.machine.device.layout import DIE_SHIFT
 from xccl_emu.machine.device.words import jit
-from xccl_emu.timing.device.layout import (
-    AT_MESH,
-    BY_ADDRESS,
-    C_CPU,
-    C_DRAM,
-    C_MEMORY,
-    CHIP,
-    CLASSES,
-    DIE_BASE,
-    DIE_WORDS,
-    IDLE_FROM,
-    IDLE_UNTIL,
-    IS_CPU,
-    LINK,
-    MEMORY,
-    N_ROUTES,
-    NETWORK_WORDS,
-    NETWORKS,
-    NODE,
-    PATH_WORDS,
-    PATHS,
-    PLANES,
-    PLANES_MAX,
-    PORT_IN,
-    PORT_OUT,
-    PORT_WORDS,
-    PORTS,
-    READ_LATENCY,
-    READ_RATE,
-    ROUTE_END,
-    ROUTE_NETWORK,
-    ROUTE_START,
-    ROUTE_WORDS,
-    ROUTES,
-    STRIPE_SHIFT,
-    SWITCH_DOWN,
-    SWITCH_UP,
-    SWITCH_WORDS,
-    SWITCHES,
-    UPLINK_RATE,
-    UPLINK_SHARE,
-    UPLINKS,
-    UPLINKS_MAX,
-    WITHIN,
-    WRITE_LATENCY,
-    WRITE_RATE,
-)
+from xccl_emu.timing.device import layout as tl
 
 FROM_MEMORY, TO_MEMORY = 1, 2
 """Which ends of a transfer are memory: the other one is a core's data buffer."""
@@ -70,7 +24,7 @@ def die_at(st, address):
 
 @jit
 def _block(tm, die):
-    return tm[DIE_BASE] + die * DIE_WORDS
+    return tm[tl.DIE_BASE] + die * tl.DIE_WORDS
 
 
 @jit
@@ -79,27 +33,27 @@ def path_to(tm, here, there, address):
     if here == there:
         return 0
     mine, other = _block(tm, here), _block(tm, there)
-    if tm[mine + CHIP] == tm[other + CHIP]:
+    if tm[mine + tl.CHIP] == tm[other + tl.CHIP]:
         return 1
-    near = 2 if tm[mine + NODE] == tm[other + NODE] else 3
-    path = near + 2 if tm[mine + IS_CPU] or tm[other + IS_CPU] else near
-    return path + CLASSES * _network(tm, address) if tm[N_ROUTES] else path
+    near = 2 if tm[mine + tl.NODE] == tm[other + tl.NODE] else 3
+    path = near + 2 if tm[mine + tl.IS_CPU] or tm[other + tl.IS_CPU] else near
+    return path + tl.CLASSES * _network(tm, address) if tm[tl.N_ROUTES] else path
 
 
 @jit
 def _network(tm, address):
     """The network over which an address is reached: the first, unless there is a route to it."""
-    for i in range(tm[N_ROUTES]):
-        route = ROUTES + i * ROUTE_WORDS
-        if tm[route + ROUTE_START] <= address < tm[route + ROUTE_END]:
-            return tm[route + ROUTE_NETWORK]
+    for i in range(tm[tl.N_ROUTES]):
+        route = tl.ROUTES + i * tl.ROUTE_WORDS
+        if tm[route + tl.ROUTE_START] <= address < tm[route + tl.ROUTE_END]:
+            return tm[route + tl.ROUTE_NETWORK]
     return 0
 
 
 @jit
 def latency_of(tm, path, write):
     """Return the latency of a path, one way."""
-    return tm[PATHS + path * PATH_WORDS + (WRITE_LATENCY if write else READ_LATENCY)]
+    return tm[tl.PATHS + path * tl.PATH_WORDS + (tl.WRITE_LATENCY if write else tl.READ_LATENCY)]
 
 
 @jit
@@ -124,15 +78,15 @@ def pass_fabric(tm, path, source, target, address, nbytes, write, ends, time):
         end = _memory(tm, source, nbytes, time)
     if ends & TO_MEMORY:
         end = max(end, _memory(tm, target, nbytes, time))
-    words = PATHS + path * PATH_WORDS
-    rate = tm[words + (WRITE_RATE if write else READ_RATE)]
+    words = tl.PATHS + path * tl.PATH_WORDS
+    rate = tm[words + (tl.WRITE_RATE if write else tl.READ_RATE)]
     if path == 1:
-        return max(end, _through(tm, _block(tm, source) + LINK, time, nbytes * rate // 1000))
-    network = NETWORKS + path // CLASSES * NETWORK_WORDS
-    if tm[words + WITHIN]:
-        return max(end, _within(tm, network, source, target, nbytes * rate // 1000, tm[words + WITHIN], time))
+        return max(end, _through(tm, _block(tm, source) + tl.LINK, time, nbytes * rate // 1000))
+    network = tl.NETWORKS + path // tl.CLASSES * tl.NETWORK_WORDS
+    if tm[words + tl.WITHIN]:
+        return max(end, _within(tm, network, source, target, nbytes * rate // 1000, tm[words + tl.WITHIN], time))
     way = _way_between(tm, network, source, target, rate)
-    if tm[network + BY_ADDRESS] and nbytes <= _BLOCKS_MAX << tm[network + STRIPE_SHIFT]:
+    if tm[network + tl.BY_ADDRESS] and nbytes <= _BLOCKS_MAX << tm[network + tl.STRIPE_SHIFT]:
         return max(end, _by_address(tm, network, way, address, nbytes, time))
     return max(end, _striped(tm, network, way, address, nbytes, time))
 
@@ -143,10 +97,10 @@ def _within(tm, network, source, target, busy, kind, time):
 
     Of up to eight dies in a row no two are as far on from a third, modulo eight, so this tells its links apart.
     """
-    out = tm[network + PORTS] + source * PORT_WORDS + PORT_OUT
-    if kind == AT_MESH:
-        return _through(tm, out + (target - source & PLANES_MAX - 1), time, busy)
-    into = tm[network + PORTS] + target * PORT_WORDS + PORT_IN
+    out = tm[network + tl.PORTS] + source * tl.PORT_WORDS + tl.PORT_OUT
+    if kind == tl.AT_MESH:
+        return _through(tm, out + (target - source & tl.PLANES_MAX - 1), time, busy)
+    into = tm[network + tl.PORTS] + target * tl.PORT_WORDS + tl.PORT_IN
     return max(_through(tm, out + 1, time, busy), _through(tm, into + 1, time, busy))
 
 
@@ -158,15 +112,15 @@ def _memory(tm, die, nbytes, time):
     it has the time in which the memory was idle before.
     """
     block = _block(tm, die)
-    busy = nbytes * (tm[C_DRAM] if tm[block + IS_CPU] else tm[C_MEMORY]) // 1000
-    if time >= tm[block + MEMORY]:
-        tm[block + IDLE_FROM], tm[block + IDLE_UNTIL] = tm[block + MEMORY], time
-        tm[block + MEMORY] = time + busy
+    busy = nbytes * (tm[tl.C_DRAM] if tm[block + tl.IS_CPU] else tm[tl.C_MEMORY]) // 1000
+    if time >= tm[block + tl.MEMORY]:
+        tm[block + tl.IDLE_FROM], tm[block + tl.IDLE_UNTIL] = tm[block + tl.MEMORY], time
+        tm[block + tl.MEMORY] = time + busy
         return time + busy
-    end = max(time, tm[block + IDLE_FROM]) + busy
-    if end > tm[block + IDLE_UNTIL]:
-        return _through(tm, block + MEMORY, time, busy)
-    tm[block + IDLE_FROM] = end
+    end = max(time, tm[block + tl.IDLE_FROM]) + busy
+    if end > tm[block + tl.IDLE_UNTIL]:
+        return _through(tm, block + tl.MEMORY, time, busy)
+    tm[block + tl.IDLE_FROM] = end
     return end
 
 
@@ -186,14 +140,14 @@ class _Way(NamedTuple):
 def _way_between(tm, network, source, target, rate):
     """A port has the rate of the path, that of a CPU one of its own."""
     one, other = _block(tm, source), _block(tm, target)
-    far = tm[one + NODE] != tm[other + NODE] and tm[network + UPLINK_RATE] > 0
+    far = tm[one + tl.NODE] != tm[other + tl.NODE] and tm[network + tl.UPLINK_RATE] > 0
     return _Way(
-        tm[network + PORTS] + source * PORT_WORDS + PORT_OUT,
-        tm[network + PORTS] + target * PORT_WORDS + PORT_IN,
-        tm[C_CPU] if tm[one + IS_CPU] else rate,
-        tm[C_CPU] if tm[other + IS_CPU] else rate,
-        tm[network + SWITCHES] + tm[one + NODE] * SWITCH_WORDS + SWITCH_UP if far else 0,
-        tm[network + SWITCHES] + tm[other + NODE] * SWITCH_WORDS + SWITCH_DOWN if far else 0,
+        tm[network + tl.PORTS] + source * tl.PORT_WORDS + tl.PORT_OUT,
+        tm[network + tl.PORTS] + target * tl.PORT_WORDS + tl.PORT_IN,
+        tm[tl.C_CPU] if tm[one + tl.IS_CPU] else rate,
+        tm[tl.C_CPU] if tm[other + tl.IS_CPU] else rate,
+        tm[network + tl.SWITCHES] + tm[one + tl.NODE] * tl.SWITCH_WORDS + tl.SWITCH_UP if far else 0,
+        tm[network + tl.SWITCHES] + tm[other + tl.NODE] * tl.SWITCH_WORDS + tl.SWITCH_DOWN if far else 0,
     )
 
 
@@ -201,20 +155,20 @@ def _way_between(tm, network, source, target, rate):
 def _striped(tm, network, way, address, nbytes, time):
     """A transfer is spread evenly over all planes, and in each over all links to the second tier; a short one has fewer
     stripes than there are planes, and goes by its address."""
-    planes, shift = tm[network + PLANES], tm[network + STRIPE_SHIFT]
+    planes, shift = tm[network + tl.PLANES], tm[network + tl.STRIPE_SHIFT]
     first, used, share = 0, planes, nbytes
     if nbytes <= (planes - 1) << shift:
         used = (nbytes + (1 << shift) - 1) >> shift
         first = (address >> shift) % planes
         share = nbytes * planes // used
     busy_out, busy_in = share * way.rate_out // 1000, share * way.rate_in // 1000
-    busy = share * tm[network + UPLINK_SHARE] // 1000000
+    busy = share * tm[network + tl.UPLINK_SHARE] // 1000000
     end = time
     for i in range(first, first + used):
         plane = i if i < planes else i - planes
         end = max(end, _through(tm, way.out + plane, time, busy_out), _through(tm, way.into + plane, time, busy_in))
         if way.up:
-            link = plane * UPLINKS_MAX
+            link = plane * tl.UPLINKS_MAX
             end = max(end, _through(tm, way.up + link, time, busy), _through(tm, way.down + link, time, busy))
     return end
 
@@ -222,7 +176,7 @@ def _striped(tm, network, way, address, nbytes, time):
 @jit
 def _by_address(tm, network, way, address, nbytes, time):
     """Each block of addresses has one plane and one switch of its second tier, and all bytes of it go there."""
-    planes, links, shift = tm[network + PLANES], tm[network + UPLINKS], tm[network + STRIPE_SHIFT]
+    planes, links, shift = tm[network + tl.PLANES], tm[network + tl.UPLINKS], tm[network + tl.STRIPE_SHIFT]
     end, last = time, address + nbytes
     while address < last:
         size = min(last, ((address >> shift) + 1) << shift) - address
@@ -231,8 +185,8 @@ def _by_address(tm, network, way, address, nbytes, time):
         end = max(end, _through(tm, way.out + plane, time, share * way.rate_out // 1000))
         end = max(end, _through(tm, way.into + plane, time, share * way.rate_in // 1000))
         if way.up:
-            link = plane * UPLINKS_MAX + chosen // PLANES_MAX % links
-            busy = size * tm[network + UPLINK_RATE] // 1000
+            link = plane * tl.UPLINKS_MAX + chosen // tl.PLANES_MAX % links
+            busy = size * tm[network + tl.UPLINK_RATE] // 1000
             end = max(end, _through(tm, way.up + link, time, busy), _through(tm, way.down + link, time, busy))
         address += size
     return end

@@ -4,146 +4,114 @@ Happens-before is the order that synchronization gives, not the order in which t
 instruction knows what its core's scalar unit knew when it issued it, and what its pipe has waited for since.
 """
 
-from xccl_emu.check.device.monitor.layout import (
-    AHEAD_ROWS,
-    CHAINED,
-    CORE_DIE,
-    CORE_INDEX,
-    DMA_EPOCHS,
-    DMA_ROWS,
-    ENGINE_DMA,
-    EVENT_ROWS,
-    FENCE_ROWS,
-    FENCES,
-    GROUP_ROWS,
-    KEPT_ROWS,
-    N_DMA,
-    PER_CORE,
-    PIPE_ROWS,
-    QUEUE_ROWS,
-    SCRATCH_ROW,
-    SIGNALS,
-    SYNC_ROWS,
-    TARGETS,
-    WORDS,
-    X_ISSUED,
-    X_KNOWN,
-    X_OP,
-    X_SIGNAL,
-)
-from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_DMA, SCALAR
+from xccl_emu.check.device.monitor import layout as ml
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import asked_at
-from xccl_emu.machine.device.layout import (
-    ASKS_SOME_STRONG,
-    ASKS_STRONG,
-    DIE_SHIFT,
-    N_DMA_SLOTS,
-    N_EVENTS,
-    N_PIPES,
-    ORDER,
-    ORDER_FIFO,
-    ORDER_RELAXED,
-    QUEUE_DEPTH,
-    REQUEST_ORDERS,
-)
 from xccl_emu.machine.device.words import jit
 
 
 @jit
 def index_of(m, core):
     """Number of a core among those that take part."""
-    return m[m[CORE_INDEX] + core]
+    return m[m[ml.CORE_INDEX] + core]
 
 
 @jit
 def pipe_row(m, i, pipe):
     """What a pipe, or the scalar unit, knows."""
-    return m[PIPE_ROWS] + (i * 4 + pipe) * m[WORDS]
+    return m[ml.PIPE_ROWS] + (i * 4 + pipe) * m[ml.WORDS]
 
 
 @jit
 def queue_row(m, i, pipe, place):
     """What the scalar unit knew when it issued what stands at this place of a pipe's queue."""
-    return m[QUEUE_ROWS] + ((i * 3 + pipe - 1) * QUEUE_DEPTH + place) * m[WORDS]
+    return m[ml.QUEUE_ROWS] + ((i * 3 + pipe - 1) * ms.QUEUE_DEPTH + place) * m[ml.WORDS]
 
 
 @jit
 def dma_row(m, i, k):
     """What the scalar unit knew when it rang this descriptor."""
-    return m[DMA_ROWS] + (i * N_DMA_SLOTS + k) * m[WORDS]
+    return m[ml.DMA_ROWS] + (i * ms.N_DMA_SLOTS + k) * m[ml.WORDS]
 
 
 @jit
 def fence_row(m, i):
     """What mtu-out knew at the last fence that it has passed."""
-    return m[FENCE_ROWS] + i * m[WORDS]
+    return m[ml.FENCE_ROWS] + i * m[ml.WORDS]
 
 
 @jit
 def ahead_row(m, i):
     """Under `fifo`: what of its die's writes is visible when all is that a core has written."""
-    return m[AHEAD_ROWS] + i * m[WORDS]
+    return m[ml.AHEAD_ROWS] + i * m[ml.WORDS]
 
 
 @jit
 def event_row(m, i, source, target, event):
     """What is passed on by an event."""
-    return m[EVENT_ROWS] + (((i * N_PIPES + source) * N_PIPES + target) * N_EVENTS + event) * m[WORDS]
+    return m[ml.EVENT_ROWS] + (((i * ms.N_PIPES + source) * ms.N_PIPES + target) * ms.N_EVENTS + event) * m[ml.WORDS]
 
 
 @jit
 def group_row(m, group, which):
     """A row of a barrier: what those know who arrived (0), and what they knew who left phase 0 (1) or 1 (2)."""
-    return m[GROUP_ROWS] + (group * 3 + which) * m[WORDS]
+    return m[ml.GROUP_ROWS] + (group * 3 + which) * m[ml.WORDS]
 
 
 @jit
 def sync_row(m, number, address):
     """What the writes release whose value stands in this 8-byte word of a synchronization granule."""
-    return m[SYNC_ROWS] + (number * 4 + (address >> 3 & 3)) * m[WORDS]
+    return m[ml.SYNC_ROWS] + (number * 4 + (address >> 3 & 3)) * m[ml.WORDS]
 
 
 @jit
 def engine_word(m, i, engine):
     """Word of a clock for an engine of a core."""
-    return i * m[PER_CORE] + engine
+    return i * m[ml.PER_CORE] + engine
 
 
 @jit
 def visible_word(m, i, engine, die):
     """Word of a clock that says which writes of the scalar unit or mtu-out to a die are visible."""
-    return i * m[PER_CORE] + ENGINE_DMA + m[N_DMA] + (m[TARGETS] if engine == MTU_OUT else 0) + die % m[TARGETS]
+    return (
+        i * m[ml.PER_CORE]
+        + ml.ENGINE_DMA
+        + m[ml.N_DMA]
+        + (m[ml.TARGETS] if engine == rq.MTU_OUT else 0)
+        + die % m[ml.TARGETS]
+    )
 
 
 @jit
 def strong_word(m, i, engine, die):
     """Word of a clock that says so of its writes that are not without an order."""
-    return visible_word(m, i, engine, die) + 2 * m[TARGETS]
+    return visible_word(m, i, engine, die) + 2 * m[ml.TARGETS]
 
 
 @jit
 def signal_word(m, i, number):
     """Word of a clock that says up to which number the signals of a core are known that share this word."""
-    return (i + 1) * m[PER_CORE] - m[SIGNALS] + number % m[SIGNALS]
+    return (i + 1) * m[ml.PER_CORE] - m[ml.SIGNALS] + number % m[ml.SIGNALS]
 
 
 @jit
 def clear_row(m, clocks, row):
     """Nothing is known."""
-    for w in range(m[WORDS]):
+    for w in range(m[ml.WORDS]):
         clocks[row + w] = 0
 
 
 @jit
 def keeps_order(st, m):
     """Does `relaxed` keep writes of a core in an order that matters: do any signal, or tell of others before them?"""
-    return st[ORDER] == ORDER_RELAXED and (m[SIGNALS] != 0 or st[REQUEST_ORDERS] == ASKS_SOME_STRONG)
+    return st[ms.ORDER] == ms.ORDER_RELAXED and (m[ml.SIGNALS] != 0 or st[ms.REQUEST_ORDERS] == ms.ASKS_SOME_STRONG)
 
 
 @jit
 def kept_row(m, number, address):
     """What the writes of each core tell of to the bytes, visible at once, that begin here: of its block in the row."""
-    return m[KEPT_ROWS] + (number * 8 + (address >> 2 & 7)) * m[WORDS]
+    return m[ml.KEPT_ROWS] + (number * 8 + (address >> 2 & 7)) * m[ml.WORDS]
 
 
 @jit
@@ -158,23 +126,23 @@ def clear_sync(st, m, clocks, number):
 @jit
 def copy_row(m, clocks, to, source):
     """One clock becomes another."""
-    for w in range(m[WORDS]):
+    for w in range(m[ml.WORDS]):
         clocks[to + w] = clocks[source + w]
 
 
 @jit
 def join_row(m, clocks, to, source):
     """One clock learns what another knows."""
-    for w in range(m[WORDS]):
+    for w in range(m[ml.WORDS]):
         clocks[to + w] = max(clocks[to + w], clocks[source + w])
 
 
 @jit
 def issue(m, clocks, i, row):
     """The scalar unit hands on what it knows, and begins a new epoch."""
-    scalar = pipe_row(m, i, SCALAR)
+    scalar = pipe_row(m, i, rq.SCALAR)
     copy_row(m, clocks, row, scalar)
-    clocks[scalar + engine_word(m, i, SCALAR)] += 1
+    clocks[scalar + engine_word(m, i, rq.SCALAR)] += 1
 
 
 @jit
@@ -189,16 +157,16 @@ def set_event_clock(m, clocks, i, pipe, issued, row):
 @jit
 def complete_dma(m, clocks, i, k, event):
     """A descriptor is done: reads complete, writes visible; whoever waits for its event knows what is in this row."""
-    row = event_row(m, i, N_PIPES - 1, SCALAR, event)
+    row = event_row(m, i, ms.N_PIPES - 1, rq.SCALAR, event)
     copy_row(m, clocks, row, dma_row(m, i, k))
-    clocks[row + engine_word(m, i, ENGINE_DMA + k)] = m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k]
+    clocks[row + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
     return row
 
 
 @jit
 def _see_writes(m, clocks, row, i, die, known):
     """Whoever has a clock knows that those writes of a core to a die are visible that another clock knows of."""
-    for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
+    for engine in range(rq.SCALAR, rq.MTU_OUT + 1, rq.MTU_OUT - rq.SCALAR):
         word = row + visible_word(m, i, engine, die)
         clocks[word] = max(clocks[word], clocks[known + engine_word(m, i, engine)])
 
@@ -206,36 +174,40 @@ def _see_writes(m, clocks, row, i, die, known):
 @jit
 def pass_quiet(st, m, clocks, i):
     """The scalar unit knows that all its core has issued is done and visible."""
-    scalar = pipe_row(m, i, SCALAR)
-    for pipe in range(MTU_IN, MTU_OUT + 1):
+    scalar = pipe_row(m, i, rq.SCALAR)
+    for pipe in range(rq.MTU_IN, rq.MTU_OUT + 1):
         own = pipe_row(m, i, pipe)
         clocks[scalar + engine_word(m, i, pipe)] = clocks[own + engine_word(m, i, pipe)]
         clocks[own + engine_word(m, i, pipe)] += 1
-    for k in range(m[N_DMA]):
-        clocks[scalar + engine_word(m, i, ENGINE_DMA + k)] = m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k]
-    for die in range(m[TARGETS]):
+    for k in range(m[ml.N_DMA]):
+        clocks[scalar + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
+    for die in range(m[ml.TARGETS]):
         _see_writes(m, clocks, scalar, i, die, scalar)
-    if st[ORDER] == ORDER_FIFO:
+    if st[ms.ORDER] == ms.ORDER_FIFO:
         join_row(m, clocks, scalar, ahead_row(m, i))
-    clocks[scalar + engine_word(m, i, SCALAR)] += 1
+    clocks[scalar + engine_word(m, i, rq.SCALAR)] += 1
 
 
 @jit
 def in_order(st, m, clocks, i, row, known, die):
     """Under `fifo`, whoever sees a write to a die sees the earlier writes of its die to that die: those it knows of."""
-    if st[ORDER] != ORDER_FIFO:
+    if st[ms.ORDER] != ms.ORDER_FIFO:
         return
-    for other in range(m[WORDS] // m[PER_CORE]):
-        if m[m[CORE_DIE] + other] == m[m[CORE_DIE] + i]:
+    for other in range(m[ml.WORDS] // m[ml.PER_CORE]):
+        if m[m[ml.CORE_DIE] + other] == m[m[ml.CORE_DIE] + i]:
             _see_writes(m, clocks, row, other, die, known)
 
 
 @jit
 def behind_strong(st, m, clocks, i, row, die, base, site):
     """Whoever sees a strong write of a core sees its earlier ones to that die, but for those without an order."""
-    if st[REQUEST_ORDERS] != ASKS_SOME_STRONG or m[X_OP] == OP_DMA or asked_at(st, base, site) != ASKS_STRONG:
+    if (
+        st[ms.REQUEST_ORDERS] != ms.ASKS_SOME_STRONG
+        or m[ml.X_OP] == rq.OP_DMA
+        or asked_at(st, base, site) != ms.ASKS_STRONG
+    ):
         return
-    for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
+    for engine in range(rq.SCALAR, rq.MTU_OUT + 1, rq.MTU_OUT - rq.SCALAR):
         word = strong_word(m, i, engine, die)
         clocks[row + word] = max(clocks[row + word], clocks[row + engine_word(m, i, engine)])
 
@@ -246,13 +218,13 @@ def pass_fence(m, clocks, i, known, issued):
     row = fence_row(m, i)
     copy_row(m, clocks, row, known)
     join_row(m, clocks, row, issued)
-    clocks[known + engine_word(m, i, MTU_OUT)] += 1
+    clocks[known + engine_word(m, i, rq.MTU_OUT)] += 1
 
 
 @jit
 def behind_fence(st, m, clocks, i, row, die):
     """But under `sc`, whoever sees a write of a core to a die sees its writes to that die before its last fence."""
-    if st[ORDER] < ORDER_RELAXED or not m[FENCES] or m[X_OP] == OP_DMA:
+    if st[ms.ORDER] < ms.ORDER_RELAXED or not m[ml.FENCES] or m[ml.X_OP] == rq.OP_DMA:
         return
     _see_writes(m, clocks, row, i, die, fence_row(m, i))
 
@@ -261,20 +233,20 @@ def behind_fence(st, m, clocks, i, row, die):
 def released(space, i, address, base, site):
     """The clock that a write to this address releases: all that its instruction knows; in the scratch row."""
     st, m, clocks = space.st, space.m, space.clocks
-    row = m[SCRATCH_ROW]
-    copy_row(m, clocks, row, m[X_KNOWN])
-    if m[X_ISSUED] != m[X_KNOWN]:
-        join_row(m, clocks, row, m[X_ISSUED])
-    in_order(st, m, clocks, i, row, row, address >> st[DIE_SHIFT])
-    behind_fence(st, m, clocks, i, row, address >> st[DIE_SHIFT])
-    behind_strong(st, m, clocks, i, row, address >> st[DIE_SHIFT], base, site)
-    if m[SIGNALS] and m[X_SIGNAL]:
-        for k in range(m[SIGNALS]):
-            number = m[m[CHAINED] + i * m[SIGNALS] + k]
+    row = m[ml.SCRATCH_ROW]
+    copy_row(m, clocks, row, m[ml.X_KNOWN])
+    if m[ml.X_ISSUED] != m[ml.X_KNOWN]:
+        join_row(m, clocks, row, m[ml.X_ISSUED])
+    in_order(st, m, clocks, i, row, row, address >> st[ms.DIE_SHIFT])
+    behind_fence(st, m, clocks, i, row, address >> st[ms.DIE_SHIFT])
+    behind_strong(st, m, clocks, i, row, address >> st[ms.DIE_SHIFT], base, site)
+    if m[ml.SIGNALS] and m[ml.X_SIGNAL]:
+        for k in range(m[ml.SIGNALS]):
+            number = m[m[ml.CHAINED] + i * m[ml.SIGNALS] + k]
             if number:
                 word = signal_word(m, i, number)
                 clocks[row + word] = max(clocks[row + word], number)
-        clocks[row + signal_word(m, i, m[X_SIGNAL])] = m[X_SIGNAL]
+        clocks[row + signal_word(m, i, m[ml.X_SIGNAL])] = m[ml.X_SIGNAL]
     return row
 
 
@@ -293,8 +265,8 @@ def publish(m, clocks, number, address, nbytes, row, adds):
 def arrive(m, clocks, i, group, phase, last):
     """A core arrives at its group's barrier; the last one turns the phase."""
     joined = group_row(m, group, 0)
-    join_row(m, clocks, joined, pipe_row(m, i, SCALAR))
-    clocks[pipe_row(m, i, SCALAR) + engine_word(m, i, SCALAR)] += 1
+    join_row(m, clocks, joined, pipe_row(m, i, rq.SCALAR))
+    clocks[pipe_row(m, i, rq.SCALAR) + engine_word(m, i, rq.SCALAR)] += 1
     if last:
         copy_row(m, clocks, group_row(m, group, 1 + phase), joined)
         clear_row(m, clocks, joined)

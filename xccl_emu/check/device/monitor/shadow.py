@@ -8,78 +8,10 @@ is ordered behind that write is ordered behind the record too.
 from typing import NamedTuple
 
 from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
-from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, signal_word, strong_word, visible_word
-from xccl_emu.check.device.monitor.layout import (
-    ALL_BYTES,
-    BUFFERS_START,
-    CHAINED,
-    CORE_DIE,
-    DELIVERED,
-    DMA_EPOCHS,
-    ENGINE_DMA,
-    FENCES,
-    FOUND_RACE,
-    FOUND_UNWRITTEN,
-    GENERATION,
-    GROW,
-    IMMEDIATE,
-    JUDGE_ALL,
-    JUDGE_NOTHING,
-    JUDGED,
-    LOOSE,
-    META_END,
-    META_START,
-    N_UNDO,
-    PER_CORE,
-    R_END,
-    R_ENGINE,
-    R_EPOCH,
-    R_FLAGS,
-    R_NEXT,
-    R_REQUEST,
-    R_SITE,
-    R_START,
-    RECORD_FREE,
-    RECORD_TOP,
-    RECORD_WORDS,
-    S_FIXED,
-    S_GENERATION,
-    S_RECORDS,
-    S_WRITTEN,
-    SAVED,
-    SHADOW_WORDS,
-    SIGNALS,
-    STOP,
-    SYNC_SHIFT,
-    TARGETS,
-    UNDO_WORDS,
-    V_AT,
-    V_CORE,
-    V_CORE_2,
-    V_ENGINE,
-    V_ENGINE_2,
-    V_FLAGS,
-    V_FLAGS_2,
-    V_SITE,
-    V_SITE_2,
-    X_ISSUED,
-    X_KNOWN,
-    X_PAYLOAD,
-)
+from xccl_emu.check.device.monitor import clocks as monitor_clocks
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
-from xccl_emu.machine.device.layout import (
-    ASKS_SOME_STRONG,
-    ATOMIC_SHIFT,
-    CACHE_LINES,
-    DIE_SHIFT,
-    GRANULE_BYTES,
-    N_DMA_SLOTS,
-    ORDER,
-    ORDER_FIFO,
-    ORDER_RELAXED,
-    ORDER_UNORDERED,
-    REQUEST_ORDERS,
-)
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit, load_i64
 
 _GRANULE_SHIFT = 5
@@ -104,33 +36,33 @@ class Access(NamedTuple):
 def shadow_of(space, granule):
     """Index of the shadow of a granule, made fresh if it is of an earlier run."""
     st, m, shadow = space.st, space.m, space.shadow
-    s = granule * SHADOW_WORDS
-    if shadow[s + S_GENERATION] != m[GENERATION]:
-        shadow[s + S_GENERATION] = m[GENERATION]
-        shadow[s + S_RECORDS] = 0
-        shadow[s + S_WRITTEN] = ALL_BYTES if _has_flags(st, m, granule) else shadow[s + S_FIXED] & ALL_BYTES
+    s = granule * ml.SHADOW_WORDS
+    if shadow[s + ml.S_GENERATION] != m[ml.GENERATION]:
+        shadow[s + ml.S_GENERATION] = m[ml.GENERATION]
+        shadow[s + ml.S_RECORDS] = 0
+        shadow[s + ml.S_WRITTEN] = ml.ALL_BYTES if _has_flags(st, m, granule) else shadow[s + ml.S_FIXED] & ml.ALL_BYTES
     return s
 
 
 @jit
 def _has_flags(st, m, granule):
     """Return whether a granule is in a metadata area."""
-    address = granule * GRANULE_BYTES
-    offset = address & ((1 << st[DIE_SHIFT]) - 1)
-    return address < m[BUFFERS_START] and m[META_START] <= offset and offset < m[META_END]
+    address = granule * ms.GRANULE_BYTES
+    offset = address & ((1 << st[ms.DIE_SHIFT]) - 1)
+    return address < m[ml.BUFFERS_START] and m[ml.META_START] <= offset and offset < m[ml.META_END]
 
 
 @jit
 def sync_number(space, granule):
     """Number of a granule as a synchronization + 1; 0 if none is known to use it so."""
-    return space.shadow[granule * SHADOW_WORDS + S_FIXED] >> SYNC_SHIFT
+    return space.shadow[granule * ml.SHADOW_WORDS + ml.S_FIXED] >> ml.SYNC_SHIFT
 
 
 @jit
 def touch(space, i, engine, start, nbytes, flags, site):
     """Judge an access of an engine of core ``i``, and remember it."""
-    m, at, size = space.m, start, min(GRANULE_BYTES, 1 << space.st[ATOMIC_SHIFT])
-    word, epoch = engine_word(m, i, engine), _epoch(m, space.clocks, i, engine)
+    m, at, size = space.m, start, min(ms.GRANULE_BYTES, 1 << space.st[ms.ATOMIC_SHIFT])
+    word, epoch = monitor_clocks.engine_word(m, i, engine), _epoch(m, space.clocks, i, engine)
     if flags & WRITE and (engine == MTU_OUT or engine == SCALAR):
         flags |= WHOLE
     while at < start + nbytes:  # piece by piece, as it becomes visible
@@ -146,37 +78,37 @@ def touch(space, i, engine, start, nbytes, flags, site):
 @jit
 def _epoch(m, clocks, i, engine):
     """The epoch of an engine now."""
-    if engine >= ENGINE_DMA:
-        return m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + engine - ENGINE_DMA]
-    return clocks[m[X_KNOWN] + engine_word(m, i, engine)]
+    if engine >= ml.ENGINE_DMA:
+        return m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + engine - ml.ENGINE_DMA]
+    return clocks[m[ml.X_KNOWN] + monitor_clocks.engine_word(m, i, engine)]
 
 
 @jit
 def _read(space, a):
     m, shadow, records = space.m, space.shadow, space.records
-    if m[JUDGED] == JUDGE_NOTHING:
+    if m[ml.JUDGED] == ml.JUDGE_NOTHING:
         return
-    s = shadow_of(space, a.start // GRANULE_BYTES)
+    s = shadow_of(space, a.start // ms.GRANULE_BYTES)
     if not a.flags & SYNC:
-        missing = _bits(a) & ~shadow[s + S_WRITTEN]
+        missing = _bits(a) & ~shadow[s + ml.S_WRITTEN]
         if missing:
             at = a.start
-            while not missing >> at % GRANULE_BYTES & 1:
+            while not missing >> at % ms.GRANULE_BYTES & 1:
                 at += 1
-            _found(m, FOUND_UNWRITTEN, at, a)
-    r, again = shadow[s + S_RECORDS], 0
+            _found(m, ml.FOUND_UNWRITTEN, at, a)
+    r, again = shadow[s + ml.S_RECORDS], 0
     while r:
-        first, end, flags = records[r + R_START], records[r + R_END], records[r + R_FLAGS]
+        first, end, flags = records[r + ml.R_START], records[r + ml.R_END], records[r + ml.R_FLAGS]
         if first < a.end and a.start < end:
             if flags & WRITE:
                 if not _visible_to(space, a, r):
                     _race(space, a, r)
-            elif records[r + R_ENGINE] == a.word and a.start <= first and end <= a.end:
+            elif records[r + ml.R_ENGINE] == a.word and a.start <= first and end <= a.end:
                 if a.flags & SYNC == 0 or flags & SYNC:  # a plain read is the stricter one
                     again = r
                 if a.flags & SYNC == flags & SYNC and a.start == first and a.end == end:
                     break  # that read was judged against all that is behind it in the list
-        r = records[r + R_NEXT]
+        r = records[r + ml.R_NEXT]
     if again:
         _fill(m, records, again, a)
     else:
@@ -186,24 +118,24 @@ def _read(space, a):
 @jit
 def _bits(a):
     """A bit for each byte of an access in its granule."""
-    return (1 << a.end - a.start) - 1 << a.start % GRANULE_BYTES
+    return (1 << a.end - a.start) - 1 << a.start % ms.GRANULE_BYTES
 
 
 @jit
 def _write(space, a):
     m, shadow, records = space.m, space.shadow, space.records
-    s = shadow_of(space, a.start // GRANULE_BYTES)
-    shadow[s + S_WRITTEN] |= _bits(a)
-    if m[JUDGED] == JUDGE_NOTHING:
+    s = shadow_of(space, a.start // ms.GRANULE_BYTES)
+    shadow[s + ml.S_WRITTEN] |= _bits(a)
+    if m[ml.JUDGED] == ml.JUDGE_NOTHING:
         return
-    if a.flags & IMMEDIATE or m[X_PAYLOAD]:
+    if a.flags & ml.IMMEDIATE or m[ml.X_PAYLOAD]:
         _tell_together(space, a)
-    r, before = shadow[s + S_RECORDS], 0
+    r, before = shadow[s + ml.S_RECORDS], 0
     while r:
-        after, gone = records[r + R_NEXT], False
-        if records[r + R_START] < a.end and a.start < records[r + R_END]:
+        after, gone = records[r + ml.R_NEXT], False
+        if records[r + ml.R_START] < a.end and a.start < records[r + ml.R_END]:
             if _behind(space, a, r):
-                covered = a.start <= records[r + R_START] and records[r + R_END] <= a.end
+                covered = a.start <= records[r + ml.R_START] and records[r + ml.R_END] <= a.end
                 gone = covered and _lands_first(space, a, r)
             else:
                 _race(space, a, r)
@@ -211,11 +143,11 @@ def _write(space, a):
             before = r
         else:
             if before:
-                records[before + R_NEXT] = after
+                records[before + ml.R_NEXT] = after
             else:
-                shadow[s + S_RECORDS] = after
-            records[r + R_NEXT] = m[RECORD_FREE]
-            m[RECORD_FREE] = r
+                shadow[s + ml.S_RECORDS] = after
+            records[r + ml.R_NEXT] = m[ml.RECORD_FREE]
+            m[ml.RECORD_FREE] = r
         r = after
     _add(space, s, a)
 
@@ -226,19 +158,19 @@ def _write(space, a):
 @jit
 def first_together(st, address):
     """The first granule of what becomes visible at once with an address: that is a granule, less, or several."""
-    return (address >> st[ATOMIC_SHIFT] << st[ATOMIC_SHIFT]) // GRANULE_BYTES
+    return (address >> st[ms.ATOMIC_SHIFT] << st[ms.ATOMIC_SHIFT]) // ms.GRANULE_BYTES
 
 
 @jit
 def last_together(st, address):
     """The last granule of that."""
-    return ((address >> st[ATOMIC_SHIFT]) + 1 << st[ATOMIC_SHIFT]) - 1 >> _GRANULE_SHIFT
+    return ((address >> st[ms.ATOMIC_SHIFT]) + 1 << st[ms.ATOMIC_SHIFT]) - 1 >> _GRANULE_SHIFT
 
 
 @jit
 def _together(space, r, start, end):
     """Return whether what is recorded becomes visible at once with a part of some bytes."""
-    shift, at = space.st[ATOMIC_SHIFT], space.records[r + R_START]
+    shift, at = space.st[ms.ATOMIC_SHIFT], space.records[r + ml.R_START]
     return start >> shift <= at >> shift and at >> shift <= end - 1 >> shift
 
 
@@ -248,37 +180,42 @@ def _tell_together(space, a):
     signal tells."""
     st, records = space.st, space.records
     for granule in range(first_together(st, a.start), last_together(st, a.end - 1) + 1):
-        r = space.shadow[shadow_of(space, granule) + S_RECORDS]
+        r = space.shadow[shadow_of(space, granule) + ml.S_RECORDS]
         while r:
-            if records[r + R_FLAGS] & WRITE and _together(space, r, a.start, a.end):
-                if a.flags & IMMEDIATE and _awaited_by_atomic(space, a, r):
-                    records[r + R_FLAGS] |= IMMEDIATE
-                if space.m[X_PAYLOAD]:
+            if records[r + ml.R_FLAGS] & WRITE and _together(space, r, a.start, a.end):
+                if a.flags & ml.IMMEDIATE and _awaited_by_atomic(space, a, r):
+                    records[r + ml.R_FLAGS] |= ml.IMMEDIATE
+                if space.m[ml.X_PAYLOAD]:
                     _keep_told(space, a, r)
-            r = records[r + R_NEXT]
+            r = records[r + ml.R_NEXT]
 
 
 @jit
 def _keep_told(space, a, r):
     """A request that signals copies behind an own write that `relaxed` keeps before it: its signal tells of it too."""
     st, m, records = space.st, space.m, space.records
-    number, loose = records[r + R_REQUEST], (a.flags | records[r + R_FLAGS]) & LOOSE
-    if st[ORDER] != ORDER_RELAXED or not _by_core(m, a.core, records[r + R_ENGINE]) or m[SIGNALS] == 0 or loose:
+    number, loose = records[r + ml.R_REQUEST], (a.flags | records[r + ml.R_FLAGS]) & ml.LOOSE
+    if (
+        st[ms.ORDER] != ms.ORDER_RELAXED
+        or not _by_core(m, a.core, records[r + ml.R_ENGINE])
+        or m[ml.SIGNALS] == 0
+        or loose
+    ):
         return
     if number == 0:
-        records[r + R_REQUEST] = m[X_PAYLOAD]
-    elif number != m[X_PAYLOAD]:
-        at = m[CHAINED] + a.core * m[SIGNALS] + number % m[SIGNALS]
+        records[r + ml.R_REQUEST] = m[ml.X_PAYLOAD]
+    elif number != m[ml.X_PAYLOAD]:
+        at = m[ml.CHAINED] + a.core * m[ml.SIGNALS] + number % m[ml.SIGNALS]
         m[at] = max(m[at], number)
 
 
 @jit
 def _awaited_by_atomic(space, a, r):
     """Return whether a recorded write is one that an atomic in the same granule had to wait for."""
-    st, m, other = space.st, space.m, space.records[r + R_ENGINE]
-    if st[ORDER] == ORDER_FIFO:
+    st, m, other = space.st, space.m, space.records[r + ml.R_ENGINE]
+    if st[ms.ORDER] == ms.ORDER_FIFO:
         return _on_one_die(m, a.core, other)
-    if st[ORDER] == ORDER_UNORDERED or space.records[r + R_FLAGS] & LOOSE:
+    if st[ms.ORDER] == ms.ORDER_UNORDERED or space.records[r + ml.R_FLAGS] & ml.LOOSE:
         return False
     return _by_core(m, a.core, other)
 
@@ -287,12 +224,12 @@ def _awaited_by_atomic(space, a, r):
 def delivered(space, granule, start, nbytes, word, epoch):
     """Some bytes of a write to a synchronization granule have become visible: that of this engine and epoch."""
     records = space.records
-    r = space.shadow[granule * SHADOW_WORDS + S_RECORDS]
+    r = space.shadow[granule * ml.SHADOW_WORDS + ml.S_RECORDS]
     while r:
-        inside = start <= records[r + R_START] and records[r + R_START] < start + nbytes
-        if inside and records[r + R_ENGINE] == word and records[r + R_EPOCH] == epoch:
-            records[r + R_FLAGS] |= DELIVERED
-        r = records[r + R_NEXT]
+        inside = start <= records[r + ml.R_START] and records[r + ml.R_START] < start + nbytes
+        if inside and records[r + ml.R_ENGINE] == word and records[r + ml.R_EPOCH] == epoch:
+            records[r + ml.R_FLAGS] |= ml.DELIVERED
+        r = records[r + ml.R_NEXT]
 
 
 @jit
@@ -303,12 +240,12 @@ def acquired(space, word, row):
     """
     st, clocks, records = space.st, space.clocks, space.records
     for granule in range(first_together(st, word), last_together(st, word) + 1):
-        r = space.shadow[shadow_of(space, granule) + S_RECORDS]
+        r = space.shadow[shadow_of(space, granule) + ml.S_RECORDS]
         while r:
-            known = clocks[row + records[r + R_ENGINE]] >= records[r + R_EPOCH]
-            if known and records[r + R_FLAGS] & DELIVERED and _together(space, r, word, word + 8):
-                records[r + R_FLAGS] |= IMMEDIATE
-            r = records[r + R_NEXT]
+            known = clocks[row + records[r + ml.R_ENGINE]] >= records[r + ml.R_EPOCH]
+            if known and records[r + ml.R_FLAGS] & ml.DELIVERED and _together(space, r, word, word + 8):
+                records[r + ml.R_FLAGS] |= ml.IMMEDIATE
+            r = records[r + ml.R_NEXT]
 
 
 # ---- what comes before
@@ -317,26 +254,26 @@ def acquired(space, word, row):
 @jit
 def _by_core(m, i, word):
     """Return whether an engine is the scalar unit or a pipe of core ``i``."""
-    return word // m[PER_CORE] == i and word % m[PER_CORE] < ENGINE_DMA
+    return word // m[ml.PER_CORE] == i and word % m[ml.PER_CORE] < ml.ENGINE_DMA
 
 
 @jit
 def _on_one_die(m, i, word):
     """Return whether an engine is on the die of core ``i``."""
-    return m[m[CORE_DIE] + word // m[PER_CORE]] == m[m[CORE_DIE] + i]
+    return m[m[ml.CORE_DIE] + word // m[ml.PER_CORE]] == m[m[ml.CORE_DIE] + i]
 
 
 @jit
 def _knows(space, word, epoch):
     """Does the instruction under judgement know of an epoch?"""
     m, clocks = space.m, space.clocks
-    return clocks[m[X_KNOWN] + word] >= epoch or clocks[m[X_ISSUED] + word] >= epoch
+    return clocks[m[ml.X_KNOWN] + word] >= epoch or clocks[m[ml.X_ISSUED] + word] >= epoch
 
 
 @jit
 def _happened(space, a, r):
     """Return whether what is recorded is known to have happened.  A descriptor's own reads and writes go together."""
-    word, epoch = space.records[r + R_ENGINE], space.records[r + R_EPOCH]
+    word, epoch = space.records[r + ml.R_ENGINE], space.records[r + ml.R_EPOCH]
     return (word == a.word and epoch == a.epoch) or _knows(space, word, epoch)
 
 
@@ -344,20 +281,20 @@ def _happened(space, a, r):
 def _visible_to(space, a, r):
     """Return whether a recorded write is known to be visible to a read, or the machine itself keeps it before."""
     st, m, records = space.st, space.m, space.records
-    epoch, flags, number = records[r + R_EPOCH], records[r + R_FLAGS], records[r + R_REQUEST]
-    core, engine = records[r + R_ENGINE] // m[PER_CORE], records[r + R_ENGINE] % m[PER_CORE]
-    if a.start >= m[BUFFERS_START] or m[TARGETS] == 0 or flags & IMMEDIATE or engine >= ENGINE_DMA:
+    epoch, flags, number = records[r + ml.R_EPOCH], records[r + ml.R_FLAGS], records[r + ml.R_REQUEST]
+    core, engine = records[r + ml.R_ENGINE] // m[ml.PER_CORE], records[r + ml.R_ENGINE] % m[ml.PER_CORE]
+    if a.start >= m[ml.BUFFERS_START] or m[ml.TARGETS] == 0 or flags & ml.IMMEDIATE or engine >= ml.ENGINE_DMA:
         return _happened(space, a, r)
-    if records[r + R_ENGINE] == a.word and engine == SCALAR and not a.flags & WRITE:  # it loads its stores in flight
+    if records[r + ml.R_ENGINE] == a.word and engine == SCALAR and not a.flags & WRITE:  # it loads its stores in flight
         return True
-    if st[CACHE_LINES] and engine == SCALAR:  # when others see its line is no matter of order
+    if st[ms.CACHE_LINES] and engine == SCALAR:  # when others see its line is no matter of order
         return _happened(space, a, r)
-    die, strong = a.start >> st[DIE_SHIFT], st[REQUEST_ORDERS] == ASKS_SOME_STRONG and flags & LOOSE == 0
-    if strong and _knows(space, strong_word(m, core, engine, die), epoch):
+    die, strong = a.start >> st[ms.DIE_SHIFT], st[ms.REQUEST_ORDERS] == ms.ASKS_SOME_STRONG and flags & ml.LOOSE == 0
+    if strong and _knows(space, monitor_clocks.strong_word(m, core, engine, die), epoch):
         return True
-    if number and m[SIGNALS] and _knows(space, signal_word(m, core, number), number):
+    if number and m[ml.SIGNALS] and _knows(space, monitor_clocks.signal_word(m, core, number), number):
         return True
-    return _knows(space, visible_word(m, core, engine, die), epoch)
+    return _knows(space, monitor_clocks.visible_word(m, core, engine, die), epoch)
 
 
 @jit
@@ -366,12 +303,12 @@ def _behind(space, a, r):
 
     Writes of one core to one granule become visible in the order in which they happen, under `fifo` those of one die.
     """
-    m, word = space.m, space.records[r + R_ENGINE]
-    if not space.records[r + R_FLAGS] & WRITE:
+    m, word = space.m, space.records[r + ml.R_ENGINE]
+    if not space.records[r + ml.R_FLAGS] & WRITE:
         return _happened(space, a, r)
-    if a.engine < ENGINE_DMA and _by_core(m, a.core, word):
+    if a.engine < ml.ENGINE_DMA and _by_core(m, a.core, word):
         return _happened(space, a, r)
-    if space.st[ORDER] == ORDER_FIFO and _on_one_die(m, a.core, word):
+    if space.st[ms.ORDER] == ms.ORDER_FIFO and _on_one_die(m, a.core, word):
         return _happened(space, a, r)
     return _visible_to(space, a, r)
 
@@ -380,11 +317,11 @@ def _behind(space, a, r):
 def _lands_first(space, a, r):
     """Return whether what is recorded is visible before a write behind it can be.  Not so under `unordered`."""
     st, m, clocks, records = space.st, space.m, space.clocks, space.records
-    if (st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]) or not records[r + R_FLAGS] & WRITE:
+    if (st[ms.ORDER] != ms.ORDER_UNORDERED and not st[ms.REQUEST_ORDERS]) or not records[r + ml.R_FLAGS] & WRITE:
         return True
-    word = records[r + R_ENGINE]
-    if m[FENCES] and a.engine < ENGINE_DMA and _by_core(m, a.core, word):
-        if clocks[fence_row(m, a.core) + word] >= records[r + R_EPOCH]:
+    word = records[r + ml.R_ENGINE]
+    if m[ml.FENCES] and a.engine < ml.ENGINE_DMA and _by_core(m, a.core, word):
+        if clocks[monitor_clocks.fence_row(m, a.core) + word] >= records[r + ml.R_EPOCH]:
             return True
     return _visible_to(space, a, r)
 
@@ -396,16 +333,16 @@ def _lands_first(space, a, r):
 def _race(space, a, r):
     """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
     m, records = space.m, space.records
-    flags, word = records[r + R_FLAGS], records[r + R_ENGINE]
-    if m[JUDGED] != JUDGE_ALL or _is_sync(a.flags, flags) or _is_sync(flags, a.flags):
+    flags, word = records[r + ml.R_FLAGS], records[r + ml.R_ENGINE]
+    if m[ml.JUDGED] != ml.JUDGE_ALL or _is_sync(a.flags, flags) or _is_sync(flags, a.flags):
         return
     both = a.flags & flags
-    if both & WRITE and both & WHOLE and _has_flags(space.st, m, a.start // GRANULE_BYTES):
+    if both & WRITE and both & WHOLE and _has_flags(space.st, m, a.start // ms.GRANULE_BYTES):
         return
-    if m[STOP] == 0:
-        m[V_CORE_2], m[V_ENGINE_2] = word // m[PER_CORE], word % m[PER_CORE]
-        m[V_SITE_2], m[V_FLAGS_2] = records[r + R_SITE], flags
-        _found(m, FOUND_RACE, max(a.start, records[r + R_START]), a)
+    if m[ml.STOP] == 0:
+        m[ml.V_CORE_2], m[ml.V_ENGINE_2] = word // m[ml.PER_CORE], word % m[ml.PER_CORE]
+        m[ml.V_SITE_2], m[ml.V_FLAGS_2] = records[r + ml.R_SITE], flags
+        _found(m, ml.FOUND_RACE, max(a.start, records[r + ml.R_START]), a)
 
 
 @jit
@@ -417,34 +354,34 @@ def _is_sync(one, other):
 @jit
 def _found(m, code, at, a):
     """Take down a violation; the first one of a run stands."""
-    if m[STOP] == 0:
-        m[STOP] = code
-        m[V_AT], m[V_CORE], m[V_ENGINE], m[V_SITE], m[V_FLAGS] = at, a.core, a.engine, a.site, a.flags
+    if m[ml.STOP] == 0:
+        m[ml.STOP] = code
+        m[ml.V_AT], m[ml.V_CORE], m[ml.V_ENGINE], m[ml.V_SITE], m[ml.V_FLAGS] = at, a.core, a.engine, a.site, a.flags
 
 
 @jit
 def _fill(m, records, r, a):
-    records[r + R_START], records[r + R_END], records[r + R_FLAGS] = a.start, a.end, a.flags
-    records[r + R_SITE], records[r + R_REQUEST] = a.site, m[X_PAYLOAD]
-    records[r + R_ENGINE], records[r + R_EPOCH] = a.word, a.epoch
+    records[r + ml.R_START], records[r + ml.R_END], records[r + ml.R_FLAGS] = a.start, a.end, a.flags
+    records[r + ml.R_SITE], records[r + ml.R_REQUEST] = a.site, m[ml.X_PAYLOAD]
+    records[r + ml.R_ENGINE], records[r + ml.R_EPOCH] = a.word, a.epoch
 
 
 @jit
 def _add(space, s, a):
     """Put a record in front of the granule's list."""
     m, shadow, records = space.m, space.shadow, space.records
-    r = m[RECORD_FREE]
+    r = m[ml.RECORD_FREE]
     if r:
-        m[RECORD_FREE] = records[r + R_NEXT]
+        m[ml.RECORD_FREE] = records[r + ml.R_NEXT]
     else:
-        r = m[RECORD_TOP]
-        if r + RECORD_WORDS > records.size:
-            m[STOP] = GROW
+        r = m[ml.RECORD_TOP]
+        if r + ml.RECORD_WORDS > records.size:
+            m[ml.STOP] = ml.GROW
             return
-        m[RECORD_TOP] = r + RECORD_WORDS
+        m[ml.RECORD_TOP] = r + ml.RECORD_WORDS
     _fill(m, records, r, a)
-    records[r + R_NEXT] = shadow[s + S_RECORDS]
-    shadow[s + S_RECORDS] = r
+    records[r + ml.R_NEXT] = shadow[s + ml.S_RECORDS]
+    shadow[s + ml.S_RECORDS] = r
 
 
 @jit
@@ -453,16 +390,16 @@ def save(space, start, nbytes):
     mem, m, shadow, undo = space.mem, space.m, space.shadow, space.undo
     if start < 0 or nbytes <= 0 or start > mem.size - nbytes:  # the action will be refused
         return
-    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+    for granule in range(start // ms.GRANULE_BYTES, (start + nbytes - 1) // ms.GRANULE_BYTES + 1):
         s = shadow_of(space, granule)
-        if shadow[s + S_WRITTEN] & SAVED:
+        if shadow[s + ml.S_WRITTEN] & ml.SAVED:
             continue
-        place = m[N_UNDO] * UNDO_WORDS
-        if place + UNDO_WORDS > undo.size:
-            m[STOP] = GROW
+        place = m[ml.N_UNDO] * ml.UNDO_WORDS
+        if place + ml.UNDO_WORDS > undo.size:
+            m[ml.STOP] = ml.GROW
             return
-        shadow[s + S_WRITTEN] |= SAVED
+        shadow[s + ml.S_WRITTEN] |= ml.SAVED
         undo[place] = granule
         for w in range(4):
-            undo[place + 1 + w] = load_i64(mem, granule * GRANULE_BYTES + 8 * w)
-        m[N_UNDO] += 1
+            undo[place + 1 + w] = load_i64(mem, granule * ms.GRANULE_BYTES + 8 * w)
+        m[ml.N_UNDO] += 1

@@ -1,113 +1,17 @@
 """One action of the machine, watched: taken, judged, and its synchronization written into the clocks."""
 
-from xccl_emu.check.device.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
+from xccl_emu.check.device import accesses
 from xccl_emu.check.device.fault_actions import is_cut
+from xccl_emu.check.device.monitor import clocks as monitor_clocks
+from xccl_emu.check.device.monitor import layout as ml
+from xccl_emu.check.device.monitor import shadow, writes
 from xccl_emu.check.device.monitor.before import before_core, before_delivery
 from xccl_emu.check.device.monitor.calls import call, part
-from xccl_emu.check.device.monitor.clocks import (
-    arrive,
-    behind_fence,
-    behind_strong,
-    complete_dma,
-    dma_row,
-    engine_word,
-    event_row,
-    fence_row,
-    group_row,
-    in_order,
-    index_of,
-    issue,
-    join_row,
-    pass_fence,
-    pass_quiet,
-    pipe_row,
-    publish,
-    released,
-    set_event_clock,
-    sync_row,
-)
-from xccl_emu.check.device.monitor.layout import (
-    CHAINED,
-    CORE_NUMBER,
-    DMA_EPOCHS,
-    ENGINE_DMA,
-    FENCED,
-    FENCES,
-    FOUND_ERROR,
-    GROW,
-    IMMEDIATE,
-    JUDGE,
-    LOOSE,
-    N_DMA,
-    NOT_ENABLED,
-    RUNG,
-    SIGNALLED,
-    SIGNALS,
-    STOP,
-    TAKEN_OK,
-    X_A,
-    X_B,
-    X_C,
-    X_DMA,
-    X_EVENT,
-    X_ISSUED,
-    X_KNOWN,
-    X_LAST,
-    X_OFF,
-    X_OP,
-    X_ROW,
-    X_SIGNAL,
-)
-from xccl_emu.check.device.monitor.shadow import acquired, first_together, last_together, save, sync_number, touch
-from xccl_emu.check.device.monitor.writes import after_delivery, keep_order, note_sync, wrote
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import (
-    DMA,
-    MTU_OUT,
-    OP_ARRIVE,
-    OP_ATOMIC_ADD,
-    OP_AWAIT_GROUP,
-    OP_DMA,
-    OP_FENCE,
-    OP_LOAD,
-    OP_POLL,
-    OP_QUIET,
-    OP_SET_FLAG,
-    OP_STORE,
-    OP_V_ADD,
-    OP_V_AXPY,
-    OP_V_SCALE,
-    OP_WAIT_FLAG,
-    SCALAR,
-)
+from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import address_of, written_back
-from xccl_emu.machine.device.flight import asked_at, block_of_core, block_of_die, flight, request_site, switched_off
-from xccl_emu.machine.device.layout import (
-    ACTORS_PER_CORE,
-    ASKS_NO,
-    CACHE_LINE_BYTES,
-    CACHE_LINES,
-    DIE,
-    DIE_SHIFT,
-    DMA_SLOTS,
-    ENTRY_WORDS,
-    ERROR,
-    FLIGHT_ADDRESS,
-    FLIGHT_CORE,
-    FLIGHT_COUNT,
-    FLIGHT_KIND,
-    FLIGHT_NBYTES,
-    GRANULE_BYTES,
-    GROUP,
-    IN_FLIGHT,
-    KIND_SCALAR,
-    LINE_BYTES_MOST,
-    N_CORES,
-    N_DMA_SLOTS,
-    REQUEST_ORDERS,
-    STATUS,
-    STATUS_RUNNING,
-)
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
@@ -119,52 +23,53 @@ def watched(space, actor, choice):
     `space` is (memory, state, m, clocks, shadow, records, undo, flights, keys, named, rows); see `layout`.
     """
     st, m, rows = space.st, space.m, space.rows
-    core = actor // ACTORS_PER_CORE
-    on_core = core < st[N_CORES]
-    pipe = actor % ACTORS_PER_CORE
+    core = actor // ms.ACTORS_PER_CORE
+    on_core = core < st[ms.N_CORES]
+    pipe = actor % ms.ACTORS_PER_CORE
     base, n, line = 0, 0, -1
     if on_core:
-        base = block_of_core(st, core)
+        base = flight.block_of_core(st, core)
         if not before_core(space, core, base, pipe, choice):
-            return NOT_ENABLED
-        n = accesses(st, base, pipe, choice, space.sites, rows)
-        if pipe == SCALAR and st[CACHE_LINES]:
+            return ml.NOT_ENABLED
+        n = accesses.accesses(st, base, pipe, choice, space.sites, rows)
+        if pipe == rq.SCALAR and st[ms.CACHE_LINES]:
             line = before_back(space, core, base, choice)
         for r in range(n):
-            if rows[r, FLAGS] & WRITE:
-                save(space, rows[r, START], rows[r, NBYTES])
+            if rows[r, accesses.FLAGS] & accesses.WRITE:
+                shadow.save(space, rows[r, accesses.START], rows[r, accesses.NBYTES])
     else:
-        die = actor - st[N_CORES] * ACTORS_PER_CORE
-        if not before_delivery(space, die, choice) or is_cut(st, die, m[X_A]):
-            return NOT_ENABLED
+        die = actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE
+        if not before_delivery(space, die, choice) or is_cut(st, die, m[ml.X_A]):
+            return ml.NOT_ENABLED
     taken = act_once(space.mem, st, actor, choice)
-    if st[ERROR] != 0:
-        m[STOP] = FOUND_ERROR
-        return FOUND_ERROR
+    if st[ms.ERROR] != 0:
+        m[ml.STOP] = ml.FOUND_ERROR
+        return ml.FOUND_ERROR
     if not taken:
-        return m[STOP] if m[STOP] else NOT_ENABLED
+        return m[ml.STOP] if m[ml.STOP] else ml.NOT_ENABLED
     if not on_core:
-        after_delivery(space, actor - st[N_CORES] * ACTORS_PER_CORE, choice)
-        return m[STOP] if m[STOP] else TAKEN_OK
-    i = index_of(m, core)
-    known = pipe_row(m, i, pipe) if pipe != DMA else m[X_ROW]
-    issued = m[X_ROW] if pipe != SCALAR else known
-    if m[FENCES] and pipe == SCALAR and (m[X_OP] == OP_STORE or m[X_OP] == OP_ATOMIC_ADD):
-        issued = fence_row(m, i)  # it was granted when mtu-out had passed the fence
-        if not m[X_OFF] and (m[X_OP] == OP_ATOMIC_ADD or not st[CACHE_LINES]):
-            join_row(m, space.clocks, known, issued)  # and so is all that its scalar unit does from now on
-    m[X_KNOWN], m[X_ISSUED] = known, issued
+        writes.after_delivery(space, actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE, choice)
+        return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
+    i = monitor_clocks.index_of(m, core)
+    known = monitor_clocks.pipe_row(m, i, pipe) if pipe != rq.DMA else m[ml.X_ROW]
+    issued = m[ml.X_ROW] if pipe != rq.SCALAR else known
+    if m[ml.FENCES] and pipe == rq.SCALAR and (m[ml.X_OP] == rq.OP_STORE or m[ml.X_OP] == rq.OP_ATOMIC_ADD):
+        issued = monitor_clocks.fence_row(m, i)  # it was granted when mtu-out had passed the fence
+        if not m[ml.X_OFF] and (m[ml.X_OP] == rq.OP_ATOMIC_ADD or not st[ms.CACHE_LINES]):
+            # And so is all that its scalar unit does from now on
+            monitor_clocks.join_row(m, space.clocks, known, issued)
+    m[ml.X_KNOWN], m[ml.X_ISSUED] = known, issued
     if line >= 0:  # what it has released is what its core knows now
-        wrote(space, i, base)
+        writes.wrote(space, i, base)
         clocks = space.clocks
-        clocks[known + engine_word(m, i, SCALAR)] += 1
-        return m[STOP] if m[STOP] else TAKEN_OK
+        clocks[known + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
+        return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
     for r in range(n):
-        call(m[JUDGE], space, i, r)
+        call(m[ml.JUDGE], space, i, r)
     _after(space, i, core, base, pipe)
-    if pipe == SCALAR:
+    if pipe == rq.SCALAR:
         poll_begins(space, i, base)
-    return m[STOP] if m[STOP] else TAKEN_OK
+    return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
 
 
 @jit
@@ -173,9 +78,13 @@ def before_back(space, core, base, choice):
     st, m, rows = space.st, space.m, space.rows
     line = written_back(st, core, base, choice)
     if line >= 0:
-        rows[0, START], rows[0, NBYTES], rows[0, FLAGS] = address_of(st, core, line), CACHE_LINE_BYTES, WRITE
-        save(space, rows[0, START], CACHE_LINE_BYTES)
-        m[X_OP] = OP_STORE
+        rows[0, accesses.START], rows[0, accesses.NBYTES], rows[0, accesses.FLAGS] = (
+            address_of(st, core, line),
+            ms.CACHE_LINE_BYTES,
+            accesses.WRITE,
+        )
+        shadow.save(space, rows[0, accesses.START], ms.CACHE_LINE_BYTES)
+        m[ml.X_OP] = rq.OP_STORE
     return line
 
 
@@ -183,46 +92,65 @@ def before_back(space, core, base, choice):
 def poll_begins(space, i, base):
     """A poll reads from its issue on, again and again: whoever writes there otherwise than at once may be met."""
     st = space.st
-    if st[base + STATUS] != STATUS_RUNNING or st[base + REQUEST] != OP_POLL or switched_off(st, base):
+    if st[base + ms.STATUS] != ms.STATUS_RUNNING or st[base + REQUEST] != rq.OP_POLL or flight.switched_off(st, base):
         return
     m, address, nbytes = space.m, st[base + REQUEST + 1], st[base + REQUEST + 4]
-    if nbytes <= 0 or nbytes > LINE_BYTES_MOST or nbytes & nbytes - 1:
+    if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or nbytes & nbytes - 1:
         return  # it will be refused
     if address >= 0 and address <= space.mem.size - nbytes and address & nbytes - 1 == 0:
         _note_syncs(space, address, nbytes)
-        m[X_KNOWN] = m[X_ISSUED] = pipe_row(m, i, SCALAR)
-        touch(space, i, SCALAR, address, nbytes, SYNC | WHOLE, request_site(st, base))
+        m[ml.X_KNOWN] = m[ml.X_ISSUED] = monitor_clocks.pipe_row(m, i, rq.SCALAR)
+        shadow.touch(
+            space, i, rq.SCALAR, address, nbytes, accesses.SYNC | accesses.WHOLE, flight.request_site(st, base)
+        )
 
 
 @jit
 def _note_syncs(space, start, nbytes):
     """All granules that become visible at once with some bytes: who sees these sees what was written there before."""
-    for granule in range(first_together(space.st, start), last_together(space.st, start + nbytes - 1) + 1):
-        note_sync(space, granule)
+    for granule in range(
+        shadow.first_together(space.st, start), shadow.last_together(space.st, start + nbytes - 1) + 1
+    ):
+        writes.note_sync(space, granule)
 
 
 @part
 def judge(space, i, r):
     """Judge one access of the action, and make its granule known if it is used as a synchronization."""
     st, m, rows = space.st, space.m, space.rows
-    start, nbytes, flags, engine = rows[r, START], rows[r, NBYTES], rows[r, FLAGS], rows[r, AGENT]
-    known = m[X_KNOWN]
-    base = block_of_core(st, m[m[CORE_NUMBER] + i])
-    if st[REQUEST_ORDERS] and flags & WRITE and engine < ENGINE_DMA and asked_at(st, base, rows[r, SITE]) == ASKS_NO:
-        flags |= LOOSE
-    if flags & SYNC:
+    start, nbytes, flags, engine = (
+        rows[r, accesses.START],
+        rows[r, accesses.NBYTES],
+        rows[r, accesses.FLAGS],
+        rows[r, accesses.AGENT],
+    )
+    known = m[ml.X_KNOWN]
+    base = flight.block_of_core(st, m[m[ml.CORE_NUMBER] + i])
+    if (
+        st[ms.REQUEST_ORDERS]
+        and flags & accesses.WRITE
+        and engine < ml.ENGINE_DMA
+        and flight.asked_at(st, base, rows[r, accesses.SITE]) == ms.ASKS_NO
+    ):
+        flags |= ml.LOOSE
+    if flags & accesses.SYNC:
         _note_syncs(space, start, nbytes)
-    if m[X_OP] == OP_ATOMIC_ADD:
-        flags |= IMMEDIATE
-        in_order(st, m, space.clocks, i, known, known, start >> st[DIE_SHIFT])  # it had to wait for them
-        behind_fence(st, m, space.clocks, i, known, start >> st[DIE_SHIFT])
-        behind_strong(st, m, space.clocks, i, known, start >> st[DIE_SHIFT], base, rows[r, SITE])
+    if m[ml.X_OP] == rq.OP_ATOMIC_ADD:
+        flags |= ml.IMMEDIATE
+        # It had to wait for them
+        monitor_clocks.in_order(st, m, space.clocks, i, known, known, start >> st[ms.DIE_SHIFT])
+        monitor_clocks.behind_fence(st, m, space.clocks, i, known, start >> st[ms.DIE_SHIFT])
+        monitor_clocks.behind_strong(
+            st, m, space.clocks, i, known, start >> st[ms.DIE_SHIFT], base, rows[r, accesses.SITE]
+        )
     times = 1
-    if flags & WRITE and (m[X_OP] == OP_V_AXPY or m[X_OP] == OP_V_ADD or m[X_OP] == OP_V_SCALE):
+    if flags & accesses.WRITE and (
+        m[ml.X_OP] == rq.OP_V_AXPY or m[ml.X_OP] == rq.OP_V_ADD or m[ml.X_OP] == rq.OP_V_SCALE
+    ):
         times = 2  # an accumulator is read too
     for t in range(times):
-        what = flags & ~WRITE if t + 1 < times else flags
-        touch(space, i, engine, start, nbytes, what, rows[r, SITE])
+        what = flags & ~accesses.WRITE if t + 1 < times else flags
+        shadow.touch(space, i, engine, start, nbytes, what, rows[r, accesses.SITE])
     return 0
 
 
@@ -230,79 +158,85 @@ def judge(space, i, r):
 def _after(space, i, core, base, pipe):
     """Bring the clocks up to date."""
     st, m, clocks = space.st, space.m, space.clocks
-    op, known, issued = m[X_OP], m[X_KNOWN], m[X_ISSUED]
-    if pipe == SCALAR:
-        if op == OP_LOAD or not m[X_OFF]:
+    op, known, issued = m[ml.X_OP], m[ml.X_KNOWN], m[ml.X_ISSUED]
+    if pipe == rq.SCALAR:
+        if op == rq.OP_LOAD or not m[ml.X_OFF]:
             _after_scalar(space, i, core, base, op)
         return
-    if op == OP_SET_FLAG:
-        set_event_clock(m, clocks, i, pipe, issued, event_row(m, i, m[X_A], m[X_B], m[X_C]))
-    elif op == OP_WAIT_FLAG:
-        join_row(m, clocks, known, event_row(m, i, m[X_A], m[X_B], m[X_C]))
-    elif op == OP_FENCE:
+    if op == rq.OP_SET_FLAG:
+        monitor_clocks.set_event_clock(
+            m, clocks, i, pipe, issued, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C])
+        )
+    elif op == rq.OP_WAIT_FLAG:
+        monitor_clocks.join_row(m, clocks, known, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
+    elif op == rq.OP_FENCE:
         _pass_fence(m, clocks, i, known, issued)
-    elif pipe == MTU_OUT or pipe == DMA:
-        wrote(space, i, base)
-        if pipe == MTU_OUT:
-            clocks[known + engine_word(m, i, MTU_OUT)] += 1
-            if m[X_SIGNAL]:
+    elif pipe == rq.MTU_OUT or pipe == rq.DMA:
+        writes.wrote(space, i, base)
+        if pipe == rq.MTU_OUT:
+            clocks[known + monitor_clocks.engine_word(m, i, rq.MTU_OUT)] += 1
+            if m[ml.X_SIGNAL]:
                 _signalled(m, i)
-        elif st[base + DMA_SLOTS + m[X_DMA] * ENTRY_WORDS] == 0:
-            complete_dma(m, clocks, i, m[X_DMA], m[X_EVENT])
+        elif st[base + ms.DMA_SLOTS + m[ml.X_DMA] * ms.ENTRY_WORDS] == 0:
+            monitor_clocks.complete_dma(m, clocks, i, m[ml.X_DMA], m[ml.X_EVENT])
 
 
 @jit
 def _signalled(m, i):
     """A core has sent a signal."""
-    m[m[SIGNALLED] + i] += 1
-    for k in range(m[SIGNALS]):
-        m[m[CHAINED] + i * m[SIGNALS] + k] = 0
+    m[m[ml.SIGNALLED] + i] += 1
+    for k in range(m[ml.SIGNALS]):
+        m[m[ml.CHAINED] + i * m[ml.SIGNALS] + k] = 0
 
 
 @jit
 def _pass_fence(m, clocks, i, known, issued):
-    m[FENCED] = 1
-    if m[FENCES]:
-        pass_fence(m, clocks, i, known, issued)
+    m[ml.FENCED] = 1
+    if m[ml.FENCES]:
+        monitor_clocks.pass_fence(m, clocks, i, known, issued)
     else:  # none was passed while the monitor learned
-        m[STOP] = GROW
+        m[ml.STOP] = ml.GROW
 
 
 @jit
 def _after_scalar(space, i, core, base, op):
     st, m, clocks = space.st, space.m, space.clocks
-    own = pipe_row(m, i, SCALAR)
-    if m[X_ROW] >= 0:
-        issue(m, clocks, i, m[X_ROW])
-    elif op == OP_SET_FLAG:
-        set_event_clock(m, clocks, i, SCALAR, own, event_row(m, i, m[X_A], m[X_B], m[X_C]))
-    elif op == OP_WAIT_FLAG:
-        join_row(m, clocks, own, event_row(m, i, m[X_A], m[X_B], m[X_C]))
-    elif op == OP_POLL or op == OP_LOAD:
+    own = monitor_clocks.pipe_row(m, i, rq.SCALAR)
+    if m[ml.X_ROW] >= 0:
+        monitor_clocks.issue(m, clocks, i, m[ml.X_ROW])
+    elif op == rq.OP_SET_FLAG:
+        monitor_clocks.set_event_clock(
+            m, clocks, i, rq.SCALAR, own, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C])
+        )
+    elif op == rq.OP_WAIT_FLAG:
+        monitor_clocks.join_row(m, clocks, own, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
+    elif op == rq.OP_POLL or op == rq.OP_LOAD:
         _acquire(space, i, core, base)
-    elif op == OP_STORE and not st[CACHE_LINES]:
-        wrote(space, i, base)
-        clocks[own + engine_word(m, i, SCALAR)] += 1
-    elif op == OP_ATOMIC_ADD:
+    elif op == rq.OP_STORE and not st[ms.CACHE_LINES]:
+        writes.wrote(space, i, base)
+        clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
+    elif op == rq.OP_ATOMIC_ADD:
         _acquire(space, i, core, base)
-        number = sync_number(space, m[X_A] // GRANULE_BYTES)
-        if number and m[X_LAST]:
-            row = released(space, i, m[X_A], base, space.rows[0, SITE])
-            keep_order(space, i, row, m[X_A], 8, asked_at(st, base, space.rows[0, SITE]) == ASKS_NO)
-            publish(m, clocks, number - 1, m[X_A], 8, row, True)
-        clocks[own + engine_word(m, i, SCALAR)] += 1
-    elif op == OP_QUIET:
-        pass_quiet(st, m, clocks, i)
-    elif op == OP_DMA:
-        if m[N_DMA] == 0:  # none was rung while the monitor learned
-            m[STOP] = GROW
-        m[RUNG] = 1
-        m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + m[X_DMA]] += 1
-        issue(m, clocks, i, dma_row(m, i, m[X_DMA]))
-    elif op == OP_ARRIVE:
-        arrive(m, clocks, i, st[base + GROUP], m[X_B], m[X_LAST])
-    elif op == OP_AWAIT_GROUP:
-        join_row(m, clocks, own, group_row(m, st[base + GROUP], 1 + (m[X_A] & 1)))
+        number = shadow.sync_number(space, m[ml.X_A] // ms.GRANULE_BYTES)
+        if number and m[ml.X_LAST]:
+            row = monitor_clocks.released(space, i, m[ml.X_A], base, space.rows[0, accesses.SITE])
+            writes.keep_order(
+                space, i, row, m[ml.X_A], 8, flight.asked_at(st, base, space.rows[0, accesses.SITE]) == ms.ASKS_NO
+            )
+            monitor_clocks.publish(m, clocks, number - 1, m[ml.X_A], 8, row, True)
+        clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
+    elif op == rq.OP_QUIET:
+        monitor_clocks.pass_quiet(st, m, clocks, i)
+    elif op == rq.OP_DMA:
+        if m[ml.N_DMA] == 0:  # none was rung while the monitor learned
+            m[ml.STOP] = ml.GROW
+        m[ml.RUNG] = 1
+        m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + m[ml.X_DMA]] += 1
+        monitor_clocks.issue(m, clocks, i, monitor_clocks.dma_row(m, i, m[ml.X_DMA]))
+    elif op == rq.OP_ARRIVE:
+        monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_B], m[ml.X_LAST])
+    elif op == rq.OP_AWAIT_GROUP:
+        monitor_clocks.join_row(m, clocks, own, monitor_clocks.group_row(m, st[base + ms.GROUP], 1 + (m[ml.X_A] & 1)))
 
 
 @jit
@@ -312,29 +246,35 @@ def _acquire(space, i, core, base):
     A line, which is not read at once, sees no store that is in flight.
     """
     m, clocks, rows = space.m, space.clocks, space.rows
-    if not rows[0, FLAGS] & SYNC:
+    if not rows[0, accesses.FLAGS] & accesses.SYNC:
         return
-    start, nbytes = rows[0, START], rows[0, NBYTES]
+    start, nbytes = rows[0, accesses.START], rows[0, accesses.NBYTES]
     for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
-        granule = (word << 3) // GRANULE_BYTES
-        number = sync_number(space, granule)
-        if number and (not rows[0, FLAGS] & WHOLE or not _saw_own_stores(space, core, base, start, nbytes)):
-            row = sync_row(m, number - 1, word << 3)
-            join_row(m, clocks, pipe_row(m, i, SCALAR), row)
-            acquired(space, word << 3, row)
+        granule = (word << 3) // ms.GRANULE_BYTES
+        number = shadow.sync_number(space, granule)
+        if number and (
+            not rows[0, accesses.FLAGS] & accesses.WHOLE or not _saw_own_stores(space, core, base, start, nbytes)
+        ):
+            row = monitor_clocks.sync_row(m, number - 1, word << 3)
+            monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rq.SCALAR), row)
+            shadow.acquired(space, word << 3, row)
 
 
 @jit
 def _saw_own_stores(space, core, base, address, nbytes):
     """Did a load see nothing but stores of its own core that are still in flight?"""
     st, seen = space.st, 0
-    if st[base + IN_FLIGHT] == 0 or st[CACHE_LINES]:  # past a cache it sees memory
+    if st[base + ms.IN_FLIGHT] == 0 or st[ms.CACHE_LINES]:  # past a cache it sees memory
         return False
-    ring = block_of_die(st, st[base + DIE])
-    for k in range(st[ring + FLIGHT_COUNT]):
-        entry = flight(st, ring, k)
-        first = st[entry + FLIGHT_ADDRESS]
-        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR and first >> 3 == address >> 3:
-            seen |= (1 << st[entry + FLIGHT_NBYTES]) - 1 << (first & 7)
+    ring = flight.block_of_die(st, st[base + ms.DIE])
+    for k in range(st[ring + ms.FLIGHT_COUNT]):
+        entry = flight.flight(st, ring, k)
+        first = st[entry + ms.FLIGHT_ADDRESS]
+        if (
+            st[entry + ms.FLIGHT_CORE] == core
+            and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR
+            and first >> 3 == address >> 3
+        ):
+            seen |= (1 << st[entry + ms.FLIGHT_NBYTES]) - 1 << (first & 7)
     read = (1 << nbytes) - 1 << (address & 7)
     return seen & read == read

@@ -1,72 +1,12 @@
 """What writes release: kept beside each write in flight to a synchronization, until it becomes visible."""
 
-from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WRITE
-from xccl_emu.check.device.monitor.clocks import (
-    ahead_row,
-    clear_sync,
-    complete_dma,
-    engine_word,
-    in_order,
-    index_of,
-    keeps_order,
-    kept_row,
-    publish,
-    released,
-    strong_word,
-    visible_word,
-)
-from xccl_emu.check.device.monitor.layout import (
-    CAPACITY,
-    DIE_INDEX,
-    FLIGHT_ROWS,
-    FREE_ROWS,
-    GROW,
-    JUDGE_NOTHING,
-    JUDGED,
-    N_SYNC,
-    PER_CORE,
-    RESTART,
-    S_FIXED,
-    S_WRITTEN,
-    SAVED,
-    SERIAL,
-    STOP,
-    SYNC_GRANULES,
-    SYNC_MAX,
-    SYNC_SHIFT,
-    WORDS,
-    X_A,
-    X_ADDS,
-    X_B,
-    X_C,
-    X_DMA,
-    X_EVENT,
-    X_FLIGHTS,
-    X_ISSUED,
-    X_KNOWN,
-    X_OP,
-)
+from xccl_emu.check.device import accesses
+from xccl_emu.check.device.monitor import clocks as monitor_clocks
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.shadow import delivered, shadow_of, sync_number
-from xccl_emu.lang.requests import MTU_OUT, OP_DMA, OP_STORE, SCALAR
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import asked, block_of_die, flight
-from xccl_emu.machine.device.layout import (
-    ASKS_NO,
-    ASKS_SOME_STRONG,
-    ATOMIC_SHIFT,
-    DIE,
-    DIE_SHIFT,
-    FLIGHT_ADDRESS,
-    FLIGHT_COUNT,
-    FLIGHT_NBYTES,
-    FLIGHT_SITE,
-    GRANULE_BYTES,
-    KIND_ADD,
-    KIND_DMA,
-    KIND_SCALAR,
-    ORDER,
-    ORDER_SC,
-    REQUEST_ORDERS,
-)
 from xccl_emu.machine.device.words import jit
 
 
@@ -76,46 +16,48 @@ def note_sync(space, granule):
     m, clocks, shadow = space.m, space.clocks, space.shadow
     if sync_number(space, granule):
         return
-    number = m[N_SYNC]
-    if number >= m[SYNC_MAX]:
-        m[STOP] = GROW
+    number = m[ml.N_SYNC]
+    if number >= m[ml.SYNC_MAX]:
+        m[ml.STOP] = ml.GROW
         return
     s = shadow_of(space, granule)
-    m[N_SYNC] += 1
-    m[m[SYNC_GRANULES] + number] = granule
-    shadow[s + S_FIXED] |= number + 1 << SYNC_SHIFT
-    clear_sync(space.st, m, clocks, number)
-    if shadow[s + S_WRITTEN] & SAVED and m[STOP] == 0 and m[JUDGED] != JUDGE_NOTHING:
-        m[STOP] = RESTART
+    m[ml.N_SYNC] += 1
+    m[m[ml.SYNC_GRANULES] + number] = granule
+    shadow[s + ml.S_FIXED] |= number + 1 << ml.SYNC_SHIFT
+    monitor_clocks.clear_sync(space.st, m, clocks, number)
+    if shadow[s + ml.S_WRITTEN] & ml.SAVED and m[ml.STOP] == 0 and m[ml.JUDGED] != ml.JUDGE_NOTHING:
+        m[ml.STOP] = ml.RESTART
 
 
 @jit
 def wrote(space, i, base):
     """Keep what the writes of this action release, if they go to synchronizations, and what is visible with them."""
     st, m, clocks, rows, flights = space.st, space.m, space.clocks, space.rows, space.flights
-    if st[ORDER] == ORDER_SC:
-        r = 0 if rows[0, FLAGS] & WRITE else 1
-        _publish_now(space, i, rows[r, START], rows[r, NBYTES])
+    if st[ms.ORDER] == ms.ORDER_SC:
+        r = 0 if rows[0, accesses.FLAGS] & accesses.WRITE else 1
+        _publish_now(space, i, rows[r, accesses.START], rows[r, accesses.NBYTES])
         return
-    die = st[base + DIE]
+    die = st[base + ms.DIE]
     ring = block_of_die(st, die)
-    for k in range(m[X_FLIGHTS], st[ring + FLIGHT_COUNT]):
+    for k in range(m[ml.X_FLIGHTS], st[ring + ms.FLIGHT_COUNT]):
         entry = flight(st, ring, k)
-        address = st[entry + FLIGHT_ADDRESS]
-        place = (m[m[DIE_INDEX] + die] * m[CAPACITY] + k) * 2
+        address = st[entry + ms.FLIGHT_ADDRESS]
+        place = (m[m[ml.DIE_INDEX] + die] * m[ml.CAPACITY] + k) * 2
         flights[place] = 0
-        flights[place + 1] = m[SERIAL]
-        m[SERIAL] += 1
-        for word in range(X_KNOWN, X_ISSUED + 1):
-            in_order(st, m, clocks, i, ahead_row(m, i), m[word], address >> st[DIE_SHIFT])
-        if _any_sync(space, address, st[entry + FLIGHT_NBYTES]):
+        flights[place + 1] = m[ml.SERIAL]
+        m[ml.SERIAL] += 1
+        for word in range(ml.X_KNOWN, ml.X_ISSUED + 1):
+            monitor_clocks.in_order(
+                st, m, clocks, i, monitor_clocks.ahead_row(m, i), m[word], address >> st[ms.DIE_SHIFT]
+            )
+        if _any_sync(space, address, st[entry + ms.FLIGHT_NBYTES]):
             row = _take_row(m, die)
-            source = released(space, i, address, base, st[entry + FLIGHT_SITE])
-            if m[X_OP] == OP_STORE and k + 1 < st[ring + FLIGHT_COUNT]:
-                _of_one_half(st, m, clocks, i, source, address >> st[DIE_SHIFT])
-            loose = m[X_OP] == OP_DMA or asked(st, entry) == ASKS_NO
-            keep_order(space, i, source, address, st[entry + FLIGHT_NBYTES], loose)
-            for w in range(m[WORDS]):
+            source = monitor_clocks.released(space, i, address, base, st[entry + ms.FLIGHT_SITE])
+            if m[ml.X_OP] == rq.OP_STORE and k + 1 < st[ring + ms.FLIGHT_COUNT]:
+                _of_one_half(st, m, clocks, i, source, address >> st[ms.DIE_SHIFT])
+            loose = m[ml.X_OP] == rq.OP_DMA or asked(st, entry) == ms.ASKS_NO
+            keep_order(space, i, source, address, st[entry + ms.FLIGHT_NBYTES], loose)
+            for w in range(m[ml.WORDS]):
                 clocks[row + w] = clocks[source + w]
             flights[place] = row + 1
 
@@ -123,7 +65,7 @@ def wrote(space, i, base):
 @jit
 def _any_sync(space, start, nbytes):
     """Return whether one of the granules of a write in flight is known as a synchronization."""
-    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+    for granule in range(start // ms.GRANULE_BYTES, (start + nbytes - 1) // ms.GRANULE_BYTES + 1):
         if sync_number(space, granule):
             return True
     return False
@@ -133,12 +75,12 @@ def _any_sync(space, start, nbytes):
 def _publish_now(space, i, start, nbytes):
     """Under `sc`: a write is visible at once."""
     m, clocks = space.m, space.clocks
-    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+    for granule in range(start // ms.GRANULE_BYTES, (start + nbytes - 1) // ms.GRANULE_BYTES + 1):
         number = sync_number(space, granule)
         if number:
-            first, end = max(start, granule * GRANULE_BYTES), min(start + nbytes, (granule + 1) * GRANULE_BYTES)
-            row = released(space, i, first, 0, 0)
-            publish(m, clocks, number - 1, first, end - first, row, m[X_ADDS] != 0)
+            first, end = max(start, granule * ms.GRANULE_BYTES), min(start + nbytes, (granule + 1) * ms.GRANULE_BYTES)
+            row = monitor_clocks.released(space, i, first, 0, 0)
+            monitor_clocks.publish(m, clocks, number - 1, first, end - first, row, m[ml.X_ADDS] != 0)
 
 
 @jit
@@ -146,14 +88,14 @@ def keep_order(space, i, row, address, nbytes, loose):
     """Keep the order of a core's writes to what is visible at once, under `relaxed`: whoever sees the one that releases
     what is in this row knows of the signals, and of what strong writes tell of, that stood before it there."""
     st, m, clocks = space.st, space.m, space.clocks
-    if loose or not keeps_order(st, m):
+    if loose or not monitor_clocks.keeps_order(st, m):
         return
-    shift = st[ATOMIC_SHIFT]
+    shift = st[ms.ATOMIC_SHIFT]
     for done in range(2):  # an addition may be to two units of 4: it knows of both, and both are behind it
         for unit in range(address >> shift, (address + nbytes - 1 >> shift) + 1):
-            number = sync_number(space, (unit << shift) // GRANULE_BYTES)
-            kept = kept_row(m, number - 1, unit << shift)
-            for w in range(strong_word(m, i, SCALAR, 0), (i + 1) * m[PER_CORE] if number else 0):
+            number = sync_number(space, (unit << shift) // ms.GRANULE_BYTES)
+            kept = monitor_clocks.kept_row(m, number - 1, unit << shift)
+            for w in range(monitor_clocks.strong_word(m, i, rq.SCALAR, 0), (i + 1) * m[ml.PER_CORE] if number else 0):
                 if done:
                     clocks[kept + w] = clocks[row + w]
                 else:
@@ -163,44 +105,49 @@ def keep_order(space, i, row, address, nbytes, loose):
 @jit
 def _of_one_half(st, m, clocks, i, row, die):
     """The first half of a store that goes in two tells what was before it, and not that the second is visible."""
-    before = clocks[row + engine_word(m, i, SCALAR)] - 1
-    word = visible_word(m, i, SCALAR, die)
+    before = clocks[row + monitor_clocks.engine_word(m, i, rq.SCALAR)] - 1
+    word = monitor_clocks.visible_word(m, i, rq.SCALAR, die)
     clocks[row + word] = min(clocks[row + word], before)
-    if st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
-        word = strong_word(m, i, SCALAR, die)
+    if st[ms.REQUEST_ORDERS] == ms.ASKS_SOME_STRONG:
+        word = monitor_clocks.strong_word(m, i, rq.SCALAR, die)
         clocks[row + word] = min(clocks[row + word], before)
 
 
 @jit
 def _take_row(m, die):
     """A free row for a write in flight of a die; there is one for each place of its ring."""
-    stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
+    stack = m[ml.FREE_ROWS] + m[m[ml.DIE_INDEX] + die] * (m[ml.CAPACITY] + 1)
     m[stack] -= 1
-    return m[FLIGHT_ROWS] + (m[m[DIE_INDEX] + die] * m[CAPACITY] + m[stack + 1 + m[stack]]) * m[WORDS]
+    return m[ml.FLIGHT_ROWS] + (m[m[ml.DIE_INDEX] + die] * m[ml.CAPACITY] + m[stack + 1 + m[stack]]) * m[ml.WORDS]
 
 
 @jit
 def after_delivery(space, die, k):
     """A write has become visible: what it released can be acquired, and the places behind it move up."""
     st, m, clocks, flights, keys = space.st, space.m, space.clocks, space.flights, space.keys
-    first = m[m[DIE_INDEX] + die] * m[CAPACITY]
+    first = m[m[ml.DIE_INDEX] + die] * m[ml.CAPACITY]
     row = flights[(first + k) * 2] - 1
     if row >= 0:
-        word = engine_word(m, index_of(m, m[X_C]), SCALAR if m[X_OP] == KIND_SCALAR else MTU_OUT)
-        for granule in range(m[X_A] // GRANULE_BYTES, (m[X_A] + m[X_B] - 1) // GRANULE_BYTES + 1):
+        word = monitor_clocks.engine_word(
+            m, monitor_clocks.index_of(m, m[ml.X_C]), rq.SCALAR if m[ml.X_OP] == ms.KIND_SCALAR else rq.MTU_OUT
+        )
+        for granule in range(m[ml.X_A] // ms.GRANULE_BYTES, (m[ml.X_A] + m[ml.X_B] - 1) // ms.GRANULE_BYTES + 1):
             number = sync_number(space, granule)
-            start, end = max(m[X_A], granule * GRANULE_BYTES), min(m[X_A] + m[X_B], (granule + 1) * GRANULE_BYTES)
+            start, end = (
+                max(m[ml.X_A], granule * ms.GRANULE_BYTES),
+                min(m[ml.X_A] + m[ml.X_B], (granule + 1) * ms.GRANULE_BYTES),
+            )
             if number:
-                publish(m, clocks, number - 1, start, end - start, row, m[X_OP] == KIND_ADD)
-                delivered(space, granule, m[X_A], m[X_B], word, clocks[row + word])
-        stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
-        m[stack + 1 + m[stack]] = (row - m[FLIGHT_ROWS]) // m[WORDS] - first
+                monitor_clocks.publish(m, clocks, number - 1, start, end - start, row, m[ml.X_OP] == ms.KIND_ADD)
+                delivered(space, granule, m[ml.X_A], m[ml.X_B], word, clocks[row + word])
+        stack = m[ml.FREE_ROWS] + m[m[ml.DIE_INDEX] + die] * (m[ml.CAPACITY] + 1)
+        m[stack + 1 + m[stack]] = (row - m[ml.FLIGHT_ROWS]) // m[ml.WORDS] - first
         m[stack] += 1
-    for j in range(k, st[block_of_die(st, die) + FLIGHT_COUNT]):
+    for j in range(k, st[block_of_die(st, die) + ms.FLIGHT_COUNT]):
         flights[(first + j) * 2] = flights[(first + j + 1) * 2]
         flights[(first + j) * 2 + 1] = flights[(first + j + 1) * 2 + 1]
         keys[first + j] = keys[first + j + 1]
-    if m[X_OP] >= KIND_DMA and st[m[X_DMA]] == 0:
-        i = index_of(m, m[X_C])
-        row = complete_dma(m, clocks, i, m[X_OP] - KIND_DMA, m[X_EVENT])
-        in_order(st, m, clocks, i, row, row, m[X_A] >> st[DIE_SHIFT])
+    if m[ml.X_OP] >= ms.KIND_DMA and st[m[ml.X_DMA]] == 0:
+        i = monitor_clocks.index_of(m, m[ml.X_C])
+        row = monitor_clocks.complete_dma(m, clocks, i, m[ml.X_OP] - ms.KIND_DMA, m[ml.X_EVENT])
+        monitor_clocks.in_order(st, m, clocks, i, row, row, m[ml.X_A] >> st[ms.DIE_SHIFT])

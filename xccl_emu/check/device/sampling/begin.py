@@ -1,65 +1,11 @@
 """The beginning and the end of a run: the trial put back to its start, and its bytes compared."""
 
-from xccl_emu.check.device.monitor.clocks import (
-    ahead_row,
-    clear_row,
-    clear_sync,
-    dma_row,
-    engine_word,
-    fence_row,
-    group_row,
-    pipe_row,
-)
-from xccl_emu.check.device.monitor.layout import (
-    CAPACITY,
-    CHAINED,
-    CORE_NUMBER,
-    DMA_EPOCHS,
-    FENCES,
-    FOUND_WRONG,
-    FREE_ROWS,
-    GENERATION,
-    JUDGE_NOTHING,
-    JUDGED,
-    N_DMA,
-    N_GROUPS,
-    N_SYNC,
-    N_SYNC_KNOWN,
-    N_UNDO,
-    RECORD_FREE,
-    RECORD_TOP,
-    RECORD_WORDS,
-    RUN_DONE,
-    S_FIXED,
-    SERIAL,
-    SHADOW_WORDS,
-    SIGNALLED,
-    SIGNALS,
-    STOP,
-    SYNC_GRANULES,
-    SYNC_SHIFT,
-    TAKEN_OK,
-    UNDO_WORDS,
-    V_AT,
-    V_SITE,
-    X_PAYLOAD,
-    X_SIGNAL,
-)
+from xccl_emu.check.device.monitor import clocks as monitor_clocks
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.step import poll_begins
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import block_of_core
-from xccl_emu.machine.device.layout import (
-    FAULT_HAPPENED,
-    GRANULE_BYTES,
-    N_ACTIVE,
-    N_ACTIVE_DIES,
-    N_DMA_SLOTS,
-    N_LIVE,
-    ORDER,
-    ORDER_FIFO,
-    STATUS,
-    STATUS_DONE,
-)
 from xccl_emu.machine.device.words import jit, store_i64
 
 
@@ -74,56 +20,56 @@ def begin(space, run, forget):
         for i in range(parts[p, 0], parts[p, 0] + parts[p, 1]):
             st[i] = start[source]
             source += 1
-    m[GENERATION] += 1
-    m[RECORD_TOP], m[RECORD_FREE], m[STOP], m[SERIAL] = RECORD_WORDS, 0, 0, 0
+    m[ml.GENERATION] += 1
+    m[ml.RECORD_TOP], m[ml.RECORD_FREE], m[ml.STOP], m[ml.SERIAL] = ml.RECORD_WORDS, 0, 0, 0
     if forget:
         _forget_syncs(space)
-    for number in range(m[N_SYNC]):
-        clear_sync(st, m, clocks, number)
-    for group in range(m[N_GROUPS]):
+    for number in range(m[ml.N_SYNC]):
+        monitor_clocks.clear_sync(st, m, clocks, number)
+    for group in range(m[ml.N_GROUPS]):
         for which_row in range(3):
-            clear_row(m, clocks, group_row(m, group, which_row))
-    m[X_PAYLOAD] = m[X_SIGNAL] = 0
-    for i in range(st[N_ACTIVE]):
-        m[m[SIGNALLED] + i] = 0
-        for k in range(m[SIGNALS]):
-            m[m[CHAINED] + i * m[SIGNALS] + k] = 0
+            monitor_clocks.clear_row(m, clocks, monitor_clocks.group_row(m, group, which_row))
+    m[ml.X_PAYLOAD] = m[ml.X_SIGNAL] = 0
+    for i in range(st[ms.N_ACTIVE]):
+        m[m[ml.SIGNALLED] + i] = 0
+        for k in range(m[ml.SIGNALS]):
+            m[m[ml.CHAINED] + i * m[ml.SIGNALS] + k] = 0
         for pipe in range(SCALAR, MTU_OUT + 1):
-            clear_row(m, clocks, pipe_row(m, i, pipe))
-            clocks[pipe_row(m, i, pipe) + engine_word(m, i, pipe)] = 1
-        if st[ORDER] == ORDER_FIFO:
-            clear_row(m, clocks, ahead_row(m, i))
-        if m[FENCES]:
-            clear_row(m, clocks, fence_row(m, i))
-        for k in range(m[N_DMA]):
-            clear_row(m, clocks, dma_row(m, i, k))
-            m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k] = 0
-    for d in range(st[N_ACTIVE_DIES]):
-        stack = m[FREE_ROWS] + d * (m[CAPACITY] + 1)
-        m[stack] = m[CAPACITY]
-        for k in range(m[CAPACITY]):
+            monitor_clocks.clear_row(m, clocks, monitor_clocks.pipe_row(m, i, pipe))
+            clocks[monitor_clocks.pipe_row(m, i, pipe) + monitor_clocks.engine_word(m, i, pipe)] = 1
+        if st[ms.ORDER] == ms.ORDER_FIFO:
+            monitor_clocks.clear_row(m, clocks, monitor_clocks.ahead_row(m, i))
+        if m[ml.FENCES]:
+            monitor_clocks.clear_row(m, clocks, monitor_clocks.fence_row(m, i))
+        for k in range(m[ml.N_DMA]):
+            monitor_clocks.clear_row(m, clocks, monitor_clocks.dma_row(m, i, k))
+            m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k] = 0
+    for d in range(st[ms.N_ACTIVE_DIES]):
+        stack = m[ml.FREE_ROWS] + d * (m[ml.CAPACITY] + 1)
+        m[stack] = m[ml.CAPACITY]
+        for k in range(m[ml.CAPACITY]):
             m[stack + 1 + k] = k
-    for i in range(st[N_ACTIVE]):
-        poll_begins(space, i, block_of_core(st, m[m[CORE_NUMBER] + i]))
+    for i in range(st[ms.N_ACTIVE]):
+        poll_begins(space, i, block_of_core(st, m[m[ml.CORE_NUMBER] + i]))
 
 
 @jit
 def undo_writes(space):
     """Put back every granule of memory that the last run has written."""
     mem, m, undo = space.mem, space.m, space.undo
-    for u in range(m[N_UNDO]):
-        place = u * UNDO_WORDS
+    for u in range(m[ml.N_UNDO]):
+        place = u * ml.UNDO_WORDS
         for w in range(4):
-            store_i64(mem, undo[place] * GRANULE_BYTES + 8 * w, undo[place + 1 + w])
-    m[N_UNDO] = 0
+            store_i64(mem, undo[place] * ms.GRANULE_BYTES + 8 * w, undo[place + 1 + w])
+    m[ml.N_UNDO] = 0
 
 
 @jit
 def _forget_syncs(space):
     m, shadow = space.m, space.shadow
-    for number in range(m[N_SYNC_KNOWN], m[N_SYNC]):
-        shadow[m[m[SYNC_GRANULES] + number] * SHADOW_WORDS + S_FIXED] &= (1 << SYNC_SHIFT) - 1
-    m[N_SYNC] = m[N_SYNC_KNOWN]
+    for number in range(m[ml.N_SYNC_KNOWN], m[ml.N_SYNC]):
+        shadow[m[m[ml.SYNC_GRANULES] + number] * ml.SHADOW_WORDS + ml.S_FIXED] &= (1 << ml.SYNC_SHIFT) - 1
+    m[ml.N_SYNC] = m[ml.N_SYNC_KNOWN]
 
 
 @jit
@@ -132,16 +78,16 @@ def ended(space, run):
 
     If something broke: of the ranges of which the answering cores have returned.
     """
-    return FOUND_WRONG if _any_wrong(space, run, space.st[FAULT_HAPPENED] != 0) else RUN_DONE
+    return ml.FOUND_WRONG if _any_wrong(space, run, space.st[ms.FAULT_HAPPENED] != 0) else ml.RUN_DONE
 
 
 @jit
 def returned(space, run, live):
     """After an action, before which ``live`` kernels ran: is what the returned cores own there?"""
     st = space.st
-    if st[N_LIVE] == live or st[N_LIVE] == 0 or space.m[JUDGED] == JUDGE_NOTHING:
-        return TAKEN_OK  # none has returned; or all have, which `ended` judges
-    return FOUND_WRONG if _any_wrong(space, run, True) else TAKEN_OK
+    if st[ms.N_LIVE] == live or st[ms.N_LIVE] == 0 or space.m[ml.JUDGED] == ml.JUDGE_NOTHING:
+        return ml.TAKEN_OK  # none has returned; or all have, which `ended` judges
+    return ml.FOUND_WRONG if _any_wrong(space, run, True) else ml.TAKEN_OK
 
 
 @jit
@@ -151,7 +97,7 @@ def _any_wrong(space, run, answered):
     for e in range(expected.shape[0]):
         for b in range(0 if answered and not _answered(space.st, run.owners, e) else expected[e, 1]):
             if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
-                m[V_AT], m[V_SITE] = expected[e, 0] + b, e
+                m[ml.V_AT], m[ml.V_SITE] = expected[e, 0] + b, e
                 return True
     return False
 
@@ -160,6 +106,6 @@ def _any_wrong(space, run, answered):
 def _answered(st, answers, e):
     """Have all owners of a range returned?"""
     for a in range(answers.shape[0]):
-        if answers[a, 0] == e and st[block_of_core(st, answers[a, 1]) + STATUS] != STATUS_DONE:
+        if answers[a, 0] == e and st[block_of_core(st, answers[a, 1]) + ms.STATUS] != ms.STATUS_DONE:
             return False
     return True

@@ -1,39 +1,14 @@
 """Who may go next in a run: each pipe with something to do that does not sleep, and each write in flight."""
 
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.calls import call
 from xccl_emu.check.device.monitor.clocks import index_of
-from xccl_emu.check.device.monitor.layout import (
-    CAPACITY,
-    CORE_NUMBER,
-    N_DMA,
-    NEXT_NUMBER,
-    NOT_ENABLED,
-    WATCHED,
-)
 from xccl_emu.check.device.sampling.breaks import atomic_held, held, holds
 from xccl_emu.check.device.sampling.policies.draw import draw_below
-from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import request_choices, through_cache
 from xccl_emu.machine.device.flight import DMA_READ_DONE, block_of_core, block_of_die
-from xccl_emu.machine.device.layout import (
-    ACTIVE_BASE,
-    ACTORS_PER_CORE,
-    CACHE_LINES,
-    CHOICE_BITS,
-    CHOICE_EVICT,
-    DMA_SLOTS,
-    ENTRY_PROGRESS,
-    ENTRY_WORDS,
-    FLIGHT_COUNT,
-    MAY_WAIT,
-    N_ACTIVE,
-    N_ACTIVE_DIES,
-    N_CORES,
-    N_DMA_SLOTS,
-    PIPE_COUNT,
-    STATUS,
-    STATUS_RUNNING,
-)
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit
@@ -50,26 +25,26 @@ def gather(space, run, policy):
     actor_keys, asleep = run.actor_keys, run.asleep
     n = 0
     broken = holds(st, m)
-    for i in range(st[N_ACTIVE]):
-        base = block_of_core(st, m[m[CORE_NUMBER] + i])
-        for pipe in range(ACTORS_PER_CORE):
-            a = i * ACTORS_PER_CORE + pipe
+    for i in range(st[ms.N_ACTIVE]):
+        base = block_of_core(st, m[m[ml.CORE_NUMBER] + i])
+        for pipe in range(ms.ACTORS_PER_CORE):
+            a = i * ms.ACTORS_PER_CORE + pipe
             if asleep[a] or not _busy(st, m, base, pipe):
                 continue
-            if broken and pipe == SCALAR and atomic_held(st, m, base):
+            if broken and pipe == rq.SCALAR and atomic_held(st, m, base):
                 continue
-            candidates[n] = m[m[CORE_NUMBER] + i] * ACTORS_PER_CORE + pipe
+            candidates[n] = m[m[ml.CORE_NUMBER] + i] * ms.ACTORS_PER_CORE + pipe
             keys_now[n] = actor_keys[a]
             n += 1
     n_cores = n
-    for d in range(st[N_ACTIVE_DIES] if m[CAPACITY] else 0):
-        die = st[st[ACTIVE_BASE] + st[N_ACTIVE] + d]
-        for k in range(st[block_of_die(st, die) + FLIGHT_COUNT]):
+    for d in range(st[ms.N_ACTIVE_DIES] if m[ml.CAPACITY] else 0):
+        die = st[st[ms.ACTIVE_BASE] + st[ms.N_ACTIVE] + d]
+        for k in range(st[block_of_die(st, die) + ms.FLIGHT_COUNT]):
             if broken and held(st, m, die, k):
                 continue
-            candidates[n] = (st[N_CORES] * ACTORS_PER_CORE + die) << CHOICE_BITS | k
-            keys_now[n] = keys[d * m[CAPACITY] + k]
-            serials[n] = flights[(d * m[CAPACITY] + k) * 2 + 1]
+            candidates[n] = (st[ms.N_CORES] * ms.ACTORS_PER_CORE + die) << ms.CHOICE_BITS | k
+            keys_now[n] = keys[d * m[ml.CAPACITY] + k]
+            serials[n] = flights[(d * m[ml.CAPACITY] + k) * 2 + 1]
             n += 1
     return n, n_cores
 
@@ -77,14 +52,14 @@ def gather(space, run, policy):
 @jit
 def _busy(st, m, base, pipe):
     """May a pipe have something to do?"""
-    if pipe == SCALAR:
-        return st[base + STATUS] == STATUS_RUNNING
-    if pipe == DMA:
-        for k in range(m[N_DMA]):
-            if st[base + DMA_SLOTS + k * ENTRY_WORDS]:
+    if pipe == rq.SCALAR:
+        return st[base + ms.STATUS] == ms.STATUS_RUNNING
+    if pipe == rq.DMA:
+        for k in range(m[ml.N_DMA]):
+            if st[base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS]:
                 return True
         return False
-    return st[pipe_of(base, pipe) + PIPE_COUNT] != 0
+    return st[pipe_of(base, pipe) + ms.PIPE_COUNT] != 0
 
 
 @jit
@@ -92,46 +67,46 @@ def try_candidate(space, run, candidate, of_core):
     """Let a candidate act; returns the code and the choice. The sub-transfers of a transfer go in any order."""
     st, m = space.st, space.m
     actor, choice, choices = candidate, 0, 1
-    base, pipe = 0, SCALAR
+    base, pipe = 0, rq.SCALAR
     if of_core:
-        base, pipe = block_of_core(st, candidate // ACTORS_PER_CORE), candidate % ACTORS_PER_CORE
-        choices = _live(st, base, pipe) if pipe == MTU_IN or pipe == DMA else 1
-        if pipe == SCALAR:
+        base, pipe = block_of_core(st, candidate // ms.ACTORS_PER_CORE), candidate % ms.ACTORS_PER_CORE
+        choices = _live(st, base, pipe) if pipe == rq.MTU_IN or pipe == rq.DMA else 1
+        if pipe == rq.SCALAR:
             note_came(st, base, space.sites)
             choices = request_choices(st, base)
-            if st[CACHE_LINES] and m[NEXT_NUMBER] & 1:  # every other run keeps what it has, as long as it can
+            if st[ms.CACHE_LINES] and m[ml.NEXT_NUMBER] & 1:  # every other run keeps what it has, as long as it can
                 choices = 1 if through_cache(st, base) else choices
-            elif st[CACHE_LINES] and draw_below(run.rng, EVICTED_EVERY) == 0:
-                choice = CHOICE_EVICT + draw_below(run.rng, st[CACHE_LINES])
-                code = call(m[WATCHED], space, actor, choice)
-                if code != NOT_ENABLED:
+            elif st[ms.CACHE_LINES] and draw_below(run.rng, EVICTED_EVERY) == 0:
+                choice = ms.CHOICE_EVICT + draw_below(run.rng, st[ms.CACHE_LINES])
+                code = call(m[ml.WATCHED], space, actor, choice)
+                if code != ml.NOT_ENABLED:
                     return code, choice
     else:
-        actor, choice = candidate >> CHOICE_BITS, candidate & 0xFFFF
+        actor, choice = candidate >> ms.CHOICE_BITS, candidate & 0xFFFF
     first = draw_below(run.rng, choices) if choices > 1 else 0
     for c in range(choices):
         if of_core:
             choice = (first + c) % choices
-        if pipe == MTU_IN or pipe == DMA:
+        if pipe == rq.MTU_IN or pipe == rq.DMA:
             choice = _nth_live(st, base, pipe, choice)
-        code = call(m[WATCHED], space, actor, choice)
-        if code != NOT_ENABLED:
+        code = call(m[ml.WATCHED], space, actor, choice)
+        if code != ml.NOT_ENABLED:
             return code, choice
     if of_core:
-        run.asleep[index_of(m, candidate // ACTORS_PER_CORE) * ACTORS_PER_CORE + pipe] = 1
+        run.asleep[index_of(m, candidate // ms.ACTORS_PER_CORE) * ms.ACTORS_PER_CORE + pipe] = 1
         site = waits_at(st, base, pipe)
         if site >= 0:
-            space.sites[site] |= MAY_WAIT
-    return NOT_ENABLED, 0
+            space.sites[site] |= ms.MAY_WAIT
+    return ml.NOT_ENABLED, 0
 
 
 @jit
 def _live(st, base, pipe):
     """How many sub-transfers, or flags, of mtu-in or DMA may be taken now."""
-    total, queue = 0, pipe_of(base, MTU_IN)
-    for j in range(N_DMA_SLOTS if pipe == DMA else st[queue + PIPE_COUNT]):
-        entry = base + DMA_SLOTS + j * ENTRY_WORDS if pipe == DMA else entry_of(st, queue, j)
-        if pipe == MTU_IN and st[entry] != OP_MTU_IN:
+    total, queue = 0, pipe_of(base, rq.MTU_IN)
+    for j in range(ms.N_DMA_SLOTS if pipe == rq.DMA else st[queue + ms.PIPE_COUNT]):
+        entry = base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS if pipe == rq.DMA else entry_of(st, queue, j)
+        if pipe == rq.MTU_IN and st[entry] != rq.OP_MTU_IN:
             return total + (1 if j == 0 else 0)
         total += _missing(st, entry, pipe)
     return total
@@ -140,10 +115,10 @@ def _live(st, base, pipe):
 @jit
 def _missing(st, entry, pipe):
     """How many sub-transfers of a transfer have not been read."""
-    mask = st[entry + ENTRY_PROGRESS]
+    mask = st[entry + ms.ENTRY_PROGRESS]
     if st[entry] == 0 or mask == DMA_READ_DONE:
         return 0
-    n = n_subtransfers(st, st[entry + 1], st[entry + 2 if pipe == DMA else entry + 1], st[entry + 3])
+    n = n_subtransfers(st, st[entry + 1], st[entry + 2 if pipe == rq.DMA else entry + 1], st[entry + 3])
     while mask:
         n -= mask & 1
         mask >>= 1
@@ -164,14 +139,14 @@ def _nth_missing(mask, n):
 @jit
 def _nth_live(st, base, pipe, n):
     """The choice that is the n-th of `_live`."""
-    queue = pipe_of(base, MTU_IN)
-    for j in range(N_DMA_SLOTS if pipe == DMA else st[queue + PIPE_COUNT]):
-        entry = base + DMA_SLOTS + j * ENTRY_WORDS if pipe == DMA else entry_of(st, queue, j)
-        if pipe == MTU_IN and st[entry] != OP_MTU_IN:
+    queue = pipe_of(base, rq.MTU_IN)
+    for j in range(ms.N_DMA_SLOTS if pipe == rq.DMA else st[queue + ms.PIPE_COUNT]):
+        entry = base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS if pipe == rq.DMA else entry_of(st, queue, j)
+        if pipe == rq.MTU_IN and st[entry] != rq.OP_MTU_IN:
             return j
         missing = _missing(st, entry, pipe)
         if n < missing:
-            return j | _nth_missing(st[entry + ENTRY_PROGRESS], n) << 4
+            return j | _nth_missing(st[entry + ms.ENTRY_PROGRESS], n) << 4
         n -= missing
     return 0
 

@@ -1,40 +1,15 @@
 """The replay of a schedule under watch."""
 
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.calls import call, part
-from xccl_emu.check.device.monitor.layout import (
-    BAD_ACTION,
-    FOUND_DEADLOCK,
-    FOUND_LIVELOCK,
-    JUDGE_NOTHING,
-    JUDGED,
-    NOT_ENABLED,
-    P_RANDOM,
-    RESTART,
-    RUN_CUT,
-    TAKEN,
-    TAKEN_OK,
-    WATCHED,
-)
+from xccl_emu.check.device.sampling import breaks
 from xccl_emu.check.device.sampling.begin import begin, ended, returned
-from xccl_emu.check.device.sampling.breaks import forgiven, judge_as_asked, watched_fault, whole_so_far
 from xccl_emu.check.device.sampling.candidates import gather, try_candidate
 from xccl_emu.check.device.sampling.policies.draw import seed_draws
-from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR, VECTOR
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import pipes
 from xccl_emu.machine.device.flight import DMA_READ_DONE, block_of_core
-from xccl_emu.machine.device.layout import (
-    ACTORS_PER_CORE,
-    CHOICE_ALL,
-    CHOICE_BITS,
-    DMA_SLOTS,
-    ENTRY_PROGRESS,
-    ENTRY_WORDS,
-    FAULT_CUT,
-    N_CORES,
-    N_DMA_SLOTS,
-    N_LIVE,
-    PIPE_COUNT,
-)
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit
 
 
@@ -46,82 +21,82 @@ def replay_run(space, run, actions, stop):
     to find out, an action more is taken, if there is one.  With ``stop`` none is: it stands where they end.
     """
     m = space.m
-    code, forget = RESTART, True
-    while code == RESTART:
+    code, forget = ml.RESTART, True
+    while code == ml.RESTART:
         code = _replay(space, run, actions, forget)
         forget = False
-    if code != TAKEN_OK:
-        return forgiven(space, run, code)
-    if space.st[N_LIVE] == 0 or not whole_so_far(space, run):
+    if code != ml.TAKEN_OK:
+        return breaks.allowed(space, run, code)
+    if space.st[ms.N_LIVE] == 0 or not breaks.whole_so_far(space, run):
         return ended(space, run)
     if stop:
-        return RUN_CUT
-    if m[TAKEN] >= run.log.size:
-        return forgiven(space, run, FOUND_LIVELOCK)
-    judged, m[JUDGED] = m[JUDGED], JUDGE_NOTHING
+        return ml.RUN_CUT
+    if m[ml.TAKEN] >= run.log.size:
+        return breaks.allowed(space, run, ml.FOUND_LIVELOCK)
+    judged, m[ml.JUDGED] = m[ml.JUDGED], ml.JUDGE_NOTHING
     seed_draws(run.rng, 0, 0, 0)
     for a in range(run.asleep.size):
         run.asleep[a] = 0
-    n, n_cores = gather(space, run, P_RANDOM)
-    code = NOT_ENABLED
+    n, n_cores = gather(space, run, ml.P_RANDOM)
+    code = ml.NOT_ENABLED
     for c in range(n):
-        if code == NOT_ENABLED:
+        if code == ml.NOT_ENABLED:
             code, _ = try_candidate(space, run, run.candidates[c], c < n_cores)
-    m[JUDGED] = judged
-    return forgiven(space, run, FOUND_DEADLOCK) if code == NOT_ENABLED else RUN_CUT
+    m[ml.JUDGED] = judged
+    return breaks.allowed(space, run, ml.FOUND_DEADLOCK) if code == ml.NOT_ENABLED else ml.RUN_CUT
 
 
 @jit
 def _replay(space, run, actions, forget):
     m = space.m
     begin(space, run, forget)
-    judge_as_asked(m)
-    m[TAKEN] = 0
+    breaks.judge_as_asked(m)
+    m[ml.TAKEN] = 0
     for a in range(actions.size):
-        live = space.st[N_LIVE]
+        live = space.st[ms.N_LIVE]
         if actions[a] < 0:
-            code = watched_fault(space, actions[a])
+            code = breaks.watched_fault(space, actions[a])
         else:
-            code = _take(space, actions[a] >> CHOICE_BITS, actions[a] & CHOICE_ALL)
-        if code == NOT_ENABLED:
-            return BAD_ACTION
-        m[TAKEN] = a + 1
-        if code == TAKEN_OK:
+            code = _take(space, actions[a] >> ms.CHOICE_BITS, actions[a] & ms.CHOICE_ALL)
+        if code == ml.NOT_ENABLED:
+            return ml.BAD_ACTION
+        m[ml.TAKEN] = a + 1
+        if code == ml.TAKEN_OK:
             code = returned(space, run, live)
-        if code != TAKEN_OK:
+        if code != ml.TAKEN_OK:
             return code
-    return TAKEN_OK
+    return ml.TAKEN_OK
 
 
 @jit
 def _take(space, actor, choice):
     """One action; one that stands for all of a transfer, or all of a die's writes, as the actions it stands for."""
     st, m = space.st, space.m
-    pipe = actor % ACTORS_PER_CORE
-    of_core = actor < st[N_CORES] * ACTORS_PER_CORE
-    whole = choice == CHOICE_ALL and not (of_core and (pipe == SCALAR or pipe == VECTOR))
+    pipe = actor % ms.ACTORS_PER_CORE
+    of_core = actor < st[ms.N_CORES] * ms.ACTORS_PER_CORE
+    whole = choice == ms.CHOICE_ALL and not (of_core and (pipe == rq.SCALAR or pipe == rq.VECTOR))
     first, last, step = choice, choice, 1
     queue, count = -1, 0
-    if whole and not of_core and st[FAULT_CUT]:  # it would be all but what is cut off: let it be said one by one
-        return NOT_ENABLED
+    if whole and not of_core and st[ms.FAULT_CUT]:  # it would be all but what is cut off: let it be said one by one
+        return ml.NOT_ENABLED
     if whole:
         first, last = 0, 0 if of_core else 1 << 30
-        base = block_of_core(st, actor // ACTORS_PER_CORE) if of_core else 0
-        if of_core and pipe == MTU_OUT:
-            queue = pipe_of(base, MTU_OUT)
-            count, last = st[queue + PIPE_COUNT], 1 << 30
+        base = block_of_core(st, actor // ms.ACTORS_PER_CORE) if of_core else 0
+        if of_core and pipe == rq.MTU_OUT:
+            queue = pipes.pipe_of(base, rq.MTU_OUT)
+            count, last = st[queue + ms.PIPE_COUNT], 1 << 30
         elif of_core:
             first, last = _subtransfers_left(st, base, pipe)
             step = 16
-    code = NOT_ENABLED
+    code = ml.NOT_ENABLED
     c = first
-    while c <= last and (code == NOT_ENABLED or code == TAKEN_OK):
-        more = call(m[WATCHED], space, actor, c if step > 1 or not whole else 0)
-        if more != NOT_ENABLED:
+    while c <= last and (code == ml.NOT_ENABLED or code == ml.TAKEN_OK):
+        more = call(m[ml.WATCHED], space, actor, c if step > 1 or not whole else 0)
+        if more != ml.NOT_ENABLED:
             code = more
         elif step == 1:
             break
-        if queue >= 0 and (st[queue + PIPE_COUNT] != count or signals_next(st, entry_of(st, queue, 0))):
+        if queue >= 0 and (st[queue + ms.PIPE_COUNT] != count or pipes.signals_next(st, pipes.entry_of(st, queue, 0))):
             break  # what it copies is on its way; its signal is another action
         c += step
     return code
@@ -130,14 +105,14 @@ def _take(space, actor, choice):
 @jit
 def _subtransfers_left(st, base, pipe):
     """First and last choice for all that is left of the transfer that comes next."""
-    if pipe == MTU_IN:
-        queue = pipe_of(base, MTU_IN)
-        entry = entry_of(st, queue, 0)
-        if st[queue + PIPE_COUNT] == 0 or st[entry] != OP_MTU_IN:
+    if pipe == rq.MTU_IN:
+        queue = pipes.pipe_of(base, rq.MTU_IN)
+        entry = pipes.entry_of(st, queue, 0)
+        if st[queue + ms.PIPE_COUNT] == 0 or st[entry] != rq.OP_MTU_IN:
             return 0, 0
-        return 0, n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) - 1 << 4
-    for k in range(N_DMA_SLOTS):
-        slot = base + DMA_SLOTS + k * ENTRY_WORDS
-        if st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
-            return k, k | n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3]) - 1 << 4
+        return 0, pipes.n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) - 1 << 4
+    for k in range(ms.N_DMA_SLOTS):
+        slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
+        if st[slot] != 0 and st[slot + ms.ENTRY_PROGRESS] != DMA_READ_DONE:
+            return k, k | pipes.n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3]) - 1 << 4
     return 0, 0

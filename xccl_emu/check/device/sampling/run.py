@@ -3,20 +3,8 @@
 from xccl_emu.check.device.monitor import layout as ck
 from xccl_emu.check.device.monitor.calls import part
 from xccl_emu.check.device.monitor.clocks import index_of
+from xccl_emu.check.device.sampling import breaks
 from xccl_emu.check.device.sampling.begin import begin, ended, returned
-from xccl_emu.check.device.sampling.breaks import (
-    again_now,
-    count,
-    count_ending,
-    deliver_struck,
-    draw_fault,
-    forgiven,
-    goes_on_for_ever,
-    judge_as_asked,
-    let_through,
-    strike,
-    strikes_write,
-)
 from xccl_emu.check.device.sampling.candidates import drop, gather, try_candidate
 from xccl_emu.check.device.sampling.policies.draw import draw_below, is_change, seed_draws
 from xccl_emu.check.device.sampling.policies.pct import lower, lower_spinning
@@ -40,7 +28,7 @@ def _advance(space, run, policy, n_taken):
     rested = False
     while True:
         if n == 0:
-            if rested and not let_through(m):
+            if rested and not breaks.release_stalled(m):
                 return ck.FOUND_DEADLOCK
             rested = True  # whoever slept has another try, so that a wake-up too few is no deadlock
             for a in range(run.asleep.size):
@@ -54,15 +42,15 @@ def _advance(space, run, policy, n_taken):
             keys_now[c] = m[ck.LOWEST] * 1.0
             c = pick(policy, rng, keys_now, serials, first, end, n_cores)
         of_core = c < n_cores
-        if m[ck.FAULT] and not of_core and strikes_write(space, candidates[c], n_taken):
-            code, action = deliver_struck(space, run, candidates[c], n_taken)
+        if m[ck.FAULT] and not of_core and breaks.strikes_write(space, candidates[c], n_taken):
+            code, action = breaks.deliver_struck(space, run, candidates[c], n_taken)
         else:
             code, choice = try_candidate(space, run, candidates[c], of_core)
             action = (candidates[c] << at.CHOICE_BITS | choice) if of_core else candidates[c]
         if code != ck.NOT_ENABLED:
             run.log[n_taken] = action
             if m[ck.FAULT]:
-                count(space, candidates[c], of_core)
+                breaks.count(space, candidates[c], of_core)
             if code == ck.TAKEN_OK:
                 _follow(space, run, policy, candidates[c], of_core)
             return code
@@ -130,7 +118,7 @@ def _draw_start(space, run, policy, seed, number):
     for c in range(m[ck.DEPTH] - 1):
         run.changes[c] = draw_below(rng, m[ck.LENGTH])
     if m[ck.FAULT]:
-        draw_fault(space, run)
+        breaks.draw_fault(space, run)
 
 
 @jit
@@ -138,20 +126,20 @@ def _one_run(space, run, policy, seed, number, forget):
     """One run by a policy; the actions are in the log, ``m[TAKEN]`` of them.  A run that gets long goes on fairly."""
     st, m = space.st, space.m
     begin(space, run, forget)
-    judge_as_asked(m)
+    breaks.judge_as_asked(m)
     _draw_start(space, run, policy, seed, number)
     taken = 0
     code = ck.TAKEN_OK
     while code == ck.TAKEN_OK:
         if taken < run.log.size and m[ck.FAULT]:
-            broken = strike(space, run, taken)
+            broken = breaks.strike(space, run, taken)
             if broken:
                 run.log[taken] = broken
                 taken += 1
                 continue
         if st[at.N_LIVE] == 0:
             code = ended(space, run)
-        elif taken == run.log.size or goes_on_for_ever(space, run, taken):
+        elif taken == run.log.size or breaks.runs_too_long(space, run, taken):
             code = ck.FOUND_LIVELOCK
         else:
             live = st[at.N_LIVE]
@@ -160,11 +148,11 @@ def _one_run(space, run, policy, seed, number, forget):
                 code = returned(space, run, live)
             if code != ck.FOUND_DEADLOCK:
                 taken += 1
-            elif again_now(space):
+            elif breaks.repeat_now(space):
                 code = ck.TAKEN_OK
     m[ck.TAKEN] = taken
-    result = forgiven(space, run, code)
-    count_ending(space, run, code, result)
+    result = breaks.allowed(space, run, code)
+    breaks.count_ending(space, run, code, result)
     return result
 
 

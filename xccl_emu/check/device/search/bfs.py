@@ -4,37 +4,8 @@ No state is kept, only how it was reached.  To expand a state, the search goes b
 present one and goes on from there; states that wait in line mostly differ from their neighbours in the last step.
 """
 
-from xccl_emu.check.device.search.checker_state import (
-    CYCLES,
-    DEPTH,
-    FRAMES,
-    HASH,
-    N_EDGES,
-    QUEUE_HEAD,
-    QUEUE_TAIL,
-    STATES,
-    STATES_MAX,
-    TRANSITIONS,
-    entry,
-    step_back,
-    unsigned,
-)
-from xccl_emu.check.device.search.dfs import (
-    ENDED,
-    FRAME_HASH,
-    FRAME_ID,
-    FRAME_MARK,
-    FRAME_N,
-    FRAME_PROCESS,
-    FRAME_WORDS,
-    PAUSED,
-    TABLE_FULL,
-    as_kept,
-    judge_end,
-    n_processes,
-    open_frame,
-    place_of,
-)
+from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.check.device.search import dfs
 from xccl_emu.check.device.search.linked import transition
 from xccl_emu.check.device.search.run_local import n_choices, need_not_happen, over
 from xccl_emu.machine.device.words import jit
@@ -49,14 +20,14 @@ EDGE_WORDS = 4
 @jit
 def find_or_add(table, ids, hash_, new):
     """The number of a state by its fingerprint; ``new`` if it was not known, and is now."""
-    one = as_kept(hash_)
-    place = place_of(table, one)
+    one = dfs.as_kept(hash_)
+    place = dfs.place_of(table, one)
     if table[place] != one:
         table[place], ids[place] = one, new
     return ids[place]
 
 
-@entry
+@cs.entry
 def move_all(table, ids, larger, larger_ids):
     """Copy a hash table into a larger one."""
     for i in range(table.size):
@@ -68,25 +39,25 @@ def move_all(table, ids, larger, larger_ids):
 def _go_to(mem, st, ck, rows, named, queue, state):
     """Bring the machine to a state: back to where its path leaves the present one, then forward."""
     d, at = queue[state, DEPTH_OF], state
-    while d > ck[DEPTH] or ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_ID] != at:
+    while d > ck[cs.DEPTH] or ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] != at:
         at = queue[at, PARENT]
         d -= 1
-    step_back(mem, st, ck, ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_MARK])
-    ck[HASH], ck[DEPTH] = ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_HASH], d
+    cs.step_back(mem, st, ck, ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_MARK])
+    ck[cs.HASH], ck[cs.DEPTH] = ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_HASH], d
     while d < queue[state, DEPTH_OF]:
         at = state
         while queue[at, DEPTH_OF] > d + 1:
             at = queue[at, PARENT]
-        frame = ck[FRAMES] + d * FRAME_WORDS
-        ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = queue[at, PROCESS], queue[at, CHOICE] + 1
+        frame = ck[cs.FRAMES] + d * dfs.FRAME_WORDS
+        ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = queue[at, PROCESS], queue[at, CHOICE] + 1
         transition(mem, st, ck, rows, named, queue[at, PROCESS], queue[at, CHOICE])
         d += 1
-        ck[DEPTH] = d
-        open_frame(ck)
-        ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_ID] = at
+        ck[cs.DEPTH] = d
+        dfs.open_frame(ck)
+        ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] = at
 
 
-@entry
+@cs.entry
 def breadth_first(mem, st, ck, rows, named, graph, budget):
     """Expand states in order; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
 
@@ -96,60 +67,62 @@ def breadth_first(mem, st, ck, rows, named, graph, budget):
     """
     table, _, queue, edges = graph
     taken = 0
-    while ck[QUEUE_HEAD] < ck[QUEUE_TAIL] and not over(ck):
-        if taken >= budget or ck[STATES] > ck[STATES_MAX]:
-            return PAUSED
-        if 2 * (ck[QUEUE_TAIL] + 4096) > table.size or ck[QUEUE_TAIL] + 4096 > queue.shape[0]:
-            return TABLE_FULL
-        if ck[N_EDGES] + 4096 > edges.shape[0]:
-            return TABLE_FULL
-        state = ck[QUEUE_HEAD]
+    while ck[cs.QUEUE_HEAD] < ck[cs.QUEUE_TAIL] and not over(ck):
+        if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
+            return dfs.PAUSED
+        if 2 * (ck[cs.QUEUE_TAIL] + 4096) > table.size or ck[cs.QUEUE_TAIL] + 4096 > queue.shape[0]:
+            return dfs.TABLE_FULL
+        if ck[cs.N_EDGES] + 4096 > edges.shape[0]:
+            return dfs.TABLE_FULL
+        state = ck[cs.QUEUE_HEAD]
         _go_to(mem, st, ck, rows, named, queue, state)
         taken += 1
         moved = _expand(mem, st, ck, rows, named, graph, state)
         if over(ck):
-            return ENDED
+            return dfs.ENDED
         if not moved:
-            ck[ck[FRAMES] + ck[DEPTH] * FRAME_WORDS + FRAME_N] = 0  # what need not happen is not on the way here
-            judge_end(mem, st, ck)
+            ck[ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS + dfs.FRAME_N] = (
+                0  # what need not happen is not on the way here
+            )
+            dfs.judge_end(mem, st, ck)
             _add_edge(ck, edges, state, -1, -1, -1)
-        ck[QUEUE_HEAD] += 1
-    return ENDED
+        ck[cs.QUEUE_HEAD] += 1
+    return dfs.ENDED
 
 
 @jit
 def _add_edge(ck, edges, state, to, process, choice):
-    n = ck[N_EDGES]
+    n = ck[cs.N_EDGES]
     edges[n, FROM], edges[n, TO], edges[n, EDGE_PROCESS], edges[n, EDGE_CHOICE] = state, to, process, choice
-    ck[N_EDGES] = n + 1
+    ck[cs.N_EDGES] = n + 1
 
 
 @jit
 def _expand(mem, st, ck, rows, named, graph, state):
     """Try every transition of the present state; False if there is none that must happen sooner or later."""
     table, ids, queue, edges = graph
-    frame, moved = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS, False
-    for process in range(n_processes(st, ck)):
+    frame, moved = ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS, False
+    for process in range(dfs.n_processes(st, ck)):
         n = 0
         while n < n_choices(st, ck, process):
             optional = need_not_happen(st, ck, process, n)
             if transition(mem, st, ck, rows, named, process, n):
                 moved = moved or not optional & 1
-                ck[TRANSITIONS] += 1
-                ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = process, n + 1
+                ck[cs.TRANSITIONS] += 1
+                ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = process, n + 1
                 if over(ck):
                     return True
-                to = find_or_add(table, ids, unsigned(ck[HASH]), ck[QUEUE_TAIL])
-                if to == ck[QUEUE_TAIL]:
+                to = find_or_add(table, ids, cs.unsigned(ck[cs.HASH]), ck[cs.QUEUE_TAIL])
+                if to == ck[cs.QUEUE_TAIL]:
                     queue[to, PARENT], queue[to, PROCESS], queue[to, CHOICE] = state, process, n
-                    queue[to, DEPTH_OF] = ck[DEPTH] + 1
-                    ck[QUEUE_TAIL] += 1
-                    ck[STATES] += 1
+                    queue[to, DEPTH_OF] = ck[cs.DEPTH] + 1
+                    ck[cs.QUEUE_TAIL] += 1
+                    ck[cs.STATES] += 1
                 if not optional:  # a run that waits for such a transition may wait for ever
                     _add_edge(ck, edges, state, to, process, n)
-                elif queue[to, DEPTH_OF] <= ck[DEPTH]:
-                    ck[CYCLES] = 1
-                step_back(mem, st, ck, ck[frame + FRAME_MARK])
-                ck[HASH] = ck[frame + FRAME_HASH]
+                elif queue[to, DEPTH_OF] <= ck[cs.DEPTH]:
+                    ck[cs.CYCLES] = 1
+                cs.step_back(mem, st, ck, ck[frame + dfs.FRAME_MARK])
+                ck[cs.HASH] = ck[frame + dfs.FRAME_HASH]
             n += 1
     return moved

@@ -15,27 +15,10 @@ import numpy as np
 from numba import config
 
 from xccl_emu.jit.kept import compiled
-from xccl_emu.machine.device.flight import asked, flight, part_of, same_unit
-from xccl_emu.machine.device.layout import (
-    ATOMIC_SHIFT,
-    DIE_SHIFT,
-    FLIGHT_ADDRESS,
-    FLIGHT_CORE,
-    FLIGHT_COUNT,
-    FLIGHT_DATA,
-    FLIGHT_FENCES,
-    FLIGHT_KIND,
-    FLIGHT_NBYTES,
-    FLIGHT_WORDS,
-    KIND_DMA,
-    KIND_SCALAR,
-    ORDER,
-    ORDER_FIFO,
-    ORDER_UNORDERED,
-    REQUEST_ORDERS,
-    SOME_SIGNAL,
-)
-from xccl_emu.machine.device.words import bytes_to_words, call, copy_words, jit, load_i64, same_words, words_to_bytes
+from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import words as machine_words
+from xccl_emu.machine.device.words import call, jit
 
 entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
 """For what Python calls."""
@@ -84,7 +67,7 @@ MARKS_MAX = 16
 READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site and agent, clock) each: reads made early (`races`)
 READ_WORDS = 4
 READ_AGENT = 16
-"""Of a read that was made early: below is its site, from here on who made it, its scalar unit or mtu-in."""
+"""A read that was made early: its site is below this bit, who made it (scalar unit or mtu-in) from it on."""
 READ_MAX = 8
 CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its clock) each
 CONSUMED_WORDS = 3
@@ -198,11 +181,11 @@ def save(mem, st, ck, kind, first, n):
         return
     space = kind & 3
     if space == STATE:
-        copy_words(ck, top, st, first, n)
+        machine_words.copy_words(ck, top, st, first, n)
     elif space == CHECKER:
-        copy_words(ck, top, ck, first, n)
+        machine_words.copy_words(ck, top, ck, first, n)
     else:
-        bytes_to_words(ck, top, mem, 8 * first, 8 * n)
+        machine_words.bytes_to_words(ck, top, mem, 8 * first, 8 * n)
     ck[top + n] = first
     ck[top + n + 1] = n << 4 | kind
     ck[LOG] = top + n + 2
@@ -222,11 +205,11 @@ def step_back(mem, st, ck, mark):
         n, space, first = ck[top - 1] >> 4, ck[top - 1] & 3, ck[top - 2]
         top -= n + 2
         if space == STATE:
-            copy_words(st, first, ck, top, n)
+            machine_words.copy_words(st, first, ck, top, n)
         elif space == CHECKER:
-            copy_words(ck, first, ck, top, n)
+            machine_words.copy_words(ck, first, ck, top, n)
         elif space == MEMORY:
-            words_to_bytes(mem, 8 * first, ck, top, 8 * n)
+            machine_words.words_to_bytes(mem, 8 * first, ck, top, 8 * n)
     ck[LOG] = top
 
 
@@ -245,7 +228,7 @@ def hash_changes(mem, st, ck, mark):
             elif kind == CHECKER:
                 change += changed(place, ck[top + i], ck[first + i])
             else:
-                change += changed(place, ck[top + i], load_i64(mem, 8 * (first + i)))
+                change += changed(place, ck[top + i], machine_words.load_i64(mem, 8 * (first + i)))
     add_hash(ck, change)
 
 
@@ -266,7 +249,7 @@ def log_changed(ck, now, first, kept, n, space):
     change, top, start = np.uint64(0), ck[LOG], 0
     while start < n:
         end = min(start + _COMPARED, n)
-        j = end if same_words(now, first + start, ck, kept + start, end - start) else start
+        j = end if machine_words.same_words(now, first + start, ck, kept + start, end - start) else start
         while j < end:
             if now[first + j] == ck[kept + j]:
                 j += 1
@@ -289,12 +272,12 @@ def log_changed(ck, now, first, kept, n, space):
 @jit
 def _entry_hash(st, entry, rank):
     """A mix of a sum of its words, each times an odd number of its own."""
-    data = entry + FLIGHT_DATA
-    z = unsigned(st[entry + FLIGHT_ADDRESS]) * _C1 + unsigned(st[entry + FLIGHT_NBYTES] << 8 | rank) * _C2
-    z += unsigned(st[entry + FLIGHT_CORE] << 8 | st[entry + FLIGHT_KIND]) * _C3 + unsigned(st[data]) * _C4
-    z += unsigned(st[entry + FLIGHT_FENCES]) * _C8
+    data = entry + ms.FLIGHT_DATA
+    z = unsigned(st[entry + ms.FLIGHT_ADDRESS]) * _C1 + unsigned(st[entry + ms.FLIGHT_NBYTES] << 8 | rank) * _C2
+    z += unsigned(st[entry + ms.FLIGHT_CORE] << 8 | st[entry + ms.FLIGHT_KIND]) * _C3 + unsigned(st[data]) * _C4
+    z += unsigned(st[entry + ms.FLIGHT_FENCES]) * _C8
     z += unsigned(st[data + 1]) * _C5 + unsigned(st[data + 2]) * _C6 + unsigned(st[data + 3]) * _C7
-    for i in range(FLIGHT_DATA + 4, st[FLIGHT_WORDS]):
+    for i in range(ms.FLIGHT_DATA + 4, st[ms.FLIGHT_WORDS]):
         z += mixed(i, st[entry + i])
     return mixed(3, signed(z))
 
@@ -302,36 +285,43 @@ def _entry_hash(st, entry, rank):
 @jit
 def _ordered(st, older, younger):
     """1 if it matters which of two writes of a die in flight is older."""
-    one, other = st[older + FLIGHT_ADDRESS], st[younger + FLIGHT_ADDRESS]
-    if st[ORDER] == ORDER_FIFO:
-        return 1 if one >> st[DIE_SHIFT] == other >> st[DIE_SHIFT] else 0
-    if (st[REQUEST_ORDERS] | st[SOME_SIGNAL]) and _asked_apart(st, older, younger):
+    one, other = st[older + ms.FLIGHT_ADDRESS], st[younger + ms.FLIGHT_ADDRESS]
+    if st[ms.ORDER] == ms.ORDER_FIFO:
+        return 1 if one >> st[ms.DIE_SHIFT] == other >> st[ms.DIE_SHIFT] else 0
+    if (st[ms.REQUEST_ORDERS] | st[ms.SOME_SIGNAL]) and _asked_apart(st, older, younger):
         return 1
-    if not same_unit(st, older, younger, st[ATOMIC_SHIFT]) or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
+    if (
+        not flight.same_unit(st, older, younger, st[ms.ATOMIC_SHIFT])
+        or st[older + ms.FLIGHT_CORE] != st[younger + ms.FLIGHT_CORE]
+    ):
         return 0
-    kind, kind_other = st[older + FLIGHT_KIND], st[younger + FLIGHT_KIND]
-    if st[ORDER] == ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same
-        return 1 if kind == KIND_SCALAR and kind_other == KIND_SCALAR else 0
-    return 1 if kind == kind_other or (kind < KIND_DMA and kind_other < KIND_DMA) else 0
+    kind, kind_other = st[older + ms.FLIGHT_KIND], st[younger + ms.FLIGHT_KIND]
+    if st[ms.ORDER] == ms.ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same
+        return 1 if kind == ms.KIND_SCALAR and kind_other == ms.KIND_SCALAR else 0
+    return 1 if kind == kind_other or (kind < ms.KIND_DMA and kind_other < ms.KIND_DMA) else 0
 
 
 @jit
 def _asked_apart(st, older, younger):
-    """Are two writes of one core to one die, and does one of them ask for an order, or are both parts of requests that
-    signal?  Then which is older may matter."""
-    same_core = st[older + FLIGHT_CORE] == st[younger + FLIGHT_CORE]
-    by_core = st[older + FLIGHT_KIND] < KIND_DMA and st[younger + FLIGHT_KIND] < KIND_DMA
-    same_die = st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
-    told = asked(st, older) | asked(st, younger) | min(part_of(st, older), part_of(st, younger))
+    """Return whether it may matter which of two writes is older: both are of one core to one die, and one of them asks
+    for an order or both are parts of requests that signal."""
+    same_core = st[older + ms.FLIGHT_CORE] == st[younger + ms.FLIGHT_CORE]
+    by_core = st[older + ms.FLIGHT_KIND] < ms.KIND_DMA and st[younger + ms.FLIGHT_KIND] < ms.KIND_DMA
+    same_die = st[older + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT] == st[younger + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT]
+    told = (
+        flight.asked(st, older)
+        | flight.asked(st, younger)
+        | min(flight.part_of(st, older), flight.part_of(st, younger))
+    )
     return same_core and by_core and same_die and told != 0
 
 
 @jit
 def _rank(st, ring, k):
     """How many writes in flight are older than the k-th, where that matters."""
-    entry, rank = flight(st, ring, k), 0
+    entry, rank = flight.flight(st, ring, k), 0
     for j in range(k):
-        rank += _ordered(st, flight(st, ring, j), entry)
+        rank += _ordered(st, flight.flight(st, ring, j), entry)
     return rank
 
 
@@ -339,19 +329,19 @@ def _rank(st, ring, k):
 def ring_hash(st, ring, first):
     """What the writes in flight of a die, from the one at ``first`` on, contribute to the fingerprint."""
     total = np.uint64(0)
-    for k in range(first, st[ring + FLIGHT_COUNT]):
-        total += _entry_hash(st, flight(st, ring, k), _rank(st, ring, k))
+    for k in range(first, st[ring + ms.FLIGHT_COUNT]):
+        total += _entry_hash(st, flight.flight(st, ring, k), _rank(st, ring, k))
     return total
 
 
 @call
 def delivered_hash(st, ring, k):
     """How the fingerprint changes when the k-th write in flight, which nothing holds back, becomes visible."""
-    entry = flight(st, ring, k)
-    rank = _rank(st, ring, k) if st[ORDER] == ORDER_UNORDERED or st[REQUEST_ORDERS] | st[SOME_SIGNAL] else 0
+    entry = flight.flight(st, ring, k)
+    rank = _rank(st, ring, k) if st[ms.ORDER] == ms.ORDER_UNORDERED or st[ms.REQUEST_ORDERS] | st[ms.SOME_SIGNAL] else 0
     change = np.uint64(0) - _entry_hash(st, entry, rank)
-    for j in range(k + 1, st[ring + FLIGHT_COUNT]):
-        younger = flight(st, ring, j)
+    for j in range(k + 1, st[ring + ms.FLIGHT_COUNT]):
+        younger = flight.flight(st, ring, j)
         if _ordered(st, entry, younger):
             rank = _rank(st, ring, j)
             change += _entry_hash(st, younger, rank - 1) - _entry_hash(st, younger, rank)

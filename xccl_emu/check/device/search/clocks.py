@@ -22,45 +22,9 @@ nothing).
 """
 
 from xccl_emu.check.device.accesses import AGENT_DMA
-from xccl_emu.check.device.search.checker_state import (
-    BLOCK,
-    BLOCKS,
-    CONSUMED,
-    CONSUMED_WORDS,
-    CORE_WORDS,
-    CORES,
-    DMA_SNAPSHOTS,
-    EVENTS_SET,
-    EVENTS_SET_MAX,
-    FENCE_VECTOR,
-    FLYING,
-    FLYING_MAX,
-    LIMIT,
-    LIMIT_CLOCK,
-    LIMIT_EVENTS,
-    LIMIT_OPEN,
-    LOCALLY,
-    N_CONSUMED,
-    N_EVENTS_SET,
-    N_FLYING,
-    N_READ,
-    N_RECORDS,
-    READ,
-    READ_AGENT,
-    READ_MAX,
-    READ_WORDS,
-    RECORD_WORDS,
-    RECORDS,
-    SET_TWICE,
-    SHARED_VECTOR,
-    SNAPSHOTS,
-    VECTORS,
-    VIOLATION,
-    accuse,
-    drop,
-)
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.lang.requests import SCALAR
-from xccl_emu.machine.device.layout import N_PIPES, PIPE_COUNT, PIPE_HEAD, QUEUE_DEPTH
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import jit
 
@@ -72,13 +36,13 @@ DMA_SHIFT = 4 * _LANE
 @jit
 def core_of(ck, i):
     """The number in the pod of the core with number ``i`` in the search."""
-    return ck[ck[CORES] + i * CORE_WORDS]
+    return ck[ck[cs.CORES] + i * cs.CORE_WORDS]
 
 
 @jit
 def block_of(ck, i):
     """Where the block of the core with number ``i`` begins in the checker state."""
-    return ck[BLOCKS] + i * BLOCK
+    return ck[cs.BLOCKS] + i * cs.BLOCK
 
 
 @jit
@@ -100,28 +64,28 @@ def joined(one, other):
 def forget_all(ck, block):
     """Start anew: everything that the core did is known to all of its pipes."""
     for pipe in range(4):
-        ck[block + VECTORS + pipe] = 1 << (_LANE * pipe)
-    ck[block + SHARED_VECTOR], ck[block + N_FLYING], ck[block + FENCE_VECTOR] = 0, 0, 0
-    for n in range(FLYING_MAX):
-        ck[block + FLYING + n] = 0
-    for k in range(ck[block + N_RECORDS] * RECORD_WORDS):
-        ck[block + RECORDS + k] = 0
-    ck[block + N_RECORDS] = 0
-    for k in range(ck[block + N_EVENTS_SET]):
-        ck[block + EVENTS_SET + 2 * k + 1] = 0
-    for n in range(ck[block + N_READ]):
-        ck[block + READ + n * READ_WORDS + 3] = 0
-    for n in range(ck[block + N_CONSUMED] * CONSUMED_WORDS):
-        ck[block + CONSUMED + n] = 0
-    ck[block + N_CONSUMED] = 0
+        ck[block + cs.VECTORS + pipe] = 1 << (_LANE * pipe)
+    ck[block + cs.SHARED_VECTOR], ck[block + cs.N_FLYING], ck[block + cs.FENCE_VECTOR] = 0, 0, 0
+    for n in range(cs.FLYING_MAX):
+        ck[block + cs.FLYING + n] = 0
+    for k in range(ck[block + cs.N_RECORDS] * cs.RECORD_WORDS):
+        ck[block + cs.RECORDS + k] = 0
+    ck[block + cs.N_RECORDS] = 0
+    for k in range(ck[block + cs.N_EVENTS_SET]):
+        ck[block + cs.EVENTS_SET + 2 * k + 1] = 0
+    for n in range(ck[block + cs.N_READ]):
+        ck[block + cs.READ + n * cs.READ_WORDS + 3] = 0
+    for n in range(ck[block + cs.N_CONSUMED] * cs.CONSUMED_WORDS):
+        ck[block + cs.CONSUMED + n] = 0
+    ck[block + cs.N_CONSUMED] = 0
 
 
 @jit
 def tick(ck, block, pipe):
     """Let a pipe's clock go on, because it has released what it did."""
-    at = block + VECTORS + pipe
+    at = block + cs.VECTORS + pipe
     if lane(ck[at], pipe) == _LANE_MASK:
-        ck[LIMIT] = LIMIT_CLOCK
+        ck[cs.LIMIT] = cs.LIMIT_CLOCK
         return
     ck[at] += 1 << (_LANE * pipe)
 
@@ -132,20 +96,20 @@ def tick(ck, block, pipe):
 @jit
 def snapshot_at(st, base, pipe, j):
     """Where the scalar's vector at the issue of the j-th instruction in a queue is kept, from the block on."""
-    return SNAPSHOTS + (pipe - 1) * QUEUE_DEPTH + (st[pipe_of(base, pipe) + PIPE_HEAD] + j) % QUEUE_DEPTH
+    return cs.SNAPSHOTS + (pipe - 1) * ms.QUEUE_DEPTH + (st[pipe_of(base, pipe) + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH
 
 
 @jit
 def note_issue(st, ck, block, base, pipe):
     """The scalar unit has put an instruction at the end of a queue."""
-    ck[block + snapshot_at(st, base, pipe, st[pipe_of(base, pipe) + PIPE_COUNT] - 1)] = ck[block + VECTORS]
+    ck[block + snapshot_at(st, base, pipe, st[pipe_of(base, pipe) + ms.PIPE_COUNT] - 1)] = ck[block + cs.VECTORS]
     tick(ck, block, SCALAR)
 
 
 @jit
 def vector_at(st, ck, block, base, pipe, j):
     """What the j-th instruction of a queue knows when it runs."""
-    return joined(ck[block + VECTORS + pipe], ck[block + snapshot_at(st, base, pipe, j)])
+    return joined(ck[block + cs.VECTORS + pipe], ck[block + snapshot_at(st, base, pipe, j)])
 
 
 # ---- events
@@ -153,7 +117,7 @@ def vector_at(st, ck, block, base, pipe, j):
 
 @jit
 def _event(source, target, event):
-    return (source * N_PIPES + target) << 5 | event
+    return (source * ms.N_PIPES + target) << 5 | event
 
 
 @jit
@@ -162,38 +126,38 @@ def note_set(ck, block, source, target, event, vector):
 
     Its setter must know that it was consumed since it was last set, else another order of the pipes sets it twice.
     """
-    for k in range(ck[block + N_CONSUMED]):
-        at = block + CONSUMED + k * CONSUMED_WORDS
+    for k in range(ck[block + cs.N_CONSUMED]):
+        at = block + cs.CONSUMED + k * cs.CONSUMED_WORDS
         if ck[at] == _event(source, target, event):
-            if lane(vector, ck[at + 1]) < ck[at + 2] and ck[VIOLATION] == 0:
-                accuse(ck, SET_TWICE, 0)
-            drop(ck, block + N_CONSUMED, block + CONSUMED, CONSUMED_WORDS, k)
+            if lane(vector, ck[at + 1]) < ck[at + 2] and ck[cs.VIOLATION] == 0:
+                cs.accuse(ck, cs.SET_TWICE, 0)
+            cs.drop(ck, block + cs.N_CONSUMED, block + cs.CONSUMED, cs.CONSUMED_WORDS, k)
             break
-    n = ck[block + N_EVENTS_SET]
-    if n == EVENTS_SET_MAX:
-        ck[LIMIT] = LIMIT_EVENTS
+    n = ck[block + cs.N_EVENTS_SET]
+    if n == cs.EVENTS_SET_MAX:
+        ck[cs.LIMIT] = cs.LIMIT_EVENTS
         return
-    ck[block + EVENTS_SET + 2 * n] = _event(source, target, event)
-    ck[block + EVENTS_SET + 2 * n + 1] = vector
-    ck[block + N_EVENTS_SET] = n + 1
+    ck[block + cs.EVENTS_SET + 2 * n] = _event(source, target, event)
+    ck[block + cs.EVENTS_SET + 2 * n + 1] = vector
+    ck[block + cs.N_EVENTS_SET] = n + 1
 
 
 @jit
 def _note_consumed(ck, block, key, pipe):
-    n = ck[block + N_CONSUMED]
-    if n == EVENTS_SET_MAX:
-        ck[LIMIT] = LIMIT_EVENTS
+    n = ck[block + cs.N_CONSUMED]
+    if n == cs.EVENTS_SET_MAX:
+        ck[cs.LIMIT] = cs.LIMIT_EVENTS
         return
-    at = block + CONSUMED + n * CONSUMED_WORDS
-    ck[at], ck[at + 1], ck[at + 2] = key, pipe, lane(ck[block + VECTORS + pipe], pipe)
-    ck[block + N_CONSUMED] = n + 1
+    at = block + cs.CONSUMED + n * cs.CONSUMED_WORDS
+    ck[at], ck[at + 1], ck[at + 2] = key, pipe, lane(ck[block + cs.VECTORS + pipe], pipe)
+    ck[block + cs.N_CONSUMED] = n + 1
 
 
 @jit
 def tells_more(ck, block, source, target, event, vector):
     """Would an event tell a pipe what this vector does not know?  So too if it is not set yet."""
-    for k in range(ck[block + N_EVENTS_SET]):
-        at = block + EVENTS_SET + 2 * k
+    for k in range(ck[block + cs.N_EVENTS_SET]):
+        at = block + cs.EVENTS_SET + 2 * k
         if ck[at] == _event(source, target, event):
             return joined(vector, ck[at + 1]) != vector
     return True
@@ -202,11 +166,11 @@ def tells_more(ck, block, source, target, event, vector):
 @jit
 def note_wait(ck, block, source, target, event, pipe):
     """A pipe has consumed an event, and knows what it carried."""
-    for k in range(ck[block + N_EVENTS_SET]):
-        at = block + EVENTS_SET + 2 * k
+    for k in range(ck[block + cs.N_EVENTS_SET]):
+        at = block + cs.EVENTS_SET + 2 * k
         if ck[at] == _event(source, target, event):
-            ck[block + VECTORS + pipe] = joined(ck[block + VECTORS + pipe], ck[at + 1])
-            drop(ck, block + N_EVENTS_SET, block + EVENTS_SET, 2, k)
+            ck[block + cs.VECTORS + pipe] = joined(ck[block + cs.VECTORS + pipe], ck[at + 1])
+            cs.drop(ck, block + cs.N_EVENTS_SET, block + cs.EVENTS_SET, 2, k)
             _note_consumed(ck, block, _event(source, target, event), pipe)
             return
 
@@ -214,7 +178,7 @@ def note_wait(ck, block, source, target, event, pipe):
 @jit
 def completion_of(ck, block, k):
     """What the completion of a DMA descriptor makes known."""
-    return ck[block + DMA_SNAPSHOTS + k] | 1 << (DMA_SHIFT + k)
+    return ck[block + cs.DMA_SNAPSHOTS + k] | 1 << (DMA_SHIFT + k)
 
 
 # ---- loads of shared memory that were made early
@@ -223,27 +187,27 @@ def completion_of(ck, block, k):
 @jit
 def note_read(ck, block, start, nbytes, agent, site):
     """Keep a read open that an agent of a core made early; one that was explored may find no room, and need not."""
-    n = ck[block + N_READ]
-    if n == READ_MAX:
-        ck[LIMIT] = LIMIT_OPEN if ck[LOCALLY] else ck[LIMIT]
+    n = ck[block + cs.N_READ]
+    if n == cs.READ_MAX:
+        ck[cs.LIMIT] = cs.LIMIT_OPEN if ck[cs.LOCALLY] else ck[cs.LIMIT]
         return
-    at = block + READ + n * READ_WORDS
-    ck[at], ck[at + 1], ck[at + 2] = start, nbytes, site | agent << READ_AGENT
-    ck[at + 3] = lane(ck[block + VECTORS + agent], agent)
-    ck[block + N_READ] = n + 1
+    at = block + cs.READ + n * cs.READ_WORDS
+    ck[at], ck[at + 1], ck[at + 2] = start, nbytes, site | agent << cs.READ_AGENT
+    ck[at + 3] = lane(ck[block + cs.VECTORS + agent], agent)
+    ck[block + cs.N_READ] = n + 1
 
 
 @jit
 def _comes_after(ck, at, vector):
     """Does an instruction with this vector come after a read that was made early?"""
-    return lane(vector, ck[at + 2] >> READ_AGENT) >= ck[at + 3]
+    return lane(vector, ck[at + 2] >> cs.READ_AGENT) >= ck[at + 3]
 
 
 @jit
 def any_read(ck, block, vector):
-    """Is a read still open that an instruction with this vector comes after?"""
-    for n in range(ck[block + N_READ]):
-        if _comes_after(ck, block + READ + n * READ_WORDS, vector):
+    """Return whether a read is still open that comes before an instruction with this vector."""
+    for n in range(ck[block + cs.N_READ]):
+        if _comes_after(ck, block + cs.READ + n * cs.READ_WORDS, vector):
             return True
     return False
 
@@ -252,9 +216,9 @@ def any_read(ck, block, vector):
 def close_reads(ck, block, vector):
     """Close the reads that an instruction with this vector comes after; a local action closes none (`races`)."""
     n = 0
-    while n < ck[block + N_READ] and not ck[LOCALLY]:
-        if _comes_after(ck, block + READ + n * READ_WORDS, vector):
-            drop(ck, block + N_READ, block + READ, READ_WORDS, n)
+    while n < ck[block + cs.N_READ] and not ck[cs.LOCALLY]:
+        if _comes_after(ck, block + cs.READ + n * cs.READ_WORDS, vector):
+            cs.drop(ck, block + cs.N_READ, block + cs.READ, cs.READ_WORDS, n)
         else:
             n += 1
 

@@ -2,47 +2,8 @@
 
 import numpy as np
 
-from xccl_emu.check.device.search.checker_state import (
-    ACTIONS,
-    CYCLES,
-    DEADLOCK,
-    DEPTH,
-    DIES,
-    EXPECTED_BASE,
-    EXPECTED_WORDS,
-    FRAMES,
-    FRAMES_END,
-    HASH,
-    JOINING,
-    LIMIT,
-    LIMIT_DEPTH,
-    LOG,
-    LOG_BASE,
-    MEMBERS,
-    N_DIES_HERE,
-    N_EXPECTED,
-    ON_PATH,
-    ON_PATH_WORDS,
-    RACE,
-    RACE_INSIDE,
-    RECORDING,
-    RESTART,
-    STATES,
-    STATES_MAX,
-    TOUCHED,
-    TRANSITIONS,
-    VIOLATION,
-    WALK_1,
-    WALK_2,
-    WITNESS,
-    WORDS_OF_BITS,
-    WRONG_BITS,
-    N,
-    accuse,
-    entry,
-    step_back,
-    unsigned,
-)
+from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.check.device.search import run_local
 from xccl_emu.check.device.search.clocks import block_of, core_of, forget_all
 from xccl_emu.check.device.search.foreseen import ALONE, FOLLOWED, foresee
 from xccl_emu.check.device.search.granules import freeze
@@ -50,9 +11,8 @@ from xccl_emu.check.device.search.linked import find_race, run_local_all, transi
 from xccl_emu.check.device.search.moves import touch_core
 from xccl_emu.check.device.search.races import first_wrong
 from xccl_emu.check.device.search.record import deliver_latent
-from xccl_emu.check.device.search.run_local import PER_CORE, n_choices, need_not_happen, over
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import block_of_core, block_of_die
-from xccl_emu.machine.device.layout import FLIGHT_COUNT, ORDER, ORDER_SC, STATUS, STATUS_DONE
 from xccl_emu.machine.device.words import call, jit, prefetch
 
 FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY, FRAME_AHEAD = range(6)
@@ -91,12 +51,12 @@ def add_to(table, hash_):
 
 @jit
 def _is_in(table, hash_):
-    """Is a fingerprint in the hash set?"""
+    """Return whether a fingerprint is in the hash set."""
     one = as_kept(hash_)
     return table[place_of(table, one)] == one
 
 
-@entry
+@cs.entry
 def add_all(table, larger):
     """Copy a hash set into a larger one."""
     for i in range(table.size):
@@ -104,89 +64,89 @@ def add_all(table, larger):
             add_to(larger, table[i])
 
 
-@entry
+@cs.entry
 def begin(mem, st, ck, rows, named):
     """Bring every core of the search to where only transitions are left."""
-    ck[TOUCHED] = 0
+    ck[cs.TOUCHED] = 0
     everyone = 0
-    for m in range(ck[N]):
-        i = ck[ck[MEMBERS] + m]
+    for m in range(ck[cs.N]):
+        i = ck[ck[cs.MEMBERS] + m]
         forget_all(ck, block_of(ck, i))
         everyone |= 1 << i
-    for m in range(ck[N]):
-        if not over(ck):
-            touch_core(st, ck, ck[ck[MEMBERS] + m])
-            run_local_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
-    if not ck[LIMIT] and not ck[RESTART]:
+    for m in range(ck[cs.N]):
+        if not run_local.over(ck):
+            touch_core(st, ck, ck[ck[cs.MEMBERS] + m])
+            run_local_all(mem, st, ck, rows, named, ck[ck[cs.MEMBERS] + m])
+    if not ck[cs.LIMIT] and not ck[cs.RESTART]:
         find_race(mem, st, ck, rows, named, everyone)
-    ck[DEPTH] = 0
+    ck[cs.DEPTH] = 0
     open_frame(ck)
 
 
 @jit
 def _count(ck, change):
-    ck[ck[ON_PATH] + (ck[HASH] & ON_PATH_WORDS - 1)] += change
+    ck[ck[cs.ON_PATH] + (ck[cs.HASH] & cs.ON_PATH_WORDS - 1)] += change
 
 
 @jit
 def open_frame(ck):
-    frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
-    if frame + 2 * FRAME_WORDS > ck[FRAMES_END]:
-        ck[LIMIT] = LIMIT_DEPTH
+    frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
+    if frame + 2 * FRAME_WORDS > ck[cs.FRAMES_END]:
+        ck[cs.LIMIT] = cs.LIMIT_DEPTH
         return
     ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_ANY] = 0, 0, 0
-    ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[LOG], ck[HASH]
+    ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[cs.LOG], ck[cs.HASH]
     _count(ck, 1)
 
 
 @jit
 def n_processes(st, ck):
     """Pipes of the cores that are searched, then the dies that deliver."""
-    return ck[N] * PER_CORE + (ck[N_DIES_HERE] if st[ORDER] != ORDER_SC else 0)
+    return ck[cs.N] * run_local.PER_CORE + (ck[cs.N_DIES_HERE] if st[ms.ORDER] != ms.ORDER_SC else 0)
 
 
-@entry
+@cs.entry
 def depth_first(mem, st, ck, rows, named, table, budget):
     """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when the hash set must grow."""
     taken = 0
-    while ck[DEPTH] >= 0 and not over(ck):
-        frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
+    while ck[cs.DEPTH] >= 0 and not run_local.over(ck):
+        frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
         process, n = ck[frame + FRAME_PROCESS], ck[frame + FRAME_N]
         if process == n_processes(st, ck):
             if not ck[frame + FRAME_ANY]:
                 judge_end(mem, st, ck)
-                if ck[VIOLATION]:
+                if ck[cs.VIOLATION]:
                     return ENDED
             _back(mem, st, ck)
             continue
-        if n >= n_choices(st, ck, process):
+        if n >= run_local.n_choices(st, ck, process):
             ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = process + 1, 0
             continue
-        if taken >= budget or ck[STATES] > ck[STATES_MAX]:
+        if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
             return PAUSED
-        if 2 * ck[STATES] >= table.size:
+        if 2 * ck[cs.STATES] >= table.size:
             return TABLE_FULL
         passed = _pass_known(mem, st, ck, table, frame)
         if passed:
             taken += passed
             continue
         ck[frame + FRAME_N] = n + 1
-        optional = need_not_happen(st, ck, process, n) & 1
+        optional = run_local.need_not_happen(st, ck, process, n) & 1
         if not transition(mem, st, ck, rows, named, process, n):
             continue
         taken += 1
         ck[frame + FRAME_ANY] |= 1 - optional
-        ck[TRANSITIONS] += 1
-        if over(ck):
+        ck[cs.TRANSITIONS] += 1
+        if run_local.over(ck):
             return ENDED
-        if add_to(table, unsigned(ck[HASH])):
-            ck[STATES] += 1
-            ck[DEPTH] += 1
+        if add_to(table, cs.unsigned(ck[cs.HASH])):
+            ck[cs.STATES] += 1
+            ck[cs.DEPTH] += 1
             open_frame(ck)
         else:
-            _note_cycle(ck, ck[HASH])
-            step_back(mem, st, ck, ck[frame + FRAME_MARK])
-            ck[HASH] = ck[frame + FRAME_HASH]
+            _note_cycle(ck, ck[cs.HASH])
+            cs.step_back(mem, st, ck, ck[frame + FRAME_MARK])
+            ck[cs.HASH] = ck[frame + FRAME_HASH]
     return ENDED
 
 
@@ -194,24 +154,24 @@ def depth_first(mem, st, ck, rows, named, table, budget):
 def _pass_known(mem, st, ck, table, frame):
     """Go past deliveries, from the frame's choice on, that lead to known states; returns how many choices these are."""
     first, process = ck[frame + FRAME_N], ck[frame + FRAME_PROCESS]
-    if process < ck[N] * PER_CORE or ck[JOINING] or ck[RECORDING]:
+    if process < ck[cs.N] * run_local.PER_CORE or ck[cs.JOINING] or ck[cs.RECORDING]:
         return 0
-    die = ck[ck[DIES] + process - ck[N] * PER_CORE]
+    die = ck[ck[cs.DIES] + process - ck[cs.N] * run_local.PER_CORE]
     if first == 0:
         ck[frame + FRAME_AHEAD] = foresee(mem, st, ck, die)
-        if ck[LIMIT]:  # the log is full, and nothing was foreseen
+        if ck[cs.LIMIT]:  # the log is full, and nothing was foreseen
             return 0
-        ck[frame + FRAME_MARK] = ck[LOG]
-    n, end, ahead = first, st[block_of_die(st, die) + FLIGHT_COUNT], ck[frame + FRAME_AHEAD]
+        ck[frame + FRAME_MARK] = ck[cs.LOG]
+    n, end, ahead = first, st[block_of_die(st, die) + ms.FLIGHT_COUNT], ck[frame + FRAME_AHEAD]
     for k in range(n, end):
         prefetch(table, ck[ahead + 2 * k + 1] & table.size - 1)
     while n < end and ck[ahead + 2 * n] != FOLLOWED:
         if ck[ahead + 2 * n] == ALONE:
-            if not _is_in(table, unsigned(ck[ahead + 2 * n + 1])):
+            if not _is_in(table, cs.unsigned(ck[ahead + 2 * n + 1])):
                 break
             ck[frame + FRAME_ANY] = 1
-            ck[TRANSITIONS] += 1
-            ck[ACTIONS] += 1
+            ck[cs.TRANSITIONS] += 1
+            ck[cs.ACTIONS] += 1
             _note_cycle(ck, ck[ahead + 2 * n + 1])
         n += 1
     ck[frame + FRAME_N] = n
@@ -220,61 +180,61 @@ def _pass_known(mem, st, ck, table, frame):
 
 @jit
 def _note_cycle(ck, hash_):
-    """Is a state that is known on the path to the present one, or this one itself?  Then the states have a cycle."""
-    if ck[CYCLES] or ck[ck[ON_PATH] + (hash_ & ON_PATH_WORDS - 1)] == 0:
+    """Return whether a known state is on the path to the present one, or is it: then the states have a cycle."""
+    if ck[cs.CYCLES] or ck[ck[cs.ON_PATH] + (hash_ & cs.ON_PATH_WORDS - 1)] == 0:
         return
-    for d in range(ck[DEPTH] + 1):
-        if ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_HASH] == hash_:
-            ck[CYCLES] = 1
+    for d in range(ck[cs.DEPTH] + 1):
+        if ck[ck[cs.FRAMES] + d * FRAME_WORDS + FRAME_HASH] == hash_:
+            ck[cs.CYCLES] = 1
 
 
 @jit
 def _back(mem, st, ck):
     """Leave a state that is done with."""
     _count(ck, -1)
-    ck[DEPTH] -= 1
-    if ck[DEPTH] >= 0:
-        frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
-        step_back(mem, st, ck, ck[frame + FRAME_MARK])
-        ck[HASH] = ck[frame + FRAME_HASH]
+    ck[cs.DEPTH] -= 1
+    if ck[cs.DEPTH] >= 0:
+        frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
+        cs.step_back(mem, st, ck, ck[frame + FRAME_MARK])
+        ck[cs.HASH] = ck[frame + FRAME_HASH]
 
 
 @call
 def judge_end(mem, st, ck):
     """Nothing can go on: are all kernels done, and is what they should have left in memory there?"""
-    for m in range(ck[N]):
-        if st[block_of_core(st, core_of(ck, ck[ck[MEMBERS] + m])) + STATUS] != STATUS_DONE:
-            accuse(ck, DEADLOCK, 0)
+    for m in range(ck[cs.N]):
+        if st[block_of_core(st, core_of(ck, ck[ck[cs.MEMBERS] + m])) + ms.STATUS] != ms.STATUS_DONE:
+            cs.accuse(ck, cs.DEADLOCK, 0)
             return
-    for e in range(ck[N_EXPECTED]):
-        wrong = first_wrong(mem, ck, ck[EXPECTED_BASE] + EXPECTED_WORDS * e)
+    for e in range(ck[cs.N_EXPECTED]):
+        wrong = first_wrong(mem, ck, ck[cs.EXPECTED_BASE] + cs.EXPECTED_WORDS * e)
         if wrong >= 0:
-            ck[WITNESS], ck[WITNESS + 1] = e, wrong
-            accuse(ck, WRONG_BITS, WORDS_OF_BITS)
+            ck[cs.WITNESS], ck[cs.WITNESS + 1] = e, wrong
+            cs.accuse(ck, cs.WRONG_BITS, cs.WORDS_OF_BITS)
             return
 
 
-@entry
+@cs.entry
 def walk(mem, st, ck, rows, named, budget):
     """Take random transitions until nothing can go on: to learn who uses what."""
     for _ in range(budget):
-        if ck[VIOLATION] == RACE or ck[VIOLATION] == RACE_INSIDE:
-            ck[VIOLATION], ck[RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes
-        if ck[VIOLATION] or ck[LIMIT]:
+        if ck[cs.VIOLATION] == cs.RACE or ck[cs.VIOLATION] == cs.RACE_INSIDE:
+            ck[cs.VIOLATION], ck[cs.RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes
+        if ck[cs.VIOLATION] or ck[cs.LIMIT]:
             return
-        ck[LOG] = ck[LOG_BASE]
-        while ck[RESTART]:  # something new was seen: go on with what is local now
+        ck[cs.LOG] = ck[cs.LOG_BASE]
+        while ck[cs.RESTART]:  # something new was seen: go on with what is local now
             freeze(st, ck)
-            ck[RESTART], ck[TOUCHED] = 0, 0
-            for m in range(ck[N]):
-                touch_core(st, ck, ck[ck[MEMBERS] + m])
-                run_local_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
-            ck[LOG] = ck[LOG_BASE]
+            ck[cs.RESTART], ck[cs.TOUCHED] = 0, 0
+            for m in range(ck[cs.N]):
+                touch_core(st, ck, ck[ck[cs.MEMBERS] + m])
+                run_local_all(mem, st, ck, rows, named, ck[ck[cs.MEMBERS] + m])
+            ck[cs.LOG] = ck[cs.LOG_BASE]
         processes = n_processes(st, ck)
         first, moved = _draw(ck, processes), False
         for k in range(processes):
             process = (first + k) % processes
-            n = n_choices(st, ck, process)
+            n = run_local.n_choices(st, ck, process)
             start = _draw(ck, n) if n else 0
             for c in range(n):
                 if transition(mem, st, ck, rows, named, process, (start + c) % n):
@@ -282,38 +242,38 @@ def walk(mem, st, ck, rows, named, budget):
                     break
             if moved:
                 break
-        if not moved and ck[RESTART] == 0:
+        if not moved and ck[cs.RESTART] == 0:
             return
 
 
 @jit
 def _draw(ck, n):
     """A number from 0 to n-1 (two combined congruential generators)."""
-    ck[WALK_1] = ck[WALK_1] * 40014 % 2147483563
-    ck[WALK_2] = ck[WALK_2] * 40692 % 2147483399
-    return (ck[WALK_1] - ck[WALK_2]) % 2147483562 % n
+    ck[cs.WALK_1] = ck[cs.WALK_1] * 40014 % 2147483563
+    ck[cs.WALK_2] = ck[cs.WALK_2] * 40692 % 2147483399
+    return (ck[cs.WALK_1] - ck[cs.WALK_2]) % 2147483562 % n
 
 
-@entry
+@cs.entry
 def follow(mem, st, ck, rows, named, path):
     """Take the transitions of a path, [n, 2] process and choice; returns how many could be taken."""
     for k in range(path.shape[0]):
-        ck[LOG] = ck[LOG_BASE]
+        ck[cs.LOG] = ck[cs.LOG_BASE]
         if not transition(mem, st, ck, rows, named, path[k, 0], path[k, 1]):
             return k
-        if over(ck):
+        if run_local.over(ck):
             return k + 1
     return path.shape[0]
 
 
-@entry
+@cs.entry
 def judge_here(mem, st, ck):
     """`judge_end` of the state in which a path ends."""
     judge_end(mem, st, ck)
 
 
-@entry
+@cs.entry
 def make_visible(mem, st, ck):
     """While a path is recorded: make visible what the search took to be so."""
-    for m in range(ck[N]):
-        deliver_latent(mem, st, ck, core_of(ck, ck[ck[MEMBERS] + m]))
+    for m in range(ck[cs.N]):
+        deliver_latent(mem, st, ck, core_of(ck, ck[ck[cs.MEMBERS] + m]))

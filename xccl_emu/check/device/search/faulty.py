@@ -7,43 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xccl_emu.check.device.fault_actions import MISLEADING, act_fault, atomic_cut, may_arrive
-from xccl_emu.check.device.fault_codes import (
-    AGAIN,
-    ANY_TARGET,
-    CORRUPT,
-    CUT,
-    DUPLICATE,
-    F_CORRUPT,
-    F_CUT,
-    F_DUPLICATE,
-    F_STOP,
-    STOP,
-)
+from xccl_emu.check.device import fault_actions, fault_codes
 from xccl_emu.lang.requests import SCALAR
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.explore import fingerprint, restore, save
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
-from xccl_emu.machine.device.layout import (
-    ACTORS_PER_CORE,
-    ATOMIC_SHIFT,
-    CHOICE_ALL,
-    CHOICE_BITS,
-    DIE_SHIFT,
-    ERR_FAIL,
-    ERROR,
-    ERROR_A,
-    FAULT_COPY,
-    FAULT_CUT,
-    FAULT_HAPPENED,
-    FLIGHT_ADDRESS,
-    FLIGHT_COUNT,
-    FLIGHT_NBYTES,
-    N_CORES,
-    N_LIVE,
-    STATUS,
-    STATUS_DONE,
-)
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import call, jit
@@ -117,15 +86,15 @@ def search(space, parts, asked, graph, counted, max_states):
             _find(counted, WRONG_BITS, node, NO_ACTION)
             return ENDED
         save(space, parts, stack, 0)
-        if st[N_LIVE] == 0:
-            counted[RIGHT] += 1 if st[FAULT_HAPPENED] else 0
+        if st[ms.N_LIVE] == 0:
+            counted[RIGHT] += 1 if st[ms.FAULT_HAPPENED] else 0
             _edge(edges, counted, node, -1, 0)
-            if st[FAULT_COPY + FLIGHT_NBYTES]:
-                _try(space, parts, asked, graph, counted, node, ~AGAIN)
+            if st[ms.FAULT_COPY + ms.FLIGHT_NBYTES]:
+                _try(space, parts, asked, graph, counted, node, ~fault_codes.AGAIN)
             continue
         moved = _expand(space, parts, asked, graph, counted, node)
         if not moved and counted[FOUND] == 0:
-            if st[FAULT_HAPPENED] and words[MAY_BLOCK]:
+            if st[ms.FAULT_HAPPENED] and words[MAY_BLOCK]:
                 counted[BLOCKED] += 1
             else:
                 _find(counted, DEADLOCK, node, NO_ACTION)
@@ -145,9 +114,10 @@ def _possible(st, words):
     possible = 4
     for a in range(n_actors(st)):
         possible += choices(st, nth_actor(st, a))
-    if words[FAULT] == F_DUPLICATE or words[FAULT] == F_CORRUPT:
-        each = 8 * max(8, 1 << st[ATOMIC_SHIFT]) if words[FAULT] == F_CORRUPT else 1  # an addition is of 8 bytes always
-        possible += each * st[block_of_die(st, words[FROM]) + FLIGHT_COUNT]
+    if words[FAULT] == fault_codes.F_DUPLICATE or words[FAULT] == fault_codes.F_CORRUPT:
+        # An addition is of 8 bytes always
+        each = 8 * max(8, 1 << st[ms.ATOMIC_SHIFT]) if words[FAULT] == fault_codes.F_CORRUPT else 1
+        possible += each * st[block_of_die(st, words[FROM]) + ms.FLIGHT_COUNT]
     return possible
 
 
@@ -162,9 +132,9 @@ def _expand(space, parts, asked, graph, counted, node):
             choice = nth_choice(st, actor, n)
             if counted[FOUND] or _cut_off(st, actor, choice):
                 continue
-            if act_once(mem, st, actor, choice) or st[ERROR] != 0:
+            if act_once(mem, st, actor, choice) or st[ms.ERROR] != 0:
                 moved = True
-                code = actor << CHOICE_BITS | choice
+                code = actor << ms.CHOICE_BITS | choice
                 _reached(space, parts, asked, graph, counted, node, code)
                 restore(space, parts, graph.stack, 0)
     return moved
@@ -173,12 +143,12 @@ def _expand(space, parts, asked, graph, counted, node):
 @jit
 def _cut_off(st, actor, choice):
     """Does an action need a link that is cut?"""
-    if st[FAULT_CUT] == 0:
+    if st[ms.FAULT_CUT] == 0:
         return False
-    core = actor // ACTORS_PER_CORE
-    if core >= st[N_CORES]:
-        return not may_arrive(st, actor - st[N_CORES] * ACTORS_PER_CORE, choice)
-    return actor % ACTORS_PER_CORE == SCALAR and atomic_cut(st, block_of_core(st, core))
+    core = actor // ms.ACTORS_PER_CORE
+    if core >= st[ms.N_CORES]:
+        return not fault_actions.may_arrive(st, actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE, choice)
+    return actor % ms.ACTORS_PER_CORE == SCALAR and fault_actions.atomic_cut(st, block_of_core(st, core))
 
 
 @jit
@@ -188,30 +158,36 @@ def _break(space, parts, asked, graph, counted, node):
     words = asked.words
     kind, die, to = words[FAULT], words[FROM], words[TO]
     ring = block_of_die(st, die)
-    if st[FAULT_COPY + FLIGHT_NBYTES]:
-        _try(space, parts, asked, graph, counted, node, ~AGAIN)
-    if st[FAULT_HAPPENED] == 0 and kind == F_STOP:
-        _try(space, parts, asked, graph, counted, node, ~(STOP | die << 4))
-    elif st[FAULT_HAPPENED] == 0 and kind == F_CUT:
-        code = ~(CUT | die << 4 | to << 20)
+    if st[ms.FAULT_COPY + ms.FLIGHT_NBYTES]:
+        _try(space, parts, asked, graph, counted, node, ~fault_codes.AGAIN)
+    if st[ms.FAULT_HAPPENED] == 0 and kind == fault_codes.F_STOP:
+        _try(space, parts, asked, graph, counted, node, ~(fault_codes.STOP | die << 4))
+    elif st[ms.FAULT_HAPPENED] == 0 and kind == fault_codes.F_CUT:
+        code = ~(fault_codes.CUT | die << 4 | to << 20)
         _try(space, parts, asked, graph, counted, node, code)
-    elif kind == F_STOP and st[FAULT_CUT] == 0 and st[ring + FLIGHT_COUNT]:
-        code = ~(CUT | die << 4 | ANY_TARGET << 20)  # what a stopped die has in flight may be lost
+    elif kind == fault_codes.F_STOP and st[ms.FAULT_CUT] == 0 and st[ring + ms.FLIGHT_COUNT]:
+        # What a stopped die has in flight may be lost
+        code = ~(fault_codes.CUT | die << 4 | fault_codes.ANY_TARGET << 20)
         _try(space, parts, asked, graph, counted, node, code)
-    elif st[FAULT_HAPPENED] == 0:
-        for k in range(st[ring + FLIGHT_COUNT]):
+    elif st[ms.FAULT_HAPPENED] == 0:
+        for k in range(st[ring + ms.FLIGHT_COUNT]):
             entry = flight(st, ring, k)
-            if st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == to:
-                bits = 8 * st[entry + FLIGHT_NBYTES] if kind == F_CORRUPT else 1
+            if st[entry + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT] == to:
+                bits = 8 * st[entry + ms.FLIGHT_NBYTES] if kind == fault_codes.F_CORRUPT else 1
                 for bit in range(bits):
-                    code = ~((CORRUPT if kind == F_CORRUPT else DUPLICATE) | die << 4 | k << 20 | bit << 36)
+                    code = ~(
+                        (fault_codes.CORRUPT if kind == fault_codes.F_CORRUPT else fault_codes.DUPLICATE)
+                        | die << 4
+                        | k << 20
+                        | bit << 36
+                    )
                     _try(space, parts, asked, graph, counted, node, code)
 
 
 @call
 def _try(space, parts, asked, graph, counted, node, code):
     mem, st, _, _ = space
-    if counted[FOUND] == 0 and act_fault(mem, st, code):
+    if counted[FOUND] == 0 and fault_actions.act_fault(mem, st, code):
         _reached(space, parts, asked, graph, counted, node, code)
     restore(space, parts, graph.stack, 0)
 
@@ -222,10 +198,10 @@ def _reached(space, parts, asked, graph, counted, node, code):
     _, st, _, _ = space
     stack, ids, table, tree, edges = graph
     counted[TRANSITIONS] += 1
-    if st[ERROR] != 0:
-        if not _forgiven(st, asked.stops):
+    if st[ms.ERROR] != 0:
+        if not _allowed(st, asked.stops):
             _find(counted, ERROR_FOUND, node, code)
-        counted[DECLARED if st[ERROR] == ERR_FAIL else REFUSED] += 1
+        counted[DECLARED if st[ms.ERROR] == ms.ERR_FAIL else REFUSED] += 1
         _edge(edges, counted, node, -1, code)
         return
     one, two = fingerprint(space, parts)
@@ -271,31 +247,34 @@ def _edge(edges, counted, node, to, code):
     if edges.shape[0]:
         n = counted[EDGES]
         edges[n, 0], edges[n, 1] = node, to
-        edges[n, 2], edges[n, 3] = code >> CHOICE_BITS, code & CHOICE_ALL
+        edges[n, 2], edges[n, 3] = code >> ms.CHOICE_BITS, code & ms.CHOICE_ALL
         counted[EDGES] = n + 1
 
 
 @jit
-def _forgiven(st, stops):
-    """Is an error one that the protocol has declared, or that the machine has seen behind a wrong word?"""
-    if st[FAULT_HAPPENED] == 0:
+def _allowed(st, stops):
+    """Return whether the protocol has declared the error, or the machine has seen it behind a wrong word."""
+    if st[ms.FAULT_HAPPENED] == 0:
         return False
-    if st[ERROR] != ERR_FAIL:
-        return st[FAULT_HAPPENED] & MISLEADING != 0
+    if st[ms.ERROR] != ms.ERR_FAIL:
+        return st[ms.FAULT_HAPPENED] & fault_actions.MISLEADING != 0
     for i in range(stops.size):
-        if stops[i] == st[ERROR_A]:
+        if stops[i] == st[ms.ERROR_A]:
             return True
     return False
 
 
 @jit
 def _wrong(mem, st, asked):
-    """Is a byte wrong whose owners have all returned?  Rows: address, bytes, where these are, first owner, owners."""
+    """Return whether a byte is wrong whose owners have all returned.
+
+    Rows of ``asked.expected``: address, bytes, where these are, first owner, owners.
+    """
     what, data, owners = asked.expected, asked.data, asked.owners
     for e in range(what.shape[0]):
         due = True
         for i in range(what[e, 3], what[e, 3] + what[e, 4]):
-            due = due and st[owners[i] + STATUS] == STATUS_DONE
+            due = due and st[owners[i] + ms.STATUS] == ms.STATUS_DONE
         if due:
             for b in range(what[e, 1]):
                 if mem[what[e, 0] + b] != data[what[e, 2] + b]:

@@ -59,7 +59,7 @@ def told_of(mem, ck, address, wanted):
 
 @jit
 def any_mark(ck, block, address):
-    """Is a write to an address' granule marked?"""
+    """Return whether a write to the granule of an address is marked."""
     for n in range(ck[block + at.N_MARKS]):
         mark = block + at.MARKS + n * at.MARK_WORDS
         if ck[mark] <= address | 31 and address & ~31 < ck[mark + 1]:

@@ -6,56 +6,18 @@ behind it follows from the one before; nothing has to be logged, changed and put
 
 import numpy as np
 
-from xccl_emu.check.device.search.checker_state import (
-    HASH,
-    LIMIT,
-    LIMIT_LOG,
-    LOG,
-    LOG_END,
-    MEMORY,
-    NOTHING,
-    RAW,
-    STATE,
-    changed,
-    delivered_hash,
-    signed,
-    unsigned,
-)
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search.clocks import block_of
 from xccl_emu.check.device.search.moves import number_of
 from xccl_emu.check.device.search.races import any_before, any_late, any_told
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_QUIET, OP_RETURN
-from xccl_emu.machine.device.flight import (
-    block_of_core,
-    block_of_die,
-    deliverable,
-    fences_since,
-    flight,
-    overlay,
-    part_of,
-    signals_before,
-)
-from xccl_emu.machine.device.layout import (
-    CACHE_LINES,
-    FLIGHT_ADDRESS,
-    FLIGHT_CORE,
-    FLIGHT_COUNT,
-    FLIGHT_DATA,
-    FLIGHT_KIND,
-    FLIGHT_NBYTES,
-    IN_FLIGHT,
-    IS_SIGNAL,
-    KIND_ADD,
-    KIND_DMA,
-    KIND_SCALAR,
-    N_ACTIVE,
-    N_LIVE,
-)
+from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import call, jit, load_i64
 
 IMPOSSIBLE, ALONE, FOLLOWED = range(3)
-"""Of a delivery: the memory order does not allow it now; it is all that happens; more may follow, so it is made."""
+"""What a delivery can be: forbidden now by the memory order; all that happens; made, since more may follow."""
 
 
 @call
@@ -65,16 +27,16 @@ def foresee(mem, st, ck, die):
     Returns where they are.  An entry of the log that puts nothing back holds them, as long as the search is in the
     state or behind it.
     """
-    n, ahead = st[block_of_die(st, die) + FLIGHT_COUNT], ck[LOG]
-    if ahead + 2 * n + 2 > ck[LOG_END]:
-        ck[LIMIT] = LIMIT_LOG
+    n, ahead = st[flight.block_of_die(st, die) + ms.FLIGHT_COUNT], ck[cs.LOG]
+    if ahead + 2 * n + 2 > ck[cs.LOG_END]:
+        ck[cs.LIMIT] = cs.LIMIT_LOG
         return ahead
     for k in range(n):
-        possible, alone = deliverable(st, die, k), _only_delivers(st, ck, die, k)
+        possible, alone = flight.deliverable(st, die, k), _only_delivers(st, ck, die, k)
         ck[ahead + 2 * k] = (ALONE if alone else FOLLOWED) if possible else IMPOSSIBLE
         ck[ahead + 2 * k + 1] = _hash_delivered(mem, st, ck, die, k) if possible and alone else 0
-    ck[ahead + 2 * n], ck[ahead + 2 * n + 1] = 0, 2 * n << 4 | NOTHING | RAW
-    ck[LOG] = ahead + 2 * n + 2
+    ck[ahead + 2 * n], ck[ahead + 2 * n + 1] = 0, 2 * n << 4 | cs.NOTHING | cs.RAW
+    ck[cs.LOG] = ahead + 2 * n + 2
     return ahead
 
 
@@ -84,45 +46,47 @@ def _only_delivers(st, ck, die, k):
 
     What may follow (`run_local._deliver`): a core goes on, a mark ends, a write comes behind its owners' return.
     """
-    entry = flight(st, block_of_die(st, die), k)
-    core, address, nbytes = st[entry + FLIGHT_CORE], st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES]
-    base = block_of_core(st, core)
-    if st[entry + FLIGHT_KIND] >= KIND_DMA or (st[CACHE_LINES] and st[entry + FLIGHT_KIND] == KIND_SCALAR):
+    entry = flight.flight(st, flight.block_of_die(st, die), k)
+    core, address, nbytes = st[entry + ms.FLIGHT_CORE], st[entry + ms.FLIGHT_ADDRESS], st[entry + ms.FLIGHT_NBYTES]
+    base = flight.block_of_core(st, core)
+    if st[entry + ms.FLIGHT_KIND] >= ms.KIND_DMA or (
+        st[ms.CACHE_LINES] and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR
+    ):
         return False
     if (address | nbytes) & 7 and (address & 7) + nbytes > 8:
         return False
-    if st[base + IN_FLIGHT] == 1 and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
+    if st[base + ms.IN_FLIGHT] == 1 and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
         return False
     i = number_of(ck, core)
-    if st[N_LIVE] < st[N_ACTIVE] and any_late(st, ck, i, address, nbytes):
+    if st[ms.N_LIVE] < st[ms.N_ACTIVE] and any_late(st, ck, i, address, nbytes):
         return False
-    if part_of(st, entry) == IS_SIGNAL:
-        number = signals_before(st, block_of_die(st, die), k, core, address) + 1
+    if flight.part_of(st, entry) == ms.IS_SIGNAL:
+        number = flight.signals_before(st, flight.block_of_die(st, die), k, core, address) + 1
         if any_told(st, ck, block_of(ck, i), address, number):
             return False
-    return not any_before(st, ck, block_of(ck, i), address, fences_since(st, entry))
+    return not any_before(st, ck, block_of(ck, i), address, flight.fences_since(st, entry))
 
 
 @jit
 def _hash_delivered(mem, st, ck, die, k):
     """The fingerprint behind a delivery that nothing follows."""
-    ring = block_of_die(st, die)
-    entry = flight(st, ring, k)
-    left = block_of_core(st, st[entry + FLIGHT_CORE]) + IN_FLIGHT
-    hash_ = unsigned(ck[HASH]) + delivered_hash(st, ring, k) + _written(mem, st, entry)
-    return signed(hash_ + changed(left << 2 | STATE, st[left], st[left] - 1))
+    ring = flight.block_of_die(st, die)
+    entry = flight.flight(st, ring, k)
+    left = flight.block_of_core(st, st[entry + ms.FLIGHT_CORE]) + ms.IN_FLIGHT
+    hash_ = cs.unsigned(ck[cs.HASH]) + cs.delivered_hash(st, ring, k) + _written(mem, st, entry)
+    return cs.signed(hash_ + cs.changed(left << 2 | cs.STATE, st[left], st[left] - 1))
 
 
 @jit
 def _written(mem, st, entry):
     """What the bytes of a write change."""
-    address, nbytes, data = st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES], entry + FLIGHT_DATA
+    address, nbytes, data = st[entry + ms.FLIGHT_ADDRESS], st[entry + ms.FLIGHT_NBYTES], entry + ms.FLIGHT_DATA
     if (address | nbytes) & 7:
         before = load_i64(mem, address & ~7)
-        return changed(address >> 3 << 2 | MEMORY, before, overlay(before, st[data], address & 7, nbytes))
+        return cs.changed(address >> 3 << 2 | cs.MEMORY, before, flight.overlay(before, st[data], address & 7, nbytes))
     change = np.uint64(0)
     for w in range(nbytes >> 3):
         before = load_i64(mem, address + 8 * w)
-        after = before + st[data] if st[entry + FLIGHT_KIND] == KIND_ADD else st[data + w]
-        change += changed((address >> 3) + w << 2 | MEMORY, before, after)
+        after = before + st[data] if st[entry + ms.FLIGHT_KIND] == ms.KIND_ADD else st[data + w]
+        change += cs.changed((address >> 3) + w << 2 | cs.MEMORY, before, after)
     return change

@@ -19,43 +19,15 @@ anew. So when a search has ended without that, every access of every explored ru
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
 """
 
-from xccl_emu.check.device.search.checker_state import (
-    CHECKER,
-    DIE_BYTES,
-    EVICTS,
-    EXPLORED,
-    FULL,
-    GRANULE_TABLE,
-    GREW_FIRST,
-    GREW_LAST,
-    JOINING,
-    META_END,
-    META_START,
-    MOST,
-    NOW,
-    RESTART,
-    UNIT_GRANULES,
-    WRITTEN_TABLE,
-    entry,
-    save,
-)
-from xccl_emu.machine.device.layout import (
-    ASKS_SOME_STRONG,
-    CACHE_LINES,
-    ORDER,
-    ORDER_FIFO,
-    ORDER_RELAXED,
-    ORDER_SC,
-    REQUEST_ORDERS,
-    SOME_SIGNAL,
-)
+from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import call, jit
 
 LOCAL, OWN, DATA, STABLE, FIELD, SYNC = range(6)
 NO_GRANULE = 1 << 60
 """Behind all granules."""
 ALL_BYTES = (1 << 32) - 1
-"""Of a granule, a bit each."""
+"""Uses of a granule, a bit each."""
 
 USERS, USES, CLASS, SEEN_USERS, SEEN_USES = range(5)
 GRANULE_WORDS = 5
@@ -86,7 +58,7 @@ MANY = 255
 READER_SHIFT = 28
 """Above: likewise of the only core that reads or polls there."""
 READ_BY_MANY = USE_READ | MANY << READER_SHIFT
-"""Of expected bytes: their owners read them."""
+"""Expected bytes: their owners read them."""
 USE_AS_FIELD = 1 << 36
 """As `USE_AS_DATA`: together with a field."""
 _READS = USE_READ | USE_EXACT | POLLED
@@ -95,7 +67,7 @@ _READS = USE_READ | USE_EXACT | POLLED
 @jit
 def granule_of(ck, address):
     """Where the words of an address' granule are."""
-    return ck[GRANULE_TABLE] + (address >> 5) * GRANULE_WORDS
+    return ck[cs.GRANULE_TABLE] + (address >> 5) * GRANULE_WORDS
 
 
 @call
@@ -105,12 +77,12 @@ def touch(ck, i, start, nbytes, use):
     Where a transfer touches granules of several classes, all are to become of the highest one, so that it can be
     explored or made at once as a whole.  Granules that become visible at once have the same users and uses, too.
     """
-    unit = ck[UNIT_GRANULES]
+    unit = ck[cs.UNIT_GRANULES]
     first, last = (start >> 5) // unit * unit, (start + nbytes - 1 >> 5) // unit * unit + unit - 1
     lowest, highest = SYNC, LOCAL
     for p in range(first, last + 1):
         _see_core(ck, i, p, use)
-        of_granule = ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + CLASS]
+        of_granule = ck[ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS + CLASS]
         lowest, highest = min(lowest, of_granule), max(highest, of_granule)
     if lowest != highest:
         for p in range(first, last + 1):
@@ -122,7 +94,7 @@ def touch(ck, i, start, nbytes, use):
 @jit
 def _see_core(ck, i, p, use):
     """Note a use of a granule by a core."""
-    at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
+    at = ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS
     use |= _only(ck[at + SEEN_USES], i, WRITER_SHIFT) if use & (USE_WRITE | USE_ADD) else 0
     see(ck, p, 1 << i, use | (_only(ck[at + SEEN_USES], i, READER_SHIFT) if use & _READS else 0))
 
@@ -130,12 +102,12 @@ def _see_core(ck, i, p, use):
 @jit
 def see(ck, p, users, uses):
     """Note users and uses of a granule; the search has to begin anew if one of them was not seen before."""
-    at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
+    at = ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS
     users, uses = ck[at + SEEN_USERS] | users, ck[at + SEEN_USES] | uses
     if users != ck[at + SEEN_USERS] or uses != ck[at + SEEN_USES]:
         ck[at + SEEN_USERS], ck[at + SEEN_USES] = users, uses
-        ck[GREW_FIRST], ck[GREW_LAST] = min(ck[GREW_FIRST], p), max(ck[GREW_LAST], p)
-        ck[RESTART] = 1
+        ck[cs.GREW_FIRST], ck[cs.GREW_LAST] = min(ck[cs.GREW_FIRST], p), max(ck[cs.GREW_LAST], p)
+        ck[cs.RESTART] = 1
 
 
 @jit
@@ -145,17 +117,17 @@ def see_bytes(ck, start, end, use):
         see(ck, p, 0, use)
 
 
-@entry
+@cs.entry
 def freeze(st, ck):
     """From now on go by all that was seen."""
-    for p in range(ck[GREW_FIRST], ck[GREW_LAST] + 1):
-        at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
+    for p in range(ck[cs.GREW_FIRST], ck[cs.GREW_LAST] + 1):
+        at = ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS
         ck[at + USERS], ck[at + USES] = ck[at + SEEN_USERS], ck[at + SEEN_USES]
-        ck[EXPLORED] -= 1 if ck[at + CLASS] == SYNC else 0
+        ck[cs.EXPLORED] -= 1 if ck[at + CLASS] == SYNC else 0
         ck[at + CLASS] = _class(st, ck, ck[at + USERS], ck[at + USES])
-        ck[EXPLORED] += 1 if ck[at + CLASS] == SYNC else 0
+        ck[cs.EXPLORED] += 1 if ck[at + CLASS] == SYNC else 0
         _see_stored(ck, ck[at + CLASS], ck[at + USERS], ck[at + USES])
-    ck[GREW_FIRST], ck[GREW_LAST] = NO_GRANULE, -1
+    ck[cs.GREW_FIRST], ck[cs.GREW_LAST] = NO_GRANULE, -1
 
 
 @jit
@@ -163,18 +135,18 @@ def _see_stored(ck, class_, users, uses):
     """Note whose cache may change an explored line: it matters what its core knows when that is evicted."""
     if class_ == SYNC and uses & USE_CACHED and uses & USE_BY_SCALAR:
         writer = writer_of(uses)
-        ck[EVICTS] |= 1 << writer - 1 if 0 < writer < MANY else users
+        ck[cs.EVICTS] |= 1 << writer - 1 if 0 < writer < MANY else users
 
 
-@entry
+@cs.entry
 def explore_flags(st, ck, n_granules):
     """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
-    ck[JOINING] = 1
+    ck[cs.JOINING] = 1
     for p in range(n_granules):
-        at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
+        at = ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS
         if ck[at + CLASS] == STABLE or ck[at + CLASS] == FIELD:
             ck[at + SEEN_USES] |= USE_UNSTABLE
-    ck[GREW_FIRST], ck[GREW_LAST] = 0, n_granules - 1
+    ck[cs.GREW_FIRST], ck[cs.GREW_LAST] = 0, n_granules - 1
     freeze(st, ck)
 
 
@@ -199,11 +171,11 @@ def _only(uses, i, shift):
 
 @jit
 def all_in_flight(st, ck):
-    """Is no write made visible early, because what becomes visible may tell of others before it?
+    """Return whether no write is made visible early, since what becomes visible may tell of others before it.
 
     So where requests are strong; and where they signal, if answers are to tell a core what of its own is visible.
     """
-    return st[REQUEST_ORDERS] == ASKS_SOME_STRONG or (st[SOME_SIGNAL] != 0 and ck[JOINING] != 0)
+    return st[ms.REQUEST_ORDERS] == ms.ASKS_SOME_STRONG or (st[ms.SOME_SIGNAL] != 0 and ck[cs.JOINING] != 0)
 
 
 @jit
@@ -215,9 +187,11 @@ def _class(st, ck, users, uses):
     least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
         return least
-    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED and not st[REQUEST_ORDERS] and not all_in_flight(st, ck)
-    fifo = st[ORDER] == ORDER_FIFO and ck[UNIT_GRANULES] == 1
-    early = relaxed or (ck[FULL] and (st[ORDER] == ORDER_SC or fifo))
+    relaxed = (
+        ck[cs.FULL] and st[ms.ORDER] == ms.ORDER_RELAXED and not st[ms.REQUEST_ORDERS] and not all_in_flight(st, ck)
+    )
+    fifo = st[ms.ORDER] == ms.ORDER_FIFO and ck[cs.UNIT_GRANULES] == 1
+    early = relaxed or (ck[cs.FULL] and (st[ms.ORDER] == ms.ORDER_SC or fifo))
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
     field = relaxed and _may_be_field(st, ck, uses)
     if users & users - 1 == 0:
@@ -233,18 +207,18 @@ def _class(st, ck, users, uses):
     if field and uses & (USE_READ | USE_AS_FIELD):
         return FIELD
     one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer_of(uses) != MANY)
-    if early and one_way and not both and not ck[JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
+    if early and one_way and not both and not ck[cs.JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
         return STABLE
     return SYNC
 
 
 @jit
 def _may_be_field(st, ck, uses):
-    """Is a granule, under `relaxed`, written by one core's mtu-out at once, and polled for values that do not fall?"""
-    plain = not st[CACHE_LINES] and not st[SOME_SIGNAL] and ck[UNIT_GRANULES] == 1
+    """Return whether, under `relaxed`, one core's mtu-out writes a granule at once and its polled values never fall."""
+    plain = not st[ms.CACHE_LINES] and not st[ms.SOME_SIGNAL] and ck[cs.UNIT_GRANULES] == 1
     by_one = uses & USE_BY_OUT and not uses & (USE_BY_SCALAR | USE_ADD) and writer_of(uses) != MANY
     told = uses & POLLED and not uses & (USE_EXACT | USE_UNSTABLE | USE_AS_DATA)
-    return ck[FULL] == MOST and not ck[JOINING] and plain and by_one and told
+    return ck[cs.FULL] == cs.MOST and not ck[cs.JOINING] and plain and by_one and told
 
 
 @jit
@@ -252,7 +226,7 @@ def worst_class(ck, start, nbytes):
     """The highest class among the granules of some bytes, as far as it is known."""
     worst = LOCAL
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        worst = max(worst, ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + CLASS])
+        worst = max(worst, ck[ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS + CLASS])
     return worst
 
 
@@ -260,7 +234,7 @@ def worst_class(ck, start, nbytes):
 def may_write(ck, i, start, nbytes):
     """Does a core itself write to some of these bytes' granules?  Then when its writes become visible matters to it."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        writer = writer_of(ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES])
+        writer = writer_of(ck[ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS + USES])
         if writer == i + 1 or writer == MANY:
             return True
     return False
@@ -268,18 +242,18 @@ def may_write(ck, i, start, nbytes):
 
 @jit
 def any_used(ck, start, nbytes, use):
-    """Is one of some bytes' granules used in all of these ways?"""
+    """Return whether one of some bytes' granules is used in all of these ways."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & use == use:
+        if ck[ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS + USES] & use == use:
             return True
     return False
 
 
 @jit
 def has_flags(ck, p):
-    """Is a granule of a metadata area?  Only there two writes at once may go without an order."""
-    offset = (p << 5) % ck[DIE_BYTES]
-    return ck[META_START] <= offset and offset < ck[META_END]
+    """Return whether a granule is in a metadata area: only there may two writes at once go without an order."""
+    offset = (p << 5) % ck[cs.DIE_BYTES]
+    return ck[cs.META_START] <= offset and offset < ck[cs.META_END]
 
 
 @jit
@@ -293,9 +267,9 @@ def _bytes_in(p, start, nbytes):
 def mark_written(mem, st, ck, start, nbytes):
     """Note that bytes hold what somebody wrote; a part of the state."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        at = ck[WRITTEN_TABLE] + p
+        at = ck[cs.WRITTEN_TABLE] + p
         if ck[at] != ALL_BYTES and ck[at] | _bytes_in(p, start, nbytes) != ck[at]:
-            save(mem, st, ck, CHECKER | NOW, at, 1)
+            cs.save(mem, st, ck, cs.CHECKER | cs.NOW, at, 1)
             ck[at] |= _bytes_in(p, start, nbytes)
 
 
@@ -303,7 +277,7 @@ def mark_written(mem, st, ck, start, nbytes):
 def never_written(ck, start, nbytes):
     """The first of some bytes that nobody has written, or -1."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        written = ck[ck[WRITTEN_TABLE] + p]
+        written = ck[ck[cs.WRITTEN_TABLE] + p]
         if written != ALL_BYTES:
             missing = _bytes_in(p, start, nbytes) & ~written
             b = 0

@@ -4,50 +4,13 @@ An agent is a pipe or a DMA descriptor.  What it did is kept until whatever can 
 """
 
 from xccl_emu.check.device.accesses import AGENT_DMA
-from xccl_emu.check.device.search.checker_state import (
-    DMA_SNAPSHOTS,
-    DOUBT,
-    EVENTS_SET,
-    FENCE_VECTOR,
-    FLYING,
-    LIMIT,
-    LIMIT_DMA,
-    LIMIT_RECORDS,
-    N_EVENTS_SET,
-    N_FLYING,
-    N_RECORDS,
-    RACE_INSIDE,
-    RECORD_WORDS,
-    RECORDS,
-    RECORDS_MAX,
-    SHARED_VECTOR,
-    SNAPSHOTS,
-    VECTORS,
-    VIOLATION,
-    WITNESS,
-    WORDS_OF_RACE,
-    accuse,
-    drop,
-)
-from xccl_emu.check.device.search.clocks import DMA_SHIFT, block_of, core_of, joined, knows, lane
+from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.check.device.search import clocks
 from xccl_emu.check.device.search.granules import USE_UNORDERED, has_flags, see_bytes
 from xccl_emu.check.device.search.spans import adjoin, all_on_die_of
 from xccl_emu.lang.requests import SCALAR
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
-from xccl_emu.machine.device.layout import (
-    DIE,
-    FLIGHT_ADDRESS,
-    FLIGHT_CORE,
-    FLIGHT_COUNT,
-    FLIGHT_NBYTES,
-    IN_FLIGHT,
-    ORDER,
-    ORDER_RELAXED,
-    ORDER_SC,
-    ORDER_UNORDERED,
-    PIPE_COUNT,
-    REQUEST_ORDERS,
-)
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import call, jit
 
@@ -68,8 +31,8 @@ def note_ring(st, ck, block, base, k):
     What it did before goes on under another agent, if something may still come that does not know of it.
     """
     n, earlier = 0, 0
-    while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
+    while n < ck[block + cs.N_RECORDS]:
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & 15 != AGENT_DMA + k:
             n += 1
             continue
@@ -78,30 +41,30 @@ def note_ring(st, ck, block, base, k):
             continue
         earlier = earlier or _free_agent(ck, block)
         if not earlier:
-            ck[DOUBT] = LIMIT_DMA
+            ck[cs.DOUBT] = cs.LIMIT_DMA
             _drop(ck, block, n)
             continue
         ck[at + 2] += earlier - (AGENT_DMA + k)
         n += 1
     for pipe in range(4):
-        _rename(ck, block + VECTORS + pipe, k, earlier)
-    _rename(ck, block + SHARED_VECTOR, k, earlier)
-    _rename(ck, block + FENCE_VECTOR, k, earlier)
-    for j in range(ck[block + N_FLYING]):
-        _rename(ck, block + FLYING + j, k, earlier)
-    for j in range(SNAPSHOTS, EVENTS_SET):
+        _rename(ck, block + cs.VECTORS + pipe, k, earlier)
+    _rename(ck, block + cs.SHARED_VECTOR, k, earlier)
+    _rename(ck, block + cs.FENCE_VECTOR, k, earlier)
+    for j in range(ck[block + cs.N_FLYING]):
+        _rename(ck, block + cs.FLYING + j, k, earlier)
+    for j in range(cs.SNAPSHOTS, cs.EVENTS_SET):
         _rename(ck, block + j, k, earlier)
-    for j in range(ck[block + N_EVENTS_SET]):
-        _rename(ck, block + EVENTS_SET + 2 * j + 1, k, earlier)
-    ck[block + DMA_SNAPSHOTS + k] = ck[block + VECTORS]
+    for j in range(ck[block + cs.N_EVENTS_SET]):
+        _rename(ck, block + cs.EVENTS_SET + 2 * j + 1, k, earlier)
+    ck[block + cs.DMA_SNAPSHOTS + k] = ck[block + cs.VECTORS]
 
 
 @jit
 def _free_agent(ck, block):
     """An agent for what a descriptor did before it was used anew, or 0 if all are in use."""
     used = 0
-    for n in range(ck[block + N_RECORDS]):
-        used |= 1 << (ck[block + RECORDS + n * RECORD_WORDS + 2] & 15)
+    for n in range(ck[block + cs.N_RECORDS]):
+        used |= 1 << (ck[block + cs.RECORDS + n * cs.RECORD_WORDS + 2] & 15)
     for agent in range(AGENT_BEFORE, AGENT_BEFORE + N_BEFORE):
         if not used >> agent & 1:
             return agent
@@ -111,27 +74,27 @@ def _free_agent(ck, block):
 @jit
 def _rename(ck, at, k, agent):
     """Whoever knows of a descriptor's completion knows of this agent's from now on, if it is one, and of no other."""
-    knew = ck[at] >> DMA_SHIFT + k & 1
-    ck[at] &= ~(1 << DMA_SHIFT + k)
+    knew = ck[at] >> clocks.DMA_SHIFT + k & 1
+    ck[at] &= ~(1 << clocks.DMA_SHIFT + k)
     if agent:
-        bit = DMA_SHIFT + agent - AGENT_DMA
+        bit = clocks.DMA_SHIFT + agent - AGENT_DMA
         ck[at] = ck[at] & ~(1 << bit) | knew << bit
 
 
 @jit
 def _drop(ck, block, n):
-    drop(ck, block + N_RECORDS, block + RECORDS, RECORD_WORDS, n)
+    cs.drop(ck, block + cs.N_RECORDS, block + cs.RECORDS, cs.RECORD_WORDS, n)
 
 
 @jit
 def _known_to_all(st, ck, block, base, what, clock):
-    """Is an access known to whatever can still come?  A pipe with nothing queued will learn from the scalar unit."""
+    """Return whether all that can still come knows an access. An idle pipe will learn from the scalar unit."""
     if what & WRITES and what & IN_MEMORY and what & 15 < AGENT_DMA:
         return False  # known, perhaps, but not visible
     for pipe in range(4):
-        idle = pipe == SCALAR or st[pipe_of(base, pipe) + PIPE_COUNT] == 0
-        if not knows(ck[block + VECTORS + (SCALAR if idle else pipe)], what & 15, clock):
-            if not (idle and pipe != SCALAR and knows(ck[block + VECTORS + pipe], what & 15, clock)):
+        idle = pipe == SCALAR or st[pipe_of(base, pipe) + ms.PIPE_COUNT] == 0
+        if not clocks.knows(ck[block + cs.VECTORS + (SCALAR if idle else pipe)], what & 15, clock):
+            if not (idle and pipe != SCALAR and clocks.knows(ck[block + cs.VECTORS + pipe], what & 15, clock)):
                 return False
     return True
 
@@ -139,20 +102,27 @@ def _known_to_all(st, ck, block, base, what, clock):
 @call
 def note_access(st, ck, i, start, nbytes, what, vector, site):
     """Check an access (agent and flags in ``what``) against what the core's other agents did, and note it."""
-    core, block, end, agent, writes = core_of(ck, i), block_of(ck, i), start + nbytes, what & 15, what & WRITES != 0
+    core, block, end, agent, writes = (
+        clocks.core_of(ck, i),
+        clocks.block_of(ck, i),
+        start + nbytes,
+        what & 15,
+        what & WRITES != 0,
+    )
     base = block_of_core(st, core)
-    own = lane(vector, agent) if agent < AGENT_DMA else 0
+    own = clocks.lane(vector, agent) if agent < AGENT_DMA else 0
     n = 0
-    while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
+    while n < ck[block + cs.N_RECORDS]:
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         first, last, other = ck[at], ck[at + 1], ck[at + 2]
-        known = other & 15 == agent or knows(vector, other & 15, ck[at + 3])
+        known = other & 15 == agent or clocks.knows(vector, other & 15, ck[at + 3])
         if first < end and start < last and (writes or other & WRITES) and other & 15 != agent:
-            loose = not writes or (agent >= AGENT_DMA and st[ORDER] >= ORDER_RELAXED)  # it may come before the write
+            # It may come before the write
+            loose = not writes or (agent >= AGENT_DMA and st[ms.ORDER] >= ms.ORDER_RELAXED)
             late = loose and what & IN_MEMORY != 0 and other & WRITES != 0 and other & 15 < AGENT_DMA
-            if not known or (late and st[ORDER] != ORDER_SC and other & VISIBLE == 0):
+            if not known or (late and st[ms.ORDER] != ms.ORDER_SC and other & VISIBLE == 0):
                 if other & COARSE:
-                    ck[DOUBT] = LIMIT_RECORDS
+                    ck[cs.DOUBT] = cs.LIMIT_RECORDS
                 elif not _are_flags(ck, max(start, first), min(end, last), what, other):
                     _race_inside(ck, core, at, start, nbytes, agent, writes, site)
                 return
@@ -173,7 +143,7 @@ def _may_overtake(st, what, other):
     Under `unordered`, or where requests ask for orders; whatever these are, since more facts do no harm.
     """
     both = what & other
-    kept = st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]
+    kept = st[ms.ORDER] != ms.ORDER_UNORDERED and not st[ms.REQUEST_ORDERS]
     if kept or not both & WRITES or not both & IN_MEMORY or both & ADDS:
         return False
     by_core = what & 15 < AGENT_DMA and other & 15 < AGENT_DMA
@@ -197,13 +167,13 @@ def _are_flags(ck, start, end, what, other):
 def note_visible(st, ck, block, start):
     """A poll has seen what the core itself wrote to this granule, and so what is before a fence before that."""
     n, granule = 0, start >> 5
-    for k in range(ck[block + N_RECORDS] if ck[block + FENCE_VECTOR] else 0):
-        at = block + RECORDS + k * RECORD_WORDS
+    for k in range(ck[block + cs.N_RECORDS] if ck[block + cs.FENCE_VECTOR] else 0):
+        at = block + cs.RECORDS + k * cs.RECORD_WORDS
         if ck[at + 2] & ALONE and ck[at] >> 5 == granule and ck[at + 2] >> _FENCES == 0:
-            ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])
+            ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR])
             land_before(st, ck, block, start, 0, VISIBLE)
-    while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
+    while n < ck[block + cs.N_RECORDS]:
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & ALONE and ck[at] >> 5 == granule:
             _drop(ck, block, n)
         else:
@@ -213,9 +183,9 @@ def note_visible(st, ck, block, start):
 @jit
 def note_landed(st, ck, i):
     """The core learns from another one that what it has written and is not in flight is visible."""
-    core, block = core_of(ck, i), block_of(ck, i)
-    for n in range(ck[block + N_RECORDS]):
-        at = block + RECORDS + n * RECORD_WORDS
+    core, block = clocks.core_of(ck, i), clocks.block_of(ck, i)
+    for n in range(ck[block + cs.N_RECORDS]):
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and not _flies(st, core, ck[at], ck[at + 1]):
             ck[at + 2] |= VISIBLE
 
@@ -223,8 +193,8 @@ def note_landed(st, ck, i):
 @call
 def age_records(st, ck, block):
     """A core has passed a fence: what its scalar unit and mtu-out wrote to memory stands before one more."""
-    for n in range(ck[block + N_RECORDS] if st[ORDER] >= ORDER_RELAXED else 0):
-        at = block + RECORDS + n * RECORD_WORDS
+    for n in range(ck[block + cs.N_RECORDS] if st[ms.ORDER] >= ms.ORDER_RELAXED else 0):
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and ck[at + 2] & 15 < AGENT_DMA:
             ck[at + 2] += 1 << _FENCES
 
@@ -232,8 +202,8 @@ def age_records(st, ck, block):
 @call
 def land_before(st, ck, block, address, fences, how):
     """A write to this address is visible: note so of what is before a fence before it, to the same die."""
-    for n in range(ck[block + N_RECORDS] if st[ORDER] >= ORDER_RELAXED else 0):
-        at = block + RECORDS + n * RECORD_WORDS
+    for n in range(ck[block + cs.N_RECORDS] if st[ms.ORDER] >= ms.ORDER_RELAXED else 0):
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] >> _FENCES > fences and all_on_die_of(st, ck[at], ck[at + 1], address):
             ck[at + 2] |= how
 
@@ -241,44 +211,44 @@ def land_before(st, ck, block, address, fences, how):
 @call
 def learn_landed(ck, block):
     """The core learns from another one what of its writes is visible."""
-    for n in range(ck[block + N_RECORDS]):
-        at = block + RECORDS + n * RECORD_WORDS
+    for n in range(ck[block + cs.N_RECORDS]):
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & LANDED:
             ck[at + 2] |= VISIBLE
 
 
 @jit
 def _flies(st, core, start, end):
-    """Is a write of a core to some of these bytes in flight?"""
+    """Return whether a write of a core to some of these bytes is in flight."""
     base = block_of_core(st, core)
-    ring = block_of_die(st, st[base + DIE])
-    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
+    ring = block_of_die(st, st[base + ms.DIE])
+    for k in range(st[ring + ms.FLIGHT_COUNT] if st[base + ms.IN_FLIGHT] else 0):
         entry = flight(st, ring, k)
-        first = st[entry + FLIGHT_ADDRESS]
-        if st[entry + FLIGHT_CORE] == core and first < end and start < first + st[entry + FLIGHT_NBYTES]:
+        first = st[entry + ms.FLIGHT_ADDRESS]
+        if st[entry + ms.FLIGHT_CORE] == core and first < end and start < first + st[entry + ms.FLIGHT_NBYTES]:
             return True
     return False
 
 
 @jit
 def _add(st, ck, block, start, end, what, clock, site):
-    for n in range(ck[block + N_RECORDS]):  # what one pipe does between two releases counts as one
-        at = block + RECORDS + n * RECORD_WORDS
+    for n in range(ck[block + cs.N_RECORDS]):  # what one pipe does between two releases counts as one
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
         alike = ck[at + 2] == what and ck[at + 3] == clock and not what & ALONE
         if alike and adjoin(st, ck, start, end, ck[at], ck[at + 1]):
             ck[at] = min(ck[at], start)
             ck[at + 1] = max(ck[at + 1], end)
             return
     for reads in range(2):
-        if ck[block + N_RECORDS] == RECORDS_MAX:
+        if ck[block + cs.N_RECORDS] == cs.RECORDS_MAX:
             _merge(st, ck, block, reads)
-    n = ck[block + N_RECORDS]
-    if n == RECORDS_MAX:
-        ck[LIMIT] = LIMIT_RECORDS
+    n = ck[block + cs.N_RECORDS]
+    if n == cs.RECORDS_MAX:
+        ck[cs.LIMIT] = cs.LIMIT_RECORDS
         return
-    at = block + RECORDS + n * RECORD_WORDS
+    at = block + cs.RECORDS + n * cs.RECORD_WORDS
     ck[at], ck[at + 1], ck[at + 2], ck[at + 3], ck[at + 4] = start, end, what, clock, site
-    ck[block + N_RECORDS] = n + 1
+    ck[block + cs.N_RECORDS] = n + 1
 
 
 @jit
@@ -289,10 +259,10 @@ def _merge(st, ck, block, reads):
     the same pipe instead; what conflicts with that leaves no proof.
     """
     n = 0
-    while n < ck[block + N_RECORDS]:
-        at, m = block + RECORDS + n * RECORD_WORDS, n + 1
-        while m < ck[block + N_RECORDS]:
-            other = block + RECORDS + m * RECORD_WORDS
+    while n < ck[block + cs.N_RECORDS]:
+        at, m = block + cs.RECORDS + n * cs.RECORD_WORDS, n + 1
+        while m < ck[block + cs.N_RECORDS]:
+            other = block + cs.RECORDS + m * cs.RECORD_WORDS
             near = adjoin(st, ck, ck[at], ck[at + 1], ck[other], ck[other + 1])
             if near and (_coarse(ck[at + 2], ck[other + 2]) if reads else _alike(ck[at + 2], ck[other + 2])):
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
@@ -303,7 +273,7 @@ def _merge(st, ck, block, reads):
             elif not reads and _stands_for(ck, at, other):
                 _drop(ck, block, m)
             elif not reads and _stands_for(ck, other, at):
-                for k in range(RECORD_WORDS):
+                for k in range(cs.RECORD_WORDS):
                     ck[at + k] = ck[other + k]
                 _drop(ck, block, m)
                 m = n + 1
@@ -314,7 +284,7 @@ def _merge(st, ck, block, reads):
 
 @jit
 def _coarse(one, other):
-    """Are two records reads of memory by one pipe?"""
+    """Return whether two records are reads of memory by one pipe."""
     memory = not one & WRITES and one & IN_MEMORY and one & 15 < AGENT_DMA
     return memory and one | COARSE == other | COARSE
 
@@ -328,18 +298,18 @@ def _stands_for(ck, one, other):
 
 @jit
 def _alike(one, other):
-    """Are two records writes to memory by one agent, but for fences and what is visible?"""
+    """Return whether two records are writes to memory by one agent, fences and visibility aside."""
     same = (1 << _FENCES) - 1 & ~(VISIBLE | LANDED)
     return one & same == other & same and one & WRITES and one & IN_MEMORY and not one & ALONE
 
 
 @jit
 def _race_inside(ck, core, at, start, nbytes, agent, writes, site):
-    if ck[VIOLATION]:
+    if ck[cs.VIOLATION]:
         return
-    w = WITNESS
+    w = cs.WITNESS
     ck[w], ck[w + 1], ck[w + 2] = core, ck[at + 4], ck[at + 2] & 15
     ck[w + 3], ck[w + 4], ck[w + 5] = ck[at], ck[at + 1] - ck[at], ck[at + 2] >> 4 & 1
     ck[w + 6], ck[w + 7], ck[w + 8] = core, site, agent
     ck[w + 9], ck[w + 10], ck[w + 11] = start, nbytes, 1 if writes else 0
-    accuse(ck, RACE_INSIDE, WORDS_OF_RACE)
+    cs.accuse(ck, cs.RACE_INSIDE, cs.WORDS_OF_RACE)

@@ -5,21 +5,13 @@ said too often rather than too seldom; docs/soundness.md argues why it is never 
 """
 
 from xccl_emu.check.device.accesses import instruction_of
+from xccl_emu.check.device.search import clocks
 from xccl_emu.check.device.search.checker_state import FIRST_MEMORY, ROWS_CLASS, VECTORS
-from xccl_emu.check.device.search.clocks import block_of, core_of, tells_more, vector_at
 from xccl_emu.check.device.search.granules import OWN, SYNC
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import OP_AWAIT_GROUP, OP_POLL, OP_WAIT_FLAG, SCALAR
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import block_of_core
-from xccl_emu.machine.device.layout import (
-    CAME,
-    CHOICE_ALL,
-    GROUP,
-    GROUP_BASE,
-    GROUP_SIZE,
-    GROUP_WORDS,
-    MAY_WAIT,
-)
 from xccl_emu.machine.device.scalar import is_awaited
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
@@ -31,21 +23,21 @@ def note_site(st, ck, rows, named, i, pipe):
 
     What cannot be granted yet waits; whoever sees that notes it.
     """
-    base, block = block_of_core(st, core_of(ck, i)), block_of(ck, i)
-    entry = instruction_of(st, base, pipe, CHOICE_ALL)
-    op, bits = st[entry], CAME
-    if op == OP_POLL:
-        bits |= MAY_WAIT if _is_early(st, ck, rows, base) else 0
-    elif op == OP_AWAIT_GROUP:
-        group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
-        bits |= MAY_WAIT if st[group + GROUP_SIZE] > 1 else 0
-    elif op == OP_WAIT_FLAG:
-        vector = ck[block + VECTORS] if pipe == SCALAR else vector_at(st, ck, block, base, pipe, 0)
-        issued = pipe == SCALAR and st[entry + 2] != SCALAR  # it waits in its queue
-        late = not issued and tells_more(ck, block, st[entry + 1], st[entry + 2], st[entry + 3], vector)
-        bits |= MAY_WAIT if late else 0
+    base, block = block_of_core(st, clocks.core_of(ck, i)), clocks.block_of(ck, i)
+    entry = instruction_of(st, base, pipe, ms.CHOICE_ALL)
+    op, bits = st[entry], ms.CAME
+    if op == rq.OP_POLL:
+        bits |= ms.MAY_WAIT if _is_early(st, ck, rows, base) else 0
+    elif op == rq.OP_AWAIT_GROUP:
+        group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
+        bits |= ms.MAY_WAIT if st[group + ms.GROUP_SIZE] > 1 else 0
+    elif op == rq.OP_WAIT_FLAG:
+        vector = ck[block + VECTORS] if pipe == rq.SCALAR else clocks.vector_at(st, ck, block, base, pipe, 0)
+        issued = pipe == rq.SCALAR and st[entry + 2] != rq.SCALAR  # it waits in its queue
+        late = not issued and clocks.tells_more(ck, block, st[entry + 1], st[entry + 2], st[entry + 3], vector)
+        bits |= ms.MAY_WAIT if late else 0
     else:
-        bits |= MAY_WAIT
+        bits |= ms.MAY_WAIT
     named[word_of_site(st, base, pipe, entry)] |= bits
 
 

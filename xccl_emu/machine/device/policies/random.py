@@ -2,7 +2,7 @@
 
 from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.layout import ERROR, RANDOM_1, RANDOM_2
-from xccl_emu.machine.device.policies.common import how_it_stands, n_actors, nth_actor, write_down
+from xccl_emu.machine.device.policies import common
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
@@ -21,7 +21,7 @@ def uniform_random(mem, st, log, budget):
     taken = 0
     moved = 1
     while True:
-        ended = how_it_stands(st, log, 1, taken, budget, moved == 0)
+        ended = common.how_it_stands(st, log, 1, taken, budget, moved == 0)
         if ended >= 0:
             return ended
         moved = _try_some(mem, st, log)
@@ -31,15 +31,15 @@ def uniform_random(mem, st, log, budget):
 @jit
 def _try_some(mem, st, log):
     """Draw until an action is enabled; after many misses try all, from a random place on; 0 if none is enabled."""
-    total = n_actors(st)
+    total = common.n_actors(st)
     for _ in range(4 * total):
-        actor = nth_actor(st, draw(st, total))
+        actor = common.nth_actor(st, draw(st, total))
         n = choices(st, actor)
         if n and _try(mem, st, log, actor, nth_choice(st, actor, draw(st, n))):
             return 1
     first = draw(st, total)
     for i in range(total):
-        actor = nth_actor(st, (first + i) % total)
+        actor = common.nth_actor(st, (first + i) % total)
         for n in range(choices(st, actor)):
             if _try(mem, st, log, actor, nth_choice(st, actor, n)):
                 return 1
@@ -50,5 +50,5 @@ def _try_some(mem, st, log):
 def _try(mem, st, log, actor, choice):
     if not act_once(mem, st, actor, choice) and st[ERROR] == 0:
         return False  # an action that ends in a violation is written down too: the replay ends there
-    write_down(st, log, actor, choice)
+    common.write_down(st, log, actor, choice)
     return True

@@ -1,21 +1,8 @@
 """Greedy round-robin: each core in turn does as much as it can, up to a quantum; then each die delivers."""
 
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import deliver_some, step_core
 from xccl_emu.machine.device.flight import block_of_core
-from xccl_emu.machine.device.layout import (
-    ACTIVE_BASE,
-    ACTORS_PER_CORE,
-    CHOICE_ALL,
-    CURSOR,
-    ERROR,
-    N_ACTIVE,
-    N_ACTIVE_DIES,
-    N_CORES,
-    ORDER,
-    ORDER_SC,
-    STATUS,
-    STATUS_RUNNING,
-)
 from xccl_emu.machine.device.policies.common import how_it_stands, write_down
 from xccl_emu.machine.device.words import jit
 
@@ -31,15 +18,15 @@ def round_robin(mem, st, log, budget):
     """See `machine.device.policies`.  Writes in flight become visible in issue order, a whole die's at a time."""
     taken = 0
     idle = 0
-    turns = st[N_ACTIVE] + (st[N_ACTIVE_DIES] if st[ORDER] != ORDER_SC else 0)
+    turns = st[ms.N_ACTIVE] + (st[ms.N_ACTIVE_DIES] if st[ms.ORDER] != ms.ORDER_SC else 0)
     while True:
-        ended = how_it_stands(st, log, QUANTUM + ACTORS_PER_CORE, taken, budget, idle > turns)
+        ended = how_it_stands(st, log, QUANTUM + ms.ACTORS_PER_CORE, taken, budget, idle > turns)
         if ended >= 0:
             return ended
-        turn = st[CURSOR] % turns
-        st[CURSOR] = turn + 1
-        who = st[st[ACTIVE_BASE] + turn]
-        moved = _core_turn(mem, st, log, who) if turn < st[N_ACTIVE] else _die_turn(mem, st, log, who)
+        turn = st[ms.CURSOR] % turns
+        st[ms.CURSOR] = turn + 1
+        who = st[st[ms.ACTIVE_BASE] + turn]
+        moved = _core_turn(mem, st, log, who) if turn < st[ms.N_ACTIVE] else _die_turn(mem, st, log, who)
         taken += moved
         idle = 0 if moved else idle + 1
 
@@ -49,21 +36,21 @@ def _core_turn(mem, st, log, core):
     base = block_of_core(st, core)
     moved = 0
     before = -1
-    while moved != before and moved < QUANTUM and st[base + STATUS] == STATUS_RUNNING:
+    while moved != before and moved < QUANTUM and st[base + ms.STATUS] == ms.STATUS_RUNNING:
         before = moved
-        for pipe in range(ACTORS_PER_CORE):
+        for pipe in range(ms.ACTORS_PER_CORE):
             end = min(QUANTUM, moved + SHARE)
-            while moved < end and st[ERROR] == 0:
-                if not step_core(mem, st, core, base, pipe, CHOICE_ALL) and st[ERROR] == 0:
+            while moved < end and st[ms.ERROR] == 0:
+                if not step_core(mem, st, core, base, pipe, ms.CHOICE_ALL) and st[ms.ERROR] == 0:
                     break
-                write_down(st, log, core * ACTORS_PER_CORE + pipe, CHOICE_ALL)
+                write_down(st, log, core * ms.ACTORS_PER_CORE + pipe, ms.CHOICE_ALL)
                 moved += 1
     return moved
 
 
 @jit
 def _die_turn(mem, st, log, die):
-    if not deliver_some(mem, st, die, CHOICE_ALL):
+    if not deliver_some(mem, st, die, ms.CHOICE_ALL):
         return 0
-    write_down(st, log, st[N_CORES] * ACTORS_PER_CORE + die, CHOICE_ALL)
+    write_down(st, log, st[ms.N_CORES] * ms.ACTORS_PER_CORE + die, ms.CHOICE_ALL)
     return 1

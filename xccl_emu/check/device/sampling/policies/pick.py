@@ -13,7 +13,7 @@
 A blocked poll is no candidate, so no priority makes it spin.  What a policy does beside that is in `pct` and `skew`.
 """
 
-from xccl_emu.check.device.monitor.layout import P_EAGER, P_LATE, P_LIFO, P_PCT, P_RANDOM
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.sampling.policies.draw import draw_below, draw_unit, draw_weight
 from xccl_emu.machine.device.words import jit
 
@@ -21,9 +21,9 @@ from xccl_emu.machine.device.words import jit
 @jit
 def draw_key(policy, rng):
     """Key of an actor for a run, or of a write while it is in flight."""
-    if policy == P_RANDOM:
+    if policy == ml.P_RANDOM:
         return 1.0
-    if policy == P_PCT:
+    if policy == ml.P_PCT:
         return 1.0 + draw_unit(rng)
     return draw_weight(rng)
 
@@ -31,9 +31,9 @@ def draw_key(policy, rng):
 @jit
 def which(policy, n_cores, n):
     """Range of candidates to choose from now, as (first, end): those of cores come first, then the writes."""
-    if policy == P_EAGER and n > n_cores:
+    if policy == ml.P_EAGER and n > n_cores:
         return n_cores, n
-    if (policy == P_LATE or policy == P_LIFO) and n_cores > 0:
+    if (policy == ml.P_LATE or policy == ml.P_LIFO) and n_cores > 0:
         return 0, n_cores
     return 0, n
 
@@ -41,11 +41,11 @@ def which(policy, n_cores, n):
 @jit
 def pick(policy, rng, keys, serials, first, end, n_cores):
     """Place of the chosen candidate among those from ``first`` to ``end`` - 1."""
-    if policy == P_PCT:
+    if policy == ml.P_PCT:
         return _largest(keys, first, end)
-    if policy == P_LIFO and first == n_cores:
+    if policy == ml.P_LIFO and first == n_cores:
         return _largest(serials, first, end)
-    if policy == P_RANDOM or (policy == P_LATE and first == n_cores):
+    if policy == ml.P_RANDOM or (policy == ml.P_LATE and first == n_cores):
         return first + draw_below(rng, end - first)
     return _weighted(rng, keys, first, end)
 

@@ -1,0 +1,171 @@
+"""What the kernels of collectives share: what a core moves, and copies and sums through its data buffer.
+
+A core moves its part of every share, slice by slice; cores have nothing in common, like channels.  All ranks take the
+same *turns*: a turn is one slice of one call, counted on from call to call, so flags only rise.  Of launches that
+follow each other on the same inboxes and flags each is told what those before it have counted (``done``).
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.common import fetch
+from xccl_emu.kernels.group import hand_over
+
+FIELD_BYTES = 32
+SLOTS = 2
+"""Slots of an inbox on a ring."""
+
+
+class Work(NamedTuple):
+    """What a core moves: of every share ``nbytes`` bytes, in each of several calls back to back."""
+
+    own: int
+    """Address of its part of the first share that this rank has."""
+    out: int
+    """Address of its part of the first share that this rank gets."""
+    share: int
+    """Bytes from one share to the next, in both."""
+    nbytes: int
+    slices: int
+    """Slices of each share."""
+    slice_bytes: int
+    """Bytes of all slices but the last one, which may be shorter; even."""
+    calls: int
+    own_bytes: int
+    """From what a call has to what the next one has."""
+    out_bytes: int
+    dtype: int
+    done: int
+    """Exchanges, hops or barriers of the launches before."""
+
+
+class Ring(NamedTuple):
+    """Addresses of a core's inbox, flags and neighbours, and where it stands."""
+
+    me: int
+    ranks: int
+    inbox: int
+    tail: int
+    ack: int
+    right_inbox: int
+    right_tail: int
+    left_ack: int
+    slot: int
+    """Bytes of a slot in whole granules."""
+    room: int
+    """Bytes of a slice in whole granules: of a half of the data buffer."""
+    reduce: int
+    """Whether chunks are added up."""
+    gather: int
+    """Does every rank get all chunks?"""
+
+
+class Peers(NamedTuple):
+    """A core's inboxes and fields on all ranks, and what is done with the slices."""
+
+    me: int
+    ranks: int
+    inbox: int
+    """Address on rank 0, of [2][ranks] slots."""
+    fields: int
+    """Address on rank 0, of [ranks] fields."""
+    pitch: int
+    """From an address on one rank to the same place on the next."""
+    room: int
+    """Bytes of a slot, and of a half of the data buffer."""
+    scatter: int
+    """Does each rank get its own share, or all the same?"""
+    reduce: int
+    gather: int
+    """Does each rank get something of all others?"""
+
+
+class Barrier(NamedTuple):
+    """A core's fields on all ranks, one for each step, and its inboxes, with a slot for each rank, twice."""
+
+    me: int
+    ranks: int
+    fields: int
+    """Address on rank 0."""
+    inbox: int
+    """Address on rank 0, of [2][ranks] slots."""
+    pitch: int
+    """From an address on one rank to the same place on the next."""
+    room: int
+    """Bytes of a slot, and of a half of the data buffer."""
+
+
+class Packed(NamedTuple):
+    """Sizes of SP-TP-SP, and addresses of what this rank has and gets in the first layer."""
+
+    tokens: int
+    latent: int
+    """Bytes of a token's latent."""
+    part: int
+    """Bytes of what the heads of a rank make of a token."""
+    half: int
+    """Bytes of a half of the data buffer."""
+    layers: int
+    latents: int
+    """[own tokens]; the others stand behind them in the same way, layer by layer."""
+    gathered: int
+    """[tokens]"""
+    heads: int
+    """[tokens]"""
+    out: int
+    """[own tokens][ranks]"""
+    done: int
+    """Layers of the launches before."""
+
+
+def slice_size(turn, slices, slice_bytes, nbytes):
+    """Bytes of the slice of a turn; the last one of a call may be shorter."""
+    return min(slice_bytes, nbytes - turn % slices * slice_bytes)
+
+
+def slice_at(turn, slices, slice_bytes, first, call_bytes):
+    """Address of the slice of a turn, in buffers of which that of each call is ``call_bytes`` behind the last."""
+    return first + turn // slices * call_bytes + turn % slices * slice_bytes
+
+
+def read(source, size):
+    """Copy memory to the beginning of the data buffer, and wait until it is there."""
+    yield from fetch(source, 0, size, 0, "slice in buffer")
+
+
+def copy(i, n, source, target, size, room):
+    """Copy i of ``n`` from memory to memory, through one of two halves of ``room`` bytes; needs a quiet behind them."""
+    half = i % 2
+    if i >= 2:
+        yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
+    yield xl.mtu_in(source, half * room, size)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "half full")
+    yield xl.mtu_out(half * room, target, size)
+    if i + 2 < n:
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
+
+
+def add_term(i, n, source, size, room, dtype):
+    """Term i of a sum of ``n``, in FP32 behind two halves: the first one is widened, each other one added."""
+    half = i % 2
+    if i >= 2:
+        yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, half, sync="term added")
+    yield xl.mtu_in(source, half * room, size)
+    yield from hand_over(xl.MTU_IN, xl.VECTOR, half, "term in buffer")
+    if i == 0:
+        yield xl.v_widen(half * room, 2 * room, size // 2, dtype)
+    else:
+        yield xl.v_add(half * room, 2 * room, size // 2, dtype)
+    if i + 2 < n:
+        yield xl.set_flag(xl.VECTOR, xl.MTU_IN, half, sync="term added")
+
+
+def round_sum(size, room, dtype):
+    """Round the sum behind the two halves to the beginning of the data buffer, for mtu-out."""
+    yield xl.v_narrow(2 * room, 0, size // 2, dtype)
+    yield from hand_over(xl.VECTOR, xl.MTU_OUT, 2, "sum in buffer")
+
+
+def leave_buffer():
+    """Let loads that follow wait until what was written out has left the data buffer."""
+    yield from hand_over(xl.MTU_OUT, xl.MTU_IN, 2, "result left buffer")

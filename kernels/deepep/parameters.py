@@ -1,0 +1,21 @@
+"""What the kernels of DeepEP are told, beside the group and its buffers."""
+
+from typing import NamedTuple
+
+
+class Sets(NamedTuple):
+    """Where the two buffer sets of DeepEP's low-latency mode are; addresses are those of rank 0, sizes in bytes."""
+
+    signals: int
+    """Signals, dispatch -n - 1, combine 1: by source and local expert, which are the writing rank and its expert."""
+    signals_step: int
+    """From a set to the other."""
+    data: int
+    """Messages of dispatch by source and local expert, contributions of combine by token and choice."""
+    data_step: int
+    slots: int
+    """Messages of a block."""
+    work: int
+    """Where in the data buffer the room for messages begins."""
+    room: int
+    """Messages that fit a half of it."""

@@ -1,0 +1,45 @@
+"""The records that kernels take, so that what belongs together has one name."""
+
+from typing import NamedTuple
+
+
+class Group(NamedTuple):
+    """The shape of the group and of what it moves; the same on all of its cores."""
+
+    n_ranks: int
+    n_local: int
+    """Expert slots of a rank."""
+    top_k: int
+    """Choices of a token."""
+    hidden: int
+    """Elements of a hidden state."""
+    payload: int
+    """Bytes of a dispatched token without its slot."""
+    dtype: int
+    quantized: int
+    """0 for no, else 1 + the rule."""
+    shared: int
+    """Whether the last choice is the shared expert."""
+    by_dma: int
+    cores: int
+    """Cores used on each die."""
+    die_bytes: int
+    """From an address on one die to the same place on the next."""
+    tallies: int = 0
+    """Where rank 0's cores tell each other what they have counted in scalar loops; 0 if each counts all by itself."""
+    narrowed: int = 0
+    """Whether it is INT8 on the way back, too: 0 for no, else 1 + the rule."""
+
+
+class Buffers(NamedTuple):
+    """Addresses of a rank's app buffers; a kernel is given those that it needs, and 0 for the others."""
+
+    x: int = 0
+    topk: int = 0
+    pos: int = 0
+    weights: int = 0
+    recv_x: int = 0
+    route: int = 0
+    counts: int = 0
+    y: int = 0
+    out: int = 0

@@ -1,0 +1,338 @@
+"""A2E and E2A, with trampolines and persistent kernels or as plain pull, as a case ([xDeepServe] 3.3, 5.2).
+
+Everything runs in one launch: streams start, calls pass through, the end passes through, streams return.
+"""
+
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
+
+from xccl_emu import oracle
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels.a2e.attention import attention
+from xccl_emu.kernels.a2e.e2a import e2a_stream
+from xccl_emu.kernels.a2e.expert import a2e_stream, compute_stream
+from xccl_emu.kernels.a2e.parameters import WRONG_CALL
+from xccl_emu.kernels.a2e.pull import pull_attention, pull_expert
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, size, switch, text, tight_pod
+from xccl_emu.protocol.owners import cores_running
+from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
+from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
+from xccl_emu.protocols.a2e.config import A2EConfig
+from xccl_emu.protocols.a2e.data import Image, in_turns, make_calls
+from xccl_emu.protocols.a2e.paper import TRAMPOLINES
+from xccl_emu.protocols.a2e.pull import A2EPull
+from xccl_emu.protocols.a2e.session import A2E
+from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
+from xccl_emu.protocols.experts.routed import RoutedCase
+from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
+from xccl_emu.protocols.pull import paper as pull_paper
+from xccl_emu.routing import Placement, place_experts
+from xccl_emu.routing.choices import ZIPF
+
+_KERNELS = (attention, a2e_stream, compute_stream, e2a_stream), (pull_attention, pull_expert)
+"""Kernels of trampolines, and of plain pull: first that of the attention dies."""
+
+
+@dataclass(frozen=True)
+class A2ECase(RoutedCase):
+    """A few attention dies, expert dies and trampolines; ``rounds`` calls, one domain after the other.
+
+    A token is ``granules`` granules of 32 bytes on its way to the experts, with a slot of 512 bytes behind it, and
+    twice as many on its way back.
+    """
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "a2e", "Attention and experts on dies of their own, through trampolines", {},
+            {"domains": 2, "attention": 1, "experts": 2, "tokens": 3, "top_k": 2, "rounds": 4},
+            {
+                "domains": 3, "attention": 160, "experts": 288, "tokens": 96, "cores": 2, "hidden": 7168, "top_k": 0,
+                "routing": ZIPF,
+            },
+        ),
+        Preset(
+            "a2e-scalar", "Places counted in scalar loops", {"counting": "scalar", "listed": 1},
+            {"attention": 1, "experts": 2, "cores": 2, "tokens": 3, "top_k": 1, "rounds": 1},
+        ),
+        Preset(
+            "a2e-urma", "The same by URMA: DMA descriptors", {"path": "urma"},
+            {"domains": 2, "attention": 1, "experts": 2, "tokens": 2, "top_k": 1, "rounds": 3},
+        ),
+        Preset(
+            "a2e-pull", "The same by plain pull, without trampolines", {"pull": 1},
+            {"attention": 1, "experts": 2, "cores": 2, "tokens": 5, "top_k": 2, "rounds": 2},
+        ),
+    )  # fmt: skip
+    by_pattern = ("local", "masked")
+    tiny: ClassVar[Mapping[str, int]] = {
+        "domains": 1, "attention": 1, "experts": 1, "cores": 1, "rounds": 1, "trampolines": 0, "microbatches": 1
+    }  # fmt: skip
+    papers = (TRAMPOLINES, pull_paper.DISPATCH, pull_paper.COMBINE)  # plain pull is dispatch and combine
+
+    domains: int = size(1, "Domains of attention dies, which take turns.")
+    attention: int = size(2, "Attention dies of a domain.")
+    experts: int = size(3, "Expert dies, of which the first are trampolines.")
+    local: int = size(1, "Experts on each.")
+    tokens: int | str | Sequence[int] = text(1, TOKENS_HELP, examples=EXAMPLES, each_call=True)
+    granules: int = size(1, "Granules of 32 bytes of a token.")
+    top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)
+    rounds: int = size(2, "Calls; on the pod as many as microbatches of all domains.", least=0, also="calls")
+    cores: int = size(1, "Cores of an attention die, and of each stream; by plain pull of each die.")
+    depth: int = size(1, "Calls that the expert dies have memory for.")
+    pull: int = switch(0, "Without trampolines; then there is one domain, and a depth of 1.")
+    masked: int = switch(0, "Is the first choice of the first token of every call masked?")
+    path: str = choice("mtu", "How data travels.", of=A2EConfig.PATHS)
+    trampolines: int = size(0, "Trampolines; 0 is as many as attention dies.", least=0)
+    a2e_parts: int = size(1, "Parts in which a batch goes through a trampoline to the experts.")
+    e2a_parts: int = size(1, "Parts in which it comes back.")
+    microbatches: int = size(1, "Microbatches of each domain, each on cores of its own.")
+    attention_work: int = size(0, "Vector instructions that stand in for attention.", least=0)
+    seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
+    quantized: int = switch(1, "INT8 on the way to the experts.", advanced=True, also="quantize")
+    counting: str = choice("auto", "Who counts where messages go, and how.", of=A2EConfig.COUNTINGS, advanced=True)
+    listed: int = size(
+        0, "Tokens whose choices a trampoline's core has at a time where they are streamed; 0: as fit.", least=0,
+        advanced=True,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not self.routing and not 1 <= self.top_k <= self.experts * self.local:
+            raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
+        if self.pull and (self.domains * self.microbatches, self.depth) != (1, 1):
+            raise ConfigError(f"domains={self.domains}, depth={self.depth}: a2e-pull has one of each")
+        self._config()  # refuses the rest
+
+    def lay_out(self, bench: Bench) -> None:
+        """All kernels launched, and what the app buffers must hold in the end."""
+        self._lay_out(bench, [call for call, _ in self._given()])
+
+    def _lay_out(self, bench: Bench, given: Sequence[Call]) -> None:
+        given = self._in_turns(given)
+        calls = self._calls(bench.pod(self._spec(given)), given)
+        calls.launch()
+        image = Image(calls.config, given, ends=not self.pull)
+        self._expect_outputs(bench, calls, image)
+        self._expect_rows(bench, calls, image)
+        bench.already_filled(*self._filled(calls))
+        _label_all(bench, calls)
+        bench.stop(WRONG_CALL, "a field speaks of another call than the next")
+        bench.tolerates("stop", "cut", "stall")
+
+    def _expect_outputs(self, bench: Bench, calls: Calls, image: Image) -> None:
+        for domain, dies in enumerate(calls.batches):
+            for i, buffers in enumerate(dies):
+                out = buffers["out"]
+                if out.nbytes:
+                    name = f"outputs of attention die {i} of domain {domain}"
+                    cores = cores_running(calls.pod, out.die, _KERNELS[self.pull])
+                    bench.expect_whole(out, image.outputs(domain, i), name, cores)
+
+    def _expect_rows(self, bench: Bench, calls: Calls, image: Image) -> None:
+        for die, buffers in enumerate(calls.owner.experts):
+            for name, data in image.rows(die).items():
+                cores = cores_running(calls.pod, buffers[name].die, [self._writer(name)])
+                bench.expect_whole(buffers[name], data, f"{name} of expert die {die}", cores)
+
+    def _writer(self, name: str) -> Kernel:
+        """Which kernel owns what is in a buffer of an expert die."""
+        if self.pull:
+            return pull_expert
+        return compute_stream if name == "y" else a2e_stream
+
+    def _filled(self, calls: Calls) -> Iterator[Buffer]:
+        """The parts of the buffers that hold something when the run begins."""
+        c = calls.config
+        for call, lengths in enumerate(calls.lengths):
+            for own, n in zip(calls.batches[call % c.turns], lengths, strict=True):
+                yield from app.filled(c, own, call // c.turns, n)
+
+    # ---- on the whole pod
+
+    def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
+        """A call of each microbatch of each domain, if nothing else is asked for."""
+        usual: dict[str, Any] = {} if "rounds" in given else {"rounds": self.domains * self.microbatches}
+        case, most = replace(self, **usual), run.pod.spec.n_dies
+        c = case._config()
+        if c.n_dies > most:
+            sum_ = f"{c.n_domains} x {c.n_attention} + {c.n_experts} = {c.n_dies}"
+            raise ConfigError(f"experts={c.n_experts}: that is {sum_} dies; the pod has {most}")
+        remedy = "take fewer --tokens, --calls or --attention dies, or a smaller --hidden"
+        while not case._has_room(run) and (fewer := case._fewer_at_once(given)):
+            case = fewer
+        run.fits(case._bytes_needed(), "this needs", remedy)
+        taken: dict[str, Any] = {"at_once": case._at_once} if case._at_once < max(case._lengths) else {}
+        if case.routing:
+            taken["top_k"] = case._choices.top_k
+        return replace(case, **taken), ""
+
+    def _bytes_needed(self) -> int:
+        parts = -(-max(self._lengths) // max(1, self._at_once))
+        return bytes_needed(self._config(), self.rounds * max(1, parts))
+
+    def _has_room(self, run: PodRun) -> bool:
+        """In the memory, and in the areas and data buffers of the pod."""
+        if self._bytes_needed() > run.free_bytes:
+            return False
+        try:
+            self._group.lays_out(self._config(), run.pod.spec)
+        except CapacityError:
+            return False
+        return True
+
+    def _make_calls(self, run: PodRun) -> None:
+        """In one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
+        with run.stage("routing"):
+            given = self._in_turns([call for call, facts in self._given() if run.facts.update(facts) is None])
+        with run.stage("tokens"):
+            calls = self._calls(run.pod, given)
+        with run.stage("calls") as progress:
+            calls.launch()
+            calls.owner.run_launched(progress)
+        run.rounds.append({name: asdict(stats) for name, stats in calls.owner.stats.items()})
+        kept = range(max(0, len(given) - self.depth), len(given))
+        run.facts |= {
+            "dies": calls.config.n_dies, "tokens": sum(len(x) for call in given for x in call.tokens),
+            "messages": sum(int((choices >= 0).sum()) for call in given for choices in call.topk),
+            "compared": {"outputs": [*range(len(given))], "rows": [*kept]},
+        }  # fmt: skip
+        with run.stage("verify"):
+            for number, call in enumerate(given):
+                run.wrong += _count_wrong(calls, number, call, number in kept)
+
+    # ---- what it is made of
+
+    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Call]:
+        return make_calls(self._config(), rounds, bool(self.masked), self.seed)
+
+    def _given(self) -> Iterator[tuple[Call, dict[str, Any]]]:
+        """Each call, and what there is to say of it."""
+        c = self._config()
+        if not self.routing:
+            yield from ((call, {}) for call in self._pattern([self._lengths] * self.rounds))
+            return
+        drawn = self._draw(self._placement, c.hidden)
+        for number in range(self.rounds):
+            batch, facts = drawn.round(number)
+            yield Call(batch.tokens, batch.topk, batch.weights), facts
+
+    def _in_turns(self, given: Sequence[Call]) -> list[Call]:
+        """In as many calls as it takes to go through the buffers."""
+        c = self._config()
+        return in_turns(given, c.tokens_max, c.turns)
+
+    @property
+    def _sources(self) -> int:
+        return self.attention
+
+    @functools.cached_property
+    def _placement(self) -> Placement:
+        """Placement of the experts, by a routing."""
+        return place_experts(self.experts, self._choices.n_experts)
+
+    def _config(self) -> A2EConfig:
+        local, top_k = self.local, self.top_k
+        if self.routing:
+            local, top_k = self._placement.local_experts, self._choices.top_k + 1
+        return A2EConfig(
+            self.domains, self.attention, self.experts, local_experts=local, hidden=self.hidden or 32 * self.granules,
+            top_k=top_k, tokens_max=max(1, self._at_once), dtype=self.dtype, quantized=bool(self.quantized),
+            quantizer=self.quantizer, shared=bool(self.routing), path=self.path, depth=self.depth, cores=self.cores,
+            a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores, n_trampolines=self.trampolines,
+            a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, microbatches=self.microbatches,
+            attention_work=self.attention_work, counting=self.counting, listed=self.listed,
+        )  # fmt: skip
+
+    @property
+    def _group(self) -> type[AttentionExperts]:
+        return A2EPull if self.pull else A2E
+
+    def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
+        return Calls(self._group(pod, self._config()), given)
+
+    def _spec(self, given: Sequence[Call]) -> PodSpec:
+        c = self._config()
+        cores, ub_bytes = max(c.microbatches * c.cores, c.expert_cores), self._group.lays_out.ub_bytes(c)
+        return tight_pod(c.n_dies, cores, ub_bytes, lambda pod: self._calls(pod, given).owner.layout)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Each size and option by itself."""
+        usual = cls()
+        streamed: dict[str, Any] = {"counting": "scalar", "listed": 1}
+        return {
+            "two attention dies, three expert dies": usual,
+            "three calls, two of them at once": replace(usual, rounds=3, depth=2),
+            "no call at all": replace(usual, rounds=0),
+            "an attention die with no tokens": replace(usual, tokens="1,0"),
+            "a masked choice": replace(usual, masked=1, top_k=2, granules=2),
+            "two domains": cls(domains=2, attention=1, experts=2, rounds=4, tokens=2),
+            "two domains, two calls at once": cls(domains=2, attention=1, experts=1, rounds=3, depth=2),
+            "two cores": cls(attention=1, experts=2, tokens=2, top_k=2, cores=2),
+            "two experts a die": cls(attention=1, experts=2, local=2, tokens=2, top_k=2),
+            "two attention dies, one trampoline": cls(attention=2, experts=2, trampolines=1),
+            "three attention dies, two trampolines": cls(attention=3, experts=2, trampolines=2, rounds=1, depth=2),
+            "to the experts in two parts": cls(attention=1, experts=2, tokens=2, a2e_parts=2),
+            "back in two parts": cls(attention=1, experts=2, tokens=2, e2a_parts=2),
+            "back in two parts, two cores": cls(attention=1, experts=2, tokens=2, cores=2, e2a_parts=2, rounds=1),
+            "two microbatches": cls(attention=1, experts=1, microbatches=2, rounds=3),
+            "two domains, two microbatches each": cls(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
+            "microbatches that compute": cls(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
+            "counted in scalar loops": cls(attention=1, experts=2, tokens=3, cores=2, rounds=1, **streamed),
+            "several attention dies, streamed": cls(attention=2, experts=2, trampolines=1, rounds=1, **streamed),
+            "streamed in parts": cls(attention=1, experts=2, tokens=4, a2e_parts=2, e2a_parts=2, **streamed),
+            "streamed by URMA": cls(attention=1, experts=2, tokens=2, path="urma", **streamed),
+            "a batch in two calls": cls(attention=1, experts=2, tokens=3, rounds=1, at_once=2, **streamed),
+            "batches of two domains in two calls each": cls(
+                domains=2, attention=1, experts=2, tokens=2, rounds=2, at_once=1
+            ),
+            "as usual, by URMA": replace(usual, path="urma"),
+            "a masked choice, by URMA": cls(attention=1, experts=3, tokens=2, top_k=3, masked=1, rounds=1, path="urma"),
+            "in two parts, by URMA": cls(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
+            "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
+            "as usual, by plain pull": replace(usual, pull=1),
+            "counted in scalar loops, by plain pull": replace(usual, pull=1, cores=2, rounds=1, counting="scalar"),
+        }
+
+
+def _label_all(bench: Bench, calls: Calls) -> None:
+    """Fields and regions, on every die also those that it does not use, and app buffers."""
+    calls.owner.layout.label(bench)
+    for buffers in calls.owner.experts:
+        for name, buffer in buffers.items():
+            bench.label_buffer(buffer, f"app.{name}")
+    for turn, dies in enumerate(calls.batches):
+        area = f"app{calls.config.microbatch_of(turn) or ''}"  # those of the first microbatch have no number
+        for buffers in dies:
+            for name, buffer in buffers.items():
+                bench.label_buffer(buffer, f"{area}.{name}")
+
+
+def bytes_needed(c: A2EConfig, calls: int) -> int:
+    """Memory that so many full calls touch, estimated, in whole pages: batches, buffers of all stages, data buffers."""
+    page = 4096
+    tokens = c.n_attention * c.tokens_max
+    rows = tokens * c.top_k
+    kept, domains = min(c.depth, max(calls, 1)), min(c.turns, calls)
+    attention = calls * tokens * 2 * c.row_bytes + domains * rows * c.row_bytes
+    experts = tokens * c.message_bytes + rows * (c.message_bytes + page)
+    by_call = rows * (c.payload_bytes + 32 + 2 * (c.row_bytes + page // 4))
+    cores = c.n_experts * c.expert_cores + c.n_attention * c.turns * c.cores
+    drawn = tokens * (2 * c.row_bytes + c.payload_bytes)
+    return attention + experts + kept * by_call + cores * (192 << 10) + drawn + INTERPRETER_BYTES
+
+
+def _count_wrong(calls: Calls, number: int, call: Call, rows: bool) -> int:
+    """Elements of the outputs of a call, and of the rows that the expert dies got in it, that are not the oracle's."""
+    c = calls.config
+    expected = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+    outputs = ((i, calls.output(number, i)) for i in range(c.n_attention))
+    wrong = sum(wrong_sums(expected, i, call.weights[i], output, c.shared) for i, output in outputs)
+    got = (calls.received(number, die) for die in range(c.n_experts if rows else 0))
+    return wrong + sum(wrong_rows(expected, die, received) for die, received in enumerate(got))

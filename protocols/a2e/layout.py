@@ -1,0 +1,162 @@
+"""Where A2E and E2A keep what in the areas of each die, and what their kernels may touch: no more than they need."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.a2e.parameters import Microbatch, Places, dies_of, first_of
+from xccl_emu.kernels.a2e.trampoline import lists_bytes
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
+from xccl_emu.kernels.group import align
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.spec import PodSpec, whole
+from xccl_emu.protocol import Region, Regions
+from xccl_emu.protocol.regions import Use
+from xccl_emu.protocols.a2e.config import A2EConfig, buffer_bytes
+from xccl_emu.protocols.arguments import offset_in_area
+
+_REMEDY = "take fewer dies, experts or tokens, or a larger pod"
+
+
+class DiesLayout(Regions, ABC):
+    """Regions and fields of attention and expert dies, behind what other communicators use; offsets are bytes.
+
+    The same on every die, though either kind of die uses its own only.
+
+    Raises ConfigError if the pod has too few dies or cores, or an offset is no place for a region; CapacityError if an
+    area or the data buffer is too small.
+    """
+
+    in_managed: ClassVar[tuple[str, ...]]
+    """Names of the regions in the managed data area."""
+    uses: ClassVar[Mapping[str, Mapping[str, Use]]]
+    """Who touches what, by part of the protocol and names of regions, see `Region.used`."""
+
+    def __init__(
+        self, config: A2EConfig, spec: PodSpec, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
+    ) -> None:
+        self.config, self.first_die = config, whole("first_die", first_die)
+        _check_dies(config, spec, self.first_die)
+        offsets = offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
+        super().__init__(config.n_dies, self.first_die)
+        self.of = {name: self._make(name, *size) for name, size in self._sizes().items() if size[1]}
+        """By name, those that there are."""
+        for part, uses in self.uses.items():
+            for names, use in uses.items():
+                for name in self.of.keys() & names.split():
+                    self.of[name].uses[part] = use
+        self.fit(spec, *offsets, _REMEDY, self.ub_bytes(config))
+
+    @abstractmethod
+    def _sizes(self) -> Mapping[str, tuple[int, int]]:
+        """Bytes of an element, and elements, on one die."""
+
+    @staticmethod
+    @abstractmethod
+    def ub_bytes(c: A2EConfig) -> int:
+        """What the kernels need of a core's data buffer at least."""
+
+    def _make(self, name: str, nbytes: int, count: int) -> Region:
+        add, area = (self.managed, "managed") if name in self.in_managed else (self.meta, "meta")
+        return add(f"{area}.{name}", nbytes, count, lambda _: [("", align(nbytes) * count)])
+
+    def at(self, name: str, die: int = 0, i: int = 0) -> int:
+        """Address of an element of a region; 0 for a region that there is not.  Dies count from the group's first."""
+        return self.of[name].at(self.first_die + die, i) if name in self.of else 0
+
+
+def _check_dies(c: A2EConfig, spec: PodSpec, first_die: int) -> None:
+    if first_die < 0 or first_die + c.n_dies > spec.n_dies:
+        raise ConfigError(f"{c.n_dies} dies from die {first_die}: the pod has {spec.n_dies} dies")
+    if max(c.microbatches * c.cores, c.expert_cores) > spec.cores_per_die:
+        each = f" of each of {c.microbatches} microbatches" if c.microbatches > 1 else ""
+        most = f"cores={c.cores}{each}, {c.expert_cores} of an expert die"
+        raise ConfigError(f"{most}: a die has {spec.cores_per_die}")
+
+
+class A2ELayout(DiesLayout):
+    """Regions of the trampoline protocol, as `Places` names them."""
+
+    in_managed = ("slots", "lists", "staging", "inbox", "returned", "outbox", "tallies")
+    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
+        "a2e": {"inbox counts sent": Use("r"), "assembled": Use("w"), "acks": Use(anywhere="w", tables=0)},
+        "forward": {
+            "slots tokens_in acks relayed": Use("r"),
+            "tallies": Use("rw"),
+            "lists": Use("w"),
+            "credit": Use(anywhere="w", tables=0),
+        },
+        "compute": {"assembled": Use("r"), "computed": Use("w")},
+        "e2a": {"computed": Use("r"), "sent": Use("w"), "staging arrivals": Use(anywhere="w", tables=0)},
+        "return": {
+            "arrivals lists staging": Use("r"),
+            "relayed": Use("w"),
+            "returned returned_in": Use(anywhere="w", tables=0),
+        },
+    }
+    """The three streams of an expert die, and what those of a trampoline do beside."""
+    ub_bytes = staticmethod(buffer_bytes)
+
+    def _sizes(self) -> Mapping[str, tuple[int, int]]:
+        c = self.config
+        batch, rows = c.tokens_max * c.message_bytes, c.tokens_max * c.top_k * c.row_bytes
+        fields = {
+            "credit": c.microbatches, "tokens_in": c.turns * c.fan_in * c.a2e_parts, "acks": 1,
+            "counts": c.n_attention * c.local_experts, "arrivals": c.depth * c.fan_in * c.e2a_parts,
+            "returned_in": c.microbatches, "attended": 1, "assembled": 1, "computed": 1, "sent": 1, "relayed": 1,
+        }  # fmt: skip
+        return {
+            "slots": (batch, c.fan_in),
+            "lists": (lists_bytes(c.tokens_max), c.depth * c.fan_in),
+            "staging": (rows, c.depth * c.fan_in),
+            "inbox": (batch, c.n_attention * c.local_experts),
+            "returned": (rows, c.microbatches),
+            "outbox": (batch, c.microbatches if c.path == "urma" else 0),
+            **{name: (FIELD_BYTES, count) for name, count in fields.items()},
+            "tallies": (4 * c.n_slots, c.a2e_cores + 1 if c.streams else 0),
+        }
+
+    @property
+    def places(self) -> Places:
+        """Addresses on the first die."""
+        return Places(*map(self.at, Places._fields))
+
+    def microbatch(self, turn: int, index: int) -> Microbatch:
+        """Where one of an attention die finds what."""
+        c = self.config
+        die, number = c.attention_die(turn, index), c.microbatch_of(turn)
+        trampoline, q = c.trampoline_of(index)
+        own = {name: self.at(name, die, number) for name in ("outbox", "credit", "returned", "returned_in")}
+        return Microbatch(
+            turn, number, index, slots=self.at("slots", trampoline, q),
+            tokens_in=self.at("tokens_in", trampoline, (turn * c.fan_in + q) * c.a2e_parts),
+            attended=self.at("attended", die), **own,
+        )  # fmt: skip
+
+    def attention(self, turn: int, index: int) -> list[Grant]:
+        """What a microbatch of an attention die may touch: slots and fields for it at its trampoline, and its own."""
+        c, of = self.config, self.of
+        die, microbatch = self.first_die + c.attention_die(turn, index), c.microbatch_of(turn)
+        trampoline, q = c.trampoline_of(index)
+        on, first = self.first_die + trampoline, (turn * c.fan_in + q) * c.a2e_parts
+        own = {"credit": "r", "returned_in": "r", "returned": "r", "outbox": "rw"}
+        return [
+            *(of[name].grant(die, rights, microbatch) for name, rights in own.items() if name in of),
+            of["attended"].grant(die, "rw"),
+            of["slots"].grant(on, "w", q),
+            of["tokens_in"].grant(on, "w", first, c.a2e_parts),
+        ]
+
+    def a2e(self, die: int) -> list[Grant]:
+        """The A2E stream of an expert die."""
+        c, grants = self.config, self.grants("a2e", die)
+        if die < c.trampolines:
+            first, dies = (of(die, c.n_attention, c.trampolines) * c.local_experts for of in (first_of, dies_of))
+            grants += self.grants("forward", die)
+            grants += (self.of[name].grant(None, "w", first, dies) for name in ("inbox", "counts"))
+        return grants
+
+    def e2a(self, die: int) -> list[Grant]:
+        """The E2A stream of an expert die."""
+        return self.grants("e2a", die) + (self.grants("return", die) if die < self.config.trampolines else [])

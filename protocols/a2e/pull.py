@@ -1,0 +1,144 @@
+"""A2E and E2A without trampolines, as plain pull dispatch and combine; `A2EPull` has the calls of `session.A2E`.
+
+What it is for: to compare.  Each attention die tells every expert die how much it has for it, and waits for all.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.a2e import pull as device
+from xccl_emu.kernels.experts.counts import FIELD_BYTES, work_at
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES
+from xccl_emu.kernels.experts.parameters import Group
+from xccl_emu.kernels.experts.sums import sum_bytes
+from xccl_emu.kernels.pull.parameters import Areas
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol.regions import Use
+from xccl_emu.protocols.a2e.calls import AttentionExperts, Calls
+from xccl_emu.protocols.a2e.config import A2EConfig
+from xccl_emu.protocols.a2e.layout import DiesLayout
+from xccl_emu.protocols.experts.config import messages_at
+
+
+def rows_per_block(c: A2EConfig) -> int:
+    """Most messages that an attention die can have for an expert die: a token's choices are different experts."""
+    return c.tokens_max * min(c.top_k, c.local_experts)
+
+
+def buffer_bytes(c: A2EConfig) -> int:
+    """What the kernels need of a core's data buffer at least."""
+    send = max(2 * c.message_bytes + (4 * c.hidden if c.quantized else 0), 8 * c.n_slots)
+    attention = max(messages_at(c) + send, work_at(c.n_slots) + sum_bytes(c.hidden))
+    expert = work_at(c.n_attention * c.local_experts) + 2 * max(c.message_bytes, c.row_bytes)
+    return max(attention, expert, 12 * c.hidden + 2 * ROUTE_BYTES)
+
+
+class PullLayout(DiesLayout):
+    """Blocks of messages and rows, by the die opposite, and fields."""
+
+    in_managed = ("staging", "blocks", "offered", "tallies")
+    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
+        "attention": {
+            "staging tallies": Use("rw"), "blocks": Use("w"), "messages_pulled rows_offered": Use("r"),
+            "offered": Use(anywhere="r"), "counts rows_pulled": Use(anywhere="w"),
+        },
+        "expert": {
+            "offered": Use("w"), "counts rows_pulled": Use("r"), "blocks": Use(anywhere="r"),
+            "messages_pulled rows_offered": Use(anywhere="w"),
+        },
+    }  # fmt: skip
+    """Each has its own, and on any die opposite what is for or from it."""
+    ub_bytes = staticmethod(buffer_bytes)
+
+    def _sizes(self) -> Mapping[str, tuple[int, int]]:
+        c = self.config
+        rows, e, n = rows_per_block(c), c.n_experts, c.n_attention
+        return {
+            "staging": (2 * c.row_bytes, c.cores),  # on attention dies, for each core: two rows, for DMA
+            "blocks": (rows * c.message_bytes, e),  # on attention dies, for each expert die: messages
+            "offered": (rows * c.row_bytes, n),  # on expert dies, for each attention die: rows
+            # on attention dies: what the cores tell each other, where choices are streamed, and the sums
+            "tallies": (4 * c.n_slots, c.cores + 1 if c.streams else 0),
+            "counts": (c.local_experts * FIELD_BYTES, n),  # fields of expert dies, for each attention die
+            "rows_pulled": (FIELD_BYTES, n),
+            "messages_pulled": (FIELD_BYTES, e),  # fields of attention dies, for each expert die
+            "rows_offered": (FIELD_BYTES, e),
+        }
+
+    def attention(self, i: int) -> list[Grant]:
+        """What an attention die may touch."""
+        return self.grants("attention", i, self.dies[self.config.n_experts :])
+
+    def expert(self, e: int) -> list[Grant]:
+        """What an expert die may touch."""
+        return self.grants("expert", e, self.dies[: self.config.n_experts])
+
+
+class A2EPull(AttentionExperts):
+    """Attention and expert dies, each expert die pulling from each attention die and the other way round.
+
+    config: with one domain, a depth of 1, and as many ``a2e_cores`` as an expert die shall have; it has one kernel.
+
+    Raises ConfigError or CapacityError for what does not fit, or another number of domains or depth.
+    """
+
+    name = "a2e-pull"
+    kernels = device.pull_attention, device.pull_expert
+    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "pull_attention": {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"},
+        "pull_expert": {"recv_x": "rw", "route": "rw", "counts": "rw", "y": "rw"},
+    }
+    lays_out = PullLayout
+    layout: PullLayout
+
+    def __init__(
+        self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
+    ) -> None:
+        for name in ("n_domains", "microbatches", "depth"):
+            if getattr(config, name) != 1:
+                raise ConfigError(f"{name}={getattr(config, name)}: pulling, it must be 1")
+        super().__init__(
+            pod, config, first_die=first_die, managed_offset=managed_offset, field_offset=field_offset
+        )  # fmt: skip
+
+    def commit(self, calls: Calls, call: int, topk: Sequence[NDArray[Any]]) -> None:
+        """Nothing: blocks are filled here and there."""
+
+    def launch(self, calls: Calls) -> None:
+        """One kernel on every die."""
+        c, die_bytes = self.config, self.pod.spec.die_bytes
+        offering = c.group(c.n_experts, c.cores, die_bytes, self._on_attention("tallies"))
+        for i, buffers in enumerate(calls.batches[0]):
+            args = self._args(calls, offering, messages_at(c)) | {"index": i, "tokens_max": c.tokens_max}
+            die, grants = calls.dies(0)[i], self.layout.attention(i)
+            self._launch(device.pull_attention, die, range(c.cores), args, buffers, grants)
+        shape = c.group(c.n_attention, c.a2e_cores, die_bytes)
+        for die, buffers in enumerate(self.experts):
+            args = self._args(calls, shape, work_at(c.n_attention * c.local_experts)) | {"die": die}
+            on, grants = self.first_die + die, self.layout.expert(die)
+            self._launch(device.pull_expert, on, range(c.a2e_cores), args, buffers, grants)
+
+    def _args(self, calls: Calls, shape: Group, work: int) -> dict[str, Any]:
+        """What both kernels are told; ``work`` is where a die of that kind has room for messages in its data buffer."""
+        c, layout = self.config, self.layout
+        tables = work_at(shape.n_ranks * shape.n_local)
+        ub_bytes = self.pod.spec.ub_bytes
+        dispatches = Areas(
+            blocks=self._on_attention("blocks"), block_bytes=layout.of["blocks"].nbytes, fields=layout.at("counts"),
+            done=self._on_attention("messages_pulled"), staging=0, work=work,
+            room=(ub_bytes - work) // 2 // c.message_bytes,
+        )  # fmt: skip
+        combines = Areas(
+            blocks=layout.at("offered"), block_bytes=layout.of["offered"].nbytes,
+            fields=self._on_attention("rows_offered"), done=layout.at("rows_pulled"),
+            staging=self._on_attention("staging"), work=tables, room=(ub_bytes - tables) // 2 // c.row_bytes,
+        )  # fmt: skip
+        return {"calls": calls.n_calls, "c": shape, "dispatches": dispatches, "combines": combines}
+
+    def _on_attention(self, name: str) -> int:
+        """Address of a region on the first attention die."""
+        return self.layout.at(name, self.config.n_experts)

@@ -1,0 +1,88 @@
+"""A2E and E2A for users: domains of attention dies, and expert dies whose streams run until they are told to stop.
+
+a2e = A2E(pod, A2EConfig(n_domains=2, n_attention=2, n_experts=3, top_k=2, hidden=128))
+outputs = a2e.run([Call(tokens, topk, weights), ...])     # [call][attention die]; calls go round the domains
+
+or, to look at what the expert dies have received, or to launch without running:
+
+    calls = Calls(a2e, [...])
+    calls.launch()
+    a2e.run_launched()
+    calls.output(0, i), calls.received(0, die)
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from xccl_emu.kernels.a2e import attention, e2a, expert
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Buffer
+from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
+from xccl_emu.protocols.a2e.config import A2EConfig, return_plan
+from xccl_emu.protocols.a2e.layout import A2ELayout
+
+__all__ = ["A2E", "A2EConfig", "Call", "Calls"]
+
+
+class A2E(AttentionExperts):
+    """Attention and expert dies with trampolines between them (xDeepServe 3.3, 5.2)."""
+
+    name = "a2e"
+    kernels = (attention.attention, expert.a2e_stream, expert.compute_stream, e2a.e2a_stream)
+    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "attention": {"batches": "r", "x": "r", "topk": "r", "weights": "r", "out": "w"},
+        "a2e_stream": {"recv_x": "w", "route": "w", "counts": "rw"},
+        "compute_stream": {"recv_x": "r", "route": "r", "counts": "r", "y": "w"},
+        "e2a_stream": {"route": "r", "counts": "r", "y": "r"},
+    }
+    lays_out = A2ELayout
+    layout: A2ELayout
+
+    def commit(self, calls: Calls, call: int, topk: Sequence[NDArray[Any]]) -> None:
+        """Slots, staging and returned rows of each attention die; inboxes are filled here and there."""
+        c = self.config
+        for i, choices in enumerate(topk):
+            rows, tokens = len(choices) * c.top_k * c.row_bytes, len(choices) * c.message_bytes
+            trampoline, q = c.trampoline_of(i)
+            for die, name, element, nbytes in (
+                (trampoline, "slots", q, tokens), (trampoline, "staging", call % c.depth * c.fan_in + q, rows),
+                (c.attention_die(call, i), "returned", c.microbatch_of(call), rows),
+            ):  # fmt: skip
+                self.pod.commit(Buffer(self.first_die + die, self.layout.at(name, die, element), nbytes), nbytes)
+
+    def launch(self, calls: Calls) -> None:
+        """Attention dies first; the streams poll until these end them."""
+        for turn in range(self.config.turns):
+            for i in range(self.config.n_attention):
+                self._launch_attention(calls, turn, i)
+        for die in range(self.config.n_experts):
+            self._launch_streams(die)
+
+    def _common(self, cores: int) -> dict[str, Any]:
+        c, spec = self.config, self.pod.spec
+        group = c.group(c.n_experts, cores, spec.die_bytes, self.layout.at("tallies"))
+        return {"c": group, "m": c.domains(spec.ub_bytes)}
+
+    def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:
+        c, layout, die = self.config, self.layout, calls.dies(turn)[i]
+        first = c.microbatch_of(turn) * c.cores
+        args = self._common(c.cores) | {"at": layout.microbatch(turn, i), "calls": calls.n_calls}
+        cores, grants = range(first, first + c.cores), layout.attention(turn, i)
+        self._launch(attention.attention, die, cores, args, calls.batches[turn][i], grants)
+
+    def _launch_streams(self, die: int) -> None:
+        c, layout = self.config, self.layout
+        streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
+            (expert.a2e_stream, c.a2e_cores, {}, layout.a2e(die)),
+            (expert.compute_stream, c.compute_cores, {}, layout.grants("compute", die)),
+            (e2a.e2a_stream, c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, layout.e2a(die)),
+        ]
+        first = 0
+        for kernel, cores, more, rights in streams:
+            args = self._common(cores) | {"at": self.layout.places, "die": die, **more}
+            on = range(first, first + cores)
+            self._launch(kernel, self.first_die + die, on, args, self.experts[die], rights)
+            first += cores

@@ -1,0 +1,105 @@
+"""Where the inboxes and flags of collectives are, and what each core may touch of them."""
+
+from typing import Any
+
+from xccl_emu.kernels.collectives.slices import FIELD_BYTES, SLOTS, Barrier, Peers, Ring
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Region, Regions
+
+Given = tuple[Any, list[Grant]]
+"""What a core is told, and what it may touch."""
+
+
+class Layout:
+    """Layout of ``cores`` cores on each of ``ranks`` dies: a slot is ``blocks`` blocks of ``room`` bytes, in whole
+    granules."""
+
+    slots: int
+    """Slots of a core."""
+    fields: int
+
+    def __init__(self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1) -> None:
+        self.ranks, self.cores, self.room = ranks, cores, room
+        self.inbox = regions.managed("inbox", blocks * room, cores * self.slots_of(ranks))
+        self.field = regions.meta("field", FIELD_BYTES, cores * self.fields_of(ranks))
+
+    @classmethod
+    def slots_of(cls, ranks: int) -> int:
+        """Slots of each core: for each rank, twice, by turns."""
+        return 2 * ranks
+
+    @classmethod
+    def fields_of(cls, ranks: int) -> int:
+        """Fields of each core: one for each rank."""
+        return ranks
+
+    def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+        """Return the parameters and grants of an exchange of all with all."""
+        places = self._at(self.inbox, 0, core), self._at(self.field, 0, core), pod.spec.die_bytes
+        return Peers(me, self.ranks, *places, self.room, scatter, reduce, gather), self._grants(core, me, None)
+
+    def _at(self, region: Region, die: int, core: int, i: int = 0) -> int:
+        return region.at(die, core * (region.count // self.cores) + i)
+
+    def _part(self, region: Region, core: int, die: int | None, rights: str) -> Grant:
+        """Leave to touch what a core has of a region, on one die or on any."""
+        each = region.count // self.cores
+        return region.grant(die, rights, core * each, each)
+
+    def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
+        """Leave to read the own inbox and fields, and to write those of others."""
+        leave = [(me, "r"), *((die, "w") for die in to)]
+        return [self._part(region, core, *each) for region in (self.inbox, self.field) for each in leave]
+
+
+class RingLayout(Layout):
+    """Each rank writes to the right one alone, and acknowledges to the left one."""
+
+    @classmethod
+    def slots_of(cls, ranks: int) -> int:
+        """Slots that are filled in turn."""
+        return SLOTS
+
+    @classmethod
+    def fields_of(cls, ranks: int) -> int:
+        """What came from the left, and what was read on the right."""
+        return 2
+
+    def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+        """Return the parameters and grants of a ring."""
+        left, right = (me - 1) % self.ranks, (me + 1) % self.ranks
+        tail, ack = (self._at(self.field, me, core, i) for i in range(2))
+        ring = Ring(
+            me, self.ranks, self._at(self.inbox, me, core), tail, ack, self._at(self.inbox, right, core),
+            self._at(self.field, right, core), self._at(self.field, left, core, 1), self.inbox.step, self.room,
+            reduce, gather,
+        )  # fmt: skip
+        return ring, self._grants(core, me, *{left, right})
+
+
+class BarrierLayout(Layout):
+    """A field for each step of a barrier."""
+
+    @classmethod
+    def fields_of(cls, ranks: int) -> int:
+        """Steps that it takes to double 1 until it is no less than the ranks."""
+        return (ranks - 1).bit_length()
+
+    def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+        """Return the parameters and grants of a barrier between what all write and what all read."""
+        places = self._at(self.field, 0, core), self._at(self.inbox, 0, core), pod.spec.die_bytes
+        return Barrier(me, self.ranks, *places, self.room), self._grants(core, me, None)
+
+
+class SenseLayout(BarrierLayout):
+    """A field for the sense, and one in which ranks count themselves."""
+
+    @classmethod
+    def fields_of(cls, ranks: int) -> int:
+        """Both, on each rank."""
+        return 2
+
+    def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
+        """Ranks count with an atomic, which reads."""
+        return [*super()._grants(core, me, *to), self._part(self.field, core, 0, "rw")]

@@ -1,0 +1,292 @@
+"""An expert-parallel group: its configuration, and what it refuses to be given."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.experts.counts import INDEX_BYTES, choice_at, streamed_work_at, work_at
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
+from xccl_emu.kernels.experts.parameters import Group
+from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
+from xccl_emu.kernels.group import align
+from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
+
+DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
+QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN}
+ROUTE = np.dtype(
+    [("scale", "<f4"), ("source", "<i4"), ("token", "<i4"), ("choice", "<i4"), ("slot", "<i4"), ("_rest", "V12")]
+)
+"""What is kept with a received row: FP32 scale (0 when not quantized), source rank, token, key offset, expert slot."""
+
+_WHOLE_TOKENS_MAX = 512
+"""Tokens of a batch up to which dispatch is faster where each core counts all choices than with two barriers more (in
+virtual time, EP8 on 48 cores: 314 us and 341 with 512 tokens, 635 and 595 with 1,024)."""
+
+
+@dataclass(frozen=True)
+class TokenConfig(ABC):
+    """What moves between attention and experts, and by what; ConfigError for what cannot be."""
+
+    PATHS: ClassVar[tuple[str, ...]] = ("mtu", "dma")
+    COUNTINGS: ClassVar[tuple[str, ...]] = ("auto", "vector", "scalar")
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "hidden": (32, 1 << 20), "top_k": (1, INDEX_BYTES // 4), "cores": (1, 1 << 10),
+    }  # fmt: skip
+    """Least and largest value of whole numbers."""
+    batch_bytes: ClassVar[int] = 4
+    """What is said of a batch: how many tokens it has, and maybe more."""
+    position_bytes: ClassVar[int] = INDEX_BYTES
+    """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
+
+    _: KW_ONLY
+    hidden: int = 7168
+    """Elements of a token's hidden state; a multiple of 32."""
+    top_k: int = 8
+    """Choices of a token, 1 to 16, the shared expert among them if there is one."""
+    tokens_max: int = 128
+    """Largest batch of a rank or attention die; sizes the buffers."""
+    dtype: str = "bf16"
+    """``"bf16"`` or ``"fp16"``."""
+    quantized: bool = True
+    """INT8 on the way to the experts."""
+    quantizer: str = "xccl"
+    """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels."""
+    shared: bool = False
+    """The last choice of each token is the shared expert: added last, unweighted."""
+    cores: int = 1
+    """Cores used on each rank or attention die."""
+    path: str = "mtu"
+    """``"mtu"``: memory semantics, through the data buffers; else the DMA engine moves data."""
+    counting: str = "auto"
+    """How the places of messages are counted (`kernels/experts/counts.py`): ``"vector"``, each core all choices of its
+    rank or attention die, on the vector pipe; ``"scalar"``, each core those of the tokens that it sends, in scalar
+    loops, a batch of any size; ``"auto"``: the first up to 512 tokens, then the second."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.RANGES.items():
+            object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
+        for each in fields(self):
+            if each.type is bool and not isinstance(getattr(self, each.name), bool):
+                raise ConfigError(f"{each.name}={getattr(self, each.name)!r}: must be True or False")
+        if self.hidden % 32:
+            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
+        for name, known in (
+            ("dtype", DTYPES), ("quantizer", QUANTIZERS), ("path", self.PATHS), ("counting", self.COUNTINGS),
+        ):  # fmt: skip
+            one_of(name, getattr(self, name), known)
+
+    @property
+    @abstractmethod
+    def local_experts(self) -> int:
+        """Expert slots on each rank or expert die."""
+
+    @property
+    @abstractmethod
+    def n_slots(self) -> int:
+        """Expert slots of all ranks or expert dies."""
+
+    @property
+    @abstractmethod
+    def rows_max(self) -> int:
+        """Most rows that a rank, or an expert die in a call, can receive."""
+
+    @property
+    @abstractmethod
+    def counts_bytes(self) -> int:
+        """The counts of those rows, by expert and source."""
+
+    @property
+    def payload_bytes(self) -> int:
+        """A token on its way to the experts, without its slot."""
+        return self.hidden if self.quantized else 2 * self.hidden
+
+    @property
+    def message_bytes(self) -> int:
+        """A token on its way to the experts: 7,680 bytes at hidden 7168 in INT8 (CloudMatrix384 4.2.1)."""
+        return self.payload_bytes + SLOT_BYTES
+
+    @property
+    def row_bytes(self) -> int:
+        """A row of hidden states, and a message on its way back: 14,336 bytes at hidden 7168."""
+        return 2 * self.hidden
+
+    @property
+    def quantized_by(self) -> int:
+        """As the kernels take it: 0 where nothing is quantized, else 1 + the number of the rule."""
+        return 1 + QUANTIZERS[self.quantizer] if self.quantized else 0
+
+    @property
+    def narrowed_by(self) -> int:
+        """The same of the way back."""
+        return 0
+
+    @property
+    def repeats(self) -> bool:
+        """May a token choose an expert several times?"""
+        return False
+
+    @property
+    def streams(self) -> bool:
+        """Do cores count the choices that they send, streamed through the data buffer, and tell each other?"""
+        return self.counting == "scalar" or (self.counting == "auto" and self.tokens_max > _WHOLE_TOKENS_MAX)
+
+    def numpy_dtype(self) -> Any:
+        """NumPy type of hidden states."""
+        return DTYPES[self.dtype][1]
+
+    def group(self, n_ranks: int, cores: int, die_bytes: int, tallies: int = 0) -> Group:
+        """The shape for a kernel on so many cores; ``tallies`` is where they tell each other what they have counted."""
+        return Group(
+            n_ranks=n_ranks,
+            n_local=self.local_experts,
+            top_k=self.top_k,
+            hidden=self.hidden,
+            payload=self.payload_bytes,
+            dtype=DTYPES[self.dtype][0],
+            quantized=self.quantized_by,
+            shared=int(self.shared),
+            by_dma=int(self.path in ("dma", "urma")),
+            cores=cores,
+            die_bytes=die_bytes,
+            tallies=tallies,
+            narrowed=self.narrowed_by,
+        )
+
+
+@dataclass(frozen=True)
+class EpConfig(TokenConfig):
+    """An expert-parallel group: its size and the shape of what it moves (xDeepServe 3.2).
+
+    Experts are numbered by slot, ``rank * local_experts + local``.
+    """
+
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
+        **TokenConfig.RANGES, "n_ranks": (2, 1 << 16), "local_experts": (1, 1 << 12), "tokens_max": (1, 1 << 20),
+        "first_die": (0, 1 << 20),
+    }  # fmt: skip
+
+    batch_bytes = 8  # and which results there are
+
+    n_ranks: int
+    local_experts: int = 1
+    """Expert slots on each rank."""
+    _: KW_ONLY
+    first_die: int = 0
+    """Die of rank 0; rank r is on the r-th die from it."""
+    repeats: bool = False
+    """A token may choose an expert several times; blocks have room for that."""
+    quantized_back: bool = False
+    """INT8 by the same rule on the way back (xDeepServe 4.7): what experts return is dequantized where it is added."""
+
+    @property
+    def narrowed_by(self) -> int:
+        """The same of the way back."""
+        return 1 + QUANTIZERS[self.quantizer] if self.quantized_back else 0
+
+    @property
+    def n_slots(self) -> int:
+        """Expert slots of all ranks."""
+        return self.n_ranks * self.local_experts
+
+    @property
+    def returned_bytes(self) -> int:
+        """From a row on the way back to the next one: 14,336 bytes at hidden 7168, 7,200 in INT8 with their scale."""
+        return contribution_stride(self.hidden, self.narrowed_by)
+
+    @property
+    def rows_per_block(self) -> int:
+        """Most messages that one rank can have for another: a token's choices are different experts, or may be one."""
+        return self.tokens_max * (self.top_k if self.repeats else min(self.top_k, self.local_experts))
+
+    @property
+    def rows_max(self) -> int:
+        """Most rows that a rank can receive."""
+        return self.n_ranks * self.rows_per_block
+
+    @property
+    def counts_bytes(self) -> int:
+        """The counts of those rows, by expert and source."""
+        return align(4 * self.n_slots)
+
+
+def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> tuple[int, int]:
+    """The offsets; ConfigError if the pod has too few dies or cores, or one of them is no place for a region."""
+    spec = pod.spec
+    if config.first_die < 0 or config.first_die + config.n_ranks > spec.n_dies:
+        raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
+    if config.cores > spec.cores_per_die:
+        raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
+    return offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
+
+
+def messages_at(config: TokenConfig) -> int:
+    """Where in the data buffer of dispatch the room for messages begins, behind the choices or the sums of tallies."""
+    whole = choice_at(config.tokens_max, 0, config.n_slots)
+    return streamed_work_at(config.n_slots) if config.streams else whole
+
+
+def buffer_bytes(config: EpConfig) -> int:
+    """What the kernels need of a core's data buffer at least."""
+    send = 2 * config.message_bytes + (4 * config.hidden if config.quantized else 0)
+    dispatch = messages_at(config) + max(send, 8 * config.n_slots)
+    laid_out = 2 * config.row_bytes + (2 * config.returned_bytes if config.quantized_back else 0)
+    combine = work_at(config.n_slots) + max(laid_out, sum_bytes(config.hidden, config.narrowed_by))
+    return max(dispatch, combine, 12 * config.hidden + 2 * ROUTE_BYTES)
+
+
+def check_tokens(config: TokenConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:
+    """Raises ConfigError, naming rank, token and value, for a batch that the group cannot dispatch."""
+    shape = f"[tokens, {config.hidden}] {config.dtype}"
+    if x.ndim != 2 or x.shape[1] != config.hidden or x.dtype != config.numpy_dtype():
+        raise ConfigError(f"tokens of rank {rank}: {list(x.shape)} {x.dtype}, must be {shape}")
+    if len(x) > config.tokens_max:
+        raise ConfigError(f"tokens of rank {rank}: {len(x)} exceed tokens_max={config.tokens_max}")
+    if topk.shape != (len(x), config.top_k) or not np.issubdtype(topk.dtype, np.integer):
+        must = f"[{len(x)}, {config.top_k}] integers"
+        raise ConfigError(f"topk of rank {rank}: {list(topk.shape)} {topk.dtype}, must be {must}")
+    _check_choices(config, rank, topk)
+    if config.quantized:
+        check_finite(config, f"tokens of rank {rank}, token", x)
+
+
+def check_weights(config: TokenConfig, what: str, weights: NDArray[Any], n_tokens: int) -> None:
+    """Raises ConfigError, saying what they are, for gate weights of the wrong shape or type."""
+    shape = (n_tokens, config.top_k)
+    if weights.shape != shape or weights.dtype != np.float32:
+        raise ConfigError(f"{what}: {list(weights.shape)} {weights.dtype}, must be {list(shape)} float32")
+
+
+def _check_choices(config: TokenConfig, rank: int, topk: NDArray[np.int32]) -> None:
+    bad = np.argwhere((topk < -1) | (topk >= config.n_slots))
+    if len(bad):
+        token, choice = bad[0]
+        value = topk[token, choice]
+        raise ConfigError(f"topk of rank {rank}, token {token}: {value} must be -1 or a slot below {config.n_slots}")
+    if not config.repeats:
+        _check_different(rank, topk)
+
+
+def _check_different(rank: int, topk: NDArray[np.int32]) -> None:
+    ordered = np.sort(topk, axis=1)
+    twice = np.argwhere((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
+    if len(twice):
+        token, at = twice[0]
+        what = f"topk of rank {rank}, token {token}: expert slot {ordered[token, at]} is chosen twice"
+        raise ConfigError(f"{what}; the group was not made for repeats")
+
+
+def check_finite(config: TokenConfig, what: str, x: NDArray[Any]) -> None:
+    """Raises ConfigError, with number and column behind what rows they are, for a NaN or infinity among them."""
+    exponent = 0x7F80 if config.dtype == "bf16" else 0x7C00
+    bits = x.view(np.uint16) & exponent
+    if bits.size and bits.max() == exponent:
+        row, column = np.argwhere(bits == exponent)[0]
+        raise ConfigError(f"{what} {row}, column {column}: {x[row, column]} cannot be quantized")

@@ -1,0 +1,108 @@
+"""Inputs of small expert-parallel groups, and what their app buffers must hold in the end, by the oracle."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import oracle
+from xccl_emu.machine.pod import Buffer
+from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts.config import DTYPES, ROUTE, EpConfig
+
+_BITS = {"bf16": (0x3F01, 0x3F80), "fp16": (0x3801, 0x3900)}
+"""Bits of numbers from 0.5 to 1, or to 0.63."""
+
+Rows = list[NDArray[Any]]
+"""An array for each round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One round: for each rank tokens [T, hidden] BF16, choices [T, top_k] INT32 and weights [T, top_k] FP32."""
+
+    tokens: list[NDArray[Any]]
+    topk: list[NDArray[np.int32]]
+    weights: list[NDArray[np.float32]]
+
+
+def choice_steps(config: EpConfig) -> NDArray[np.int64]:
+    """[top_k] from a token's first expert slot to that of each choice; with ``repeats`` two are in the same one."""
+    return np.arange(config.top_k) // (1 + config.repeats)
+
+
+def make_batches(config: EpConfig, rounds: Sequence[Sequence[int]], seed: int) -> list[Batch]:
+    """Batches of rounds with so many tokens of each rank; who has any has some for the next rank, in every other round
+    all of them.
+
+    Each byte of a hidden state is above 0, and so is each byte that it is quantized to (absolute values from 0.5 to 1):
+    nothing looks like memory that was never written.
+    """
+    rng = np.random.default_rng(seed)
+    batches = []
+    for i, lengths in enumerate(rounds):
+        apart = (i + 1) % 2
+        first = [rank + 1 + i // 2 + apart * np.arange(n)[:, None] for rank, n in enumerate(lengths)]
+        topk = [((slots + choice_steps(config)) % config.n_slots).astype(np.int32) for slots in first]
+        weights = [rng.uniform(0.5, 2, (n, config.top_k)).astype(np.float32) for n in lengths]
+        batches.append(Batch([states(rng, n, config.hidden, config.dtype) for n in lengths], topk, weights))
+    return batches
+
+
+def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -> NDArray[Any]:
+    """[n, hidden] hidden states without a zero byte, also when quantized."""
+    bits = rng.integers(*_BITS[dtype], (n, hidden)) | rng.integers(0, 2, (n, hidden)) << 15
+    return bits.astype(np.uint16).view(DTYPES[dtype][1])
+
+
+class Image:
+    """What phases write into the buffers of one rank: ``written`` maps their names to bytes, round behind round."""
+
+    def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int) -> None:
+        self._config = config
+        rounds = [_round(config, batch, rank) for batch in batches]
+        self._rows: dict[str, Rows] = {name: [rows[name] for rows in rounds] for name in rounds[0]}
+        if not config.position_bytes:
+            del self._rows["pos"]
+        self.written = {
+            name: app.image_of(config, name, len(rows), enumerate(rows)) for name, rows in self._rows.items()
+        }
+
+    def parts(self, name: str, own: app.Buffered) -> Iterator[Buffer]:
+        """The bytes of a buffer that hold something: each row of each round, without what fills it up."""
+        for i, rows in enumerate(self._rows[name]):
+            yield from (app.row_of(self._config, own, name, i, j, row.nbytes) for j, row in enumerate(rows))
+
+
+def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]:
+    """The rows of each buffer of a rank in one round; the order of ``recv_x`` and so on is that of the phases."""
+    c = config
+    sent = oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
+    quantizer = c.quantizer if c.quantized_back else None
+    return {
+        **received_rows(sent, rank),
+        "pos": _positions(config, batch.topk[rank]),
+        "out": sent.combined_for(rank, batch.weights[rank], shared=c.shared, quantizer=quantizer),
+    }
+
+
+def received_rows(sent: oracle.Dispatched, rank: int) -> dict[str, NDArray[Any]]:
+    """What a rank or expert die has received, by name of the buffer: in the order of its rows, their counts, and what
+    its experts make of them."""
+    got = sent.received_by(rank)
+    route = np.zeros(len(got.x), ROUTE)
+    route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
+    route["slot"] = got.expert + rank * sent.local_experts
+    made = sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x)))
+    return {"recv_x": got.x, "route": route[:, None], "counts": got.counts.reshape(1, -1), "y": made}
+
+
+def _positions(config: EpConfig, topk: NDArray[np.int32]) -> NDArray[np.int32]:
+    """[T, top_k] places of messages in their blocks: behind those of a rank's earlier experts and of earlier tokens."""
+    flat, local = topk.reshape(-1), config.local_experts
+    ahead = (flat // local == flat[:, None] // local) & (flat < flat[:, None])
+    before = np.tril(flat == flat[:, None], -1)
+    positions: NDArray[np.int32] = (ahead | before).sum(axis=1).astype(np.int32).reshape(topk.shape)
+    return positions

@@ -1,0 +1,121 @@
+"""What cases have in common whose tokens go to experts that they choose: by a pattern, by loads, or as recorded."""
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
+from xccl_emu.protocols.experts.config import DTYPES, QUANTIZERS
+from xccl_emu.protocols.experts.drawn import Drawn
+from xccl_emu.protocols.experts.tokens import as_text, tokens_of
+from xccl_emu.routing import Placement
+from xccl_emu.routing.choices import ZIPF, Choices
+from xccl_emu.stage import silent
+
+FEW_TOKENS = 256
+"""Tokens of a rank or attention die that always go at once, if nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class RoutedCase(Case, ABC):
+    """A case whose tokens choose experts.  Subclasses must define the fields ``tokens``, ``top_k``, ``rounds`` and
+    ``seed``, make rounds by ``_pattern``, and lay them out by ``_lay_out``.
+    """
+
+    by_routing: ClassVar[Collection[str]] = ("layer",)
+    by_pattern: ClassVar[Collection[str]] = ()
+    """Sizes that have a meaning with a routing alone, and without one."""
+    tiny: ClassVar[Mapping[str, Any]]
+    """Sizes of a small one for two dies, beside tokens and what they choose."""
+
+    hidden: int = size(
+        0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, advanced=True
+    )  # fmt: skip
+    dtype: str = choice("bf16", "Type of hidden states.", of=tuple(DTYPES), advanced=True)
+    quantizer: str = choice("xccl", "Whose rule makes the INT8.", of=tuple(QUANTIZERS), advanced=True)
+    routing: str = text(
+        "", f"{ZIPF}, or a file of expert loads (JSON) or recorded choices (JSONL): who chooses which of how many "
+        "experts, beside a shared one; else neighbours choose neighbours.", advanced=True,
+    )  # fmt: skip
+    layer: int = size(-1, "Layer of the loads; -1 is the first MoE layer.", least=-1, advanced=True)
+    at_once: int = size(
+        0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, advanced=True
+    )  # fmt: skip
+
+    def _check(self) -> None:
+        """Check the sizes; raises ConfigError also for those that do not go with a routing, or not without one."""
+        object.__setattr__(self, "tokens", as_text(self._tokens))
+        super().__post_init__()
+        lengths = self._lengths
+        for each in self.sizes():
+            value, wrong = getattr(self, each.name), self.by_pattern if self.routing else self.by_routing
+            if each.name in wrong and value != each.default:
+                raise ConfigError(f"{each.name}={value}: goes {'without' if self.routing else 'with'} --routing")
+        if self.routing and len({*lengths}) > 1:
+            raise ConfigError(f"tokens={self._tokens}: must be one number for all with --routing")
+        object.__setattr__(self, "tokens", max(lengths) if self.routing else as_text(lengths))
+
+    @property
+    def _tokens(self) -> int | str:
+        return self.configuration["tokens"]
+
+    @property
+    @abstractmethod
+    def _sources(self) -> int:
+        """Who has tokens: ranks, or attention dies."""
+
+    @property
+    def _lengths(self) -> tuple[int, ...]:
+        """Tokens of each of them."""
+        return tokens_of(self._tokens, self._sources, none=bool(self.routing))
+
+    @property
+    def _at_once(self) -> int:
+        """Tokens of a source that go at once, at most."""
+        return min(self.at_once or max(self._lengths), max(self._lengths))
+
+    def _fewer_at_once(self, given: Collection[str]) -> Self | None:
+        """Half as many tokens at once, unless it was said how many, or they are few."""
+        if "at_once" in given or self._at_once <= FEW_TOKENS:
+            return None
+        return replace(self, at_once=-(-self._at_once // 2))
+
+    @functools.cached_property
+    def _choices(self) -> Choices:
+        return Choices(str(self.routing), self.layer, int(self.configuration["top_k"]), int(self.configuration["seed"]))
+
+    def _draw(self, placement: Placement, hidden: int) -> Drawn:
+        """Batches of all sources."""
+        shape = int(self._tokens), hidden
+        return Drawn(self._choices, placement, self._sources, shape, self.dtype, int(self.configuration["seed"]))
+
+    # ---- several calls, and the whole pod
+
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """All rounds of all calls in one launch, with room for the most tokens of each source."""
+        if len(calls) == 1:
+            return calls[0].case.lay_out(bench)
+        if self.routing:
+            raise ConfigError(f"routing={self.routing!r}: applies to a single call; there are {len(calls)}")
+        each = [tokens_of(call.case.configuration["tokens"], self._sources) for call in calls]
+        most: dict[str, Any] = {"tokens": as_text([max(lengths) for lengths in zip(*each, strict=True)])}
+        whole: Any = replace(self, **most)
+        rounds = int(self.configuration["rounds"])
+        whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
+
+    def run_on_pod(self, run: PodRun) -> None:
+        """All calls, one behind the other; a tiny one first, so that compiling is not mistaken for their time."""
+        with run.stage("compile"):
+            plain: dict[str, Any] = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
+            pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=run.pod.order, policy=run.pod.policy)
+            replace(self, **plain, **self.tiny)._make_calls(PodRun(pod, silent, run.free_bytes))
+        self._make_calls(run)
+
+    @abstractmethod
+    def _make_calls(self, run: PodRun) -> None:
+        """All calls on a pod."""

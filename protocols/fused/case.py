@@ -1,0 +1,102 @@
+"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1).
+
+Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.protocol import Case, Preset, choice, size, switch
+from xccl_emu.protocols.experts.case import COUNTING_HELP, PAGE, USUAL, USUAL_RANKS, LayerCase
+from xccl_emu.protocols.experts.data import Batch, choice_steps
+from xccl_emu.protocols.fused.paper import FUSED_COMBINE, FUSED_DISPATCH
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
+
+_SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
+
+
+@dataclass(frozen=True)
+class FusedCase(LayerCase):
+    """A small group that runs ``rounds`` rounds of a layer; what a fast rank can do shows from the third on."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "fused", "CANN's FusedDispatch and FusedCombine", {}, {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3},
+            {"ranks": USUAL_RANKS, "cores": 4, "tokens": 96, **USUAL, "redundant": -1},
+        ),
+        Preset(
+            "fused-scalar", "Places counted in scalar loops", {"counting": "scalar"},
+            {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 1},
+        ),
+    )
+    papers = (FUSED_DISPATCH, FUSED_COMBINE)
+    group, config = FusedExpertParallel, FusedConfig
+    written = ("recv_x", "route", "counts", "y", "out")
+
+    cores: int = size(2, "Cores of each rank.", most=48)
+    granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
+    rounds: int = size(3, "Layers one after the other.")
+    masked: int = switch(0, "Is the first choice of each rank's last token masked?")
+    counting: str = choice("auto", COUNTING_HELP, of=FusedConfig.COUNTINGS)
+    path: str = choice("aiv", "Who writes to the peers: the cores, or the SDMA engine.", of=FusedConfig.PATHS)
+    early_quantization: int = switch(1, "Quantize before sending, or when it came.", also="early/late")
+    preallocated: int = switch(1, "A region for each source, else counts first.", also="preallocate")
+    pipelined: int = switch(1, "Load and quantize a token while one is sent.", also="pipeline")
+    double_buffered: int = switch(
+        1, "Messages and contributions in buffers of their own.", also="double-buffer", examples=(1,)
+    )
+    seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
+
+    # ---- what it is made of
+
+    def _config(self) -> FusedConfig:
+        switches: dict[str, Any] = {name: bool(getattr(self, name)) for name in _SWITCHES}
+        return FusedConfig(**self._shape, counting=self.counting, path=self.path, **switches)
+
+    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
+        return [replace(batch, topk=self._slots(i, rounds[i])) for i, batch in enumerate(super()._pattern(rounds))]
+
+    def _slots(self, i: int, lengths: Sequence[int]) -> list[NDArray[np.int32]]:
+        """[T, top_k] slots for each rank: its tokens go round the ranks, and all to one in every third round.
+
+        So where a token goes its neighbour has gone the round before, which a core that is ahead could overwrite.
+        """
+        apart = 0 if i % 3 == 2 else 1
+        n_slots, k = self.ranks * self.experts, choice_steps(self._config())
+        topk = []
+        for rank, n in enumerate(lengths):
+            first = (rank + 1 + i + apart * np.arange(n)) * self.experts
+            choices = ((first[:, None] + k) % n_slots).astype(np.int32)
+            if self.masked:
+                choices[-1:, 0] = -1
+            topk.append(choices)
+        return topk
+
+    @property
+    def _under_way(self) -> int:
+        c = self._config()
+        return c.message_bytes + (min(PAGE, c.wire_bytes) if c.preallocated else 0) + c.row_bytes
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Each option by itself."""
+        usual = cls(ranks=2, cores=2, tokens=2, rounds=3)
+        return {
+            "two ranks, two tokens": usual,
+            "three ranks, one token": replace(usual, ranks=3, tokens=1),
+            "one core": replace(usual, cores=1),
+            "two experts a die": replace(usual, experts=2, top_k=2),
+            "a masked choice": replace(usual, masked=1),
+            "a rank with no tokens": replace(usual, tokens="2,0"),
+            "SDMA": replace(usual, path="sdma"),
+            "late quantization": replace(usual, early_quantization=0),
+            "nothing quantized": replace(usual, quantized=0, granules=2),
+            "no allocation in advance": replace(usual, preallocated=0),
+            "no pipeline": replace(usual, pipelined=0),
+            "counted in scalar loops": replace(usual, counting="scalar"),
+            "an expert chosen twice": replace(usual, cores=1, tokens=1, top_k=2, repeats=1),
+        }

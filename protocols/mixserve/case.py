@@ -1,0 +1,218 @@
+"""MixServe's fused AG-Dispatch and RS-Combine as cases ([MixServe] III-D)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.mixserve.layer import mixserve
+from xccl_emu.kernels.mixserve.rows import Cluster, Tables
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import KIB
+from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size, switch
+from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocols.collectives.case import BYTES_MAX
+from xccl_emu.protocols.experts.config import DTYPES
+from xccl_emu.protocols.mixserve.data import Data
+from xccl_emu.protocols.mixserve.layout import Degrees, Layout, Shape, degrees
+from xccl_emu.protocols.mixserve.paper import AG_DISPATCH, RS_COMBINE
+
+PARTS = {"both": (1, 1), "dispatch": (1, 0), "combine": (0, 1)}
+"""Does it dispatch, does it combine?"""
+
+UB_BYTES = 192 * KIB
+ROWS_MAX = 1 << 36
+"""Bytes of the places for outputs of experts; a run that moves payload may have `BYTES_MAX`."""
+
+_RIGHTS = {"arrived": "rw", "partial": "rw", "out": "w"}
+
+
+@dataclass(frozen=True)
+class MixServeCase(StreamCase):
+    """Rounds of AG-Dispatch, dummy experts and RS-Combine on ``nodes`` nodes of ``ranks`` ranks, a die each.
+
+    Attention has ``dp`` groups with tokens of their own, each of which is split over the ranks of a group; the layer of
+    experts has ``ep`` groups with experts of their own, each of which is split over the ranks of a group.
+    """
+
+    side_by_side = hosts_wait = True
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("mixserve", "Fused AG-Dispatch and RS-Combine on a two-level cluster"),
+        Preset("mixserve-dispatch", "Fused AG-Dispatch alone", {"part": "dispatch"}),
+        Preset("mixserve-combine", "Fused RS-Combine alone", {"part": "combine"}),
+    )
+    papers = (AG_DISPATCH, RS_COMBINE)
+
+    nodes: int = size(2, "Nodes.", most=96)
+    ranks: int = size(2, "Ranks of a node.", most=96)
+    dp: int = size(0, "Degree of data parallelism of attention; 0 for one group a node.", least=0)
+    ep: int = size(0, "Degree of expert parallelism; 0 for one group a node.", least=0)
+    cores: int = size(1, "Cores of each rank; each moves some of the tokens.", most=48)
+    tokens: int = size(1, "Tokens of each group that has tokens of its own.")
+    hidden: int = size(32, "Elements of a hidden state; each shard has whole granules, of 16.")
+    experts: int = size(1, "Experts of each group that has experts of its own.", most=4096)
+    top_k: int = size(2, "Experts of each token.")
+    rounds: int = size(2, "Rounds one after the other, in one kernel.", examples=(1, 3), each_call=True)
+    part: str = choice("both", "What is run.", of=PARTS)
+    overlap: int = switch(1, "Communication within nodes and between them at the same time.")
+    dtype: str = choice("bf16", "Type of hidden states; sums are in FP32.", of=DTYPES)
+    seed: int = size(0, "Of tokens, choices and weights.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        of = self.degrees
+        if self.hidden % (16 * of.shards):
+            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 16 x {of.shards} shards")
+        if self.cores > self.tokens:
+            raise ConfigError(f"cores={self.cores}: must be at most {self.tokens}, one for each token")
+        if self.top_k > of.ep * self.experts:
+            raise ConfigError(f"top_k={self.top_k}: there are {of.ep * self.experts} experts")
+        if self.shape.ub_bytes > UB_BYTES:
+            raise ConfigError(f"hidden={self.hidden}: rows and sums need {self.shape.ub_bytes} bytes of {UB_BYTES}")
+        self._check_rows(ROWS_MAX)
+
+    def _check_rows(self, most: int) -> None:
+        nbytes = self.degrees.world * self.cores * self.rounds * self._partial_bytes
+        if nbytes > most:
+            raise ConfigError(f"tokens={self.tokens}: rows take {nbytes} bytes, must be at most {most}")
+
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """A launch for each call, and tables of the rounds of all."""
+        each = [call.case.rounds for call in calls if isinstance(call.case, MixServeCase)]
+        replace(self, rounds=sum(each))._lay_out(bench, each, calls)
+
+    def _lay_out(self, bench: Bench, each: Sequence[int], calls: Sequence[Call]) -> None:
+        """A kernel on each core, with its rank's tables; what rows and results must be, the oracle says.
+
+        ``each`` has the rounds of each launch.
+        """
+        if bench.payload:
+            self._check_rows(BYTES_MAX)
+        of, shape = self.degrees, self.shape
+        regions = Regions(of.world)
+        layout, data = Layout(regions, shape), self.data(bench.payload)
+        app = self._app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
+        spec = regions.tight_pod(app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
+        pod = bench.pod(spec)
+        regions.place(bench, pod)
+        streams = Streams(bench, pod, calls)
+        for die, core in np.ndindex(of.world, self.cores):
+            buffers = self._buffers(bench, pod, streams, die, core, data)
+            self._launch(pod, streams, die, core, layout, buffers, each)
+            if self.part == "dispatch" and bench.payload:
+                self._expect_rows(bench, streams.owner(die, core), die, core, layout, data)
+        streams.put()
+        bench.tolerates("stop", "cut", "stall")
+
+    def _buffers(self, bench: Bench, pod: Pod, streams: Streams, die: int, core: int, data: Data) -> dict[str, Buffer]:
+        """Return the buffers of a core, by name."""
+        of, (node, local) = data.of, divmod(die, data.of.ranks)
+        own, dealt = of.tokens_of(node, of.group(local)), data.shape.tokens_of(core)
+        tables = data.tables(node, local, core)
+        filled = {"tokens": data.x[:, own, dealt], "weights": data.weights[:, own, dealt], **tables}
+        wanted: dict[str, NDArray[Any]] = {}
+        if self.part == "combine":
+            filled |= {"arrived": data.arrived(node, local, core), "partial": data.partials(node, local, core)}
+        else:
+            wanted["arrived"] = data.arrived(node, local, core)
+        if self.part != "dispatch":
+            wanted["out"] = data.results[:, own, dealt]
+        owner = streams.owner(die, core)
+        travelling = ("tokens", "partial")
+        buffers = {name: bench.filled(die, filled[name], name, travels=name in travelling) for name in filled}
+        buffers |= {name: bench.wanted(die, array, name, owners=owner) for name, array in wanted.items()}
+        if self.part == "both":
+            buffers["partial"] = pod.alloc(die, self._partial_bytes)
+            bench.label_buffer(buffers["partial"], "partial")
+        return buffers
+
+    def _launch(
+        self, pod: Pod, streams: Streams, die: int, core: int, layout: Layout, buffers: Mapping[str, Buffer],
+        each: Sequence[int],
+    ) -> None:  # fmt: skip
+        of, shape, (node, local) = self.degrees, layout.shape, divmod(die, self.degrees.ranks)
+        group, ep, dp = of.group(local), of.same_experts(local), of.same_tokens(local)
+        dispatches, combines = PARTS[self.part]
+        at = {name: buffer.address for name, buffer in buffers.items()}
+        cluster = Cluster(
+            of.nodes, of.ranks, node, local, of.shards, of.dp_groups, group if of.dp_groups > 1 else 0, ep.start,
+            len(ep), dp.start, len(dp), len(shape.tokens_of(core)), shape.capacity, self.top_k, self.experts,
+            of.experts_of(node, group) * self.experts, shape.row_bytes, shape.part_bytes, shape.room, shape.acc,
+            shape.head, pod.spec.die_bytes, DTYPES[self.dtype][0], self.overlap, dispatches, combines, 0, 0,
+        )  # fmt: skip
+        tables = Tables(
+            at["tokens"], at["totals"], at["counts"], at["rows"], at["places"], at["weights"], at["arrived"],
+            at.get("partial", 0), 0 if dispatches else self._partial_bytes, at.get("out", 0),
+        )  # fmt: skip
+        grants = [pod.grant(buffer, _RIGHTS.get(name, "r")) for name, buffer in buffers.items()]
+        for number, rounds in enumerate(each):
+            told = cluster._replace(rounds=rounds, done=sum(each[:number]))
+            args = {"c": told, "t": tables, "b": layout.inboxes(core)}
+            streams.launch(mixserve, die, args, grants + layout.grants(core), core)
+
+    def _expect_rows(self, bench: Bench, owner: str, die: int, core: int, layout: Layout, data: Data) -> None:
+        """Expect the results of the last two rounds: those before them are overwritten."""
+        of, shape = data.of, layout.shape
+        for r, tokens in np.ndindex(self.rounds, of.dp):
+            rows = data.rows(r, tokens, *divmod(die, of.ranks), core)
+            if r >= self.rounds - 2 and len(rows):
+                at = layout.gathered.at(die, core) + (r % 2 * of.dp + tokens) * shape.capacity * shape.row_bytes
+                what = f"rows of group {tokens} on core {core} of die {die} in round {r}"
+                bench.expect(at, rows, what, owners=owner)
+
+    # ---- sizes
+
+    @property
+    def degrees(self) -> Degrees:
+        """Nodes, ranks of a node, and the degrees of parallelism."""
+        return degrees(self.nodes, self.ranks, self.dp, self.ep)
+
+    @property
+    def shape(self) -> Shape:
+        """What a round moves, and by how many cores."""
+        return Shape(self.degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
+
+    def data(self, payload: bool) -> Data:
+        """Tokens, tables and results of all rounds; without ``payload`` tokens are zeros."""
+        return Data(self.degrees, self.shape, self.rounds, self.dtype, self.seed, self.part != "combine", payload)
+
+    @property
+    def _partial_bytes(self) -> int:
+        """Bytes of the partial sums of a core and a round."""
+        return self.degrees.dp * self.shape.capacity * self.shape.row_bytes
+
+    @property
+    def _app_bytes(self) -> int:
+        of, capacity = self.degrees, self.shape.capacity
+        tokens = capacity // self.top_k * self.shape.row_bytes
+        tables = [of.nodes * 4 * capacity, 4 * capacity, 4 * capacity, 8 * of.nodes * self.experts, 8 * of.nodes]
+        rows = self._partial_bytes * (1 if self.part == "both" else self.rounds)
+        each = [tokens, tokens, *tables, 8 * of.dp]
+        return self.cores * (sum(align(self.rounds * nbytes) for nbytes in each) + align(rows))
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Two nodes of two ranks, two rounds, with and without overlap, one token and two, and the three cases of
+        Figure 6."""
+        usual = cls()
+        return {
+            "2 x 2 ranks": usual,
+            "2 x 2 ranks, no overlap": replace(usual, overlap=0),
+            "AG-Dispatch, 2 x 2 ranks": replace(usual, part="dispatch"),
+            "AG-Dispatch, 2 x 2 ranks, no overlap": replace(usual, part="dispatch", overlap=0),
+            "AG-Dispatch, d_DP > d_EP": replace(usual, part="dispatch", dp=4),
+            "AG-Dispatch, d_DP < d_EP": replace(usual, part="dispatch", ep=4),
+            "RS-Combine, 2 x 2 ranks": replace(usual, part="combine"),
+            "RS-Combine, 2 x 2 ranks, no overlap": replace(usual, part="combine", overlap=0),
+            "RS-Combine, d_DP > d_EP": replace(usual, part="combine", dp=4),
+            "RS-Combine, d_DP < d_EP": replace(usual, part="combine", ep=4),
+            "2 x 2 ranks, two tokens": replace(usual, tokens=2),
+            "AG-Dispatch, two tokens": replace(usual, part="dispatch", tokens=2),
+            "AG-Dispatch, two tokens, no overlap": replace(usual, part="dispatch", tokens=2, overlap=0),
+            "RS-Combine, two tokens": replace(usual, part="combine", tokens=2),
+            "RS-Combine, two tokens, no overlap": replace(usual, part="combine", tokens=2, overlap=0),
+        }

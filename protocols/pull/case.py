@@ -1,0 +1,108 @@
+"""Dispatch, combine, and both with the dummy expert between them, as cases ([xDeepServe] 3.2).
+
+Nobody waits for all ranks between two launches, so that a fast rank may be a round ahead of a slow one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
+from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts.case import COUNTING_HELP, PAGE, USUAL, LayerCase
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.experts.data import Image
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH
+from xccl_emu.protocols.pull import paper
+from xccl_emu.protocols.pull.session import ExpertParallel
+
+_COMBINE_INPUTS = ("pos", "counts", "y")
+_DECODE = {"ranks": 288, "cores": 4, "tokens": 60, **USUAL, "redundant": 0}
+"""Sizes of a decode step: 256 of 288 dies have a routed expert each, 32 the shared one (a token's rank mod 32)."""
+_PAIRS = {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2}
+
+
+@dataclass(frozen=True)
+class MoeCase(LayerCase):
+    """A small expert-parallel group that runs dispatch, a dummy expert and combine, ``rounds`` times."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("moe", "Dispatch, a dummy expert, combine, one launch behind the other", {}, _PAIRS | {"granules": 2}),
+    )
+    papers: ClassVar[tuple[Paper, ...]] = (paper.DISPATCH, paper.COMBINE)
+    group, config = ExpertParallel, EpConfig
+    written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
+    least_granules: ClassVar[int] = 1
+
+    counting: str = choice("auto", COUNTING_HELP, of=EpConfig.COUNTINGS)
+    path: str = choice("mtu", "How data is pulled.", of=EpConfig.PATHS)
+    quantized_back: int = switch(0, "INT8 on the way back, too.", also="quantize-back")
+    seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
+
+    # ---- what it is made of
+
+    def _config(self) -> EpConfig:
+        return EpConfig(**self._shape, counting=self.counting, path=self.path, quantized_back=bool(self.quantized_back))
+
+    @property
+    def _under_way(self) -> int:
+        c = self._config()
+        return c.message_bytes + c.row_bytes + min(2 * PAGE, c.row_bytes)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Two to four ranks, one with no tokens, and two cores a rank."""
+        usual = cls(ranks=2, tokens=2, granules=4, rounds=2)
+        return {
+            "two ranks, two tokens": usual,
+            "three ranks, one token": replace(usual, ranks=3, tokens=1, granules=2, rounds=3),
+            "four ranks, one token": replace(usual, ranks=4, tokens=1, granules=cls.least_granules, rounds=1),
+            "a rank with no tokens": replace(usual, tokens=(2, 0), rounds=3),
+            "two cores a rank": replace(usual, cores=2),
+            "counted in scalar loops": replace(usual, cores=2, counting="scalar"),
+            "INT8 on the way back": replace(usual, tokens=1, cores=2, top_k=2, quantized_back=1),
+            "an expert chosen twice": replace(
+                usual, tokens=1, granules=cls.least_granules, top_k=3, cores=2, repeats=1
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class DispatchCase(MoeCase):
+    """Dispatch alone, ``rounds`` times; on the whole pod all of a layer, and combine too.  Sizes as of `MoeCase`."""
+
+    presets = (
+        Preset(
+            "dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"granules": 1}, _DECODE
+        ),
+        Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"granules": 1}),
+    )
+    papers = (paper.DISPATCH,)
+    parts = (DISPATCH,)
+    written = ("recv_x", "route", "counts", "pos")
+
+
+@dataclass(frozen=True)
+class CombineCase(MoeCase):
+    """Combine alone, ``rounds`` times, of what dispatch and the experts would have left; sizes as of `MoeCase`."""
+
+    presets = (
+        Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"granules": 2}),
+        Preset("combine-int8", "Quantized on the way back", {"quantized_back": 1}, _PAIRS | {"granules": 2}),
+    )
+    papers = (paper.COMBINE,)
+    parts = (COMBINE,)
+    written = ("out",)
+    least_granules = 2
+    """A row that comes back has at least two, because hidden states have a multiple of 32 elements."""
+
+    quantized: int = switch(0, "INT8 on the wire in dispatch.", also="quantize")
+
+    def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: Image) -> None:
+        for name in _COMBINE_INPUTS:
+            raw = np.frombuffer(image.written[name].tobytes(), np.uint8)
+            pod.view(buffers[name])[: raw.size] = raw
+            bench.already_filled(*image.parts(name, buffers))

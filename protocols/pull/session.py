@@ -1,0 +1,83 @@
+"""Dispatch and combine for users: an expert-parallel group on a pod.
+
+group = ExpertParallel(pod, EpConfig(n_ranks=4, top_k=2, hidden=128))
+received = group.dispatch(tokens, topk)
+...                                      # experts: group.run_dummy(), or write into group.expert_output(rank)
+outputs = group.combine(weights)
+"""
+
+import numpy as np
+
+from xccl_emu.kernels.experts.counts import work_at
+from xccl_emu.kernels.pull import combine as combine_kernel
+from xccl_emu.kernels.pull import dispatch as dispatch_kernel
+from xccl_emu.kernels.pull.parameters import Areas
+from xccl_emu.protocol import Region
+from xccl_emu.protocols.experts.buffers import Received
+from xccl_emu.protocols.experts.config import EpConfig, messages_at
+from xccl_emu.protocols.experts.group import Args, ExpertGroup, Phase
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, EpLayout
+
+__all__ = ["ExpertParallel", "Received"]
+
+
+class ExpertParallel(ExpertGroup[EpConfig]):
+    """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2)."""
+
+    dispatches = Phase(
+        DISPATCH, dispatch_kernel.dispatch,
+        {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"},
+    )  # fmt: skip
+    combines = Phase(
+        COMBINE, combine_kernel.combine,
+        {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"},
+    )  # fmt: skip
+    lays_out = EpLayout
+    layout: EpLayout
+
+    def _rounds_done(self, done: Region) -> int:
+        """How many rounds rank 0 has acknowledged to itself, in fields of all ranks: the last event ID."""
+        return int(self.pod.span(self.layout.first(done), 8).view(np.int64)[0])
+
+    def _room(self, before: int, row_bytes: int) -> int:
+        """How many rows fit a half of what is behind the first ``before`` bytes of the data buffer."""
+        return (self.pod.spec.ub_bytes - before) // 2 // row_bytes
+
+    def next_dispatch(self) -> int:
+        """Event ID of the next dispatch."""
+        return self._rounds_done(self.layout.dispatch_done) + 1
+
+    def dispatch_areas(self) -> Areas:
+        """Where dispatch keeps what."""
+        layout, first, work = self.layout, self.layout.first, messages_at(self.config)
+        return Areas(
+            blocks=first(layout.dispatch_blocks),
+            block_bytes=layout.dispatch_blocks.nbytes,
+            fields=first(layout.dispatch_fields),
+            done=first(layout.dispatch_done),
+            staging=0,
+            work=work,
+            room=self._room(work, self.config.message_bytes),
+        )
+
+    def next_combine(self) -> int:
+        """Event ID of the next combine."""
+        return self._rounds_done(self.layout.combine_done) + 1
+
+    def combine_areas(self) -> Areas:
+        """Where combine keeps what."""
+        layout, first, work = self.layout, self.layout.first, work_at(self.config.n_slots)
+        return Areas(
+            blocks=first(layout.combine_blocks),
+            block_bytes=layout.combine_blocks.nbytes,
+            fields=first(layout.combine_fields),
+            done=first(layout.combine_done),
+            staging=first(layout.staging),
+            work=work,
+            room=self._room(work, self.config.row_bytes),
+        )
+
+    def _places(self, phase: Phase, ahead: int) -> Args:
+        if phase.part == COMBINE:
+            return {"event": self.next_combine() + ahead, "a": self.combine_areas()}
+        return {"event": self.next_dispatch() + ahead, "a": self.dispatch_areas()}

@@ -1,0 +1,168 @@
+"""The calls of send and receive, and which of them may be open together."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels import sendrecv as device
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Buffer
+from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocols.arguments import integer, one_of
+from xccl_emu.protocols.sendrecv.rings import PATHS
+
+RING_PATHS = PATHS[:2]
+"""Paths through the ring."""
+_NAMES = {"source": "source die", "target": "target die"}
+"""In errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One side of a transfer, as its caller asked for it."""
+
+    sends: bool
+    source: int
+    """Die that sends."""
+    target: int
+    """Die that receives."""
+    buffer: Buffer
+    """The payload's bytes in this side's app data area."""
+    event_id: int
+    cores: int
+    path: str
+    waits: bool
+    """Whether the kernel polls; an asynchronous one does not."""
+    back: "Call | None" = None
+    """For a send: the receive that its cores carry out too, chunk by chunk in turn."""
+    own_cores: bool = True
+    """False for such a receive."""
+
+    def __post_init__(self) -> None:
+        """Make Python integers of all numbers, or raise ConfigError: NumPy's would overflow in kernels and fields."""
+        for name in ("source", "target", "event_id", "cores"):
+            object.__setattr__(self, name, integer(_NAMES.get(name, name), getattr(self, name)))
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the payload."""
+        return self.buffer.nbytes
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths that it may take: zero-copy only by itself, on cores of its own, and if it may wait."""
+        alone = self.waits and self.own_cores and self.back is None
+        return PATHS if alone else RING_PATHS
+
+    @property
+    def key(self) -> tuple[bool, int, int]:
+        """Which end of which channels the call uses."""
+        return (self.sends, self.source, self.target)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that carries out the call, or one pass of it."""
+        if self.back is not None:
+            return device.exchange
+        if self.path == "zero-copy":
+            return device.send_zero_copy if self.sends else device.recv_zero_copy
+        if not self.waits:
+            return device.isend if self.sends else device.irecv
+        return device.send if self.sends else device.recv
+
+    @property
+    def whole(self) -> Kernel:
+        """The kernel that carries out the call to its end: an asynchronous one by as many passes as it takes."""
+        if self.waits:
+            return self.kernel
+        return device.isend_all if self.sends else device.irecv_all
+
+    @property
+    def shape(self) -> int:
+        """What both sides must agree on: the bytes of the payload and the number of channels."""
+        return self.nbytes * device.SHAPE_UNIT + self.cores
+
+    def __str__(self) -> str:
+        what = "send" if self.sends else "receive"
+        way = f"from die {self.source} to die {self.target}"
+        return f"{what} of {self.nbytes} bytes {way}, event ID {self.event_id}"
+
+
+class OpenCalls:
+    """All calls that are queued or under way; refuses what cannot go together, before anything moves."""
+
+    def __init__(self, spec: PodSpec, channels_max: int, paths: Collection[str]) -> None:
+        self._spec, self._channels_max, self._paths = spec, channels_max, paths
+        self._by_key: dict[tuple[bool, int, int], Call] = {}
+        self._on_die: dict[int, list[Call]] = {}
+
+    def add(self, call: Call) -> None:
+        """Open a call; ConfigError (or CapacityError, which is one) if it cannot be, and then nothing has changed."""
+        self._check_arguments(call)
+        if call.key in self._by_key:
+            raise ConfigError(f"{call}: there is already a {self._by_key[call.key]}; a pair has one at a time")
+        self._check_partner(call)
+        self._check_overlap(call)
+        self._check_cores(call)
+        self._by_key[call.key] = call
+        self._on_die.setdefault(call.buffer.die, []).append(call)
+
+    def remove(self, call: Call) -> None:
+        """Close a call that is open."""
+        del self._by_key[call.key]
+        self._on_die[call.buffer.die].remove(call)
+
+    def queued(self) -> list[Call]:
+        """Synchronous calls, in the order in which they were opened."""
+        return [call for call in self._by_key.values() if call.waits]
+
+    def partner(self, call: Call) -> Call | None:
+        """The other side of a call, if it is open."""
+        return self._by_key.get((not call.sends, call.source, call.target))
+
+    def _check_arguments(self, call: Call) -> None:
+        spec = self._spec
+        for name, die in ((_NAMES["source"], call.source), (_NAMES["target"], call.target)):
+            if not 0 <= die < spec.n_dies:
+                raise ConfigError(f"{name} {die}: the pod has dies 0 to {spec.n_dies - 1}")
+        one_of("path", call.path, [path for path in call.paths if path in self._paths])
+        if not 1 <= call.cores <= self._channels_max:
+            raise CapacityError(
+                f"cores={call.cores}: must be 1 to {self._channels_max} (a die has {spec.cores_per_die})"
+            )
+        start = call.buffer.address - call.buffer.die * spec.die_bytes
+        if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:
+            raise ConfigError(f"{call.buffer}: must be at least 1 byte, inside of the app data area of its die")
+
+    def _check_partner(self, call: Call) -> None:
+        partner = self.partner(call)
+        if partner is None:
+            return
+        if (call.path == "zero-copy") != (partner.path == "zero-copy"):
+            raise ConfigError(f"path={call.path!r}: the other side has {partner.path!r}; zero-copy takes both sides")
+        if call.waits != partner.waits:
+            raise ConfigError(f"{call}: one side is asynchronous and the other is not; both must be, or none")
+
+    def _check_overlap(self, call: Call) -> None:
+        start, end = call.buffer.address, call.buffer.address + call.buffer.nbytes
+        for other in self._on_die.get(call.buffer.die, ()):
+            first = other.buffer.address
+            if start < first + other.buffer.nbytes and first < end and not (call.sends and other.sends):
+                raise ConfigError(f"{call.buffer}: overlaps {other.buffer} of the {other}, and one of them is written")
+
+    def _check_cores(self, call: Call) -> None:
+        if not call.own_cores:
+            return
+        others = self._on_die.get(call.buffer.die, ())
+        taken = sum(other.cores for other in others if other.waits == call.waits and other.own_cores)
+        free = self._spec.cores_per_die - taken
+        if call.cores > free:
+            raise CapacityError(f"cores={call.cores}: only {free} of die {call.buffer.die} are left by its other calls")
+
+
+def checked_buffer(name: str, buffer: Any) -> Buffer:
+    """The buffer; ConfigError for what is none."""
+    if not isinstance(buffer, Buffer):
+        raise ConfigError(f"{name}={buffer!r}: must be a Buffer, as Pod.put and Pod.alloc give it")
+    return buffer
