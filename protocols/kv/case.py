@@ -78,6 +78,21 @@ class KvCase(in_streams.StreamCase):
                 raise errors.ConfigError(f"{name}={getattr(self, name)}: must be at least {least}, {why}")
         if self.stopped and self.path == "push":
             raise errors.ConfigError("stopped=1: must be 0 with path='push', by which nothing leaves without an offer")
+        self._refuse_circles()
+
+    def _refuse_circles(self) -> None:
+        """Raises ConfigError if a pair could use up a pool while decode dies hold slots for the next parts of others.
+
+        Then each of two decode dies may wait for an instance whose pool is full of blocks for the other.
+        """
+        peers = -(-self.decode // self.tp)
+        if not self.shared or self.path == "push" or min(self.layers, self.prefill, peers) < 2:
+            return
+        why = "with several parts, instances and decode dies, else all may wait in a circle"
+        if self.pool < (least := peers * self.blocks):
+            raise errors.ConfigError(f"pool={self.pool}: must be at least {least}, a part for each decode die, {why}")
+        if self._quota > (most := (self.pool - self.blocks) // (peers - 1)):
+            raise errors.ConfigError(f"quota={self.quota}: must be {self.blocks} to {most} {why}")
 
     # ---- who sends what to whom
 

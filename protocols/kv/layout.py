@@ -48,13 +48,13 @@ class Sizes(NamedTuple):
 
 
 class Areas:
-    """Regions of a pod; those of prefill dies alone and of decode dies alone begin at the same offset."""
+    """Regions of a pod, of which prefill dies use some and decode dies others."""
 
     def __init__(self, regions: protocol.Regions, sizes: Sizes) -> None:
         self.sizes, s = sizes, sizes
         self.table_bytes = FIELD * s.blocks
         self.blocks = regions.managed("block", s.nbytes, s.pools * s.pool)
-        self.slots = regions.managed("slot", s.nbytes, s.slots, over=self.blocks)
+        self.slots = regions.managed("slot", s.nbytes, s.slots)
         self.used, self.taken = regions.meta("used", 8, s.pools), regions.meta("taken")
         self.tables = regions.meta("table", self.table_bytes, s.peers * s.tasks)
         self.done = regions.meta("done", FIELD, s.peers * s.cores)

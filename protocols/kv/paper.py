@@ -26,7 +26,7 @@ TRANSFER = Paper(
                 Deviation(
                     "All slots of a request are taken at once, by a compare-and-swap of a word of bits.",
                     "Of two receivers that take them one by one each may get half; the checker finds the deadlock.",
-                    "atomic_add room taken",
+                    "room taken",
                 ),
                 Deviation(
                     "Slots may be offered to prefill, which then writes there.",

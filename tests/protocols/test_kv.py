@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import assume, given, settings
@@ -19,13 +20,14 @@ from xccl_emu.protocols.kv.mapping import Shape, as_printed, balanced
 @st.composite
 def cases(draw: st.DrawFn) -> KvCase:
     """Transfers of any shape that fit their pools and slots."""
-    blocks, layers = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    blocks, layers, tp, decode = (draw(st.integers(1, n)) for n in (3, 2, 3, 3))
+    least = blocks * -(-decode // tp)
     return KvCase(
-        prefill=draw(st.integers(1, 2)), tp=draw(st.integers(1, 3)), decode=draw(st.integers(1, 3)), blocks=blocks,
-        requests=draw(st.integers(1, 4)), layers=layers, pool=draw(st.integers(blocks, 5)),
-        slots=draw(st.integers(blocks * layers, 8)), tasks=draw(st.integers(1, 3)), cores=draw(st.integers(1, 3)),
-        shared=draw(st.integers(0, 1)), path=draw(st.sampled_from(["mtu", "dma", "push"])),
-        granules=draw(st.integers(1, 3)), seed=draw(st.integers(0, 99)),
+        prefill=draw(st.integers(1, 2)), tp=tp, decode=decode, blocks=blocks, requests=draw(st.integers(1, 4)),
+        layers=layers, pool=draw(st.integers(least, 9)), slots=draw(st.integers(blocks * layers, 8)), quota=blocks,
+        tasks=draw(st.integers(1, 3)), cores=draw(st.integers(1, 3)), shared=draw(st.integers(0, 1)),
+        path=draw(st.sampled_from(["mtu", "dma", "push"])), granules=draw(st.integers(1, 3)),
+        seed=draw(st.integers(0, 99)),
     )  # fmt: skip
 
 
@@ -85,6 +87,30 @@ def test_a_decode_die_that_stands_holds_up_its_own_pair_alone() -> None:
     assert "kernel decode" in verdict.violation.message
 
 
+@dataclass(frozen=True)
+class Circle(KvCase):
+    """Two instances and two decode dies that stream by parts, with pools that any pair may use up."""
+
+    def _refuse_circles(self) -> None:
+        """Let it pass."""
+
+
+def test_shared_pools_and_slots_that_are_held_make_a_circle() -> None:
+    """Each decode die holds all its slots for one instance, whose pool is full of blocks for the other: refuted, and
+    refused by the case; with a pool for each pair, or whole caches in one task, it is verified."""
+    sizes = {"prefill": 2, "decode": 2, "requests": 1, "blocks": 1, "layers": 2, "pool": 1, "slots": 2}
+    verdict = check(Circle(**sizes, shared=1), seconds=60)
+    assert verdict.violation is not None
+    assert verdict.violation.kind == DEADLOCK
+    assert "12 of 12 cores are blocked" in verdict.violation.message
+    with pytest.raises(ConfigError, match="pool=1: must be at least 2, a part for each decode die, with several parts"):
+        KvCase(**sizes, shared=1)
+    with pytest.raises(ConfigError, match="quota=2: must be 1 to 1 with several parts"):
+        KvCase(**{**sizes, "pool": 2, "quota": 2}, shared=1)
+    assert check(KvCase(**sizes)).verdict == VERIFIED
+    assert check(KvCase(**{**sizes, "layers": 1, "slots": 1}, shared=1)).verdict == VERIFIED
+
+
 @pytest.mark.parametrize("fault", ["stop:die0", "stop:die2", "cut:0-1", "cut:2-0", "stall:0-2"])
 def test_no_fault_makes_it_take_wrong_bits_for_right(fault: str) -> None:
     """Exhaustively: a decode step that ends has the right cache, whoever else has stopped."""
@@ -125,7 +151,7 @@ def why_not(shape: Shape) -> str:
 
 
 def test_the_printed_equations_fail_for_most_shapes() -> None:
-    """Of 7,680 shapes 1,920 have no whole ratio, 3,252 name a rank that is not there, 98 divide by zero."""
+    """Among 7,680 shapes 1,920 have no whole ratio, 3,252 name a rank that is not there, 98 divide by zero."""
     found = {shape: why_not(shape) for shape in GRID}
     assert Counter(found.values()) == {"": 2410, "multiple of decode_tp": 1920, "is told": 3252, "divide": 98}
     told = [shape for shape, why in found.items() if why == "is told"]
