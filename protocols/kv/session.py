@@ -46,8 +46,8 @@ class Transfers:
 
     def _prefill(self, link: Link, told: pair.Pair, batch: Batch) -> None:
         bench, pod, die, (cores, _) = self.bench, self.pod, link.source, cores_of(self.path, told.cores)
-        asked = bench.filled(die, batch.requests, f"requests{batch.call}")
-        own = bench.filled(die, batch.caches, f"own{batch.call}", travels=True)
+        asked = bench.filled(die, batch.requests, f"requests for die{link.target}{batch.call}")
+        own = bench.filled(die, batch.caches, f"caches for die{link.target}{batch.call}", travels=True)
         args: dict[str, Any] = {"requests": asked.address, "caches": own.address, "k": told}
         grants, on = [pod.grant(asked, "r"), pod.grant(own, "r")], range(link.peer * cores, (link.peer + 1) * cores)
         if self.path == "push":
@@ -59,7 +59,7 @@ class Transfers:
     def _decode(self, link: Link, told: pair.Pair, batch: Batch) -> None:
         pod, die, (_, cores) = self.pod, link.target, cores_of(self.path, told.cores)
         *movers, last = range(link.instance * cores, (link.instance + 1) * cores)
-        expected = self.bench.filled(die, batch.requests, f"expected{batch.call}")
+        expected = self.bench.filled(die, batch.requests, f"expected from die{link.source}{batch.call}")
         args: dict[str, Any] = {"requests": expected.address, "k": told}
         if self.path == "push":
             grants = [pod.grant(expected, "r"), *self.areas.offer(link)]
@@ -68,7 +68,7 @@ class Transfers:
             args |= {"me": [*range(told.cores)], "dma": int(self.path == "dma")}
             grants = [pod.grant(expected, "r"), *self.areas.receive(link)]
             self.streams.launch(transfer.receive, die, args, grants, movers)
-        out = self.bench.wanted(die, batch.caches, f"out{batch.call}", owners=self.streams.owner(die, last))
+        out = self.bench.wanted(die, batch.caches, f"caches from die{link.source}{batch.call}", owners=self.streams.owner(die, last))
         grants = [pod.grant(out, "w"), *self.areas.decode(link)]
         self.streams.launch(transfer.decode, die, {"out": out.address, "k": told}, grants, last)
 
