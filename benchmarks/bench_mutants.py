@@ -20,8 +20,10 @@ from check import (
     mutants_deepep,
     mutants_fused,
     mutants_kv,
+    mutants_memory_pool,
     mutants_moe,
     mutants_own,
+    mutants_reconfigure,
     mutants_ring,
 )
 from check.mutants import SCHEDULES, Mutant
@@ -37,6 +39,8 @@ MODULES = {
     "A2E and E2A": mutants_a2e,
     "collectives": mutants_collectives,
     "transfer of KV caches": mutants_kv,
+    "reconfiguration of experts": mutants_reconfigure,
+    "memory pool": mutants_memory_pool,
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")

@@ -68,7 +68,8 @@ class Transfers:
             args |= {"me": [*range(told.cores)], "dma": int(self.path == "dma")}
             grants = [pod.grant(expected, "r"), *self.areas.receive(link)]
             self.streams.launch(transfer.receive, die, args, grants, movers)
-        out = self.bench.wanted(die, batch.caches, f"caches from die{link.source}{batch.call}", owners=self.streams.owner(die, last))
+        name, owner = f"caches from die{link.source}{batch.call}", self.streams.owner(die, last)
+        out = self.bench.wanted(die, batch.caches, name, owners=owner)
         grants = [pod.grant(out, "w"), *self.areas.decode(link)]
         self.streams.launch(transfer.decode, die, {"out": out.address, "k": told}, grants, last)
 

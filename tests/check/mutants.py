@@ -34,6 +34,8 @@ _PLACES = {
     "fused.combine": ("xccl_emu.protocols.fused.session.FusedExpertParallel.combines.kernel", "fused_combine"),
     "deepep.dispatch": ("xccl_emu.protocols.deepep.session.DeepEp.dispatches.kernel", "deepep_dispatch"),
     "deepep.combine": ("xccl_emu.protocols.deepep.session.DeepEp.combines.kernel", "deepep_combine"),
+    "reconfigure": ("xccl_emu.protocols.reconfigure.case.device", ""),
+    "memory_pool": ("xccl_emu.protocols.memory_pool.case.device", ""),
     "kv.transfer": ("xccl_emu.protocols.kv.session.transfer", ""),
     "a2e.attention": ("xccl_emu.protocols.a2e.session.attention", ""),
     "a2e.expert": ("xccl_emu.protocols.a2e.session.expert", ""),

@@ -15,14 +15,17 @@ from . import (
     mutants_deepep,
     mutants_fused,
     mutants_kv,
+    mutants_memory_pool,
     mutants_moe,
     mutants_own,
+    mutants_reconfigure,
     mutants_ring,
 )
 from .mutants import SCHEDULES, Edit, Mutant, Planted, changed_text, name_of, text_of
 
 MODULES = (
     mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e, mutants_collectives, mutants_deepep, mutants_kv,
+    mutants_reconfigure, mutants_memory_pool,
 )  # fmt: skip
 MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
 SECONDS_MAX = 30
