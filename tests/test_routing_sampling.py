@@ -172,7 +172,7 @@ def test_skewed_loads_are_as_skewed_as_measured_ones() -> None:
 
 def test_zipf_loads_are_those_of_figure_11a() -> None:
     """[xDeepServe] Figure 11a: the hottest of 256 experts has 30 times the mean, 20% have more than the mean.  So has a
-    Zipf distribution of exponent 0.875, and so have choices that are drawn of it: no expert can have more than 32 times.
+    Zipf distribution of exponent 0.875, and so have choices drawn of it; none can have more than 32 times.
     """
     loads = np.arange(1, 257) ** -0.875
     chosen = draw_topk(loads, 20_000, 8, np.random.default_rng(0))

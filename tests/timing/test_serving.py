@@ -41,7 +41,7 @@ def dispatch_us(plane: str | None) -> tuple[float, float]:
 
 @pytest.mark.slow
 def test_caches_over_rdma_change_no_dispatch() -> None:
-    """[CloudMatrix384] 4.3.3's reason for the plane: to the picosecond the dispatch is as without, while the caches come
+    """[CloudMatrix384] 4.3.3: to the picosecond the dispatch is as without, while the caches come
     later; over UB it takes 3% more."""
     alone, _ = dispatch_us(None)
     over_rdma, slow = dispatch_us("RDMA plane")
