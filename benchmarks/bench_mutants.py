@@ -19,8 +19,11 @@ from check import (
     mutants_collectives,
     mutants_deepep,
     mutants_fused,
+    mutants_kv,
+    mutants_memory_pool,
     mutants_moe,
     mutants_own,
+    mutants_reconfigure,
     mutants_ring,
     mutants_rollback,
 )
@@ -36,6 +39,9 @@ MODULES = {
     "low-latency dispatch and combine": mutants_deepep,
     "A2E and E2A": mutants_a2e,
     "collectives": mutants_collectives,
+    "transfer of KV caches": mutants_kv,
+    "reconfiguration of experts": mutants_reconfigure,
+    "memory pool": mutants_memory_pool,
     "rollback of an iteration": mutants_rollback,
     "small protocols": mutants_own,
 }

@@ -170,6 +170,18 @@ def test_skewed_loads_are_as_skewed_as_measured_ones() -> None:
     assert loads.max() == pytest.approx(6.62, abs=0.01)
 
 
+def test_zipf_loads_are_those_of_figure_11a() -> None:
+    """[xDeepServe] Figure 11a: the hottest of 256 experts has 30 times the mean, 20% have more than the mean.  So has a
+    Zipf distribution of exponent 0.875, and so have choices drawn of it; none can have more than 32 times.
+    """
+    loads = np.arange(1, 257) ** -0.875
+    chosen = draw_topk(loads, 20_000, 8, np.random.default_rng(0))
+    for counts in (loads, np.bincount(chosen.ravel(), minlength=256)):
+        shares = counts / counts.mean()
+        assert shares.max() == pytest.approx(30, rel=0.02)
+        assert (shares > 1).mean() == pytest.approx(0.20, abs=0.02)
+
+
 def test_the_seed_says_which_expert_is_hot() -> None:
     """Two seeds give the same loads in another order."""
     one, other = skewed_loads(64, seed=1), skewed_loads(64, seed=2)

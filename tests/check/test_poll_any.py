@@ -104,7 +104,7 @@ def seen(policy: object, order: str, *words: int) -> tuple[int, Pod]:
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=str)
+@pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=[*POLICIES, "virtual"])
 @pytest.mark.parametrize(
     ("words", "which"),
     [((3, 0, -9, 0), {0}), ((3, 1, 0, 7), {0, 1, 2, 3}), ((2, 1, -9, 7), {1, 3}), ((0, 0, -6, 7), {3})],
@@ -150,7 +150,7 @@ def test_what_stands_behind_the_site_is_forgotten() -> None:
     assert not words[REQUEST_WORDS:].any()
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=str)
+@pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=[*POLICIES, "virtual"])
 def test_a_deadlock_names_all_words(policy: object) -> None:
     """Who waits for one of several words is reported with each of them, what it holds, and what it should hold."""
     with pytest.raises(DeadlockError) as error:
@@ -169,7 +169,7 @@ def test_a_comparison_that_is_none(how: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(("offset", "text"), [(4, "must be a multiple of 8"), (-64, "is not permitted")])
-@pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=str)
+@pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=[*POLICIES, "virtual"])
 def test_a_word_that_cannot_be_polled(policy: object, offset: int, text: str) -> None:
     """A word that is not aligned, or not granted, is refused before anything is read; a check says so, too."""
     pod = Pod(SPEC, policy=policy)

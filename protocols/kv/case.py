@@ -1,0 +1,197 @@
+"""Transfers of KV caches from prefill to decode as a case ([xDeepServe] 5.1)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import errors, protocol
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.kv import pair, transfer
+from xccl_emu.protocol import streams as in_streams
+from xccl_emu.protocols.kv import mapping, session
+from xccl_emu.protocols.kv.layout import Areas, Link, Sizes
+from xccl_emu.protocols.kv.paper import TRANSFER
+
+PIECE_BYTES = 1 << 15
+"""Most bytes of a place in the data buffer, of which there are `PLACES`."""
+KERNELS = (transfer.prefill, transfer.push, transfer.receive, transfer.offer, transfer.decode)
+
+
+@dataclass(frozen=True)
+class KvCase(in_streams.StreamCase):
+    """Prefill instances send ``requests`` to each decode die; the caches are read there by decode steps."""
+
+    presets: ClassVar[tuple[protocol.Preset, ...]] = (
+        protocol.Preset(
+            "kv-pull", "KV caches that decode pulls when it has room, through the data buffer", {},
+            {"blocks": 3, "pool": 4, "slots": 4, "tasks": 1},
+        ),
+        protocol.Preset(
+            "kv-pull-dma", "KV caches that decode pulls when it has room, by DMA", {"path": "dma"}, {"slots": 2}
+        ),
+        protocol.Preset(
+            "kv-push", "KV caches that prefill writes to slots which decode offers", {"path": "push"},
+            {"blocks": 3, "pool": 4, "slots": 4},
+        ),
+        protocol.Preset(
+            "kv-layers", "KV caches that decode pulls layer by layer while prefill goes on", {"layers": 2, "blocks": 1}
+        ),
+        protocol.Preset(
+            "kv-shared", "KV caches of two decode dies in one pool of prefill",
+            {"shared": 1, "decode": 2, "requests": 2, "blocks": 1, "pool": 2, "slots": 1},
+        ),
+    )  # fmt: skip
+    papers = (TRANSFER,)
+
+    prefill: int = protocol.size(1, "Prefill instances.", most=64)
+    tp: int = protocol.size(1, "Ranks of an instance; all have the cache, each serves some decode dies.", most=32)
+    decode: int = protocol.size(1, "Decode dies.", most=384)
+    requests: int = protocol.size(
+        3, "Requests from each instance to each decode die.", most=1 << 12, examples=(1, 2, 4), each_call=True
+    )
+    blocks: int = protocol.size(2, "Blocks of the first request; each next one has one less, down to one, and so on.")
+    layers: int = protocol.size(1, "Parts of a cache, each of that many blocks and with a task of its own.", most=64)
+    pool: int = protocol.size(3, "Blocks of a prefill rank for each decode die.", most=pair.PLACES_MAX)
+    shared: int = protocol.switch(0, "Is there one pool, of ``pool`` blocks, for all decode dies of a rank?")
+    quota: int = protocol.size(0, "Blocks of a pool that a pair may use at once; 0: all.", least=0, advanced=True)
+    slots: int = protocol.size(3, "Blocks of a decode die.", most=pair.PLACES_MAX)
+    tasks: int = protocol.size(2, "Tasks of a pair that may be open.", most=1 << 12)
+    cores: int = protocol.size(1, "Cores that move the blocks of a request.", most=8)
+    path: str = protocol.choice("mtu", "Who moves blocks.", of=("mtu", "dma", "push"))
+    granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 20)
+    stopped: int = protocol.switch(
+        0, "Has the last decode die stopped before? It is sent what its pool takes, and pulls nothing.", advanced=True
+    )
+    seed: int = protocol.size(0, "Of the caches.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least, why in (
+            ("pool", self.blocks, "the blocks of a part"),
+            ("slots", self.blocks * self.layers, "the blocks of a request, which are taken at once"),
+            ("quota", self.blocks if self.quota else 0, "the blocks of a part"),
+        ):
+            if getattr(self, name) < least:
+                raise errors.ConfigError(f"{name}={getattr(self, name)}: must be at least {least}, {why}")
+        if self.stopped and self.path == "push":
+            raise errors.ConfigError("stopped=1: must be 0 with path='push', by which nothing leaves without an offer")
+        self._refuse_circles()
+
+    def _refuse_circles(self) -> None:
+        """Raises ConfigError if a pair could use up a pool while decode dies hold slots for the next parts of others.
+
+        Then each of two decode dies may wait for an instance whose pool is full of blocks for the other.
+        """
+        peers = -(-self.decode // self.tp)
+        if not self.shared or self.path == "push" or min(self.layers, self.prefill, peers) < 2:
+            return
+        why = "with several parts, instances and decode dies, else all may wait in a circle"
+        if self.pool < (least := peers * self.blocks):
+            raise errors.ConfigError(f"pool={self.pool}: must be at least {least}, a part for each decode die, {why}")
+        if self._quota > (most := (self.pool - self.blocks) // (peers - 1)):
+            raise errors.ConfigError(f"quota={self.quota}: must be {self.blocks} to {most} {why}")
+
+    # ---- who sends what to whom
+
+    def links(self) -> list[Link]:
+        """All pairs: each decode die with the rank of each instance that serves it."""
+        shape, found = mapping.Shape(self.tp, 1, self.decode), list[Link]()
+        for number in range(self.decode):
+            for instance in range(self.prefill):
+                source = instance * self.tp + mapping.balanced(shape, number, 0)
+                peer, target = sum(link.source == source for link in found), self.prefill * self.tp + number
+                found.append(Link(source, peer, target, instance, bool(self.stopped) and number == self.decode - 1))
+        return found
+
+    def lengths(self, link: Link) -> list[int]:
+        """Blocks of a part of each request; a die that has stopped is sent what needs no answer."""
+        each = [self.blocks - q % self.blocks for q in range(self.requests)]
+        if link.stopped:
+            room, tasks = min(self._quota, self.pool) // self.layers, self.tasks // self.layers
+            return [n for q, n in enumerate(each) if sum(each[: q + 1]) <= room and q < tasks]
+        return each
+
+    def asked(self, link: Link, first: int) -> NDArray[np.int64]:
+        """ID and blocks of a part of each request, [requests, 2], behind so many others of each pair."""
+        links = self.links()
+        ids = (1 + links.index(link) + len(links) * (first + q) for q in range(self.requests))
+        return np.array([*zip(ids, self.lengths(link), strict=False)], np.int64).reshape(-1, 2)
+
+    def caches(self, number: int = 0) -> list[NDArray[np.uint8]]:
+        """The caches of each pair's requests in a call, [requests x layers x blocks, bytes]."""
+        blocks = [sum(self.lengths(link)) * self.layers for link in self.links()]
+        data = protocol.payload(sum(blocks) * self._nbytes, self.seed + 101 * number)
+        return np.split(data.reshape(-1, self._nbytes), np.cumsum(blocks)[:-1])
+
+    @property
+    def payload_bytes(self) -> int:
+        """What is sent."""
+        blocks = (sum(self.lengths(link)) for link in self.links() if not link.stopped)
+        return sum(blocks) * self.layers * self._nbytes
+
+    @property
+    def _nbytes(self) -> int:
+        return 32 * self.granules
+
+    @property
+    def _quota(self) -> int:
+        return self.quota or self.pool
+
+    # ---- where it is, and what runs
+
+    def lay_out_calls(self, bench: protocol.Bench, calls: Sequence[protocol.Call]) -> None:
+        """Pools on the dies of prefill, slots on those of decode, and launches for each call."""
+        cases, links = [call.case for call in calls if isinstance(call.case, KvCase)], self.links()
+        peers, room = max(link.peer for link in links) + 1, min(self._nbytes, PIECE_BYTES)
+        sizes = Sizes(
+            peers, self.prefill, self.pool, 1 if self.shared else peers, self._quota, self.slots, self.tasks,
+            self.blocks, self.cores, self._nbytes, room, self.layers,
+        )  # fmt: skip
+        regions = protocol.Regions(self.prefill * self.tp + self.decode)
+        areas, caches = Areas(regions, sizes), [case.caches(number) for number, case in enumerate(cases)]
+        at_source, at_target = session.cores_of(self.path, self.cores)
+        cores = max(peers * at_source, self.prefill * at_target)
+        app = dict.fromkeys(regions.dies, cores * in_streams.Streams.table_bytes(len(cases), *KERNELS))
+        for case, call in zip(cases, caches, strict=True):
+            for link, data in zip(links, call, strict=True):
+                for die in (link.source, link.target):
+                    app[die] += data.nbytes + align(16 * case.requests)
+        ub_bytes = pair.PLACES * room + max(8 * self.tasks, areas.table_bytes)
+        pod = bench.pod(regions.tight_pod(app_bytes=max(app.values()), ub_bytes=ub_bytes, cores=cores))
+        regions.place(bench, pod)
+        streams = in_streams.Streams(bench, pod)
+        transfers, first = session.Transfers(bench, pod, streams, areas, self.path), 0
+        for number, case in enumerate(cases):
+            for link, data in zip(links, caches[number], strict=True):
+                if (requests := case.asked(link, first)).size and not (link.stopped and number):
+                    transfers.launch(link, session.Batch(requests, data, first, in_streams.of_call(number)))
+            first += case.requests
+        streams.put()
+        bench.stop(pair.PAIRING, "a request, or slots for one, that is not expected now")
+        bench.tolerates("stop", "cut", "stall")
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, protocol.Case]:
+        """Each way, with blocks and slots that are used again by other requests."""
+        usual = cls()
+        push, shared = replace(usual, path="push"), cls(shared=1, decode=2, requests=2, blocks=1, pool=2, slots=1)
+        return {
+            "blocks and slots used again": usual,
+            "one task at a time": replace(usual, tasks=1, slots=2),
+            "two cores": replace(usual, cores=2, requests=2),
+            "two prefill instances, slots for one request": replace(usual, prefill=2, requests=1, slots=2),
+            "two decode dies": replace(usual, decode=2, requests=2, blocks=1, pool=1, slots=1),
+            "three decode dies of an instance of two ranks": replace(usual, tp=2, decode=3, requests=1, blocks=1),
+            "by DMA": replace(usual, path="dma"),
+            "by DMA, two cores": replace(usual, path="dma", cores=2, requests=2),
+            "pushed": push,
+            "pushed by two cores": replace(push, cores=2, requests=2),
+            "pushed by two instances": replace(push, prefill=2, requests=1, slots=2),
+            "layer by layer": replace(usual, layers=2, blocks=1),
+            "pushed layer by layer": replace(push, layers=2, blocks=1),
+            "one pool for two decode dies": shared,
+            "one pool, a decode die that has stopped": replace(shared, stopped=1, quota=1, requests=2),
+        }

@@ -1,0 +1,72 @@
+"""Which prefill rank a decode rank pulls from, so that all links carry as much ([CloudMatrix384] 4.3.3).
+
+All ranks of a prefill instance hold the same latent cache, so any would do.  The paper's equations divide twice and do
+not say how: with whole numbers, as sizes are, they fail for most shapes; with exact fractions for none whose ratio is
+whole.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import errors
+
+
+class Shape(NamedTuple):
+    """Ranks of a prefill instance and of a decode instance."""
+
+    prefill_tp: int
+    decode_tp: int
+    decode_dp: int
+
+    def check(self, dp: int, tp: int) -> None:
+        """Raises ConfigError for sizes below one, and for a decode rank that is not there."""
+        for name, size in self._asdict().items():
+            if size < 1:
+                raise errors.ConfigError(f"{name}={size}: must be at least 1")
+        if not (0 <= dp < self.decode_dp and 0 <= tp < self.decode_tp):
+            raise errors.ConfigError(
+                f"decode rank ({dp}, {tp}): ranks are (0, 0) to ({self.decode_dp - 1}, {self.decode_tp - 1})"
+            )
+
+
+def as_printed(shape: Shape, dp: int, tp: int) -> int:
+    """The rank by the equations of the paper in whole numbers: ratio, group size, group, rank.
+
+    Raises ConfigError where they divide by zero, name no rank, or the ratio is not whole: all ranks of a shape have one
+    where ``decode_tp`` divides ``prefill_tp``, and the ratio divides ``decode_dp``.
+    """
+    shape.check(dp, tp)
+    ratio, rest = divmod(shape.prefill_tp, shape.decode_tp)
+    if rest or ratio == 0:
+        raise errors.ConfigError(
+            f"prefill_tp={shape.prefill_tp}: must be a multiple of decode_tp={shape.decode_tp}, else the ratio is none"
+        )
+    group_size = shape.decode_dp // ratio
+    if group_size == 0:
+        raise errors.ConfigError(
+            f"decode_dp={shape.decode_dp}: must be at least {ratio}, the ratio {shape.prefill_tp} / {shape.decode_tp}; "
+            f"else the size of a group is 0, by which the equations divide"
+        )
+    rank = dp // group_size * shape.decode_tp + tp
+    if rank >= shape.prefill_tp:
+        raise errors.ConfigError(
+            f"decode_dp={shape.decode_dp}: must be a multiple of the ratio {ratio}, else decode rank ({dp}, {tp}) is "
+            f"told prefill rank {rank}, and there are {shape.prefill_tp}"
+        )
+    return rank
+
+
+def balanced(shape: Shape, dp: int, tp: int) -> int:
+    """The rank by the same equations in exact fractions: each exists, and serves as many as any other, or one more.
+
+    It is that of `as_printed` for shapes of which that has one for every rank.
+
+    Raises ConfigError where ``decode_tp`` does not divide ``prefill_tp``.
+    """
+    shape.check(dp, tp)
+    ratio, rest = divmod(shape.prefill_tp, shape.decode_tp)
+    if rest or ratio == 0:
+        raise errors.ConfigError(
+            f"prefill_tp={shape.prefill_tp}: must be a multiple of decode_tp={shape.decode_tp}, so that ranks of a "
+            f"decode group pull from as many prefill ranks"
+        )
+    return dp * ratio // shape.decode_dp * shape.decode_tp + tp

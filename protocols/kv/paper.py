@@ -1,0 +1,63 @@
+"""KV caches on their way from prefill to decode beside their paper, [xDeepServe] 5.1."""
+
+from xccl_emu.kernels.kv import transfer
+from xccl_emu.protocol import Deviation, Paper, Step
+
+TRANSFER = Paper(
+    "Transfer of KV caches", "xDeepServe 5.1; which rank pulls from which, CloudMatrix384 4.3.3", (transfer,), (
+        Step(
+            3, "Register a task when the prefill is done: metadata and addresses of blocks alone, no data.", (
+                Deviation(
+                    "The task is a field of 32 bytes in a ring at the decode die; it names a table of addresses.",
+                    "The paper does not say where tasks are.", "put task",
+                ),
+                Deviation(
+                    "A quiet between the cache and the task.",
+                    "They are on different dies, so that a fence does not order them; the checker finds a race.",
+                    "quiet cache before task",
+                ),
+                Deviation(
+                    "A cache may have a task for each layer.", "So that pulling begins before the prefill has ended.",
+                ),
+            ),
+        ),
+        Step(
+            6, "Where decode has too few free slots it defers the receive, which holds up whoever sends.", (
+                Deviation(
+                    "All slots of a request are taken at once, by a compare-and-swap of a word of bits.",
+                    "Of two receivers that take them one by one each may get half; the checker finds the deadlock.",
+                    "room taken",
+                ),
+                Deviation(
+                    "Slots may be offered to prefill, which then writes there.",
+                    "The paper's XCCL has zero-copy sends; a quiet becomes a fence, as all is on one die.",
+                    "put slots offered",
+                ),
+            ),
+        ),
+        Step(
+            7, "Move the data, in order, and pair the right requests: blocks do not describe themselves.", (
+                Deviation(
+                    "Each side has the request's ID, and the run fails if they differ.",
+                    "The paper says that DistFlow ensures it, not how.", "fail",
+                ),
+                Deviation(
+                    "Blocks are shared out to cores by number; ranks of a TP group pull each for itself.",
+                    "With MLA all ranks have the same cache.", "mtu_in",
+                ),
+            ),
+        ),
+        Step(
+            8, "When all is there, prefill releases its blocks, and decode enqueues the request.", (
+                Deviation(
+                    "Prefill's completion comes when the blocks are read, decode's when they are visible.",
+                    "The sooner a block is free, the smaller a pool may be.", "add done",
+                ),
+                Deviation(
+                    "Completions are counts, one of each core.",
+                    "Under `unordered` an older value may land on a newer.", "add ready",
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""Launching a transfer on a pod: prefill's side of a pair, and decode's."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import protocol
+from xccl_emu.kernels.kv import pair, transfer
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import streams as in_streams
+from xccl_emu.protocols.kv.layout import Areas, Link
+
+
+class Batch(NamedTuple):
+    """Requests of a pair in a call."""
+
+    requests: NDArray[np.int64]
+    """[requests, 2]: ID, and blocks of a part."""
+    caches: NDArray[np.uint8]
+    """[blocks of all parts, bytes]"""
+    first: int
+    """Requests of the pair in the calls before."""
+    call: str
+    """What names of its buffers end with."""
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """What the launches of all calls are put on."""
+
+    bench: protocol.Bench
+    pod: Pod
+    streams: in_streams.Streams
+    areas: Areas
+    path: str
+    """``"mtu"``, ``"dma"`` or ``"push"``."""
+
+    def launch(self, link: Link, batch: Batch) -> None:
+        """Launch both sides of a pair, but for a die that has stopped."""
+        told = self.areas.pair(link, batch.first, len(batch.requests))
+        self._prefill(link, told, batch)
+        if not link.stopped:
+            self._decode(link, told, batch)
+
+    def _prefill(self, link: Link, told: pair.Pair, batch: Batch) -> None:
+        bench, pod, die, (cores, _) = self.bench, self.pod, link.source, cores_of(self.path, told.cores)
+        asked = bench.filled(die, batch.requests, f"requests for die{link.target}{batch.call}")
+        own = bench.filled(die, batch.caches, f"caches for die{link.target}{batch.call}", travels=True)
+        args: dict[str, Any] = {"requests": asked.address, "caches": own.address, "k": told}
+        grants, on = [pod.grant(asked, "r"), pod.grant(own, "r")], range(link.peer * cores, (link.peer + 1) * cores)
+        if self.path == "push":
+            args["me"] = [*range(cores)]
+            self.streams.launch(transfer.push, die, args, [*grants, *self.areas.push(link)], on)
+        else:
+            self.streams.launch(transfer.prefill, die, args, [*grants, *self.areas.prefill(link)], on)
+
+    def _decode(self, link: Link, told: pair.Pair, batch: Batch) -> None:
+        pod, die, (_, cores) = self.pod, link.target, cores_of(self.path, told.cores)
+        *movers, last = range(link.instance * cores, (link.instance + 1) * cores)
+        expected = self.bench.filled(die, batch.requests, f"expected from die{link.source}{batch.call}")
+        args: dict[str, Any] = {"requests": expected.address, "k": told}
+        if self.path == "push":
+            grants = [pod.grant(expected, "r"), *self.areas.offer(link)]
+            self.streams.launch(transfer.offer, die, args, grants, movers)
+        else:
+            args |= {"me": [*range(told.cores)], "dma": int(self.path == "dma")}
+            grants = [pod.grant(expected, "r"), *self.areas.receive(link)]
+            self.streams.launch(transfer.receive, die, args, grants, movers)
+        name, owner = f"caches from die{link.source}{batch.call}", self.streams.owner(die, last)
+        out = self.bench.wanted(die, batch.caches, name, owners=owner)
+        grants = [pod.grant(out, "w"), *self.areas.decode(link)]
+        self.streams.launch(transfer.decode, die, {"out": out.address, "k": told}, grants, last)
+
+
+def cores_of(path: str, cores: int) -> tuple[int, int]:
+    """How many cores a pair has on its prefill die, and on its decode die, if so many move blocks."""
+    return (cores, 2) if path == "push" else (1, cores + 1)

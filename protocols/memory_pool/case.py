@@ -1,0 +1,80 @@
+"""A memory pool whose blocks are put, read by many, and evicted, as a case ([CloudMatrix384] 4.4.1, 4.4.2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import protocol
+from xccl_emu.kernels import memory_pool as device
+from xccl_emu.kernels.group import align
+
+
+@dataclass(frozen=True)
+class MemoryPoolCase(protocol.Case):
+    """A server with few places, clients that get blocks while it puts more, and a second tier on the last die."""
+
+    presets: ClassVar[tuple[protocol.Preset, ...]] = (
+        protocol.Preset("memory-pool", "A memory pool: Put, pinned Get, eviction to a second tier", {}, {"gets": 1}),
+    )
+
+    clients: int = protocol.size(1, "Dies that get blocks.", most=700)
+    buckets: int = protocol.size(1, "Places of the server.", most=1 << 12)
+    puts: int = protocol.size(2, "Blocks that are put, one for each key.", most=1 << 12)
+    gets: int = protocol.size(2, "Blocks that each client gets.", most=1 << 12)
+    granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 20)
+    seed: int = protocol.size(0, "Of the blocks.", least=0, most=None)
+
+    def wanted(self, client: int) -> NDArray[np.int64]:
+        """Keys that a client gets, [gets]: from its own number on."""
+        return (client + np.arange(self.gets)) % self.puts
+
+    def lay_out(self, bench: protocol.Bench) -> None:
+        """The server is die 0, clients follow, the second tier is the last die."""
+        nbytes, n = 32 * self.granules, self.clients
+        values = protocol.payload(self.puts * nbytes, self.seed).reshape(self.puts, nbytes)
+        regions, last = protocol.Regions(n + 2), n + 1
+        blocks, tier = regions.managed("block", nbytes, self.buckets), regions.managed("tier", nbytes, self.puts)
+        pins, keys = regions.meta("pins", 8, self.buckets), regions.meta("key", device.FIELD_BYTES, self.buckets)
+        stored = regions.meta("stored", device.FIELD_BYTES, self.puts)
+        app = max(values.nbytes, self.gets * nbytes + align(8 * self.gets))
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=nbytes))
+        regions.place(bench, pod)
+        closed = np.zeros((self.buckets, pins.step // 8), np.int64)
+        closed[:, 0] = device.CLOSED
+        bench.set_meta(0, pins.at(0) - pod.meta(0), closed)
+        told = device.Pool(
+            blocks.at(0), pins.at(0), keys.at(0), tier.at(last), stored.at(last), self.buckets, nbytes, self.puts,
+            self.gets,
+        )  # fmt: skip
+        given = bench.filled(0, values, "values")
+        grants = [
+            pod.grant(given, "r"), blocks.grant(0, "rw"), pins.grant(0, "rw"), keys.grant(0, "w"),
+            tier.grant(last, "w"), stored.grant(last, "w"),
+        ]  # fmt: skip
+        pod.launch(device.serve, 0, [0], {"values": given.address, "p": told}, grants)
+        for client in range(n):
+            keys_wanted, die = self.wanted(client), client + 1
+            asked = bench.filled(die, keys_wanted, "wanted")
+            out = bench.wanted(die, values[keys_wanted], "out", owners=f"die{die}")
+            grants = [
+                pod.grant(asked, "r"), pod.grant(out, "w"), blocks.grant(0, "r"), pins.grant(0, "rw"),
+                keys.grant(0, "r"), tier.grant(last, "r"), stored.grant(last, "r"),
+            ]  # fmt: skip
+            pod.launch(device.get, die, [0], {"wanted": asked.address, "out": out.address, "p": told}, grants)
+        bench.tolerates("stop", "cut", "stall")
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, protocol.Case]:
+        """A place that is used again while it is read, by one client and by two."""
+        usual = cls()
+        return {
+            "one client, a place used twice": usual,
+            "two clients": replace(usual, clients=2, gets=1),
+            "two clients, two blocks each": replace(usual, clients=2),
+            "two places, three blocks": replace(usual, buckets=2, puts=3, gets=3),
+            "a place used three times": replace(usual, puts=3, gets=3),
+            "blocks of two granules": replace(usual, granules=2),
+        }

@@ -1,0 +1,40 @@
+"""A memory pool: a Get returns a whole block of the key that it asked for, whatever is evicted meanwhile."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.machine.state import ORDERS
+from xccl_emu.protocol.case import reached_syncs
+from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.builds(
+        MemoryPoolCase, clients=st.integers(1, 4), buckets=st.integers(1, 3), puts=st.integers(1, 5),
+        gets=st.integers(1, 5), granules=st.integers(1, 3), seed=st.integers(0, 99),
+    ),
+    st.sampled_from(ORDERS),
+)  # fmt: skip
+def test_blocks_are_whole(case: MemoryPoolCase, order: str) -> None:
+    """Bit for bit, for drawn sizes and orders, on some drawn schedules."""
+    assert check(case, policy="random", schedules=2, order=order).violation is None
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("what", ["one client, a place used twice", "two clients"])
+def test_it_is_verified_under_every_order(what: str, order: str) -> None:
+    """Atomics act where the word is, so that no order lets a pin come late."""
+    assert check(MemoryPoolCase.proofs()[what], order=order, seconds=60).verdict == VERIFIED
+
+
+@pytest.mark.slow
+def test_what_it_needs_is_needed() -> None:
+    """Without any synchronization but two a schedule shows what goes wrong: a poll before a compare-and-swap says when
+    it is worth trying, and the data buffer is not used again where each client gets one block."""
+    case = MemoryPoolCase(gets=1)
+    found = {name: check(case, without=[name], seconds=60).verdict for name in reached_syncs(case, "relaxed")}
+    assert {name for name, verdict in found.items() if verdict != VIOLATION} == {"no pins", "buffer free"}
