@@ -1,10 +1,15 @@
 """Write what every shipped protocol does, byte for byte and microsecond for microsecond, to tests/recorded.json.
 
+    python tools/record.py              all protocols
+    python tools/record.py gather ...   some; the others stay as they are
+
 A rebuild must not change it; whoever changes it on purpose runs this again and says why.
 """
 
 import hashlib
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +43,14 @@ def search_of(name: str) -> dict[str, Any]:
     return {"sizes": sizes, "verdict": verdict.verdict, "states": verdict.states, "transitions": verdict.transitions}
 
 
-def main() -> None:
-    """Write the file."""
-    table = {name: {"run": run_of(name), "search": search_of(name)} for name in names()}
+def main(asked: Sequence[str]) -> None:
+    """Write the file, what is asked for or new made anew."""
+    old = recorded()
+    made = (name for name in names() if not asked or name in asked or name not in old)
+    table = {**old, **{name: {"run": run_of(name), "search": search_of(name)} for name in made}}
+    table = {name: table[name] for name in names()}
     FILE.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

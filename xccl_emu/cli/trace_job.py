@@ -148,6 +148,6 @@ def _dies(text: str | None, n_dies: int) -> list[int] | None:
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise ConfigError(f"--dies {text}: must be numbers and ranges of them, for example 0,1 or 0-3,8")
         if int(last or first) >= n_dies:
-            raise ConfigError(f"--dies {text}: die {last or first}: the run has dies 0 to {n_dies - 1}")
+            raise ConfigError(f"--dies {text}: die {last or first}: the run has dies 0 to {n_dies - 1} (sizes: --set)")
         dies.update(range(int(first), int(last or first) + 1))
     return sorted(dies)
