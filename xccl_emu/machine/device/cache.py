@@ -34,9 +34,10 @@ def through_cache(st, base):
 @jit
 def request_choices(st, base):
     """Choices of the core's request: of a line that is polled, of a load to fetch anew, answers, and conditions."""
-    choices = ms.CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
     op = st[base + REQUEST]
-    return answers(st, base) if op == rq.OP_CHOOSE or op == rq.OP_POLL_ANY else choices
+    if op > rq.OP_POLL:
+        return answers(st, base) if op == rq.OP_CHOOSE or op == rq.OP_POLL_ANY else 1
+    return ms.CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
 
 
 @jit
