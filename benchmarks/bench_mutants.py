@@ -25,6 +25,7 @@ from check import (
     mutants_own,
     mutants_reconfigure,
     mutants_ring,
+    mutants_rollback,
 )
 from check.mutants import SCHEDULES, Mutant
 
@@ -41,6 +42,7 @@ MODULES = {
     "transfer of KV caches": mutants_kv,
     "reconfiguration of experts": mutants_reconfigure,
     "memory pool": mutants_memory_pool,
+    "rollback of an iteration": mutants_rollback,
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")

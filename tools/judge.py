@@ -69,10 +69,27 @@ _CLASSIFY, _FIELDS, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
 )
 MISTAKES = (
     Mistake(
+        "first-answer", "of what the environment may answer the first is taken", _CLASSIFY,
+        "OP_CHOOSE and answers(st, base) > 1)", "OP_CHOOSE and answers(st, base) > 1 and not PLANTED)",
+    ),
+    Mistake(
+        "first-condition", "of a poll of several words the first alone is known to be polled", _CLASSIFY,
+        "    for r in range(n):\n        if rows[r, accesses.START] < ck[cs.MEMORY_END]:",
+        "    for r in range(1 if PLANTED and pipe == rq.SCALAR and st[base + REQUEST] == rq.OP_POLL_ANY else n):\n"
+        "        if rows[r, accesses.START] < ck[cs.MEMORY_END]:",
+    ),
+    Mistake(
+        "lowest-condition", "of several words that have come a poll sees the one with the lowest number", _RUN,
+        "        return refused or which_holds(mem, st, core, base, choice) >= 0\n",
+        "        lowest = which_holds(mem, st, core, base, ms.CHOICE_ALL)\n"
+        "        missed = PLANTED and choice != ms.CHOICE_ALL and lowest != choice\n"
+        "        return refused or (which_holds(mem, st, core, base, choice) >= 0 and not missed)\n",
+    ),
+    Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,
-        '''in all of these ways?"""
+        '''in all of these ways."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):''',
-        '''in all of these ways?"""
+        '''in all of these ways."""
     for p in range(start >> 5, ((start if PLANTED else start + nbytes - 1) >> 5) + 1):''',
     ),
     Mistake(

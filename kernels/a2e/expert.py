@@ -11,7 +11,7 @@ from xccl_emu.kernels.a2e.parameters import LIST, Domains, Places, inbox_of
 from xccl_emu.kernels.a2e.trampoline import await_call, pass_on
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, load_counts
-from xccl_emu.kernels.experts.dummy import busy, compute_rows
+from xccl_emu.kernels.experts.dummy import busy, compute_rows, expert_bytes
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import align, barrier, drain_halves, hand_over
@@ -151,7 +151,7 @@ def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
                 ),
             )  # fmt: skip
             if m.expert_work > 0:
-                yield from busy(m.expert_work, 12 * c.hidden + 2 * ROUTE_BYTES, 4)
+                yield from busy(m.expert_work, expert_bytes(c.hidden), 4)
         yield xl.quiet(step=4, sync="outputs of experts visible")
         yield from barrier(4, "all cores have computed")
         if core == 0:

@@ -18,6 +18,11 @@ BUSY_ENTRIES = 1 << 14
 """What a vector instruction goes through that stands in for computing, 4 bytes each."""
 
 
+def expert_bytes(hidden: int) -> int:
+    """Bytes of the data buffer that `compute_rows` takes: an accumulator, two rows with routes, two that leave."""
+    return 12 * hidden + 2 * ROUTE_BYTES
+
+
 def load_row(half, r, rows, routes, c: Group, b: Buffers):
     """Load a row and its route into a half."""
     yield xl.mtu_in(b.recv_x + r * c.payload, rows + half * 2 * c.hidden, c.payload)

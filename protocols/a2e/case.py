@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
-from xccl_emu import oracle
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e.attention import attention
 from xccl_emu.kernels.a2e.e2a import e2a_stream
@@ -20,16 +19,14 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
-from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
-from xccl_emu.protocols.a2e.data import Image, in_turns, make_calls
+from xccl_emu.protocols.a2e.data import Image, count_wrong, in_turns, make_calls
 from xccl_emu.protocols.a2e.paper import TRAMPOLINES
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
 from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
-from xccl_emu.protocols.experts.routed import RoutedCase
+from xccl_emu.protocols.experts.routed import PAGE, RoutedCase, bytes_touched
 from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
 from xccl_emu.protocols.pull import paper as pull_paper
 from xccl_emu.routing import Placement, place_experts
@@ -204,7 +201,7 @@ class A2ECase(RoutedCase):
         }  # fmt: skip
         with run.stage("verify"):
             for number, call in enumerate(given):
-                run.wrong += _count_wrong(calls, number, call, number in kept)
+                run.wrong += sum(count_wrong(calls, number, call, number in kept))
 
     # ---- what it is made of
 
@@ -316,23 +313,11 @@ def _label_all(bench: Bench, calls: Calls) -> None:
 
 def bytes_needed(c: A2EConfig, calls: int) -> int:
     """Memory that so many full calls touch, estimated, in whole pages: batches, buffers of all stages, data buffers."""
-    page = 4096
     tokens = c.n_attention * c.tokens_max
     rows = tokens * c.top_k
     kept, domains = min(c.depth, max(calls, 1)), min(c.turns, calls)
     attention = calls * tokens * 2 * c.row_bytes + domains * rows * c.row_bytes
-    experts = tokens * c.message_bytes + rows * (c.message_bytes + page)
-    by_call = rows * (c.payload_bytes + 32 + 2 * (c.row_bytes + page // 4))
+    experts = tokens * c.message_bytes + rows * (c.message_bytes + PAGE)
     cores = c.n_experts * c.expert_cores + c.n_attention * c.turns * c.cores
     drawn = tokens * (2 * c.row_bytes + c.payload_bytes)
-    return attention + experts + kept * by_call + cores * (192 << 10) + drawn + INTERPRETER_BYTES
-
-
-def _count_wrong(calls: Calls, number: int, call: Call, rows: bool) -> int:
-    """Elements of the outputs of a call, and of the rows that the expert dies got in it, that are not the oracle's."""
-    c = calls.config
-    expected = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
-    outputs = ((i, calls.output(number, i)) for i in range(c.n_attention))
-    wrong = sum(wrong_sums(expected, i, call.weights[i], output, c.shared) for i, output in outputs)
-    got = (calls.received(number, die) for die in range(c.n_experts if rows else 0))
-    return wrong + sum(wrong_rows(expected, die, received) for die, received in enumerate(got))
+    return attention + experts + drawn + bytes_touched(c, kept * rows, c.row_bytes + PAGE // 2, cores)

@@ -17,12 +17,11 @@ from xccl_emu.kernels.a2e.parameters import (
 from xccl_emu.kernels.a2e.trampoline import lists_at
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
-from xccl_emu.kernels.experts.dummy import BUSY_ENTRIES
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES
+from xccl_emu.kernels.experts.dummy import BUSY_ENTRIES, expert_bytes
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.group import align
 from xccl_emu.protocols.experts.buffers import OF_ROWS
-from xccl_emu.protocols.experts.config import TokenConfig
+from xccl_emu.protocols.experts.config import TokenConfig, fit_half
 
 DEPTH_MAX = 8
 PARTS_MAX = 16
@@ -157,7 +156,7 @@ class A2EConfig(TokenConfig):
             self.turns, self.n_domains, self.n_attention, self.trampolines, self.fan_in, self.a2e_parts, self.e2a_parts,
             self.e2a_cores - relays, relays or self.e2a_cores, self.tokens_max, self.depth, self.rows_max,
             listed=lists_that_fit(self, self.tokens_max, ub_bytes - lists_of(self) - 2 * self.message_bytes),
-            room=max(1, (ub_bytes - self.counts_bytes) // 2 // self.message_bytes),
+            room=max(1, fit_half(ub_bytes, self.counts_bytes, self.message_bytes)),
             attention_work=self.attention_work, expert_work=self.expert_work,
         )  # fmt: skip
 
@@ -184,10 +183,9 @@ def return_plan(c: A2EConfig, ub_bytes: int) -> ReturnPlan:
 
 def buffer_bytes(c: A2EConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
-    send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
     busy = 4 * BUSY_ENTRIES + 32
-    compute = max(12 * c.hidden + 2 * ROUTE_BYTES + (busy if c.expert_work else 0), c.counts_bytes)
+    compute = max(expert_bytes(c.hidden) + (busy if c.expert_work else 0), c.counts_bytes)
     lists = lists_of(c) + c.domains(0).listed * INDEX_BYTES
     forward = max(lists, c.counts_bytes) + 2 * c.message_bytes
-    attend = busy if c.attention_work else 0
-    return max(attend, send, sum_bytes(c.hidden), compute, forward, return_plan(c, 0).work + ROWS * c.row_bytes)
+    attend, back = busy if c.attention_work else 0, return_plan(c, 0).work + ROWS * c.row_bytes
+    return max(attend, c.sending_bytes, sum_bytes(c.hidden), compute, forward, back)

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
-from xccl_emu.protocols.a2e.calls import Call
+from xccl_emu.protocols.a2e.calls import Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
 from xccl_emu.protocols.experts.data import received_rows, states
 
 
@@ -83,3 +84,15 @@ class Image:
             name: app.image_of(c, name, n, ((i % n, rows[name]) for i, rows in enumerate(received) if name in rows))
             for name, n in c.calls_kept.items()
         }
+
+
+def count_wrong(calls: Calls, number: int, call: Call, rows: bool = True) -> tuple[int, int]:
+    """Elements of what the expert dies got in a call, if its rows are still there, and of its outputs, that are not the
+    oracle's."""
+    c = calls.config
+    sent = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+    got = (calls.received(number, die) for die in range(c.n_experts if rows else 0))
+    outputs = (calls.output(number, i) for i in range(c.n_attention))
+    return sum(wrong_rows(sent, die, each) for die, each in enumerate(got)), sum(
+        wrong_sums(sent, i, call.weights[i], output, c.shared) for i, output in enumerate(outputs)
+    )

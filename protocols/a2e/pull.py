@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.a2e import pull as device
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, work_at
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES
+from xccl_emu.kernels.experts.dummy import expert_bytes
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.pull.parameters import Areas
@@ -21,7 +21,7 @@ from xccl_emu.protocol.regions import Use
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
-from xccl_emu.protocols.experts.config import messages_at
+from xccl_emu.protocols.experts.config import fit_half, messages_at
 
 
 def rows_per_block(c: A2EConfig) -> int:
@@ -31,10 +31,9 @@ def rows_per_block(c: A2EConfig) -> int:
 
 def buffer_bytes(c: A2EConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
-    send = max(2 * c.message_bytes + (4 * c.hidden if c.quantized else 0), 8 * c.n_slots)
-    attention = max(messages_at(c) + send, work_at(c.n_slots) + sum_bytes(c.hidden))
+    attention = max(messages_at(c) + max(c.sending_bytes, 8 * c.n_slots), work_at(c.n_slots) + sum_bytes(c.hidden))
     expert = work_at(c.n_attention * c.local_experts) + 2 * max(c.message_bytes, c.row_bytes)
-    return max(attention, expert, 12 * c.hidden + 2 * ROUTE_BYTES)
+    return max(attention, expert, expert_bytes(c.hidden))
 
 
 class PullLayout(DiesLayout):
@@ -130,12 +129,12 @@ class A2EPull(AttentionExperts):
         dispatches = Areas(
             blocks=self._on_attention("blocks"), block_bytes=layout.of["blocks"].nbytes, fields=layout.at("counts"),
             done=self._on_attention("messages_pulled"), staging=0, work=work,
-            room=(ub_bytes - work) // 2 // c.message_bytes,
+            room=fit_half(ub_bytes, work, c.message_bytes),
         )  # fmt: skip
         combines = Areas(
             blocks=layout.at("offered"), block_bytes=layout.of["offered"].nbytes,
             fields=self._on_attention("rows_offered"), done=layout.at("rows_pulled"),
-            staging=self._on_attention("staging"), work=tables, room=(ub_bytes - tables) // 2 // c.row_bytes,
+            staging=self._on_attention("staging"), work=tables, room=fit_half(ub_bytes, tables, c.row_bytes),
         )  # fmt: skip
         return {"calls": calls.n_calls, "c": shape, "dispatches": dispatches, "combines": combines}
 

@@ -10,7 +10,8 @@ from typing import ClassVar
 from xccl_emu.protocol import Case, Preset, size
 from xccl_emu.protocols.deepep.paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, Hooked
-from xccl_emu.protocols.experts.case import PAGE, USUAL, LayerCase
+from xccl_emu.protocols.experts.case import USUAL, LayerCase
+from xccl_emu.protocols.experts.routed import PAGE
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import work_at
 from xccl_emu.kernels.experts.sums import sum_bytes
-from xccl_emu.protocols.experts.config import EpConfig, buffer_bytes, messages_at
+from xccl_emu.protocols.experts.config import EpConfig, buffer_bytes, fit_half, messages_at
 from xccl_emu.protocols.experts.group import DUMMY, Args, ExpertGroup, Phase, Step
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
 
@@ -121,7 +121,7 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
             data_step=data.step,
             slots=c.slots,
             work=work,
-            room=(self.pod.spec.ub_bytes - work) // 2 // c.message_bytes,
+            room=fit_half(self.pod.spec.ub_bytes, work, c.message_bytes),
         )
 
     def _places(self, phase: Phase, ahead: int) -> Args:

@@ -12,20 +12,18 @@ from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, PodSpec
 from xccl_emu.protocol import Bench, PodRun, size, switch, text, tight_pod
-from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.compared import count_wrong
-from xccl_emu.protocols.experts.config import ROUTE, EpConfig
+from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import Batch, Image, make_batches
 from xccl_emu.protocols.experts.drawn import Drawn
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.experts.layout import LAYER
-from xccl_emu.protocols.experts.routed import RoutedCase
+from xccl_emu.protocols.experts.routed import RoutedCase, bytes_touched
 from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
 from xccl_emu.routing.choices import ZIPF
 
-PAGE = 4096
 COUNTING_HELP = "Who counts where messages go, and how."
 USUAL_RANKS, REPLICAS = 320, 32
 """A deployment: 288 dies serve routed experts, 32 of them replicas of the hottest, and 32 the shared one."""
@@ -197,8 +195,7 @@ class LayerCase(RoutedCase, ABC):
         c = self._config()
         rows = ranks * self._at_once * c.top_k
         tokens = ranks * max(self._lengths) * 3 * c.row_bytes
-        per_row = c.payload_bytes + ROUTE.itemsize + c.row_bytes + self._under_way
-        return tokens + rows * per_row + ranks * self.cores * (192 << 10) + INTERPRETER_BYTES
+        return tokens + bytes_touched(c, rows, self._under_way, ranks * self.cores)
 
     def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
         """As many tokens at once, and as many ranks, as the memory and the dies have room for."""

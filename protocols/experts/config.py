@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES, choice_at, streamed_work_at, work_at
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
+from xccl_emu.kernels.experts.dummy import expert_bytes
+from xccl_emu.kernels.experts.messages import SLOT_BYTES, message_at
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
 from xccl_emu.kernels.group import align
@@ -112,6 +113,11 @@ class TokenConfig(ABC):
     def message_bytes(self) -> int:
         """A token on its way to the experts: 7,680 bytes at hidden 7168 in INT8 (CloudMatrix384 4.2.1)."""
         return self.payload_bytes + SLOT_BYTES
+
+    @property
+    def sending_bytes(self) -> int:
+        """What the messages that a core makes take of its data buffer, two at a time."""
+        return message_at(2, self.hidden, self.payload_bytes, int(self.quantized), 0)
 
     @property
     def row_bytes(self) -> int:
@@ -233,13 +239,17 @@ def messages_at(config: TokenConfig) -> int:
     return streamed_work_at(config.n_slots) if config.streams else whole
 
 
+def fit_half(ub_bytes: int, before: int, nbytes: int) -> int:
+    """Return how many things of so many bytes fit a half of a data buffer behind what is ``before`` them."""
+    return (ub_bytes - before) // 2 // nbytes
+
+
 def buffer_bytes(config: EpConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
-    send = 2 * config.message_bytes + (4 * config.hidden if config.quantized else 0)
-    dispatch = messages_at(config) + max(send, 8 * config.n_slots)
+    dispatch = messages_at(config) + max(config.sending_bytes, 8 * config.n_slots)
     laid_out = 2 * config.row_bytes + (2 * config.returned_bytes if config.quantized_back else 0)
     combine = work_at(config.n_slots) + max(laid_out, sum_bytes(config.hidden, config.narrowed_by))
-    return max(dispatch, combine, 12 * config.hidden + 2 * ROUTE_BYTES)
+    return max(dispatch, combine, expert_bytes(config.hidden))
 
 
 def check_tokens(config: TokenConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:

@@ -10,13 +10,15 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
-from xccl_emu.protocols.experts.config import DTYPES, QUANTIZERS
+from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
+from xccl_emu.protocols.experts.config import DTYPES, QUANTIZERS, ROUTE, TokenConfig
 from xccl_emu.protocols.experts.drawn import Drawn
 from xccl_emu.protocols.experts.tokens import as_text, tokens_of
 from xccl_emu.routing import Placement
 from xccl_emu.routing.choices import ZIPF, Choices
 from xccl_emu.stage import silent
 
+PAGE = 4096
 FEW_TOKENS = 256
 """Tokens of a rank or attention die that always go at once, if nothing else is asked for."""
 
@@ -119,3 +121,12 @@ class RoutedCase(Case, ABC):
     @abstractmethod
     def _make_calls(self, run: PodRun) -> None:
         """All calls on a pod."""
+
+
+def bytes_touched(c: TokenConfig, rows: int, under_way: int, cores: int) -> int:
+    """Memory that rows of a layer touch on the whole pod, estimated, with data buffers and the interpreter.
+
+    ``under_way`` are bytes of a row between its dies, where they take memory, in whole pages where it lies alone.
+    """
+    per_row = c.payload_bytes + ROUTE.itemsize + c.row_bytes + under_way
+    return rows * per_row + cores * (192 << 10) + INTERPRETER_BYTES

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.protocol import Case, Preset, choice, size, switch
-from xccl_emu.protocols.experts.case import COUNTING_HELP, PAGE, USUAL, USUAL_RANKS, LayerCase
+from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, USUAL_RANKS, LayerCase
 from xccl_emu.protocols.experts.data import Batch, choice_steps
+from xccl_emu.protocols.experts.routed import PAGE
 from xccl_emu.protocols.fused.paper import FUSED_COMBINE, FUSED_DISPATCH
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 

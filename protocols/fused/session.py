@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, work_at
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
+from xccl_emu.kernels.experts.dummy import expert_bytes
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, message_at
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.fused import combine as combine_kernel
 from xccl_emu.kernels.fused import dispatch as dispatch_kernel
@@ -26,7 +27,7 @@ from xccl_emu.kernels.fused.combine import LISTED_BYTES, buffer_at
 from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Region
-from xccl_emu.protocols.experts.config import EpConfig, messages_at
+from xccl_emu.protocols.experts.config import EpConfig, fit_half, messages_at
 from xccl_emu.protocols.experts.group import Args, ExpertGroup, Phase
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
 
@@ -98,10 +99,10 @@ def inbound_bytes(config: FusedConfig) -> int:
 def fused_buffer_bytes(config: FusedConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
     c = config
-    send = 2 * c.message_bytes + (4 * c.hidden if c.quantized and c.early_quantization else 0)
+    send = message_at(2, c.hidden, c.wire_bytes, int(c.quantized and c.early_quantization), 0)
     dispatch = messages_at(c) + max(send, c.n_slots * FIELD_BYTES + 2 * inbound_bytes(c))
     combine = max(work_at(c.n_slots) + sum_bytes(c.hidden), buffer_at(ROWS, c.hidden, c.n_slots) + LISTED_BYTES)
-    return max(dispatch, combine, 12 * c.hidden + 2 * ROUTE_BYTES)
+    return max(dispatch, combine, expert_bytes(c.hidden))
 
 
 class FusedLayout(GroupLayout[FusedConfig]):
@@ -208,7 +209,7 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
             due=first(layout.due),
             staging=first(layout.staging),
             work=work,
-            room=(ub_bytes - work - c.n_slots * FIELD_BYTES) // 2 // inbound_bytes(c),
+            room=fit_half(ub_bytes, work + c.n_slots * FIELD_BYTES, inbound_bytes(c)),
             list_room=(ub_bytes - buffer_at(ROWS, c.hidden, c.n_slots)) // LISTED_BYTES,
             wire=c.wire_bytes,
             exchange=first(layout.exchange),

@@ -12,10 +12,11 @@ import numpy as np
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
 from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.case import COUNTING_HELP, PAGE, USUAL, LayerCase
+from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import Image
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH
+from xccl_emu.protocols.experts.routed import PAGE
 from xccl_emu.protocols.pull import paper
 from xccl_emu.protocols.pull.session import ExpertParallel
 

@@ -14,7 +14,7 @@ from xccl_emu.kernels.pull import dispatch as dispatch_kernel
 from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.protocol import Region
 from xccl_emu.protocols.experts.buffers import Received
-from xccl_emu.protocols.experts.config import EpConfig, messages_at
+from xccl_emu.protocols.experts.config import EpConfig, fit_half, messages_at
 from xccl_emu.protocols.experts.group import Args, ExpertGroup, Phase
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, EpLayout
 
@@ -39,10 +39,6 @@ class ExpertParallel(ExpertGroup[EpConfig]):
         """How many rounds rank 0 has acknowledged to itself, in fields of all ranks: the last event ID."""
         return int(self.pod.span(self.layout.first(done), 8).view(np.int64)[0])
 
-    def _room(self, before: int, row_bytes: int) -> int:
-        """How many rows fit a half of what is behind the first ``before`` bytes of the data buffer."""
-        return (self.pod.spec.ub_bytes - before) // 2 // row_bytes
-
     def next_dispatch(self) -> int:
         """Event ID of the next dispatch."""
         return self._rounds_done(self.layout.dispatch_done) + 1
@@ -57,7 +53,7 @@ class ExpertParallel(ExpertGroup[EpConfig]):
             done=first(layout.dispatch_done),
             staging=0,
             work=work,
-            room=self._room(work, self.config.message_bytes),
+            room=fit_half(self.pod.spec.ub_bytes, work, self.config.message_bytes),
         )
 
     def next_combine(self) -> int:
@@ -74,7 +70,7 @@ class ExpertParallel(ExpertGroup[EpConfig]):
             done=first(layout.combine_done),
             staging=first(layout.staging),
             work=work,
-            room=self._room(work, self.config.row_bytes),
+            room=fit_half(self.pod.spec.ub_bytes, work, self.config.row_bytes),
         )
 
     def _places(self, phase: Phase, ahead: int) -> Args:

@@ -1,14 +1,19 @@
-"""Where the rings and metadata fields of send and receive are, and how a payload is cut into channels
-([xDeepServe] 3.1)."""
+"""Where the rings and metadata fields of send and receive are, what the fields say, and how a payload is cut into
+channels ([xDeepServe] 3.1)."""
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.device.layout import GRANULE_BYTES
+from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import KIB, PodSpec
 from xccl_emu.protocols.arguments import integer, offset_in_area
 
 _SLOT_BYTES_DEFAULT = 64 * KIB
+_COUNT, _WHERE = device.COUNT // 8, device.WHERE // 8
 PATHS = ("mtu", "dma", "zero-copy")
 """How a payload goes: the first two through the ring."""
 
@@ -130,3 +135,32 @@ class RingLayout:
     def _field(self, die: int, row: int, channel: int) -> int:
         start = self.spec.meta_start + self.field_offset
         return die * self.spec.die_bytes + start + row * self.fields_bytes + channel * GRANULE_BYTES
+
+
+class PairFields:
+    """The tail and ack fields of all channels of an ordered pair of dies: two int64 arrays [channels, 4], in place."""
+
+    def __init__(self, pod: Pod, layout: RingLayout, source: int, target: int) -> None:
+        first = np.array([layout.tail(source, target, 0), layout.ack(source, target, 0)])
+        self._tails, self._acks = (
+            pod.span(start, layout.fields_bytes).view(np.int64).reshape(-1, 4) for start in first.tolist()
+        )
+        self._rings = layout.ring(source, target, 0) + np.arange(layout.channels) * layout.channel_bytes
+
+    def counts(self, sends: bool) -> list[int]:
+        """What a side has counted on each channel: the count in the field that it writes."""
+        counts: list[int] = (self._tails if sends else self._acks)[:, _COUNT].tolist()
+        return counts
+
+    def connected(self) -> bool:
+        """Whether the sender knows where the slots of each channel are."""
+        return np.array_equal(self._acks[:, _WHERE], self._rings)
+
+    def at_rest(self) -> bool:
+        """Whether a transfer can begin: connected, and all that was sent is acknowledged."""
+        return self.connected() and self.counts(True) == self.counts(False)
+
+    def connect(self) -> None:
+        """Set all counts to zero and tell the sender where the slots are."""
+        self._tails[:] = self._acks[:] = 0
+        self._acks[:, _WHERE] = self._rings

@@ -29,9 +29,8 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.sendrecv.calls import Call, OpenCalls, checked_buffer
-from xccl_emu.protocols.sendrecv.fields import PairFields
 from xccl_emu.protocols.sendrecv.launch import Launcher, Work
-from xccl_emu.protocols.sendrecv.rings import RingLayout, split
+from xccl_emu.protocols.sendrecv.rings import PairFields, RingLayout, split
 
 _CODES = (device.WRONG_EVENT, device.WRONG_SHAPE, device.WRONG_CHUNK)
 

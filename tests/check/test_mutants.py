@@ -20,12 +20,13 @@ from . import (
     mutants_own,
     mutants_reconfigure,
     mutants_ring,
+    mutants_rollback,
 )
 from .mutants import SCHEDULES, Edit, Mutant, Planted, changed_text, name_of, text_of
 
 MODULES = (
     mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e, mutants_collectives, mutants_deepep, mutants_kv,
-    mutants_reconfigure, mutants_memory_pool,
+    mutants_reconfigure, mutants_memory_pool, mutants_rollback,
 )  # fmt: skip
 MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
 SECONDS_MAX = 30

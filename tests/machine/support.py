@@ -67,6 +67,10 @@ def issue(op, a, b, c, d, e):
         yield rq.wait_flag(a, b, c)
     elif op == rq.OP_DCCI:
         yield rq.dcci(a)
+    elif op == rq.OP_CHOOSE:
+        result = yield rq.choose(a, b)
+    elif op == rq.OP_POLL_ANY:
+        result = yield rq.poll_any((a, b, c))
     elif op == rq.OP_DMA:
         yield rq.dma(a, b, c, d)
     elif op == rq.OP_MTU_IN:

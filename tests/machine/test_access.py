@@ -78,6 +78,8 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "set_flag": lambda: 0 <= a <= 3 and 0 <= b <= 3 and 0 <= c < 32,
         "wait_flag": lambda: ((0 <= a <= 3 and 0 <= b <= 3) or (a, b) == (4, 0)) and 0 <= c < 32,
         "dcci": lambda: True,  # passed over: these pods have no cache
+        "poll_any": lambda: b in (rq.CMP_EQ, rq.CMP_NE, rq.CMP_GE) and _memory(a, 8, "r", 8),
+        "choose": lambda: 1 <= a <= 64,
         "dma": lambda: 0 <= d < 32 and _memory(a, c, "r") and _memory(b, c, "w") and _apart(a, b, c),
         "mtu_in": lambda: _memory(a, c, "r") and _buffer(b, c),
         "mtu_out": lambda: _buffer(a, c) and _memory(b, c, "w"),
@@ -108,8 +110,8 @@ def _check(order: str, op: int, operands: tuple[int, ...]) -> None:
         assert f"die 0 core 0, kernel issue ({issue.generator.__code__.co_filename}:" in str(error)
         assert f"yield rq.{OPERATIONS[op]}"[:15] in str(error)
     elif error is not None:  # nobody waits for the event that is set
-        assert OPERATIONS[op] in ("poll", "wait_flag", "set_flag", "dma")
-        assert isinstance(error, DeadlockError) == (OPERATIONS[op] in ("poll", "wait_flag"))
+        assert OPERATIONS[op] in ("poll", "poll_any", "wait_flag", "set_flag", "dma")
+        assert isinstance(error, DeadlockError) == (OPERATIONS[op] in ("poll", "poll_any", "wait_flag"))
     pod.memory[:] = 0
 
 

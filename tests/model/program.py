@@ -20,11 +20,11 @@ class Op(NamedTuple):
 
     kind: str
     """load, store, atomic, swap, poll, line, quiet, fence, in, out, put, add, signal, set, wait, ub_load, ub_store,
-    copy, dma, arrive, await, skip, fail or dcci."""
+    copy, dma, arrive, await, skip, fail, dcci, choose or any."""
     addr: int = 0
     """Bytes in memory; of a copy the source in the data buffer; of `set` and `wait` the pipe that sets."""
     value: int = 0
-    """What is stored, added, compared with; an event's number; how many instructions are skipped."""
+    """What is stored, added, compared with; an event's number; how many instructions are skipped; how many answers."""
     nbytes: int = 8
     ub: int = 0
     """Bytes in the data buffer; of `set` and `wait` the pipe that waits."""
@@ -46,6 +46,8 @@ class Op(NamedTuple):
     """Does the kernel keep the value?"""
     shows: bool = False
     """Whether it is part of what the core tells at its end."""
+    conditions: tuple[tuple[int, str, int], ...] = ()
+    """What ``any`` waits for: address, eq, ne or ge, and value of each."""
     computed: str = ""
     """``seen``: stores what the core has to tell; ``last``: loads from a place that depends on the last value."""
 

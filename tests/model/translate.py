@@ -173,6 +173,13 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
             return Op("line", word, b, size, FLAGS_UB, test="ne" if one.name == "line_ne" else "eq", mask=flags)
         case "dcci":
             return Op("dcci", word)
+        case "any":
+            other = address_of(pod, b)
+            tests = ("ge" if c & 1 else "eq", "ge" if c & 4 else "eq")
+            conditions = ((word, tests[0], 1 + (c >> 1 & 1)), (other, tests[1], 1 + (c >> 3)))
+            return Op("any", conditions=conditions, takes=True, shows=True)
+        case "choose":
+            return Op("choose", value=2 + (c & 1), takes=True, shows=True)
         case "quiet" | "fence" | "arrive" | "await":
             return Op(one.name)
         case "put" | "put_named":

@@ -7,17 +7,16 @@ for them.  At E2A expert dies are apart by what A2E and their rows made of it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu import oracle, routing
+from xccl_emu import routing
 from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape, bytes_needed
 from xccl_emu.bench.setting import Setting
 from xccl_emu.lang.requests import MTU_OUT
+from xccl_emu.protocols.a2e import data
 from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Call, Calls
-from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.arrival import arrivals, on_cores
 from xccl_emu.timing.device import layout as tl
@@ -108,14 +107,15 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     pod, policy = setting.pod(log=watched(d.experts), sites=[GATHERED, COMPUTED])
     tokens = setting.tokens(d.attention, d.tokens, d.hidden)
     group = A2E(pod, d.config(placement.local_experts))
-    calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
+    call = Call(list(tokens), [*routed.topk], [*routed.weights])
+    calls = Calls(group, [call])
     calls.launch()
     starts = arrivals(d.attention, setting.costs.skew_us, (setting.seed, 3))
     policy.start_us = on_cores(starts, range(d.cores), pod.spec.cores_per_die, calls.dies(0)[0])
     with setting.stage(what) as progress:
         group.run_launched(progress)
     with setting.stage("comparison"):
-        wrong = count_wrong(calls, tokens, routed) if setting.data else (None, None)
+        wrong = data.count_wrong(calls, 0, call) if setting.data else (None, None)
     assembled, computed, returned = moments(policy.timing, d.cores)
     return Call1(assembled - float(starts.mean()), returned - computed, computed - assembled, *wrong)
 
@@ -173,14 +173,3 @@ def _first(timing: Timing, kernel: str, sync: str) -> Mapping[int, int]:
         die = core // timing.cores_per_die
         last[die] = max(visible, last.get(die, 0))
     return last
-
-
-def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> tuple[int, int]:
-    """Elements of the first call's rows and outputs that are not the oracle's."""
-    c = calls.config
-    expected = oracle.dispatch(
-        list(tokens), routed.topk, c.n_experts, c.local_experts, c.quantized, quantizer=c.quantizer
-    )
-    rows = sum(wrong_rows(expected, die, calls.received(0, die)) for die in range(c.n_experts))
-    sums = [wrong_sums(expected, i, routed.weights[i], calls.output(0, i)) for i in range(c.n_attention)]
-    return rows, sum(sums)

@@ -12,6 +12,7 @@ from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
+from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocols.experts.compared import count_wrong
 from xccl_emu.protocols.experts.group import ExpertGroup
@@ -30,7 +31,7 @@ Shape = dict[str, int | float | str | bool]
 def bytes_needed(rows: int, cores: int, hidden: int, data: bool) -> int:
     """Memory that a timed run touches, estimated: interpreter, arrays of times, and rows in all their places."""
     payload = rows * 8 * hidden if data else 0
-    return (700 << 20) + cores * 20_000 + rows * 200 + payload
+    return INTERPRETER_BYTES + cores * 20_000 + rows * 200 + payload
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ CORPUS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (1, ("store c.0 5; quiet; store 1.4 1", "ge 1.4 1; load c.0")),
     (1, ("ub_store 3 0; out c.0 0 2; quiet; add 1.4 1", "ge 1.4 1; in c.0 0 2; quiet; ub_load 0 0; store c.0 1")),
     (1, ("dmas 0.0 1.0 5; quiet; add 0.4 1", "ge 0.4 1; load 1.0; load 1.3")),
+    (1, ("store 1.4 1; quiet; store 1.5 1", "any 1.4 1.5 5; fail_unless 3 0")),
+    (1, ("store 1.0 5; quiet; store 1.5 1", "any 1.4 1.5 5; fail_unless 3 1; load 1.0")),
     (1, ("ub_store 5 0; out m1.0 0 2; set 3 0 1; wait 3 0 1; dma_data 0.0 8 2; wait 4 0 2; quiet; put 1.4 1",
          "ge 1.4 1; load m1.0")),
     (1, ("ub_store 3 0; signal 1.4 0 0; signal 1.5 5 0", "ge 1.4 1; in m1.5 0 0; quiet; ub_load 0 0")),

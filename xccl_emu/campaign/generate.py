@@ -77,6 +77,8 @@ def draw(seed: int, number: int) -> Case:
         small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
     small = replace(small, fresh=rng.random() < 0.1, without=without)
+    small = _asking(Random(f"{seed}/{number}/choose"), small)
+    small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
 
@@ -139,6 +141,27 @@ def _cached(rng: Random, small: Small) -> Small:
     """Scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
     programs = tuple(_cleaned(rng, one) for one in small.programs)
     return replace(small, programs=programs, scalar_cache=rng.choice((1, 2, 5, 5, 8, 8)), flight_granules=16)
+
+
+def _asking(rng: Random, small: Small) -> Small:
+    """Some programs ask the environment, which of two or three instructions they take."""
+    programs = [list(one) for one in small.programs]
+    for _ in range(rng.choice((1, 1, 2)) if rng.random() < 0.12 else 0):
+        one = rng.choice(programs)
+        k, answers = rng.randrange(len(one) + 1), rng.randrange(2)
+        asked = [Instruction("choose", c=answers), Instruction("skip_unless", b=rng.randrange(2 + answers), c=1)]
+        if len(one) + len(asked) <= SIZE_MAX:
+            one[k:k] = asked
+    off = ("choose",) if rng.random() < 0.005 else small.without
+    return replace(small, programs=tuple(map(tuple, programs)), without=off)
+
+
+def _polling_any(rng: Random, one: Instruction) -> Instruction:
+    """A poll of two words for some of the polls of one."""
+    if one.name.removesuffix("_taken") not in ("ge", "eq", "ne") or one.a & DATA or rng.random() < 0.4:
+        return one
+    other = (one.a & ~7 if rng.random() < 0.5 else rng.randrange(2) << 3) | rng.choice(WORDS)
+    return Instruction("any", one.a, other, rng.randrange(16))
 
 
 def _launched(rng: Random, small: Small) -> Small:
@@ -265,10 +288,10 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 # ---- instructions
 
-_VARIED = ("swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
+_VARIED = ("any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
-    *(name for name in WITHOUT_WORD if name != "fence"), "quiet", "spin",
+    *(name for name in WITHOUT_WORD if name not in ("fence", "choose")), "quiet", "spin",
 )  # fmt: skip
 
 

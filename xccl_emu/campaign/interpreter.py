@@ -6,12 +6,14 @@ Each kind of instruction has a site of its own, so a load with a name and one wi
 from typing import NamedTuple
 
 from xccl_emu.lang import (
+    CMP_GE,
     DMA,
     SCALAR,
     add,
     arrive,
     atomic_add,
     await_group,
+    choose,
     compare_swap,
     dcci,
     dma,
@@ -21,6 +23,7 @@ from xccl_emu.lang import (
     load,
     mtu_in,
     mtu_out,
+    poll_any,
     poll_eq,
     poll_ge,
     poll_line_eq,
@@ -42,7 +45,8 @@ OPERATIONS = (
     "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
-    "signal", "dcci", "part_ge", "part_eq", "part_ne", "outs", "puts", "stores", "signals", "dmas",
+    "signal", "dcci", "part_ge", "part_eq", "part_ne", "outs", "puts", "stores", "signals", "dmas", "choose",
+    "any",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 _NBYTES = int.from_bytes((8, 16, 32, 40, 64, 4, 20, 28), "little")
@@ -59,7 +63,7 @@ _SEEN = sum(
     1 << OPERATIONS.index(name)
     for name in (
         "load", "load_named", "atomic_taken", "ge_taken", "ne_taken", "eq_taken", "ub_load", "load4", "load_at", "swap",
-        "part_ge", "part_eq", "part_ne",
+        "part_ge", "part_eq", "part_ne", "choose", "any",
     )
 )  # fmt: skip
 """Instructions that read what the program stores at its end, a bit for each."""
@@ -242,6 +246,12 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             if c & 4:
                 for k in range(n - (n > 8 and c < 8)):
                     yield wait_flag(DMA, SCALAR, k)
+        elif op == 52:
+            last = yield choose(2 + (c & 1), sync="choose")
+        elif op == 53:
+            last = yield poll_any(
+                (word, (c & 1) * CMP_GE, 1 + (c >> 1 & 1)), (target, (c >> 2 & 1) * CMP_GE, 1 + (c >> 3)), sync="any"
+            )
         if _SEEN >> op & 1:
             seen = seen * 8 + last
     yield store(result, seen)

@@ -42,11 +42,11 @@ LOOPS = ("outs", "puts", "stores", "signals", "dmas")
 """Instructions that take several requests of one site, to addresses side by side."""
 WITHOUT_WORD = (
     "quiet", "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy",
-    "set", "wait", "end",
+    "set", "wait", "end", "choose",
 )  # fmt: skip
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
 """Instructions whose first operand is a word."""
-WITH_TARGET = ("dma", "dma_data", "dmas")
+WITH_TARGET = ("dma", "dma_data", "dmas", "any")
 """Instructions whose second operand is one, too."""
 
 WRITING = {
@@ -87,7 +87,7 @@ class Instruction:
     def __str__(self) -> str:
         """As `program` reads it."""
         first = word_text(self.a) if self.name in WITH_WORD else str(self.a)
-        second = word_text(self.b) if self.name in ("dma", "dmas") else str(self.b)
+        second = word_text(self.b) if self.name in ("dma", "dmas", "any") else str(self.b)
         operands = [first, second, str(self.c)]
         while operands and operands[-1] == "0":
             operands.pop()

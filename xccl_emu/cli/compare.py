@@ -1,6 +1,6 @@
 """``xccl-emu compare``: the protocols side by side, by what each die asks of others."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import typer
 
@@ -8,7 +8,31 @@ from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, split_sizes
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, command_of, words
-from xccl_emu.runs.compare import LayerCompared
+from xccl_emu.options import option
+
+
+@dataclass(frozen=True)
+class LayerCompared:
+    """Run one layer of experts by every protocol, and print what each die asks of other dies; or protocols by name.
+
+    \b
+      xccl-emu compare                                        a layer by all that run one
+      xccl-emu compare --ranks 288 --attention 160 --cores 4  the same, of a large deployment
+      xccl-emu compare all-reduce-ring all-reduce-one-shot --ranks 4 --elements 4096
+
+    Of protocols that are named the options are sizes that all of them have; xccl-emu list NAME shows them.
+
+    The numbers are counts of the run and no formulas: of requests for the memory of another die, the mean over the
+    dies and, in brackets, the most. Rows and outputs are compared with the oracle; the exit code is 1 if any is wrong.
+    """
+
+    ranks: int = option(18, "Dies with experts, one each.", least=2, most=768)
+    attention: int = option(10, "Attention dies, where these and experts are on different ones.", least=1, most=767)
+    tokens: int = option(8, "Tokens of each rank or attention die.", least=1)
+    hidden: int = option(7168, "Elements of a hidden state, a multiple of 32.", least=32)
+    top_k: int = option(8, "Routed experts of a token.", least=1, most=15)
+    cores: int = option(2, "Cores of a rank, of an attention die, of a stream.", least=1, most=16)
+    seed: int = option(0, "Seed of the payload and the routing.", least=0)
 
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
@@ -23,9 +47,9 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
 
             result = compare_cases(named, _given(options, ctx) | sizes)
         else:
-            from xccl_emu.runs.compare_job import run
+            from xccl_emu.bench.compare import compare
 
-            result = run(options)
+            result = compare(**asdict(options))
     if as_json:
         print_json("compare", asdict(result))
     else:

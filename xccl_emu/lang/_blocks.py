@@ -12,7 +12,7 @@ from xccl_emu.lang import _flow
 from xccl_emu.lang._records import Record, fields_of, words_of
 from xccl_emu.lang._resolve import CONSTRUCTORS, Functions, Rewriter, bind, is_empty, plain, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
-from xccl_emu.lang.requests import ORDERS
+from xccl_emu.lang.requests import CONDITION_WORDS, ORDERS, poll_any
 
 RESULT_NAME = f"{RESERVED}result"
 """Name that the step function gives to the granted value; never a register."""
@@ -72,7 +72,7 @@ class Branch:
 
 @dataclass
 class Ask:
-    """Hand over a request, seven expressions, and go on at ``resume``."""
+    """Hand over a request, seven expressions or more, and go on at ``resume``."""
 
     words: "Words"
     site: int
@@ -354,7 +354,9 @@ class Builder:
         if order.value not in ORDERS:
             raise frame.source.refuse(call, f"order={order.value!r}: must be one of {', '.join(ORDERS[1:])}")
         for name, given in arguments.items():
-            if isinstance(given, Record) or (isinstance(given, ast.Constant) and not isinstance(given.value, int)):
+            if constructor is poll_any:
+                arguments[name] = _condition(name, given, call, frame.source)
+            elif isinstance(given, Record) or (isinstance(given, ast.Constant) and not isinstance(given.value, int)):
                 what = "a record" if isinstance(given, Record) else ast.unparse(given)
                 raise frame.source.refuse(call, f"{name} must be an integer, not {what}")
         # A constructor only places its arguments, so it can be given expressions and places those.
@@ -460,6 +462,13 @@ def _passed(source: Source, name: str, value: ast.expr | Record, node: ast.AST, 
         given = value.kind.__name__ if isinstance(value, Record) else "an integer"
         raise frame.source.refuse(node, f"{source.tree.name!r} takes a {want.__name__} as {name!r}, not {given}")
     return value
+
+
+def _condition(name: str, given: ast.expr | Record, call: ast.Call, source: Source) -> list[ast.expr]:
+    """Return the words of a condition of `poll_any`."""
+    if not isinstance(given, ast.Tuple) or len(given.elts) != CONDITION_WORDS:
+        raise source.refuse(call, f"{name} must be written as (address, comparison, value)")
+    return given.elts
 
 
 def _is_stable(stop: ast.expr, stored: set[str]) -> bool:

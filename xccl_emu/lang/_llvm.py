@@ -117,7 +117,7 @@ class StepCode(Statements):
                     self.begin(label)
                     self._go_on(tree, target, changed)
             case Ask(words, site, resume):
-                operation = self._request([*words, ast.Constant(site)])
+                operation = self._request([*words[:7], ast.Constant(site), *words[7:]])
                 self._keep(resume, changed)
                 self._leave(tree, resume, self._shape.pc[resume], operation)
             case Done(value):

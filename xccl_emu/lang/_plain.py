@@ -68,9 +68,10 @@ class PlainStep:
 
     def _request(self, state: MutableSequence[int], base: int, request: Any, site: int) -> int:
         size = abi.REQUEST_WORDS - 1
-        if not (isinstance(request, tuple) and len(request) == size and all(isinstance(w, int) for w in request)):
+        sizes = (size, abi.LONGEST_REQUEST_WORDS - 1)
+        if not (isinstance(request, tuple) and len(request) in sizes and all(isinstance(w, int) for w in request)):
             where: Site | str = self._kernel.sites[site] if self._kernel.sites else self._kernel.name
             raise KernelError(f"{where}: a request is {size} integers, not {request!r}")
-        for i, value in enumerate((*request, site)):
+        for i, value in enumerate((*request[:size], site, *request[size:])):
             state[base + abi.REQUEST + i] = int(value)
         return int(request[0])

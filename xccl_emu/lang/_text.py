@@ -75,7 +75,7 @@ class _Step:
                     lines += [head, textwrap.indent("\n".join(self._go(tree, target, changed)), "    ")]
                 return lines
             case Ask(words, site, resume):
-                lines += self._words([*words, ast.Constant(site)])
+                lines += self._words([*words[:7], ast.Constant(site), *words[7:]])
                 lines += self._stores(resume, changed) + self._zeros(tree, resume)
                 return [*lines, f"{word(abi.PC)} = {self.shape.pc[resume]}", f"return {ast.unparse(words[0])}"]
             case Done(value):

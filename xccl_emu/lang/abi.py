@@ -14,9 +14,13 @@ RESULT = 3
 """The value that the machine granted with the last request."""
 
 REQUEST = 16
-"""Operation, six operands, site (index into the kernel's sites); operation 0 is return, its operand the value."""
+"""Operation, six operands, site (index into the kernel's sites); operation 0 is return, its operand the value.
+
+Behind the site there is room for six more operands, of a request that has them.
+"""
 
 REQUEST_WORDS = 8
+LONGEST_REQUEST_WORDS = REQUEST_WORDS + 6
 
 REGISTERS = 512
 """First of the kernel's registers: its parameters in order, then its locals."""

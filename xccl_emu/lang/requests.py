@@ -1,7 +1,8 @@
 """The requests a kernel can make of its machine, one function each.
 
 A kernel is a generator; ``yield load(address)`` hands the machine a request *before* anything happens, and the
-kernel goes on when the machine has granted it.  A request is seven integers: the operation and six operands.
+kernel goes on when the machine has granted it.  A request is seven integers, the operation and six operands; only
+`poll_any` has twelve.
 
 Every function takes two more keywords that never reach the machine: ``step``, the step of the paper that the
 request implements, and ``sync``, the name of a synchronization, by which a run can switch it off.  Both must be
@@ -14,19 +15,28 @@ buffer of the core that runs the kernel.
 
 from typing import TypeAlias
 
-Request: TypeAlias = tuple[int, int, int, int, int, int, int]
+Request: TypeAlias = tuple[int, ...]
+Condition: TypeAlias = tuple[int, int, int]
+"""Address of a word, how it is compared (`CMP_EQ`, `CMP_NE`, `CMP_GE`), and with what."""
 
 # The four in-order pipes of a core, and its DMA descriptors, which complete in any order.
 SCALAR, MTU_IN, VECTOR, MTU_OUT, DMA = range(5)
 
 # How a poll compares what is in memory with the value it waits for.
 CMP_EQ, CMP_NE, CMP_GE = range(3)
+CMP_UNUSED = -1
+CONDITION_WORDS, CONDITIONS_MOST = 3, 4
+UNUSED: Condition = (0, CMP_UNUSED, 0)
+"""No condition of a `poll_any`."""
 
 SWAPS = 1
 """Third operand of an atomic that is a compare-and-swap; its second is then the new value, its fourth the expected."""
 
 SIGNAL_SET, SIGNAL_ADD = 1, 2
 """Sixth operand of an mtu-out that has a signal behind it: is the word set to the value, or is the value added?"""
+
+ANSWERS_MOST = 64
+"""Answers that `choose` may have at most."""
 
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
@@ -43,16 +53,16 @@ order wait for nothing, and nothing waits for them.  What asks for nothing is re
 
 OPERATIONS = (
     "return", "load", "store", "atomic_add", "poll", "quiet", "arrive", "await_group", "ub_load", "ub_store",
-    "set_flag", "wait_flag", "fail", "dcci", "dma", "mtu_in", "mtu_out", "put", "add", "fence", "v_quantize",
-    "v_dequantize", "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
+    "set_flag", "wait_flag", "fail", "dcci", "choose", "poll_any", "dma", "mtu_in", "mtu_out", "put", "add", "fence",
+    "v_quantize", "v_dequantize", "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
 )  # fmt: skip
 """Name of each operation, indexed by its code."""
 
 (
-    OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
-    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_FENCE,
-    OP_V_QUANTIZE, OP_V_DEQUANTIZE, OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
-    OP_V_COUNT,
+    OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD,
+    OP_UB_STORE, OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_CHOOSE, OP_POLL_ANY, OP_DMA, OP_MTU_IN, OP_MTU_OUT,
+    OP_PUT, OP_ADD, OP_FENCE, OP_V_QUANTIZE, OP_V_DEQUANTIZE, OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD,
+    OP_V_SCALE, OP_V_NARROW, OP_V_COUNT,
 ) = range(len(OPERATIONS))  # fmt: skip
 
 # ---- scalar: memory
@@ -116,6 +126,20 @@ def poll_line_ne(address: int, ub: int, nbytes: int, words: int, value: int, ste
     return (OP_POLL, address, CMP_NE, value, nbytes, words, ub)
 
 
+def poll_any(
+    first: Condition, second: Condition = UNUSED, third: Condition = UNUSED, fourth: Condition = UNUSED, step: int = 0,
+    sync: str = "",
+) -> Request:  # fmt: skip
+    """Wait until one of up to four words, of 8 bytes and aligned, is as its condition says; return which, from 0 on.
+
+    It is granted when any condition holds; where several do it returns any of them, as a loop that loads one word after
+    the other does: behind a 1 nothing is known of the first word, which may have come meanwhile.  It acquires what came
+    before the write that it sees in the word that it returns.  In virtual time it goes on when the first condition
+    holds, and of several returns the lowest.  Switched off it returns 0.
+    """
+    return (OP_POLL_ANY, *first, *second, *third, *fourth)
+
+
 def dcci(address: int, step: int = 0, sync: str = "") -> Request:
     """Write back the line of 64 bytes with this address, if the scalar unit's data cache has changed it, and drop it.
 
@@ -166,6 +190,21 @@ def await_group(phase: int, step: int = 0, sync: str = "") -> Request:
 def fail(code: int, info: int = 0, step: int = 0, sync: str = "") -> Request:
     """Stop the run with a protocol error: a code that the protocol's host side explains, and a value."""
     return (OP_FAIL, code, info, 0, 0, 0, 0)
+
+
+def choose(n: int, of: int = 0, step: int = 0, sync: str = "") -> Request:
+    """Ask the environment, which answers with a number from 0 to ``n`` - 1 (``n`` from 1 to `ANSWERS_MOST`).
+
+    What a kernel cannot know stands for: has a time-out passed, is a peer suspected, has a request arrived.  The answer
+    is an action of the schedule: a search takes every one at every moment, sampled schedules draw one, and a recorded
+    schedule has it.  It touches no memory and orders nothing.  0 should be the quiet answer, "not yet": it is given
+    by round-robin and in virtual time unless they are told otherwise (`Pod`, `VirtualTime`), and where the name
+    ``sync`` is switched off.  A kernel that asks again and again gets each answer some day: no livelock is told of a
+    loop that one of them leaves.
+
+    ``of`` is what it is asked for, such as the number of a request: a timer of virtual time begins anew with each.
+    """
+    return (OP_CHOOSE, n, of, 0, 0, 0, 0)
 
 
 # ---- DMA

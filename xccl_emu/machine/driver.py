@@ -95,7 +95,8 @@ def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
     handles = compiled.handles(pod.kernels, pod.generators)
     compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
-    _link(pod, handles, 0 if policy_name == "round-robin" else _action())  # which contains the machine
+    contained = policy_name == "round-robin" and not pod.state[at.DRAWS_ANSWERS]  # it calls nobody
+    _link(pod, handles, 0 if contained else _action())
 
 
 def raise_for(pod: "Pod", ended: int) -> None:

@@ -81,10 +81,11 @@ class Pod:
     spec: what the pod is made of.
     order: memory order, ``"sc"``, ``"fifo"``, ``"relaxed"`` or ``"unordered"``.
     policy: who goes next, ``"round-robin"``, ``"random"``, or an object that drives runs itself, as virtual time does.
-    seed: of the random policy.
+    seed: of the random policy, and of answers that are drawn.
     record: keep the schedule of each run (`schedule`).
     without: names of synchronizations to switch off; each must be in a kernel when the first run begins (`without`).
     generators: run the kernels' undecorated generators; only with the JIT off, for a debugger.
+    draw_answers: have answers to `choose` drawn by the seed under round-robin and virtual time too, which else say 0.
 
     Raises ConfigError for an unknown order or policy, CapacityError if the pod cannot be mapped.
     """
@@ -99,6 +100,7 @@ class Pod:
         record: bool = False,
         without: Iterable[str] = (),
         generators: bool = False,
+        draw_answers: bool = False,
     ) -> None:
         if not isinstance(spec, PodSpec):
             raise ConfigError(f"spec={spec!r}: must be a PodSpec, such as small_pod(2) or CLOUDMATRIX384")
@@ -112,6 +114,7 @@ class Pod:
         self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
+        self.state[at.DRAWS_ANSWERS] = bool(draw_answers)
         self.claims = Claims()
         """Which communicator owns which part of the metadata and managed areas."""
         self.labels = Labels()

@@ -8,6 +8,7 @@ from xccl_emu import errors
 from xccl_emu.lang import Site, abi
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.far import large_slot
 from xccl_emu.machine.device.flight import read_word
 from xccl_emu.machine.device.lines import is_line
@@ -24,6 +25,10 @@ _FAILED = {
     abi.BAD_INDEX: "an index out of range",
     abi.NO_VALUE: "a function ended without the value that its caller takes",
 }
+
+
+SIGNS = {rq.CMP_EQ: "==", rq.CMP_NE: "!=", rq.CMP_GE: ">="}
+"""How comparisons of polls are written."""
 
 
 def symbolic(pod: "Pod", address: int) -> str:
@@ -97,6 +102,8 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
     op, a, b, c = (int(st[base + abi.REQUEST + i]) for i in range(4))
     if op == rq.OP_POLL:
         return _polls(pod, base, core)
+    if op == rq.OP_POLL_ANY:
+        return _polls_any(pod, base, core)
     if op == rq.OP_WAIT_FLAG and b == 0:
         return f"waits for event {c} of {PIPE_NAMES[a]}, which is not set"
     if op == rq.OP_AWAIT_GROUP:
@@ -110,7 +117,7 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
 def _polls(pod: "Pod", base: int, core: int) -> str:
     """What a poll saw, of a line all its words, and what it waits for."""
     a, compare, wanted, nbytes, mask = (int(pod.state[base + abi.REQUEST + i]) for i in range(1, 6))
-    sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(compare, "!=")
+    sign = SIGNS.get(compare, "!=")
     if is_line(nbytes):
         words = pod.memory[a : a + nbytes].view(np.uint32)
         flags = " ".join(f"{words[w]:#x}" for w in range(len(words)) if mask >> w & 1)
@@ -120,6 +127,18 @@ def _polls(pod: "Pod", base: int, core: int) -> str:
         saw = f"saw {int(read_word(pod.memory, pod.state, core, base, a, nbytes))}"
         wants = f"wants {sign} {wanted}{some}"
     return f"polls {symbolic(pod, a)} (address {a:#x}): {saw}, {wants}; {last_writer(pod, a)}"
+
+
+def _polls_any(pod: "Pod", base: int, core: int) -> str:
+    """What a poll of several words saw in each, and what it waits for there."""
+    st, words = pod.state, []
+    for k in range(n_conditions(st, base)):
+        a, compare, wanted = (int(word) for word in st[condition_at(base, k) :][:3])
+        saw = int(read_word(pod.memory, st, core, base, a, 8))
+        words.append(
+            f"{symbolic(pod, a)} (address {a:#x}): saw {saw}, wants {SIGNS[compare]} {wanted}; {last_writer(pod, a)}"
+        )
+    return "polls " + " or ".join(words)
 
 
 def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
@@ -140,6 +159,15 @@ def _bad_signal(pod: "Pod", core: int, word: int) -> str:
         return f"how={word}: a signal sets ({rq.SIGNAL_SET}) or adds ({rq.SIGNAL_ADD})"
     right = "must be a word of the metadata area of the die that it copies to, outside of what it copies"
     return f"signal at {symbolic(pod, word)}: {right}"
+
+
+def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
+    """What is wrong with an operand that no other kind of error says more of."""
+    if op == rq.OP_CHOOSE:
+        return f"n={a}: must be 1 to {b} answers"
+    if op == rq.OP_POLL_ANY:
+        return f"condition {a}: comparison {b} must be CMP_EQ, CMP_NE or CMP_GE"
+    return _bad_signal(pod, core, a) if op == rq.OP_MTU_OUT else f"operand out of range ({a}, {b})"
 
 
 def running(pod: "Pod") -> list[int]:
@@ -180,7 +208,7 @@ def violation(pod: "Pod") -> errors.RunError:
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
         at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
         at.ERR_SIZE: f"size out of range ({a}, {b})",
-        at.ERR_OPERAND: _bad_signal(pod, core, a) if op == rq.OP_MTU_OUT else f"operand out of range ({a}, {b})",
+        at.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
     }
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]

@@ -1,5 +1,6 @@
 """The array of times of a run, made from a pod, a fabric and costs; see `device/layout.py` for what is where."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ _GRANULES_A_CORE = 12
 """Room for words that are polled, in powers of two: a table of 2^22 takes as long to clear as a short run."""
 _LINE_WORDS = 8
 _NOTHING = np.zeros(0, np.int64)
+_NO_TIMERS: Mapping[str, float] = {}
 
 
 class Times:
@@ -47,6 +49,7 @@ class Times:
         log: bool | Collection[int],
         routes: Sequence[Route] = (),
         sites: Collection[str] = (),
+        timers_us: Mapping[str, float] = _NO_TIMERS,
     ) -> None:
         self._pod = pod
         self._networks = (fabric, *fabric.beside)
@@ -63,6 +66,7 @@ class Times:
         self._begin(pod, start_us)
         self._choose(pod, log)
         self._mark_sites(pod, sites)
+        self._set_timers(pod, timers_us)
 
     def _place(self, pod: "Pod") -> int:
         spec = pod.spec
@@ -179,6 +183,23 @@ class Times:
         for core in pod.active_cores():
             if launch := pod.launch_of(core):
                 self.tm[self.row(core) + tl.CORE_SITES] = first[launch.kernel]
+
+    def _set_timers(self, pod: "Pod", timers_us: Mapping[str, float]) -> None:
+        """Say of each `choose` whose name is that of a timer which one it asks, and how long that runs."""
+        asking = {site.sync for kernel in pod.kernels for site in kernel.sites if site.operation == "choose"}
+        for name, after_us in timers_us.items():
+            if name not in asking:
+                raise ConfigError(f"timers_us={name!r}: no kernel of the run has a choose of that name")
+            if not after_us > 0 or not math.isfinite(after_us):
+                raise ConfigError(f"timers_us={name!r}: {after_us} must be a time above 0, in microseconds")
+        for n, kernel in enumerate(pod.kernels):
+            sites = [k for k, site in enumerate(kernel.sites) if site.operation == "choose" and site.sync in timers_us]
+            if len(sites) > tl.TIMERS_MOST:
+                raise ConfigError(f"timers_us: kernel {kernel.name} asks {len(sites)}; a kernel has {tl.TIMERS_MOST}")
+            for number, k in enumerate(sites):
+                after = round(timers_us[kernel.sites[k].sync] * PS_PER_US)
+                word = number << tl.TIMER_NUMBER | after << tl.TIMER_SHIFT
+                self.tm[self._starts[tl.SITE_BASE] + n * at.MAX_SITES + k] |= word
 
     def row(self, core: int) -> int:
         """Index of a core's first word."""

@@ -82,7 +82,8 @@ def _resource(row: NDArray[np.int64]) -> str:
         return "vector"
     if engine == rq.DMA or (op >= rq.OP_MTU_IN and op != rq.OP_FENCE and engine != rq.SCALAR):
         return "wire"
-    return {rq.OP_POLL: "polling", rq.OP_QUIET: "quiet", rq.OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
+    resources = {rq.OP_POLL: "polling", rq.OP_POLL_ANY: "polling", rq.OP_QUIET: "quiet", rq.OP_AWAIT_GROUP: "barrier"}
+    return resources.get(op, "issue")
 
 
 def _part(resource: str, row: NDArray[np.int64], start: int, end: int) -> Part:

@@ -98,11 +98,13 @@ class VirtualTime:
     far faster, but nothing can be drawn of it. data: with False payload stays zeros, and zeros are not written over
     zeros: far less memory, the same times, and results that mean nothing. start_us: when each core begins, by its
     global number (0 for those not named). over: buffers that are reached over another network than the first, by the
-    name of that (`Fabric.beside`): what one network carries slows no other.
+    name of that (`Fabric.beside`): what one network carries slows no other. timers_us: for names (`sync`) of `choose`,
+    after how long it answers 1: counted on each core from the first time that it asks there, then from the last answer
+    1, and anew when it asks ``of`` something else. Any other `choose` is answered 0, or drawn (``Pod(draw_answers=)``).
 
     Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off (in time, a
-    write is visible when it has arrived, and not when a schedule says so), for dies that the fabric does not have, and
-    for sites of a name that no kernel has.
+    write is visible when it has arrived, and not when a schedule says so), for dies that the fabric does not have, for
+    sites of a name that no kernel has, for a timer that no `choose` has, and one that is not above 0.
     """
 
     name = "virtual time"
@@ -117,7 +119,9 @@ class VirtualTime:
         start_us: Mapping[int, float] | None = None,
         over: "Mapping[str, Collection[Buffer]] | None" = None,
         sites: Collection[str] = (),
+        timers_us: Mapping[str, float] | None = None,
     ) -> None:
+        self.timers_us = dict(timers_us or {})
         self.over, self.sites = dict(over or {}), frozenset(sites)
         self.fabric, self.costs, self.log, self.data = fabric, costs or Costs(), log, data
         self.start_us = dict(start_us or {})
@@ -138,7 +142,7 @@ class VirtualTime:
         self._timing = None
         driver.begin_run(pod)
         routes = self._routes(pod)
-        times = Times(pod, self.fabric, self.costs, self.start_us, self.log, routes, self.sites)
+        times = Times(pod, self.fabric, self.costs, self.start_us, self.log, routes, self.sites, self.timers_us)
         started = time.perf_counter()
         memory, pod.state[at.SPARSE] = (pod.memory, 0) if self.data else pod.sparse_memory()
         try:

@@ -10,6 +10,7 @@ from xccl_emu.timing.run import Timing
 NOTHING = -1
 """In place of the number of a record."""
 
+_SEEING = (rq.OP_POLL, rq.OP_POLL_ANY, rq.OP_MTU_IN, rq.OP_DMA)
 _WORD = 8
 _Numbers = NDArray[np.int64]
 
@@ -30,7 +31,7 @@ def seen_writes(timing: Timing, rows: _Numbers) -> _Numbers:
 def _sees(timing: Timing, rows: _Numbers) -> NDArray[np.bool_]:
     records = timing.records[rows]
     ops = records[:, tl.RECORD_OP]
-    sees: NDArray[np.bool_] = np.isin(ops, (rq.OP_POLL, rq.OP_MTU_IN, rq.OP_DMA)) & (records[:, tl.RECORD_READ] >= 0)
+    sees: NDArray[np.bool_] = np.isin(ops, _SEEING) & (records[:, tl.RECORD_READ] >= 0)
     for i in np.flatnonzero(ops == rq.OP_LOAD).tolist():
         site = timing.site(records[i])
         sees[i] = site is not None and bool(site.sync)

@@ -8,8 +8,8 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
+from xccl_emu.machine.device import conditions, pipes
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import pipes
 from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.lines import line_part, polls_line
 from xccl_emu.machine.device.numerics import ranges
@@ -17,7 +17,7 @@ from xccl_emu.machine.device.words import jit
 
 START, NBYTES, FLAGS, AGENT, SITE = range(5)
 ACCESS_WORDS = 5
-ACCESSES_MAX = 4
+ACCESSES_MAX = rq.CONDITIONS_MOST
 """Rows that one action needs at most."""
 
 WRITE, SYNC, WHOLE = 1, 2, 4
@@ -102,8 +102,8 @@ def accesses(st, base, pipe, choice, named, out):
 def _of_scalar(st, base, choice, named, out):
     """The core's current request, or a part of it."""
     op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    if op < rq.OP_LOAD or op > rq.OP_UB_STORE or (choice >= ms.CHOICE_EVICT and choice != ms.CHOICE_ALL):
-        return 0
+    if op < rq.OP_LOAD or op > rq.OP_UB_STORE or _is_eviction(choice):
+        return _of_poll_any(st, base, choice, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
     if op == rq.OP_LOAD:
         sync = SYNC if named[st[base + ms.KERNEL] * ms.MAX_SITES + site] & 1 and not off else 0
@@ -125,6 +125,22 @@ def _of_scalar(st, base, choice, named, out):
     if op == rq.OP_UB_STORE:
         return _row(out, 0, st[base + ms.UB_BASE] + a, c, WRITE | WHOLE, rq.SCALAR, site)
     return 0
+
+
+@jit
+def _is_eviction(choice):
+    return choice >= ms.CHOICE_EVICT and choice != ms.CHOICE_ALL
+
+
+@jit
+def _of_poll_any(st, base, choice, out):
+    """The word that is chosen, or all that it may look at."""
+    n, first, last = 0, 0, 0 if switched_off(st, base) else conditions.n_conditions(st, base)
+    if choice != ms.CHOICE_ALL:
+        first, last = choice, min(last, choice + 1)
+    for k in range(first, last):
+        n = _row(out, n, st[conditions.condition_at(base, k)], 8, WHOLE | SYNC, rq.SCALAR, request_site(st, base))
+    return n
 
 
 @jit

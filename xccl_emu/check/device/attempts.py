@@ -3,11 +3,12 @@
 An action's choice counts from what happens to be queued or in flight, so it means something else once earlier actions
 are dropped.  Here an action is named by what it does (`identify`) and found again by that (`locate`): the transfer
 by its addresses, the delivery by who wrote where.  Of several alike it means the oldest, which is the only one that can
-go first.  The actions of a scalar unit are just its next.
+go first.  The actions of a scalar unit are just its next, or an answer to it.
 """
 
 from xccl_emu.check.device import fault_actions
 from xccl_emu.lang import requests as rq
+from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
@@ -18,9 +19,9 @@ from xccl_emu.machine.device.words import jit
 NAME_WORDS = 6
 """Words of an action's name: actor, kind, choice (or sub-transfer), and three on what it is about."""
 
-RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY, FAULT, FAULTY_DELIVERY = range(8)
+RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY, FAULT, FAULTY_DELIVERY, ANSWER = range(9)
 """Kinds: the very choice; the actor's next; the head of an in-order queue; a sub-transfer of mtu-in or DMA; a write;
-what breaks; a write with which something breaks."""
+what breaks; a write with which something breaks; an answer, which is no other request's choice."""
 
 NOWHERE = -1
 """No action: as a fault it would be of kind 0, and there is none."""
@@ -63,6 +64,14 @@ def identify(st, code, name):
             subtransfer = st[entry] == rq.OP_MTU_IN and choice != ms.CHOICE_ALL
             kind, chosen = (TRANSFER, choice >> 4) if subtransfer else (HEAD, choice)
             _name(name, actor, kind, chosen, st[entry], st[entry + 1], st[entry + 2])
+    elif _is_asked(st, flight.block_of_core(st, core)):
+        _name(name, actor, ANSWER, 0 if choice == ms.CHOICE_ALL else choice, 0, 0, 0)
+
+
+@jit
+def _is_asked(st, base):
+    """Does a core stand at `choose`?"""
+    return st[base + ms.STATUS] == ms.STATUS_RUNNING and st[base + REQUEST] == rq.OP_CHOOSE
 
 
 @jit
@@ -106,6 +115,8 @@ def locate(st, name):
         return name[3]
     if kind == RAW or kind == NEXT:
         found = choice
+    elif kind == ANSWER:
+        found = choice if _is_asked(st, flight.block_of_core(st, core)) else -1
     elif kind == DELIVERY or kind == FAULTY_DELIVERY:
         found = _oldest(st, die, name[3], name[4])
         if found >= 0 and kind == FAULTY_DELIVERY:

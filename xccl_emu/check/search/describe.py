@@ -14,9 +14,10 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine import compiled, report
-from xccl_emu.machine.device import flight, layout, pipes
+from xccl_emu.machine.device import conditions, flight, layout, pipes
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
+from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.pod import Pod
 
 _LOG_ACTIONS = 1 << 20
@@ -99,15 +100,13 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     if agent == rq.SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it stands
-        same = (
-            (line or request[0] in (rq.OP_LOAD, rq.OP_STORE, rq.OP_ATOMIC_ADD))
-            and request[1] == start
-            and request[-1] == site
-        )
+        same = (line or request[0] in (rq.OP_LOAD, rq.OP_STORE, rq.OP_ATOMIC_ADD)) and request[1] == start
+        which = _which_of(pod, core, start)
+        same = (same or which > 0) and request[-1] == site
         fenced = request[0] == rq.OP_ATOMIC_ADD or (request[0] == rq.OP_STORE and not st[layout.CACHE_LINES])
         same = same and not (fenced and pipes.fence_ahead(st, base))  # else the access was one before that
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
-        return [*_before_scalar(pod, core, start), _code(core, rq.SCALAR, 0)] if waiting else []
+        return [*_before_scalar(pod, core, start), _code(core, rq.SCALAR, max(0, which - 1))] if waiting else []
     if agent == rq.MTU_IN:
         queue = pipes.pipe_of(base, rq.MTU_IN)
         for j in range(int(st[queue + layout.PIPE_COUNT])):
@@ -160,6 +159,17 @@ def _is_in(pod: Pod, base: int) -> bool:
     """Can the first unit of a line be read?"""
     first, nbytes = line_part(pod.state, base, 0)
     return bool(flight.switched_off(pod.state, base) or flags_in(pod.memory, pod.state, base, first, nbytes))
+
+
+def _which_of(pod: Pod, core: int, start: int) -> int:
+    """Which condition of several, from 1 on, polls a word and holds; 0 if there is none."""
+    st, base = pod.state, pod.core_base(core)
+    if st[base + REQUEST] != rq.OP_POLL_ANY or flight.switched_off(st, base):
+        return 0
+    for k in range(conditions.n_conditions(st, base)):
+        if st[conditions.condition_at(base, k)] == start and which_holds(pod.memory, st, core, base, k) == k:
+            return k + 1
+    return 0
 
 
 def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:

@@ -7,7 +7,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import CACHE_LINE_BYTES, GRANULE_BYTES
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.report import symbolic
+from xccl_emu.machine.report import SIGNS, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
 
 _LARGE = 1 << 20
@@ -61,15 +61,25 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
         return Formatted(name, ub + a, nbytes, f"ub+{a:#x}", value)
     if op == rq.OP_POLL:
         return _poll(pod, operands)
+    if op == rq.OP_POLL_ANY:
+        return _poll_any(pod, operands)
     return _vector(ub, op, operands) if op >= rq.OP_V_QUANTIZE else _scalar(pod, op, a, b, c)
 
 
 def _poll(pod: Pod, operands: Sequence[int]) -> Formatted:
     """A poll of a word, perhaps of some of its bits, or of a line."""
     address, compare, value, nbytes, mask = operands[:5]
-    sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(compare, "!=")
+    sign = SIGNS.get(compare, "!=")
     what = " line" if is_line(nbytes) else "" if mask == -1 else f" & {number(mask)}"
     return Formatted(f"poll{what} {sign} {number(value)}", address, nbytes, symbolic(pod, address))
+
+
+def _poll_any(pod: Pod, operands: Sequence[int]) -> Formatted:
+    """A poll of several words, of three operands each."""
+    each = [operands[first : first + 3] for first in range(0, len(operands), 3)]
+    used = [(address, SIGNS.get(compare, "?"), value) for address, compare, value in each if compare != rq.CMP_UNUSED]
+    words = " or ".join(f"{symbolic(pod, address)} {sign} {number(value)}" for address, sign, value in used)
+    return Formatted(f"poll_any {words}", operands[0], 8)
 
 
 def _pipe_name(pipe: int) -> str:
@@ -91,8 +101,8 @@ def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Formatted:
     if op == rq.OP_DCCI:
         line = a & -CACHE_LINE_BYTES
         return Formatted(name, line, CACHE_LINE_BYTES, symbolic(pod, line))
-    if op == rq.OP_AWAIT_GROUP:
-        return Formatted(f"{name} {a}")
+    if op in (rq.OP_AWAIT_GROUP, rq.OP_CHOOSE):
+        return Formatted(f"{name} {number(a)}")
     if op in (rq.OP_FAIL, rq.OP_RETURN):
         return Formatted(f"{name} {number(a)}", value=number(b) if op == rq.OP_FAIL else "")
     return Formatted(name)

@@ -15,7 +15,7 @@ from xccl_emu.output import write_text
 Event = dict[str, Any]
 
 _PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma", PERFORM)
-_WAITS = ("poll", "quiet", "wait_flag", "await_group", "return")
+_WAITS = ("poll", "poll_any", "quiet", "wait_flag", "await_group", "return")
 
 
 def perfetto(trace: Trace, marked: dict[int, str] | None = None) -> dict[str, Any]:

@@ -91,11 +91,11 @@ def excerpt(trace: Trace, lines: list[Row]) -> list[Row]:
 
 
 def _concerns_others(trace: Trace, step: Step) -> bool:
-    """Does a step read or write memory, or is it a quiet, a barrier or the end of a kernel?"""
+    """Does a step read or write memory, or is it a quiet, a barrier, an answer or the end of a kernel?"""
     if step.operation == "fault":
         return True
     touches = any(trace.die_of(access.start) >= 0 for access in step.accesses)
-    return (touches and not step.issues) or step.operation in ("quiet", "arrive", "await_group", "return")
+    return (touches and not step.issues) or step.operation in ("quiet", "arrive", "await_group", "choose", "return")
 
 
 def table(trace: Trace, lines: Iterable[Row]) -> Table:

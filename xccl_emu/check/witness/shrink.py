@@ -39,8 +39,8 @@ class _Found:
     violation: verdict.Violation
     names: NDArray[np.int64]
     """[n, NAME_WORDS] of its actions."""
-    cost: tuple[int, int, int]
-    """Actions, changes of core, changes of actor."""
+    cost: tuple[int, int, int, int]
+    """Actions, sum of the answers, changes of core, changes of actor."""
 
 
 def shrink(
@@ -126,10 +126,15 @@ class Shrinker:
         return found
 
     def _coarser(self, found: _Found) -> Iterator[NDArray[np.int64]]:
-        """With the whole of a transfer, or all that a die has in flight, in place of one granule."""
+        """With the whole of a transfer, or all that a die has in flight, in place of one granule; smaller answers."""
         device = self._device
         for i, name in enumerate(found.names):
-            if name[2] != at.CHOICE_ALL and name[1] != device.NEXT:
+            if name[1] == device.ANSWER:
+                for answer in range(name[2]):
+                    names = found.names.copy()
+                    names[i, 2] = answer
+                    yield names
+            elif name[2] != at.CHOICE_ALL and name[1] != device.NEXT:
                 names = found.names.copy()
                 names[i, 1:3] = device.HEAD if name[1] == device.HEAD else device.NEXT, at.CHOICE_ALL
                 yield names
@@ -201,9 +206,10 @@ class Shrinker:
             return None, self._names[:0]
         return self._codes[:n].copy(), self._names[:n].copy()
 
-    def _cost(self, names: NDArray[np.int64]) -> tuple[int, int, int]:
+    def _cost(self, names: NDArray[np.int64]) -> tuple[int, int, int, int]:
         cores, actors = self._cores_of(names), names[:, 0]
-        return len(names), int(np.count_nonzero(np.diff(cores))), int(np.count_nonzero(np.diff(actors)))
+        answers = int(names[names[:, 1] == self._device.ANSWER, 2].sum())
+        return len(names), answers, int(np.count_nonzero(np.diff(cores))), int(np.count_nonzero(np.diff(actors)))
 
     def _late(self) -> bool:
         return time.perf_counter() > self._deadline

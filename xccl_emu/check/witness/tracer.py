@@ -15,12 +15,14 @@ from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.writes import Writes, joined
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
 from xccl_emu.machine.device import cache
 from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.conditions import can_be_polled
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
+from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
 
@@ -96,6 +98,8 @@ class Stepper:
         """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
+        if op == rq.OP_POLL_ANY:
+            operands += self._st[base + REQUEST + REQUEST_WORDS : base + REQUEST + LONGEST_REQUEST_WORDS].tolist()
         line = int(cache.written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
         if (line >= 0 and op != rq.OP_DCCI) or at.CHOICE_EVICT <= choice < at.CHOICE_ALL:
             return self._writes_back(code, core, choice, line)
@@ -127,6 +131,10 @@ class Stepper:
     def _seen(self, core: int, op: int, operands: Sequence[int], words: format.Formatted, choice: int) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
+        if op == rq.OP_CHOOSE:
+            return f"answer {0 if choice == at.CHOICE_ALL else choice}"
+        if op == rq.OP_POLL_ANY and can_be_polled(self._st, base, self._mem.size):
+            return f"condition {which_holds(self._mem, self._st, core, base, choice)} holds"
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
             return f"saw {format.some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
         if op == rq.OP_LOAD and self._pod.spec.scalar_cache and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:

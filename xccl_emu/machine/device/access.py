@@ -3,6 +3,7 @@
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.numerics import ranges
 from xccl_emu.machine.device.words import call, jit
@@ -132,6 +133,20 @@ def check_scalar(st, core, base, op, a, b, c, d):
             return set_error(st, core, base, ms.ERR_OPERAND, d, ms.N_EVENTS)
         inside = _memory(st, core, base, a, c, ms.READ) and _memory(st, core, base, b, c, ms.WRITE)
         return inside and _disjoint(st, core, base, a, b, c)
+    return True
+
+
+@jit
+def check_choice(st, core, base, op, a):
+    """Check a `choose`, or a `poll_any`: may its words be polled, and is each compared in a known way?"""
+    if op == rq.OP_CHOOSE:
+        return (a >= 1 and a <= rq.ANSWERS_MOST) or set_error(st, core, base, ms.ERR_OPERAND, a, rq.ANSWERS_MOST)
+    for k in range(max(1, n_conditions(st, base))):
+        at = condition_at(base, k)
+        if st[at + 1] < rq.CMP_EQ or st[at + 1] > rq.CMP_GE:
+            return set_error(st, core, base, ms.ERR_OPERAND, k, st[at + 1])
+        if not _aligned_memory(st, core, base, st[at], 8, ms.READ):
+            return False
     return True
 
 

@@ -16,6 +16,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.machine.device import flight
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.conditions import n_conditions
 from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import fence_ahead
 from xccl_emu.machine.device.words import call, jit, load_i64, put
@@ -32,8 +33,21 @@ def through_cache(st, base):
 
 @jit
 def request_choices(st, base):
-    """Choices that the core's request may have: those of a line that is polled, and of a load to fetch anew."""
-    return ms.CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
+    """Choices of the core's request: of a line that is polled, of a load to fetch anew, answers, and conditions."""
+    choices = ms.CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
+    op = st[base + REQUEST]
+    return answers(st, base) if op == rq.OP_CHOOSE or op == rq.OP_POLL_ANY else choices
+
+
+@jit
+def answers(st, base):
+    """How many answers `choose` or `poll_any` may have; 1 where its name is switched off, or it will be refused."""
+    if flight.switched_off(st, base):
+        return 1
+    if st[base + REQUEST] == rq.OP_POLL_ANY:
+        return max(1, n_conditions(st, base))
+    n = st[base + REQUEST + 1]
+    return n if n <= rq.ANSWERS_MOST and n > 0 else 1
 
 
 @jit

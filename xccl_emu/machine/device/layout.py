@@ -7,6 +7,7 @@ the run.
 """
 
 from xccl_emu.lang.abi import REGISTERS, REQUEST_WORDS
+from xccl_emu.lang.requests import ANSWERS_MOST, OPERATIONS
 
 # ---- header
 N_CORES, CORES_PER_DIE, N_DIES, DIE_SHIFT, UB_BYTES, ORDER = range(6)
@@ -18,6 +19,7 @@ ACTIONS = 30
 LARGE_BASE, LARGE_SLOTS = 23, 31
 COUNT_BY_OP = 32
 BYTES_BY_PIPE = 64  # of the vector pipe: elements
+DRAWS_ANSWERS = 77  # are answers drawn by those policies that answer 0 else?
 SOME_SIGNAL = 78  # may requests signal?  Not under `sc` and `fifo`, where a signal is a write like any other.
 SIGNALS_START, SIGNALS_END = 79, 80  # of a die: its metadata area, where signals may go
 STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
@@ -111,6 +113,7 @@ MAX_SUBTRANSFERS = 62  # a transfer is read in at most so many sub-transfers, so
 ACTORS_PER_CORE = N_PIPES  # behind them one actor a die, which delivers writes
 CHOICE_BITS = 16
 CHOICE_ANEW, CHOICE_EVICT = 1, 64  # of a scalar unit with a cache: fetch a line anew; from here on, evict a line
+# of a scalar unit at `choose`: the answer, or `CHOICE_ALL` for 0
 CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every write in flight in issue order
 
 # ---- errors that end a run
@@ -122,6 +125,8 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
-assert BYTES_BY_PIPE + N_PIPES <= SOME_SIGNAL
+assert BYTES_BY_PIPE + N_PIPES <= DRAWS_ANSWERS
+assert COUNT_BY_OP + len(OPERATIONS) <= BYTES_BY_PIPE
+assert ANSWERS_MOST <= CHOICE_EVICT
 assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS_MOST == CACHE_BASE - 1
 assert FLIGHT_DATA + max(ATOMIC_BYTES) // 8 == FLIGHT_WORDS_MOST

@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
-from xccl_emu.machine.device import access, cache, flight, pipes, words
+from xccl_emu.machine.device import access, cache, conditions, flight, pipes, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import polls_line, read_line
 from xccl_emu.machine.device.sparse import mark
@@ -30,7 +30,7 @@ def step_scalar(mem, st, core, base, choice):
         if changed >= 0:
             return cache.evict(mem, st, core, base, changed)
     # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
-    if op == rq.OP_RETURN or op == rq.OP_LOAD or not flight.switched_off(st, base) or polls_line(st, base):
+    if op == rq.OP_RETURN or op == rq.OP_LOAD or not flight.switched_off(st, base) or _drops_words(st, base):
         if not _grant(mem, st, core, base, op, choice):
             return False
         if op == rq.OP_POLL and st[base + ms.POLLED]:
@@ -49,6 +49,12 @@ def step_scalar(mem, st, core, base, choice):
         return True
     flight.go_on(st, base)
     return True
+
+
+@jit
+def _drops_words(st, base):
+    """Return whether a request that is switched off is carried out all the same: it leaves something to be dropped."""
+    return polls_line(st, base) or st[base + REQUEST] == rq.OP_POLL_ANY
 
 
 @jit
@@ -75,11 +81,32 @@ def _grant(mem, st, core, base, op, choice):
         return pipes.ring_dma(st, base)
     if op == rq.OP_DCCI:
         return st[ms.CACHE_LINES] == 0 or cache.clean(mem, st, core, base, a)
+    if op <= rq.OP_AWAIT_GROUP:
+        return _grant_group(st, base, op, a)
+    return _grant_rarely(mem, st, core, base, op, choice)
+
+
+@words.call
+def _grant_rarely(mem, st, core, base, op, choice):
+    """A failure, an answer of the environment, or a condition that holds."""
+    a, b = st[base + REQUEST + 1], st[base + REQUEST + 2]
     if op == rq.OP_FAIL:
-        return access.set_error(
-            st, core, base, ms.ERR_ARITHMETIC if flight.request_site(st, base) == ms.AT_PLACE else ms.ERR_FAIL, a, b
-        )
-    return _grant_group(st, base, op, a)
+        code = ms.ERR_ARITHMETIC if flight.request_site(st, base) == ms.AT_PLACE else ms.ERR_FAIL
+        return access.set_error(st, core, base, code, a, b)
+    if not access.check_choice(st, core, base, op, a):
+        return False
+    if op == rq.OP_CHOOSE:
+        if choice == ms.CHOICE_ALL and st[ms.DRAWS_ANSWERS]:
+            return False  # whoever draws says which
+        words.put(st, base + RESULT, 0 if choice == ms.CHOICE_ALL else choice)
+        return True
+    assert op == rq.OP_POLL_ANY
+    which = 0 if flight.switched_off(st, base) else which_holds(mem, st, core, base, choice)
+    if which < 0:
+        return False
+    words.put(st, base + RESULT, which)
+    conditions.forget(st, base)
+    return True
 
 
 @jit
@@ -92,7 +119,7 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
             return read_line(mem, st, base, choice, flight.switched_off(st, base))
         value = flight.read_word(mem, st, core, base, a, st[base + REQUEST + 4])
         mask = st[base + REQUEST + 5]
-        if is_awaited(value & mask, b, c & mask):
+        if conditions.is_awaited(value & mask, b, c & mask):
             words.put(st, base + RESULT, value)
             return True
         return False
@@ -133,11 +160,17 @@ def _grant_cached(mem, st, core, base, op, choice, a, b, c):
 
 
 @jit
-def is_awaited(value, compare, wanted):
-    """Does a poll wait for this value?"""
-    if compare == rq.CMP_EQ:
-        return value == wanted
-    return value >= wanted if compare == rq.CMP_GE else value != wanted
+def which_holds(mem, st, core, base, choice):
+    """Number of the condition of a core's `poll_any` that is chosen, with `CHOICE_ALL` of the first that holds.
+
+    It is -1 if that does not hold. Its words must have been checked.
+    """
+    one = choice != ms.CHOICE_ALL
+    for k in range(choice if one else 0, choice + 1 if one else conditions.n_conditions(st, base)):
+        at = conditions.condition_at(base, k)
+        if conditions.is_awaited(flight.read_word(mem, st, core, base, st[at], 8), st[at + 1], st[at + 2]):
+            return k
+    return -1
 
 
 @jit

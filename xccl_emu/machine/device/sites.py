@@ -31,5 +31,5 @@ def waits_at(st, base, pipe):
     entry = base + REQUEST if pipe == rq.SCALAR else entry_of(st, pipe_of(base, pipe), 0)
     op = st[entry]
     waits = op == rq.OP_WAIT_FLAG and (pipe != rq.SCALAR or st[entry + 2] == rq.SCALAR)  # else it is to be queued
-    waits = waits or (pipe == rq.SCALAR and (op == rq.OP_POLL or op == rq.OP_AWAIT_GROUP))
+    waits = waits or (pipe == rq.SCALAR and (op == rq.OP_POLL or op == rq.OP_AWAIT_GROUP or op == rq.OP_POLL_ANY))
     return word_of_site(st, base, pipe, entry) if waits else -1

@@ -5,7 +5,7 @@ held, and from when on that was visible.  A poll goes on at the first time at wh
 it and a load that looks for a flag see the version of their time.
 """
 
-from xccl_emu.machine.device.scalar import is_awaited
+from xccl_emu.machine.device.conditions import is_awaited
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device.heap import come_back
@@ -129,6 +129,8 @@ def became_visible(mem, tm, who, entry, address, time, kept, added, record):
     set_time(tm, who, version + tl.GRANULE_AT, visible, record)
     if tm[entry + tl.GRANULE_WAITER]:
         wake(tm, entry + tl.GRANULE_WAITER, visible)
+    if tm[tl.ANY_WAITER]:
+        wake(tm, tl.ANY_WAITER, visible)
 
 
 @jit
@@ -212,6 +214,12 @@ def is_last(mem, tm, entry, address):
 
 
 @jit
+def word_at(tm, version, address):
+    """What a word holds in a version."""
+    return tm[version + tl.GRANULE_VALUE + _word_of(address)]
+
+
+@jit
 def show(mem, tm, version, address):
     """Have memory hold a version of a word."""
-    store_i64(mem, address & -8, tm[version + tl.GRANULE_VALUE + _word_of(address)])
+    store_i64(mem, address & -8, word_at(tm, version, address))

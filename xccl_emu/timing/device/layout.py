@@ -4,7 +4,7 @@ A second array of the same shape, `who`, says for each time which record (of the
 so; that is what the critical path is walked along.  Without a log it is empty.
 """
 
-from xccl_emu.lang.requests import OPERATIONS
+from xccl_emu.lang.requests import CONDITIONS_MOST, OPERATIONS
 from xccl_emu.machine.device import layout as ms
 
 # ---- header
@@ -15,6 +15,9 @@ N_ROUTES = 13  # ranges of memory that are reached over another network
 HEAP_SLOTS, GRANULES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
 SITE_BASE = 19  # a word for each site of each kernel, of the bits below
 TOLD, CHOSEN = 1, 2  # it tells other cores something, or looks (`array._told`); a log of chosen sites has it
+TIMER_NUMBER, TIMER_SHIFT = 2, 4  # above them which of the core's timers it asks, and after how long that answers 1
+TIMERS_MOST = 4  # of a kernel
+ANY_WAITER = 21  # who waits for one of several words, and looks again whenever a word becomes visible
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
@@ -50,7 +53,9 @@ DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one
 EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
 FENCE_AT = EVENT_AT + ms.N_PIPES * ms.N_PIPES * ms.N_EVENTS  # when mtu-out passed its last fence
 CORE_SITES = FENCE_AT + 1  # where the words of its kernel's sites begin
-CORE_WORDS = FENCE_AT + 2
+TIMERS = FENCE_AT + 2  # of each, when it began, plus 1, or 0; and what it was asked for
+SHOWN = TIMERS + 2 * TIMERS_MOST  # addresses of words of which memory holds an earlier version, or -1 (`poll_any`)
+CORE_WORDS = SHOWN + CONDITIONS_MOST
 
 # ---- the block of a die, or of a CPU's socket behind them: when its memory and its link to its sibling are free; are
 # the actions of its cores written down; where it is; and when its DMA engines are free

@@ -12,6 +12,8 @@ from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.device.answers import answer
+from xccl_emu.timing.device.poll_any import step_poll_any
 from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
 
 
@@ -47,6 +49,8 @@ def step_scalar_timed(space, core):
         return 0
     asked = records.request_at(st, base + REQUEST)
     op, a = asked.op, asked.a
+    if op == rq.OP_POLL_ANY:
+        return step_poll_any(space, core)
     memory = op == rq.OP_LOAD or op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD
     told = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.TOLD
     looks = told and op == rq.OP_LOAD
@@ -60,7 +64,8 @@ def step_scalar_timed(space, core):
     in_versions = op != rq.OP_POLL or polls_whole_word(st, base)
     shown = _seen(mem, tm, row, asked, looks, entry) if in_versions else entry
     seen = shown if in_versions else _last_written(mem, tm, asked, entry)
-    if not _act(mem, st, tm, core.number, a, entry, shown):
+    choice = ms.CHOICE_ALL if op != rq.OP_CHOOSE else answer(st, tm, core, asked)
+    if not _act(space, core, a, entry, shown, choice):
         if st[ms.ERROR] == 0:
             missing = entry if in_versions else _flag_missing(mem, st, tm, base, entry)
             _wait(tm, op, missing, group, core.number)
@@ -113,11 +118,12 @@ def _flag_missing(mem, st, tm, base, entry):
 
 
 @jit
-def _act(mem, st, tm, core, address, entry, seen):
+def _act(space, core, address, entry, seen, choice):
     """Have the machine grant the request, on the version of memory that it sees; was it granted?"""
+    mem, st, tm, _, _ = space
     if seen != entry:
         granules.show(mem, tm, seen, address)
-    granted = act_once(mem, st, core * ms.ACTORS_PER_CORE + rq.SCALAR, ms.CHOICE_ALL)
+    granted = act_once(mem, st, core.number * ms.ACTORS_PER_CORE + rq.SCALAR, choice)
     if seen != entry:
         granules.show(mem, tm, entry, address)
     return granted

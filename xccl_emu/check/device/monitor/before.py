@@ -4,8 +4,9 @@ from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.clocks import dma_row, index_of, queue_row
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import flight, pipes
+from xccl_emu.machine.device import conditions, flight, pipes
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.device.words import jit, load_i64
 
 
@@ -17,7 +18,7 @@ def before_core(space, core, base, pipe, choice):
     m[ml.X_FLIGHTS] = st[flight.block_of_die(st, st[base + ms.DIE]) + ms.FLIGHT_COUNT]
     m[ml.X_OFF] = m[ml.X_PAYLOAD] = m[ml.X_SIGNAL] = 0
     if pipe == rq.SCALAR:
-        return st[base + ms.STATUS] == ms.STATUS_RUNNING and _before_scalar(space, i, base)
+        return st[base + ms.STATUS] == ms.STATUS_RUNNING and _before_scalar(space, i, base, choice)
     if pipe == rq.DMA:
         slot = base + ms.DMA_SLOTS + (choice & 15) * ms.ENTRY_WORDS
         if choice & 15 >= ms.N_DMA_SLOTS or st[slot] == 0:
@@ -42,7 +43,7 @@ def before_core(space, core, base, pipe, choice):
 
 
 @jit
-def _before_scalar(space, i, base):
+def _before_scalar(space, i, base, choice):
     st, m = space.st, space.m
     op, a, b = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2]
     m[ml.X_OP], m[ml.X_A], m[ml.X_B], m[ml.X_C] = op, a, b, st[base + REQUEST + 3]
@@ -65,6 +66,10 @@ def _before_scalar(space, i, base):
     elif op == rq.OP_ATOMIC_ADD:  # does it change its word?  A swap that fails releases nothing.
         there = m[ml.X_C] == rq.SWAPS and a >= 0 and a <= space.mem.size - 8 and a & 7 == 0
         m[ml.X_LAST] = 0 if there and load_i64(space.mem, a) != st[base + REQUEST + 4] else 1
+    elif op == rq.OP_POLL_ANY:
+        m[ml.X_LAST] = 0  # which of its accesses is the one that it sees
+        if choice == ms.CHOICE_ALL and conditions.can_be_polled(st, base, space.mem.size):
+            m[ml.X_LAST] = which_holds(space.mem, st, m[m[ml.CORE_NUMBER] + i], base, choice)
     elif op == rq.OP_ARRIVE:
         group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
         m[ml.X_B] = st[group + ms.GROUP_PHASE]

@@ -9,7 +9,7 @@ from xccl_emu.check.device.monitor.before import before_core, before_delivery
 from xccl_emu.check.device.monitor.calls import call, part
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import conditions, flight
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import address_of, written_back
 from xccl_emu.machine.device.single import act_once
@@ -92,17 +92,29 @@ def before_back(space, core, base, choice):
 def poll_begins(space, i, base):
     """A poll reads from its issue on, again and again: whoever writes there otherwise than at once may be met."""
     st = space.st
-    if st[base + ms.STATUS] != ms.STATUS_RUNNING or st[base + REQUEST] != rq.OP_POLL or flight.switched_off(st, base):
+    polls_any = st[base + REQUEST] == rq.OP_POLL_ANY
+    if st[base + ms.STATUS] != ms.STATUS_RUNNING or (st[base + REQUEST] != rq.OP_POLL and not polls_any):
         return
-    m, address, nbytes = space.m, st[base + REQUEST + 1], st[base + REQUEST + 4]
+    if flight.switched_off(st, base):
+        return
+    if polls_any:
+        for k in range(conditions.n_conditions(st, base) if conditions.can_be_polled(st, base, space.mem.size) else 0):
+            _poll_word(space, i, base, st[conditions.condition_at(base, k)], 8)
+        return
+    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or nbytes & nbytes - 1:
         return  # it will be refused
     if address >= 0 and address <= space.mem.size - nbytes and address & nbytes - 1 == 0:
-        _note_syncs(space, address, nbytes)
-        m[ml.X_KNOWN] = m[ml.X_ISSUED] = monitor_clocks.pipe_row(m, i, rq.SCALAR)
-        shadow.touch(
-            space, i, rq.SCALAR, address, nbytes, accesses.SYNC | accesses.WHOLE, flight.request_site(st, base)
-        )
+        _poll_word(space, i, base, address, nbytes)
+
+
+@jit
+def _poll_word(space, i, base, address, nbytes):
+    """A core begins to poll a word, or a line."""
+    m, site = space.m, flight.request_site(space.st, base)
+    _note_syncs(space, address, nbytes)
+    m[ml.X_KNOWN] = m[ml.X_ISSUED] = monitor_clocks.pipe_row(m, i, rq.SCALAR)
+    shadow.touch(space, i, rq.SCALAR, address, nbytes, accesses.SYNC | accesses.WHOLE, site)
 
 
 @jit
@@ -211,12 +223,14 @@ def _after_scalar(space, i, core, base, op):
     elif op == rq.OP_WAIT_FLAG:
         monitor_clocks.join_row(m, clocks, own, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
     elif op == rq.OP_POLL or op == rq.OP_LOAD:
-        _acquire(space, i, core, base)
+        _acquire(space, i, core, base, 0)
+    elif op == rq.OP_POLL_ANY:
+        _acquire(space, i, core, base, m[ml.X_LAST])
     elif op == rq.OP_STORE and not st[ms.CACHE_LINES]:
         writes.wrote(space, i, base)
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
     elif op == rq.OP_ATOMIC_ADD:
-        _acquire(space, i, core, base)
+        _acquire(space, i, core, base, 0)
         number = shadow.sync_number(space, m[ml.X_A] // ms.GRANULE_BYTES)
         if number and m[ml.X_LAST]:
             row = monitor_clocks.released(space, i, m[ml.X_A], base, space.rows[0, accesses.SITE])
@@ -240,20 +254,20 @@ def _after_scalar(space, i, core, base, op):
 
 
 @jit
-def _acquire(space, i, core, base):
-    """What a poll, atomic or synchronizing load has read is known, and with it what its writes released.
+def _acquire(space, i, core, base, r):
+    """What a poll, atomic or synchronizing load has read in a row is known, and with it what its writes released.
 
     A line, which is not read at once, sees no store that is in flight.
     """
     m, clocks, rows = space.m, space.clocks, space.rows
-    if not rows[0, accesses.FLAGS] & accesses.SYNC:
+    if not rows[r, accesses.FLAGS] & accesses.SYNC:
         return
-    start, nbytes = rows[0, accesses.START], rows[0, accesses.NBYTES]
+    start, nbytes = rows[r, accesses.START], rows[r, accesses.NBYTES]
     for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
         granule = (word << 3) // ms.GRANULE_BYTES
         number = shadow.sync_number(space, granule)
         if number and (
-            not rows[0, accesses.FLAGS] & accesses.WHOLE or not _saw_own_stores(space, core, base, start, nbytes)
+            not rows[r, accesses.FLAGS] & accesses.WHOLE or not _saw_own_stores(space, core, base, start, nbytes)
         ):
             row = monitor_clocks.sync_row(m, number - 1, word << 3)
             monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rq.SCALAR), row)

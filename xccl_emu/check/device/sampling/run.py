@@ -91,13 +91,16 @@ def _wake_after_delivery(space, run):
         if st[base + at.DIE] == die:
             for p in range(at.ACTORS_PER_CORE):
                 asleep[i * at.ACTORS_PER_CORE + p] = 0
-        elif st[base + REQUEST] == rq.OP_POLL and _in_one_granule(st[base + REQUEST + 1], st[base + REQUEST + 4], m):
+        elif st[base + REQUEST] == rq.OP_POLL_ANY or _polls_there(st, m, base):
             asleep[i * at.ACTORS_PER_CORE] = 0
 
 
 @jit
-def _in_one_granule(address, nbytes, m):
-    """Do a poll and the write that has become visible touch the same granule?"""
+def _polls_there(st, m, base):
+    """Does a core poll a granule that the write touches which has become visible?"""
+    if st[base + REQUEST] != rq.OP_POLL:
+        return False
+    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     last, written = (address + nbytes - 1) // at.GRANULE_BYTES, (m[ck.X_A] + m[ck.X_B] - 1) // at.GRANULE_BYTES
     return address // at.GRANULE_BYTES <= written and m[ck.X_A] // at.GRANULE_BYTES <= last
 

@@ -10,7 +10,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.cache import address_of, through_cache, written_back
+from xccl_emu.machine.device.cache import address_of, answers, through_cache, written_back
 from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit
@@ -306,4 +306,4 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         return PLAINLY if worst <= granules.OWN or (worst == granules.STABLE and compare == rq.CMP_GE) else NOT
     if op == rq.OP_STORE and rows[cs.N_ROWS, 0]:
         return _how_written(st, ck, rows, i, clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR]))
-    return PLAINLY
+    return NOT if (op == rq.OP_CHOOSE and answers(st, base) > 1) or op == rq.OP_POLL_ANY else PLAINLY

@@ -444,7 +444,7 @@ def _after_scalar(st, ck, rows, x, op):
         # All fences before it are passed
         ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR])
     reads = (
-        op <= rq.OP_POLL
+        (op <= rq.OP_POLL or op == rq.OP_POLL_ANY)
         and rows[cs.N_ROWS, 0]
         and rows[0, accesses.FLAGS] & accesses.SYNC
         and rows[cs.ROWS_CLASS, 0] == granules.SYNC

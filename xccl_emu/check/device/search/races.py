@@ -212,7 +212,7 @@ def open_accesses(st, ck, rows, named, i, at):
         polls = op == rq.OP_POLL and (flight.switched_off(st, base) or _torn_under(st, ck, base))
         cached = op == rq.OP_STORE and st[ms.CACHE_LINES] != 0
         writes = cached or ((op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD) and not pipes.fence_ahead(st, base))
-        if op == rq.OP_LOAD or writes or polls:
+        if op == rq.OP_LOAD or writes or polls or op == rq.OP_POLL_ANY:
             n = _append_shared(st, ck, rows, named, base, rq.SCALAR, ms.CHOICE_ALL, at, n)
     queue = pipes.pipe_of(base, rq.MTU_IN)
     for j in range(st[queue + ms.PIPE_COUNT]):

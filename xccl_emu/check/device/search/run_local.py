@@ -7,10 +7,10 @@ from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.waits import note_site
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import cache, flight, pipes
+from xccl_emu.machine.device import cache, conditions, flight, pipes
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
-from xccl_emu.machine.device.scalar import drained, is_awaited
+from xccl_emu.machine.device.scalar import drained, which_holds
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
@@ -73,7 +73,7 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     if entry < 0:
         return False
     op, off = st[entry], pipe == rq.SCALAR and st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
-    waits = pipe == rq.SCALAR and op == rq.OP_POLL and not off and not _granted(mem, st, ck, i, choice)
+    waits = pipe == rq.SCALAR and _polls(op) and not off and not _granted(mem, st, ck, i, choice)
     linked.classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
     if pipe != rq.DMA and not off and op != rq.OP_RETURN:  # that has no site
         word = word_of_site(st, base, pipe, entry)
@@ -95,9 +95,19 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
 
 
 @jit
+def _polls(op):
+    """Does a request wait for what is in memory?"""
+    return op == rq.OP_POLL or op == rq.OP_POLL_ANY
+
+
+@jit
 def _granted(mem, st, ck, i, choice):
     """Would the poll that a core is at be granted now, or of a line what the choice says?"""
-    base = flight.block_of_core(st, clocks.core_of(ck, i))
+    core = clocks.core_of(ck, i)
+    base = flight.block_of_core(st, core)
+    if st[base + REQUEST] == rq.OP_POLL_ANY:
+        refused = not conditions.can_be_polled(st, base, ck[cs.MEMORY_END])
+        return refused or which_holds(mem, st, core, base, choice) >= 0
     address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     line = polls_line(st, base)
     if nbytes <= 0 or (nbytes > 8 and not line) or nbytes & nbytes - 1:
@@ -107,8 +117,8 @@ def _granted(mem, st, ck, i, choice):
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
-    value, mask = flight.read_word(mem, st, clocks.core_of(ck, i), base, address, nbytes), st[base + REQUEST + 5]
-    return is_awaited(value & mask, st[base + REQUEST + 2], st[base + REQUEST + 3] & mask)
+    value, mask = flight.read_word(mem, st, core, base, address, nbytes), st[base + REQUEST + 5]
+    return conditions.is_awaited(value & mask, st[base + REQUEST + 2], st[base + REQUEST + 3] & mask)
 
 
 @linked.linked
@@ -295,7 +305,8 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     if what < 0:
         return False
     moves.touch_core(st, ck, i)
-    if pipe == rq.SCALAR and not evicts:  # what was loaded early is long complete
+    asks = pipe == rq.SCALAR and st[flight.block_of_core(st, clocks.core_of(ck, i)) + REQUEST] == rq.OP_CHOOSE
+    if pipe == rq.SCALAR and not evicts and not asks:  # what was loaded early is long complete
         clocks.close_reads(ck, clocks.block_of(ck, i), ck[clocks.block_of(ck, i) + cs.VECTORS])
     if evicts or (pipe == rq.MTU_OUT and what & ms.CHOICE_ALL != ms.CHOICE_ALL):
         linked.classify(mem, st, ck, rows, named, i, pipe << 16 | choice)
@@ -312,8 +323,9 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
     entry, off = instruction_of(st, base, pipe, choice), False
     if pipe == rq.SCALAR:
         off = st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
-        if st[entry] == rq.OP_POLL and not off and not _granted(mem, st, ck, i, choice):
-            named[word_of_site(st, base, pipe, entry)] |= ms.MAY_WAIT
+        if _polls(st[entry]) and not off and not _granted(mem, st, ck, i, choice):
+            if st[entry] == rq.OP_POLL:  # of several words one may not have come while another has
+                named[word_of_site(st, base, pipe, entry)] |= ms.MAY_WAIT
             return -1
         back = st[ms.CACHE_LINES] != 0 and cache.written_back(st, clocks.core_of(ck, i), base, choice) >= 0
         if not back and (st[entry] == rq.OP_QUIET or st[entry] == rq.OP_RETURN):

@@ -1,10 +1,15 @@
 """Greedy round-robin: each core in turn does as much as it can, up to a quantum; then each die delivers."""
 
+from xccl_emu.lang import requests as rq
+from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import deliver_some, step_core
+from xccl_emu.machine.device.cache import answers
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.policies.common import how_it_stands, write_down
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.policies.random import draw
+from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.words import call, jit
 
 QUANTUM = 256
 """Actions of one core before the next has its turn: long enough that its data buffer stays in the cache."""
@@ -41,11 +46,23 @@ def _core_turn(mem, st, log, core):
         for pipe in range(ms.ACTORS_PER_CORE):
             end = min(QUANTUM, moved + SHARE)
             while moved < end and st[ms.ERROR] == 0:
-                if not step_core(mem, st, core, base, pipe, ms.CHOICE_ALL) and st[ms.ERROR] == 0:
+                if step_core(mem, st, core, base, pipe, ms.CHOICE_ALL) or st[ms.ERROR] != 0:
+                    write_down(st, log, core * ms.ACTORS_PER_CORE + pipe, ms.CHOICE_ALL)
+                elif not (st[ms.DRAWS_ANSWERS] and pipe == rq.SCALAR and _draw_answer(mem, st, log, core, base)):
                     break
-                write_down(st, log, core * ms.ACTORS_PER_CORE + pipe, ms.CHOICE_ALL)
                 moved += 1
     return moved
+
+
+@call
+def _draw_answer(mem, st, log, core, base):
+    """Answer a core's `choose` by the seed; False if it stands at another request."""
+    if st[base + REQUEST] != rq.OP_CHOOSE:
+        return False
+    choice = draw(st, answers(st, base))
+    act_once(mem, st, core * ms.ACTORS_PER_CORE + rq.SCALAR, choice)
+    write_down(st, log, core * ms.ACTORS_PER_CORE + rq.SCALAR, choice)
+    return True
 
 
 @jit

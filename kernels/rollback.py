@@ -1,0 +1,220 @@
+"""Rollback of an iteration (xDeepServe 6.2, stage 3): on an abort all ranks go back to the same iteration.
+
+In an iteration each rank writes a row to every other one and reads those of the others.  A rank may fail to, in any
+iteration, and reports that.  A supervisor writes a new epoch to all ranks, then or at any other moment, also while they
+wait for each other: whoever waits looks for that word too.
+
+Steps: 1 send the rows of the iteration, then fields that announce them; 2 wait for the fields of all, or an abort;
+3 read the rows and go on to the next iteration; 4 on an abort tell all ranks the epoch and the own iteration; 5 wait
+until all have told theirs, and go on at the least of them; 6 when all iterations are through tell rank 0, which tells
+all when everybody is.
+
+A field and what a rank tells in step 4 are one word, epoch and iteration, so neither can be of one and the other of
+another.  Ranks are at most one iteration apart, since each needs the others' rows, so two buffers for rows are enough,
+by the parity of the iteration.  Nobody writes one anew before its reader has told the epoch, which it does behind its
+reads.  Nobody sends in an epoch before all have told it, so a field is of the own epoch or of an earlier one.  What
+others tell in step 4 may be of a later one: then that abort is on its way here too, and they are no further than they
+would have said.
+
+The end is no part of an epoch: rank 0 says it when all ranks are through, and none of them can be rolled back any more,
+because the least iteration of all is the last one.  A rank says of which epoch its last iteration was: what was through
+before a rollback does not count.
+
+Nothing is drained on an abort: rows of the aborted attempt stand before the fence of the next one.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.group import hand_over
+
+FIELD_BYTES = 32
+HEADER_BYTES = 32
+"""In front of each row: the epoch in which it was sent."""
+EPOCH = 1 << 16
+"""Words that tell epoch and iteration are ``epoch * EPOCH + iteration``."""
+STALE = 7
+"""Failed with: the row of another epoch was announced."""
+CAME, ABORTED, OVER = range(3)
+
+
+class Ranks(NamedTuple):
+    """What a rank knows: where fields and rows are on die 0, the same on each die, and the sizes."""
+
+    me: int
+    ranks: int
+    iterations: int
+    nbytes: int
+    """Bytes of a row."""
+    rows: int
+    """[2, ranks] rows with headers, by parity and sender."""
+    fields: int
+    """By sender: the epoch and number of iterations whose rows are there."""
+    readies: int
+    """By sender: the epoch that it has come to, and its iteration."""
+    dones: int
+    """On rank 0, by sender: one more than the epoch in which it came to the end."""
+    over: int
+    abort: int
+    errors: int
+    """On the supervisor's die: iterations in which something went wrong."""
+    pitch: int
+    """From a die to the next."""
+
+
+def place(rows, ranks, sender, i, nbytes):
+    """Where among a die's rows a sender's of an iteration goes."""
+    return rows + (i % 2 * ranks + sender) * (HEADER_BYTES + nbytes)
+
+
+def wait(word, least, epoch, r: Ranks, step, sync):
+    """Wait until a word has come to ``least``, a later epoch is there, or the end."""
+    abort = r.abort + r.me * r.pitch
+    over = r.over + r.me * r.pitch
+    came = yield xl.poll_any(
+        (word, xl.CMP_GE, least), (abort, xl.CMP_GE, epoch + 1), (over, xl.CMP_GE, 1), step=step, sync=sync
+    )
+    return came
+
+
+def send(own, i, epoch, r: Ranks):
+    """Write the row of an iteration to all others, and announce it."""
+    yield xl.mtu_in(own + i * r.nbytes, HEADER_BYTES, r.nbytes, step=1)
+    yield xl.ub_store(0, epoch, step=1)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "row in buffer", step=1)
+    for j in range(1, r.ranks):
+        rows = r.rows + (r.me + j) % r.ranks * r.pitch
+        yield xl.mtu_out(0, place(rows, r.ranks, r.me, i, r.nbytes), HEADER_BYTES + r.nbytes, step=1)
+    yield xl.fence(step=1, sync="rows before fields")
+    for j in range(1, r.ranks):
+        there = (r.me + j) % r.ranks * r.pitch
+        yield xl.put(r.fields + there + r.me * FIELD_BYTES, epoch * EPOCH + i + 1, step=1, sync="field")
+    yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "rows sent", step=1)
+
+
+def all_sent(i, epoch, r: Ranks):
+    """Wait until the rows of all others are there; 0 if there is an abort."""
+    came = CAME
+    j = 1
+    while j < r.ranks and came == CAME:
+        field = r.fields + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
+        came = yield from wait(field, epoch * EPOCH + i + 1, epoch, r, 2, "field in")
+        j += 1
+    return came == CAME
+
+
+def receive(out, i, epoch, r: Ranks):
+    """Copy the rows of all others out."""
+    for j in range(1, r.ranks):
+        row = HEADER_BYTES + r.nbytes
+        sender = (r.me + j) % r.ranks
+        yield xl.mtu_in(place(r.rows + r.me * r.pitch, r.ranks, sender, i, r.nbytes), row, row, step=3)
+        yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "row read", step=3)
+        seen = yield xl.ub_load(row, step=3)
+        if seen != epoch:
+            yield xl.fail(STALE, seen, step=3)
+        yield xl.mtu_out(row + HEADER_BYTES, out + (i * (r.ranks - 1) + j - 1) * r.nbytes, r.nbytes, step=3)
+        yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
+
+
+def agree(i, before, r: Ranks):
+    """Return an epoch later than the one before and the least iteration of all, as one word; 0 at the end."""
+    least = i
+    epoch = before
+    came = ABORTED
+    while came == ABORTED:
+        yield xl.poll_ge(r.abort + r.me * r.pitch, epoch + 1, step=4, sync="abort in")
+        yield xl.dcci(r.abort + r.me * r.pitch, step=4, sync="abort line")
+        epoch = yield xl.load(r.abort + r.me * r.pitch, step=4, sync="abort in")
+        for j in range(1, r.ranks):
+            there = (r.me + j) % r.ranks * r.pitch
+            yield xl.put(r.readies + there + r.me * FIELD_BYTES, epoch * EPOCH + i, step=4, sync="ready")
+        came = CAME
+        least = i
+        j = 1
+        while j < r.ranks and came == CAME:
+            ready = r.readies + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
+            came = yield from wait(ready, epoch * EPOCH, epoch, r, 5, "ready in")
+            if came == CAME:
+                yield xl.dcci(ready, step=5, sync="ready line")
+                seen = yield xl.load(ready, step=5, sync="ready in")
+                least = min(least, seen % EPOCH)
+            j += 1
+    return (epoch * EPOCH + least) * (came == CAME)
+
+
+def all_through(ended, epoch, r: Ranks):
+    """Wait for the end; rank 0 says it when all others have come to it, in the epoch in which it has."""
+    came = CAME
+    if r.me == 0:
+        rank = 1
+        while rank < r.ranks and came == CAME:
+            came = yield from wait(r.dones + rank * FIELD_BYTES, ended + 1, epoch, r, 6, "done in")
+            rank += 1
+        if came == CAME:
+            for die in range(1, r.ranks + 1):
+                yield xl.put(r.over + die * r.pitch, 1, step=6, sync="end")
+    else:
+        came = yield from wait(r.over + r.me * r.pitch, 1, epoch, r, 6, "end in")
+    return came != ABORTED
+
+
+def fails(left, r: Ranks):
+    """Return whether something goes wrong in this iteration, as may be ``left`` times, and report it."""
+    broken = 0
+    if left > 0:
+        broken = yield xl.choose(2, step=1, sync="broken")
+    if broken:
+        yield xl.add(r.errors, 1, step=1, sync="error")
+    return broken
+
+
+@xl.kernel
+def rank(own, out, failures, r: Ranks):
+    """Send ``own`` [iterations, nbytes] and leave what others send at ``out`` [iterations, ranks - 1, nbytes]."""
+    yield xl.v_fill(0, HEADER_BYTES)
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
+    i = 0
+    epoch = 0
+    ended = 0
+    over = 0
+    left = failures
+    while not over:
+        good = 0
+        if i == r.iterations:
+            good = yield from all_through(ended, epoch, r)
+            over = good
+        else:
+            broken = yield from fails(left, r)
+            left -= broken
+            if not broken:
+                yield from send(own, i, epoch, r)
+                good = yield from all_sent(i, epoch, r)
+            if good:
+                yield from receive(out, i, epoch, r)
+                i += 1
+            if good and i == r.iterations:
+                ended = epoch
+                if r.me > 0:
+                    yield xl.put(r.dones + r.me * FIELD_BYTES, ended + 1, step=6, sync="done")
+        if not good:
+            agreed = yield from agree(i, epoch, r)
+            over = agreed == 0
+            epoch = agreed // EPOCH
+            i = agreed % EPOCH
+
+
+@xl.kernel
+def supervise(aborts, r: Ranks):
+    """Abort what the ranks do, so many times at any moment, and then whenever one reports an error."""
+    over = 0
+    epoch = 0
+    while not over:
+        if epoch >= aborts:
+            over = yield xl.poll_any(
+                (r.errors, xl.CMP_GE, epoch - aborts + 1), (r.over + r.ranks * r.pitch, xl.CMP_GE, 1), sync="error in"
+            )
+        if not over:
+            epoch += 1
+            for rank in range(r.ranks):
+                yield xl.put(r.abort + rank * r.pitch, epoch, sync="abort")

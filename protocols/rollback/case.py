@@ -1,0 +1,89 @@
+"""Rollback of an iteration as a case: ranks that exchange rows, and a supervisor that may abort an iteration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.kernels import rollback
+from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, size
+from xccl_emu.protocols.rollback.paper import ROLLBACK
+
+
+@dataclass(frozen=True)
+class Rollback(Case):
+    """``ranks`` exchange a row an iteration; one more die aborts what they do ``aborts`` times, at any moment."""
+
+    papers = (ROLLBACK,)
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("rollback", "An iteration of all ranks is aborted and executed again (xDeepServe 6.2)"),
+    )
+
+    ranks: int = size(2, "Ranks that exchange rows.", least=2, most=256)
+    iterations: int = size(2, "Iterations.", most=1 << 10)
+    aborts: int = size(1, "Times that the supervisor aborts what is under way.", least=0, most=1 << 10)
+    failures: int = size(0, "Iterations of each rank that may go wrong, whichever these are.", least=0, most=16)
+    granules: int = size(1, "Granules of 32 bytes of a row.", most=128)
+    seed: int = size(0, "Of the rows.", least=0, most=None)
+
+    def sent(self) -> NDArray[np.uint8]:
+        """Rows, [ranks, iterations, bytes]."""
+        return payload(self.payload_bytes, self.seed).reshape(self.ranks, self.iterations, 32 * self.granules)
+
+    @property
+    def payload_bytes(self) -> int:
+        """What all ranks have to send."""
+        return self.ranks * self.iterations * 32 * self.granules
+
+    def received(self, me: int) -> NDArray[np.uint8]:
+        """What a rank gets, [iterations, ranks - 1, bytes], from the rank behind it on."""
+        sent, others = self.sent(), [(me + j) % self.ranks for j in range(1, self.ranks)]
+        return np.stack([[sent[other, i] for other in others] for i in range(self.iterations)])
+
+    def lay_out(self, bench: Bench) -> None:
+        """Rows and fields of all ranks on each die; the supervisor has a die of its own behind them."""
+        nbytes, supervisor = 32 * self.granules, self.ranks
+        regions = Regions(self.ranks + 1)
+        rows = regions.managed("row", rollback.HEADER_BYTES + nbytes, 2 * self.ranks)
+        fields, readies, dones = (
+            regions.meta(name, rollback.FIELD_BYTES, self.ranks) for name in ("field", "ready", "done")
+        )
+        over, abort, errors = (regions.meta(name, rollback.FIELD_BYTES) for name in ("end", "abort", "errors"))
+        app = self.iterations * nbytes * self.ranks
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (rollback.HEADER_BYTES + nbytes)))
+        regions.place(bench, pod)
+        known = rollback.Ranks(
+            0, self.ranks, self.iterations, nbytes, rows.at(0), fields.at(0), readies.at(0), dones.at(0), over.at(0),
+            abort.at(0), errors.at(supervisor), rows.at(1) - rows.at(0),
+        )  # fmt: skip
+        for me, sent in enumerate(self.sent()):
+            own, out = bench.filled(me, sent, "own"), bench.wanted(me, self.received(me), "out", owners=f"die{me}")
+            grants = [pod.grant(own, "r"), pod.grant(out, "w"), abort.grant(me, "r")]
+            grants += [each.grant(me, "r") for each in (rows, fields, readies, over)]
+            grants += [dones.grant(0, "w" if me else "r"), errors.grant(supervisor, "w")]
+            if me == 0:
+                grants.append(over.grant(supervisor, "w"))
+            for other in range(self.ranks):
+                if other != me:
+                    grants += [each.grant(other, "w") for each in (rows, fields, readies, over)]
+            mine = known._replace(me=me)
+            args = {"own": own.address, "out": out.address, "failures": self.failures}
+            pod.launch(rollback.rank, me, [0], {**args, "r": mine}, grants)
+        grants = [abort.grant(me, "w") for me in range(self.ranks)]
+        grants += [each.grant(supervisor, "r") for each in (errors, over)]
+        pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known}, grants)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """One abort, two of which the second may come before the first is over, and three ranks."""
+        usual = cls()
+        return {
+            "two ranks, an abort": usual,
+            "no abort": replace(usual, aborts=0),
+            "an abort of a rollback": replace(usual, aborts=2),
+            "an iteration of each rank goes wrong": replace(usual, failures=1, aborts=0),
+            "three ranks": replace(usual, ranks=3, iterations=1),
+            "rows of two granules": replace(usual, granules=2),
+        }

@@ -1,0 +1,55 @@
+"""What polls wait for: the condition of one word, or the first that holds of up to four (`poll_any`).
+
+A condition of `poll_any` is three words behind the operation: address, comparison, value.  The site stands between the
+second and the third, and from there on words are 0 while the request is another (`forget`).
+"""
+
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import CMP_EQ, CMP_GE, CMP_NE, CMP_UNUSED, CONDITION_WORDS, CONDITIONS_MOST
+from xccl_emu.machine.device.words import call, jit, put
+
+_BEFORE_SITE = (REQUEST_WORDS - 2) // CONDITION_WORDS
+
+
+@jit
+def is_awaited(value, compare, wanted):
+    """Does a poll wait for this value?"""
+    if compare == CMP_EQ:
+        return value == wanted
+    return value >= wanted if compare == CMP_GE else value != wanted
+
+
+@jit
+def condition_at(base, k):
+    """Where the k-th condition of a core's `poll_any` begins."""
+    return base + REQUEST + 1 + CONDITION_WORDS * k + (1 if k >= _BEFORE_SITE else 0)
+
+
+@jit
+def n_conditions(st, base):
+    """How many conditions a core's `poll_any` has."""
+    n = 0
+    while n < CONDITIONS_MOST and st[condition_at(base, n) + 1] != CMP_UNUSED:
+        n += 1
+    return n
+
+
+@jit
+def can_be_polled(st, base, end):
+    """Return whether a core's `poll_any` will not be refused: words aligned, below ``end``, compared in a known way."""
+    for k in range(n_conditions(st, base)):
+        address, compare = st[condition_at(base, k)], st[condition_at(base, k) + 1]
+        if address < 0 or address > end - 8 or address & 7 or compare < CMP_EQ or compare > CMP_GE:
+            return False
+    return n_conditions(st, base) > 0
+
+
+@call
+def forget(st, base):
+    """Drop the conditions that stand behind the site: no other request writes there."""
+    for k in range(_BEFORE_SITE, CONDITIONS_MOST):
+        for w in range(CONDITION_WORDS):
+            put(st, condition_at(base, k) + w, 0)
+
+
+assert CMP_EQ < CMP_NE < CMP_GE

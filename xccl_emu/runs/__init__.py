@@ -1,1 +1,0 @@
-"""One layer of a mixture of experts by every protocol, side by side: `xccl-emu compare` without names."""
