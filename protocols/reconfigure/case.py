@@ -113,8 +113,7 @@ class ReconfigureCase(protocol.Case):
         return {
             "two sources, two iterations": usual,
             "three iterations": replace(usual, rounds=3),
-            "two reconfigurations": replace(usual, swaps=2, sources=1, rounds=3),
+            "two reconfigurations": replace(usual, swaps=2, sources=1, rounds=3, experts=3),
             "three sources, one token": replace(usual, sources=3, tokens=1),
             "weights of two granules": replace(usual, sources=1, granules=2),
-            "three experts": replace(usual, sources=1, experts=3, swaps=2),
         }
