@@ -1,8 +1,8 @@
 """A case whose kernels are written in C: chunks there and back (docs/foreign.md).
 
-    xccl-emu check examples/c_ping/ping.py:Ping --each-sync
-    xccl-emu check examples/c_ping/ping.py:Unfenced
-    xccl-emu bench examples/c_ping/ping.py:Ping
+xccl-emu check examples/c_ping/ping.py:Ping --each-sync
+xccl-emu check examples/c_ping/ping.py:Unfenced
+xccl-emu bench examples/c_ping/ping.py:Ping
 """
 
 from dataclasses import dataclass

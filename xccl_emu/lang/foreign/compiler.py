@@ -25,18 +25,20 @@ from xccl_emu.lang.foreign import image
 
 HERE = Path(__file__).parent
 
-BLOCKS_MAX = 1 << 26
+BLOCKS_MAX = 1 << 20
 """Basic blocks that a kernel may go through between two requests; more is taken for an endless loop."""
 
 C_SUFFIX = ".c"
 
-_FLAGS = (
-    "-g -O2 -fPIE -fvisibility=hidden -fno-stack-protector -fno-asynchronous-unwind-tables -ftrivial-auto-var-init=zero"
-).split()
+_FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection"]
+_FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
 _OF_KERNEL = [f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
 _ON_X86 = ["-fcf-protection=none"]
+_OF_ABI = (
+    "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
+)  # fmt: skip
 _LINK = ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,--no-relax"]
 
 
@@ -48,18 +50,20 @@ class Unit:
     name: str
     n_params: int
     has_value: bool
-    """Does it return an int64_t?"""
+    """Whether it returns an int64_t."""
     stack_words: int
 
     @property
     def entry(self) -> str:
-        """The text that is compiled: the file, and a function that takes the arguments out of the registers."""
+        """The text that is compiled: the file, and a function that calls the kernel."""
         numbers = range(self.n_params)
         linkage = "" if self.file.suffix == C_SUFFIX else 'extern "C" '
         lines = [f'#include "xccl_emu.h"\n#include "{self.file.name}"\n# 1 "the call of {self.name}"']
-        lines += [f"{linkage}void xccl_returned(int64_t value);", f"{linkage}void xccl_body(int64_t *registers) {{"]
-        lines += [f"int64_t a{i} = registers[{i}]; registers[{i}] = 0;" for i in numbers]
-        call = f"{self.name}({', '.join(f'a{i}' for i in numbers)})"
+        lines += [
+            f"{linkage}void xccl_returned(int64_t value);",
+            f"{linkage}void xccl_body(const int64_t *arguments) {{",
+        ]
+        call = f"{self.name}({', '.join(f'arguments[{i}]' for i in numbers)})"
         lines += [f"xccl_returned({call});" if self.has_value else f"{call}; xccl_returned(0);", "}\n"]
         return "\n".join(lines)
 
@@ -67,12 +71,11 @@ class Unit:
     def words(self) -> list[str]:
         """What `runtime.c` has to know, as definitions."""
         known = {
-            "PC": abi.PC, "DONE": f"({abi.DONE})", "RESULT": abi.RESULT, "REQUEST": abi.REQUEST, "PLACES": abi.PLACES,
-            "REGISTERS": abi.REGISTERS, "PARAMS": self.n_params, "STACK_WORDS": self.stack_words,
-            "BLOCKS_MAX": BLOCKS_MAX, "TOP": f"{image.TOP:#x}", "ROOM_BYTES": image.ROOM_BYTES,
+            **{name: getattr(abi, name) for name in _OF_ABI}, "PARAMS": self.n_params, "STACK_WORDS": self.stack_words,
+            "BLOCKS_MAX": BLOCKS_MAX, "TOP": image.TOP, "ROOM_BYTES": image.ROOM_BYTES,
             "GUARD_BYTES": image.GUARD_BYTES,
         }  # fmt: skip
-        return [f"-DXCCL_{name}={value}" for name, value in known.items()]
+        return [f"-DXCCL_{name}=({value})" for name, value in known.items()]
 
 
 @dataclass(frozen=True)

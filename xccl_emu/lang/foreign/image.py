@@ -22,7 +22,7 @@ GUARD_BYTES = 1 << 19
 """Below it, where nothing may be touched."""
 _CONTROL_BYTES = 1 << 12
 _SIGNAL_STACK_BYTES = 1 << 16
-_SET_DEFAULT_WORD, _PREVIOUS_WORD = 7, 8  # of the words at `TOP`, as `struct control` has them
+_SET_DEFAULT_WORD, _PREVIOUS_WORD = 6, 7  # of the words at `TOP`, as `struct control` has them
 
 _FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20
 _NO_RIGHTS, _FIXED_NOREPLACE, _ON_STACK, _SIGINFO = 0, 0x100000, 0x08000000, 4
@@ -59,8 +59,8 @@ class _SiteRecord(ctypes.Structure):
     """A ``struct xccl_site``."""
 
     _fields_ = (
-        ("number", ctypes.c_int64), ("operation", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_int64), ("sync", ctypes.c_char_p),
-        ("step", ctypes.c_int64), ("order", ctypes.c_char_p), ("rest", ctypes.c_int64),
+        ("number", ctypes.c_int64), ("operation", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_int64),
+        ("sync", ctypes.c_char_p), ("step", ctypes.c_int64), ("order", ctypes.c_char_p), ("rest", ctypes.c_int64),
     )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ class Image:
 
     @property
     def has_data(self) -> bool:
-        """Is there anything that could be written?"""
+        """Whether there is anything that could be written."""
         return any(section.flags & 3 == 3 and section.nbytes for section in self._sections)
 
     def load(self) -> None:
@@ -128,7 +128,7 @@ class Image:
         _guarded(self.symbols["xccl_on_fault"])
 
     def _records(self) -> list[_SiteRecord]:
-        """Those of the loaded image, in order of the source."""
+        """The records of the loaded image, in order of the source."""
         begin, end = self.symbols["xccl_sites_begin"], self.symbols["xccl_sites_end"]
         records = [_SiteRecord.from_address(at) for at in range(begin, end, ctypes.sizeof(_SiteRecord))]
         return sorted(records, key=lambda record: int(record.number))

@@ -8,7 +8,6 @@ from typing import Any
 
 from xccl_emu import lang
 from xccl_emu.errors import ConfigError, KernelError
-
 from xccl_emu.lang.foreign import compiler, image
 
 STACK_WORDS = 96
@@ -98,7 +97,7 @@ class CKernel(lang.Kernel):
         )
 
     @property
-    def records(self) -> dict[str, type]:  # type: ignore[override]
+    def records(self) -> dict[str, type]:
         """None: each parameter is an integer."""
         return {}
 
@@ -146,7 +145,7 @@ class CKernel(lang.Kernel):
         return CStep(self._made[0].symbols["xccl_emu_step"])
 
     @property
-    def entry(self) -> lang.Step:  # type: ignore[override]
+    def entry(self) -> lang.Step:
         """What the machine calls."""
         return self.step
 
@@ -164,9 +163,8 @@ def c_kernel(file: str | Path, name: str, stack_words: int = STACK_WORDS) -> CKe
     name: of a function in it that begins with ``XCCL_KERNEL``.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
 
-    Raises:
-        ConfigError: for a file that cannot be read, or a number of words below 1.
-        KernelError: if there is no such function; when it is first used, if it does not compile.
+    Raises ConfigError for a file that cannot be read, or a number of words below 1, and KernelError if there is no
+    such function, or, when the kernel is first used, if it does not compile.
     """
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")

@@ -2,28 +2,29 @@
  *
  * All cores run on one stack, at one address.  Below XCCL_TOP is the stack, above it what a step needs to know.  A
  * request leaves the stack; its live words go into the core's registers, and come back when the request is granted.
- * Code is at one address in every process too (image.py), so the same state has the same words everywhere.
+ * Code is at one address in every process too (image.py), and nothing on the kernel's stack knows where the machine's
+ * words are: so the same state has the same words everywhere.
  */
 #define _GNU_SOURCE /* for names of registers */
 #include <signal.h>
 #include <stdint.h>
 #include <ucontext.h>
 
-enum { DIVISION_BY_ZERO = -1, STACK_FULL = -5, FAULT = -6, ENDLESS = -7 };
 enum { SPARE_BYTES = 1 << 14 }; /* of the stack, for what runs at its end */
 
 struct xccl_site {
     int64_t number;
 };
-extern void xccl_body(int64_t *registers);
+extern void xccl_body(const int64_t *arguments);
 
 struct control {
     int64_t inside; /* is a kernel on its stack? */
-    int64_t *core;
     int64_t result, status, blocks;
     int64_t *machine, *kernel; /* stack pointers */
     void (*set_default)(int, void *);
     void (*previous[65])(int, siginfo_t *, void *); /* handlers of signals, before these */
+    int64_t request[8];
+    int64_t pc, arguments[XCCL_PARAMS + 1];
 };
 #define CONTROL ((struct control *)XCCL_TOP)
 
@@ -37,6 +38,9 @@ enum { FRAME_WORDS = 8, ENTRY_WORD = 6 };
 __asm__(".text\n.globl xccl_swap\n.globl xccl_leave\n"
         "xccl_swap:\n push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
         " mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
+        /* compilers push what is there, to align */
+        " xor %eax, %eax\n xor %ecx, %ecx\n xor %edx, %edx\n xor %r8d, %r8d\n xor %r9d, %r9d\n xor %r10d, %r10d\n"
+        " xor %r11d, %r11d\n"
         "xccl_leave:\n pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
 #elif defined(__aarch64__)
 enum { FRAME_WORDS = 20, ENTRY_WORD = 11 };
@@ -63,32 +67,31 @@ static void leave(int64_t status) {
 
 int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e,
                  int64_t f) {
-    int64_t *request = CONTROL->core + XCCL_REQUEST, number = site->number;
+    int64_t *request = CONTROL->request;
     request[0] = operation, request[1] = a, request[2] = b, request[3] = c;
-    request[4] = d, request[5] = e, request[6] = f, request[7] = number;
-    CONTROL->core[XCCL_PC] = number + 1;
+    request[4] = d, request[5] = e, request[6] = f, request[7] = site->number;
+    CONTROL->pc = site->number + 1;
     leave(0);
     return CONTROL->result;
 }
 
 void xccl_returned(int64_t value) {
-    int64_t *request = CONTROL->core + XCCL_REQUEST;
-    for (int i = 0; i < 8; i++) request[i] = 0;
-    request[1] = value;
-    CONTROL->core[XCCL_PC] = XCCL_DONE;
+    for (int i = 0; i < 8; i++) CONTROL->request[i] = 0;
+    CONTROL->request[1] = value;
+    CONTROL->pc = XCCL_DONE;
     leave(0);
 }
 
-static void enter(void) { xccl_body(CONTROL->core + XCCL_REGISTERS); }
+static void enter(void) { xccl_body(CONTROL->arguments); }
 
 /* Compilers call it in each basic block. */
 void __sanitizer_cov_trace_pc(void) {
-    if (--CONTROL->blocks < 0) leave(ENDLESS);
-    if ((char *)__builtin_frame_address(0) < (char *)XCCL_TOP - XCCL_ROOM_BYTES + SPARE_BYTES) leave(STACK_FULL);
+    if (--CONTROL->blocks < 0) leave(XCCL_ENDLESS);
+    if ((char *)__builtin_frame_address(0) < (char *)XCCL_TOP - XCCL_ROOM_BYTES + SPARE_BYTES) leave(XCCL_STACK_FULL);
 }
 
 void abort(void) {
-    for (;;) leave(FAULT);
+    for (;;) leave(XCCL_FAULT);
 }
 
 /* Compilers call these in place of loops. */
@@ -128,7 +131,7 @@ void xccl_on_fault(int number, siginfo_t *info, void *context) {
     }
     char *address = info->si_addr, *lowest = (char *)XCCL_TOP - XCCL_ROOM_BYTES;
     int is_guard = number == SIGSEGV && address < lowest && address >= lowest - XCCL_GUARD_BYTES;
-    c->status = number == SIGFPE ? DIVISION_BY_ZERO : is_guard ? STACK_FULL : FAULT;
+    c->status = number == SIGFPE ? XCCL_DIVISION_BY_ZERO : is_guard ? XCCL_STACK_FULL : XCCL_FAULT;
     PROGRAM_COUNTER(at) = (uint64_t)xccl_leave;
     STACK_POINTER(at) = (uint64_t)c->machine;
 }
@@ -152,23 +155,33 @@ static void save(const int64_t *top, int64_t *kept, int64_t live, int64_t before
     for (int64_t i = live; i < before; i++) { kept[i] = 0; IN_A_LOOP; }
 }
 
+/* The kernel goes on, from its beginning or where it stood. */
+static void go_on(struct control *c, int64_t *core, int64_t *live) {
+    int64_t *registers = core + XCCL_REGISTERS, *top = (int64_t *)XCCL_TOP;
+    restore(top, live + 1, *live);
+    c->result = core[XCCL_RESULT], c->pc = core[XCCL_PC], c->blocks = XCCL_BLOCKS_MAX;
+    if (c->pc == 0)
+        for (int64_t i = 0; i < XCCL_PARAMS; i++) c->arguments[i] = registers[i], registers[i] = 0;
+    c->inside = 1;
+    xccl_swap(&c->machine, c->pc ? top - *live : fresh(top));
+    c->inside = 0;
+}
+
 int64_t xccl_emu_step(int64_t *state, int64_t base) {
     struct control *c = CONTROL;
-    int64_t *core = state + base, *depth = core + XCCL_REGISTERS + XCCL_PARAMS, *kept = depth + 1;
-    int64_t *top = (int64_t *)XCCL_TOP, pc = core[XCCL_PC], before = *depth;
-    c->core = core, c->result = core[XCCL_RESULT], c->blocks = XCCL_BLOCKS_MAX;
-    core[XCCL_RESULT] = 0;
-    if (pc == XCCL_DONE) {
-        for (int i = 0; i < 8; i++) core[XCCL_REQUEST + i] = 0;
+    int64_t *core = state + base, *live = core + XCCL_REGISTERS + XCCL_PARAMS, *request = core + XCCL_REQUEST;
+    int64_t before = *live, stands = 0;
+    if (core[XCCL_PC] == XCCL_DONE) {
+        for (int i = 0; i < 8; i++) request[i] = core[XCCL_RESULT] = 0;
         return 0;
     }
-    restore(top, kept, before);
-    c->inside = 1;
-    xccl_swap(&c->machine, pc ? top - before : fresh(top));
-    c->inside = 0;
-    int64_t live = c->status || core[XCCL_PC] == XCCL_DONE ? 0 : top - c->kernel;
-    if (live > XCCL_STACK_WORDS) c->status = STACK_FULL, pc = core[XCCL_PC], live = 0;
-    save(top, kept, live, before);
-    *depth = live;
-    return c->status ? c->status - XCCL_PLACES * pc : core[XCCL_REQUEST];
+    go_on(c, core, live);
+    core[XCCL_RESULT] = 0, core[XCCL_PC] = c->pc;
+    if (!c->status && c->pc != XCCL_DONE) stands = (int64_t *)XCCL_TOP - c->kernel;
+    if (stands > XCCL_STACK_WORDS) c->status = XCCL_STACK_FULL, stands = 0;
+    save((int64_t *)XCCL_TOP, live + 1, stands, before);
+    *live = stands;
+    if (c->status) return c->status - XCCL_PLACES * c->pc;
+    for (int i = 0; i < 8; i++) request[i] = c->request[i];
+    return request[0];
 }
