@@ -1,10 +1,14 @@
 """What goes wrong in a kernel in C ends a run or a check by a typed error with its line, never the process."""
 
+import os
+import platform
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.cli_support import python
 from tests.foreign_support import needs_compiler, written
 from xccl_emu import errors
 from xccl_emu.check import check, verdict
@@ -59,6 +63,25 @@ def test_a_fault_is_an_error_with_a_line(name: str, tmp_path: Path) -> None:
     assert launch.results == [41]
 
 
+OTHERS = """
+import ctypes
+from pathlib import Path
+from tests.test_foreign_refused import FAULTS, Alone
+from xccl_emu import errors
+try:
+    Alone({folder!r}, FAULTS["pointer"][0]).build("sc").pod.run()
+except errors.KernelFaultError:
+    print("told", flush=True)
+ctypes.string_at(0)
+"""
+
+
+def test_a_fault_of_somebody_else_is_not_taken_for_one(tmp_path: Path) -> None:
+    """When a kernel has faulted, a fault that no kernel raises still ends the process as it did before."""
+    done = python(OTHERS.format(folder=str(tmp_path)), env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    assert (done.returncode, done.stdout) == (-signal.SIGSEGV, "told\n"), done.stderr
+
+
 @pytest.mark.parametrize("name", ["pointer", "loop", "calls"])
 @pytest.mark.parametrize("policy", ["exhaustive", "random"])
 def test_a_fault_is_a_violation(name: str, policy: str, tmp_path: Path) -> None:
@@ -72,8 +95,6 @@ def test_a_fault_is_a_violation(name: str, policy: str, tmp_path: Path) -> None:
 @pytest.mark.nojit
 def test_division_by_zero_is_failed_arithmetic(tmp_path: Path) -> None:
     """A division by zero is what it is in Python kernels (an ARM processor makes 0 of it)."""
-    import platform
-
     if platform.machine() != "x86_64":
         pytest.skip("no fault on this processor")
     with pytest.raises(errors.KernelArithmeticError, match="division by zero"):

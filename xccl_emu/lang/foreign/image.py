@@ -17,7 +17,7 @@ from xccl_emu.errors import KernelError
 TOP = 0x6000_0010_0000
 """Where the stack begins, downwards; from here on upwards is what a step has to know (`runtime.c`)."""
 ROOM_BYTES = 1 << 18
-"""Of the stack between two requests; what is live at a request must fit the core's registers."""
+"""The stack that a kernel has between two requests; what is live at one must fit the core's registers."""
 GUARD_BYTES = 1 << 19
 """Below it, where nothing may be touched."""
 _CONTROL_BYTES = 1 << 12
@@ -182,7 +182,6 @@ def _map(address: int, nbytes: int) -> None:
     _checked(f"a mapping at {address:#x}", got != address)
 
 
-@functools.cache
 def _guarded(handler: int) -> None:
     """Make the stack, and have signals end the step that raises them; once, with the handler of the first image."""
     if _handlers:
