@@ -25,6 +25,10 @@ class KernelArithmeticError(KernelError, RunError):
     """A kernel divided by zero, or shifted by a number that cannot be."""
 
 
+class KernelFaultError(KernelError, RunError):
+    """A kernel in C overran its stack, touched memory that is not its own, called abort, or never makes a request."""
+
+
 class AccessError(RunError):
     """An instruction reached outside of what its core may touch; nothing of it was carried out."""
 

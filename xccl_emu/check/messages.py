@@ -23,6 +23,8 @@ _FLAG_WRITES = ("store", "atomic_add", "put", "add")
 
 def error_kind(pod: Pod) -> str:
     """The kind of violation that the machine has recorded."""
+    if report.is_fault(pod):
+        return verdict.KERNEL_FAULT
     return _KINDS.get(int(pod.state[at.ERROR]), verdict.BAD_INSTRUCTION)
 
 

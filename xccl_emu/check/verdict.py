@@ -26,6 +26,7 @@ LEFTOVER = "leftover"
 ASSERTION = "protocol assertion"
 BAD_INSTRUCTION = "bad instruction"
 ARITHMETIC = "failed arithmetic"
+KERNEL_FAULT = "kernel fault"
 """Kinds of violations."""
 
 SEARCH, BRUTE_FORCE = "exhaustive search", "brute force"

@@ -29,4 +29,7 @@ DIVISION_BY_ZERO, BAD_VALUE, BAD_INDEX, NO_VALUE = -1, -2, -3, -4
 """What a step function returns in place of an operation where the kernel's arithmetic fails, less `PLACES` times the
 number of the place (`Kernel.places`)."""
 
+STACK_FULL, FAULT, ENDLESS = -5, -6, -7
+"""What a kernel in C returns in the same way where it faults (`foreign`)."""
+
 PLACES = 8

@@ -26,6 +26,18 @@ _FAILED = {
     abi.NO_VALUE: "a function ended without the value that its caller takes",
 }
 
+_FAULTS = {
+    abi.STACK_FULL: "more of its stack is live than fits the core's registers (`stack_words`), or it calls too deeply",
+    abi.FAULT: "it touched memory that is not its own, ran what is no instruction, or called abort",
+    abi.ENDLESS: "it goes on and on without a request",
+}
+
+
+def is_fault(pod: "Pod") -> bool:
+    """Did a kernel in C end its step by a fault?"""
+    st = pod.state
+    return bool(st[at.ERROR] == at.ERR_ARITHMETIC and -int(st[at.ERROR_A]) in _FAULTS)
+
 
 SIGNS = {rq.CMP_EQ: "==", rq.CMP_NE: "!=", rq.CMP_GE: ">="}
 """How comparisons of polls are written."""
@@ -195,6 +207,9 @@ def violation(pod: "Pod") -> errors.RunError:
     code, core, site, op, a, b = (int(st[at.ERROR + i]) for i in range(6))
     if code == at.ERR_ARITHMETIC:
         failed = pod.kernels[st[pod.core_base(core) + at.KERNEL]].places[b]
+        if is_fault(pod):
+            where_after = f"{_named(pod, core, failed)}, or behind it"
+            return errors.KernelFaultError(f"{where_after}: the kernel faulted: {_FAULTS[-a]}")
         return errors.KernelArithmeticError(f"{_named(pod, core, failed)}: arithmetic failed: {_FAILED[-a]}")
     place = where(pod, core, site)
     if code == at.ERR_FAIL:

@@ -1,0 +1,215 @@
+"""Kernels in C run, are judged, timed and replayed as their Python twins are."""
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cli_support import python
+from tests.foreign_support import PING, has_compiler, needs_compiler, ping, pong, written
+from xccl_emu.check import check, verdict
+from xccl_emu.lang import abi, requests
+from xccl_emu.lang.foreign import header
+from xccl_emu.machine import Pod, small_pod
+from xccl_emu.machine.device.layout import ACTIONS
+from xccl_emu.machine.explore import explore
+from xccl_emu.protocol import registry
+from xccl_emu.testing import replay, save_witness, witness_text
+from xccl_emu.timing.run import VirtualTime
+
+SOURCE = PING.with_suffix(".c")
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
+REQUESTS = [value for value in vars(requests).values() if inspect.isfunction(value)]
+
+
+def case_of(name: str, **sizes: int) -> Any:
+    """A case of the example."""
+    return registry.of_file(f"{PING}:{name}")(**sizes)
+
+
+def twin_of(case: Any) -> Any:
+    """The same case with the Python kernels."""
+    kind = type(f"{type(case).__name__}Twin", (type(case),), {"kernels": (ping, pong)})
+    return kind(case.chunks, case.granules)
+
+
+def test_header_is_that_of_the_requests() -> None:
+    """The requests of the C header are those that the Python functions make today."""
+    assert header.FILE.read_text() == header.text()
+
+
+@needs_compiler
+@pytest.mark.nojit
+@settings(max_examples=10)
+@given(words=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=6, max_size=6))
+def test_each_request_has_the_words_of_its_twin(words: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A C kernel that makes each request leaves the words that the Python function returns, and the right site."""
+    listed = [inspect.signature(request).parameters for request in REQUESTS]
+    counts = [len([name for name in names if name not in ("step", "sync", "order")]) for names in listed]
+    told = [f"sync{i}" for i in range(len(REQUESTS))]
+    lines = [
+        f'xccl_{request.__name__}({"".join(f"{name}, " for name in "abcdef"[:n])}.sync = "{sync}", .step = {n});'
+        for request, n, sync in zip(REQUESTS, counts, told, strict=True)
+    ]
+    parameters = ", ".join(f"int64_t {name}" for name in "abcdef")
+    folder = tmp_path_factory.getbasetemp()
+    k = written(folder, f"XCCL_KERNEL int64_t k({parameters}) {{\n" + "\n".join(lines) + "\nreturn f;\n}")
+    state = np.zeros(abi.REGISTERS + k.n_registers, np.int64)
+    state[abi.REGISTERS :][:6] = words
+    for number, (request, n) in enumerate(zip(REQUESTS, counts, strict=True)):
+        operation = k.step(state, 0)
+        assert (operation, *state[abi.REQUEST :][1:8]) == (*request(*words[:n]), number)
+        site = k.sites[number]
+        assert (site.operation, site.line, site.sync, site.step) == (request.__name__, number + 3, told[number], n)
+    assert k.step(state, 0) == requests.OP_RETURN
+    assert state[abi.REQUEST + 1] == words[5]
+    assert not state[abi.REGISTERS :].any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", ["Ping", "Unfenced"])
+def test_a_search_sees_the_same_states(name: str, order: str) -> None:
+    """Search and brute force come to the same verdict by as many states as for the Python kernels.
+
+    On the way to a violation the search may take one action more, since a C kernel counts as using what a poll returns.
+    """
+    case = case_of(name)
+    found, wanted = (check.check(each, order=order) for each in (case, twin_of(case)))
+    assert found.verdict == wanted.verdict
+    if found.violation:
+        assert found.violation.kind == wanted.violation.kind
+        assert abs(found.states - wanted.states) <= 1
+    else:
+        assert (found.states, found.transitions, found.actions) == (wanted.states, wanted.transitions, wanted.actions)
+    small = replace(case, chunks=1, granules=1)
+    naive, twin = (explore(each.build(order, ()).pod, seconds=60) for each in (small, twin_of(small)))
+    assert naive.states == twin.states
+    assert found.verdict == (verdict.VIOLATION if name == "Unfenced" and order in ORDERS[2:] else verdict.VERIFIED)
+
+
+@needs_compiler
+@pytest.mark.nojit
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32 - 1), chunks=st.integers(1, 3), granules=st.integers(1, 4))
+def test_a_schedule_leaves_the_same_bytes(seed: int, chunks: int, granules: int) -> None:
+    """Under the same random schedule both leave the same memory, after the same number of actions."""
+    ended = []
+    case = case_of("Ping", chunks=chunks, granules=granules)
+    for each in (case, twin_of(case)):
+        pod = each.build("relaxed", ()).pod
+        pod.policy, pod.seed = "random", seed
+        assert pod.run().actions
+        ended.append((pod.memory[: pod.spec.memory_bytes].tobytes(), pod.state[ACTIONS]))
+    assert ended[0] == ended[1]
+
+
+@needs_compiler
+@pytest.mark.nojit
+def test_a_witness_names_the_line_in_c(tmp_path: Path) -> None:
+    """Without its fence the chunk races, and the witness shows lines of ping.c and replays."""
+    case = case_of("Unfenced")
+    found = check.check(case)
+    assert found.violation is not None
+    assert found.violation.kind == verdict.DATA_RACE
+    lines = enumerate(SOURCE.read_text().splitlines(), 1)
+    text, line = " ".join(witness_text(case, found).split()), next(n for n, text in lines if "xccl_mtu_out" in text)
+    assert f"ping.c:{line}" in text
+    assert "xccl_mtu_out(0, target, nbytes);" in text
+    again = replay(case, save_witness(case, found, tmp_path / "witness.json"))
+    assert again is not None
+    assert again.kind == verdict.DATA_RACE
+    assert check.check(case_of("Ping"), without=["chunk before tail"]).violation.kind == verdict.DATA_RACE
+
+
+@needs_compiler
+def test_virtual_time_is_the_same() -> None:
+    """A kernel in C takes the virtual time of its twin."""
+    times = []
+    for each in (case_of("Ping"), twin_of(case_of("Ping"))):
+        pod = each.build("sc").pod
+        pod.policy = VirtualTime()
+        pod.run()
+        times.append(pod.policy.timing.latency_us)
+    assert times[0] == times[1] > 0
+
+
+@needs_compiler
+def test_certify_and_sampling_take_it() -> None:
+    """A verdict on a kernel in C has its certificate, and sampled schedules find the race."""
+    assert check.check(case_of("Ping"), certify=5).certificate.agrees
+    assert check.check(case_of("Unfenced"), policy="pct", schedules=50).violation is not None
+
+
+PROGRAM = """
+import numpy as np
+from xccl_emu.lang import abi
+from xccl_emu.lang.foreign import c_kernel
+k = c_kernel(FILE, "ping")
+state = np.zeros(abi.REGISTERS + k.n_registers, np.int64)
+state[abi.REGISTERS :][:9] = range(1, 10)
+for _ in range(4):
+    k.step(state, 0)
+print(state.tobytes().hex())
+"""
+
+
+@needs_compiler
+def test_states_are_the_same_in_every_process() -> None:
+    """What a core keeps of its stack does not depend on where a process has its memory."""
+    states = {python(f"FILE = {str(SOURCE)!r}\n{PROGRAM}").stdout for _ in range(2)}
+    assert len(states) == 1
+    assert len(states.pop()) > 100
+
+
+@needs_compiler
+@pytest.mark.nojit
+def test_what_other_cores_leave_is_not_seen(tmp_path: Path) -> None:
+    """A core that runs behind one with a deep stack is in the state that it would be in alone."""
+    text = """
+    static __attribute__((noinline)) int64_t fill(int64_t n) {
+        volatile int64_t all[40];
+        for (int i = 0; i < 40; i++) all[i] = n;
+        xccl_quiet();
+        return all[n];
+    }
+    XCCL_KERNEL int64_t k(int64_t deep) {
+        if (deep) return fill(7);
+        volatile int64_t some[4];
+        some[0] = 1;
+        xccl_quiet();
+        return some[0];
+    }"""
+    k = written(tmp_path, text)
+    alone, behind, deep = (np.zeros(abi.REGISTERS + k.n_registers, np.int64) for _ in range(3))
+    deep[abi.REGISTERS] = 1
+    k.step(alone, 0)
+    k.step(deep, 0)
+    k.step(behind, 0)
+    assert alone.tobytes() == behind.tobytes() != deep.tobytes()
+
+
+@pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: kernels in C++ are not tested here")
+@pytest.mark.nojit
+def test_a_kernel_may_be_cxx(tmp_path: Path) -> None:
+    """A kernel in C++ may use templates and objects."""
+    text = """
+    template <int N> struct Sum {
+        int64_t of[N];
+        int64_t all() const { int64_t s = 0; for (auto x : of) s += x; return s; }
+    };
+    XCCL_KERNEL int64_t k(int64_t address) {
+        Sum<3> sum{{address, 2, 3}};
+        xccl_quiet(.sync = "here");
+        return sum.all();
+    }"""
+    pod = Pod(small_pod(1, 1))
+    launch = pod.launch(written(tmp_path, text, suffix=".cpp"), 0, [0], {"address": 5}, [])
+    pod.run()
+    assert launch.results == [10]
+    assert launch.kernel.sites[0].sync == "here"

@@ -1,0 +1,163 @@
+"""Compiles a kernel in C or C++ to an image that runs at one address: found or refused, cached by content.
+
+An image is a linked file without relocations, without a library and without anything that could be written: what a
+kernel keeps is in its core's words alone.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xccl_emu.errors import KernelError
+from xccl_emu.jit import cache
+from xccl_emu.lang import _machine_code, abi
+from xccl_emu.lang.foreign import image
+
+HERE = Path(__file__).parent
+
+BLOCKS_MAX = 1 << 20
+"""Basic blocks that a kernel may go through between two requests; more is taken for an endless loop."""
+
+C_SUFFIX = ".c"
+
+_FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection"]
+_FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
+_OF_C = ["-x", "c", "-std=gnu11"]
+_OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
+_OF_KERNEL = [f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
+_ON_X86 = ["-fcf-protection=none"]
+_OF_ABI = (
+    "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
+)  # fmt: skip
+_LINK = ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,--no-relax"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is compiled: a function of a file, with so many integers as arguments."""
+
+    file: Path
+    name: str
+    n_params: int
+    has_value: bool
+    """Whether it returns an int64_t."""
+    stack_words: int
+
+    @property
+    def entry(self) -> str:
+        """The text that is compiled: the file, and a function that calls the kernel."""
+        numbers = range(self.n_params)
+        linkage = "" if self.file.suffix == C_SUFFIX else 'extern "C" '
+        lines = [f'#include "xccl_emu.h"\n#include "{self.file.name}"\n# 1 "the call of {self.name}"']
+        lines += [
+            f"{linkage}void xccl_returned(int64_t value);",
+            f"{linkage}void xccl_body(const int64_t *arguments) {{",
+        ]
+        call = f"{self.name}({', '.join(f'arguments[{i}]' for i in numbers)})"
+        lines += [f"xccl_returned({call});" if self.has_value else f"{call}; xccl_returned(0);", "}\n"]
+        return "\n".join(lines)
+
+    @property
+    def words(self) -> list[str]:
+        """What `runtime.c` has to know, as definitions."""
+        known = {
+            **{name: getattr(abi, name) for name in _OF_ABI}, "PARAMS": self.n_params, "STACK_WORDS": self.stack_words,
+            "BLOCKS_MAX": BLOCKS_MAX, "TOP": image.TOP, "ROOM_BYTES": image.ROOM_BYTES,
+            "GUARD_BYTES": image.GUARD_BYTES,
+        }  # fmt: skip
+        return [f"-DXCCL_{name}=({value})" for name, value in known.items()]
+
+
+@dataclass(frozen=True)
+class Made:
+    """An image, and the text that it was made of, headers in and lines out."""
+
+    elf: bytes
+    text: str
+
+
+def compiler(is_c: bool, environ: Mapping[str, str]) -> list[str]:
+    """The command: ``$CC`` or ``$CXX``, a usual name on the path, or zig's.
+
+    Raises:
+        KernelError: if there is none, or if this machine is none that kernels in C run on.
+    """
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        raise KernelError(f"{sys.platform} on {platform.machine()}: kernels in C run on Linux, on x86_64 and aarch64")
+    variable, usual = ("CC", ("cc", "gcc", "clang")) if is_c else ("CXX", ("c++", "g++", "clang++"))
+    if environ.get(variable):
+        return shlex.split(environ[variable])
+    for name in usual:
+        if found := shutil.which(name, path=environ.get("PATH")):
+            return [found]
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "cc" if is_c else "c++"]
+    raise KernelError(
+        f"no compiler for {'C' if is_c else 'C++'}: set {variable}, put one of {', '.join(usual)} on the path, "
+        f"or install the extra: pip install 'xccl_emu[cpp]'"
+    )
+
+
+def made(unit: Unit) -> Made:
+    """The image of a unit: from the cache, or compiled now.
+
+    Raises:
+        KernelError: with the compiler's diagnostics if the unit does not compile or link, and as `compiler` does.
+    """
+    is_c = unit.file.suffix == C_SUFFIX
+    command = compiler(is_c, os.environ)
+    flags = [*_FLAGS, *(_ON_X86 if platform.machine() == "x86_64" else ())]
+    of_kernel = [*flags, *(_OF_C if is_c else _OF_CXX), *_OF_KERNEL]
+    whole = _run(unit, [*command, *of_kernel, "-E", "-"]).decode()
+    text = "\n".join(line for line in whole.splitlines() if not line.startswith("#"))
+    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld")]
+    parts = [_version(tuple(command)), *command, *of_kernel, *_LINK, *unit.words, *own, whole]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    path = str(_machine_code.folder() / f"{unit.name}-{digest[:32]}.o")
+    elf = cache.read_kept(path)
+    if elf is None:
+        cache.tell_compiling("kernels")
+        elf = _linked(unit, command, flags, of_kernel, image.address_of(digest))
+        cache.keep(path, elf)
+    return Made(elf, text)
+
+
+def _linked(unit: Unit, command: list[str], flags: list[str], of_kernel: list[str], address: int) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="xccl_emu-") as folder:
+        at = Path(folder)
+        script, kernel, runtime, whole = (str(at / name) for name in ("image.ld", "kernel.o", "runtime.o", "image"))
+        Path(script).write_text((HERE / "image.ld").read_text().replace("XCCL_ADDRESS", f"{address:#x}"))
+        _run(unit, [*command, *of_kernel, "-c", "-", "-o", kernel])
+        own = [*flags, *_OF_C, "-ffreestanding", *unit.words, "-c", str(HERE / "runtime.c"), "-o", runtime]
+        _run(unit, [*command, *own])
+        _run(unit, [*command, *_LINK, f"-Wl,-T,{script}", kernel, runtime, "-o", whole])
+        return Path(whole).read_bytes()
+
+
+@functools.cache
+def _version(command: Sequence[str]) -> str:
+    return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _run(unit: Unit, command: Sequence[str]) -> bytes:
+    """What a command writes; it reads `Unit.entry` in the folder of the file."""
+    try:
+        done = subprocess.run(
+            command, input=unit.entry.encode(), capture_output=True, check=False, cwd=unit.file.parent
+        )  # fmt: skip
+    except OSError as error:
+        raise KernelError(f"{unit.file}: the compiler cannot be run: {shlex.join(command[:3])}: {error}") from error
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").strip()
+        raise KernelError(f"{unit.file}: {unit.name!r} does not compile:\n{told}")
+    return done.stdout

@@ -1,0 +1,42 @@
+"""The requests for C: a macro for each function of `requests`, made by calling it with the names of its operands.
+
+``python -m xccl_emu.lang.foreign.header`` writes ``xccl_requests.h``; a test holds the file against `text`.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from xccl_emu.lang import requests
+
+FILE = Path(__file__).with_name("xccl_requests.h")
+_DESIGNATORS = ("step", "sync", "order")
+
+
+def _constants() -> Iterator[str]:
+    for name, value in vars(requests).items():
+        if name.isupper() and isinstance(value, int):
+            yield f"    XCCL_{name} = {value},"
+
+
+def _macro(request: Callable[..., Any]) -> str:
+    operands = [name for name in inspect.signature(request).parameters if name not in _DESIGNATORS]
+    operation, *words = request(*operands)
+    named = f"XCCL_OP_{requests.OPERATIONS[operation].upper()}"
+    asked = ", ".join([f'"{request.__name__}"', named, *map(str, words), "__VA_ARGS__"])
+    says = (inspect.getdoc(request) or "").partition("\n")[0]
+    head = f"#define xccl_{request.__name__}({', '.join([*operands, '...'])})"
+    return f"/* {says} */\n{head} \\\n    XCCL_ASK({asked})\n"
+
+
+def text() -> str:
+    """What the file must hold."""
+    made = [value for value in vars(requests).values() if inspect.isfunction(value)]
+    lines = ["/* Made of xccl_emu/lang/requests.py by `python -m xccl_emu.lang.foreign.header`: edit that. */"]
+    lines += ["#pragma once", "", "enum {", *_constants(), "};", "", *map(_macro, made)]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    FILE.write_text(text())

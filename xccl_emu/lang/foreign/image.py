@@ -1,0 +1,203 @@
+"""Images of kernels in C: what is in them, and how they come into this process.
+
+Every image has an address of its own, which follows from its content, and all run on one stack at `TOP`.  So what a
+core keeps of its stack, return addresses too, is the same in every process.
+"""
+
+import ctypes
+import functools
+import mmap
+import signal
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from xccl_emu.errors import KernelError
+
+TOP = 0x6000_0010_0000
+"""Where the stack begins, downwards; from here on upwards is what a step has to know (`runtime.c`)."""
+ROOM_BYTES = 1 << 18
+"""The stack that a kernel has between two requests; what is live at one must fit the core's registers."""
+GUARD_BYTES = 1 << 19
+"""Below it, where nothing may be touched."""
+_CONTROL_BYTES = 1 << 12
+_SIGNAL_STACK_BYTES = 1 << 16
+_SET_DEFAULT_WORD, _PREVIOUS_WORD = 6, 7  # of the words at `TOP`, as `struct control` has them
+
+_FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20
+_NO_RIGHTS, _FIXED_NOREPLACE, _ON_STACK, _SIGINFO = 0, 0x100000, 0x08000000, 4
+_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
+
+
+def address_of(digest: str) -> int:
+    """The address of an image, from hexadecimal digits of its content."""
+    return _FIRST + int(digest[:12], 16) % _SLOTS * _SLOT_BYTES
+
+
+class _Section(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("name", "kind")),
+        *((name, ctypes.c_uint64) for name in ("flags", "address", "offset", "nbytes")),
+        *((name, ctypes.c_uint32) for name in ("link", "info")), ("align", ctypes.c_uint64), ("each", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class _Action(ctypes.Structure):
+    """A ``struct sigaction`` of Linux's C libraries."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p), ("mask", ctypes.c_ubyte * 128), ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class _Stack(ctypes.Structure):
+    _fields_ = (("at", ctypes.c_void_p), ("flags", ctypes.c_int), ("nbytes", ctypes.c_size_t))
+
+
+class _SiteRecord(ctypes.Structure):
+    """A ``struct xccl_site``."""
+
+    _fields_ = (
+        ("number", ctypes.c_int64), ("operation", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_int64),
+        ("sync", ctypes.c_char_p), ("step", ctypes.c_int64), ("order", ctypes.c_char_p), ("rest", ctypes.c_int64),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """A request as the source has it."""
+
+    operation: str
+    file: str
+    line: int
+    sync: str
+    step: int
+    order: str
+
+
+class Image:
+    """What a linked file holds."""
+
+    def __init__(self, elf: bytes) -> None:
+        first, n = struct.unpack_from("<Q", elf, 40)[0], struct.unpack_from("<H", elf, 60)[0]
+        size = ctypes.sizeof(_Section)
+        self._elf = elf
+        self._sections = [_Section.from_buffer_copy(elf, first + i * size) for i in range(n)]
+        self.symbols, self.writable = self._read_symbols()
+        """The address of each symbol, and the names of variables that could be written."""
+
+    def _read_symbols(self) -> tuple[dict[str, int], list[str]]:
+        addresses, writable = {}, []
+        table = next(section for section in self._sections if section.kind == 2)  # SHT_SYMTAB
+        for at in range(table.offset, table.offset + table.nbytes, 24):
+            name_at, info, _, section, address, nbytes = struct.unpack_from("<IBBHQQ", self._elf, at)
+            start = self._sections[table.link].offset + name_at
+            name = self._elf[start : self._elf.index(b"\0", start)].decode()
+            addresses[name] = address
+            if nbytes and info & 15 in (1, 6) and self._sections[section].flags & 1:  # an object, its section writable
+                writable.append(name)
+        return addresses, writable
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is anything that could be written."""
+        return any(section.flags & 3 == 3 and section.nbytes for section in self._sections)
+
+    def load(self) -> None:
+        """Bring the code into this process, where it stays; nothing if it is there.
+
+        Raises:
+            KernelError: if its address is taken.
+        """
+        start, offset = next(
+            (struct.unpack_from("<Q", self._elf, at + 16)[0], at)
+            for at in _program_headers(self._elf)
+            if struct.unpack_from("<I", self._elf, at)[0] == 1  # PT_LOAD
+        )
+        first, nbytes = (struct.unpack_from("<Q", self._elf, offset + word)[0] for word in (8, 32))
+        code = self._elf[first : first + nbytes]
+        if _loaded.get(start) == code:
+            return
+        _map(start, nbytes)
+        ctypes.memmove(start, code, nbytes)
+        for number, record in enumerate(self._records()):
+            record.number = number
+        _checked("mprotect", _libc().mprotect(_pointer(start), _pages(nbytes), mmap.PROT_READ | mmap.PROT_EXEC))
+        _loaded[start] = code
+        _guarded(self.symbols["xccl_on_fault"])
+
+    def _records(self) -> list[_SiteRecord]:
+        """The records of the loaded image, in order of the source."""
+        begin, end = self.symbols["xccl_sites_begin"], self.symbols["xccl_sites_end"]
+        records = [_SiteRecord.from_address(at) for at in range(begin, end, ctypes.sizeof(_SiteRecord))]
+        return sorted(records, key=lambda record: int(record.number))
+
+    def places(self) -> list[Place]:
+        """The requests of a loaded image, by number."""
+        return [
+            Place(_text(r.operation), _text(r.file), int(r.line), _text(r.sync), int(r.step), _text(r.order))
+            for r in self._records()
+        ]
+
+
+_loaded: dict[int, bytes] = {}
+
+
+def _text(held: bytes | None) -> str:
+    return (held or b"").decode(errors="replace")
+
+
+def _program_headers(elf: bytes) -> range:
+    first, n = struct.unpack_from("<Q", elf, 32)[0], struct.unpack_from("<H", elf, 56)[0]
+    return range(first, first + 56 * n, 56)
+
+
+# ---- memory and signals of this process
+
+
+@functools.cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    return libc
+
+
+def _pointer(address: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(address)
+
+
+def _pages(nbytes: int) -> ctypes.c_size_t:
+    return ctypes.c_size_t(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+
+def _checked(what: str, failed: int) -> None:
+    if failed:
+        raise KernelError(f"{what} failed with errno {ctypes.get_errno()}: a kernel in C cannot be brought in")
+
+
+def _map(address: int, nbytes: int) -> None:
+    rights, how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
+    got = _libc().mmap(_pointer(address), _pages(nbytes), rights, how, -1, ctypes.c_int64(0))
+    _checked(f"a mapping at {address:#x}", got != address)
+
+
+def _guarded(handler: int) -> None:
+    """Make the stack, and have signals end the step that raises them; once, with the handler of the first image."""
+    if _handlers:
+        return
+    _map(TOP - ROOM_BYTES - GUARD_BYTES, GUARD_BYTES + ROOM_BYTES + _CONTROL_BYTES + _SIGNAL_STACK_BYTES)
+    guard = _libc().mprotect(_pointer(TOP - ROOM_BYTES - GUARD_BYTES), _pages(GUARD_BYTES), _NO_RIGHTS)
+    _checked("mprotect", guard)
+    words = (ctypes.c_int64 * (_PREVIOUS_WORD + 65)).from_address(TOP)
+    words[_SET_DEFAULT_WORD] = ctypes.cast(_libc().signal, ctypes.c_void_p).value or 0
+    stack = _Stack(TOP + _CONTROL_BYTES, 0, _SIGNAL_STACK_BYTES)
+    _checked("sigaltstack", _libc().sigaltstack(ctypes.byref(stack), None))
+    for number in _SIGNALS:
+        before, action = _Action(), _Action(handler=handler, flags=_ON_STACK | _SIGINFO)
+        _checked("sigaction", _libc().sigaction(int(number), ctypes.byref(action), ctypes.byref(before)))
+        words[_PREVIOUS_WORD + number] = before.handler or 0
+    _handlers.append(handler)
+
+
+_handlers: list[int] = []

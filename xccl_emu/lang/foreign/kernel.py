@@ -1,0 +1,188 @@
+"""Kernels in C and C++: a function of a source file that stands wherever a kernel written in Python does."""
+
+import ctypes
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+from xccl_emu import lang
+from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.lang.foreign import compiler, image
+
+STACK_WORDS = 96
+"""Words of its stack that a kernel may have live at a request, if nothing is said."""
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_HEAD = r"\bXCCL_KERNEL\s+(void|int64_t)\s+{name}\s*\(([^)]*)\)"
+_PARAM = re.compile(r"\s*(?:const\s+)?int64_t\s+(\w+)\s*")
+
+
+class CStep:
+    """The step function of an image: its address, and a call of it from Python, which returns what it returns."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(address)
+
+    def __call__(self, state: Any, base: int) -> int:
+        """Run one step."""
+        operation: int = self._call(ctypes.addressof(ctypes.c_char.from_buffer(memoryview(state))), base)
+        return operation
+
+
+class CKernel(lang.Kernel):
+    """A kernel in C or C++; it is compiled when something but its name and parameters is first asked for."""
+
+    def __init__(self, file: Path, name: str, stack_words: int) -> None:
+        self.file, self.name, self.in_turn = file, name, ()
+        self.__name__ = name
+        self._text = _read(file)
+        self._head = self._found()
+        self.params = self._names()
+        self._stack_words = stack_words
+
+    def _found(self) -> re.Match[str]:
+        bare = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), self._text)
+        head = re.search(_HEAD.format(name=re.escape(self.name)), bare)
+        if head is None:
+            raise KernelError(
+                f"{self.file}: no kernel {self.name!r}: it begins with `XCCL_KERNEL void {self.name}(` or "
+                f"`XCCL_KERNEL int64_t {self.name}(`"
+            )
+        return head
+
+    def _names(self) -> tuple[str, ...]:
+        listed = [each for each in self._head[2].split(",") if each.strip() not in ("", "void")]
+        found = [_PARAM.fullmatch(each) for each in listed]
+        wrong = [each.strip() for each, match in zip(listed, found, strict=True) if match is None]
+        if wrong:
+            raise KernelError(f"{self._where}: parameter `{wrong[0]}` of {self.name!r}: must be `int64_t` and a name")
+        return tuple(match[1] for match in found if match is not None)
+
+    @property
+    def _line(self) -> int:
+        return self._text.count("\n", 0, self._head.start()) + 1
+
+    @property
+    def _where(self) -> str:
+        return f"{self.file}:{self._line}"
+
+    @property
+    def generator(self) -> Any:
+        """Raises KernelError: there is no generator, so no debugger, no subroutine and no stream of launches."""
+        raise KernelError(
+            f"{self._where}: {self.name!r} is written in C: it has no plain form (`generators=True`), no kernel in "
+            f"Python can call it, and a core can launch it once in a run"
+        )
+
+    @functools.cached_property
+    def _made(self) -> tuple[image.Image, compiler.Made]:
+        has_value = self._head[1] != "void"
+        unit = compiler.Unit(self.file, self.name, len(self.params), has_value, self._stack_words)
+        made = compiler.made(unit)
+        code = image.Image(made.elf)
+        if code.has_data:
+            raise KernelError(self._writable(code.writable))
+        code.load()
+        return code, made
+
+    def _writable(self, names: list[str]) -> str:
+        name = (names or ["a variable"])[0].partition(".")[0]
+        found = re.search(rf"\b{re.escape(name)}\b", self._text)
+        where = f"{self.file}:{self._text.count(chr(10), 0, found.start()) + 1}" if found else str(self.file)
+        return (
+            f"{where}: {name!r} is global or static and can be written: all that a kernel keeps must be on its stack, "
+            f"or in memory that it asks the machine for; make it const, or a local variable"
+        )
+
+    @property
+    def records(self) -> dict[str, type]:
+        """None: each parameter is an integer."""
+        return {}
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The text that was compiled, with what it includes."""
+        return self._made[1].text
+
+    @functools.cached_property
+    def sites(self) -> tuple[lang.Site, ...]:
+        """The place of each request in the source, as `Kernel.sites`.
+
+        Raises:
+            KernelError: if the source does not compile, or a request asks for an order that there is not.
+        """
+        return tuple(self._site(place) for place in self._made[0].places())
+
+    def _site(self, place: image.Place) -> lang.Site:
+        file = self.file.parent / place.file
+        if place.order not in lang.requests.ORDERS:
+            raise KernelError(f"{file}:{place.line}: order={place.order!r}: must be one of {lang.requests.ORDERS}")
+        text = _line_of(str(file), place.line)
+        order = place.order
+        return lang.Site(str(file), place.line, text, place.operation, place.step, place.sync, order=order)
+
+    @functools.cached_property
+    def places(self) -> tuple[lang.Site, ...]:
+        """Where a step that failed began: at the kernel's head, or behind the request before, by number + 1."""
+        text = _line_of(str(self.file), self._line)
+        return (lang.Site(str(self.file), self._line, text, "return", 0, ""), *self.sites)
+
+    @functools.cached_property
+    def registers(self) -> tuple[str, ...]:
+        """The parameters, how many words of the stack are live, and these words from the top down."""
+        return (*self.params, "live", *(f"stack{i}" for i in range(self._stack_words)))
+
+    @property
+    def n_registers(self) -> int:
+        """How many registers the kernel needs."""
+        return len(self.registers)
+
+    @functools.cached_property
+    def step(self) -> lang.Step:
+        """The step function, which returns a status where it fails, as `entry` does."""
+        return CStep(self._made[0].symbols["xccl_emu_step"])
+
+    @property
+    def entry(self) -> lang.Step:
+        """What the machine calls."""
+        return self.step
+
+    def plain_step(self) -> lang.Step:
+        """Raises KernelError: there is no plain form."""
+        return super().plain_step() if self.generator else self.step
+
+
+def c_kernel(file: str | Path, name: str, stack_words: int = STACK_WORDS) -> CKernel:
+    """A kernel of a source file in C (``.c``) or C++ (any other suffix).
+
+    Parameters
+    ----------
+    file: the source; as a rule ``Path(__file__).with_name("ping.c")``.
+    name: of a function in it that begins with ``XCCL_KERNEL``.
+    stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
+
+    Raises ConfigError for a file that cannot be read, or a number of words below 1, and KernelError if there is no
+    such function, or, when the kernel is first used, if it does not compile.
+    """
+    if not isinstance(stack_words, int) or stack_words < 1:
+        raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
+    return CKernel(Path(file).absolute(), name, stack_words)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"file={str(file)!r}: a kernel's source cannot be read ({error})") from error
+
+
+@functools.cache
+def _lines_of(file: str) -> list[str]:
+    return _read(Path(file)).splitlines()
+
+
+def _line_of(file: str, line: int) -> str:
+    lines = _lines_of(file)
+    return lines[line - 1].strip() if line <= len(lines) else ""
