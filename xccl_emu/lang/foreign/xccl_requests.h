@@ -10,9 +10,13 @@ enum {
     XCCL_CMP_EQ = 0,
     XCCL_CMP_NE = 1,
     XCCL_CMP_GE = 2,
+    XCCL_CMP_UNUSED = -1,
+    XCCL_CONDITION_WORDS = 3,
+    XCCL_CONDITIONS_MOST = 4,
     XCCL_SWAPS = 1,
     XCCL_SIGNAL_SET = 1,
     XCCL_SIGNAL_ADD = 2,
+    XCCL_ANSWERS_MOST = 64,
     XCCL_BF16 = 0,
     XCCL_FP16 = 1,
     XCCL_FP32 = 2,
@@ -32,22 +36,24 @@ enum {
     XCCL_OP_WAIT_FLAG = 11,
     XCCL_OP_FAIL = 12,
     XCCL_OP_DCCI = 13,
-    XCCL_OP_DMA = 14,
-    XCCL_OP_MTU_IN = 15,
-    XCCL_OP_MTU_OUT = 16,
-    XCCL_OP_PUT = 17,
-    XCCL_OP_ADD = 18,
-    XCCL_OP_FENCE = 19,
-    XCCL_OP_V_QUANTIZE = 20,
-    XCCL_OP_V_DEQUANTIZE = 21,
-    XCCL_OP_V_COPY = 22,
-    XCCL_OP_V_FILL = 23,
-    XCCL_OP_V_WIDEN = 24,
-    XCCL_OP_V_AXPY = 25,
-    XCCL_OP_V_ADD = 26,
-    XCCL_OP_V_SCALE = 27,
-    XCCL_OP_V_NARROW = 28,
-    XCCL_OP_V_COUNT = 29,
+    XCCL_OP_CHOOSE = 14,
+    XCCL_OP_POLL_ANY = 15,
+    XCCL_OP_DMA = 16,
+    XCCL_OP_MTU_IN = 17,
+    XCCL_OP_MTU_OUT = 18,
+    XCCL_OP_PUT = 19,
+    XCCL_OP_ADD = 20,
+    XCCL_OP_FENCE = 21,
+    XCCL_OP_V_QUANTIZE = 22,
+    XCCL_OP_V_DEQUANTIZE = 23,
+    XCCL_OP_V_COPY = 24,
+    XCCL_OP_V_FILL = 25,
+    XCCL_OP_V_WIDEN = 26,
+    XCCL_OP_V_AXPY = 27,
+    XCCL_OP_V_ADD = 28,
+    XCCL_OP_V_SCALE = 29,
+    XCCL_OP_V_NARROW = 30,
+    XCCL_OP_V_COUNT = 31,
 };
 
 /* Read ``nbytes`` (1, 2, 4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight. */
@@ -121,6 +127,10 @@ enum {
 /* Stop the run with a protocol error: a code that the protocol's host side explains, and a value. */
 #define xccl_fail(code, info, ...) \
     XCCL_ASK("fail", XCCL_OP_FAIL, code, info, 0, 0, 0, 0, __VA_ARGS__)
+
+/* Ask the environment, which answers with a number from 0 to ``n`` - 1 (``n`` from 1 to `ANSWERS_MOST`). */
+#define xccl_choose(n, of, ...) \
+    XCCL_ASK("choose", XCCL_OP_CHOOSE, n, of, 0, 0, 0, 0, __VA_ARGS__)
 
 /* Ring the DMA engine to copy memory to memory; its event (DMA, SCALAR, ``event``) says that all is visible. */
 #define xccl_dma(source, target, nbytes, event, ...) \
