@@ -34,12 +34,12 @@ _FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "
 _FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
-_OF_KERNEL = [f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
+_OF_KERNEL = ["-iquote", ".", f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
 _ON_X86 = ["-fcf-protection=none"]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
 )  # fmt: skip
-_LINK = ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,--no-relax"]
+_LINK = ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none"]
 
 
 @dataclass(frozen=True)

@@ -84,25 +84,30 @@ class Image:
         size = ctypes.sizeof(_Section)
         self._elf = elf
         self._sections = [_Section.from_buffer_copy(elf, first + i * size) for i in range(n)]
-        self.symbols, self.writable = self._read_symbols()
-        """The address of each symbol, and the names of variables that could be written."""
+        self._sizes: dict[str, int] = {}
+        self.symbols = self._read_symbols()
+        """The address of each symbol."""
 
-    def _read_symbols(self) -> tuple[dict[str, int], list[str]]:
-        addresses, writable = {}, []
+    def _read_symbols(self) -> dict[str, int]:
+        addresses = {}
         table = next(section for section in self._sections if section.kind == 2)  # SHT_SYMTAB
         for at in range(table.offset, table.offset + table.nbytes, 24):
-            name_at, info, _, section, address, nbytes = struct.unpack_from("<IBBHQQ", self._elf, at)
+            name_at, _, _, _, address, nbytes = struct.unpack_from("<IBBHQQ", self._elf, at)
             start = self._sections[table.link].offset + name_at
             name = self._elf[start : self._elf.index(b"\0", start)].decode()
-            addresses[name] = address
-            if nbytes and info & 15 in (1, 6) and self._sections[section].flags & 1:  # an object, its section writable
-                writable.append(name)
-        return addresses, writable
+            addresses[name], self._sizes[name] = address, nbytes
+        return addresses
 
     @property
     def has_data(self) -> bool:
         """Whether there is anything that could be written."""
-        return any(section.flags & 3 == 3 and section.nbytes for section in self._sections)
+        return self.symbols["xccl_data_end"] > self.symbols["xccl_data_begin"]
+
+    @property
+    def writable(self) -> list[str]:
+        """The names of variables that could be written."""
+        begin, end = self.symbols["xccl_data_begin"], self.symbols["xccl_data_end"]
+        return [name for name, at in self.symbols.items() if begin <= at < end and self._sizes[name]]
 
     def load(self) -> None:
         """Bring the code into this process, where it stays; nothing if it is there.

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <ucontext.h>
 
+#pragma GCC visibility push(hidden) /* so addresses are known without a table */
+
 enum { SPARE_BYTES = 1 << 14 }; /* of the stack, for what runs at its end */
 
 struct xccl_site {
