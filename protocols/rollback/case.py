@@ -63,15 +63,12 @@ class Rollback(Case):
             grants = [pod.grant(own, "r"), pod.grant(out, "w"), abort.grant(me, "r")]
             grants += [each.grant(me, "r") for each in (rows, fields, readies, over)]
             grants += [dones.grant(0, "w" if me else "r"), errors.grant(supervisor, "w")]
-            if me == 0:
-                grants.append(over.grant(supervisor, "w"))
-            for other in range(self.ranks):
-                if other != me:
-                    grants += [each.grant(other, "w") for each in (rows, fields, readies, over)]
+            grants += [each.grant(None, "w", me) for each in (rows, fields, readies)]
+            grants += [rows.grant(None, "w", self.ranks + me), *([] if me else [over.grant(None, "w")])]
             mine = known._replace(me=me)
             args = {"own": own.address, "out": out.address, "failures": self.failures}
             pod.launch(rollback.rank, me, [0], {**args, "r": mine}, grants)
-        grants = [abort.grant(me, "w") for me in range(self.ranks)]
+        grants = [abort.grant(None, "w")]
         grants += [each.grant(supervisor, "r") for each in (errors, over)]
         pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known}, grants)
 

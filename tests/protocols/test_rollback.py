@@ -46,3 +46,8 @@ def test_three_ranks_are_proved() -> None:
 def test_ranks_a_long_way_apart_in_epochs() -> None:
     """Epochs and iterations share a word, and neither runs into the other: many aborts, many iterations."""
     assert check(Rollback(3, 40, 12, 2), policy="portfolio", schedules=20).violation is None
+
+
+def test_many_ranks() -> None:
+    """What a core may touch does not grow with the number of ranks, so there may be as many as a pod has dies for."""
+    assert check(Rollback(64, 2, 2), policy="random", schedules=2).violation is None
