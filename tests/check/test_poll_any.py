@@ -168,6 +168,23 @@ def test_a_comparison_that_is_none(how: int, text: str) -> None:
         pod.run()
 
 
+@kernel
+def first_of_three(word, how):
+    """Three words, of which the second is compared somehow."""
+    which = yield poll_any((word, CMP_GE, 1), (word + 8, how, 1), (word + 16, CMP_GE, 1))
+    return which
+
+
+@pytest.mark.parametrize("how", [3, -1])
+@pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=[*POLICIES, "virtual"])
+def test_a_comparison_that_is_none_hides_no_other(policy: object, how: int) -> None:
+    """A comparison that a kernel computes wrongly is refused, and does not end the list of conditions."""
+    pod = Pod(SPEC, policy=policy)
+    pod.launch(first_of_three, 0, [0], {"word": pod.meta(1), "how": how}, [pod.grant_meta("r")])
+    with pytest.raises(AccessError, match=f"condition 1: comparison {how} must be"):
+        pod.run()
+
+
 @pytest.mark.parametrize(("offset", "text"), [(4, "must be a multiple of 8"), (-64, "is not permitted")])
 @pytest.mark.parametrize("policy", [*POLICIES, VirtualTime()], ids=[*POLICIES, "virtual"])
 def test_a_word_that_cannot_be_polled(policy: object, offset: int, text: str) -> None:

@@ -26,8 +26,8 @@ SCALAR, MTU_IN, VECTOR, MTU_OUT, DMA = range(5)
 CMP_EQ, CMP_NE, CMP_GE = range(3)
 CMP_UNUSED = -1
 CONDITION_WORDS, CONDITIONS_MOST = 3, 4
-UNUSED: Condition = (0, CMP_UNUSED, 0)
-"""No condition of a `poll_any`."""
+UNUSED: Condition = (-1, CMP_UNUSED, 0)
+"""No condition of a `poll_any`, nor are those behind it; -1 is the address of no word."""
 
 SWAPS = 1
 """Third operand of an atomic that is a compare-and-swap; its second is then the new value, its fourth the expected."""

@@ -76,9 +76,9 @@ def _poll(pod: Pod, operands: Sequence[int]) -> Formatted:
 
 def _poll_any(pod: Pod, operands: Sequence[int]) -> Formatted:
     """A poll of several words, of three operands each."""
-    each = [operands[first : first + 3] for first in range(0, len(operands), 3)]
-    used = [(address, SIGNS.get(compare, "?"), value) for address, compare, value in each if compare != rq.CMP_UNUSED]
-    words = " or ".join(f"{symbolic(pod, address)} {sign} {number(value)}" for address, sign, value in used)
+    each = [tuple(operands[first : first + 3]) for first in range(0, len(operands), 3)]
+    used = [condition for condition in each if condition != rq.UNUSED]
+    words = " or ".join(f"{symbolic(pod, a)} {SIGNS.get(compare, '?')} {number(b)}" for a, compare, b in used)
     return Formatted(f"poll_any {words}", operands[0], 8)
 
 

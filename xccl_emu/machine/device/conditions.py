@@ -5,7 +5,7 @@ second and the third, and from there on words are 0 while the request is another
 """
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import CMP_EQ, CMP_GE, CMP_NE, CMP_UNUSED, CONDITION_WORDS, CONDITIONS_MOST
+from xccl_emu.lang.requests import CMP_EQ, CMP_GE, CMP_NE, CMP_UNUSED, CONDITION_WORDS, CONDITIONS_MOST, UNUSED
 from xccl_emu.machine.device.words import call, jit, put
 
 _BEFORE_SITE = (REQUEST_WORDS - 2) // CONDITION_WORDS
@@ -27,9 +27,12 @@ def condition_at(base, k):
 
 @jit
 def n_conditions(st, base):
-    """How many conditions a core's `poll_any` has."""
+    """How many conditions a core's `poll_any` has; a comparison that a kernel gets wrong does not end them."""
     n = 0
-    while n < CONDITIONS_MOST and st[condition_at(base, n) + 1] != CMP_UNUSED:
+    while n < CONDITIONS_MOST:
+        at = condition_at(base, n)
+        if st[at] == UNUSED[0] and st[at + 1] == CMP_UNUSED:
+            break
         n += 1
     return n
 
