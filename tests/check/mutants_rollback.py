@@ -9,7 +9,7 @@ from .mutants import Of, bug
 
 PAIR = Rollback()
 ONE = replace(PAIR, iterations=1)
-BROKEN = replace(PAIR, failures=1, aborts=0)
+BROKEN, TWICE = replace(PAIR, failures=1, aborts=0), replace(PAIR, aborts=2)
 
 of = Of("rollback")
 
@@ -33,6 +33,8 @@ KNOWN = (
         quick=True),
     bug("rollback: done before the rollback counts as done", ONE, LOCKED | WRONG | FAILED | RACE | TORN,
         of(DONE_IN, DONE_IN.replace("ended + 1", "1")), quick=True),
+    bug("rollback: what was told in the epoch before is taken for this one's", TWICE, RACE | LOCKED | WRONG | TORN,
+        of("wait(ready, epoch * EPOCH, epoch", "wait(ready, EPOCH, epoch")),
     bug("rollback: the supervisor passes over a rank", PAIR, LOCKED,
         of("            for rank in range(r.ranks):\n                yield xl.put(r.abort",
            "            for rank in range(1, r.ranks):\n                yield xl.put(r.abort"), quick=True),
