@@ -244,7 +244,9 @@ def test_interrupted_before_it_has_begun() -> None:
 
 def test_interrupted_before_the_package_is_there(tmp_path: Path, repository: Path) -> None:
     """Ctrl-C while the package itself is imported ends the command with one line, and no traceback."""
-    (tmp_path / "hashlib.py").write_text("print('begun', flush=True)\nimport time; time.sleep(30)\n")
+    (tmp_path / "hashlib.py").write_text(
+        "print('begun', flush=True)\nimport time\nfor _ in range(300): time.sleep(0.1)\n"
+    )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{repository}"}
     code, errors, _ = interrupted(["-m", "xccl_emu", "--version"], 0, "begun\n", env=environment)
     assert (code, errors) == (130, "xccl-emu: interrupted\n")
@@ -254,7 +256,9 @@ SLOW_START = """
 def command():
     print("begun", flush=True)
     import numba, rich.table, xccl_emu.protocol.registry, xccl_emu.cli.main
-    import time; time.sleep(30)
+    import time
+    for _ in range(300):
+        time.sleep(0.1)
 from xccl_emu.cli.ending import run_to_end
 run_to_end(command)
 """
@@ -269,7 +273,8 @@ def test_interrupting_a_command_is_one_line_and_130(tmp_path: Path, repository: 
         "@run.app.command()\n"
         "def wait() -> None:\n"
         "    print('ready', flush=True)\n"
-        "    time.sleep(60)\n"
+        "    for _ in range(600):\n"  # a signal in front of the call that sleeps is heard behind it
+        "        time.sleep(0.1)\n"
         "@run.app.command()\n"
         "def other() -> None: ...\n"
         "main()\n"
