@@ -71,6 +71,7 @@ class Rollback(Case):
         grants = [abort.grant(None, "w")]
         grants += [each.grant(supervisor, "r") for each in (errors, over)]
         pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known}, grants)
+        bench.tolerates("stop", "cut", "stall")
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -41,6 +41,8 @@ def requests(program: Program, state: State, core: int) -> Iterator[State | Brok
         yield Broken("fail")
     elif op.kind == "choose":
         yield from (_go_on(program, state.copy(), core, answer) for answer in range(op.value))
+    elif op.kind == "any":
+        yield from _any(program, state, core, op, number)
     elif op.kind == "line":
         yield from _line(program, state, core, op)
     elif op.kind == "set":
@@ -93,14 +95,14 @@ def _is_wanted(test: str, bits: int, value: int) -> bool:
     return {"eq": bits == value, "ne": bits != value, "ge": bits >= value}[test]
 
 
-def _any(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
-    """The first word that is as its condition says; it has seen those before it, too."""
+def _any(program: Program, state: State, core: int, op: Op, number: int) -> Iterator[State]:
+    """Each word that is as its condition says may be the one that is seen."""
     for k, (addr, test, value) in enumerate(op.conditions):
-        seen = bytes(state.memory[addr : addr + 8]) if program.lines else look(state, core, addr, 8)
-        state.told.append(Read(core, SCALAR, number, k, addr, addr + 8, True, stores=True))
+        after = state.copy()
+        seen = bytes(after.memory[addr : addr + 8]) if program.lines else look(after, core, addr, 8)
+        after.told.append(Read(core, SCALAR, number, k, addr, addr + 8, True, stores=True))
         if _is_wanted(test, int.from_bytes(seen, "little", signed=True), value):
-            return k
-    return None
+            yield _go_on(program, after, core, k)
 
 
 def _behind_fence(state: State, core: int, ops: tuple[Op, ...]) -> bool:
@@ -193,7 +195,6 @@ def _await(program: Program, state: State, core: int, op: Op, number: int) -> in
 _GRANTED = {
     "load": _load, "poll": _poll, "store": _store, "atomic": _atomic, "swap": _atomic, "quiet": _quiet, "wait": _wait,
     "ub_load": _ub_load, "ub_store": _ub_store, "dma": _dma, "dcci": _dcci, "arrive": _arrive, "await": _await,
-    "any": _any,
 }  # fmt: skip
 """What a request does, and its value; None where it has to wait."""
 

@@ -174,6 +174,8 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
         case "dcci":
             return Op("dcci", word)
         case "any":
+            if not b & DATA and b >> 3 & 3 >= pod.spec.n_dies:
+                raise Unknown("a word of a die that is not there")
             other = address_of(pod, b)
             tests = ("ge" if c & 1 else "eq", "ge" if c & 4 else "eq")
             conditions = ((word, tests[0], 1 + (c >> 1 & 1)), (other, tests[1], 1 + (c >> 3)))
