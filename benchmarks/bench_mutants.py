@@ -14,37 +14,12 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from check import (
-    mutants_a2e,
-    mutants_collectives,
-    mutants_deepep,
-    mutants_fused,
-    mutants_kv,
-    mutants_memory_pool,
-    mutants_moe,
-    mutants_own,
-    mutants_reconfigure,
-    mutants_ring,
-    mutants_rollback,
-)
 from check.mutants import SCHEDULES, Mutant
+from check.planted import MODULES
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import Verdict
 
-MODULES = {
-    "send and receive": mutants_ring,
-    "dispatch and combine": mutants_moe,
-    "fused dispatch and combine": mutants_fused,
-    "low-latency dispatch and combine": mutants_deepep,
-    "A2E and E2A": mutants_a2e,
-    "collectives": mutants_collectives,
-    "transfer of KV caches": mutants_kv,
-    "reconfiguration of experts": mutants_reconfigure,
-    "memory pool": mutants_memory_pool,
-    "rollback of an iteration": mutants_rollback,
-    "small protocols": mutants_own,
-}
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")
 
 

@@ -37,9 +37,9 @@ class Rollback(Case):
         """What all ranks have to send."""
         return self.ranks * self.iterations * 32 * self.granules
 
-    def received(self, me: int) -> NDArray[np.uint8]:
-        """What a rank gets, [iterations, ranks - 1, bytes], from the rank behind it on."""
-        sent, others = self.sent(), [(me + j) % self.ranks for j in range(1, self.ranks)]
+    def received(self, me: int, sent: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """What a rank gets of the rows of all, [iterations, ranks - 1, bytes], from the rank behind it on."""
+        others = [(me + j) % self.ranks for j in range(1, self.ranks)]
         return np.stack([[sent[other, i] for other in others] for i in range(self.iterations)])
 
     def lay_out(self, bench: Bench) -> None:
@@ -58,8 +58,10 @@ class Rollback(Case):
             0, self.ranks, self.iterations, nbytes, rows.at(0), fields.at(0), readies.at(0), dones.at(0), over.at(0),
             abort.at(0), errors.at(supervisor), rows.at(1) - rows.at(0),
         )  # fmt: skip
-        for me, sent in enumerate(self.sent()):
-            own, out = bench.filled(me, sent, "own"), bench.wanted(me, self.received(me), "out", owners=f"die{me}")
+        sent = self.sent()
+        for me in range(self.ranks):
+            own = bench.filled(me, sent[me], "own")
+            out = bench.wanted(me, self.received(me, sent), "out", owners=f"die{me}")
             grants = [pod.grant(own, "r"), pod.grant(out, "w"), abort.grant(me, "r")]
             grants += [each.grant(me, "r") for each in (rows, fields, readies, over)]
             grants += [dones.grant(0, "w" if me else "r"), errors.grant(supervisor, "w")]

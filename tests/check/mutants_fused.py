@@ -54,7 +54,7 @@ def permitted(scenario: FusedCase) -> Permitted:
     return Permitted(**vars(scenario))
 
 
-RESETTING = permitted(replace(PAIR, tokens=1, rounds=10))  # so that schedules of the portfolio meet it
+RESETTING = permitted(replace(PAIR, tokens=1, rounds=20))  # so that schedules of the portfolio meet it
 
 # ---- what stands in dispatch
 
