@@ -2,6 +2,7 @@
 
 from . import (
     mutants_a2e,
+    mutants_collect,
     mutants_collectives,
     mutants_deepep,
     mutants_fused,
@@ -22,6 +23,7 @@ MODULES = {
     "A2E and E2A": mutants_a2e,
     "collectives": mutants_collectives,
     "transfer of KV caches": mutants_kv,
+    "load of experts": mutants_collect,
     "reconfiguration of experts": mutants_reconfigure,
     "memory pool": mutants_memory_pool,
     "rollback of an iteration": mutants_rollback,
