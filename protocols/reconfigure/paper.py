@@ -20,7 +20,7 @@ RECONFIGURATION = Paper(
                 Deviation(
                     "A grace period: the loader goes on when all sources have adopted the map.",
                     "Without it, as printed, a token by the old map meets weights that are half new;"
-                    " `corpus/swap_in_use` shows it.", "all adopted",
+                    " `corpus/expert_swap` shows it.", "all adopted",
                 ),
             ),
         ),
