@@ -1,6 +1,7 @@
 """The corpus: each bug is found and its mend proved, as its page and docs/corpus.md say."""
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,6 +87,14 @@ def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, reposito
     assert f"xccl-emu check --replay {kept} {name}" in printed("check", name, "--out", kept, code=1)
     printed("check", "--replay", kept, name, code=1)
     assert "is of xccl-emu check" in refusal("fuzz", "--replay", kept)
+
+
+def test_a_member_is_known_by_its_name() -> None:
+    """Without the way to its file, which a user of a wheel does not know; a name with hyphens is the same."""
+    assert make("credit_in_flight:Broken") == members(("credit_in_flight",))[0].case("Broken")
+    assert "data race" in printed("check", "expert-swap:Printed", "--out", os.devnull, code=1)
+    assert "must be expert-swap:NAME; there is Mended, Printed, Broken" in refusal("check", "expert-swap:As")
+    assert "MEMBER:NAME of xccl-emu corpus" in refusal("check", "no-such-bug:Broken")
 
 
 def test_a_late_credit_needs_an_order_in_which_it_is_late() -> None:

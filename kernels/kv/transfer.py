@@ -25,6 +25,17 @@ def lowest_free(word, count, n):
     return 0 if n > 0 else mask
 
 
+def nth(mask, count, n):
+    """The place of the n-th of the ``count`` bits that is set, from 0 on; ``count`` if there are not so many."""
+    place = count
+    for i in range(count):
+        if mask >> i & 1:
+            if n == 0:
+                place = i
+            n -= 1
+    return place
+
+
 def claim(word, count, n, waits):
     """Take n of ``count`` places at once; returns their mask, or 0 if there are not so many and it is not to wait."""
     seen = -1
@@ -71,17 +82,12 @@ def await_pulled(task, k: Pair):
     yield xl.add(k.used, -mask, step=8, sync="blocks released")
 
 
-def fill_blocks(mask, cache, table, turn, k: Pair):
-    """Write the cache to the blocks of a mask, and their addresses to a table."""
-    entry = table
-    for i in range(k.n_blocks):
-        if mask >> i & 1:
-            block = k.blocks + i * k.nbytes
-            yield from move_block(cache, block, turn, k)
-            yield xl.put(entry, block, step=3)
-            turn += pieces(k.nbytes, k.room)
-            cache += k.nbytes
-            entry += FIELD_BYTES
+def fill_blocks(mask, n, cache, table, turn, k: Pair):
+    """Write the cache to the n blocks of a mask, and their addresses to a table."""
+    for i in range(n):
+        block = k.blocks + nth(mask, k.n_blocks, i) * k.nbytes
+        yield from move_block(cache + i * k.nbytes, block, turn + i * pieces(k.nbytes, k.room), k)
+        yield xl.put(table + i * FIELD_BYTES, block, step=3)
 
 
 @xl.kernel
@@ -106,7 +112,7 @@ def prefill(requests, caches, k: Pair):
         held += n
         yield xl.ub_store(PLACES * k.room + task % k.n_tasks * 8, mask, 8)
         table = k.tables + task % k.n_tasks * k.table_bytes
-        yield from fill_blocks(mask, caches, table, turn, k)
+        yield from fill_blocks(mask, n, caches, table, turn, k)
         turn += pieces(k.nbytes, k.room) * n
         caches += n * k.nbytes
         yield xl.quiet(step=3, sync="cache before task")
@@ -124,6 +130,7 @@ def push(requests, caches, me, k: Pair):
     for task in range(k.first * k.layers, (k.first + k.requests) * k.layers):
         request = requests + (task // k.layers - k.first) * 16
         number = yield xl.load(request)
+        n = yield xl.load(request + 8)
         offer = k.offers + task % k.n_slots * FIELD_BYTES
         yield xl.poll_ge(offer, task + 1, step=6, sync="slots offered")
         yield xl.dcci(offer, sync="offer line")
@@ -131,14 +138,12 @@ def push(requests, caches, me, k: Pair):
         if offered != number:
             yield xl.fail(PAIRING, offered, step=7)
         mask = yield xl.load(offer + 16)
-        block = 0
-        for i in range(k.n_slots):
-            if mask >> i & 1:
-                if block % k.cores == me:
-                    yield from move_block(caches + block * k.nbytes, k.slots + i * k.nbytes, turn, k)
-                    turn += pieces(k.nbytes, k.room)
-                block += 1
-        caches += block * k.nbytes
+        for block in range(n):
+            if block % k.cores == me:
+                slot = k.slots + nth(mask, k.n_slots, block) * k.nbytes
+                yield from move_block(caches + block * k.nbytes, slot, turn, k)
+                turn += pieces(k.nbytes, k.room)
+        caches += n * k.nbytes
         yield xl.fence(step=7, sync="blocks before ready")
         yield xl.add(k.ready + me * FIELD_BYTES, 1, step=8, sync="ready")
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, PLACES, "place free")
@@ -147,9 +152,22 @@ def push(requests, caches, me, k: Pair):
 # ---- decode
 
 
+def slots_of(task, n, rest, k: Pair):
+    """Take slots for all parts of a request, of n blocks each, at its first one; returns what is left of them."""
+    if task % k.layers == 0:
+        rest = yield from claim(k.taken, k.n_slots, n * k.layers, 1)
+    return rest
+
+
+def grant(task, n, rest, table, k: Pair):
+    """Grant the first n slots of the rest to a task; returns them."""
+    mask = lowest_free(~rest, k.n_slots, n)
+    yield xl.put(k.grants + task % k.n_slots * FIELD_BYTES, task + 1, mask, table, n, step=6, sync="slots granted")
+    return mask
+
+
 def grant_task(task, expected, rest, k: Pair):
-    """Wait for a task of the expected request, and for slots at its first part; returns slots that are left for
-    further parts."""
+    """Wait for a task of the expected request, and grant slots; returns those that are left for further parts."""
     field = k.tasks + task % k.n_tasks * FIELD_BYTES
     yield xl.poll_ge(field, task + 1, step=6, sync="task in")
     yield xl.dcci(field, sync="task line")
@@ -158,40 +176,26 @@ def grant_task(task, expected, rest, k: Pair):
         yield xl.fail(PAIRING, number, step=7)
     table = yield xl.load(field + 16)
     n = yield xl.load(field + 24)
-    if task % k.layers == 0:
-        rest = yield from claim(k.taken, k.n_slots, n * k.layers, 1)
-    mask = lowest_free(~rest, k.n_slots, n)
-    yield xl.put(k.grants + task % k.n_slots * FIELD_BYTES, task + 1, mask, table, n, step=6, sync="slots granted")
+    rest = yield from slots_of(task, n, rest, k)
+    mask = yield from grant(task, n, rest, table, k)
     return rest - mask
 
 
-def pull_blocks(mask, me, turn, k: Pair):
-    """Read this core's share of a task's blocks, whose table is in the data buffer, to the slots of a mask.
+def pull_blocks(mask, n, me, turn, dma, k: Pair):
+    """Read this core's share of a task's n blocks, whose table is in the data buffer, to the slots of a mask.
 
-    Returns pieces moved so far."""
-    block = 0
-    for i in range(k.n_slots):
-        if mask >> i & 1:
-            if block % k.cores == me:
-                source = yield xl.ub_load(PLACES * k.room + block * FIELD_BYTES, 8)
-                yield from move_block(source, k.slots + i * k.nbytes, turn, k)
-                turn += pieces(k.nbytes, k.room)
-            block += 1
-    return turn
-
-
-def pull_blocks_dma(mask, me, k: Pair):
-    """The same by DMA, and wait for it."""
-    turn = 0
-    block = 0
-    for i in range(k.n_slots):
-        if mask >> i & 1:
-            if block % k.cores == me:
-                source = yield xl.ub_load(PLACES * k.room + block * FIELD_BYTES, 8)
-                yield from ring(source, k.slots + i * k.nbytes, k.nbytes, turn)
+    Returns pieces, or by DMA blocks, that have been moved so far."""
+    for block in range(n):
+        if block % k.cores == me:
+            source = yield xl.ub_load(PLACES * k.room + block * FIELD_BYTES, 8)
+            slot = k.slots + nth(mask, k.n_slots, block) * k.nbytes
+            if dma:
+                yield from ring(source, slot, k.nbytes, turn)
                 turn += 1
-            block += 1
-    yield from drain_rings(turn)
+            else:
+                yield from move_block(source, slot, turn, k)
+                turn += pieces(k.nbytes, k.room)
+    return turn
 
 
 @xl.kernel
@@ -203,17 +207,17 @@ def receive(requests, me, dma, k: Pair):
         if me == 0:
             expected = yield xl.load(requests + (task // k.layers - k.first) * 16)
             rest = yield from grant_task(task, expected, rest, k)
-        grant = k.grants + task % k.n_slots * FIELD_BYTES
-        yield xl.poll_ge(grant, task + 1, step=6, sync="grant in")
-        yield xl.dcci(grant, sync="grant line")
-        mask = yield xl.load(grant + 8)
-        table = yield xl.load(grant + 16)
-        n = yield xl.load(grant + 24)
+        field = k.grants + task % k.n_slots * FIELD_BYTES
+        yield xl.poll_ge(field, task + 1, step=6, sync="grant in")
+        yield xl.dcci(field, sync="grant line")
+        mask = yield xl.load(field + 8)
+        table = yield xl.load(field + 16)
+        n = yield xl.load(field + 24)
         yield from fetch(table, PLACES * k.room, n * FIELD_BYTES, 7, "table in buffer")
+        turn = yield from pull_blocks(mask, n, me, turn, dma, k)
         if dma:
-            yield from pull_blocks_dma(mask, me, k)
-        else:
-            turn = yield from pull_blocks(mask, me, turn, k)
+            yield from drain_rings(turn)
+            turn = 0
         # mtu-out, which had to wait for each block, comes to this behind them all
         yield xl.add(k.done + me * FIELD_BYTES, 1, step=8, sync="done")
         if dma == 0:
@@ -230,11 +234,9 @@ def offer(requests, k: Pair):
         request = requests + (task // k.layers - k.first) * 16
         number = yield xl.load(request)
         n = yield xl.load(request + 8)
-        if task % k.layers == 0:
-            rest = yield from claim(k.taken, k.n_slots, n * k.layers, 1)
-        mask = lowest_free(~rest, k.n_slots, n)
+        rest = yield from slots_of(task, n, rest, k)
+        mask = yield from grant(task, n, rest, 0, k)
         rest -= mask
-        yield xl.put(k.grants + task % k.n_slots * FIELD_BYTES, task + 1, mask, 0, n, step=6, sync="slots granted")
         yield xl.quiet(step=6, sync="grant before offer")
         yield xl.put(k.offers + task % k.n_slots * FIELD_BYTES, task + 1, number, mask, n, step=6, sync="slots offered")
 
@@ -248,9 +250,9 @@ def decode(out, k: Pair):
             yield xl.poll_ge(k.ready + core * FIELD_BYTES, (request + 1) * k.layers, step=8, sync="request ready")
         freed = 0
         for layer in range(k.layers):
-            grant = k.grants + (request * k.layers + layer) % k.n_slots * FIELD_BYTES
-            yield xl.dcci(grant, sync="grant line")
-            mask = yield xl.load(grant + 8)
+            field = k.grants + (request * k.layers + layer) % k.n_slots * FIELD_BYTES
+            yield xl.dcci(field, sync="grant line")
+            mask = yield xl.load(field + 8)
             for i in range(k.n_slots):
                 if mask >> i & 1:
                     yield from move_block(k.slots + i * k.nbytes, out, turn, k)

@@ -1,8 +1,8 @@
 """Transfers of KV caches from prefill to decode as a case ([xDeepServe] 5.1)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from xccl_emu.protocols.kv.layout import Areas, Link, Sizes
 
 PIECE_BYTES = 1 << 15
 """Most bytes of a place in the data buffer, of which there are `PLACES`."""
+DEEPSEEK_R1 = {
+    "layers": 61, "blocks": 1, "granules": 4096 * 576 * 2 // 32, "slots": 61, "pool": 4, "tasks": 4, "requests": 1,
+}  # fmt: skip
+"""Sizes of its cache of 4,096 tokens, 576 numbers of two bytes each a layer: 287.8 MB."""
 KERNELS = (transfer.prefill, transfer.push, transfer.receive, transfer.offer, transfer.decode)
 
 
@@ -25,11 +29,11 @@ class KvCase(in_streams.StreamCase):
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset(
-            "kv-pull", "KV caches that decode pulls when it has room, through the data buffer", {},
-            {"blocks": 3, "pool": 4, "slots": 4, "tasks": 1},
+            "kv", "KV caches that decode pulls when it has room, through the data buffer", {},
+            {"blocks": 3, "pool": 4, "slots": 4, "tasks": 1}, DEEPSEEK_R1,
         ),
         protocol.Preset(
-            "kv-pull-dma", "KV caches that decode pulls when it has room, by DMA", {"path": "dma"}, {"slots": 2}
+            "kv-dma", "KV caches that decode pulls when it has room, by DMA", {"path": "dma"}, {"slots": 2}
         ),
         protocol.Preset(
             "kv-push", "KV caches that prefill writes to slots which decode offers", {"path": "push"},
@@ -48,6 +52,9 @@ class KvCase(in_streams.StreamCase):
     prefill: int = protocol.size(1, "Prefill instances.", most=64)
     tp: int = protocol.size(1, "Ranks of an instance; all have the cache, each serves some decode dies.", most=32)
     decode: int = protocol.size(1, "Decode dies.", most=384)
+    ranks: int = protocol.size(
+        0, "Ranks in all: half are of one prefill instance, half decode, a pair each.", least=0, most=64, advanced=True
+    )
     requests: int = protocol.size(
         3, "Requests from each instance to each decode die.", most=1 << 12, examples=(1, 2, 4), each_call=True
     )
@@ -68,6 +75,13 @@ class KvCase(in_streams.StreamCase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("prefill", "tp", "decode") if self.ranks else ():
+            half = 1 if name == "prefill" else self.ranks // 2
+            if self.ranks % 2 or getattr(self, name) not in (1, half):
+                raise errors.ConfigError(
+                    f"ranks={self.ranks}: must be an even number, and goes without other prefill, tp and decode"
+                )
+            object.__setattr__(self, name, half)
         for name, least, why in (
             ("pool", self.blocks, "the blocks of a part"),
             ("slots", self.blocks * self.layers, "the blocks of a request, which are taken at once"),
@@ -141,25 +155,28 @@ class KvCase(in_streams.StreamCase):
 
     # ---- where it is, and what runs
 
-    def lay_out_calls(self, bench: protocol.Bench, calls: Sequence[protocol.Call]) -> None:
-        """Pools on the dies of prefill, slots on those of decode, and launches for each call."""
-        cases, links = [call.case for call in calls if isinstance(call.case, KvCase)], self.links()
-        peers, room = max(link.peer for link in links) + 1, min(self._nbytes, PIECE_BYTES)
+    def _areas(self, regions: protocol.Regions) -> Areas:
+        """Pools on the dies of prefill, slots on those of decode."""
+        peers = max(link.peer for link in self.links()) + 1
         sizes = Sizes(
             peers, self.prefill, self.pool, 1 if self.shared else peers, self._quota, self.slots, self.tasks,
-            self.blocks, self.cores, self._nbytes, room, self.layers,
+            self.blocks, self.cores, self._nbytes, min(self._nbytes, PIECE_BYTES), self.layers,
         )  # fmt: skip
+        return Areas(regions, sizes)
+
+    def lay_out_calls(self, bench: protocol.Bench, calls: Sequence[protocol.Call]) -> None:
+        """Launches for each call, on a pod that the areas just fit."""
+        cases, links = [call.case for call in calls if isinstance(call.case, KvCase)], self.links()
         regions = protocol.Regions(self.prefill * self.tp + self.decode)
-        areas, caches = Areas(regions, sizes), [case.caches(number) for number, case in enumerate(cases)]
+        areas, caches = self._areas(regions), [case.caches(number) for number, case in enumerate(cases)]
         at_source, at_target = session.cores_of(self.path, self.cores)
-        cores = max(peers * at_source, self.prefill * at_target)
+        cores = max(areas.sizes.peers * at_source, self.prefill * at_target)
         app = dict.fromkeys(regions.dies, cores * in_streams.Streams.table_bytes(len(cases), *KERNELS))
         for case, call in zip(cases, caches, strict=True):
             for link, data in zip(links, call, strict=True):
                 for die in (link.source, link.target):
                     app[die] += data.nbytes + align(16 * case.requests)
-        ub_bytes = pair.PLACES * room + max(8 * self.tasks, areas.table_bytes)
-        pod = bench.pod(regions.tight_pod(app_bytes=max(app.values()), ub_bytes=ub_bytes, cores=cores))
+        pod = bench.pod(regions.tight_pod(app_bytes=max(app.values()), ub_bytes=areas.ub_bytes, cores=cores))
         regions.place(bench, pod)
         streams = in_streams.Streams(bench, pod)
         transfers, first = session.Transfers(bench, pod, streams, areas, self.path), 0
@@ -171,6 +188,45 @@ class KvCase(in_streams.StreamCase):
         streams.put()
         bench.stop(pair.PAIRING, "a request, or slots for one, that is not expected now")
         bench.tolerates("stop", "cut", "stall")
+
+    def fit_to_memory(self, given: Collection[str], run: protocol.PodRun) -> tuple[Self, str]:
+        """The case itself: what is sent is there, in decode's slots, and where the decode step has read it."""
+        pools = (1 if self.shared else len(self.links())) * self.pool * self._nbytes
+        run.fits(3 * self.payload_bytes + pools, "the caches need", "take fewer ranks or layers")
+        return self, ""
+
+    def run_on_pod(self, run: protocol.PodRun) -> None:
+        """All requests of all pairs; what decode steps have read is held against what was sent.
+
+        A pair's caches are drawn when they are put in, and once more to compare: so they take memory on the pod alone.
+        """
+        if self.stopped:
+            raise errors.ConfigError("stopped=1: must be 0 on the whole pod, where all caches are to arrive")
+        pod, links, sent = run.pod, self.links(), list[session.Sent]()
+        areas = self._areas(protocol.Regions(self.prefill * self.tp + self.decode))
+        areas.regions.fit(pod.spec, 0, 0, "take smaller blocks or fewer", areas.ub_bytes)
+        bench = protocol.Bench.around(pod)
+        bench.payload = False
+        streams = in_streams.Streams(bench, pod)
+        transfers = session.Transfers(bench, pod, streams, areas, self.path)
+        with run.stage("prefill's caches"):
+            for number, link in enumerate(links):
+                data = self._cache(number)
+                sent.append(transfers.launch(link, session.Batch(self.asked(link, 0), data, 0, "")))
+                pod.view(sent[-1].own, shape=data.shape)[:] = data
+        streams.put()
+        run.facts |= {"pairs": len(links), "nbytes": self._cache(0).nbytes}
+        with run.stage("transfer") as progress:
+            run.rounds.append({"transfer": asdict(pod.run(progress))})
+        with run.stage("compare"):
+            for number, pair_sent in enumerate(sent):
+                data = self._cache(number)
+                run.wrong += int(np.count_nonzero(pod.view(pair_sent.out, shape=data.shape) != data))
+
+    def _cache(self, number: int) -> NDArray[np.uint8]:
+        """What is sent on the whole pod by a pair of that number, [blocks of all requests, bytes]."""
+        blocks = sum(self.lengths(self.links()[number])) * self.layers
+        return protocol.payload(blocks * self._nbytes, self.seed + 101 * number).reshape(-1, self._nbytes)
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:

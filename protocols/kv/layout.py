@@ -51,7 +51,7 @@ class Areas:
     """Regions of a pod, of which prefill dies use some and decode dies others."""
 
     def __init__(self, regions: protocol.Regions, sizes: Sizes) -> None:
-        self.sizes, s = sizes, sizes
+        self.regions, self.sizes, s = regions, sizes, sizes
         self.table_bytes = FIELD * s.blocks
         self.blocks = regions.managed("block", s.nbytes, s.pools * s.pool)
         self.slots = regions.managed("slot", s.nbytes, s.slots)
@@ -62,6 +62,11 @@ class Areas:
         self.tasks = regions.meta("task", FIELD, s.instances * s.tasks)
         self.grants = regions.meta("grant", FIELD, s.instances * s.slots)
         self.ready = regions.meta("ready", FIELD, s.instances * s.cores)
+
+    @property
+    def ub_bytes(self) -> int:
+        """Places for pieces of blocks, and behind them a table, or the blocks that each open task has."""
+        return pair.PLACES * self.sizes.room + max(8 * self.sizes.tasks, self.table_bytes)
 
     def pair(self, link: Link, first: int, requests: int) -> pair.Pair:
         """What its kernels are told, of a launch behind ``first`` requests."""

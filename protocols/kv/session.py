@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from xccl_emu import protocol
 from xccl_emu.kernels.kv import pair, transfer
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import streams as in_streams
 from xccl_emu.protocols.kv.layout import Areas, Link
 
@@ -26,6 +26,15 @@ class Batch(NamedTuple):
     """What names of its buffers end with."""
 
 
+class Sent(NamedTuple):
+    """A launch of both sides of a pair."""
+
+    own: Buffer
+    """The caches, on the prefill die."""
+    out: Buffer
+    """Where the decode steps leave what they have read; empty on a die that has stopped."""
+
+
 @dataclass(frozen=True)
 class Transfers:
     """What the launches of all calls are put on."""
@@ -37,14 +46,13 @@ class Transfers:
     path: str
     """``"mtu"``, ``"dma"`` or ``"push"``."""
 
-    def launch(self, link: Link, batch: Batch) -> None:
+    def launch(self, link: Link, batch: Batch) -> Sent:
         """Launch both sides of a pair, but for a die that has stopped."""
         told = self.areas.pair(link, batch.first, len(batch.requests))
-        self._prefill(link, told, batch)
-        if not link.stopped:
-            self._decode(link, told, batch)
+        own = self._prefill(link, told, batch)
+        return Sent(own, Buffer(link.target, 0, 0) if link.stopped else self._decode(link, told, batch))
 
-    def _prefill(self, link: Link, told: pair.Pair, batch: Batch) -> None:
+    def _prefill(self, link: Link, told: pair.Pair, batch: Batch) -> Buffer:
         bench, pod, die, (cores, _) = self.bench, self.pod, link.source, cores_of(self.path, told.cores)
         asked = bench.filled(die, batch.requests, f"requests for die{link.target}{batch.call}")
         own = bench.filled(die, batch.caches, f"caches for die{link.target}{batch.call}", travels=True)
@@ -55,8 +63,9 @@ class Transfers:
             self.streams.launch(transfer.push, die, args, [*grants, *self.areas.push(link)], on)
         else:
             self.streams.launch(transfer.prefill, die, args, [*grants, *self.areas.prefill(link)], on)
+        return own
 
-    def _decode(self, link: Link, told: pair.Pair, batch: Batch) -> None:
+    def _decode(self, link: Link, told: pair.Pair, batch: Batch) -> Buffer:
         pod, die, (_, cores) = self.pod, link.target, cores_of(self.path, told.cores)
         *movers, last = range(link.instance * cores, (link.instance + 1) * cores)
         expected = self.bench.filled(die, batch.requests, f"expected from die{link.source}{batch.call}")
@@ -72,6 +81,7 @@ class Transfers:
         out = self.bench.wanted(die, batch.caches, name, owners=owner)
         grants = [pod.grant(out, "w"), *self.areas.decode(link)]
         self.streams.launch(transfer.decode, die, {"out": out.address, "k": told}, grants, last)
+        return out
 
 
 def cores_of(path: str, cores: int) -> tuple[int, int]:

@@ -17,7 +17,7 @@ class MemoryPoolCase(protocol.Case):
     """A server with few places, clients that get blocks while it puts more, and a second tier on the last die."""
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
-        protocol.Preset("memory-pool", "A memory pool: Put, pinned Get, eviction to a second tier", {}, {"gets": 1}),
+        protocol.Preset("pool", "A memory pool: Put, pinned Get, eviction to a second tier", {}, {"gets": 1}),
     )
 
     clients: int = protocol.size(1, "Dies that get blocks.", most=700)

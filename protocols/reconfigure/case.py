@@ -21,7 +21,7 @@ class ReconfigureCase(protocol.Case):
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset(
-            "reconfigure",
+            "expert-swap",
             "A redundant expert gets other weights while tokens are served",
             {},
             {"sources": 1, "swaps": 2, "rounds": 3},

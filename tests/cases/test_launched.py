@@ -16,7 +16,8 @@ from xccl_emu.protocol.registry import known, make, names, proofs, proofs_of
 LAYER = ("--ranks", "2", "--tokens", "2", "--hidden", "64", "--cores", "2", "--top-k", "1")
 SMALL: dict[str, tuple[str, ...]] = {
     "a2e": ("--attention", "2", "--experts", "3", "--tokens", "2", "--hidden", "64", "--top-k", "1", "--routing", ""),
-    "deepep-ll": LAYER, "dispatch": LAYER, "fused": LAYER, "sendrecv": ("--nbytes", "4096"),
+    "deepep-ll": LAYER, "dispatch": LAYER, "fused": LAYER,
+    "kv": ("--ranks", "4", "--layers", "2", "--granules", "2"), "sendrecv": ("--nbytes", "4096"),
 }  # fmt: skip
 """Sizes of those that run on the whole pod."""
 

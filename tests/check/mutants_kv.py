@@ -1,6 +1,5 @@
 """Bugs in the transfer of KV caches from prefill to decode."""
 
-import textwrap
 from dataclasses import replace
 
 from xccl_emu.protocols.kv.case import KvCase
@@ -21,8 +20,7 @@ of = Of("kv.transfer")
 
 # ---- what stands in the kernels
 
-READ = "            turn = yield from pull_blocks(mask, me, turn, k)\n"
-READ_DMA = "            yield from pull_blocks_dma(mask, me, k)\n"
+RUNG = "        if dma:\n            yield from drain_rings(turn)\n"
 DONE = (
     "        # mtu-out, which had to wait for each block, comes to this behind them all\n"
     '        yield xl.add(k.done + me * FIELD_BYTES, 1, step=8, sync="done")\n'
@@ -47,7 +45,7 @@ SEEN = "        n = yield xl.load(request + 8)\n        mask = 0\n"
 TURNED = "(task + 1) % k.requests"
 SWAPPED = (
     of(SEEN, f"        number = yield xl.load(requests + {TURNED} * 16)\n{SEEN}"),
-    of("fill_blocks(mask, caches, table", f"fill_blocks(mask, caches + ({TURNED} - task) * k.nbytes, table"),
+    of("fill_blocks(mask, n, caches, table", f"fill_blocks(mask, n, caches + ({TURNED} - task) * k.nbytes, table"),
 )
 """Prefill begins with the second request, of requests of one block each."""
 
@@ -69,7 +67,7 @@ OWN = (
     bug("kv: all cores count in one word", replace(CORES, requests=3), RACE | TORN | WRONG | LOCKED | UNWRITTEN,
         of("k.done + me * FIELD_BYTES", "k.done"), of("k.done + core * FIELD_BYTES", "k.done")),
     bug("kv: by DMA, done when it is rung", DMA, RACE | UNWRITTEN | TORN,
-        of(DONE, ""), of(READ_DMA, textwrap.indent(DONE, "    ") + READ_DMA)),
+        of(DONE, ""), of(RUNG, DONE + RUNG)),
     bug("kv: each part takes its own slots", LAYERS, LOCKED,
         of(FIRST + ALL, "\n    rest = yield from claim(k.taken, k.n_slots, n, 1)\n")),
     bug("kv: decode frees its slots before it reads them", PAIR, RACE | WRONG | UNWRITTEN,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.cli_support import as_json, refusal
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
@@ -132,6 +133,16 @@ def test_sizes_that_could_never_go_on_are_refused(sizes: Mapping[str, int | str]
     """A request that no pool or decode die has room for would wait for ever."""
     with pytest.raises(ConfigError, match=says):
         KvCase(**sizes)
+
+
+def test_on_the_whole_pod_ranks_are_halved() -> None:
+    """Half are of a prefill instance, half decode; each pair's caches are held against what was drawn for it."""
+    found = as_json("run", "kv", "--ranks", "6", "--layers", "2", "--granules", "3", "--slots", "2")
+    assert (found["wrong"], found["facts"]) == (0, {"pairs": 3, "nbytes": 2 * 3 * 32})
+    assert (found["configuration"]["tp"], found["configuration"]["decode"]) == (3, 3)
+    for sizes in (("--ranks", "3"), ("--ranks", "4", "--decode", "3")):
+        assert f"ranks={sizes[1]}: must be an even number, and goes without" in refusal("run", "kv", *sizes)
+    assert "stopped=1: must be 0 on the whole pod" in refusal("run", "kv", "--stopped", "1")
 
 
 # ---- the mapping

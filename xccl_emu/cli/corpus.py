@@ -17,7 +17,7 @@ class CorpusOptions:
     \b
       xccl-emu corpus
       xccl-emu corpus credit_in_flight --json
-      xccl-emu check corpus/credit_in_flight/credit_in_flight.py:Broken
+      xccl-emu check credit_in_flight:Broken
 
     Exit code: 0 if all are as their pages say, 1 if one is not.
     """

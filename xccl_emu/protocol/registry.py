@@ -1,4 +1,5 @@
-"""Cases by what a user types: ``file.py:Name``, a module of `xccl_emu.protocols`, or an entry point of another package.
+"""Cases by what a user types: ``file.py:Name``, a module of `xccl_emu.protocols`, or an entry point of another package;
+``member:Name`` is a case of a member of the corpus.
 
 The entry points are of the group ``xccl_emu.protocols``; each is a class derived from `Case` or a protocol function.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+import xccl_emu
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, first_sentence, sizes_of
 from xccl_emu.protocol.folder import module_of
@@ -156,13 +158,17 @@ def proofs_of(name: str) -> Mapping[str, Case]:
 
 
 def of_file(text: str) -> Maker:
-    """What ``file.py:Name`` names; ConfigError, saying what would be right, if there is no such thing."""
+    """What ``file.py:Name`` names, or ``member:Name`` of the corpus; ConfigError, saying what would be right, if there
+    is no such thing."""
     file, _, name = (text if ":" in text else f"{text}:").rpartition(":")
-    path = Path(file)
+    member = file.replace("-", "_")
+    in_corpus = Path(xccl_emu.__file__).parent / "corpus" / member / f"{member}.py"
+    path = in_corpus if member.isidentifier() and in_corpus.is_file() else Path(file)
     if path.suffix != ".py" or not path.is_file():
-        raise ConfigError(f"protocol {text!r}: there is no file {file!r}; must be FILE.py:NAME, or of xccl-emu list")
-    there = makers_of(module_of(path.resolve()))
-    if name not in there:
-        those = ", ".join(there) or "none, a frozen dataclass derived from xccl_emu.protocol.Case"
+        there = "of xccl-emu list, FILE.py:NAME, or MEMBER:NAME of xccl-emu corpus"
+        raise ConfigError(f"protocol {text!r}: there is no file {file!r}; must be {there}")
+    makers = makers_of(module_of(path.resolve()))
+    if name not in makers:
+        those = ", ".join(makers) or "none, a frozen dataclass derived from xccl_emu.protocol.Case"
         raise ConfigError(f"protocol {text!r}: must be {file}:NAME; there is {those}")
-    return there[name]
+    return makers[name]

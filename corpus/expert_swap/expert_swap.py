@@ -1,6 +1,6 @@
 """An expert's slot is loaded anew while tokens for it are on their way: the four phases of the paper, as printed.
 
-xccl-emu check corpus/swap_in_use/swap_in_use.py:Broken
+xccl-emu check expert-swap:Printed
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,10 @@ class Mended(ReconfigureCase):
 
 
 @dataclass(frozen=True)
-class Broken(Mended):
+class Printed(Mended):
     """It loads as soon as the map is published."""
 
     grace = 0
+
+
+Broken = Printed
