@@ -120,7 +120,7 @@ class Served:
     finished: list[int] = field(default_factory=list)
     """Numbers of requests, in the order of their ends."""
     tpot_ms: list[float] = field(default_factory=list)
-    """Of each finished request, from its first step to its last."""
+    """Milliseconds a token of each finished request, from its first step to its last."""
     waited_ms: list[float] = field(default_factory=list)
     """How long each waited for room."""
     step_ms: list[float] = field(default_factory=list)
