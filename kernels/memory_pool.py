@@ -36,11 +36,11 @@ class Pool(NamedTuple):
     stored: int
     """[keys] words on the server: is the block in the second tier?"""
     buckets: int
-    """Of a namespace."""
+    """Places of a namespace."""
     nbytes: int
     """Bytes of a block."""
     puts: int
-    """In all."""
+    """Blocks that are put, in all."""
     each: int
     """Keys of a namespace."""
     gets: int
