@@ -5,6 +5,9 @@ are reading its block; ``CLOSED`` says that there is none to be read.  A client 
 fails while the bucket is closed, and then looks whether its key is the one that it wants; the server closes a bucket by
 a compare-and-swap that fails while it is pinned.  So a place is used again only when nobody reads it.
 
+A namespace has keys and places of its own: a key's number says which namespace it is of, and its bucket is among those
+of that, so who may read one namespace alone touches no other.
+
 What is evicted is written to a second tier before, if it is not there yet; a client that misses gets it there.
 """
 
@@ -33,9 +36,13 @@ class Pool(NamedTuple):
     stored: int
     """[keys] words on the server: is the block in the second tier?"""
     buckets: int
+    """Places of a namespace."""
     nbytes: int
     """Bytes of a block."""
     puts: int
+    """Blocks that are put, in all."""
+    each: int
+    """Keys of a namespace."""
     gets: int
     """Gets of each client."""
 
@@ -66,8 +73,8 @@ def serve(values, p: Pool):
     A bucket that is in use is evicted.
     """
     for key in range(p.puts):
-        bucket = key % p.buckets
-        if key >= p.buckets:
+        bucket = key // p.each * p.buckets + key % p.each % p.buckets
+        if key % p.each >= p.buckets:
             yield from evict(bucket, key - p.buckets, p)
         yield from write_block(values + key * p.nbytes, p.blocks + bucket * p.nbytes, p)
         yield xl.put(p.keys + bucket * FIELD_BYTES, key)
@@ -87,15 +94,16 @@ def pin(pins):
 
 def look(key, p: Pool):
     """Bring a block to the data buffer; returns 0 if it is in neither tier."""
-    pins = p.pins + key % p.buckets * FIELD_BYTES
-    field = p.keys + key % p.buckets * FIELD_BYTES
+    bucket = key // p.each * p.buckets + key % p.each % p.buckets
+    pins = p.pins + bucket * FIELD_BYTES
+    field = p.keys + bucket * FIELD_BYTES
     found = 0
     pinned = yield from pin(pins)
     if pinned:
         yield xl.dcci(field, sync="key line")
         there = yield xl.load(field)
         if there == key:
-            yield from fetch(p.blocks + key % p.buckets * p.nbytes, 0, p.nbytes, 0, "block read")
+            yield from fetch(p.blocks + bucket * p.nbytes, 0, p.nbytes, 0, "block read")
             found = 1
         yield xl.atomic_add(pins, -1, sync="unpinned")
     if found == 0:

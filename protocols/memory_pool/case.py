@@ -21,33 +21,35 @@ class MemoryPoolCase(protocol.Case):
     )
 
     clients: int = protocol.size(1, "Dies that get blocks.", most=700)
-    buckets: int = protocol.size(1, "Places of the server.", most=1 << 12)
-    puts: int = protocol.size(2, "Blocks that are put, one for each key.", most=1 << 12)
+    buckets: int = protocol.size(1, "Places of the server, in each namespace.", most=1 << 12)
+    puts: int = protocol.size(2, "Blocks that are put, one for each key of a namespace.", most=1 << 12)
     gets: int = protocol.size(2, "Blocks that each client gets.", most=1 << 12)
     granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 20)
+    spaces: int = protocol.size(1, "Namespaces; clients take turns, and may touch nothing of another.", most=64)
     seed: int = protocol.size(0, "Of the blocks.", least=0, most=None)
 
     def wanted(self, client: int) -> NDArray[np.int64]:
-        """Keys that a client gets, [gets]: from its own number on."""
-        return (client + np.arange(self.gets)) % self.puts
+        """Keys that a client gets, [gets]: of its namespace, from its own number on."""
+        return client % self.spaces * self.puts + (client + np.arange(self.gets)) % self.puts
 
     def lay_out(self, bench: protocol.Bench) -> None:
         """The server is die 0, clients follow, the second tier is the last die."""
         nbytes, n = 32 * self.granules, self.clients
-        values = protocol.payload(self.puts * nbytes, self.seed).reshape(self.puts, nbytes)
+        places, puts = self.spaces * self.buckets, self.spaces * self.puts
+        values = protocol.payload(puts * nbytes, self.seed).reshape(puts, nbytes)
         regions, last = protocol.Regions(n + 2), n + 1
-        blocks, tier = regions.managed("block", nbytes, self.buckets), regions.managed("tier", nbytes, self.puts)
-        pins, keys = regions.meta("pins", 8, self.buckets), regions.meta("key", device.FIELD_BYTES, self.buckets)
-        stored = regions.meta("stored", device.FIELD_BYTES, self.puts)
+        blocks, tier = regions.managed("block", nbytes, places), regions.managed("tier", nbytes, puts)
+        pins, keys = regions.meta("pins", 8, places), regions.meta("key", device.FIELD_BYTES, places)
+        stored = regions.meta("stored", device.FIELD_BYTES, puts)
         app = max(values.nbytes, self.gets * nbytes + align(8 * self.gets))
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=nbytes))
         regions.place(bench, pod)
-        closed = np.zeros((self.buckets, pins.step // 8), np.int64)
+        closed = np.zeros((places, pins.step // 8), np.int64)
         closed[:, 0] = device.CLOSED
         bench.set_meta(0, pins.at(0) - pod.meta(0), closed)
         told = device.Pool(
-            blocks.at(0), pins.at(0), keys.at(0), tier.at(last), stored.at(last), self.buckets, nbytes, self.puts,
-            self.gets,
+            blocks.at(0), pins.at(0), keys.at(0), tier.at(last), stored.at(last), self.buckets, nbytes, puts,
+            self.puts, self.gets,
         )  # fmt: skip
         given = bench.filled(0, values, "values")
         grants = [
@@ -59,9 +61,11 @@ class MemoryPoolCase(protocol.Case):
             keys_wanted, die = self.wanted(client), client + 1
             asked = bench.filled(die, keys_wanted, "wanted")
             out = bench.wanted(die, values[keys_wanted], "out", owners=f"die{die}")
+            own, put = client % self.spaces * self.buckets, client % self.spaces * self.puts
             grants = [
-                pod.grant(asked, "r"), pod.grant(out, "w"), blocks.grant(0, "r"), pins.grant(0, "rw"),
-                keys.grant(0, "r"), tier.grant(last, "r"), stored.grant(last, "r"),
+                pod.grant(asked, "r"), pod.grant(out, "w"), blocks.grant(0, "r", own, self.buckets),
+                pins.grant(0, "rw", own, self.buckets), keys.grant(0, "r", own, self.buckets),
+                tier.grant(last, "r", put, self.puts), stored.grant(last, "r", put, self.puts),
             ]  # fmt: skip
             pod.launch(device.get, die, [0], {"wanted": asked.address, "out": out.address, "p": told}, grants)
         bench.tolerates("stop", "cut", "stall")
@@ -77,4 +81,5 @@ class MemoryPoolCase(protocol.Case):
             "two places, three blocks": replace(usual, buckets=2, puts=3, gets=3),
             "a place used three times": replace(usual, puts=3, gets=3),
             "blocks of two granules": replace(usual, granules=2),
+            "two namespaces": replace(usual, clients=2, spaces=2, gets=1),
         }

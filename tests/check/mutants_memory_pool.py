@@ -2,11 +2,11 @@
 
 from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
 
-from .kinds import LIVELOCK, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .kinds import AREA, LIVELOCK, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
 
 PAIR = MemoryPoolCase()
-THREE = MemoryPoolCase(clients=2)
+SPACES = MemoryPoolCase(clients=2, spaces=2, gets=1)
 
 of = Of("memory_pool")
 
@@ -38,8 +38,8 @@ COMMIT = """        yield xl.quiet(sync="block before open")
 EARLY = """        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, sync="open")
         yield xl.quiet(sync="block before open")
 """
-UNPIN = '        yield xl.atomic_add(pins, -1, sync="unpinned")\n'
-READ = '            yield from fetch(p.blocks + key % p.buckets * p.nbytes, 0, p.nbytes, 0, "block read")\n'
+LOOKED_UP = """    bucket = key // p.each * p.buckets + key % p.each % p.buckets
+    pins ="""
 BROKEN = RACE | WRONG | TORN | UNWRITTEN | LOCKED | LIVELOCK
 
 KNOWN = (
@@ -55,4 +55,6 @@ OWN = (
         of("        if there == key:\n", "        if 1:\n")),
     bug("memory pool: a block is evicted and not kept", PAIR, LIVELOCK | LOCKED | WRONG | UNWRITTEN,
         of('    yield xl.put(p.stored + key * FIELD_BYTES, 1, sync="stored")\n', "")),
+    bug("memory pool: a client's hash leaves the namespace out", SPACES, AREA,
+        of(LOOKED_UP, LOOKED_UP.replace("key // p.each * p.buckets + ", ""))),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
 @given(
     st.builds(
         MemoryPoolCase, clients=st.integers(1, 4), buckets=st.integers(1, 3), puts=st.integers(1, 5),
-        gets=st.integers(1, 5), granules=st.integers(1, 3), seed=st.integers(0, 99),
+        gets=st.integers(1, 5), granules=st.integers(1, 3), spaces=st.integers(1, 3), seed=st.integers(0, 99),
     ),
     st.sampled_from(ORDERS),
 )  # fmt: skip
@@ -25,7 +25,7 @@ def test_blocks_are_whole(case: MemoryPoolCase, order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("what", ["one client, a place used twice", "two clients"])
+@pytest.mark.parametrize("what", ["one client, a place used twice", "two clients", "two namespaces"])
 def test_it_is_verified_under_every_order(what: str, order: str) -> None:
     """Atomics act where the word is, so that no order lets a pin come late."""
     assert check(MemoryPoolCase.proofs()[what], order=order, seconds=60).verdict == VERIFIED
