@@ -1,10 +1,10 @@
 """KV caches on their way from prefill to decode beside their paper, [xDeepServe] 5.1."""
 
-from xccl_emu.kernels.kv import transfer
+from xccl_emu.kernels.kv import retry, transfer
 from xccl_emu.protocol import Deviation, Paper, Step
 
 TRANSFER = Paper(
-    "Transfer of KV caches", "xDeepServe 5.1; which rank pulls from which, CloudMatrix384 4.3.3", (transfer,), (
+    "Transfer of KV caches", "xDeepServe 5.1; which rank pulls from which, CloudMatrix384 4.3.3", (transfer, retry), (
         Step(
             3, "Register a task when the prefill is done: metadata and addresses of blocks alone, no data.", (
                 Deviation(
@@ -33,6 +33,10 @@ TRANSFER = Paper(
                     "The paper's XCCL has zero-copy sends; a quiet becomes a fence, as all is on one die.",
                     "put slots offered",
                 ),
+                Deviation(
+                    "A request may be aborted, or time out, and be asked for again; each attempt has an epoch.",
+                    "The paper does not say what becomes of a transfer that ends early.", "choose time-out",
+                ),
             ),
         ),
         Step(
@@ -56,6 +60,10 @@ TRANSFER = Paper(
                 Deviation(
                     "Completions are counts, one of each core.",
                     "Under `unordered` an older value may land on a newer.", "add ready",
+                ),
+                Deviation(
+                    "Whoever gives a transfer up waits until nothing of it is under way before its slots are free.",
+                    "Else what is pulled late lands in the slots of another request.", "quiet nothing under way",
                 ),
             ),
         ),

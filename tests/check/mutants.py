@@ -37,6 +37,7 @@ _PLACES = {
     "reconfigure": ("xccl_emu.protocols.reconfigure.case.device", ""),
     "memory_pool": ("xccl_emu.protocols.memory_pool.case.device", ""),
     "kv.transfer": ("xccl_emu.protocols.kv.session.transfer", ""),
+    "kv.retry": ("xccl_emu.protocols.kv.retry.retry", ""),
     "a2e.attention": ("xccl_emu.protocols.a2e.session.attention", ""),
     "a2e.expert": ("xccl_emu.protocols.a2e.session.expert", ""),
     "a2e.e2a": ("xccl_emu.protocols.a2e.session.e2a", ""),
