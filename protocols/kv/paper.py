@@ -1,6 +1,6 @@
 """KV caches on their way from prefill to decode beside their paper, [xDeepServe] 5.1."""
 
-from xccl_emu.kernels.kv import retry, transfer
+from xccl_emu.kernels.kv import probe, retry, transfer
 from xccl_emu.protocol import Deviation, Paper, Step
 
 TRANSFER = Paper(
@@ -64,6 +64,37 @@ TRANSFER = Paper(
                 Deviation(
                     "Whoever gives a transfer up waits until nothing of it is under way before its slots are free.",
                     "Else what is pulled late lands in the slots of another request.", "quiet nothing under way",
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+PROBING = Paper(
+    "Link probing", "xDeepServe 6.1", (probe,), (
+        Step(1, "KV blocks move; where decode has no slot they stand, as if the link were down."),
+        Step(
+            2, "When they stand the sender probes: the probe needs no KV slot.", (
+                Deviation(
+                    "A word to ask and a word to answer, beside the tasks.",
+                    "In one ring with them a probe waits behind what is deferred; the checker finds the deadlock.",
+                    "put probe",
+                ),
+            ),
+        ),
+        Step(
+            3, "The receiver answers, also while it has no slot.", (
+                Deviation(
+                    "The answer has the number of its probe, and says how many slots are free.",
+                    "An old answer must not count, and the sender learns why blocks stand.", "put answer",
+                ),
+            ),
+        ),
+        Step(
+            4, "No answer within the time-out: the link, and not the load, is at fault.", (
+                Deviation(
+                    "The time-out passes only where no answer will come any more.",
+                    "It is longer than any answer takes; how much longer is no matter of a protocol.", "put time-out",
                 ),
             ),
         ),

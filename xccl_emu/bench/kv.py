@@ -6,7 +6,7 @@ the plane; the rows have the time that the bytes take at it.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -83,7 +83,7 @@ def dispatch_us(plane: str | None, setting: Setting = DEFAULT) -> tuple[float, f
     policy = VirtualTime(setting.fabric, setting.costs, data=False)
     spec = small_pod(32, CORES + 1, app_bytes=1 << 26, meta_bytes=1 << 16, managed_bytes=1 << 25, ub_bytes=192 << 10)
     pod = Pod(spec, policy=policy)
-    shape = {"local_experts": 2, "hidden": HIDDEN, "top_k": TOP_K, "tokens_max": TOKENS, "cores": CORES}
+    shape: dict[str, Any] = {"local_experts": 2, "hidden": HIDDEN, "top_k": TOP_K, "tokens_max": TOKENS, "cores": CORES}
     group = MoeCase.group(pod, MoeCase.config(n_ranks=RANKS, **shape))
     blocks = 0 if plane is None else BESIDE_BLOCKS
     Copies(RANKS, CORES, blocks, BLOCK_BYTES, plane or "").launch(pod, policy)
