@@ -1,4 +1,4 @@
-"""Is it the link, or is decode full?  Probes beside a channel of KV blocks ([xDeepServe] 6.1).
+"""Probes beside a channel of KV blocks, which tell a link that is cut from decode that is full ([xDeepServe] 6.1).
 
 Blocks go in the order of their numbers to slots of the decode die, which a decode step frees; when none is free the
 receiver defers them, and the channel stands as if the link were cut.  So a prober has a word to ask and a word to be

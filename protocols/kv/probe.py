@@ -64,6 +64,7 @@ class ProbeCase(protocol.Case):
         cut = np.arange(self.probes) >= answers
         links = bench.wanted(0, cut.astype(np.int64), "link is cut", owners="die0.core1")
         fulls = pod.alloc(0, 8 * self.probes)
+        bench.label_buffer(fulls, "decode is full")
         if self.stands or self.slots > self.requests:
             full = ~cut & (self.slots <= self.requests)
             bench.expect(fulls.address, full.astype(np.int64), "decode is full", owners="die0.core1")

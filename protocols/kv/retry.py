@@ -53,7 +53,7 @@ class KvRetryCase(protocol.Case):
         return self.receivers * self.requests * self.layers * 32 * self.granules
 
     def caches(self) -> NDArray[np.uint8]:
-        """Of all requests, [receivers, requests, layers, bytes]; instances have the same."""
+        """Caches of all requests, [receivers, requests, layers, bytes]; instances have the same."""
         shape = self.receivers, self.requests, self.layers, 32 * self.granules
         return protocol.payload(self.payload_bytes, self.seed).reshape(shape)
 

@@ -23,13 +23,13 @@ from xccl_emu.timing.run import VirtualTime
 
 LAYERS = 61
 TOKEN_BYTES = 576 * 2
-"""Of a layer of DeepSeek-R1's cache: 512 numbers and 64 of the position, in BF16."""
+"""A token in a layer of DeepSeek-R1's cache: 512 numbers and 64 of the position, in BF16."""
 NODE = 16
 """Dies of a node."""
 PLANES = {"UB": "", "RDMA": "RDMA plane", "VPC": "VPC plane"}
 """What rows call the networks, and their names; "" is the first."""
 RANKS, CORES, TOKENS, HIDDEN, TOP_K = 8, 8, 32, 7168, 4
-"""Of the dispatch that caches go beside."""
+"""Sizes of the dispatch that caches go beside."""
 BESIDE_BLOCKS, BLOCK_BYTES = 16, 1 << 18
 """What each rank gets meanwhile: 4 MiB."""
 
