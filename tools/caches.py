@@ -1,9 +1,9 @@
 """Write the table of docs/caches.md: which shipped protocols are right where scalar units have a data cache."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from pages import ROOT, between, command, table
+from pages import ROOT, between, command, rows, table
 
 from xccl_emu.check.check import check
 from xccl_emu.check.trial import Checkable
@@ -55,10 +55,11 @@ def row(name: str) -> tuple[str, ...]:
     return name, f"{verdict.verdict}{kind}", states, ", ".join(needs), other
 
 
-def page(text: str, check: bool = False) -> str:
-    """The page with its table made anew."""
-    return between(text, "caches", table(COLUMNS, map(row, (*names(), *IN_TURN))))
+def page(text: str, check: bool = False, asked: Collection[str] = ()) -> str:
+    """The page with the rows of some protocols, or all, made anew."""
+    every = (*names(), *IN_TURN)
+    return between(text, "caches", table(COLUMNS, rows(text, "caches", every, asked or every, row)))
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, PAGE, page))
+    sys.exit(command(__doc__, PAGE, page, (*names(), *IN_TURN)))

@@ -6,6 +6,7 @@ is written by hand behind them the lines in links follow.
 
 import ast
 import functools
+import importlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -46,7 +47,7 @@ def chain(site: Site) -> list[tuple[str, int]]:
 
 def files_of(paper: Paper) -> list[str]:
     """Files of its kernels, as requests have them."""
-    return [str(module.__file__) for module in paper.kernels]
+    return [str(importlib.import_module(f"xccl_emu.kernels.{name}").__file__) for name in paper.kernels]
 
 
 def paper_of(site: Site, papers: Iterable[Paper]) -> Paper | None:

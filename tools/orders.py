@@ -1,8 +1,9 @@
 """Write the table of docs/orders.md: what a search finds of each shipped protocol under each memory order."""
 
 import sys
+from collections.abc import Sequence
 
-from pages import ROOT, between, command, table
+from pages import ROOT, between, command, rows, table
 
 from xccl_emu.check.check import check
 from xccl_emu.machine.state import ORDERS
@@ -25,10 +26,10 @@ def row(name: str) -> tuple[str, ...]:
     return name, *(found(name, order) for order in ORDERS)
 
 
-def page(text: str, check: bool = False) -> str:
-    """The page with its table made anew."""
-    return between(text, "orders", table(COLUMNS, map(row, names())))
+def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
+    """The page with the rows of some protocols, or all, made anew."""
+    return between(text, "orders", table(COLUMNS, rows(text, "orders", names(), asked or names(), row)))
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, PAGE, page))
+    sys.exit(command(__doc__, PAGE, page, names()))

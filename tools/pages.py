@@ -6,8 +6,10 @@
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+
+Row = Callable[[str], Sequence[str]]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,6 +26,13 @@ def between(page: str, name: str, *parts: str) -> str:
     _, end, after = rest.partition(f"<!-- {name} end -->")
     assert end, f"the page has no part {name}"
     return f"{before}{begin}{mark}\n\n" + "\n\n".join(part.strip("\n") for part in parts) + f"\n\n{end}{after}"
+
+
+def rows(page: str, mark: str, names: Iterable[str], asked: Collection[str], make: Row) -> Iterator[Sequence[str]]:
+    """Rows of a table whose first cells are ``names``: those that are asked for, or that are new, made anew."""
+    lines = page.partition(f"<!-- {mark}: ")[2].partition(f"<!-- {mark} end -->")[0].splitlines()
+    old = {cells[0]: cells for cells in (line[2:-2].split(" | ") for line in lines)}
+    yield from (old[name] if name in old and name not in asked else make(name) for name in names)
 
 
 def command(doc: str | None, page: Path, make: Callable[..., str], names: Sequence[str] = ()) -> int:

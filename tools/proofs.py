@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from pages import ROOT, between, command, table
+from pages import ROOT, between, command, rows, table
 from synchronizations import certified
 
 from xccl_emu.protocol import Case
@@ -23,12 +23,9 @@ def row(name: str, case: Case) -> tuple[str, ...]:
 
 def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
     """The page with the rows of some protocols, or all, made anew."""
-    old = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()}
     cases = proofs()
-    made = (name for name in cases if not asked or name.partition(":")[0] in asked or name not in old)
-    new = {name: f"| {' | '.join(row(name, cases[name]))} |" for name in made}
-    rows = ({**old, **new}[name] for name in cases)
-    return between(text, "proofs", "\n".join([table(COLUMNS, ()), *rows]))
+    again = [name for name in cases if not asked or name.partition(":")[0] in asked]
+    return between(text, "proofs", table(COLUMNS, rows(text, "proofs", cases, again, lambda n: row(n, cases[n]))))
 
 
 if __name__ == "__main__":

@@ -17,18 +17,16 @@ from xccl_emu.kernels.a2e.pull import pull_attention, pull_expert
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, size, switch, text, tight_pod
+from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, read_papers, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.data import Image, count_wrong, in_turns, make_calls
-from xccl_emu.protocols.a2e.paper import TRAMPOLINES
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.routed import PAGE, RoutedCase, bytes_touched
 from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
-from xccl_emu.protocols.pull import paper as pull_paper
 from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
 
@@ -70,7 +68,7 @@ class A2ECase(RoutedCase):
     tiny: ClassVar[Mapping[str, int]] = {
         "domains": 1, "attention": 1, "experts": 1, "cores": 1, "rounds": 1, "trampolines": 0, "microbatches": 1
     }  # fmt: skip
-    papers = (TRAMPOLINES, pull_paper.DISPATCH, pull_paper.COMBINE)  # plain pull is dispatch and combine
+    papers = (*read_papers("a2e"), *read_papers("pull"))  # plain pull is dispatch and combine
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
     attention: int = size(2, "Attention dies of a domain.")

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xccl_emu.protocol import Case, Preset, size
-from xccl_emu.protocols.deepep.paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
+from xccl_emu.protocol import Case, Preset, read_papers, size
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, Hooked
 from xccl_emu.protocols.experts.case import USUAL, LayerCase
 from xccl_emu.protocols.experts.routed import PAGE
@@ -25,7 +24,7 @@ class DeepEpCase(LayerCase):
             {"ranks": 8, "cores": 8, "tokens": 128, **USUAL, "redundant": 0},
         ),
     )  # fmt: skip
-    papers = (DEEPEP_DISPATCH, DEEPEP_COMBINE)
+    papers = read_papers("deepep")
     group, config = DeepEp, DeepEpConfig
     written = ("recv_x", "route", "counts", "y", "out")
 

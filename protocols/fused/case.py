@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.protocol import Case, Preset, choice, size, switch
+from xccl_emu.protocol import Case, Preset, choice, read_papers, size, switch
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, USUAL_RANKS, LayerCase
 from xccl_emu.protocols.experts.data import Batch, choice_steps
 from xccl_emu.protocols.experts.routed import PAGE
-from xccl_emu.protocols.fused.paper import FUSED_COMBINE, FUSED_DISPATCH
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
@@ -34,7 +33,7 @@ class FusedCase(LayerCase):
             {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 1},
         ),
     )
-    papers = (FUSED_DISPATCH, FUSED_COMBINE)
+    papers = read_papers("fused")
     group, config = FusedExpertParallel, FusedConfig
     written = ("recv_x", "route", "counts", "y", "out")
 

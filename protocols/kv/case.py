@@ -13,7 +13,6 @@ from xccl_emu.kernels.kv import pair, transfer
 from xccl_emu.protocol import streams as in_streams
 from xccl_emu.protocols.kv import mapping, session
 from xccl_emu.protocols.kv.layout import Areas, Link, Sizes
-from xccl_emu.protocols.kv.paper import TRANSFER
 
 PIECE_BYTES = 1 << 15
 """Most bytes of a place in the data buffer, of which there are `PLACES`."""
@@ -48,7 +47,7 @@ class KvCase(in_streams.StreamCase):
             {"shared": 1, "decode": 2, "requests": 2, "blocks": 1, "pool": 2, "slots": 1},
         ),
     )  # fmt: skip
-    papers = (TRANSFER,)
+    papers = protocol.read_papers("kv", "Transfer of KV caches")
 
     prefill: int = protocol.size(1, "Prefill instances.", most=64)
     tp: int = protocol.size(1, "Ranks of an instance; all have the cache, each serves some decode dies.", most=32)

@@ -11,7 +11,6 @@ from xccl_emu.kernels import common
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.kv import probe
 from xccl_emu.kernels.kv.pair import FIELD_BYTES
-from xccl_emu.protocols.kv.paper import PROBING
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class ProbeCase(protocol.Case):
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset("probe", "Probes that tell a link that is cut from decode that is full", {}, {"answers": 1}),
     )
-    papers = (PROBING,)
+    papers = protocol.read_papers("kv", "Link probing")
 
     requests: int = protocol.size(2, "KV blocks.", most=1 << 10)
     slots: int = protocol.size(1, "Blocks of the decode die.", most=1 << 10)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from xccl_emu import errors, protocol
 from xccl_emu.kernels import common
 from xccl_emu.kernels.kv import pair, retry
-from xccl_emu.protocols.kv.paper import TRANSFER
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class KvRetryCase(protocol.Case):
             {"aborts": 1},
         ),
     )  # fmt: skip
-    papers = (TRANSFER,)
+    papers = protocol.read_papers("kv", "Transfer of KV caches")
 
     instances: int = protocol.size(2, "Prefill instances; each has a time-out but for the last.", most=64)
     receivers: int = protocol.size(1, "Receivers of the decode die, which share its slots.", most=32)

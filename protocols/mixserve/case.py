@@ -13,13 +13,12 @@ from xccl_emu.kernels.mixserve.layer import mixserve
 from xccl_emu.kernels.mixserve.rows import Cluster, Tables
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import KIB
-from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size, switch
+from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, read_papers, size, switch
 from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols.collectives.case import BYTES_MAX
 from xccl_emu.protocols.experts.config import DTYPES
 from xccl_emu.protocols.mixserve.data import Data
 from xccl_emu.protocols.mixserve.layout import Degrees, Layout, Shape, degrees
-from xccl_emu.protocols.mixserve.paper import AG_DISPATCH, RS_COMBINE
 
 PARTS = {"both": (1, 1), "dispatch": (1, 0), "combine": (0, 1)}
 """Does it dispatch, does it combine?"""
@@ -45,7 +44,7 @@ class MixServeCase(StreamCase):
         Preset("mixserve-dispatch", "Fused AG-Dispatch alone", {"part": "dispatch"}),
         Preset("mixserve-combine", "Fused RS-Combine alone", {"part": "combine"}),
     )
-    papers = (AG_DISPATCH, RS_COMBINE)
+    papers = read_papers("mixserve")
 
     nodes: int = size(2, "Nodes.", most=96)
     ranks: int = size(2, "Ranks of a node.", most=96)

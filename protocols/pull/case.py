@@ -10,14 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
+from xccl_emu.protocol import Bench, Case, Preset, choice, read_papers, size, switch
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import Image
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH
 from xccl_emu.protocols.experts.routed import PAGE
-from xccl_emu.protocols.pull import paper
 from xccl_emu.protocols.pull.session import ExpertParallel
 
 _COMBINE_INPUTS = ("pos", "counts", "y")
@@ -33,7 +32,7 @@ class MoeCase(LayerCase):
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("moe", "Dispatch, a dummy expert, combine, one launch behind the other", {}, _PAIRS | {"granules": 2}),
     )
-    papers: ClassVar[tuple[Paper, ...]] = (paper.DISPATCH, paper.COMBINE)
+    papers = read_papers("pull")
     group, config = ExpertParallel, EpConfig
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
     least_granules: ClassVar[int] = 1
@@ -81,7 +80,7 @@ class DispatchCase(MoeCase):
         ),
         Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"granules": 1}),
     )
-    papers = (paper.DISPATCH,)
+    papers = read_papers("pull", "Pull dispatch")
     parts = (DISPATCH,)
     written = ("recv_x", "route", "counts", "pos")
 
@@ -94,7 +93,7 @@ class CombineCase(MoeCase):
         Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"granules": 2}),
         Preset("combine-int8", "Quantized on the way back", {"quantized_back": 1}, _PAIRS | {"granules": 2}),
     )
-    papers = (paper.COMBINE,)
+    papers = read_papers("pull", "Pull combine")
     parts = (COMBINE,)
     written = ("out",)
     least_granules = 2

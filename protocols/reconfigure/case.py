@@ -11,7 +11,6 @@ from xccl_emu import protocol
 from xccl_emu.kernels import reconfigure as device
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer
-from xccl_emu.protocols.reconfigure.paper import RECONFIGURATION
 
 FIELD = device.FIELD_BYTES
 
@@ -28,7 +27,7 @@ class ReconfigureCase(protocol.Case):
             {"sources": 1, "swaps": 2, "rounds": 3},
         ),
     )
-    papers = (RECONFIGURATION,)
+    papers = protocol.read_papers("reconfigure")
     grace: ClassVar[int] = 1
     """Does the loader wait until all sources have adopted the map without the slot?"""
 

@@ -8,15 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.kernels import rollback
-from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, size
-from xccl_emu.protocols.rollback.paper import ROLLBACK
+from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, read_papers, size
 
 
 @dataclass(frozen=True)
 class Rollback(Case):
     """``ranks`` exchange a row an iteration; one more die aborts what they do ``aborts`` times, at any moment."""
 
-    papers = (ROLLBACK,)
+    papers = read_papers("rollback")
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("rollback", "An iteration of all ranks is aborted and executed again (xDeepServe 6.2)"),
     )

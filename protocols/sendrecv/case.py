@@ -16,9 +16,8 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol import Bench, Call, Case, PodRun, Preset, choice, payload, size, switch, text
+from xccl_emu.protocol import Bench, Call, Case, PodRun, Preset, choice, payload, read_papers, size, switch, text
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call
-from xccl_emu.protocols.sendrecv import paper
 from xccl_emu.protocols.sendrecv.calls import RING_PATHS
 from xccl_emu.protocols.sendrecv.rings import PATHS, RingLayout, part
 from xccl_emu.protocols.sendrecv.session import SendRecv
@@ -42,7 +41,7 @@ class _Transfers(StreamCase):
     """
 
     side_by_side = hosts_wait = True
-    papers = (paper.SEND_RECV,)
+    papers = read_papers("sendrecv")
 
     ranks: int = size(2, "Dies, each of which sends to the next.", least=2, most=768)
     cores: int = size(1, "Cores of each side.", most=48)

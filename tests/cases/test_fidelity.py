@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli_support import as_json
-from xccl_emu.protocol import Case, Step
+from xccl_emu.protocol import Case
+from xccl_emu.protocol.paper import Step
 from xccl_emu.protocol.registry import known, of_file
 
 SUMS = "examples/prefix_sum/prefix_sum.py:PrefixSum"

@@ -35,6 +35,7 @@ _PLACES = {
     "deepep.dispatch": ("xccl_emu.protocols.deepep.session.DeepEp.dispatches.kernel", "deepep_dispatch"),
     "deepep.combine": ("xccl_emu.protocols.deepep.session.DeepEp.combines.kernel", "deepep_combine"),
     "reconfigure": ("xccl_emu.protocols.reconfigure.case.device", ""),
+    "collect": ("xccl_emu.protocols.collect.case.device", ""),
     "memory_pool": ("xccl_emu.protocols.memory_pool.case.device", ""),
     "kv.transfer": ("xccl_emu.protocols.kv.session.transfer", ""),
     "kv.probe": ("xccl_emu.protocols.kv.probe.probe", ""),

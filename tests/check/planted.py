@@ -2,6 +2,7 @@
 
 from . import (
     mutants_a2e,
+    mutants_collect,
     mutants_collectives,
     mutants_deepep,
     mutants_fused,
@@ -26,6 +27,7 @@ MODULES = {
     "transfer of KV caches": mutants_kv,
     "KV caches tried again": mutants_kv_retry,
     "link probing": mutants_probe,
+    "load of experts": mutants_collect,
     "reconfiguration of experts": mutants_reconfigure,
     "memory pool": mutants_memory_pool,
     "rollback of an iteration": mutants_rollback,

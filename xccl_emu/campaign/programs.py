@@ -27,8 +27,9 @@ from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import WRITES, Buffer, Pod
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
+from xccl_emu.machine.switches import WRITES
 
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
 WORDS_A_DIE = 8

@@ -1,6 +1,5 @@
 """The pod as its users hold it: memory, launches, runs, snapshots."""
 
-import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
-from xccl_emu.lang import Kernel, Site
+from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
-from xccl_emu.lang.requests import ORDERS as ORDERS_ASKED
 from xccl_emu.machine.address_space import Memory, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as at
@@ -22,13 +20,9 @@ from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray
 from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
+from xccl_emu.machine.switches import Switches
 
 POLICIES = ("round-robin", "random")
-WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "put_signal", "put", "add")
-"""Requests that may ask for an order."""
-FENCE = "fence"
-_ASKED = (0, 1, 0, 2)
-"""What `REQUEST_ORDERS` says of requests that ask for nothing, no order, a relaxed and a strong one."""
 _SNAPSHOT_BYTES_MAX = 1 << 30
 
 
@@ -107,9 +101,9 @@ class Pod:
         self.spec, self.seed, self.record = spec, whole("seed", seed), record
         self.order = _one_of("order", order, ORDERS)
         self.policy = policy if hasattr(policy, "drive") else _one_of("policy", policy, POLICIES)
+        self.switches = Switches()
+        """What of its kernels is not as it is written."""
         self.without = without
-        self._weaker: dict[tuple[int, int], str] = {}
-        self._known_syncs: set[str] = set()
         self.generators = generators
         self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
@@ -289,7 +283,7 @@ class Pod:
         if len(kernel.sites) > at.AT_PLACE:
             raise ConfigError(f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.AT_PLACE} are possible")
         self.kernels.append(kernel)
-        self._known_syncs.update(site.sync for site in kernel.sites if site.sync)
+        self.switches.launched(kernel)
 
     def _write_cores(self, cores: Sequence[int], launch: Launch, group: int) -> None:
         kernel = self.kernels.index(launch.kernel)
@@ -315,24 +309,11 @@ class Pod:
         several kernels follow each other (dispatch, expert, combine), a name that only a later one has is assigned
         before that one's first run.
         """
-        return self._without
+        return self.switches.without
 
     @without.setter
     def without(self, names: Iterable[str]) -> None:
-        listed: list[Any]
-        try:
-            listed = [] if isinstance(names, str) else list(names)
-        except TypeError:
-            listed = [names]
-        if isinstance(names, str) or not all(isinstance(name, str) for name in listed):
-            raise ConfigError(f"without={names!r}: must be a list of names")
-        self._without = frozenset(listed)
-
-    def _check_switches(self, kernels: Sequence[Kernel]) -> None:
-        known = self._known_syncs | {site.sync for kernel in kernels for site in kernel.sites if site.sync}
-        unknown = sorted(self._without - known)
-        if unknown and (self._launches or kernels):
-            raise ConfigError(f"without={unknown}: no kernel launched so far has it; they have {sorted(known)}")
+        self.switches.name(names)
 
     # ---- runs
 
@@ -375,8 +356,7 @@ class Pod:
         """List who takes part in the run that begins, and what of it is switched off."""
         asked, signals = 0, False
         for number, kernel in enumerate(self.kernels):
-            weaker = frozenset((site, to) for (of, site), to in self._weaker.items() if of == number)
-            words, most, some = _site_words(kernel, self._without, weaker)
+            words, most, some = self.switches.words(number, kernel)
             self._array.switches(number)[: len(words)] = words
             asked, signals = max(asked, most), signals or some
         weak = self.order in ("relaxed", "unordered")
@@ -392,14 +372,7 @@ class Pod:
 
         Raises ConfigError for a kernel, site or order that is not there, or does not fit the request.
         """
-        kernel, site = whole("kernel", kernel), whole("site", site)
-        if not 0 <= kernel < len(self.kernels) or not 0 <= site < len(self.kernels[kernel].sites):
-            raise ConfigError(f"kernel={kernel}, site={site}: no kernel launched so far has it")
-        operation = self.kernels[kernel].sites[site].operation
-        known = (FENCE,) if operation == "quiet" else ORDERS_ASKED if operation in WRITES else ()
-        if not isinstance(to, str) or to not in known:
-            raise ConfigError(f"to={to!r}: {operation} can be one of {', '.join(known) or 'nothing else'}")
-        self._weaker[kernel, site] = to
+        self.switches.weaken(self.kernels, kernel, site, to)
 
     def _finish(self, stats: RunStats) -> RunStats:
         for launch in self._launches:
@@ -439,8 +412,8 @@ class Pod:
         business that a replay begins with the bytes that the recorded run began with.
         """
         parts = [repr(self.spec), self.order, repr(sorted(self.without))]
-        if self._weaker:
-            parts.append(repr(sorted(self._weaker.items())))
+        if self.switches.weaker:
+            parts.append(repr(sorted(self.switches.weaker.items())))
         for launch in self._launches:
             what = (launch.die, launch.cores, launch.args, launch.grants)
             syncs = [site.sync for site in launch.kernel.sites]
@@ -534,7 +507,7 @@ class Pod:
         self.check_ready()
         for kernel in kernels:
             self._check_registers(kernel)
-        self._check_switches(kernels)
+        self.switches.check(kernels, bool(self._launches))
 
     def _check_registers(self, kernel: Kernel) -> None:
         if kernel.n_registers > self.spec.registers:
@@ -573,23 +546,3 @@ def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
     raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
-
-
-@functools.lru_cache(maxsize=256)
-def _site_words(
-    kernel: Kernel, without: frozenset[str], weaker: frozenset[tuple[int, str]]
-) -> tuple[NDArray[np.int64], int, bool]:
-    """What the machine is told of each site, the most that one of them asks for, and whether one signals.
-
-    Kept, as many runs are alike.
-    """
-    changed = dict(weaker)
-    words = [_site_word(site, changed.get(number, site.order), without) for number, site in enumerate(kernel.sites)]
-    most = max((_ASKED[word >> at.SITE_ORDER & 3] for word in words), default=0)
-    on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & at.SITE_OFF]
-    return np.array(words, np.int64), most, "put_signal" in on
-
-
-def _site_word(site: Site, order: str, without: frozenset[str]) -> int:
-    off = int(bool(site.sync) and site.sync in without)
-    return off | (at.SITE_FENCE if order == FENCE else ORDERS_ASKED.index(order) << at.SITE_ORDER)

@@ -8,12 +8,12 @@ from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.case import Call, Case, Preset, Size, choice, protocol, size, switch, syncs, text
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.data import payload
-from xccl_emu.protocol.paper import Deviation, Paper, Step
+from xccl_emu.protocol.paper import read_papers
 from xccl_emu.protocol.pod_run import PodRun
 from xccl_emu.protocol.regions import Region, Regions
 from xccl_emu.protocol.tight import tight_pod
 
 __all__ = [
-    "Bench", "Call", "Case", "Collective", "Deviation", "Paper", "PodRun", "Preset", "Region", "Regions", "Size",
-    "Step", "choice", "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
+    "Bench", "Call", "Case", "Collective", "PodRun", "Preset", "Region", "Regions", "Size", "choice", "payload",
+    "protocol", "read_papers", "size", "switch", "syncs", "text", "tight_pod",
 ]  # fmt: skip

@@ -1,7 +1,10 @@
-"""What a paper says of a protocol, step by step, and where the kernels deviate from it."""
+"""What a paper says of a protocol, step by step, and where the kernels deviate: ``paper.toml`` beside its case."""
 
+import functools
+import tomllib
 from dataclasses import dataclass
-from types import ModuleType
+from importlib.resources import files
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,29 @@ class Paper:
     title: str
     where: str
     """Paper and section."""
-    kernels: tuple[ModuleType, ...]
-    """Modules whose requests have these steps, those of subroutines that they call too."""
+    kernels: tuple[str, ...]
+    """Modules below `xccl_emu.kernels` whose requests have these steps, those of subroutines that they call too."""
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
         return f"{self.title} ({self.where})"
+
+
+def read_papers(folder: str, *titles: str) -> tuple[Paper, ...]:
+    """The papers of ``protocols/<folder>/paper.toml``, or those of these titles, in this order."""
+    found = _in_folder(folder)
+    return tuple(found[title] for title in titles or found)
+
+
+@functools.cache
+def _in_folder(folder: str) -> dict[str, Paper]:
+    text = files(f"xccl_emu.protocols.{folder}").joinpath("paper.toml").read_text("utf-8")
+    return {each["title"]: _paper(each) for each in tomllib.loads(text)["paper"]}
+
+
+def _paper(given: dict[str, Any]) -> Paper:
+    steps = []
+    for step in given["step"]:
+        deviations = tuple(Deviation(**each) for each in step.pop("deviation", ()))
+        steps.append(Step(**step, deviations=deviations))
+    return Paper(given["title"], given["where"], tuple(given["kernels"]), tuple(steps))
