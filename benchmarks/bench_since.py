@@ -1,7 +1,8 @@
-"""What has become slower since a revision: both run the same jobs in turns, in one process each.
+"""What has become slower since a revision: both run the same jobs in turns, in a process each, and that several times.
 
 The revision is the argument, else SINCE (`make bench SINCE=REVISION`), else the last tag; without a tag it is left out.
-A number is the median of the ratios of the pairs, so a machine that is busy, or slow today, slows both.
+A machine that is busy, or slow today, slows both of a pair.  Where a process has its memory is luck that stays with it
+(the same checkout twice has come out at 0.83), so each job is started several times.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -39,57 +40,51 @@ def checkout(revision: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-class Side:
-    """One checkout, measured in a process of its own."""
-
-    def __init__(self, tree: Path) -> None:
-        command = [sys.executable, str(ROOT / "benchmarks" / "since_jobs.py"), str(tree)]
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
-        self._process = subprocess.Popen(
-            command, cwd=tree, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def rate(self, job: str) -> float | None:
-        """The rate of a job; None if this checkout cannot do it."""
-        ask, answer = self._process.stdin, self._process.stdout
+@contextlib.contextmanager
+def side(tree: Path, job: str) -> Iterator[Callable[[], float | None]]:
+    """A job on one checkout in a process of its own: its rate each time, None if this checkout cannot do it."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "since_jobs.py"), str(tree), job]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    with subprocess.Popen(
+        command, cwd=tree, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        ask, answer = process.stdin, process.stdout
         assert ask is not None
         assert answer is not None
-        ask.write(f"{job}\n")
-        ask.flush()
-        told = answer.readline().strip()
-        return float(told) if told else None
 
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
+        def rate() -> float | None:
+            print(file=ask, flush=True)
+            told = answer.readline().strip()
+            return float(told) if told else None
 
-
-def ratio(then: Side, now: Side, job: str, pairs: int) -> float | None:
-    """Median of the ratios of pairs, each side first in every other one; None if a side cannot do the job."""
-    ratios = []
-    for pair in range(pairs):
-        sides: Sequence[Side] = (then, now) if pair % 2 else (now, then)
-        rates = {id(side): side.rate(job) for side in sides}
-        before, after = rates[id(then)], rates[id(now)]
-        if before is None or after is None:
-            return None
-        ratios.append(after / before)
-    return statistics.median(ratios)
+        yield rate
 
 
-def compare(revision: str, jobs: Sequence[str], pairs: int) -> Report:
+def ratio(tree: Path, job: str, starts: int, pairs: int) -> float | None:
+    """Median over processes of the median of their pairs, each side first in every other one; None if one cannot."""
+    medians = []
+    for _ in range(starts):
+        with side(tree, job) as then, side(ROOT, job) as now:
+            ratios = []
+            for pair in range(pairs):
+                before, after = (then(), now()) if pair % 2 else (now(), then())[::-1]
+                if before is None or after is None:
+                    return None
+                ratios.append(after / before)
+        medians.append(statistics.median(ratios))
+    return statistics.median(medians)
+
+
+def compare(revision: str, jobs: Sequence[str], starts: int, pairs: int) -> Report:
     """Run each job in pairs."""
     report = Report(f"Of what {revision} does")
     with checkout(revision) as tree:
-        then, now = Side(tree), Side(ROOT)
         for job in jobs:
-            found = ratio(then, now, job, pairs)
+            found = ratio(tree, job, starts, pairs)
             if found is None:
                 report.notes.append(f"{job}: cannot be compared with {revision}")
             else:
                 report.at_least(job, found, LEAST)
-        then.close()
-        now.close()
     fell = [row.what for row in report.rows if row.met is False]
     report.notes.append(f"fell by more than {1 - LEAST:.0%}: {', '.join(fell) or 'nothing'}")
     return report
@@ -99,14 +94,15 @@ def main() -> None:
     """Compare, and print the table."""
     command = parser(__doc__)
     command.add_argument("revision", nargs="?", default=os.environ.get("SINCE", ""), help="what to compare with")
-    command.add_argument("--pairs", type=int, default=7, help="how often each job is run by both")
+    command.add_argument("--starts", type=int, default=5, help="how often both processes of a job are started")
+    command.add_argument("--pairs", type=int, default=3, help="how often they run it")
     command.add_argument("--job", action="append", choices=sorted(JOBS), help="only this one; may be repeated")
     options = command.parse_args()
     revision = options.revision or last_tag()
     if not revision:
         print("left out: there is no tag; give a revision, as in make bench SINCE=REVISION")
         return
-    compare(revision, options.job or list(JOBS), options.pairs).finish(options.json)
+    compare(revision, options.job or list(JOBS), options.starts, options.pairs).finish(options.json)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""The child of `bench_since`: measures one checkout, job by job, as it is asked on standard input.
+"""The child of `bench_since`: measures one job on one checkout, as often as it is asked.
 
-Called with the folder of the checkout, whose modules alone it imports.  A line is the name of a job; the answer is a
-rate by CPU seconds, larger is better, or nothing where this checkout cannot do the job.
+Called with the folder of the checkout, whose modules alone it imports, and the job.  For each line on standard input it
+answers with a rate by CPU seconds, larger is better, or with nothing where this checkout cannot do the job.
 """
 
 import contextlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 Job = Callable[[], float]
 
@@ -95,19 +94,15 @@ JOBS: Mapping[str, Callable[[], Job]] = {
 
 
 def main() -> None:
-    """Answer until there is no more line."""
-    tree = sys.argv[1]
+    """Measure once for each line, compiled and with its pages touched before."""
+    tree, name = sys.argv[1:]
     sys.path[:1] = [f"{tree}/benchmarks", tree]
-    ready: dict[str, Any] = {}
-    for line in sys.stdin:
-        name = line.strip()
-        rate = ""
-        with contextlib.suppress(ImportError, AttributeError, TypeError):
-            if name not in ready:
-                ready[name] = JOBS[name]()
-                ready[name]()  # compile, and touch the pages
-            rate = str(ready[name]())
-        print(rate, flush=True)
+    job: Job | None = None
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        job = JOBS[name]()
+        job()
+    for _ in sys.stdin:
+        print(job() if job else "", flush=True)
 
 
 if __name__ == "__main__":

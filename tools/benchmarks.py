@@ -1,6 +1,6 @@
 """Write docs/benchmarks.md, and five rows of it in README.md: what the benches emulate beside what was published.
 
-    python tools/benchmarks.py                 run `xccl-emu bench` all, eplb and sensitivity, and write both
+    python tools/benchmarks.py                 run `xccl-emu bench` all and those beside it, and write both
     python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
     python tools/benchmarks.py --check         end with 1 if README's rows are not those of docs/benchmarks.md
 """
@@ -26,7 +26,7 @@ IN_README = (
     "combine EP128 latency",
 )  # fmt: skip
 """Rows of Table 7 that README shows: none was fitted to, and the one with the largest error is among them."""
-COMMANDS = (["all", "--no-data"], ["eplb", "--no-data"], [SENSITIVITY])
+COMMANDS = (["all", "--no-data"], ["eplb", "--no-data"], ["tables"], ["serve"], ["prefill"], [SENSITIVITY])
 
 
 def results(paths: Sequence[Path]) -> list[Result]:

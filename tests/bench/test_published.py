@@ -8,6 +8,7 @@ from tests.refused import itself, refuses
 from xccl_emu.bench import published
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result, scores
+from xccl_emu.bench.tables import tables
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 
@@ -106,3 +107,10 @@ def test_baselines_are_scored_by_themselves() -> None:
         ("emulated", pytest.approx(10)),
         ("a line", pytest.approx(1)),
     ]
+
+
+def test_tables_that_are_arithmetic_come_out() -> None:
+    """Exact rows to the last digit; throughput to that of the batch and TPOT that are printed."""
+    rows = tables()
+    assert all(row.met for row in rows if row.role == "exact")
+    assert max(abs(row.error_percent or 0) for row in rows if row.role == "shown") < 0.4

@@ -10,11 +10,13 @@ from . import (
     mutants_kv_retry,
     mutants_memory_pool,
     mutants_moe,
+    mutants_mtp,
     mutants_own,
     mutants_probe,
     mutants_reconfigure,
     mutants_ring,
     mutants_rollback,
+    mutants_streams,
 )
 
 MODULES = {
@@ -31,5 +33,7 @@ MODULES = {
     "reconfiguration of experts": mutants_reconfigure,
     "memory pool": mutants_memory_pool,
     "rollback of an iteration": mutants_rollback,
+    "two streams on a die": mutants_streams,
+    "multi-token prediction": mutants_mtp,
     "small protocols": mutants_own,
 }

@@ -27,6 +27,13 @@ class Buffers(Measurement):
 
 
 @dataclass(frozen=True)
+class Tables(Measurement):
+    """Published tables that are arithmetic: throughput by batch and TPOT (Table 5), switches in use (Table 11)."""
+
+    name = "tables"
+
+
+@dataclass(frozen=True)
 class Fused(Swept):
     """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), beside DeepEP on H800 and baselines.
 

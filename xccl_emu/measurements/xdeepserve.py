@@ -125,6 +125,59 @@ class Eplb(Measurement):
 
 
 @dataclass(frozen=True)
+class Serve(Measurement):
+    """Decode of a pod, step by step: arrivals, uneven experts, stragglers, and a die that is lost (Figure 20, 7.1).
+
+    Dispatch and combine take what their kernels take at some sizes of a batch, run first; attention and computing of
+    experts take as published, in proportion. Without options all groups are full, as in the paper.
+    """
+
+    name = "serve"
+
+    steps: int = option(10_000, "Decode steps.", least=1, most=1_000_000)
+    ranks: int = option(288, "Dies, each a group with requests of its own.", least=8, most=768)
+    batch: int = option(60, "Most requests of a group.", least=1, most=512)
+    rate: float = option(0.0, "Requests a second; 0 for as many as fit.", least=0)
+    prompt: int = option(2048, "Tokens of a prompt, in the mean.", least=1, most=131_072)
+    output: int = option(2048, "Tokens of an answer, in the mean.", least=1, most=131_072)
+    rebalance: int = option(1000, "Steps between two placements of replicas of experts; 0 for no replicas.", least=0)
+    stall: float = option(0.0, "How often a group comes late to a step, 0 to 1.", least=0)
+    stall_ms: float = option(100.0, "By how much.", least=0)
+    lost_at: int | None = option(None, "The step in which a die stops.", least=0)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.serve import Deployment, Workload, serve
+
+        if self.stall > 1:
+            raise ConfigError(f"--stall {self.stall}: must be 0 to 1")
+        lost_at = -1 if self.lost_at is None else self.lost_at
+        workload = Workload(
+            self.steps, self.rate, self.prompt, self.output, self.rebalance, self.stall, self.stall_ms, lost_at
+        )
+        return serve(setting, Deployment(self.ranks, self.batch), workload)
+
+
+@dataclass(frozen=True)
+class Prefill(Measurement):
+    """Prefill of requests that arrive: groups gather their status, the leader deals requests, longest first (7.2)."""
+
+    name = "prefill"
+
+    rate: float = option(1.0, "Requests a second, of all executors together.")
+    prompt: int = option(13_000, "Tokens of a prompt, in the mean.", least=1, most=65_536)
+    requests: int = option(20_000, "Requests.", least=1, most=10_000_000)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.prefill import Executors, prefill
+
+        if not self.rate > 0:
+            raise ConfigError(f"--rate {self.rate}: must be above 0")
+        return prefill(setting, Executors(rate=self.rate, prompt=self.prompt, requests=self.requests))
+
+
+@dataclass(frozen=True)
 class Tpot(Measurement):
     """The decode budget of disaggregated attention and experts.
 
