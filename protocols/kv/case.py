@@ -47,7 +47,7 @@ class KvCase(in_streams.StreamCase):
             {"shared": 1, "decode": 2, "requests": 2, "blocks": 1, "pool": 2, "slots": 1},
         ),
     )  # fmt: skip
-    papers = protocol.read_papers("kv")
+    papers = protocol.read_papers("kv", "Transfer of KV caches")
 
     prefill: int = protocol.size(1, "Prefill instances.", most=64)
     tp: int = protocol.size(1, "Ranks of an instance; all have the cache, each serves some decode dies.", most=32)

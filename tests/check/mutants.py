@@ -38,6 +38,8 @@ _PLACES = {
     "collect": ("xccl_emu.protocols.collect.case.device", ""),
     "memory_pool": ("xccl_emu.protocols.memory_pool.case.device", ""),
     "kv.transfer": ("xccl_emu.protocols.kv.session.transfer", ""),
+    "kv.probe": ("xccl_emu.protocols.kv.probe.probe", ""),
+    "kv.retry": ("xccl_emu.protocols.kv.retry.retry", ""),
     "a2e.attention": ("xccl_emu.protocols.a2e.session.attention", ""),
     "a2e.expert": ("xccl_emu.protocols.a2e.session.expert", ""),
     "a2e.e2a": ("xccl_emu.protocols.a2e.session.e2a", ""),

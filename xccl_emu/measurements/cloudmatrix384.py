@@ -68,3 +68,15 @@ class Congestion(Measurement):
 
     name = "congestion"
     suite = Suite(10, 3, 3.0, 3.0)
+
+
+@dataclass(frozen=True)
+class Kv(Measurement):
+    """KV caches of DeepSeek-R1 over each plane, by DMA, and what they change of a dispatch beside them (4.3.3).
+
+    Published is how long their bytes take at the bandwidth of the plane. What 16 dies read, and what goes beside a
+    dispatch, moves no payload.
+    """
+
+    name = "kv"
+    suite = Suite(13, 7, 3.0, 1.0)

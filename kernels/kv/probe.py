@@ -1,0 +1,131 @@
+"""Probes beside a channel of KV blocks, which tell a link that is cut from decode that is full ([xDeepServe] 6.1).
+
+Blocks go in the order of their numbers to slots of the decode die, which a decode step frees; when none is free the
+receiver defers them, and the channel stands as if the link were cut.  So a prober has a word to ask and a word to be
+answered that need no slot.  The receiver answers while it defers, and says how many slots are free.
+
+Steps: 1 KV blocks move, until there is no slot; 2 when they stand the prober asks by a number; 3 the receiver answers
+by it, and with its free slots; 4 no answer within the time-out: the link; an answer and no free slot: decode is full.
+
+The time-out is longer than any answer takes.  So it passes only where none will come: the receiver, behind whose last
+answer the link is cut, raises it then, in place of the clock.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.common import ROWS, move_row
+from xccl_emu.kernels.group import drain
+
+
+class Channel(NamedTuple):
+    """Where the state of both sides is, and the sizes."""
+
+    blocks: int
+    """[requests] on the prefill die."""
+    task: int
+    """On the decode die: blocks that are ready, a count."""
+    done: int
+    """On the prefill die: blocks that have been pulled, a count."""
+    slots: int
+    """[n_slots] on the decode die, used by turns."""
+    ready: int
+    """On the decode die: blocks that are visible, a count."""
+    freed: int
+    """On the decode die: slots that the decode step has freed, a count."""
+    probe: int
+    """On the decode die: number of the last probe."""
+    answer: int
+    """On the prefill die: number of the last answer, free slots at that moment."""
+    late: int
+    """On the prefill die: has the time-out passed?"""
+    n_slots: int
+    nbytes: int
+    requests: int
+    pulls: int
+    """Blocks that are pulled before the receiver ends."""
+    probes: int
+    answers: int
+    """Probes that are answered before the link is cut; all of them if it is not."""
+
+
+@xl.kernel
+def announce(c: Channel):
+    """Say of one block after the other that it is ready."""
+    for _ in range(c.requests):
+        yield xl.add(c.task, 1, step=1, sync="task")
+
+
+def pull(number, turn, c: Channel):
+    """Read a block to its slot, and say so on both sides."""
+    slot = c.slots + number % c.n_slots * c.nbytes
+    yield from move_row(c.blocks + number * c.nbytes, slot, c.nbytes, 0, turn, 1)
+    yield xl.quiet(step=1, sync="block before ready")
+    yield xl.add(c.ready, 1, step=1, sync="ready")
+    yield xl.add(c.done, 1, step=1, sync="done")
+
+
+def await_work(pulled, answered, freed, c: Channel):
+    """Wait for a probe, or for what lets the next block go on; returns whether it is a probe."""
+    came = 0
+    if pulled == c.requests:
+        yield xl.poll_ge(c.probe, answered + 1, step=3, sync="probe in")
+    elif pulled - freed < c.n_slots:
+        came = yield xl.poll_any((c.probe, xl.CMP_GE, answered + 1), (c.task, xl.CMP_GE, pulled + 1), step=1, sync="in")
+    else:
+        came = yield xl.poll_any(
+            (c.probe, xl.CMP_GE, answered + 1), (c.freed, xl.CMP_GE, freed + 1), step=1, sync="room"
+        )
+    return came == 0
+
+
+@xl.kernel
+def progress(c: Channel):
+    """Pull blocks while there are slots, and answer probes whether there are or not."""
+    pulled = 0
+    answered = 0
+    while answered < c.answers or (c.answers == c.probes and pulled < c.pulls):
+        yield xl.dcci(c.freed, sync="freed line")
+        freed = yield xl.load(c.freed, step=1, sync="freed in")
+        probed = yield from await_work(pulled, answered, freed, c)
+        if probed:
+            answered += 1
+            yield xl.dcci(c.freed, sync="freed line")
+            freed = yield xl.load(c.freed, step=3, sync="freed in")
+            yield xl.put(c.answer, answered, c.n_slots - (pulled - freed), step=3, sync="answer")
+        elif pulled - freed < c.n_slots:
+            yield from pull(pulled, pulled, c)
+            pulled += 1
+    if c.answers < c.probes:
+        yield xl.quiet(step=4, sync="answers before time-out")
+        yield xl.put(c.late, 1, step=4, sync="time-out")
+    yield from drain(xl.MTU_OUT, xl.MTU_IN, pulled, ROWS, "row left")
+
+
+@xl.kernel
+def probe(links, fulls, moved, c: Channel):
+    """When no more than ``moved`` blocks can move, ask; of each probe leave whether it found the link cut in ``links``,
+    and decode full in ``fulls``, [probes] words each."""
+    yield xl.poll_any((c.done, xl.CMP_GE, moved), (c.late, xl.CMP_GE, 1), step=2, sync="blocks stand")
+    for i in range(c.probes):
+        yield xl.put(c.probe, i + 1, step=2, sync="probe")
+        yield xl.poll_any((c.answer, xl.CMP_GE, i + 1), (c.late, xl.CMP_GE, 1), step=4, sync="answer in")
+        yield xl.dcci(c.answer, sync="answer line")
+        number = yield xl.load(c.answer, step=4, sync="answer in")
+        full = 0
+        if number > i:
+            free = yield xl.load(c.answer + 8, step=4)
+            full = free == 0
+        yield xl.store(links + i * 8, number <= i)
+        yield xl.store(fulls + i * 8, full)
+
+
+@xl.kernel
+def decode(out, c: Channel):
+    """A decode step for each block: read it where it is, and free its slot."""
+    for i in range(c.requests):
+        yield xl.poll_ge(c.ready, i + 1, step=1, sync="block ready")
+        yield from move_row(c.slots + i % c.n_slots * c.nbytes, out + i * c.nbytes, c.nbytes, 0, i, 1)
+        # mtu-out, which had to wait for the block, comes to this behind it
+        yield xl.add(c.freed, 1, step=1, sync="slot freed")
+    yield from drain(xl.MTU_OUT, xl.MTU_IN, c.requests, ROWS, "row left")

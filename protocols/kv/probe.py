@@ -1,0 +1,95 @@
+"""Probes of the link beside a channel of KV blocks, as a case ([xDeepServe] 6.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from xccl_emu import errors, protocol
+from xccl_emu.kernels import common
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.kv import probe
+from xccl_emu.kernels.kv.pair import FIELD_BYTES
+
+
+@dataclass(frozen=True)
+class ProbeCase(protocol.Case):
+    """A prefill die sends KV blocks to a decode die, and probes it when they stand: is the link cut, or decode full?
+
+    What the prober finds is expected word for word.  While decode frees slots, and has not one for each block, it may
+    be full at a moment or not, and that alone is left open.
+    """
+
+    presets: ClassVar[tuple[protocol.Preset, ...]] = (
+        protocol.Preset("probe", "Probes that tell a link that is cut from decode that is full", {}, {"answers": 1}),
+    )
+    papers = protocol.read_papers("kv", "Link probing")
+
+    requests: int = protocol.size(2, "KV blocks.", most=1 << 10)
+    slots: int = protocol.size(1, "Blocks of the decode die.", most=1 << 10)
+    stands: int = protocol.switch(1, "Does decode free no slot?")
+    probes: int = protocol.size(2, "Probes.", most=1 << 10)
+    answers: int = protocol.size(-1, "Answers before the link is cut; -1: it is not.", least=-1, most=1 << 10)
+    granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 10)
+    seed: int = protocol.size(0, "Of the blocks.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.answers >= self.probes:
+            raise errors.ConfigError(f"answers={self.answers}: must be less than probes={self.probes}, or -1 for all")
+        if self.answers >= 0 and not self.stands:
+            raise errors.ConfigError(f"answers={self.answers}: must be -1 with stands=0, where all blocks arrive")
+
+    def lay_out(self, bench: protocol.Bench) -> None:
+        """Prefill and the prober are die 0, the receiver and the decode step die 1."""
+        nbytes, fits = 32 * self.granules, min(self.slots, self.requests)
+        data = protocol.payload(self.requests * nbytes, self.seed)
+        regions = protocol.Regions(2)
+        slots = regions.managed("slot", nbytes, self.slots)
+        task, done, ready, freed, asked, answer, late = (
+            regions.meta(name, FIELD_BYTES) for name in ("task", "done", "ready", "freed", "probe", "answer", "late")
+        )
+        app = data.nbytes + 2 * align(8 * self.probes)
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=2))
+        regions.place(bench, pod)
+        blocks = bench.filled(0, data, "blocks", travels=True)
+        answers = self.probes if self.answers < 0 else self.answers
+        told = probe.Channel(
+            blocks.address, task.at(1), done.at(0), slots.at(1), ready.at(1), freed.at(1), asked.at(1), answer.at(0),
+            late.at(0), self.slots, nbytes, self.requests, fits if self.stands else self.requests, self.probes, answers,
+        )  # fmt: skip
+        pod.launch(probe.announce, 0, [0], {"c": told}, [task.grant(1, "w")])
+        cut = np.arange(self.probes) >= answers
+        links = bench.wanted(0, cut.astype(np.int64), "link is cut", owners="die0.core1")
+        fulls = pod.alloc(0, 8 * self.probes)
+        bench.label_buffer(fulls, "decode is full")
+        if self.stands or self.slots > self.requests:
+            full = ~cut & (self.slots <= self.requests)
+            bench.expect(fulls.address, full.astype(np.int64), "decode is full", owners="die0.core1")
+        args: dict[str, Any] = {"links": links.address, "fulls": fulls.address, "moved": fits}
+        grants = [pod.grant(links, "w"), pod.grant(fulls, "w"), asked.grant(1, "w")]
+        grants += [each.grant(0, "r") for each in (done, answer, late)]
+        pod.launch(probe.probe, 0, [1], {**args, "c": told}, grants)
+        grants = [pod.grant(blocks, "r"), slots.grant(1, "w"), ready.grant(1, "w")]
+        grants += [each.grant(1, "r") for each in (task, freed, asked)]
+        grants += [each.grant(0, "w") for each in (done, answer, late)]
+        pod.launch(probe.progress, 1, [0], {"c": told}, grants)
+        if not self.stands:
+            out = bench.wanted(1, data, "out", owners="die1.core1")
+            grants = [pod.grant(out, "w"), slots.grant(1, "r"), ready.grant(1, "r"), freed.grant(1, "w")]
+            pod.launch(probe.decode, 1, [1], {"out": out.address, "c": told}, grants)
+        bench.tolerates("stop", "cut", "stall")
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, protocol.Case]:
+        """Decode that is full, or not, or is at times; a link that is cut, at once or behind an answer."""
+        usual = cls()
+        return {
+            "decode is full": usual,
+            "decode is full, then the link is cut": replace(usual, answers=1),
+            "the link is cut": replace(usual, answers=0),
+            "decode is full at times": replace(usual, stands=0, requests=3),
+            "decode has room": replace(usual, stands=0, slots=3),
+            "blocks of two granules": replace(usual, granules=2),
+        }
