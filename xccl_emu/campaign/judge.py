@@ -237,7 +237,7 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
         return
     if check_fits(fault, scene.pod.spec, scene.order):
         return
-    proved, shown, by_brute = adds_nothing(fault, scene.trial.may_block), "", fault.kind != "stall"
+    proved, shown, by_brute = adds_nothing(fault, scene.trial.may_wait(fault)), "", fault.kind != "stall"
     if by_brute:
         search = FaultySearch(scene.trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds)
         found = search.run()
