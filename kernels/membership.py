@@ -10,6 +10,8 @@ fields of all experts that somebody has, or a new word; 3 read the rows, or copy
 tell all others that are left the epoch and the own iteration; 5 wait until they have told theirs, and go on at the
 least; 6 tell the supervisor when all iterations are through, and end when it says so.
 
+A fence stands between what a rank says of two epochs in the same word, since memory need not keep their order.
+
 A rank that was lost may be alive and slow.  What it still writes goes to its own places on the others' dies, which
 nobody reads in the new epoch; a field says its epoch, so one of the old is never taken.  Nobody writes to it, but for
 the supervisor, nor reads its memory.  When it sees the word it ends.
@@ -159,6 +161,7 @@ def rank(own, spare, out, g: Group):
     while not over:
         good = 0
         if i == g.iterations:
+            yield xl.fence(step=6, sync="older done first")
             yield xl.put(g.dones + g.me * FIELD_BYTES, epoch + 1, step=6, sync="done")
             came = yield xl.poll_any(
                 (g.over + here, xl.CMP_GE, 1), (g.word + here, xl.CMP_GE, (epoch + 1) * EPOCH), step=6, sync="end in"

@@ -46,6 +46,7 @@ _PLACES = {
     "collectives.barrier": ("xccl_emu.protocols.collectives.case.barrier", ""),
     "mixserve.layer": ("xccl_emu.protocols.mixserve.case.mixserve", "mixserve"),
     "collectives.sp_tp_sp": ("xccl_emu.protocols.collectives.sp_tp_sp.sp_tp_sp", "sp_tp_sp"),
+    "membership": ("xccl_emu.protocols.membership.case.membership", ""),
     "rollback": ("xccl_emu.protocols.rollback.case.rollback", ""),
     "mutants_kernels": (f"{__package__}.mutants_own.device", ""),
 }

@@ -6,6 +6,7 @@ from . import (
     mutants_deepep,
     mutants_fused,
     mutants_kv,
+    mutants_membership,
     mutants_memory_pool,
     mutants_moe,
     mutants_own,
@@ -25,5 +26,6 @@ MODULES = {
     "reconfiguration of experts": mutants_reconfigure,
     "memory pool": mutants_memory_pool,
     "rollback of an iteration": mutants_rollback,
+    "going on with fewer ranks": mutants_membership,
     "small protocols": mutants_own,
 }
