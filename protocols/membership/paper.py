@@ -29,7 +29,7 @@ MEMBERSHIP = Paper(
         Step(
             4, "The groups that are left get a new configuration and go back to the iteration before.", (
                 Deviation(
-                    "One word has epoch, lost rank and who has its expert, so no two of them can be of different losses.",
+                    "One word has epoch, lost rank and heir, so no two of them can be of different losses.",
                     "How it is published is not said.", "put ready",
                 ),
             ),
@@ -43,7 +43,7 @@ MEMBERSHIP = Paper(
             6, "When all is through", (
                 Deviation(
                     "The supervisor gathers, and says when nobody can be rolled back any more.",
-                    "There iterations never end; a proof needs an end, and any rank may be the one that is lost.", "put end",
+                    "There iterations never end; a proof needs an end, and any rank may be lost.", "put end",
                 ),
             ),
         ),

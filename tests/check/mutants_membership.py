@@ -17,6 +17,7 @@ FIELD = "yield xl.put(there, g.epoch * EPOCH + i + 1, step=1"
 FIELD_IN = "(field, xl.CMP_GE, g.epoch * EPOCH + i + 1)"
 WORD_IN = "(g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),\n                step=2"
 DONE = "yield xl.put(g.dones + g.me * FIELD_BYTES, epoch + 1"
+DONE_IN = "yield xl.poll_ge(g.dones + rank * FIELD_BYTES, epoch + 1"
 INHERITS = "            if heir == g.me:\n"
 EXCLUDED = "            over = lost == g.me\n"
 TO_OTHERS = "        rank = (g.me + j) % g.ranks\n        if rank != g.lost:\n            ready = "
@@ -29,8 +30,7 @@ KNOWN = (
         LOCKED | FAILED | WRONG | RACE | TORN | UNWRITTEN, of(FIELD, FIELD.replace("g.epoch * EPOCH + ", "")),
         of(FIELD_IN, FIELD_IN.replace("g.epoch * EPOCH + ", "")), quick=True),
     bug("membership: done before the loss counts as done", THREE, LOCKED | WRONG | FAILED | RACE | TORN,
-        of("yield xl.poll_ge(g.dones + rank * FIELD_BYTES, epoch + 1", "yield xl.poll_ge(g.dones + rank * FIELD_BYTES, 1"),
-        quick=True),
+        of(DONE_IN, DONE_IN.replace("epoch + 1", "1")), quick=True),
     bug("membership: nobody tells again that it is through", PAIR, LOCKED, of(DONE, DONE.replace("epoch + 1", "1")),
         quick=True),
     bug("membership: the heir does not send what it has inherited", THREE, LOCKED,

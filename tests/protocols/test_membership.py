@@ -25,7 +25,7 @@ def test_rows_are_there_whoever_is_lost(
 
 @pytest.mark.parametrize("lost", range(3))
 def test_any_one_of_three_dies_stops_and_the_others_finish(lost: int) -> None:
-    """At every moment, in every schedule: the others return with the rows of all experts, the lost one's of its heir."""
+    """At every moment, in every schedule: the others return with all experts' rows, the lost one's of its heir."""
     found = check(Membership(lost=lost), fault=f"stop:die{lost}", policy="exhaustive")
     assert (found.verdict, found.recovery is None) == (VERIFIED, False)
 
@@ -63,8 +63,8 @@ def test_some_bugs_show_only_where_a_die_stops() -> None:
 
 
 NEEDED = (
-    "header empty", "row in buffer", "rows before fields", "field", "rows sent", "field in", "row read", "row copied", "done",
-    "done in", "end", "end in", "word", "ready", "ready in",
+    "header empty", "row in buffer", "rows before fields", "field", "rows sent", "field in", "row read", "row copied",
+    "done", "done in", "end", "end in", "word", "ready", "ready in",
 )  # fmt: skip
 
 
