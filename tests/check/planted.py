@@ -8,6 +8,7 @@ from . import (
     mutants_fused,
     mutants_kv,
     mutants_kv_retry,
+    mutants_membership,
     mutants_memory_pool,
     mutants_moe,
     mutants_mtp,
@@ -35,5 +36,6 @@ MODULES = {
     "rollback of an iteration": mutants_rollback,
     "two streams on a die": mutants_streams,
     "multi-token prediction": mutants_mtp,
+    "going on with fewer ranks": mutants_membership,
     "small protocols": mutants_own,
 }

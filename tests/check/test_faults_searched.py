@@ -123,7 +123,8 @@ def test_who_waits_for_nobody_does_not_block() -> None:
     """A core of another die goes on to its end: proved by brute force, since a blocked run would be a violation."""
     found = searched(waiting("wait", 0), "stop:die1")
     assert found.verdict == verdict.VERIFIED
-    assert "brute force" in found.reason
+    assert found.recovery == verdict.Recovery(0, verdict.SHARED)
+    assert searched(waiting("wait", 0), "cut:1-0").recovery == verdict.Recovery(6, verdict.ALL)
 
 
 def test_a_moment_is_for_drawn_schedules() -> None:

@@ -19,6 +19,7 @@ from xccl_emu.check.reach import reach_of
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.faulty import FaultySearch
+from xccl_emu.check.search.recovery import WithoutDie
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
@@ -188,6 +189,7 @@ def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUD
     _compare_judges(judged)
     if scene.fault and judged.verdicts.get(SEARCHES[0]) == kinds.VERIFIED:
         _break(judged, scene, parse(scene.fault))
+        _recover(judged, scene, parse(scene.fault))
     return judged
 
 
@@ -237,7 +239,7 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
         return
     if check_fits(fault, scene.pod.spec, scene.order):
         return
-    proved, shown, by_brute = adds_nothing(fault, scene.trial.may_block), "", fault.kind != "stall"
+    proved, shown, by_brute = adds_nothing(fault, scene.trial.may_wait(fault)), "", fault.kind != "stall"
     if by_brute:
         search = FaultySearch(scene.trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds)
         found = search.run()
@@ -254,6 +256,20 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
         judged.schedules += drawn.schedules
         if proved and drawn.violation:
             judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
+
+
+def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
+    """Whether all others return behind a stop: the search of that, beside brute force."""
+    if fault.kind != "stop" or fault.source >= scene.small.n_dies or check_fits(fault, scene.pod.spec, scene.order):
+        return
+    trial, most = replace(scene.trial, may_block=False), scene.budget
+    brute = FaultySearch(trial, fault, max_states=most.brute, seconds=most.seconds).run()
+    search = WithoutDie(Setup(trial, True), fault.source, max_states=most.states, seconds=most.seconds, progress=None)
+    found = search.run()
+    judged.states += brute.states + found.states
+    if not brute.reason and not found.reason and bool(found.violation) != (brute.actions is not None):
+        said = "does not recover" if found.violation else "recovers"
+        judged.contradict(f"stop: search {said}; brute force does not agree", str(scene.fault))
 
 
 # ---- what contradicts what

@@ -5,21 +5,28 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import reach_of
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
+    ALL,
     BRUTE_FORCE,
     NO_VIOLATION,
+    SEARCH,
+    SHARED,
     UNFINISHED,
     UNSUPPORTED,
     VERIFIED,
     VIOLATION,
+    Recovery,
     Verdict,
 )
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.spec import whole
 from xccl_emu.machine.state import ORDERS
@@ -147,35 +154,73 @@ def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdic
     without = _exhaustive(verdict, checkable, options)
     if without.verdict != VERIFIED:
         return replace(without, reason="; ".join(filter(None, (without.reason, "without the fault"))))
-    if adds_nothing(fault, trial.may_block):
+    if adds_nothing(fault, trial.may_wait(fault)):
         one = "a schedule" if fault.kind == "stall" else "the beginning of a schedule"
-        return replace(without, reason=f"a run under {fault.kind} is {one} without it, and all of these are right")
+        why = f"a run under {fault.kind} is {one} without it, and all of these are right"
+        return replace(without, reason=why if fault.kind == "stall" else f"{why}; behind it cores may wait for ever")
     left = None if options.seconds is None else max(options.seconds - (working_seconds() - started), _SECONDS_LEAST)
-    return _by_brute_force(without, checkable, fault, replace(options, seconds=left))
+    if fault.at is not None:
+        why = f"a search takes every moment: leave out the @{fault.at}, or draw schedules"
+        return replace(without, verdict=UNSUPPORTED, reason=why)
+    judge = _without_die if fault.kind == "stop" else _by_brute_force
+    return judge(without, checkable, fault, replace(options, seconds=left))
+
+
+def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: _Options) -> Verdict:
+    """The verdict on all runs in which a die stops, and no other core may wait for ever."""
+    from xccl_emu.check.search.recovery import FOR_EVER, WithoutDie
+    from xccl_emu.check.search.setup import Setup
+
+    trial = checkable.build(verdict.order, verdict.without)
+    tell = options.progress and partial(options.progress, "states")
+    search = WithoutDie(
+        Setup(trial, full=options.reduction != "merged", most=options.reduction == "full"), fault.source,
+        max_states=options.max_states, seconds=options.seconds, progress=tell,
+    )  # fmt: skip
+    found = search.run()
+    verdict = replace(
+        verdict, states=found.states, transitions=found.transitions, collision=found.states**2 / 2.0**65, reach=None
+    )
+    if found.violation:
+        return _shown_behind(verdict, checkable, found.actions, found.loop, SEARCH)
+    if found.reason:
+        return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
+    steps = None if search.steps == FOR_EVER else search.steps
+    reason = f"all states without the fault, and in each the stop of die{fault.source}"
+    return replace(verdict, recovery=Recovery(steps, SHARED), reason=reason)
+
+
+def _shown_behind(
+    verdict: Verdict, checkable: Checkable, actions: NDArray[np.int64], loop: int, found_by: str
+) -> Verdict:
+    """The verdict with a violation behind a fault, as the replay of a schedule shows it."""
+    from xccl_emu.check.sampling.sample import replay
+
+    try:
+        shown = replay(checkable.build(verdict.order, verdict.without), actions, loop)
+    except ReplayError:
+        shown = None
+    if shown is None:
+        why = f"{found_by} has found something that the replay of its schedule does not show: please report this"
+        return replace(verdict, verdict=UNFINISHED, reason=why)
+    shown = replace(shown, found_by=found_by, found_after=verdict.states)
+    return with_violation(checkable, replace(verdict, reason=""), shown)
 
 
 def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, options: _Options) -> Verdict:
     """The verdict on all runs in which a fault happens."""
-    from xccl_emu.check.sampling.sample import replay
     from xccl_emu.check.search.faulty import FaultySearch
 
-    if fault.at is not None:
-        why = f"a search takes every moment: leave out the @{fault.at}, or draw schedules"
-        return replace(verdict, verdict=UNSUPPORTED, reason=why)
     trial = checkable.build(verdict.order, verdict.without)
     found = FaultySearch(trial, fault, max_states=options.max_states, seconds=options.seconds).run()
     verdict = replace(verdict, states=found.states, transitions=found.transitions, collision=0.0)
     if found.actions is not None:
-        shown = replay(checkable.build(verdict.order, verdict.without), found.actions, found.loop)
-        if shown is None:
-            why = "brute force has found something that the replay of its schedule does not show: please report this"
-            return replace(verdict, verdict=UNFINISHED, reason=why)
-        shown = replace(shown, found_by=BRUTE_FORCE, found_after=found.states)
-        return with_violation(checkable, replace(verdict, reason=""), shown)
+        return _shown_behind(verdict, checkable, found.actions, found.loop, BRUTE_FORCE)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     reason = f"brute force, the fault at every moment: of its ends {found.ends}"
-    return replace(verdict, reason=reason, reach=None)
+    recovery = None if found.steps is None else Recovery(None if found.steps < 0 else found.steps, ALL)
+    return replace(verdict, recovery=recovery, reason=reason, reach=None)
 
 
 def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
@@ -282,7 +327,7 @@ def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> st
     """How often it came to the fault, how runs ended then, and what the protocol tolerates."""
     came = f"it came to the fault in {times:,} of {verdict.schedules:,} schedules"
     often = f"of {verdict.schedules:,} schedules" if fault.kind == "stall" else came
-    blocking = "" if trial.may_block else ", and no core waits for ever"
+    blocking = "" if trial.may_wait(fault) else ", and no core waits for ever"
     if fault.kind in trial.tolerated:
         says = f"tolerates {fault.kind}: it takes no wrong bits for right{blocking}"
     else:

@@ -14,7 +14,7 @@ Writes are counted, granule by granule, as they become visible.
 
 A protocol cannot go on without a die that stopped.  Its cores then wait without end, which the machine reports, or end
 in an error that the protocol has declared (`Trial.stops`): both are right, and the verdict counts them apart.  (With
-`Trial.may_block` False waiting without end is a violation.)  What must hold is that bytes are right once
+`Trial.may_wait` False waiting without end is a violation.)  What must hold is that bytes are right once
 all their owners (`Expected.cores`) have returned.  A run under `stop` or `cut` takes actions away, among them those by
 which writes become visible, and adds none, so it is the beginning of a run without a fault; a race, a read of what was
 never written or an access outside of the areas is therefore a fault of the protocol and stays a violation.  Behind a
@@ -64,9 +64,9 @@ class Fault:
         return 1 + KINDS.index(self.kind)
 
 
-def adds_nothing(fault: Fault, may_block: bool) -> bool:
+def adds_nothing(fault: Fault, may_wait: bool) -> bool:
     """Return whether every run under a fault is one without it or begins one, so nothing else can go wrong."""
-    return fault.kind == "stall" or (fault.kind in ("stop", "cut") and may_block)
+    return fault.kind == "stall" or (fault.kind in ("stop", "cut") and may_wait)
 
 
 def parse(text: str) -> Fault:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from xccl_emu.check.faults import Fault
 from xccl_emu.machine.pod import Buffer, Pod
 
 
@@ -50,11 +51,18 @@ class Trial:
     """May cores wait without end after a fault?  If not, such a run is a violation: each must return, or end in one of
     ``stops``."""
 
+    recovers: frozenset[int] = frozenset()
+    """Dies of which any one may stop, and every core of the others returns, whatever ``may_block`` says."""
+
     roles: Mapping[str, Collection[int]] = field(default_factory=dict)
     """Dies by what they do in the protocol, for statistics; none named: all do the same."""
 
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
+
+    def may_wait(self, fault: Fault) -> bool:
+        """Return whether cores may wait without end behind a fault."""
+        return self.may_block and not (fault.kind == "stop" and fault.source in self.recovers)
 
     def owners(self, expected: Expected) -> tuple[int, ...]:
         """Global numbers of the cores that own bytes."""

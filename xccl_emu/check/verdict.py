@@ -114,6 +114,26 @@ class Certificate:
         return asdict(self) | {"agrees": self.agrees}
 
 
+@dataclass(frozen=True)
+class Recovery:
+    """How far it is at most from a fault, at any moment, to the return of the last core that it leaves."""
+
+    longest: int | None
+    """None if nothing bounds them: a core may look, or ask the environment, any number of times before it goes on."""
+    unit: str
+    """What is counted: `SHARED` or `ALL`."""
+
+    def words(self) -> str:
+        """For reports."""
+        if self.longest is None:
+            return "every other core returns; no number of steps bounds when, since a loop may go round again and again"
+        return f"every other core returns, at most {self.longest:,} {self.unit} behind the fault"
+
+
+SHARED, ALL = "actions on shared memory", "actions"
+"""What steps are: a search by reduced states counts the former, brute force all."""
+
+
 @dataclass(frozen=True, eq=False)
 class Verdict:
     """The outcome of a check."""
@@ -150,6 +170,8 @@ class Verdict:
     """The declared errors, by code and meaning."""
     certificate: Certificate | None = None
     """What other roads say of it, if they were asked."""
+    recovery: Recovery | None = None
+    """What is said beside a proof that no core waits for ever behind a fault."""
     reach: Reach | None = None
     """What no run needed: of one that is verified, of all runs; of drawn schedules, of these."""
 
@@ -168,5 +190,6 @@ class Verdict:
             "certificate": None if self.certificate is None else self.certificate.to_json(),
             "violation": None if self.violation is None else self.violation.to_json(),
             "others": [other.to_json() for other in self.others],
+            "recovery": None if self.recovery is None else asdict(self.recovery),
             "reach": None if self.reach is None else self.reach.to_json(),
         }

@@ -137,6 +137,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
         ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),
         ("certificate", verdict.certificate.words() if verdict.certificate is not None else ""),
+        ("recovers", verdict.recovery.words() if verdict.recovery is not None else ""),
         *_reach_rows(verdict),
         ("rests on" if verdict.verdict == "verified" else "because", verdict.reason),
     ]

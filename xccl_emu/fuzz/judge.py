@@ -72,7 +72,7 @@ def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
         schedules += sampled.schedules
         if sampled.violation is not None:
             return Judged(sampled.violation, schedules)
-    if not budget.states or (broken is not None and adds_nothing(broken, trial.may_block)):
+    if not budget.states or (broken is not None and adds_nothing(broken, trial.may_wait(broken))):
         return Judged(None, schedules)  # what has been searched without such a fault need not be searched again
     return _searched(sequence, fault, schedules, budget)
 

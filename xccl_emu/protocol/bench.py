@@ -11,7 +11,7 @@ from xccl_emu.check.faults import KINDS
 from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod, bytes_of
-from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocol.owners import Owners, cores_of
 
 
@@ -44,6 +44,7 @@ class Bench:
         self._stops: dict[int, str] = {}
         self._tolerated: set[str] = set()
         self._may_block = True
+        self._recovers: set[int] = set()
         self._roles: dict[str, tuple[int, ...]] = {}
 
     @classmethod
@@ -138,6 +139,18 @@ class Bench:
         self._tolerated |= set(faults)
         self._may_block = may_block
 
+    def recovers(self, *dies: int) -> None:
+        """Whichever one of these dies stops, at any moment: every core of the others returns.
+
+        `tolerates` ``"stop"`` is said with it; behind other faults, or the stop of another die, cores may still wait.
+        ConfigError for what is no die of the pod.
+        """
+        for die in dies:
+            if whole("dies", die) not in range(self._built().spec.n_dies):
+                raise ConfigError(f"dies={die}: out of range 0..{self._built().spec.n_dies - 1}")
+        self._tolerated.add("stop")
+        self._recovers |= set(dies)
+
     def role(self, name: str, dies: Iterable[int]) -> None:
         """What some dies do in the protocol, for statistics, for example ``"expert die"``."""
         self._roles[name] = tuple(dies)
@@ -150,7 +163,7 @@ class Bench:
         expected = tuple(replace(each, cores=cores_of(pod, owners)) for each, owners in self._expected)
         return Trial(
             pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._tolerated),
-            self._may_block, self._roles,
+            self._may_block, frozenset(self._recovers), self._roles,
         )  # fmt: skip
 
     def _built(self) -> Pod:

@@ -275,7 +275,7 @@ class Monitor:
             expected_bytes=data,
             owners=answers,
             stops=stops,
-            may_block=np.array([self.trial.may_block], np.int64),
+            may_block=np.array([self.trial.may_block, *_recovering(self.trial)], np.int64),
             endings=self.endings,
         )
 
@@ -289,6 +289,11 @@ class Monitor:
         """The tables of writers and large writes, which reports alone read."""
         st = self.trial.pod.state
         return slice(int(st[machine.WRITER_BASE]), int(st[machine.LARGE_BASE]) + int(st[machine.LARGE_SLOTS]))
+
+
+def _recovering(trial: Trial) -> list[int]:
+    """For each die: may cores of others wait for ever when it has stopped?"""
+    return [die not in trial.recovers for die in range(trial.pod.spec.n_dies)]
 
 
 def _dies(pod: Pod) -> list[int]:

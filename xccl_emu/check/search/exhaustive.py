@@ -41,7 +41,7 @@ LIMITS = {
 _OF_ALL = (at.DEADLOCK, at.WRONG_BITS, at.LIVELOCK)
 """Violations of a part that rest on what all others do."""
 
-_BY_CLOCKS = (at.RACE_INSIDE, at.SET_TWICE)
+BY_CLOCKS = (at.RACE_INSIDE, at.SET_TWICE)
 """Violations inside of a core that what other cores answer may rule out."""
 
 _Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -61,7 +61,7 @@ NOT_AGAIN = "the path to a violation, followed again, does not lead there: pleas
 
 
 @dataclass(frozen=True, eq=False)
-class _Violation:
+class Violating:
     """What a part of the cores violates, and how it comes to that."""
 
     what: int
@@ -184,13 +184,13 @@ class Search:
         everyone = list(range(len(self.setup.cores)))
         self.setup.named &= NAMED | TAKEN  # what walks and earlier searches have reached may be none of this table's
         self.found = Found(parts=self.setup.components() if self.apart else [everyone])
-        violations: list[_Violation] = []
+        violations: list[Violating] = []
         for members in self.found.parts:
             violation = self._search(members)
             if self.setup.checker[at.RESTART]:
                 self._walk()
                 return False
-            if violation is not None and violation.what in _BY_CLOCKS and not self.setup.checker[at.JOINING]:
+            if violation is not None and violation.what in BY_CLOCKS and not self.setup.checker[at.JOINING]:
                 self.setup.explore_flags()
                 return False
             if violation is not None and violation.what not in _OF_ALL:
@@ -207,7 +207,7 @@ class Search:
         self.found.complete = not self.found.violation and not self.found.reason
         return True
 
-    def _search(self, members: Sequence[int]) -> "_Violation | None":
+    def _search(self, members: Sequence[int]) -> "Violating | None":
         """Search one part; what it violates."""
         ck = self.setup.checker
         self._start(members)
@@ -288,7 +288,7 @@ class Search:
         if not ending.all() and (at.LIVELOCK,) not in self._aside:
             ck[at.VIOLATION] = at.LIVELOCK
             state, self._loop = livelock.fair_loop(edges, ending)
-            self._path = _path_to(queue, state)
+            self._path = path_to(queue, state)
 
     def _look(self, why: int) -> None:
         """Report progress, stop at a limit, and choose how much to do until the next look."""
@@ -316,20 +316,20 @@ class Search:
 
     # ---- a violation
 
-    def _violation(self, members: Sequence[int]) -> "_Violation":
+    def _violation(self, members: Sequence[int]) -> "Violating":
         """What was found, and the path that leads there."""
         ck = self.setup.checker
         what, witness = int(ck[at.VIOLATION]), ck[at.WITNESS : at.WITNESS + 12].copy()
         if what == at.LIVELOCK:
-            return _Violation(what, members, witness, self._path, self._loop, 0)
+            return Violating(what, members, witness, self._path, self._loop, 0)
         start, depth = int(ck[at.FRAMES]), int(ck[at.DEPTH])
         frames = ck[start : start + (depth + 1) * dfs.FRAME_WORDS].reshape(-1, dfs.FRAME_WORDS)
         path = frames[:, [dfs.FRAME_PROCESS, dfs.FRAME_N]].copy()
         path[:, 1] -= 1
         path = path[path[:, 1] >= 0]  # in the last state nothing was taken, if it is the end or the beginning
-        return _Violation(what, members, witness, path, path[:0], int(ck[at.HASH]))
+        return Violating(what, members, witness, path, path[:0], int(ck[at.HASH]))
 
-    def _retrace(self, violation: "_Violation") -> None:
+    def _retrace(self, violation: "Violating") -> None:
         """Follow the path again, which must end in the same violation and state, and write down the actions on it."""
         ck, words = self.setup.checker, violation.witness[: _WORDS.get(violation.what, 0)]
         self.found.signature, self.found.reason = (violation.what, *words.tolist()), NOT_AGAIN
@@ -350,7 +350,7 @@ class Search:
         self.found.violation, self.found.reason = violation.what, ""
         self.found.witness = [int(word) for word in violation.witness]
 
-    def _follow(self, violation: "_Violation") -> bool:
+    def _follow(self, violation: "Violating") -> bool:
         """Take the transitions of the path; could all be taken, or have they shown a violation before?"""
         recording = int(self.setup.checker[at.RECORDING])
         self.setup.reset(violation.members)
@@ -359,7 +359,7 @@ class Search:
         taken = dfs.follow(*self._args, violation.path)
         return bool(taken == len(violation.path) or self.setup.checker[at.VIOLATION])
 
-    def _same(self, violation: "_Violation") -> bool:
+    def _same(self, violation: "Violating") -> bool:
         """Has a path led to the violation again?"""
         ck = self.setup.checker
         if violation.what == at.LIVELOCK:
@@ -379,7 +379,7 @@ class Search:
         self.found.kind, self.found.message, self.found.actions = kind, message, np.concatenate([taken, more])
 
 
-def _path_to(queue: NDArray[np.int64], state: int) -> NDArray[np.int64]:
+def path_to(queue: NDArray[np.int64], state: int) -> NDArray[np.int64]:
     """Mover and choice of each transition on the way to a state, [n, 2]."""
     steps = []
     while state:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.device.search import bfs
 from xccl_emu.check.device.search import faulty as device
 from xccl_emu.check.faults import Fault
-from xccl_emu.check.search import livelock
+from xccl_emu.check.search import livelock, recovery
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine import compiled
 from xccl_emu.machine.clock import working_seconds
@@ -37,6 +38,9 @@ class Found:
     """A schedule, with the fault, that ends in what is wrong; None if nothing is."""
     loop: int = 0
     """For a livelock: so many actions at the end lead from a state back to it."""
+    steps: int | None = None
+    """Where no core may wait for ever: actions from the fault to the last return, at most; negative if nothing bounds
+    them."""
     ends: str = ""
     """How runs ended in which something broke, in words."""
 
@@ -51,7 +55,7 @@ class FaultySearch:
         self._space = (memory, state, memory.view(np.uint64), state.view(np.uint64))
         broken = (PLAIN, at.FAULT_CUT, at.FAULT_HAPPENED + 1 - at.FAULT_CUT)
         self._parts = np.concatenate([changing(self._pod), np.array([broken], np.int64)])
-        words = np.array([fault.number, fault.source, fault.target, trial.may_block], np.int64)
+        words = np.array([fault.number, fault.source, fault.target, trial.may_wait(fault)], np.int64)
         self._asked = device.Asked(words, np.array([*trial.stops], np.int64), *self._expected())
         n = 1 << 12
         self._graph = device.Graph(
@@ -59,7 +63,7 @@ class FaultySearch:
             ids=np.zeros(64, np.int64),
             table=np.zeros((n, 3), np.uint64),
             before=np.zeros((n // 2, 2), np.int64),
-            edges=np.zeros((0 if trial.may_block else n, 4), np.int64),
+            edges=np.zeros((0 if trial.may_wait(fault) else n, 4), np.int64),
         )
         self._counted = np.zeros(_COUNTED, np.int64)
 
@@ -120,7 +124,8 @@ class FaultySearch:
                 return Found(states, transitions, "", actions, len(round_))
         names = {"right": device.RIGHT, "blocked": device.BLOCKED, "in a declared error": device.DECLARED}
         ends = ", ".join(f"{int(counted[i]):,} {name}" for name, i in names.items())
-        return Found(states, transitions, reason, None, ends=ends)
+        steps = _behind_fault(states, edges) if len(edges) and not reason else None
+        return Found(states, transitions, reason, None, steps=steps, ends=ends)
 
     def _path(self, state: int) -> list[int]:
         """Actions that lead to a state."""
@@ -138,6 +143,17 @@ class FaultySearch:
             rows.append((each.address, len(each.data), len(data), len(owners), len(cores)))
             data, owners = data + each.data, owners + cores
         return np.array(rows, np.int64).reshape(-1, 5), np.frombuffer(data, np.uint8), np.array(owners, np.int64)
+
+
+def _behind_fault(n: int, edges: livelock.Edges) -> int:
+    """The longest way from where something has broken to an end (`recovery.longest`)."""
+    broken, inner = np.zeros(n, bool), edges[edges[:, bfs.TO] >= 0]
+    begins = inner[inner[:, bfs.EDGE_PROCESS] < 0, bfs.TO]
+    ahead = begins
+    while len(ahead):
+        broken[ahead] = True
+        ahead = inner[broken[inner[:, bfs.FROM]] & ~broken[inner[:, bfs.TO]], bfs.TO]
+    return recovery.longest(n, edges[broken[edges[:, bfs.FROM]]], begins)
 
 
 def _twice(array: NDArray[Any]) -> NDArray[Any]:

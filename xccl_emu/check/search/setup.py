@@ -55,6 +55,8 @@ class Setup:
             )
         begin(self.pod)
         self.memory, self.state = self.pod.memory, self.pod.state
+        self.told = 0
+        """Cores, a bit each, of whose flags it matters when each is written (`explore_writes`)."""
         self.initial = Initial(self.memory.copy(), self.state.copy())
         self.rows = np.zeros((races.ROWS, 5), np.int64)
         self.named = words_of_sites(
@@ -132,6 +134,13 @@ class Setup:
     def freeze(self) -> None:
         """From now on go by all that was seen of who uses what, and how."""
         granules.freeze(self.state, self.checker)
+        if self.told:
+            granules.explore_written(self.state, self.checker, self.n_granules, self.told)
+
+    def explore_writes(self, cores: int) -> None:
+        """Take no flag that one of these cores, a bit each, may write for visible early."""
+        self.told = cores
+        self.freeze()
 
     def all_frozen(self) -> bool:
         """Return whether everything seen so far is frozen."""

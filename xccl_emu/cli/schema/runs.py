@@ -141,6 +141,13 @@ class Reach(TypedDict):
     never_reached: Annotated[list[Place], "no run comes to it"]
 
 
+class Recovery(TypedDict):
+    """A proof that every other core returns behind a fault."""
+
+    longest: Annotated[int | None, "at most so many from the fault to the last return; null if nothing bounds them"]
+    unit: Annotated[str, "`actions on shared memory`, or `actions` where brute force has counted all"]
+
+
 class Verdict(TypedDict):
     """A verdict."""
 
@@ -165,6 +172,7 @@ class Verdict(TypedDict):
     ended: Annotated[dict[str, int], "with a fault: how schedules ended"]
     declared: Annotated[dict[str, int], "with a fault: declared errors"]
     certificate: Certificate | None
+    recovery: Recovery | None
     reach: Reach | None
 
 

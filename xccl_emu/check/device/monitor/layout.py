@@ -66,6 +66,7 @@ class Run(NamedTuple):
     stops: Any
     """Errors that the trial declares."""
     may_block: Any
+    """May cores wait for ever behind a fault; behind the stop of each die?"""
     endings: Any
     """How many runs ended how."""
 

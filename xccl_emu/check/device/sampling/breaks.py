@@ -209,9 +209,19 @@ def release_stalled(m):
 @jit
 def runs_too_long(space, run, n_taken):
     """Return whether something broke and the run is far longer than others; where none may block, False."""
-    m, may_block = space.m, run.may_block[0]
+    m = space.m
     broken = m[ml.FAULT] != 0 and m[ml.FAULT] != fault_codes.F_STALL and m[ml.STRUCK] == 2
-    return may_block and broken and n_taken > LONGER * m[ml.LENGTH] + 1000
+    return broken and n_taken > LONGER * m[ml.LENGTH] + 1000 and _may_wait(space.st, run)
+
+
+@jit
+def _may_wait(st, run):
+    """May cores wait for ever behind what has broken?"""
+    may_wait = run.may_block[0] != 0
+    for i in range(st[ms.N_ACTIVE]):
+        base = block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
+        may_wait = may_wait and (st[base + ms.STATUS] != ms.STATUS_STOPPED or run.may_block[1 + st[base + ms.DIE]] != 0)
+    return may_wait
 
 
 @jit
@@ -220,7 +230,7 @@ def allowed(space, run, code):
     st = space.st
     if st[ms.FAULT_HAPPENED] == 0:
         return code
-    waits = (code == ml.FOUND_DEADLOCK or code == ml.FOUND_LIVELOCK) and run.may_block[0]
+    waits = (code == ml.FOUND_DEADLOCK or code == ml.FOUND_LIVELOCK) and _may_wait(st, run)
     if waits or (code == ml.FOUND_ERROR and _seen_error(st, run)):
         return ended(space, run)
     return code

@@ -15,6 +15,8 @@ QUEUE_WORDS = 4
 
 FROM, TO, EDGE_PROCESS, EDGE_CHOICE = range(4)
 EDGE_WORDS = 4
+RETURNED = -2
+"""As the process of an edge: in this state all cores are done but those that are spared (`SPARED`)."""
 
 
 @jit
@@ -63,7 +65,7 @@ def breadth_first(mem, st, ck, rows, named, graph, budget):
 
     ``graph`` is a hash table, the numbers of the states that it holds, queue and edges:
     ``queue`` [states, 4] holds parent, process, choice and depth of each state; ``edges`` [n, 4] takes transitions as
-    (from, to, process, choice), and (state, -1, -1, -1) for an end.
+    (from, to, process, choice); (state, -1, -1, -1) is an end, (state, -1, `RETURNED`, -1) one but for who is spared.
     """
     table, _, queue, edges = graph
     taken = 0
@@ -77,6 +79,8 @@ def breadth_first(mem, st, ck, rows, named, graph, budget):
         state = ck[cs.QUEUE_HEAD]
         _go_to(mem, st, ck, rows, named, queue, state)
         taken += 1
+        if ck[cs.SPARED] and dfs.all_done(st, ck, ck[cs.SPARED]):
+            _add_edge(ck, edges, state, -1, RETURNED, -1)
         moved = _expand(mem, st, ck, rows, named, graph, state)
         if over(ck):
             return dfs.ENDED

@@ -30,15 +30,15 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-    OWNERS, UNIT_GRANULES, KEPT, EVICTS, LOCALLY, N_ASIDE, FIRST_MEMORY, EXPLORED,
-) = range(54)  # fmt: skip
+    OWNERS, UNIT_GRANULES, KEPT, EVICTS, LOCALLY, N_ASIDE, FIRST_MEMORY, EXPLORED, SPARED,
+) = range(55)  # fmt: skip
 LESS, MOST = 1, 2
 """In `FULL`: without and with what `fields` does, and transfers that are read early."""
-WITNESS = 54
+WITNESS = 55
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
-HANDLES = 66
+HANDLES = 67
 """Addresses of functions (`linked`)."""
-ASIDE, ASIDE_WORDS, ASIDE_MAX = 74, 13, 8
+ASIDE, ASIDE_WORDS, ASIDE_MAX = 75, 13, 8
 """Violations that are set aside, because no schedule shows them: what, and the words of `WITNESS`, each."""
 HEADER = ASIDE + ASIDE_WORDS * ASIDE_MAX
 

@@ -150,6 +150,18 @@ def explore_flags(st, ck, n_granules):
     freeze(st, ck)
 
 
+@cs.entry
+def explore_written(st, ck, n_granules, cores):
+    """Explore when each write to a flag becomes visible, if one of these cores, a bit each, may write it."""
+    for p in range(n_granules):
+        at = ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS
+        writer = writer_of(ck[at + USES])
+        theirs = ck[at + USERS] & cores if writer == MANY or writer == 0 else cores >> writer - 1 & 1
+        if theirs and (ck[at + CLASS] == STABLE or ck[at + CLASS] == FIELD):
+            see(ck, p, 0, USE_UNORDERED)
+    freeze(st, ck)
+
+
 @jit
 def writer_of(uses):
     """The number of the only core that stores to a granule, plus 1; `MANY`, or 0 for none."""

@@ -1,0 +1,219 @@
+"""Going on with fewer ranks (xDeepServe 6.2, stage 2): a rank is lost, and the others finish without it.
+
+Each rank has an expert, and the weights of the one before it as a spare.  In an iteration whoever has an expert writes
+its row to all others.  A supervisor that suspects a rank, at any moment, rightly or not, publishes one word: epoch,
+the lost rank, and who has its expert now, its *heir*.  The others go back to the least iteration that one of them is
+in, as in `rollback`, and go on without it.
+
+Steps: 1 send the rows of the own expert, and of an inherited one, then the fields that announce them; 2 wait for the
+fields of all experts that somebody has, or a new word; 3 read the rows, or copy what is inherited; 4 on a new word
+tell all others that are left the epoch and the own iteration; 5 wait until they have told theirs, and go on at the
+least; 6 tell the supervisor when all iterations are through, and end when it says so.
+
+A fence stands between what a rank says of two epochs in the same word, since memory need not keep their order.
+
+A rank that was lost may be alive and slow.  What it still writes goes to its own places on the others' dies, which
+nobody reads in the new epoch; a field says its epoch, so one of the old is never taken.  Nobody writes to it, but for
+the supervisor, nor reads its memory.  When it sees the word it ends.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.group import hand_over
+
+FIELD_BYTES = 32
+HEADER_BYTES = 32
+"""In front of each row: the epoch in which it was sent."""
+EPOCH = 1 << 16
+"""Words are ``epoch * EPOCH`` and an iteration; the published one has ``heir * HEIR + lost rank`` there."""
+HEIR = 1 << 8
+NOBODY = HEIR - 1
+"""As the lost rank: none is; as the heir: no rank has the weights, so its expert is lost, which is said."""
+STALE = 7
+"""Failed with: a row of another epoch was announced."""
+
+
+class Group(NamedTuple):
+    """What a rank knows: where rows and words are on die 0, the same on each die, and the sizes."""
+
+    me: int
+    ranks: int
+    iterations: int
+    nbytes: int
+    """Bytes of a row."""
+    rows: int
+    """[2, ranks, 2] rows with headers: by parity, sender, and whether it is of an inherited expert."""
+    fields: int
+    """[ranks, 2]: epoch and number of iterations whose rows are there, likewise."""
+    readies: int
+    """By sender: the epoch that it has come to, and its iteration."""
+    word: int
+    """What the supervisor publishes."""
+    over: int
+    dones: int
+    """On the supervisor's die, by rank: one more than the epoch in which it came to the end."""
+    pitch: int
+    """From a die to the next."""
+    epoch: int
+    lost: int
+    heir: int
+    """What the last word said that the rank has seen."""
+
+
+def place(rows, ranks, sender, inherited, i, nbytes):
+    """Where among a die's rows one goes."""
+    return rows + ((i % 2 * ranks + sender) * 2 + inherited) * (HEADER_BYTES + nbytes)
+
+
+def field_of(fields, sender, inherited):
+    """Where among a die's fields the one of a sender's own, or inherited, expert is."""
+    return fields + (sender * 2 + inherited) * FIELD_BYTES
+
+
+def send_row(row, i, inherited, g: Group):
+    """Write a row to all others that are left, and announce it."""
+    yield xl.mtu_in(row, HEADER_BYTES, g.nbytes, step=1)
+    yield xl.ub_store(0, g.epoch, step=1)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "row in buffer", step=1)
+    for j in range(1, g.ranks):
+        rank = (g.me + j) % g.ranks
+        if rank != g.lost:
+            there = place(g.rows, g.ranks, g.me, inherited, i, g.nbytes) + rank * g.pitch
+            yield xl.mtu_out(0, there, HEADER_BYTES + g.nbytes, step=1)
+    yield xl.fence(step=1, sync="rows before fields")
+    for j in range(1, g.ranks):
+        rank = (g.me + j) % g.ranks
+        if rank != g.lost:
+            there = field_of(g.fields, g.me, inherited) + rank * g.pitch
+            yield xl.put(there, g.epoch * EPOCH + i + 1, step=1, sync="field")
+    yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "rows sent", step=1)
+
+
+def all_sent(i, g: Group):
+    """Wait until the rows of all experts that others have are there; 0 if there is a new word."""
+    came = 0
+    here = g.me * g.pitch
+    for j in range(1, g.ranks):
+        expert = (g.me + j) % g.ranks
+        owner = g.heir if expert == g.lost else expert
+        if came == 0 and owner != NOBODY and owner != g.me:
+            field = field_of(g.fields, owner, expert == g.lost) + here
+            came = yield xl.poll_any(
+                (field, xl.CMP_GE, g.epoch * EPOCH + i + 1), (g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),
+                step=2, sync="field in",
+            )  # fmt: skip
+    return came == 0
+
+
+def receive(spare, out, i, g: Group):
+    """Copy the rows of all other experts out; ``out`` is [ranks - 1, iterations, nbytes], from the next expert on."""
+    for j in range(1, g.ranks):
+        expert = (g.me + j) % g.ranks
+        owner = g.heir if expert == g.lost else expert
+        target = out + ((j - 1) * g.iterations + i) * g.nbytes
+        row = HEADER_BYTES + g.nbytes
+        if owner == g.me:
+            yield xl.mtu_in(spare + i * g.nbytes, row + HEADER_BYTES, g.nbytes, step=3)
+            yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "row read", step=3)
+        elif owner != NOBODY:
+            source = place(g.rows + g.me * g.pitch, g.ranks, owner, expert == g.lost, i, g.nbytes)
+            yield xl.mtu_in(source, row, row, step=3)
+            yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "row read", step=3)
+            seen = yield xl.ub_load(row, step=3)
+            if seen != g.epoch:
+                yield xl.fail(STALE, seen, step=3)
+        if owner != NOBODY:
+            yield xl.mtu_out(row + HEADER_BYTES, target, g.nbytes, step=3)
+            yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
+
+
+def agree(i, g: Group):
+    """Tell the others that are left the own iteration, and return the least of all."""
+    for j in range(1, g.ranks):
+        rank = (g.me + j) % g.ranks
+        if rank != g.lost:
+            there = g.readies + rank * g.pitch + g.me * FIELD_BYTES
+            yield xl.put(there, g.epoch * EPOCH + i, step=4, sync="ready")
+    least = i
+    for j in range(1, g.ranks):
+        rank = (g.me + j) % g.ranks
+        if rank != g.lost:
+            ready = g.readies + g.me * g.pitch + rank * FIELD_BYTES
+            yield xl.poll_ge(ready, g.epoch * EPOCH, step=5, sync="ready in")
+            yield xl.dcci(ready, step=5, sync="ready line")
+            seen = yield xl.load(ready, step=5, sync="ready in")
+            least = min(least, seen % EPOCH)
+    return least
+
+
+@xl.kernel
+def rank(own, spare, out, g: Group):
+    """Send the rows of ``own`` [iterations, nbytes], and of ``spare`` if it is inherited; ``out`` as in `receive`."""
+    yield xl.v_fill(0, HEADER_BYTES)
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
+    here = g.me * g.pitch
+    i = 0
+    epoch = 0
+    lost = NOBODY
+    heir = NOBODY
+    over = 0
+    while not over:
+        good = 0
+        if i == g.iterations:
+            yield xl.fence(step=6, sync="older done first")
+            yield xl.put(g.dones + g.me * FIELD_BYTES, epoch + 1, step=6, sync="done")
+            came = yield xl.poll_any(
+                (g.over + here, xl.CMP_GE, 1), (g.word + here, xl.CMP_GE, (epoch + 1) * EPOCH), step=6, sync="end in"
+            )
+            over = came == 0
+            good = over
+        else:
+            yield from send_row(own + i * g.nbytes, i, 0, g._replace(epoch=epoch, lost=lost, heir=heir))
+            if heir == g.me:
+                yield from send_row(spare + i * g.nbytes, i, 1, g._replace(epoch=epoch, lost=lost, heir=heir))
+            good = yield from all_sent(i, g._replace(epoch=epoch, lost=lost, heir=heir))
+            if good:
+                yield from receive(spare, out, i, g._replace(epoch=epoch, lost=lost, heir=heir))
+                i += 1
+        if not good:
+            yield xl.dcci(g.word + here, step=4, sync="word line")
+            word = yield xl.load(g.word + here, step=4, sync="word in")
+            epoch = word // EPOCH
+            lost = word % HEIR
+            heir = word // HEIR % HEIR
+            over = lost == g.me
+            if not over:
+                i = yield from agree(i, g._replace(epoch=epoch, lost=lost, heir=heir))
+
+
+@xl.kernel
+def supervise(suspect, heir, g: Group):
+    """Wait until all ranks are through; until then say, whenever the time is up for one of them, that it is lost."""
+    epoch = 0
+    lost = NOBODY
+    rank = 0
+    while rank < g.ranks:
+        late = 0
+        if epoch == 0 and suspect != NOBODY:
+            late = yield xl.choose(2, sync="suspicion")
+        if late:
+            epoch = 1
+            lost = suspect
+            rank = 0
+            for each in range(g.ranks):
+                yield xl.put(g.word + each * g.pitch, epoch * EPOCH + heir * HEIR + lost, sync="word")
+        elif rank == lost:
+            rank += 1
+        elif epoch == 0 and suspect != NOBODY:
+            done = g.dones + rank * FIELD_BYTES
+            yield xl.dcci(done, step=6, sync="done line")
+            seen = yield xl.load(done, step=6, sync="done in")
+            if seen > epoch:
+                rank += 1
+        else:
+            yield xl.poll_ge(g.dones + rank * FIELD_BYTES, epoch + 1, step=6, sync="done in")
+            rank += 1
+    for each in range(g.ranks):
+        if each != lost:
+            yield xl.put(g.over + each * g.pitch, 1, step=6, sync="end")

@@ -1,0 +1,1 @@
+"""Going on with fewer ranks: host code."""

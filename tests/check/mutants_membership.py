@@ -1,0 +1,46 @@
+"""Bugs in going on with fewer ranks."""
+
+from xccl_emu.protocols.membership.case import Membership
+
+from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug
+
+THREE = Membership()
+PAIR = Membership(ranks=2, lost=1)
+
+of = Of("membership")
+
+# ---- what stands in the kernels
+
+FENCE = '    yield xl.fence(step=1, sync="rows before fields")\n'
+FIELD = "yield xl.put(there, g.epoch * EPOCH + i + 1, step=1"
+FIELD_IN = "(field, xl.CMP_GE, g.epoch * EPOCH + i + 1)"
+WORD_IN = "(g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),\n                step=2"
+DONE = "yield xl.put(g.dones + g.me * FIELD_BYTES, epoch + 1"
+DONE_IN = "yield xl.poll_ge(g.dones + rank * FIELD_BYTES, epoch + 1"
+INHERITS = "            if heir == g.me:\n"
+EXCLUDED = "            over = lost == g.me\n"
+TO_OTHERS = "        rank = (g.me + j) % g.ranks\n        if rank != g.lost:\n            ready = "
+
+KNOWN = (
+    bug("membership: no fence between rows and fields", PAIR, RACE | UNWRITTEN, of(FENCE, ""), quick=True),
+    bug("membership: a rank goes on at its own iteration", THREE,
+        LOCKED | WRONG | FAILED | RACE | TORN | UNWRITTEN, of("least = min(least, seen % EPOCH)", "least = i")),
+    bug("membership: fields do not say of which epoch they are", THREE,
+        LOCKED | FAILED | WRONG | RACE | TORN | UNWRITTEN, of(FIELD, FIELD.replace("g.epoch * EPOCH + ", "")),
+        of(FIELD_IN, FIELD_IN.replace("g.epoch * EPOCH + ", "")), quick=True),
+    bug("membership: done before the loss counts as done", THREE, LOCKED | WRONG | FAILED | RACE | TORN,
+        of(DONE_IN, DONE_IN.replace("epoch + 1", "1")), quick=True),
+    bug("membership: nobody tells again that it is through", PAIR, LOCKED, of(DONE, DONE.replace("epoch + 1", "1")),
+        quick=True),
+    bug("membership: the heir does not send what it has inherited", THREE, LOCKED,
+        of(INHERITS, "            if heir == g.me + g.ranks:\n"), quick=True),
+    bug("membership: who is given up goes on", PAIR, LOCKED | WRONG | FAILED | RACE | TORN | UNWRITTEN,
+        of(EXCLUDED, "            over = 0\n"), quick=True),
+    bug("membership: those that are left wait for who was lost", THREE, LOCKED | FAILED | RACE,
+        of(TO_OTHERS, TO_OTHERS.replace("rank != g.lost", "rank != g.me"))),
+    bug("membership: the supervisor passes over a rank", THREE, LOCKED,
+        of("            for each in range(g.ranks):\n                yield xl.put(g.word",
+           "            for each in range(1, g.ranks):\n                yield xl.put(g.word"), quick=True),
+)  # fmt: skip
+OWN = ()

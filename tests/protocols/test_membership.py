@@ -1,0 +1,81 @@
+"""Going on with fewer ranks: whichever rank is lost, dead or alive, the others end with the rows of all experts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.check import mutants_membership as mutants
+from tests.check.mutants import Planted
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
+from xccl_emu.errors import ConfigError
+from xccl_emu.protocols.membership.case import Membership
+
+
+@given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 6), st.integers(0, 1), st.integers(1, 3), st.integers(0, 9))
+def test_rows_are_there_whoever_is_lost(
+    ranks: int, iterations: int, lost: int, spares: int, granules: int, seed: int
+) -> None:
+    """For drawn sizes, on some drawn schedules: alive when it is given up, or stopped at a drawn moment."""
+    case = Membership(ranks, iterations, min(lost, ranks), spares, granules, seed)
+    assert check(case, policy="random", schedules=3).violation is None
+    if lost < ranks:
+        assert check(case, policy="random", schedules=3, fault=f"stop:die{lost}").violation is None
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_any_one_of_three_dies_stops_and_the_others_finish(lost: int) -> None:
+    """At every moment, in every schedule: the others return with all experts' rows, the lost one's of its heir."""
+    found = check(Membership(lost=lost), fault=f"stop:die{lost}", policy="exhaustive")
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
+def test_any_one_of_eight_dies_stops() -> None:
+    """Sampled: each in turn, with two iterations."""
+    for lost in range(8):
+        found = check(Membership(8, 2, lost), fault=f"stop:die{lost}", schedules=30, seed=lost)
+        assert (found.violation, found.ended["blocked"]) == (None, 0)
+        assert found.ended["right"] > 0
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "unordered"])
+def test_two_ranks_under_other_orders(order: str) -> None:
+    """One of two is left, under every memory order."""
+    found = check(Membership(2, 2, 1), order=order, fault="stop:die1", policy="exhaustive")
+    assert found.verdict == VERIFIED
+
+
+def test_a_rank_that_nobody_may_give_up_is_waited_for() -> None:
+    """Without a suspicion the others wait for ever, as the case says that they may."""
+    found = check(Membership(lost=3), fault="stop:die1", schedules=40)
+    assert found.violation is None
+    assert found.ended["blocked"] > 0
+
+
+WAITS = mutants.of(mutants.WORD_IN, mutants.WORD_IN.replace("(g.epoch + 1)", "(g.epoch + 2)"))
+
+
+def test_some_bugs_show_only_where_a_die_stops() -> None:
+    """Who waits for rows does not hear of a loss: that is right as long as the lost rank is alive and sends its own."""
+    planted = Planted(Membership(), (WAITS,))
+    assert check(planted).verdict == VERIFIED
+    assert check(planted, fault="stop:die2", policy="exhaustive").violation.kind == DEADLOCK
+
+
+NEEDED = (
+    "header empty", "row in buffer", "rows before fields", "field", "rows sent", "field in", "row read", "row copied",
+    "done", "done in", "end", "end in", "word", "ready", "ready in",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", NEEDED)
+def test_what_it_needs_is_needed(without: str) -> None:
+    """Without it a schedule shows what goes wrong."""
+    assert check(Membership(), without=[without]).verdict == VIOLATION
+
+
+def test_no_such_rank() -> None:
+    """The error says which ranks there are."""
+    with pytest.raises(ConfigError, match=r"lost=4: must be a rank, 0 to 2, or 3 for none"):
+        Membership(lost=4)
