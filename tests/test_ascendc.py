@@ -44,6 +44,14 @@ def test_without_its_barrier_it_races() -> None:
     assert found.violation.kind == verdict.DATA_RACE
 
 
+@pytest.mark.parametrize("name", ["in filled", "out filled", "in freed", "out freed"])
+def test_each_event_of_a_queue_is_needed(name: str) -> None:
+    """With more chunks than buffers the search finds the race without each of the events of both queues."""
+    assert check.check(case_of("Message", chunks=4)).verdict == verdict.VERIFIED
+    found = check.check(case_of("Message", chunks=4), without=[name])
+    assert found.verdict == verdict.VIOLATION
+
+
 def test_what_is_missing_is_refused_by_name(tmp_path: Path) -> None:
     """An instruction that the header has not is an error of the compiler that names it."""
     file = tmp_path / "k.cpp"

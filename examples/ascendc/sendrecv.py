@@ -24,13 +24,18 @@ class Message(Case):
     """Die 0 sends a message to die 1; each adds one to every element."""
 
     chunks: int = size(2, "Chunks of the message.")
-    elements: int = size(8, "Elements of a chunk, in multiples of 8.")
+    blocks: int = size(1, "Blocks of 8 elements of a chunk.")
     barrier: str = choice("visible", "How PipeBarrier<PIPE_ALL> is read.", of=ascendc.BARRIERS)
     defines: ClassVar[Mapping[str, int]] = {}
 
     def kernel(self, name: str) -> ascendc.AscendKernel:
         """A kernel of the source."""
         return ascendc.ascend_kernel(SOURCE, name, barrier=self.barrier, defines=self.defines)
+
+    @property
+    def elements(self) -> int:
+        """Elements of a chunk."""
+        return 8 * self.blocks
 
     @property
     def payload_bytes(self) -> int:

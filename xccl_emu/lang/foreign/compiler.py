@@ -51,7 +51,7 @@ class Unit:
     name: str
     n_params: int
     call: str
-    """Of the kernel; its arguments are ``arguments[0]`` and so on."""
+    """The call of the kernel, with ``arguments[0]`` and so on."""
     stack_words: int
     before: str = ""
     """Lines in front of the function that calls."""
