@@ -15,7 +15,7 @@ from xccl_emu.jit import cache
 PACKAGE = Path(cache.__file__).parent.parent
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "kernels" not in path.parts)
 DEVICE = [path for path in SOURCES if "device" in path.parts]
-OUTSIDE = ("xccl_emu.jit.bare", "xccl_emu.jit.kept", "xccl_emu.lang.abi", "xccl_emu.lang.requests")
+OUTSIDE = ("xccl_emu.jit.bare", "xccl_emu.jit.kept", *(f"xccl_emu.lang.{name}" for name in ("abi", "maps", "requests")))
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 DECORATORS = ("jit", "njit", "jit_arrays", "call", "entry", "linked", "part", "intrinsic", "compiled")
 

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 from tests.cli_support import python
 from tests.foreign_support import PING, has_compiler, needs_compiler, ping, pong, written
+from xccl_emu import lang
 from xccl_emu.check import check, verdict
+from xccl_emu.errors import KernelError
 from xccl_emu.lang import abi, requests
-from xccl_emu.lang.foreign import header
+from xccl_emu.lang.foreign import c_kernel, header
+from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.machine.device.layout import ACTIONS
 from xccl_emu.machine.explore import explore
+from xccl_emu.machine.launch import Launch
 from xccl_emu.protocol import registry
 from xccl_emu.testing import replay, save_witness, witness_text
 from xccl_emu.timing.run import VirtualTime
@@ -69,6 +73,123 @@ def test_each_request_has_the_words_of_its_twin(words: list[int], tmp_path_facto
     assert k.step(state, 0) == requests.OP_RETURN
     assert state[abi.REQUEST + 1] == words[5]
     assert not state[abi.REGISTERS :].any()
+
+
+@needs_compiler
+@pytest.mark.nojit
+@settings(max_examples=10)
+@given(words=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=12, max_size=12), n=st.integers(1, 4))
+def test_poll_any_has_the_words_of_its_twin(words: list[int], n: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A poll_any of C has the words of the Python one, six of them behind its site; a request behind it has its own."""
+    parts = [tuple(f"a{i}" for i in range(first, first + 3)) for first in range(0, 12, 3)]
+    asked = [f"xccl_when({', '.join(part)})" for part in parts[:n]] + ["XCCL_UNUSED"] * (4 - n)
+    parameters = ", ".join(f"int64_t a{i}" for i in range(12))
+    body = f'return xccl_poll_any({", ".join(asked)}, .sync = "any");'
+    k = written(tmp_path_factory.getbasetemp(), f"XCCL_KERNEL int64_t k({parameters}) {{ {body} }}")
+    state = np.zeros(abi.REGISTERS + k.n_registers, np.int64)
+    state[abi.REGISTERS :][:12] = words
+    operation = k.step(state, 0)
+    request = state[abi.REQUEST :][: abi.LONGEST_REQUEST_WORDS].tolist()
+    given = [tuple(words[first : first + 3]) for first in range(0, 3 * n, 3)]
+    assert [operation, *request[1:7], *request[8:14]] == list(requests.poll_any(*given))
+    assert (k.sites[0].operation, k.sites[0].sync) == ("poll_any", "any")
+
+
+@lang.kernel
+def two_words(first, second):
+    """Wait for either of two words, and then for the other."""
+    which = yield lang.poll_any((first, lang.CMP_NE, 0), (second, lang.CMP_GE, 1))
+    yield lang.poll_ne(second if which == 0 else first, 0)
+    return which
+
+
+@lang.kernel
+def sets(word):
+    """Set a word."""
+    yield lang.put(word, 1)
+
+
+TWO_WORDS = """XCCL_KERNEL int64_t k(int64_t first, int64_t second) {
+    int64_t which = xccl_poll_any(xccl_when(first, XCCL_CMP_NE, 0), xccl_when(second, XCCL_CMP_GE, 1), XCCL_UNUSED,
+                                  XCCL_UNUSED);
+    xccl_poll_ne(which ? first : second, 0, 8, -1);
+    return which;
+}"""
+
+
+@needs_compiler
+def test_poll_any_has_the_states_of_its_twin(tmp_path: Path) -> None:
+    """Brute force sees as many states of a poll_any in C as of the Python one, and random schedules end the same."""
+    found = []
+    for k in (written(tmp_path, TWO_WORDS), two_words):
+        launches: list[Launch] = []
+
+        def build(k: lang.Kernel = k, launches: list[Launch] = launches) -> Pod:
+            pod = Pod(small_pod(1, 3), order="relaxed")
+            at = pod.meta(0)
+            launches.append(pod.launch(k, 0, [0], {"first": at, "second": at + 32}, [pod.grant_meta("rw")]))
+            for core, word in ((1, at), (2, at + 32)):
+                pod.launch(sets, 0, [core], {"word": word}, [pod.grant_meta("rw")])
+            return pod
+
+        pods = [build() for _ in range(20)]
+        for seed, pod in enumerate(pods):
+            pod.policy, pod.seed = "random", seed
+            pod.run()
+        found.append((explore(build(), seconds=60).states, [each.results for each in launches[: len(pods)]]))
+    assert found[0] == found[1]
+
+
+@lang.kernel
+def put_word(word, value):
+    """Put a word, and say so in the word behind it."""
+    yield lang.put(word, value)
+    yield lang.fence()
+    yield lang.put(word + 32, value)
+
+
+@lang.kernel
+def await_word(word):
+    """Wait for what is said, and return."""
+    yield lang.poll_ne(word, 0)
+
+
+TURNS = """XCCL_KERNEL void put_word(int64_t word, int64_t value) {
+    xccl_put(word, value, 0, 0, 0);
+    xccl_fence();
+    xccl_put(word + 32, value, 0, 0, 0);
+}
+XCCL_KERNEL int64_t await_word(int64_t word) { return xccl_poll_ne(word, 0, 8, -1); }"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("counted", [False, True])
+def test_several_launches_of_a_core_are_those_of_python(counted: bool, tmp_path: Path) -> None:
+    """A stream of launches of C kernels, on two cores that wait for each other, has the states of the Python one."""
+    written(tmp_path, TURNS, name="put_word")
+    in_c = (c_kernel(tmp_path / "put_word.c", "put_word"), c_kernel(tmp_path / "put_word.c", "await_word"))
+    found = []
+    for kernels in (in_c, (put_word, await_word)):
+
+        def build(kernels: tuple[lang.Kernel, ...] = kernels) -> Pod:
+            pod = Pod(small_pod(1, 2), order="relaxed")
+            at, each = pod.meta(0), 3 + counted
+            tables = np.zeros((2, 3, each), np.int64)
+            tables[0, :, :3] = [[0, at, 7], [1, at + 96, 0], [0, at, 8]]
+            tables[1, :, :3] = [[1, at + 32, 0], [0, at + 64, 9], [1, at, 0]]
+            table, done = pod.put(0, tables), pod.put(0, np.zeros(4, np.int64))
+            args = {"table": [table.address, table.address + tables[0].nbytes], "launches": 3}
+            grants = [pod.grant_meta("rw"), pod.grant(table, "r"), pod.grant(done, "rw")]
+            pod.launch(in_turn(kernels, counted), 0, [0, 1], args | ({"done": done.address} if counted else {}), grants)
+            return pod
+
+        pod = build()
+        pod.run()
+        found.append((explore(build(), seconds=60).states, pod.state[ACTIONS], pod.memory.tobytes()))
+    assert found[0] == found[1]
+    assert in_turn(in_c).in_turn == in_c
+    with pytest.raises(KernelError, match="written in C"):
+        assert in_turn((in_c[0], await_word)).sites
 
 
 @needs_compiler

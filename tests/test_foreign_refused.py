@@ -12,7 +12,7 @@ from tests.cli_support import python
 from tests.foreign_support import needs_compiler, written
 from xccl_emu import errors
 from xccl_emu.check import check, verdict
-from xccl_emu.lang import kernel
+from xccl_emu.lang import kernel, store
 from xccl_emu.lang.foreign import c_kernel, compiler
 from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine import Pod, small_pod
@@ -127,14 +127,18 @@ def test_what_cannot_be_a_kernel_is_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_what_has_no_plain_form_says_so(tmp_path: Path) -> None:
-    """A kernel in C cannot run as a generator, be called by one, or be one of several launches of a core."""
+    """A kernel in C cannot run as a generator, be called by one, or share a core's stream of launches with one."""
     k = written(tmp_path, "XCCL_KERNEL void k(int64_t a) { xccl_quiet(); }")
 
     @kernel
     def caller(a):
         yield from k(a)
 
-    for use in (lambda: k(1), k.plain_step, lambda: caller.sites, lambda: in_turn((k,)).sites):
+    @kernel
+    def other(a):
+        yield store(a, 1)
+
+    for use in (lambda: k(1), k.plain_step, lambda: caller.sites, lambda: in_turn((k, other)).sites):
         with pytest.raises(errors.KernelError, match="written in C"):
             use()
 

@@ -19,7 +19,10 @@ def vector_operation(op, a, b, c, d, e):
     elif op == rq.OP_V_DEQUANTIZE:
         yield rq.v_dequantize(a, b, c, d)
     elif op == rq.OP_V_COPY:
-        yield rq.v_copy(a, b, c)
+        if d == 0:
+            yield rq.v_copy(a, b, c)
+        else:
+            yield rq.v_map(a, b, c, d, e)
     elif op == rq.OP_V_FILL:
         yield rq.v_fill(a, b, c)
     elif op == rq.OP_V_WIDEN:

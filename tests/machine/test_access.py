@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.errors import AccessError, DeadlockError, RunError
+from xccl_emu.lang import maps
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine.launch import Grant
@@ -63,6 +64,20 @@ def _apart(a: int, b: int, nbytes: int) -> bool:
     return abs(a - b) >= nbytes
 
 
+def _mapped(a: int, b: int, c: int, d: int, e: int) -> bool:
+    """Whether a v_map is permitted: ranges in the buffer, and none that is read overlaps the results in part."""
+    if d not in maps.KNOWN or c <= 0:
+        return False
+    kind, dtype = maps.KINDS[d & 15], maps.DTYPES[d >> 4 & 7]
+    size = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 1, "int16": 2, "int32": 4}
+    written = size[maps.DTYPES[d >> 7 & 7] if kind == "cast" else dtype] * (1 if d & 15 > 12 else c)
+    reads = [] if kind in ("fill", "index") else [a]
+    reads += [e] if kind in ("add", "sub", "mul", "div", "max", "min", "and", "or") and not d >> 13 else []
+    n = size[dtype] * c
+    fine = all(_buffer(at, n, 4) for at in reads) and _buffer(b, written, 4)
+    return fine and (d & 15 > 12 or all((at, n) == (b, written) or at + n <= b or b + written <= at for at in reads))
+
+
 def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
     """Whether a request is permitted, written from the documentation of the requests."""
     half = d in (rq.BF16, rq.FP16)
@@ -88,7 +103,7 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "fence": lambda: True,
         "v_quantize": lambda: ruled and c > 0 and c % 4 == 0 and _buffer(a, 2 * c, 4) and _buffer(b, c + 4, 4),
         "v_dequantize": lambda: _buffer(a, c, 4) and _buffer(b, 4 * c, 4) and _buffer(d, 4, 4),
-        "v_copy": lambda: _buffer(a, c) and _buffer(b, c) and _apart(a, b, c),
+        "v_copy": lambda: _buffer(a, c) and _buffer(b, c) and _apart(a, b, c) if d == 0 else _mapped(a, b, c, d, e),
         "v_fill": lambda: _buffer(a, b),
         "v_widen": lambda: half and _buffer(a, 2 * c, 4) and _buffer(b, 4 * c, 4),
         "v_axpy": lambda: e in wide and _buffer(a, wide[e] * d, 4) and _buffer(b, 4 * d, 4),
@@ -108,7 +123,8 @@ def _check(order: str, op: int, operands: tuple[int, ...]) -> None:
     if isinstance(error, AccessError):
         assert (pod.memory == before).all()
         assert f"die 0 core 0, kernel issue ({issue.generator.__code__.co_filename}:" in str(error)
-        assert f"yield rq.{OPERATIONS[op]}"[:15] in str(error)
+        name = "v_map" if op == rq.OP_V_COPY and operands[3] else OPERATIONS[op]
+        assert f"yield rq.{name}"[:15] in str(error)
     elif error is not None:  # nobody waits for the event that is set
         assert OPERATIONS[op] in ("poll", "poll_any", "wait_flag", "set_flag", "dma")
         assert isinstance(error, DeadlockError) == (OPERATIONS[op] in ("poll", "poll_any", "wait_flag"))
@@ -134,6 +150,14 @@ def _error_of(
 @example((rq.OP_LOAD, (2 * DIE + 3072, 8, 0, 0, 0)), "sc")  # behind the last die: data buffers
 @example((rq.OP_STORE, ((1 << 61) + 3072, 1, 8, 0, 0)), "sc")  # far outside of the mapping
 @example((rq.OP_V_COPY, ((1 << 63) - 1, (1 << 63) - 1, 8, 0, 0)), "sc")
+@example((rq.OP_V_COPY, (0, 64, 8, maps.function("add", rq.FP32), 32)), "sc")
+@example((rq.OP_V_COPY, (0, 64, 8, maps.function("add", rq.FP32), 48)), "sc")
+@example((rq.OP_V_COPY, (0, 0, 8, maps.function("add", rq.FP16), UB - 16)), "sc")
+@example((rq.OP_V_COPY, (0, 0, 8, maps.function("add", rq.FP16), UB - 12)), "sc")
+@example((rq.OP_V_COPY, (-1, 0, 8, maps.function("fill", rq.FP16), -1)), "sc")
+@example((rq.OP_V_COPY, (0, 0, 8, maps.function("sum", rq.FP32), 0)), "sc")
+@example((rq.OP_V_COPY, (0, 0, 8, maps.function("cast", rq.FP16, rq.FP32), 0)), "sc")
+@example((rq.OP_V_COPY, (0, 0, 8, 1 << 20, 0)), "sc")
 @example((rq.OP_V_AXPY, (0, 0, 0, 1 << 62, 0)), "sc")
 @example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_CANN)), "sc")
 @example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_CANN + 1)), "sc")

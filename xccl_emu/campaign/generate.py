@@ -331,7 +331,7 @@ def _operands(rng: Random, name: str, word: int, value: int, other: int) -> tupl
             return 0, value, rng.randrange(1, 3)
         case "fail_unless":
             return 7, value
-        case "v_copy":
+        case "v_copy" | "v_add":
             return rng.choice((0, 4)), rng.choice((0, 4, 8)), rng.choice((0, 2))
         case "store4" | "load4":
             return word, value * (name == "store4"), rng.choice((0, 8))

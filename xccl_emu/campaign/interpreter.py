@@ -21,6 +21,7 @@ from xccl_emu.lang import (
     fence,
     kernel,
     load,
+    maps,
     mtu_in,
     mtu_out,
     poll_any,
@@ -37,6 +38,7 @@ from xccl_emu.lang import (
     ub_load,
     ub_store,
     v_copy,
+    v_map,
     wait_flag,
 )
 
@@ -46,9 +48,10 @@ OPERATIONS = (
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
     "signal", "dcci", "part_ge", "part_eq", "part_ne", "outs", "puts", "stores", "signals", "dmas", "choose",
-    "any",
+    "any", "v_add",
 )  # fmt: skip
 """The instructions of a program, by their code."""
+_SUM = maps.function("add", maps.INT32)
 _NBYTES = int.from_bytes((8, 16, 32, 40, 64, 4, 20, 28), "little")
 """Sizes of transfers, by the last operand; plus 8 in that operand they begin 4 bytes later in memory."""
 _MASKS = int.from_bytes((255, 1, 2, 3), "little")
@@ -174,6 +177,8 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
                 yield fail(a, last)
         elif op == 28:
             yield v_copy(a * 8, b * 8, nbytes)
+        elif op == 54:
+            yield v_map(a * 8, b * 8, nbytes >> 2, _SUM, b * 8)
         elif op == 29:
             yield store(word + (c >> 3) * 4, b, 4)
         elif op == 30:

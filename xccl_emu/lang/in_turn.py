@@ -5,6 +5,7 @@ import hashlib
 import linecache
 from collections.abc import Sequence
 
+from xccl_emu.lang import foreign
 from xccl_emu.lang.kernel import Kernel
 from xccl_emu.lang.requests import arrive, atomic_add, await_group, load, poll_ge, quiet
 
@@ -22,7 +23,12 @@ def in_turn(kernels: tuple[Kernel, ...], counted: bool = False) -> Kernel:
 
     ``counted``: a third parameter ``done`` is the address of a word in which all cores of a die count their launches,
     and the last word of a row says to how many it has to come before that launch begins.
+
+    Raises KernelError, when it is used, if some of the kernels are in Python and some in C.
     """
+    in_c = [kernel for kernel in kernels if isinstance(kernel, foreign.CKernel)]
+    if len(in_c) == len(kernels):
+        return foreign.CStream(tuple(in_c), counted)
     if counted:
         return _made(kernels, ", done", _AWAIT.format(last=WORD_BYTES * row_words(kernels)), _COUNT, WORD_BYTES)
     return _made(kernels, "", "", "", 0)

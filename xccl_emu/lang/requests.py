@@ -284,6 +284,17 @@ def v_copy(ub: int, target_ub: int, nbytes: int, step: int = 0, sync: str = "") 
     return (OP_V_COPY, ub, target_ub, nbytes, 0, 0, 0)
 
 
+def v_map(
+    ub: int, target_ub: int, count: int, function: int, other: int = 0, step: int = 0, sync: str = ""
+) -> Request:  # fmt: skip
+    """Make ``count`` results of as many elements, or one of them all, by a function of `lang.maps`.
+
+    ``other`` is where its second operand is, or the bits of a scalar.  What is read is where the results go, or does
+    not overlap it.
+    """
+    return (OP_V_COPY, ub, target_ub, count, function, other, 0)
+
+
 def v_fill(ub: int, nbytes: int, byte: int = 0, step: int = 0, sync: str = "") -> Request:
     """Fill bytes of the data buffer."""
     return (OP_V_FILL, ub, nbytes, byte, 0, 0, 0)

@@ -12,7 +12,7 @@ from xccl_emu.machine.device import conditions, pipes
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.lines import line_part, polls_line
-from xccl_emu.machine.device.numerics import ranges
+from xccl_emu.machine.device.vectors import other_range, ranges
 from xccl_emu.machine.device.words import jit
 
 START, NBYTES, FLAGS, AGENT, SITE = range(5)
@@ -171,6 +171,6 @@ def _of_vector(st, entry, op, ub, site, out):
     a, b, c, d, e = st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5]
     source, read, target, written = ranges(op, a, b, c, d, e)
     n = _row(out, 0, ub + source, read, 0, rq.VECTOR, site) if read else 0
-    if op == rq.OP_V_DEQUANTIZE:
-        n = _row(out, n, ub + d, 4, 0, rq.VECTOR, site)
+    other, more = other_range(op, c, d, e)
+    n = _row(out, n, ub + other, more, 0, rq.VECTOR, site) if more else n
     return _row(out, n, ub + target, written, WRITE, rq.VECTOR, site)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from xccl_emu.lang import maps
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import CACHE_LINE_BYTES, GRANULE_BYTES
 from xccl_emu.machine.device.lines import is_line
@@ -116,8 +117,10 @@ def _vector(ub: int, op: int, operands: Sequence[int]) -> Formatted:
         return Formatted(f"{name} {b} B", ub + a, b, f"ub+{a:#x}", number(c))
     if op == rq.OP_V_SCALE:
         return Formatted(f"{name} {b}", ub + a, 4 * b, f"ub+{a:#x}")
+    if op == rq.OP_V_COPY and d:
+        name = f"v_map {maps.text(d)}"
     if op == rq.OP_V_COUNT:
         return Formatted(f"{name} {c}", ub + b, 4, f"ub+{b:#x}", f"from ub+{a:#x} in [{d}, {operands[4]})")
     count = d if op == rq.OP_V_AXPY else c
-    unit = " B" if op == rq.OP_V_COPY else ""
+    unit = " B" if op == rq.OP_V_COPY and not d else ""
     return Formatted(f"{name} {count}{unit}", ub + b, count, f"ub+{b:#x}", f"from ub+{a:#x}")

@@ -14,13 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xccl_emu.errors import KernelError
 from xccl_emu.jit import cache
-from xccl_emu.lang import _machine_code, abi
+from xccl_emu.lang import _machine_code, abi, requests
 from xccl_emu.lang.foreign import image
 
 HERE = Path(__file__).parent
@@ -38,33 +38,50 @@ _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
 _ON_X86 = ["-fcf-protection=none"]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
+    "REQUEST_WORDS", "LONGEST_REQUEST_WORDS",
 )  # fmt: skip
 _LINK = ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none"]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What is compiled: a function of a file, with so many integers as arguments."""
+    """What is compiled: source files, and a statement that calls what is in them."""
 
-    file: Path
+    files: tuple[Path, ...]
     name: str
     n_params: int
-    has_value: bool
-    """Whether it returns an int64_t."""
+    call: str
+    """The call of the kernel, with ``arguments[0]`` and so on."""
     stack_words: int
+    before: str = ""
+    """Lines in front of the function that calls."""
+    head: str = ""
+    """Lines in front of all."""
+    flags: tuple[str, ...] = ()
+    """More of them for the compiler."""
+    kept: int = 0
+    """So many of the first arguments stay in the core's registers."""
+    tables: Callable[[str], str] | None = None
+    """What is compiled beside, made of the text that the preprocessor leaves."""
+
+    @property
+    def file(self) -> Path:
+        """The first of the files, in whose folder the compiler runs."""
+        return self.files[0]
+
+    @property
+    def is_c(self) -> bool:
+        """Whether it is C, not C++."""
+        return self.file.suffix == C_SUFFIX
 
     @property
     def entry(self) -> str:
-        """The text that is compiled: the file, and a function that calls the kernel."""
-        numbers = range(self.n_params)
-        linkage = "" if self.file.suffix == C_SUFFIX else 'extern "C" '
-        lines = [f'#include "xccl_emu.h"\n#include "{self.file.name}"\n# 1 "the call of {self.name}"']
-        lines += [
-            f"{linkage}void xccl_returned(int64_t value);",
-            f"{linkage}void xccl_body(const int64_t *arguments) {{",
-        ]
-        call = f"{self.name}({', '.join(f'arguments[{i}]' for i in numbers)})"
-        lines += [f"xccl_returned({call});" if self.has_value else f"{call}; xccl_returned(0);", "}\n"]
+        """The text that is compiled: the files, and a function that calls the kernel."""
+        linkage = "" if self.is_c else 'extern "C" '
+        shown = [file.name if file.parent == self.file.parent else str(file) for file in self.files]
+        lines = [self.head, '#include "xccl_emu.h"', *(f'#include "{file}"' for file in shown), self.before]
+        lines += [f'# 1 "the call of {self.name}"', f"{linkage}void xccl_returned(int64_t value);"]
+        lines += [f"{linkage}void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
         return "\n".join(lines)
 
     @property
@@ -73,7 +90,8 @@ class Unit:
         known = {
             **{name: getattr(abi, name) for name in _OF_ABI}, "PARAMS": self.n_params, "STACK_WORDS": self.stack_words,
             "BLOCKS_MAX": BLOCKS_MAX, "TOP": image.TOP, "ROOM_BYTES": image.ROOM_BYTES,
-            "GUARD_BYTES": image.GUARD_BYTES,
+            "GUARD_BYTES": image.GUARD_BYTES, "POLL_ANY": requests.OP_POLL_ANY,
+            "KEPT": self.kept,
         }  # fmt: skip
         return [f"-DXCCL_{name}=({value})" for name, value in known.items()]
 
@@ -114,19 +132,21 @@ def made(unit: Unit) -> Made:
     Raises:
         KernelError: with the compiler's diagnostics if the unit does not compile or link, and as `compiler` does.
     """
-    is_c = unit.file.suffix == C_SUFFIX
+    is_c = unit.is_c
     command = compiler(is_c, os.environ)
     flags = [*_FLAGS, *(_ON_X86 if platform.machine() == "x86_64" else ())]
-    of_kernel = [*flags, *(_OF_C if is_c else _OF_CXX), *_OF_KERNEL]
+    of_kernel = [*flags, *(_OF_C if is_c else _OF_CXX), *_OF_KERNEL, *unit.flags]
     whole = _run(unit, [*command, *of_kernel, "-E", "-"]).decode()
+    tables = unit.tables(whole) if unit.tables else ""
     text = "\n".join(line for line in whole.splitlines() if not line.startswith("#"))
     own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld")]
-    parts = [_version(tuple(command)), *command, *of_kernel, *_LINK, *unit.words, *own, whole]
+    parts = [_version(tuple(command)), *command, *of_kernel, *_LINK, *unit.words, *own, whole, tables]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = str(_machine_code.folder() / f"{unit.name}-{digest[:32]}.o")
     elf = cache.read_kept(path)
     if elf is None:
         cache.tell_compiling("kernels")
+        unit = replace(unit, before=f"{unit.before}\n{tables}")
         elf = _linked(unit, command, flags, of_kernel, image.address_of(digest))
         cache.keep(path, elf)
     return Made(elf, text)

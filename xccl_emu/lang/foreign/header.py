@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.lang import requests
+from xccl_emu.lang import maps, requests
 
 FILE = Path(__file__).with_name("xccl_requests.h")
 _DESIGNATORS = ("step", "sync", "order")
 
 
 def _constants() -> Iterator[str]:
-    for name, value in vars(requests).items():
+    for name, value in {**vars(requests), **vars(maps)}.items():
         if name.isupper() and isinstance(value, int):
             yield f"    XCCL_{name} = {value},"
 

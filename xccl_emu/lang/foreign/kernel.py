@@ -13,8 +13,10 @@ from xccl_emu.lang.foreign import compiler, image
 STACK_WORDS = 96
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
+_STREAM_WORDS = 24
+"""Words that the loop of a stream of launches takes of the stack, beside a row of its table."""
+
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_HEAD = r"\bXCCL_KERNEL\s+(void|int64_t)\s+{name}\s*\(([^)]*)\)"
 _PARAM = re.compile(r"\s*(?:const\s+)?int64_t\s+(\w+)\s*")
 
 
@@ -34,22 +36,24 @@ class CStep:
 class CKernel(lang.Kernel):
     """A kernel in C or C++; it is compiled when something but its name and parameters is first asked for."""
 
+    head_pattern = r"\bXCCL_KERNEL\s+(void|int64_t)\s+{name}\s*\(([^)]*)\)"
+    head_example = "XCCL_KERNEL void {name}("
+
     def __init__(self, file: Path, name: str, stack_words: int) -> None:
-        self.file, self.name, self.in_turn = file, name, ()
+        self.file, self.name = file, name
+        self.in_turn: tuple[CKernel, ...] = ()
         self.__name__ = name
-        self._text = _read(file)
+        self.text = _read(file)
         self._head = self._found()
         self.params = self._names()
-        self._stack_words = stack_words
+        self.stack_words = stack_words
 
     def _found(self) -> re.Match[str]:
-        bare = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), self._text)
-        head = re.search(_HEAD.format(name=re.escape(self.name)), bare)
+        bare = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), self.text)
+        head = re.search(self.head_pattern.format(name=re.escape(self.name)), bare)
         if head is None:
-            raise KernelError(
-                f"{self.file}: no kernel {self.name!r}: it begins with `XCCL_KERNEL void {self.name}(` or "
-                f"`XCCL_KERNEL int64_t {self.name}(`"
-            )
+            example = self.head_example.format(name=self.name)
+            raise KernelError(f"{self.file}: no kernel {self.name!r}: it begins with `{example}`")
         return head
 
     def _names(self) -> tuple[str, ...]:
@@ -62,7 +66,7 @@ class CKernel(lang.Kernel):
 
     @property
     def _line(self) -> int:
-        return self._text.count("\n", 0, self._head.start()) + 1
+        return self.text.count("\n", 0, self._head.start()) + 1
 
     @property
     def _where(self) -> str:
@@ -70,17 +74,24 @@ class CKernel(lang.Kernel):
 
     @property
     def generator(self) -> Any:
-        """Raises KernelError: there is no generator, so no debugger, no subroutine and no stream of launches."""
+        """Raises KernelError: there is no generator, so no debugger and no subroutine."""
         raise KernelError(
-            f"{self._where}: {self.name!r} is written in C: it has no plain form (`generators=True`), no kernel in "
-            f"Python can call it, and a core can launch it once in a run"
+            f"{self._where}: {self.name!r} is written in C: it has no plain form (`generators=True`), and no kernel in "
+            f"Python can call it, or share a stream of launches with it"
         )
+
+    def call(self, arguments: str, first: int) -> str:
+        """The C expression that calls the kernel, with so many words of an array from this one on."""
+        return f"{self.name}({', '.join(f'{arguments}[{first + i}]' for i in range(len(self.params)))})"
+
+    def _unit(self) -> compiler.Unit:
+        call = self.call("arguments", 0)
+        call = f"{call}; xccl_returned(0);" if self._head[1] == "void" else f"xccl_returned({call});"
+        return compiler.Unit((self.file,), self.name, len(self.params), call, self.stack_words)
 
     @functools.cached_property
     def _made(self) -> tuple[image.Image, compiler.Made]:
-        has_value = self._head[1] != "void"
-        unit = compiler.Unit(self.file, self.name, len(self.params), has_value, self._stack_words)
-        made = compiler.made(unit)
+        made = compiler.made(self._unit())
         code = image.Image(made.elf)
         if code.has_data:
             raise KernelError(self._writable(code.writable))
@@ -89,8 +100,8 @@ class CKernel(lang.Kernel):
 
     def _writable(self, names: list[str]) -> str:
         name = (names or ["a variable"])[0].partition(".")[0]
-        found = re.search(rf"\b{re.escape(name)}\b", self._text)
-        where = f"{self.file}:{self._text.count(chr(10), 0, found.start()) + 1}" if found else str(self.file)
+        found = re.search(rf"\b{re.escape(name)}\b", self.text)
+        where = f"{self.file}:{self.text.count(chr(10), 0, found.start()) + 1}" if found else str(self.file)
         return (
             f"{where}: {name!r} is global or static and can be written: all that a kernel keeps must be on its stack, "
             f"or in memory that it asks the machine for; make it const, or a local variable"
@@ -132,7 +143,7 @@ class CKernel(lang.Kernel):
     @functools.cached_property
     def registers(self) -> tuple[str, ...]:
         """The parameters, how many words of the stack are live, and these words from the top down."""
-        return (*self.params, "live", *(f"stack{i}" for i in range(self._stack_words)))
+        return (*self.params, "live", *(f"stack{i}" for i in range(self.stack_words)))
 
     @property
     def n_registers(self) -> int:
@@ -152,6 +163,36 @@ class CKernel(lang.Kernel):
     def plain_step(self) -> lang.Step:
         """Raises KernelError: there is no plain form."""
         return super().plain_step() if self.generator else self.step
+
+
+class CStream(CKernel):
+    """Kernels in C that one core runs one behind the other, as `lang.in_turn`."""
+
+    def __init__(self, kernels: tuple[CKernel, ...], counted: bool) -> None:
+        first = kernels[0]
+        if other := next((each for each in kernels if type(each) is not CKernel), None):
+            raise KernelError(f"{other.name!r}: a core can launch this kind of kernel once in a run")
+        if len({each.file.suffix == compiler.C_SUFFIX for each in kernels}) > 1:
+            names = ", ".join(f"{each.name} ({each.file.name})" for each in kernels)
+            raise KernelError(f"{names}: kernels of one stream are all in C or all in C++")
+        super().__init__(first.file, first.name, max(each.stack_words for each in kernels))
+        self.in_turn, self.counted = kernels, counted
+        self.name = self.__name__ = "_then_".join(each.name for each in kernels)
+        self.params = ("table", "launches", *(("done",) if counted else ()))
+        self.stack_words += self._row_words + _STREAM_WORDS
+
+    @property
+    def _row_words(self) -> int:
+        return 1 + max(len(each.params) for each in self.in_turn)
+
+    def _unit(self) -> compiler.Unit:
+        calls = [f"if (row[0] == {i}) (void){each.call('row', 1)};" for i, each in enumerate(self.in_turn)]
+        known = {"ROW_WORDS": self._row_words, "COUNTED": int(self.counted), "CALL(row)": " ".join(calls)}
+        before = "".join(f"#define XCCL_{name} {value}\n" for name, value in known.items())
+        call = f"xccl_in_turn(arguments[0], arguments[1], {'arguments[2]' if self.counted else 0}); xccl_returned(0);"
+        files = tuple(dict.fromkeys(each.file for each in self.in_turn))
+        before += '#include "xccl_in_turn.h"'
+        return compiler.Unit(files, self.name, len(self.params), call, self.stack_words, before)
 
 
 def c_kernel(file: str | Path, name: str, stack_words: int = STACK_WORDS) -> CKernel:

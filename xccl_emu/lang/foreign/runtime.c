@@ -25,7 +25,7 @@ struct control {
     int64_t *machine, *kernel; /* stack pointers */
     void (*set_default)(int, void *);
     void (*previous[65])(int, siginfo_t *, void *); /* handlers of signals, before these */
-    int64_t request[8];
+    int64_t request[XCCL_LONGEST_REQUEST_WORDS];
     int64_t pc, arguments[XCCL_PARAMS + 1];
 };
 #define CONTROL ((struct control *)XCCL_TOP)
@@ -77,8 +77,40 @@ int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int
     return CONTROL->result;
 }
 
+/* The operands of a request behind its first six. */
+void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_t l) {
+    int64_t *more = CONTROL->request + XCCL_REQUEST_WORDS;
+    more[0] = g, more[1] = h, more[2] = i, more[3] = j, more[4] = k, more[5] = l;
+}
+
+/* One of the first arguments, which stay in the core's registers. */
+int64_t xccl_kept(int64_t word) { return CONTROL->arguments[word]; }
+
+/* A request whose place is known when it runs: the site of the last call of that name in front of it, or in its line. */
+struct xccl_call {
+    int32_t line;
+    int16_t name, operation;
+    const char *file;
+};
+extern const struct { int64_t words[8]; } xccl_sites_begin[];
+
+static int is_same(const char *one, const char *other) {
+    for (; *one && *one == *other; one++, other++) {}
+    return *one == *other;
+}
+
+const void *xccl_site_of(const struct xccl_call *calls, int64_t n, int64_t name, const char *file, int64_t line,
+                         int64_t operation) {
+    for (int64_t i = n - 1; i >= 0; i--)
+        if (calls[i].line <= line && calls[i].name == name && calls[i].operation == operation &&
+            is_same(calls[i].file, file))
+            return xccl_sites_begin + i;
+    leave(XCCL_FAULT);
+    return 0;
+}
+
 void xccl_returned(int64_t value) {
-    for (int i = 0; i < 8; i++) CONTROL->request[i] = 0;
+    for (int i = 0; i < XCCL_REQUEST_WORDS; i++) CONTROL->request[i] = 0;
     CONTROL->request[1] = value;
     CONTROL->pc = XCCL_DONE;
     leave(0);
@@ -163,7 +195,8 @@ static void go_on(struct control *c, int64_t *core, int64_t *live) {
     restore(top, live + 1, *live);
     c->result = core[XCCL_RESULT], c->pc = core[XCCL_PC], c->blocks = XCCL_BLOCKS_MAX;
     if (c->pc == 0)
-        for (int64_t i = 0; i < XCCL_PARAMS; i++) c->arguments[i] = registers[i], registers[i] = 0;
+        for (int64_t i = XCCL_KEPT; i < XCCL_PARAMS; i++) c->arguments[i] = registers[i], registers[i] = 0;
+    for (int64_t i = 0; i < XCCL_KEPT; i++) c->arguments[i] = registers[i];
     c->inside = 1;
     xccl_swap(&c->machine, c->pc ? top - *live : fresh(top));
     c->inside = 0;
@@ -174,7 +207,7 @@ int64_t xccl_emu_step(int64_t *state, int64_t base) {
     int64_t *core = state + base, *live = core + XCCL_REGISTERS + XCCL_PARAMS, *request = core + XCCL_REQUEST;
     int64_t before = *live, stands = 0;
     if (core[XCCL_PC] == XCCL_DONE) {
-        for (int i = 0; i < 8; i++) request[i] = core[XCCL_RESULT] = 0;
+        for (int i = 0; i < XCCL_REQUEST_WORDS; i++) request[i] = core[XCCL_RESULT] = 0;
         return 0;
     }
     go_on(c, core, live);
@@ -184,6 +217,7 @@ int64_t xccl_emu_step(int64_t *state, int64_t base) {
     save((int64_t *)XCCL_TOP, live + 1, stands, before);
     *live = stands;
     if (c->status) return c->status - XCCL_PLACES * c->pc;
-    for (int i = 0; i < 8; i++) request[i] = c->request[i];
+    int words = c->request[0] == XCCL_POLL_ANY ? XCCL_LONGEST_REQUEST_WORDS : XCCL_REQUEST_WORDS;
+    for (int i = 0; i < words; i++) request[i] = c->request[i];
     return request[0];
 }

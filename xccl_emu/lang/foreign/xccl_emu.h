@@ -22,10 +22,14 @@ struct xccl_site {
 } __attribute__((aligned(64)));
 
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
 int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e,
                  int64_t f);
+void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_t l);
+#ifdef __cplusplus
+}
+#endif
 
 #define XCCL_ASK(name, operation_, a, b, c, d, e, f, ...)                                                              \
     (__extension__({                                                                                                   \
@@ -35,3 +39,24 @@ int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int
     }))
 
 #include "xccl_requests.h"
+
+/* A word of a poll_any: its address, how it is compared (XCCL_CMP_EQ, XCCL_CMP_NE, XCCL_CMP_GE), and with what. */
+struct xccl_condition {
+    int64_t address, compare, value;
+};
+
+static inline struct xccl_condition xccl_when(int64_t address, int64_t compare, int64_t value) {
+    struct xccl_condition condition = {address, compare, value};
+    return condition;
+}
+
+#define XCCL_UNUSED xccl_when(-1, XCCL_CMP_UNUSED, 0)
+
+/* Wait until one of up to four words is as its condition says; return which.  Those behind the last are XCCL_UNUSED. */
+#define xccl_poll_any(first, second, third, fourth, ...)                                                               \
+    (__extension__({                                                                                                   \
+        const struct xccl_condition xccl_1 = first, xccl_2 = second, xccl_3 = third, xccl_4 = fourth;                  \
+        xccl_ask_more(xccl_3.address, xccl_3.compare, xccl_3.value, xccl_4.address, xccl_4.compare, xccl_4.value);     \
+        XCCL_ASK("poll_any", XCCL_OP_POLL_ANY, xccl_1.address, xccl_1.compare, xccl_1.value, xccl_2.address,           \
+                 xccl_2.compare, xccl_2.value, __VA_ARGS__);                                                           \
+    }))

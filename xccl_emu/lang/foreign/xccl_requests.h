@@ -54,6 +54,35 @@ enum {
     XCCL_OP_V_SCALE = 29,
     XCCL_OP_V_NARROW = 30,
     XCCL_OP_V_COUNT = 31,
+    XCCL_INT8 = 3,
+    XCCL_INT16 = 4,
+    XCCL_INT32 = 5,
+    XCCL_MAP_COPY = 0,
+    XCCL_MAP_FILL = 1,
+    XCCL_MAP_INDEX = 2,
+    XCCL_MAP_ABS = 3,
+    XCCL_MAP_CAST = 4,
+    XCCL_MAP_ADD = 5,
+    XCCL_MAP_SUB = 6,
+    XCCL_MAP_MUL = 7,
+    XCCL_MAP_DIV = 8,
+    XCCL_MAP_MAX = 9,
+    XCCL_MAP_MIN = 10,
+    XCCL_MAP_AND = 11,
+    XCCL_MAP_OR = 12,
+    XCCL_MAP_SUM = 13,
+    XCCL_MAP_MOST = 14,
+    XCCL_MAP_LEAST = 15,
+    XCCL_ROUND_NONE = 0,
+    XCCL_ROUND_RINT = 1,
+    XCCL_ROUND_FLOOR = 2,
+    XCCL_ROUND_CEIL = 3,
+    XCCL_ROUND_AWAY = 4,
+    XCCL_ROUND_TRUNC = 5,
+    XCCL_DTYPE_SHIFT = 4,
+    XCCL_TO_SHIFT = 7,
+    XCCL_ROUNDING_SHIFT = 10,
+    XCCL_SCALAR_SHIFT = 13,
 };
 
 /* Read ``nbytes`` (1, 2, 4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight. */
@@ -171,6 +200,10 @@ enum {
 /* Copy within the data buffer (ranges must not overlap). */
 #define xccl_v_copy(ub, target_ub, nbytes, ...) \
     XCCL_ASK("v_copy", XCCL_OP_V_COPY, ub, target_ub, nbytes, 0, 0, 0, __VA_ARGS__)
+
+/* Make ``count`` results of as many elements, or one of them all, by a function of `lang.maps`. */
+#define xccl_v_map(ub, target_ub, count, function, other, ...) \
+    XCCL_ASK("v_map", XCCL_OP_V_COPY, ub, target_ub, count, function, other, 0, __VA_ARGS__)
 
 /* Fill bytes of the data buffer. */
 #define xccl_v_fill(ub, nbytes, byte, ...) \

@@ -3,9 +3,10 @@
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import maps
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.lines import is_line
-from xccl_emu.machine.device.numerics import ranges
+from xccl_emu.machine.device.vectors import other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
 
@@ -77,6 +78,17 @@ def _disjoint(st, core, base, a, b, nbytes):
     """Do two ranges that were checked not overlap?  What a copy leaves in an overlap would depend on its order."""
     if a < b + nbytes and b < a + nbytes:
         return set_error(st, core, base, ms.ERR_OPERAND, a, b)
+    return True
+
+
+@jit
+def _apart(st, core, base, source, read, target, written):
+    """May a vector instruction read and write these ranges?  One in place of the other, but not overlapping else."""
+    op, function = st[base + REQUEST], st[base + REQUEST + 4]
+    if op == rq.OP_V_COPY and function and source == target and read == written:
+        return True
+    if read and source < target + written and target < source + read:
+        return set_error(st, core, base, ms.ERR_OPERAND, source, target)
     return True
 
 
@@ -211,9 +223,10 @@ def _kinds(st, core, base, op, c, d, e):
         return _dtype(st, core, base, d) and _rule(st, core, base, e) and _aligned(st, core, base, c, 4)
     if op == rq.OP_V_AXPY or op == rq.OP_V_ADD:
         return _summand(st, core, base, e if op == rq.OP_V_AXPY else d)
+    if op == rq.OP_V_COPY:
+        return d == 0 or maps.is_known(d) or set_error(st, core, base, ms.ERR_OPERAND, d, 0)
     if (
         op == rq.OP_V_FILL
-        or op == rq.OP_V_COPY
         or op == rq.OP_V_COUNT
         or op == rq.OP_V_DEQUANTIZE
         or op == rq.OP_V_SCALE
@@ -235,11 +248,16 @@ def check_vector(st, core, base, op, a, b, c, d, e):
     if not _kinds(st, core, base, op, c, d, e):
         return False
     source, read, target, written = ranges(op, a, b, c, d, e)
-    alignment = 1 if op == rq.OP_V_FILL or op == rq.OP_V_COPY else 4
+    alignment = 1 if op == rq.OP_V_FILL or (op == rq.OP_V_COPY and d == 0) else 4
     if read > 0 and not _buffer(st, core, base, source, read, alignment):
         return False
     if not _buffer(st, core, base, target, written, alignment):
         return False
-    if op == rq.OP_V_DEQUANTIZE:
-        return _buffer(st, core, base, d, 4, 4)
-    return op != rq.OP_V_COPY or _disjoint(st, core, base, a, b, c)
+    other, more = other_range(op, c, d, e)
+    if more and not _buffer(st, core, base, other, more, 4):
+        return False
+    if op != rq.OP_V_COPY or (d and maps.reduces(d)):
+        return True
+    return _apart(st, core, base, source, read, target, written) and _apart(
+        st, core, base, other, more, target, written
+    )

@@ -135,36 +135,6 @@ def widen_row(mem, source, target, count, dtype):
         acc[i] = widen(x[i], dtype)
 
 
-@jit
-def element_bytes(dtype):
-    """Return the size of an element type in bytes."""
-    return 4 if dtype == rq.FP32 else 2
-
-
-@jit
-def ranges(op, a, b, c, d, e):
-    """What a vector instruction reads and what it writes: first byte in the data buffer, and bytes, of both.
-
-    A sum reads what it writes, and a row is scaled where it is; `v_dequantize` reads a scale of 4 bytes at ``d``, too.
-    """
-    if op == rq.OP_V_FILL:
-        return a, 0, a, b
-    if op == rq.OP_V_SCALE:
-        return a, 0, a, 4 * b
-    if op == rq.OP_V_COPY:
-        return a, c, b, c
-    if op == rq.OP_V_COUNT:
-        return a, 4 * c, b, 4
-    if op == rq.OP_V_QUANTIZE:  # the scale is behind the row
-        return a, 2 * c, b, c + 4
-    if op == rq.OP_V_DEQUANTIZE:
-        return a, c, b, 4 * c
-    if op == rq.OP_V_NARROW:
-        return a, 4 * c, b, 2 * c
-    count, dtype = (d, e) if op == rq.OP_V_AXPY else (c, d)
-    return a, element_bytes(dtype) * count, b, 4 * count
-
-
 @jit_arrays
 def axpy(mem, source, target, weight_bits, count, dtype):
     """Accumulator += weight * element: the product is rounded, then the sum."""

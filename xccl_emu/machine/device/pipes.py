@@ -9,7 +9,7 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.machine.device import flight, numerics, sparse
+from xccl_emu.machine.device import flight, maps, numerics, sparse, vectors
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.far import read_far
 from xccl_emu.machine.device.sparse import count
@@ -213,7 +213,7 @@ def step_vector(mem, st, core, base, choice):
         return _flag(st, core, base, queue, entry)
     ub, a, b, c, d = st[base + ms.UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
     if not st[ms.SPARSE] or not sparse.leaves_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
-        _, _, target, written = numerics.ranges(op, a, b, c, d, st[entry + 5])
+        _, _, target, written = vectors.ranges(op, a, b, c, d, st[entry + 5])
         sparse.mark(mem, st, ub + target, written)
         _compute(mem, st, ub, op, a, b, c, d, st[entry + 5])
     st[ms.BYTES_BY_PIPE + rq.VECTOR] += elements(st, entry, op)
@@ -245,6 +245,8 @@ def _compute(mem, st, ub, op, a, b, c, d, e):
         numerics.dequantize(mem, ub + a, ub + b, c, ub + d)
     elif op == rq.OP_V_SCALE:
         numerics.scale_row(mem, ub + a, b, c)
+    elif op == rq.OP_V_COPY and d:
+        maps.apply(mem, ub + a, ub + b, c, d, e, ub)
     elif op == rq.OP_V_COPY:
         copy_bytes(mem, ub + b, ub + a, c)
     elif op == rq.OP_V_FILL:

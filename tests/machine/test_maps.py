@@ -1,0 +1,119 @@
+"""What `v_map` computes, bit for bit against NumPy and ml_dtypes; what it reads and writes, for races."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.machine.test_numerics import after
+from xccl_emu import errors
+from xccl_emu.lang import maps
+from xccl_emu.lang import requests as rq
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, of infinities and NaNs
+DTYPES = [np.dtype(each) for each in (ml_dtypes.bfloat16, np.float16, np.float32, np.int8, np.int16, np.int32)]
+TWO = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "max": lambda a, b: np.where((a > b) | (a != a), a, b),
+    "min": lambda a, b: np.where((a < b) | (a != a), a, b),
+}  # fmt: skip
+REDUCING = {"sum": "add", "most": "max", "least": "min"}
+NAMES = sorted(TWO) + sorted(REDUCING) + ["abs", "fill", "index"]
+
+
+def same(found: NDArray[np.generic], wanted: NDArray[np.generic]) -> bool:
+    """Equal bits, but any NaN equals any NaN."""
+    return bool(((found.view(np.uint8) == wanted.view(np.uint8)).reshape(found.size, -1).all(1) | (
+        (found != found) & (wanted != wanted))).all())  # fmt: skip
+
+
+def drawn(data: st.DataObject, dtype: int, n: int) -> NDArray[np.generic]:
+    """Any bits as elements, small whole numbers among them."""
+    kind = DTYPES[dtype]
+    bits = st.one_of(st.integers(0, 2 ** (8 * kind.itemsize) - 1), st.integers(-9, 9).map(lambda i: _bits(i, kind)))
+    values = data.draw(st.lists(bits, min_size=n, max_size=n))
+    return np.array(values, f"u{kind.itemsize}").view(kind)
+
+
+def _bits(value: int, kind: np.dtype) -> int:
+    return int(np.array([value]).astype(kind).view(f"u{kind.itemsize}")[0])
+
+
+def padded(x: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Its bytes, and zeros behind them to a multiple of 4."""
+    return np.pad(x.view(np.uint8), (0, -x.nbytes % 4))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), n=st.integers(1, 9), name=st.sampled_from(NAMES), in_place=st.booleans())
+@pytest.mark.boundscheck
+def test_functions_are_those_of_numpy(data: st.DataObject, n: int, name: str, in_place: bool) -> None:
+    """Each function leaves the bits that NumPy makes of the same elements, in place or behind them."""
+    dtype = data.draw(st.sampled_from(maps.TYPES[name]))
+    scalar = name in TWO and data.draw(st.booleans())
+    a, b = drawn(data, dtype, n), drawn(data, dtype, 1 if scalar else n)
+    number = maps.function(name, dtype, scalar=scalar)
+    first, size = padded(a), padded(a).size
+    image = np.concatenate([first, padded(b), np.zeros(size, np.uint8)])
+    target = 0 if in_place else size + padded(b).size
+    if name in TWO:
+        wanted = TWO[name](a, b).astype(a.dtype)
+    elif name in REDUCING:
+        wanted = a[:1]
+        for i in range(1, n):
+            wanted = TWO[REDUCING[name]](wanted, a[i : i + 1]).astype(a.dtype)
+    elif name == "abs":
+        wanted = np.abs(a)
+    else:
+        wanted = np.repeat(b[:1], n)
+        if name == "index":
+            steps = np.arange(n).astype(np.float32 if a.dtype.kind != "i" else a.dtype)
+            wanted = (wanted.astype(steps.dtype) + steps).astype(a.dtype)
+    is_bits = scalar or name in ("fill", "index")
+    other = int(b[:1].view(f"u{a.dtype.itemsize}")[0]) if is_bits else size
+    found = after(rq.OP_V_COPY, image, 0, target, n, number, other)
+    assert same(found[target : target + wanted.nbytes].view(a.dtype), wanted)
+    rest = np.ones(image.size, bool)
+    rest[target : target + wanted.nbytes] = False
+    assert (found[rest] == image[rest]).all()
+
+
+def cast_by_numpy(x: NDArray[np.generic], to: int, rounding: int) -> NDArray[np.generic]:
+    """Elements as another type: rounded as it says, integers at their limits, NaNs as 0."""
+    kind = DTYPES[to]
+    if x.dtype.kind == "i":
+        return x.astype(kind)
+    wide = x.astype(np.float64)
+    whole = {
+        "none": np.rint, "rint": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
+        "away": lambda v: np.trunc(v) + np.where(np.abs(v - np.trunc(v)) >= 0.5, np.sign(v), 0),
+    }[maps.ROUNDINGS[rounding]](wide)  # fmt: skip
+    if kind.kind == "i":
+        limits = np.iinfo(kind)
+        return np.nan_to_num(whole, nan=0).clip(limits.min, limits.max).astype(kind)
+    return whole.astype(kind) if kind == x.dtype else x.astype(np.float32).astype(kind)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), n=st.integers(1, 9), pair=st.sampled_from(sorted(maps.CASTS)))
+@pytest.mark.boundscheck
+def test_casts_are_those_of_numpy(data: st.DataObject, n: int, pair: tuple[int, int]) -> None:
+    """Each cast leaves the bits that NumPy and ml_dtypes make, with each rounding that it has."""
+    rounding = data.draw(st.sampled_from(maps.CASTS[pair]))
+    x = drawn(data, pair[0], n)
+    if pair[0] == rq.FP32:  # halves between whole numbers
+        x = np.where(data.draw(st.booleans()), x, np.float32(0.5) * np.arange(-n, n, 2, np.float32))
+    wanted = cast_by_numpy(x, pair[1], rounding)
+    image = np.concatenate([padded(x), padded(wanted) * 0])
+    found = after(rq.OP_V_COPY, image, 0, padded(x).size, n, maps.function("cast", *pair, rounding))
+    assert same(found[padded(x).size :][: wanted.nbytes].view(wanted.dtype), wanted)
+
+
+def test_functions_that_there_are_not() -> None:
+    """A function on types that it does not have is refused by name, with what was asked for."""
+    for asked in (("div", maps.INT32), ("cast", maps.INT8), ("cast", rq.FP32, maps.INT8, 1), ("exp", rq.FP32)):
+        with pytest.raises(errors.ConfigError, match=f"'{asked[0]}' of dtype={asked[1]}.* no such function"):
+            maps.function(*asked)
+    assert maps.text(maps.function("cast", rq.FP32, rq.BF16)) == "cast fp32 bf16"

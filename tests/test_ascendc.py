@@ -1,0 +1,76 @@
+"""Kernels in Ascend C: the example's verdicts, lines of its source, and what is refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.foreign_support import ROOT, has_compiler
+from xccl_emu import ascendc
+from xccl_emu.check import check, verdict
+from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.protocol import registry
+
+pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
+EXAMPLE = ROOT / "examples" / "ascendc" / "sendrecv.py"
+
+
+def case_of(name: str, **sizes: Any) -> Any:
+    """A case of the example."""
+    return registry.of_file(f"{EXAMPLE}:{name}")(**sizes)
+
+
+def test_the_message_is_verified() -> None:
+    """With a barrier that waits until all is visible every schedule is fine, and the bits are right."""
+    found = check.check(case_of("Message"))
+    assert (found.verdict, found.violation) == (verdict.VERIFIED, None)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("NoBarrier", {}), ("Message", {"barrier": "empty"})])
+def test_a_race_names_lines_of_the_source(name: str, sizes: dict[str, str]) -> None:
+    """Without the barrier, or with one that only empties the pipes, the chunk races, at a line of the C++ source."""
+    found = check.check(case_of(name, **sizes))
+    assert found.violation is not None
+    assert found.violation.kind == verdict.DATA_RACE
+    assert "sendrecv.cpp:" in found.violation.message
+
+
+def test_without_its_barrier_it_races() -> None:
+    """A barrier is switched off by its name, and then the chunk races."""
+    kernel = case_of("Message").kernel("send")
+    name = next(site.sync for site in kernel.sites if site.sync.startswith("PipeBarrier"))
+    found = check.check(case_of("Message"), without=[name])
+    assert found.violation is not None
+    assert found.violation.kind == verdict.DATA_RACE
+
+
+@pytest.mark.parametrize("name", ["in filled", "out filled", "in freed", "out freed"])
+def test_each_event_of_a_queue_is_needed(name: str) -> None:
+    """With more chunks than buffers the search finds the race without each of the events of both queues."""
+    assert check.check(case_of("Message", chunks=4)).verdict == verdict.VERIFIED
+    found = check.check(case_of("Message", chunks=4), without=[name])
+    assert found.verdict == verdict.VIOLATION
+
+
+def test_what_is_missing_is_refused_by_name(tmp_path: Path) -> None:
+    """An instruction that the header has not is an error of the compiler that names it."""
+    file = tmp_path / "k.cpp"
+    file.write_text(
+        '#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void k(GM_ADDR a)\n'
+        "{ AscendC::PipeBarrier<PIPE_ALL>(); AscendC::GatherMask(a); }\n"
+    )
+    with pytest.raises(KernelError, match="GatherMask is not in xccl_emu's header"):
+        assert ascendc.ascend_kernel(file, "k").sites
+
+
+def test_a_tiling_struct_has_the_fields_of_the_source() -> None:
+    """Fields that the struct does not have, or has, are refused by name; values have the layout of the compiler."""
+    kernel = case_of("Message").kernel("send")
+    packed = ascendc.Tiling("MessageTiling", {"chunks": 2, "chunkElements": 8}).packed(kernel)
+    assert packed.view("u4").tolist() == [2, 8]
+    with pytest.raises(ConfigError, match=r"missing: \['chunkElements'\], unknown: \['more'\]"):
+        ascendc.Tiling("MessageTiling", {"chunks": 2, "more": 8}).packed(kernel)
+    with pytest.raises(ConfigError, match="no such struct"):
+        ascendc.Tiling("Other").packed(kernel)
+    with pytest.raises(ConfigError, match="barrier='late'"):
+        ascendc.ascend_kernel(kernel.file, "send", barrier="late")

@@ -1,0 +1,6 @@
+"""Kernels in Ascend C (docs/ascendc.md): a header of our own, and what a case needs to launch them."""
+
+from xccl_emu.ascendc.kernel import BARRIERS, AscendKernel, ascend_kernel
+from xccl_emu.ascendc.launch import Tiling, launch
+
+__all__ = ["BARRIERS", "AscendKernel", "Tiling", "ascend_kernel", "launch"]

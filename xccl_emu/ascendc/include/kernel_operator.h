@@ -1,0 +1,220 @@
+/* Names of Ascend C as kernels use them, with bodies that ask the machine of xccl_emu (docs/ascendc.md).
+ *
+ * Nothing here is Huawei's.  Whatever makes a request takes one argument more, which says where it is called.
+ */
+#pragma once
+#include "xccl_emu.h"
+
+#define __global__
+#define __aicore__
+#define __gm__
+#define __ubuf__
+#define __inout_pipe__(...)
+#define GM_ADDR __gm__ uint8_t *
+
+enum pipe_t { PIPE_S, PIPE_MTE2, PIPE_V, PIPE_MTE3, PIPE_ALL };
+enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
+
+/* ---- places: a request finds its site by what is called, where, and the operation (xccl_emu/ascendc/sites.py) */
+
+struct xccl_call {
+    int32_t line;
+    int16_t name, operation;
+    const char *file;
+};
+extern "C" const struct xccl_site *xccl_site_of(const struct xccl_call *calls, int64_t n, int64_t name,
+                                                const char *file, int64_t line, int64_t operation);
+extern "C" int64_t xccl_kept(int64_t word);
+extern const struct xccl_call xccl_calls[];
+extern const int64_t xccl_n_calls;
+
+struct xccl_place {
+    int name;
+    const char *file;
+    int line;
+    const xccl_site *site = nullptr; /* if it is known */
+
+    int64_t operator()(int64_t operation, int64_t a = 0, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0,
+                       int64_t f = 0) const {
+        return xccl_ask(site ? site : of(operation), operation, a, b, c, d, e, f);
+    }
+    const xccl_site *of(int64_t operation) const {
+        return xccl_site_of(xccl_calls, xccl_n_calls, name, file, line, operation);
+    }
+    void fail(int64_t operation, int64_t code, int64_t value) const {
+        xccl_ask(of(operation), XCCL_OP_FAIL, code, value, 0, 0, 0, 0);
+    }
+};
+constexpr xccl_place xccl_here(int name, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {name, file, line};
+}
+#define XCCL_AT(name) xccl_place at = xccl_here(XCCL_NAME_##name)
+
+/* An argument of a kernel, as whatever it takes. */
+struct xccl_argument {
+    int64_t value;
+    template <class T> operator T *() const { return reinterpret_cast<T *>(value); }
+    template <class T> operator T() const { return static_cast<T>(value); }
+};
+
+template <class...> inline constexpr bool xccl_false = false;
+#define XCCL_MISSING(name)                                                                                             \
+    template <class... A> void name(A &&...) {                                                                         \
+        static_assert(xccl_false<A...>, #name " is not in xccl_emu's header for Ascend C");                            \
+    }
+
+namespace AscendC {
+using ::event_t;
+using ::pipe_t;
+
+/* ---- numbers of 16 bits: kept, converted, and computed with by the vector unit alone */
+
+constexpr float xccl_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+constexpr uint32_t xccl_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
+
+constexpr uint16_t xccl_half_of(float value) {
+    uint32_t bits = xccl_bits(value), sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000) return sign | 0x7e00;
+    if (bits >= 0x47800000) return sign | 0x7c00;
+    if (bits < 0x38800000) return sign | (xccl_bits(xccl_float(bits) + 0.5f) - xccl_bits(0.5f));
+    return sign | (bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13;
+}
+constexpr uint16_t xccl_bfloat_of(float value) {
+    uint32_t bits = xccl_bits(value);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (bits >> 16 & 0x8000) | 0x7fc0;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+struct half {
+    uint16_t bits;
+    half() = default;
+    constexpr half(float value) : bits(xccl_half_of(value)) {}
+};
+struct bfloat16_t {
+    uint16_t bits;
+    bfloat16_t() = default;
+    constexpr bfloat16_t(float value) : bits(xccl_bfloat_of(value)) {}
+};
+
+template <class T, class U> constexpr bool xccl_same = false;
+template <class T> constexpr bool xccl_same<T, T> = true;
+template <class T, class U> struct IsSameType { static constexpr bool value = xccl_same<T, U>; };
+
+/* The bits of a value, sign-extended if it is an integer. */
+template <class T> constexpr int64_t xccl_word(T value) {
+    if constexpr (xccl_same<T, float>) return xccl_bits(value);
+    else if constexpr (xccl_same<T, half> || xccl_same<T, bfloat16_t>) return value.bits;
+    else return static_cast<int64_t>(value);
+}
+template <class T> constexpr T xccl_value(int64_t word) {
+    if constexpr (xccl_same<T, float>) return xccl_float(static_cast<uint32_t>(word));
+    else return static_cast<T>(word);
+}
+
+/* ---- tensors */
+
+enum class TPosition { GM, VECIN, VECOUT, VECCALC };
+using QuePosition = TPosition;
+
+template <class T> class GlobalTensor {
+public:
+    void SetGlobalBuffer(__gm__ T *buffer, uint64_t = 0) { address = reinterpret_cast<int64_t>(buffer); }
+    GlobalTensor operator[](uint64_t index) const {
+        GlobalTensor moved;
+        moved.address = address + static_cast<int64_t>(index * sizeof(T));
+        return moved;
+    }
+    const __gm__ T *GetPhyAddr(uint64_t index = 0) const {
+        return reinterpret_cast<const T *>(address + static_cast<int64_t>(index * sizeof(T)));
+    }
+    T GetValue(uint64_t index, XCCL_AT(GetValue)) const {
+        static_assert(!xccl_same<T, half> && !xccl_same<T, bfloat16_t>, "GetValue of half: not in xccl_emu's header");
+        return xccl_value<T>(at(XCCL_OP_LOAD, (*this)[index].address, sizeof(T)));
+    }
+    void SetValue(uint64_t index, T value, XCCL_AT(SetValue)) const {
+        at(XCCL_OP_STORE, (*this)[index].address, xccl_word(value), sizeof(T));
+    }
+    int64_t address = 0;
+};
+
+template <class T> class LocalTensor {
+public:
+    LocalTensor operator[](uint32_t index) const { return {start + index * uint32_t(sizeof(T)), nbytes}; }
+    template <class U> LocalTensor<U> ReinterpretCast() const { return {start, nbytes}; }
+    uint32_t GetSize() const { return nbytes / sizeof(T); }
+    T GetValue(uint32_t index, XCCL_AT(GetValue)) const {
+        static_assert(sizeof(T) >= 4, "GetValue of elements of 1 or 2 bytes: not in xccl_emu's header");
+        return xccl_value<T>(at(XCCL_OP_UB_LOAD, (*this)[index].start, sizeof(T)));
+    }
+    void SetValue(uint32_t index, T value, XCCL_AT(SetValue)) const {
+        static_assert(sizeof(T) >= 4, "SetValue of elements of 1 or 2 bytes: not in xccl_emu's header");
+        at(XCCL_OP_UB_STORE, (*this)[index].start, xccl_word(value), sizeof(T));
+    }
+    uint32_t start = 0, nbytes = 0;
+};
+
+/* ---- events and barriers */
+
+enum class HardEvent {
+    S_MTE2 = 0x01, S_V = 0x02, S_MTE3 = 0x03, MTE2_S = 0x10, MTE2_V = 0x12, MTE2_MTE3 = 0x13, V_S = 0x20,
+    V_MTE2 = 0x21, V_MTE3 = 0x23, MTE3_S = 0x30, MTE3_MTE2 = 0x31, MTE3_V = 0x32,
+};
+enum { XCCL_QUEUE_EVENT = 8, XCCL_QUEUE_EVENTS = 22, XCCL_BARRIER_EVENT = 30, XCCL_FETCHED_EVENT = 31 };
+
+template <HardEvent E> void SetFlag(int32_t event, XCCL_AT(SetFlag)) {
+    at(XCCL_OP_SET_FLAG, int(E) >> 4, int(E) & 15, event);
+}
+template <HardEvent E> void WaitFlag(int32_t event, XCCL_AT(WaitFlag)) {
+    at(XCCL_OP_WAIT_FLAG, int(E) >> 4, int(E) & 15, event);
+}
+
+/* Two readings of a barrier: what was issued is done and visible, or the pipes are empty. */
+inline void xccl_barrier(xccl_place at) {
+#if XCCL_BARRIER_IS_VISIBLE
+    at(XCCL_OP_QUIET);
+#else
+    for (int pipe = PIPE_MTE2; pipe <= PIPE_MTE3; pipe++) at(XCCL_OP_SET_FLAG, pipe, PIPE_S, XCCL_BARRIER_EVENT);
+    for (int pipe = PIPE_MTE2; pipe <= PIPE_MTE3; pipe++) at(XCCL_OP_WAIT_FLAG, pipe, PIPE_S, XCCL_BARRIER_EVENT);
+#endif
+}
+/* A pipe does one instruction after the other, so that a barrier of one alone orders nothing but writes. */
+template <pipe_t P> void PipeBarrier(XCCL_AT(PipeBarrier)) {
+    if constexpr (P == PIPE_ALL) xccl_barrier(at);
+#if XCCL_BARRIER_IS_VISIBLE
+    if constexpr (P == PIPE_MTE3) at(XCCL_OP_FENCE);
+#endif
+}
+template <bool = true> void SyncAll(XCCL_AT(SyncAll)) {
+    xccl_barrier(at);
+    at(XCCL_OP_AWAIT_GROUP, at(XCCL_OP_ARRIVE));
+}
+inline int64_t GetBlockIdx() { return xccl_kept(0); }
+inline int64_t GetBlockNum() { return xccl_kept(1); }
+
+/* ---- caches */
+
+enum class CacheLine { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
+enum class DcciDst { CACHELINE_OUT };
+template <class T, CacheLine C, DcciDst = DcciDst::CACHELINE_OUT>
+void DataCacheCleanAndInvalid(const GlobalTensor<T> &line, XCCL_AT(DataCacheCleanAndInvalid)) {
+    static_assert(C == CacheLine::SINGLE_CACHE_LINE, "ENTIRE_DATA_CACHE is not in xccl_emu's header for Ascend C");
+    at(XCCL_OP_DCCI, line.address);
+}
+} // namespace AscendC
+
+#define pipe_barrier(pipe) AscendC::PipeBarrier<pipe>()
+
+/* Reads the struct word by word with the scalar unit. */
+template <class T> void xccl_tiling(T &data, GM_ADDR from, XCCL_AT(xccl_tiling)) {
+    static_assert(sizeof(T) % 8 == 0, "a tiling struct takes whole words of 8 bytes");
+    int64_t words[sizeof(T) / 8];
+    for (uint64_t i = 0; i < sizeof(T) / 8; i++) words[i] = at(XCCL_OP_LOAD, reinterpret_cast<int64_t>(from) + 8 * i, 8);
+    __builtin_memcpy(&data, words, sizeof(T));
+}
+#define GET_TILING_DATA_WITH_STRUCT(type, name, from)                                                                  \
+    type name;                                                                                                         \
+    xccl_tiling(name, from)
+
+#include "xccl_queues.h"
+#include "xccl_copies.h"
+#include "xccl_vector.h"

@@ -1,0 +1,66 @@
+/* Copies between memory and the data buffer, and within the data buffer. */
+#pragma once
+
+namespace AscendC {
+struct DataCopyParams {
+    uint16_t blockCount = 1, blockLen = 0, srcStride = 0, dstStride = 0;
+};
+struct DataCopyExtParams {
+    uint16_t blockCount = 1;
+    uint32_t blockLen = 0, srcStride = 0, dstStride = 0, rsv = 0;
+};
+template <class T> struct DataCopyPadExtParams {
+    bool isPad = false;
+    uint8_t leftPadding = 0, rightPadding = 0;
+    T paddingValue = {};
+};
+constexpr int64_t xccl_whole(int64_t nbytes) { return (nbytes + 31) / 32 * 32; }
+
+inline int64_t xccl_blocks(xccl_place at, int64_t operation, int64_t nbytes) {
+    if (nbytes % 32) at.fail(operation, XCCL_NOT_WHOLE_BLOCKS, nbytes);
+    return nbytes;
+}
+
+template <class T>
+void DataCopy(const LocalTensor<T> &to, const GlobalTensor<T> &from, uint32_t count, XCCL_AT(DataCopy)) {
+    at(XCCL_OP_MTU_IN, from.address, to.start, xccl_blocks(at, XCCL_OP_MTU_IN, count * sizeof(T)));
+}
+template <class T>
+void DataCopy(const GlobalTensor<T> &to, const LocalTensor<T> &from, uint32_t count, XCCL_AT(DataCopy)) {
+    at(XCCL_OP_MTU_OUT, from.start, to.address, xccl_blocks(at, XCCL_OP_MTU_OUT, count * sizeof(T)));
+}
+template <class T>
+void DataCopy(const LocalTensor<T> &to, const LocalTensor<T> &from, uint32_t count, XCCL_AT(DataCopy)) {
+    at(XCCL_OP_V_COPY, from.start, to.start, xccl_blocks(at, XCCL_OP_V_COPY, count * sizeof(T)));
+}
+
+/* Blocks are copied one after the other, each by an instruction. */
+template <class T>
+void DataCopy(const LocalTensor<T> &to, const GlobalTensor<T> &from, const DataCopyParams &p, XCCL_AT(DataCopy)) {
+    for (int64_t i = 0; i < p.blockCount; i++)
+        at(XCCL_OP_MTU_IN, from.address + i * 32 * (p.blockLen + p.srcStride),
+           to.start + i * 32 * (p.blockLen + p.dstStride), 32 * p.blockLen);
+}
+template <class T>
+void DataCopy(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataCopyParams &p, XCCL_AT(DataCopy)) {
+    for (int64_t i = 0; i < p.blockCount; i++)
+        at(XCCL_OP_MTU_OUT, from.start + i * 32 * (p.blockLen + p.srcStride),
+           to.address + i * 32 * (p.blockLen + p.dstStride), 32 * p.blockLen);
+}
+
+/* Lengths and strides in memory are in bytes, strides in the data buffer in blocks of 32; what pads is left as it is. */
+template <class T>
+void DataCopyPad(const LocalTensor<T> &to, const GlobalTensor<T> &from, const DataCopyExtParams &p,
+                 const DataCopyPadExtParams<T> &, XCCL_AT(DataCopyPad)) {
+    for (int64_t i = 0; i < p.blockCount; i++)
+        at(XCCL_OP_MTU_IN, from.address + i * (p.blockLen + p.srcStride),
+           to.start + i * (xccl_whole(p.blockLen) + 32 * p.dstStride), p.blockLen);
+}
+template <class T>
+void DataCopyPad(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataCopyExtParams &p,
+                 XCCL_AT(DataCopyPad)) {
+    for (int64_t i = 0; i < p.blockCount; i++)
+        at(XCCL_OP_MTU_OUT, from.start + i * (xccl_whole(p.blockLen) + 32 * p.srcStride),
+           to.address + i * (p.blockLen + p.dstStride), p.blockLen);
+}
+} // namespace AscendC

@@ -1,0 +1,86 @@
+/* Buffers and queues: who may use which part of the data buffer, told by events between the pipes. */
+#pragma once
+
+namespace AscendC {
+enum { XCCL_NO_BUFFER = 0xa500, XCCL_EMPTY_QUEUE, XCCL_MANY_BUFFERS, XCCL_NOT_WHOLE_BLOCKS };
+
+constexpr int xccl_full(TPosition from) { return from == TPosition::VECIN ? 0x12 : 0x23; }
+constexpr int xccl_turned(int event) { return (event & 15) << 4 | event >> 4; }
+
+/* The state of a queue; a bit or a byte for each of up to four buffers. */
+struct xccl_queue {
+    uint32_t start = 0, nbytes = 0;
+    uint8_t n = 0, event = 0, taken = 0, freed = 0, next = 0, first = 0, filled = 0;
+    uint8_t order[4] = {};
+    const xccl_site *waits = nullptr; /* for what is freed at the end */
+};
+
+template <TPosition P, int N> class TQue {
+    static_assert(N >= 1 && N <= 4, "a queue has one to four buffers");
+    static_assert(P == TPosition::VECIN || P == TPosition::VECOUT, "a queue is VECIN or VECOUT in xccl_emu's header");
+    static constexpr int full = xccl_full(P), empty = xccl_turned(full);
+
+public:
+    TQue() = default;
+    TQue(const TQue &) = delete;
+    ~TQue() {
+        for (int k = 0; k < q.n; k++)
+            if (q.freed >> k & 1) xccl_place{0, nullptr, 0, q.waits}(XCCL_OP_WAIT_FLAG, empty >> 4, empty & 15, q.event + k);
+    }
+    template <class T> LocalTensor<T> AllocTensor(XCCL_AT(AllocTensor)) {
+        int k = q.next;
+        if (q.taken >> k & 1) at.fail(XCCL_OP_WAIT_FLAG, XCCL_NO_BUFFER, q.n);
+        if (q.freed >> k & 1) at(XCCL_OP_WAIT_FLAG, empty >> 4, empty & 15, q.event + k);
+        q.freed &= ~(1 << k), q.taken |= 1 << k, q.next = (k + 1) % q.n;
+        return {q.start + k * q.nbytes, q.nbytes};
+    }
+    template <class T> void EnQue(const LocalTensor<T> &tensor, XCCL_AT(EnQue)) {
+        int k = (tensor.start - q.start) / q.nbytes;
+        at(XCCL_OP_SET_FLAG, full >> 4, full & 15, q.event + k);
+        q.order[(q.first + q.filled++) % 4] = k;
+    }
+    template <class T> LocalTensor<T> DeQue(XCCL_AT(DeQue)) {
+        if (q.filled == 0) at.fail(XCCL_OP_WAIT_FLAG, XCCL_EMPTY_QUEUE, q.n);
+        int k = q.order[q.first];
+        q.order[q.first] = 0, q.first = (q.first + 1) % 4, q.filled--;
+        at(XCCL_OP_WAIT_FLAG, full >> 4, full & 15, q.event + k);
+        return {q.start + k * q.nbytes, q.nbytes};
+    }
+    template <class T> void FreeTensor(const LocalTensor<T> &tensor, XCCL_AT(FreeTensor)) {
+        int k = (tensor.start - q.start) / q.nbytes;
+        at(XCCL_OP_SET_FLAG, empty >> 4, empty & 15, q.event + k);
+        q.taken &= ~(1 << k), q.freed |= 1 << k;
+        q.waits = at.of(XCCL_OP_WAIT_FLAG);
+    }
+    xccl_queue q;
+};
+
+template <TPosition P = TPosition::VECCALC> class TBuf {
+public:
+    template <class T> LocalTensor<T> Get() const { return {start, nbytes}; }
+    template <class T> LocalTensor<T> Get(uint32_t count) const { return {start, count * uint32_t(sizeof(T))}; }
+    template <class T> LocalTensor<T> GetWithOffset(uint32_t count, uint32_t offset) const {
+        return {start + offset, count * uint32_t(sizeof(T))};
+    }
+    uint32_t start = 0, nbytes = 0;
+};
+
+class TPipe {
+public:
+    template <TPosition P, int N>
+    void InitBuffer(TQue<P, N> &queue, uint8_t n, uint32_t nbytes, XCCL_AT(InitBuffer)) {
+        if (n > N || events + n > XCCL_QUEUE_EVENTS) at.fail(XCCL_OP_FAIL, XCCL_MANY_BUFFERS, n);
+        queue.q.nbytes = (nbytes + 31) / 32 * 32, queue.q.n = n, queue.q.event = XCCL_QUEUE_EVENT + events;
+        queue.q.start = top, top += n * queue.q.nbytes, events += n;
+    }
+    template <TPosition P> void InitBuffer(TBuf<P> &buffer, uint32_t nbytes) {
+        buffer.start = top, buffer.nbytes = (nbytes + 31) / 32 * 32, top += buffer.nbytes;
+    }
+    int32_t FetchEventID(HardEvent) const { return XCCL_FETCHED_EVENT; }
+
+private:
+    uint32_t top = 0, events = 0;
+};
+constexpr TPipe xccl_pipe;
+inline const TPipe *GetTPipePtr() { return &xccl_pipe; }
+} // namespace AscendC

@@ -1,0 +1,90 @@
+"""Kernels in Ascend C: a ``__global__`` function of a source, compiled with our header."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from xccl_emu.ascendc import sites
+from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.lang import foreign, maps
+from xccl_emu.lang.foreign import compiler
+
+STACK_WORDS = 256
+"""Words of its stack that a kernel may have live at a request, if nothing is said."""
+
+BARRIERS = tuple(sites.BARRIER)
+"""How `PipeBarrier` of all pipes and `SyncAll` are read: all that was issued is visible, or the pipes are empty."""
+
+INCLUDE = Path(__file__).with_name("include")
+KEPT = ("block_idx", "block_num")
+"""Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return."""
+
+_PARAM = re.compile(r"(?:const\s+)?[\w:]+\s*[*&]?\s*(\w+)")
+
+
+class AscendKernel(foreign.CKernel):
+    """A kernel in Ascend C; its parameters are integers, and addresses where the source has ``GM_ADDR``."""
+
+    head_pattern = r"(?:\w+\s+)*__global__\s+__aicore__\s+(void)\s+{name}\s*\(([^)]*)\)"
+    head_example = "extern \"C\" __global__ __aicore__ void {name}("
+
+    def __init__(
+        self, file: Path, name: str, template: str, barrier: str, defines: Mapping[str, str | int], stack_words: int,
+    ) -> None:  # fmt: skip
+        super().__init__(file, name, stack_words)
+        self._template, self.barrier, self._defines = template, barrier, dict(defines)
+
+    def _names(self) -> tuple[str, ...]:
+        listed = [each.strip() for each in self._head[2].split(",") if each.strip() not in ("", "void")]
+        found = [_PARAM.fullmatch(each) for each in listed]
+        wrong = [each for each, match in zip(listed, found, strict=True) if match is None]
+        if wrong:
+            raise KernelError(f"{self._where}: parameter `{wrong[0]}` of {self.name!r}: must be a type and a name")
+        return (*KEPT, *(match[1] for match in found if match is not None))
+
+    def call(self, arguments: str, first: int) -> str:
+        """The expression that calls the kernel."""
+        own = range(first + len(KEPT), first + len(self.params))
+        given = ", ".join(f"xccl_argument{{{arguments}[{i}]}}" for i in own)
+        return f"{self.name}{self._template}({given})"
+
+    def _unit(self) -> compiler.Unit:
+        defines = [f"#define {name} {value}" for name, value in self._defines.items()]
+        known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
+        known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.barrier == 'visible')}"]
+        head = "\n".join([sites.enumeration(), *known, *defines])
+        return compiler.Unit(
+            (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
+            self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(KEPT), tables=self._tables,
+        )  # fmt: skip
+
+    def _tables(self, text: str) -> str:
+        try:
+            return sites.tables(text, str(INCLUDE), self.barrier)
+        except KernelError as error:
+            raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
+
+
+def ascend_kernel(
+    file: str | Path, name: str, template: str = "", barrier: str = "visible",
+    defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS,
+) -> AscendKernel:  # fmt: skip
+    """A kernel of a source in Ascend C.
+
+    Parameters
+    ----------
+    file: the source; as a rule ``Path(__file__).with_name("ring.cpp")``.
+    name: of a ``__global__ __aicore__`` function in it.
+    template: its arguments if it is a template, for example ``"half, 2"``.
+    barrier: how ``PipeBarrier<PIPE_ALL>`` is read, of `BARRIERS`.
+    defines: macros in front of the source.
+    stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
+
+    Raises ConfigError and KernelError as `lang.foreign.c_kernel` does.
+    """
+    if barrier not in BARRIERS:
+        raise ConfigError(f"barrier={barrier!r}: must be one of {', '.join(BARRIERS)}")
+    if not isinstance(stack_words, int) or stack_words < 1:
+        raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
+    given = f"<{template}>" if template else ""
+    return AscendKernel(Path(file).absolute(), name, given, barrier, defines or {}, stack_words)

@@ -1,0 +1,131 @@
+"""Where a source in Ascend C makes requests: the calls that the preprocessor leaves, each with the names of its sites.
+
+A call has a site for each request that it may make.  What a run can switch off is named by what belongs together: a
+flag that is set and waited for, a buffer of a queue that is filled or freed, a barrier.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xccl_emu.errors import KernelError
+from xccl_emu.lang import requests
+
+VECTOR = (
+    "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
+    "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum",
+)  # fmt: skip
+"""Instructions of the vector pipe."""
+
+REQUESTS = {
+    **dict.fromkeys(VECTOR, ("v_copy",)),
+    "DataCopy": ("mtu_in", "mtu_out", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out"),
+    "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"), "xccl_tiling": ("load",),
+    "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
+    "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
+    "FreeTensor": ("set_flag", "wait_flag"), "InitBuffer": ("fail",), "PipeBarrier": (), "SyncAll": (),
+}  # fmt: skip
+"""The requests that a call of each name may make; those of barriers are `BARRIER`."""
+
+BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
+"""What a barrier of all pipes asks for, by how it is read; a fence is that of the pipe that writes."""
+
+_MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
+_CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({'|'.join(REQUESTS)})\s*(?=[<(])")
+_EVENT = re.compile(r"\s*<\s*(?:\w+\s*::\s*)*(\w+)\s*>")
+_WHILE = re.compile(r"\bwhile\s*\(")
+_FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in the source."""
+
+    file: str
+    line: int
+    name: str
+    of: str
+    """The queue or tensor whose method it is, or the event between pipes; or empty."""
+    spins: bool
+    """Whether it stands behind a ``while``: what is read there is waited for."""
+
+
+def calls(text: str, own: str) -> list[Call]:
+    """The calls in a preprocessed text, but for those in files of a folder, in order."""
+    found, file, line = list[Call](), "", 0
+    for row in text.splitlines():
+        marker = _MARKER.match(row)
+        if marker:
+            line, file = int(marker[1]), json.loads(f'"{marker[2]}"')
+            continue
+        if not file.startswith((own, "<", "the call of")):
+            waits = _WHILE.search(row)
+            spins = range(waits.end(), len(row)) if waits else range(0)
+            found += [Call(file, line, m[2], _of(m, row), m.start(2) in spins) for m in _CALL.finditer(row)]
+        line += 1
+    return found
+
+
+def _of(match: re.Match[str], row: str) -> str:
+    event = _EVENT.match(row, match.end()) if match[2] in ("SetFlag", "WaitFlag") else None
+    return event[1] if event else match[1] or ""
+
+
+def names(found: list[Call]) -> Iterator[str]:
+    """The name of each call's synchronization, or nothing.
+
+    A flag is named by where it is set: the last time before it is waited for that no other call waits for.
+    """
+    set_at = dict[str, list[int]]()
+    for call in found:
+        if call.name == "SetFlag":
+            set_at.setdefault(call.of, []).append(call.line)
+            yield f"{call.of}, line {call.line}"
+        elif call.name == "WaitFlag":
+            open_at = set_at.get(call.of, [])
+            yield f"{call.of}, line {open_at.pop() if open_at else call.line}"
+        elif call.name in _FILLED + _FREED:
+            yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
+        elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid"):
+            yield f"{call.name}, line {call.line}"
+        elif call.name == "GetValue" and call.spins:
+            yield f"{call.of} awaited, line {call.line}"
+        else:
+            yield ""
+
+
+def tables(text: str, own: str, barrier: str) -> str:
+    """The source of both tables, sites and calls, as C++.
+
+    Raises:
+        KernelError: if there is no call of anything in it.
+    """
+    found = calls(text, own)
+    if not found:
+        raise KernelError("no call of Ascend C in the source: it makes no request")
+    sites, rows = list[str](), list[str]()
+    for call, sync in zip(found, names(found), strict=True):
+        asked = REQUESTS[call.name]
+        if call.name in ("PipeBarrier", "SyncAll"):
+            asked = (*BARRIER[barrier], *(("arrive", "await_group") if call.name == "SyncAll" else ()))
+        for request in asked:
+            file = json.dumps(call.file)
+            shown = "v_map" if request == "v_copy" and call.name != "DataCopy" else request
+            named = sync if request != "ub_load" else ""
+            sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, "{named}", 0, ""}}')
+            code = requests.OPERATIONS.index(request)
+            rows.append(f"{{{call.line}, XCCL_NAME_{call.name}, {code}, {file}}}")
+    placed = '__attribute__((section("xccl_sites")))'
+    return (
+        f"extern const struct xccl_site xccl_table[] {placed};\nconst struct xccl_site xccl_table[] = {{"
+        + ",\n".join(sites)
+        + "};\nconst struct xccl_call xccl_calls[] = {"
+        + ",\n".join(rows)
+        + f"}};\nconst int64_t xccl_n_calls = {len(rows)};\n"
+    )
+
+
+def enumeration() -> str:
+    """The number of each name, as C++."""
+    return "enum { " + ", ".join(f"XCCL_NAME_{name}" for name in REQUESTS) + " };"

@@ -1,0 +1,92 @@
+"""What `requests.v_map` does to each element: a number that says which function, on what types, rounded how.
+
+    RELU = maps.function("max", maps.FP16, scalar=True)
+    ...
+    yield lang.v_map(0, 0, count, RELU, 0)
+"""
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang.requests import BF16, FP16, FP32
+
+INT8, INT16, INT32 = range(3, 6)
+"""Element types behind `BF16`, `FP16` and `FP32`; arithmetic on them wraps around."""
+DTYPES = ("bf16", "fp16", "fp32", "int8", "int16", "int32")
+ELEMENT_BYTES = (2, 2, 4, 1, 2, 4)
+
+KINDS = (
+    "copy", "fill", "index", "abs", "cast", "add", "sub", "mul", "div", "max", "min", "and", "or", "sum", "most",
+    "least",
+)  # fmt: skip
+"""The functions; ``copy`` is no function, but what `requests.v_copy` asks for."""
+(
+    MAP_COPY, MAP_FILL, MAP_INDEX, MAP_ABS, MAP_CAST, MAP_ADD, MAP_SUB, MAP_MUL, MAP_DIV, MAP_MAX, MAP_MIN, MAP_AND,
+    MAP_OR, MAP_SUM, MAP_MOST, MAP_LEAST,
+) = range(len(KINDS))  # fmt: skip
+
+ROUNDINGS = ("none", "rint", "floor", "ceil", "away", "trunc")
+"""How a cast rounds: not at all or to the nearest, half to even; down; up; half away from zero; towards zero."""
+(ROUND_NONE, ROUND_RINT, ROUND_FLOOR, ROUND_CEIL, ROUND_AWAY, ROUND_TRUNC) = range(len(ROUNDINGS))
+
+DTYPE_SHIFT, TO_SHIFT, ROUNDING_SHIFT, SCALAR_SHIFT = 4, 7, 10, 13
+"""Where in the number the element type is, that of a cast's result, its rounding, and whether the other is a scalar."""
+
+_ARITHMETIC = (FP16, FP32, INT16, INT32)
+_INTEGERS = (INT16, INT32)
+_ROUNDED = range(ROUND_RINT, ROUND_TRUNC + 1)
+_HALF = (ROUND_NONE, ROUND_RINT)
+CASTS = {
+    **dict.fromkeys([(BF16, FP32), (FP16, FP32), (INT8, FP16), (INT16, FP16), (INT16, FP32)], (ROUND_NONE,)),
+    **dict.fromkeys([(FP32, BF16), (FP32, FP16), (INT32, FP32)], _HALF),
+    **dict.fromkeys([(FP32, FP32), (FP32, INT16), (FP32, INT32), (FP16, INT16), (FP16, INT32)], tuple(_ROUNDED)),
+    (FP16, INT8): tuple(range(ROUND_NONE, ROUND_TRUNC + 1)),
+}
+"""The roundings that a cast may have, by the type of what is cast and of what comes out."""
+
+TYPES = {
+    "fill": (BF16, *_ARITHMETIC, INT8), "index": _ARITHMETIC, "abs": _ARITHMETIC, "and": _INTEGERS, "or": _INTEGERS,
+    "div": (FP16, FP32), "sum": (FP16, FP32, INT32), "most": (FP16, FP32, INT32), "least": (FP16, FP32, INT32),
+    **dict.fromkeys(("add", "sub", "mul", "max", "min"), _ARITHMETIC),
+}  # fmt: skip
+"""The element types that a function has."""
+
+
+def function(kind: str, dtype: int, to: int = 0, rounding: int = ROUND_NONE, scalar: bool = False) -> int:
+    """The number of a function.
+
+    Parameters
+    ----------
+    kind: of `KINDS`, but for ``copy``.
+    dtype: the type of its elements, of `BF16`, `FP16`, `FP32`, `INT8`, `INT16` and `INT32`.
+    to: of a cast: the type of what comes out.
+    rounding: of a cast: an index of `ROUNDINGS`.
+    scalar: of those with two operands: is the other one a scalar?
+
+    Raises ConfigError for one that there is not.
+    """
+    number = _number(kind, dtype, to, rounding, scalar) if kind in KINDS else -1
+    if number not in KNOWN:
+        asked = f"{kind!r} of dtype={dtype!r}, to={to!r}, rounding={rounding!r}, scalar={scalar!r}"
+        raise ConfigError(f"{asked}: no such function")
+    return number
+
+
+def _number(kind: str, dtype: int, to: int = 0, rounding: int = 0, scalar: bool = False) -> int:
+    operands = dtype << DTYPE_SHIFT | to << TO_SHIFT | rounding << ROUNDING_SHIFT | scalar << SCALAR_SHIFT
+    return KINDS.index(kind) | operands
+
+
+def text(number: int) -> str:
+    """A function as reports name it, for example ``cast fp32 int8``."""
+    kind, dtype, to = KINDS[number & 15], DTYPES[number >> DTYPE_SHIFT & 7], DTYPES[number >> TO_SHIFT & 7]
+    return f"{kind} {dtype} {to}" if kind == "cast" else f"{kind} {dtype}"
+
+
+KNOWN = frozenset(
+    _number(kind, dtype, scalar=scalar)
+    for kind, dtypes in TYPES.items()
+    for dtype in dtypes
+    for scalar in ((False, True) if MAP_ADD <= KINDS.index(kind) <= MAP_OR else (False,))
+) | frozenset(
+    _number("cast", source, to, rounding) for (source, to), roundings in CASTS.items() for rounding in roundings
+)
+"""The number of each function that there is."""

@@ -1,0 +1,43 @@
+"""What instructions of the vector pipe read and write, in the data buffer."""
+
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import maps
+from xccl_emu.machine.device.words import jit
+
+
+@jit
+def element_bytes(dtype):
+    """Return the size of an element type in bytes."""
+    return 4 if dtype == rq.FP32 else 2
+
+
+@jit
+def ranges(op, a, b, c, d, e):
+    """What a vector instruction reads and what it writes: first byte in the data buffer, and bytes, of both.
+
+    A sum reads what it writes, and a row is scaled where it is; what else is read `other_range` says.
+    """
+    if op == rq.OP_V_FILL:
+        return a, 0, a, b
+    if op == rq.OP_V_SCALE:
+        return a, 0, a, 4 * b
+    if op == rq.OP_V_COPY:
+        return a, maps.source_bytes(d, c) if d else c, b, maps.target_bytes(d, c) if d else c
+    if op == rq.OP_V_COUNT:
+        return a, 4 * c, b, 4
+    if op == rq.OP_V_QUANTIZE:  # the scale is behind the row
+        return a, 2 * c, b, c + 4
+    if op == rq.OP_V_DEQUANTIZE:
+        return a, c, b, 4 * c
+    if op == rq.OP_V_NARROW:
+        return a, 4 * c, b, 2 * c
+    count, dtype = (d, e) if op == rq.OP_V_AXPY else (c, d)
+    return a, element_bytes(dtype) * count, b, 4 * count
+
+
+@jit
+def other_range(op, c, d, e):
+    """What a vector instruction reads beside that: a scale, or a second operand; first byte, and bytes, perhaps 0."""
+    if op == rq.OP_V_DEQUANTIZE:
+        return d, 4
+    return (e, maps.other_bytes(d, c)) if op == rq.OP_V_COPY and d else (0, 0)
