@@ -45,9 +45,21 @@ def test_what_it_needs_is_needed(case: TwoStreams, surplus: set[str]) -> None:
 
 
 def test_six_microbatches_are_refused() -> None:
-    """With two buffers each way they would wait for each other in a circle; the range says so."""
+    """With two buffers each way both streams would wait for each other; the range of the size says so."""
     with pytest.raises(ConfigError, match="microbatches=6"):
         TwoStreams(microbatches=6)
+    case = TwoStreams(microbatches=5)
+    object.__setattr__(case, "microbatches", 6)  # past the range
+    violation = check(case).violation
+    assert violation is not None
+    assert violation.kind == DEADLOCK
+
+
+@pytest.mark.slow
+def test_cores_as_in_the_paper() -> None:
+    """32 cores of a die for attention and 16 for experts, with 96 tokens on each of two dies, drawn schedules."""
+    case = TwoStreams(ranks=2, attention=32, moe=16, tokens=96)
+    assert check(case, policy="random", schedules=2).violation is None
 
 
 @pytest.mark.parametrize("fault", ["stop:die0", "stop:die1", "cut:0-1"])
