@@ -1,13 +1,14 @@
 """The memory pool's tables: models that are loaded (Table 2), and caches of prefixes that are reused (Figure 23).
 
 Run: a die's read of a CPU's memory, over UB and over the VPC plane.  All else is arithmetic on that and on what is printed.
-Two things do not follow.  671 GB at 2.5 GB/s take 268 s, not 320 s, nor "over five minutes"; 2,560 and 281 s are right
-for 320.  And the bandwidth of the VPC plane explains a third of what UB gains over it.
+Two things do not follow.  671 GB at 2.5 GB/s take 268 s, not 320 s, nor "over five minutes"; 2,560 and 281 s are
+right for 320.  And the bandwidth of the VPC plane explains a third of what UB gains over it.
 """
 
 from xccl_emu.bench import links, published
 from xccl_emu.bench.result import Result, total_wrong
 from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.timing.fabric import OTHER_CPU
 from xccl_emu.timing.topologies import VPC
 
 INSTANCES, MODEL_GB, STORAGE_GB_S = 8, 671, 2.5
@@ -22,8 +23,8 @@ SAVED = {0.5: (861, 0.34), 0.9: (1505, 0.59)}
 def pool(setting: Setting = DEFAULT) -> list[Result]:
     """Each published row beside what follows from a run or from other rows; `Result.note` says which."""
     with setting.stage("pool"):
-        ub = links.measure(links.OTHER_CPU, "read", setting)
-        vpc = links.measure(links.OTHER_CPU, "read", setting, VPC.name)
+        ub = links.measure(OTHER_CPU, "read", setting)
+        vpc = links.measure(OTHER_CPU, "read", setting, VPC.name)
     made = models(ub.gb_s) | prefixes(ub.gb_s, vpc.gb_s)
     wrong = {"warm start, DRAM to one instance": ub.wrong, VPC_ROW: total_wrong((ub.wrong, vpc.wrong))}
     return [
