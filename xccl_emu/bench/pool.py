@@ -1,6 +1,7 @@
 """The memory pool's tables: models that are loaded (Table 2), and caches of prefixes that are reused (Figure 23).
 
-Run: a die's read of a CPU's memory, over UB and over the VPC plane.  All else is arithmetic on that and on what is printed.
+Run: a die's read of a CPU's memory, over UB and over the VPC plane.  All else is arithmetic on that and on what is
+printed.
 Two things do not follow.  671 GB at 2.5 GB/s take 268 s, not 320 s, nor "over five minutes"; 2,560 and 281 s are
 right for 320.  And the bandwidth of the VPC plane explains a third of what UB gains over it.
 """
