@@ -26,7 +26,7 @@ IN_README = (
     "combine EP128 latency",
 )  # fmt: skip
 """Rows of Table 7 that README shows: none was fitted to, and the one with the largest error is among them."""
-COMMANDS = (["all", "--no-data"], ["eplb", "--no-data"], ["tables"], ["serve"], ["prefill"], [SENSITIVITY])
+COMMANDS = (["all", "--no-data"], ["eplb", "--no-data"], ["tables"], ["pool"], ["serve"], ["prefill"], [SENSITIVITY])
 
 
 def results(paths: Sequence[Path]) -> list[Result]:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.refused import itself, refuses
 from xccl_emu.bench import published
+from xccl_emu.bench.pool import VPC_ROW, pool
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result, scores
 from xccl_emu.bench.tables import tables
@@ -114,3 +115,14 @@ def test_tables_that_are_arithmetic_come_out() -> None:
     rows = tables()
     assert all(row.met for row in rows if row.role == "exact")
     assert max(abs(row.error_percent or 0) for row in rows if row.role == "shown") < 0.4
+
+
+def test_tables_of_the_pool_come_out_but_for_slips_of_the_print() -> None:
+    """Loading 671 GB is not "over five minutes", and 320 s are 19% more; what follows from 320 is right, and what UB
+    gains over the VPC plane is not its bandwidth alone."""
+    rows = {row.what: row for row in pool()}
+    assert [what for what, row in rows.items() if row.met is False] == ["cold start, storage to one instance"]
+    off = {what: row.error_percent for what, row in rows.items() if abs(row.error_percent or 0) > 10}
+    slips = {"cold start, 8 instances by the pool", "cold start, 8 instances without", "switch of models, local DRAM"}
+    assert set(off) == slips | {VPC_ROW}
+    assert not any(row.wrong for row in rows.values())

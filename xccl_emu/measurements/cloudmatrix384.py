@@ -34,6 +34,13 @@ class Tables(Measurement):
 
 
 @dataclass(frozen=True)
+class Pool(Measurement):
+    """Models loaded by the memory pool (Table 2) and prefixes reused (Figure 23), from a run read of a CPU's memory."""
+
+    name = "pool"
+
+
+@dataclass(frozen=True)
 class Fused(Swept):
     """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), beside DeepEP on H800 and baselines.
 
