@@ -79,7 +79,7 @@ class KvCase(in_streams.StreamCase):
             half = 1 if name == "prefill" else self.ranks // 2
             if self.ranks % 2 or getattr(self, name) not in (1, half):
                 raise errors.ConfigError(
-                    f"ranks={self.ranks}: must be an even number, and goes without other prefill, tp and decode"
+                    f"ranks={self.ranks}: must be an even number, and cannot be combined with prefill, tp and decode"
                 )
             object.__setattr__(self, name, half)
         for name, least, why in (

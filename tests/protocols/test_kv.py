@@ -141,8 +141,9 @@ def test_on_the_whole_pod_ranks_are_halved() -> None:
     assert (found["wrong"], found["facts"]) == (0, {"pairs": 3, "nbytes": 2 * 3 * 32})
     assert (found["configuration"]["tp"], found["configuration"]["decode"]) == (3, 3)
     for sizes in (("--ranks", "3"), ("--ranks", "4", "--decode", "3")):
-        assert f"ranks={sizes[1]}: must be an even number, and goes without" in refusal("run", "kv", *sizes)
-    assert "stopped=1: must be 0 on the whole pod" in refusal("run", "kv", "--stopped", "1")
+        told = refusal("run", "kv", *sizes)
+        assert f"--ranks {sizes[1]}: must be an even number, and cannot be combined with" in told
+    assert "--stopped 1: must be 0 on the whole pod" in refusal("run", "kv", "--stopped", "1")
 
 
 # ---- the mapping
