@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests import ascendc_twins
 from tests.foreign_support import ROOT, has_compiler
 from xccl_emu import ascendc
 from xccl_emu.check import check, verdict
@@ -50,6 +51,30 @@ def test_each_event_of_a_queue_is_needed(name: str) -> None:
     assert check.check(case_of("Message", chunks=4)).verdict == verdict.VERIFIED
     found = check.check(case_of("Message", chunks=4), without=[name])
     assert found.verdict == verdict.VIOLATION
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "relaxed", "unordered"])
+@pytest.mark.parametrize(
+    ("name", "sizes", "how"),
+    [
+        ("Message", {}, "visible"),
+        ("Message", {"chunks": 4}, "visible"),
+        ("Message", {"barrier": "empty"}, "empty"),
+        ("NoBarrier", {}, "none"),
+    ],
+)
+def test_a_search_sees_the_states_of_the_twins(
+    name: str, sizes: dict[str, Any], how: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels in Python that make the same requests get the same verdict, by as many states and transitions."""
+    found = check.check(case_of(name, **sizes), order=order)
+    ascendc_twins.instead(monkeypatch, how)
+    twin = check.check(case_of(name, **sizes), order=order)
+    assert found.verdict == twin.verdict
+    assert (found.violation and found.violation.kind) == (twin.violation and twin.violation.kind)
+    assert (found.states, found.transitions, found.actions) == (twin.states, twin.transitions, twin.actions)
+    if (name, order) == ("Message", "relaxed") and how == "visible":
+        assert found.states == {2: 16, 4: 101}[sizes.get("chunks", 2)]
 
 
 def test_what_is_missing_is_refused_by_name(tmp_path: Path) -> None:

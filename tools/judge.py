@@ -86,6 +86,15 @@ MISTAKES = (
         "        return refused or (which_holds(mem, st, core, base, choice) >= 0 and not missed)\n",
     ),
     Mistake(
+        "first-row", "of the rows that the vector pipe sums the first alone is read", _CLASSIFY,
+        "    n = accesses.accesses(st, base, pipe, choice, named, rows)\n",
+        "    n = accesses.accesses(st, base, pipe, choice, named, rows)\n"
+        "    if PLANTED and pipe == rq.VECTOR and n == 3:\n"
+        "        n = 2\n"
+        "        for w in range(accesses.ACCESS_WORDS):\n"
+        "            rows[1, w] = rows[2, w]\n",
+    ),
+    Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,
         '''in all of these ways."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):''',

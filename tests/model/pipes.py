@@ -61,9 +61,10 @@ def head(program: Program, state: State, core: int, pipe: int) -> Iterator[State
         after.kernels[core] = after.kernels[core]._replace(fences=after.kernels[core].fences + 1)
         after.told.append(Told("fence", core))
     elif op.kind == "copy":
-        data = after.buffers[core][op.addr : op.addr + op.nbytes]
-        after.told.append(Read(core, VECTOR, number, 0, op.addr, op.addr + op.nbytes, False, buffer=core))
-        fill(after, core, VECTOR, number, 1, op.ub, data)
+        fill(after, core, VECTOR, number, 1, op.ub, _row(after, core, number, 0, op))
+    elif op.kind == "sum":
+        rows = _row(after, core, number, 0, op), _row(after, core, number, 2, op._replace(addr=op.other))
+        fill(after, core, VECTOR, number, 1, op.ub, _sums(*rows))
     elif op.kind == "signal" and first < 0:
         data = (op.told & BITS_64).to_bytes(8, "little")
         signal = {"adds": op.test == "add", "part": "signal"}
@@ -74,6 +75,20 @@ def head(program: Program, state: State, core: int, pipe: int) -> Iterator[State
             rest = ((-1, -1),)
     after.queues[4 * core + pipe] = (((number, rest),) if rest else ()) + queue[1:]
     yield after
+
+
+def _row(state: State, core: int, number: int, at: int, op: Op) -> bytes:
+    """Bytes of the data buffer that the vector pipe reads."""
+    behind = op.addr + op.nbytes
+    state.told.append(Read(core, VECTOR, number, at, op.addr, behind, False, buffer=core))
+    return bytes(state.buffers[core][op.addr : behind])
+
+
+def _sums(one: bytes, other: bytes) -> bytes:
+    """Integers of 4 bytes added, without what does not fit."""
+    ends = range(0, len(one), 4)
+    sums = [int.from_bytes(one[k : k + 4], "little") + int.from_bytes(other[k : k + 4], "little") for k in ends]
+    return b"".join((each % (1 << 32)).to_bytes(4, "little") for each in sums)
 
 
 def _out(program: Program, state: State, core: int, op: Op, number: int, piece: tuple[int, int]) -> None:

@@ -20,16 +20,17 @@ class Op(NamedTuple):
 
     kind: str
     """load, store, atomic, swap, poll, line, quiet, fence, in, out, put, add, signal, set, wait, ub_load, ub_store,
-    copy, dma, arrive, await, skip, fail, dcci, choose or any."""
+    copy, sum, dma, arrive, await, skip, fail, dcci, choose or any."""
     addr: int = 0
-    """Bytes in memory; of a copy the source in the data buffer; of `set` and `wait` the pipe that sets."""
+    """Bytes in memory; of a copy or a sum the source in the data buffer; of `set` and `wait` the pipe that sets."""
     value: int = 0
     """What is stored, added, compared with; an event's number; how many instructions are skipped; how many answers."""
     nbytes: int = 8
     ub: int = 0
     """Bytes in the data buffer; of `set` and `wait` the pipe that waits."""
     other: int = 0
-    """The target of a DMA, the signal's address, what a swap expects, or what `skip` and `fail` compare with."""
+    """The target of a DMA, the signal's address, the second row of a sum, what a swap expects, or what `skip` and
+    `fail` compare with."""
     told: int = 0
     """What a signal sets its word to, or adds."""
     words: tuple[int, ...] = ()

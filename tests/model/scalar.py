@@ -29,10 +29,10 @@ def requests(program: Program, state: State, core: int) -> Iterator[State | Brok
     """What the request that a kernel stands at leads to, if it is granted."""
     op, number = program.cores[core].ops[state.kernels[core].pc], state.kernels[core].pc
     after = state.copy()
-    if op.kind in ("in", "out", "put", "add", "signal", "copy", "fence") or (
+    if op.kind in ("in", "out", "put", "add", "signal", "copy", "sum", "fence") or (
         op.kind in ("set", "wait") and (op.addr if op.kind == "set" else op.ub) != SCALAR
     ):
-        pipe = {"in": MTU_IN, "copy": VECTOR}.get(op.kind, MTU_OUT)
+        pipe = {"in": MTU_IN, "copy": VECTOR, "sum": VECTOR}.get(op.kind, MTU_OUT)
         pipe = op.addr if op.kind == "set" else op.ub if op.kind == "wait" else pipe
         after.queues[4 * core + pipe] += ((number, parts_of(program, op)),)
         after.told.append(Told("issue", core, pipe, number))

@@ -75,7 +75,7 @@ def _ops(small: Small, pod: Pod, instructions: tuple[Instruction, ...]) -> list[
 
 def _check(pod: Pod, ops: list[Op], far: bool) -> None:
     """Raise Unknown for what the machine may refuse, or what goes beyond its queues."""
-    pipes = {"in": 1, "copy": 2, "out": 3, "put": 3, "add": 3, "signal": 3, "fence": 3}
+    pipes = {"in": 1, "copy": 2, "sum": 2, "out": 3, "put": 3, "add": 3, "signal": 3, "fence": 3}
     used = [pipes[op.kind] for op in ops if op.kind in pipes]
     used += [op.addr if op.kind == "set" else op.ub for op in ops if op.kind in ("set", "wait")]
     rung = [op.value for op in ops if op.kind == "dma"]
@@ -88,6 +88,8 @@ def _check(pod: Pod, ops: list[Op], far: bool) -> None:
             raise Unknown("a pipe that waits for DMA")
         if op.kind == "copy" and abs(op.addr - op.ub) < op.nbytes:
             raise Unknown("copies that overlap")
+        if op.kind == "sum" and any(0 < abs(row - op.ub) < op.nbytes for row in (op.addr, op.other)):
+            raise Unknown("rows that overlap in part")
         ranges = [(op.addr, op.nbytes)] if op.kind in ("in", "out", "dma", "signal", "line") else []
         ranges += [(op.other, op.nbytes)] if op.kind == "dma" else []
         if any(not _within(pod, *each, far) for each in ranges):
@@ -211,6 +213,8 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
             return Op("ub_store", value=a, ub=b * 8)
         case "v_copy":
             return Op("copy", a * 8, nbytes=nbytes, ub=b * 8)
+        case "v_add":
+            return Op("sum", (a & 7) * 8, nbytes=nbytes, ub=b * 8, other=(a >> 3) * 8)
         case "dma" | "dma_data":
             target = address_of(pod, b | (DATA if one.name == "dma_data" else 0))
             return Op("dma", shifted, c & 7, nbytes, other=target)

@@ -14,7 +14,7 @@ from typing import Any
 
 from xccl_emu.campaign.corpus import CORPUS, PATTERNS
 from xccl_emu.campaign.interpreter import SIZE_MAX
-from xccl_emu.campaign.programs import DATA, EDGE, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
+from xccl_emu.campaign.programs import DATA, EDGE, OTHER, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
 from xccl_emu.machine.device.layout import ATOMIC_BYTES, GRANULE_BYTES
 
@@ -79,6 +79,7 @@ def draw(seed: int, number: int) -> Case:
     small = replace(small, fresh=rng.random() < 0.1, without=without)
     small = _asking(Random(f"{seed}/{number}/choose"), small)
     small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
+    small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
 
@@ -162,6 +163,14 @@ def _polling_any(rng: Random, one: Instruction) -> Instruction:
         return one
     other = (one.a & ~7 if rng.random() < 0.5 else rng.randrange(2) << 3) | rng.choice(WORDS)
     return Instruction("any", one.a, other, rng.randrange(16))
+
+
+def _adding(rng: Random, one: Instruction) -> Instruction:
+    """A sum of two rows in place of a copy by the vector pipe: what it copied is either of them."""
+    if one.name != "v_copy" or one.a > 7:
+        return one
+    rows = rng.choice(((0, one.a), (4, one.a), (one.a, 4)))
+    return Instruction("v_add", rows[0] | OTHER * rows[1], one.b, one.c)
 
 
 def _launched(rng: Random, small: Small) -> Small:
@@ -332,7 +341,8 @@ def _operands(rng: Random, name: str, word: int, value: int, other: int) -> tupl
         case "fail_unless":
             return 7, value
         case "v_copy" | "v_add":
-            return rng.choice((0, 4)), rng.choice((0, 4, 8)), rng.choice((0, 2))
+            first = (0, 4) if name == "v_copy" else (0, 4, OTHER * 4, OTHER * 4 | 4)
+            return rng.choice(first), rng.choice((0, 4, 8)), rng.choice((0, 2))
         case "store4" | "load4":
             return word, value * (name == "store4"), rng.choice((0, 8))
         case "set":

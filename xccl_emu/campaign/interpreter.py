@@ -178,7 +178,7 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
         elif op == 28:
             yield v_copy(a * 8, b * 8, nbytes)
         elif op == 54:
-            yield v_map(a * 8, b * 8, nbytes >> 2, _SUM, b * 8)
+            yield v_map((a & 7) * 8, b * 8, nbytes >> 2, _SUM, (a >> 3) * 8)
         elif op == 29:
             yield store(word + (c >> 3) * 4, b, 4)
         elif op == 30:

@@ -39,6 +39,8 @@ DATA = 32
 """Added to a word that lies in the managed data area."""
 EDGE = 24
 """Such words are the first of die 1, right behind the managed area of die 0; with `DATA`, of a CPU's memory."""
+OTHER = 8
+"""Times the word of the data buffer where its second operand lies, added to that of the first, for ``v_add``."""
 LOOPS = ("outs", "puts", "stores", "signals", "dmas")
 """Instructions that take several requests of one site, to addresses side by side."""
 WITHOUT_WORD = (

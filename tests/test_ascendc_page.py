@@ -1,0 +1,57 @@
+"""docs/ascendc.md: its commands end as it says, its names are those of the source, its header has what it lists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli_support import invoke
+from tests.foreign_support import has_compiler
+from xccl_emu.ascendc.kernel import INCLUDE
+from xccl_emu.cli import ending
+
+needs_cxx = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
+
+
+@pytest.fixture
+def page(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The page, read in a folder in which its paths are right, and which takes the witnesses."""
+    (tmp_path / "examples").symlink_to(repository / "examples")
+    monkeypatch.chdir(tmp_path)
+    return (repository / "docs" / "ascendc.md").read_text("utf-8")
+
+
+@needs_cxx
+def test_the_commands_end_as_the_page_says(page: str) -> None:
+    """The first is verified; the others race, at `DataCopy` lines of the source."""
+    commands = re.findall(r"^    xccl-emu (.*)$", page, re.MULTILINE)
+    verified, *racing = [invoke(*shlex.split(command)) for command in commands]
+    lines = Path("examples/ascendc/sendrecv.cpp").read_text("utf-8").splitlines()
+    assert (verified[0], "verified" in verified[1], len(racing)) == (0, True, 2)
+    for code, printed, _ in racing:
+        assert code == ending.WRONG
+        told = re.findall(r"sendrecv\.cpp:(\d+)\)", printed)
+        assert len({*told}) == 2
+        assert all("DataCopy" in lines[int(n) - 1] for n in told)
+
+
+@needs_cxx
+@pytest.mark.parametrize(("more", "code"), [((), 0), (("--chunks", "4"), ending.WRONG)])
+def test_what_is_switched_off_is_needed_as_the_page_says(page: str, more: tuple[str, ...], code: int) -> None:
+    """A barrier has the name that the page calls it by; `in freed` is needed for four chunks, not for two."""
+    case = ("check", "examples/ascendc/sendrecv.py:Message")
+    named = re.search(r'--without "(PipeBarrier, line \d+)"', page)
+    assert named
+    assert invoke(*case, "--without", named[1])[0] == ending.WRONG
+    assert "`in freed`" in page
+    assert invoke(*case, "--without", "in freed", *more)[0] == code
+
+
+def test_what_the_page_lists_is_in_the_header(page: str) -> None:
+    """Each name of the list is declared in a file of the header."""
+    listed = page.split("## What the header has")[1].split(", on the first elements")[0]
+    header = "".join(file.read_text("utf-8") for file in sorted(INCLUDE.glob("*.h")))
+    names = re.findall(r"`(\w+)`", listed)
+    assert len(names) > 30
+    assert [name for name in names if not re.search(rf"\b{name}\b", header)] == []
