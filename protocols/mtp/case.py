@@ -69,7 +69,7 @@ class Mtp(protocol.Case):
         grants = [each.grant(0, "r") for each in (metadata, drafts, drafted)] + [length.grant(0, "rw")]
         grants += [pod.grant(tokens, "w"), pod.grant(right, "r")]
         pod.launch(device.validate, 0, [2], {"accepts": right.address, "d": known}, grants)
-        bench.tolerates("stop", "cut", "stall")
+        bench.tolerates("stop")
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:

@@ -90,7 +90,9 @@ def _is_float(dtype):
 @jit
 def _float(bits, dtype):
     """FP32 value of an element."""
-    return float_of(bits & 0xFFFFFFFF) if dtype == rq.FP32 else widen(np.uint16(bits & 0xFFFF), dtype)
+    if dtype == rq.FP32:
+        return float_of(np.uint64(bits & 0xFFFFFFFF))  # of the type that `widen` has, so that it is compiled once
+    return widen(np.uint16(bits & 0xFFFF), dtype)
 
 
 @jit
