@@ -59,5 +59,8 @@ def interrupted(words: Sequence[str], wait_s: float, said: str | None = None, **
         time.sleep(wait_s)
         started = time.monotonic()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        try:
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()  # one that did not hear it would be waited for
     return process.returncode, errors, time.monotonic() - started
