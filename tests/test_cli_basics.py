@@ -163,6 +163,30 @@ def test_every_end_has_a_code(error: str, code: int, last: str) -> None:
     assert ("Traceback" in done.stderr) == (code == 4)
 
 
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("within", ["ctypes.CFUNCTYPE(None)(wait)()", "Dropped() and None"])
+def test_a_signal_within_a_callback_is_heard_behind_it(within: str, sent: str, code: int) -> None:
+    """What ctypes and the garbage collector call drops every exception, that of a signal too; then it comes again."""
+    done = python(IN_A_CALLBACK.format(within=within, sent=sent))
+    assert done.returncode == code, done.stderr
+    assert "ignored" not in done.stderr
+
+
+IN_A_CALLBACK = """
+import ctypes, os, signal, time
+from xccl_emu.cli.ending import run_to_end
+def wait():
+    os.kill(os.getpid(), signal.{sent})
+    time.sleep(0.5)
+class Dropped:
+    def __del__(self):
+        wait()
+def command():
+    {within}
+    time.sleep(5)
+run_to_end(command)
+"""
+
 BY_A_USER = """
 from dataclasses import dataclass
 from xccl_emu.protocol import Case, Regions, size

@@ -1,6 +1,5 @@
 """The corpus: each bug is found and its mend proved, as its page and docs/corpus.md say."""
 
-import inspect
 import os
 import re
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import xccl_emu
 from xccl_emu.bench.gathered import INTERRUPTED
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED
-from xccl_emu.cli import corpus_job, ending
+from xccl_emu.cli import corpus_job
 from xccl_emu.cli.corpus_job import find, looked_at
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.corpus import Member, members
@@ -66,18 +65,6 @@ def test_ctrl_c_ends_the_whole_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: run.Summary(plan.protocol, stopped=INTERRUPTED))
     with pytest.raises(KeyboardInterrupt):
         find(("one_slot",), 1.0)
-
-
-def test_ctrl_c_within_the_collector_waits() -> None:
-    """What is raised in Hypothesis' callback of the garbage collector is dropped, so nothing is raised there."""
-    frames = []
-
-    def gc_callback() -> None:
-        frames.append(inspect.currentframe())
-
-    gc_callback()
-    assert ending._unheard(frames[0])
-    assert not ending._unheard(inspect.currentframe())
 
 
 def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, repository: Path) -> None:

@@ -41,8 +41,7 @@ _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory"
 _heard: list[int] = []
 """Signals that have come: Ctrl-C within an import may come out as any other error."""
 _AGAIN_S, _IMPORT_S = 0.02, 3.0
-"""Ctrl-C waits for an import, and for what the garbage collector calls (`gc_callback` is Hypothesis'), by looking again
-so soon, but no longer than that: a user's module may take for ever."""
+"""Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
 
 
 def say(message: str) -> None:
@@ -147,25 +146,38 @@ def _listen() -> None:
         signal.signal(signal.SIGINT, _on_interrupt)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_termination)
+    sys.unraisablehook = _on_dropped
 
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
-    """End by KeyboardInterrupt, once it is heard: an import in C prints a traceback of it, the collector drops it."""
+    """End by KeyboardInterrupt, but not within an import: one in C prints a traceback of it."""
     _heard.append(signal.SIGINT)
-    if len(_heard) * _AGAIN_S < _IMPORT_S and _unheard(frame):
-        signal.signal(signal.SIGALRM, _on_interrupt)
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-        return
-    raise KeyboardInterrupt
+    if len(_heard) * _AGAIN_S < _IMPORT_S and _in_import(frame):
+        _again(_on_interrupt)
+    else:
+        raise KeyboardInterrupt
 
 
-def _unheard(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if "importlib._bootstrap" in frame.f_code.co_filename or frame.f_code.co_name in ("__del__", "gc_callback"):
-            return True
+def _in_import(frame: FrameType | None) -> bool:
+    while frame is not None and "importlib._bootstrap" not in frame.f_code.co_filename:
         frame = frame.f_back
-    return False
+    return frame is not None
 
 
 def _on_termination(number: int, frame: FrameType | None) -> None:
     raise SystemExit(TERMINATED)
+
+
+def _on_dropped(what: "sys.UnraisableHookArgs") -> None:
+    """A signal is heard again if its exception came within what drops all: a callback of LLVM, of the collector."""
+    if issubclass(what.exc_type, KeyboardInterrupt):
+        _again(_on_interrupt)
+    elif issubclass(what.exc_type, SystemExit):
+        _again(_on_termination)
+    else:
+        sys.__unraisablehook__(what)
+
+
+def _again(handler: Callable[[int, FrameType | None], None]) -> None:
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
