@@ -157,6 +157,28 @@ def test_a_base_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     assert run_python(code, XCCL_EMU_CACHE_DIR=str(blocked), TMPDIR=str(tmp_path)) == "1"
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702])
+def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path, mode: int) -> None:
+    """What is kept is executed, so a folder that someone else may have filled is left alone, with a warning."""
+    planted = tmp_path / "xccl_emu"
+    planted.mkdir()
+    planted.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="others can write the cache folder .*chmod go-w"):
+        assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) != str(tmp_path)
+    planted.chmod(0o755)
+    assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) == str(tmp_path)
+
+
+def test_a_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    """Whatever the umask says."""
+    before = os.umask(0)
+    try:
+        assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) == str(tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "xccl_emu").stat().st_mode) == 0o700
+
+
 def test_a_fallback_that_others_can_write_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cached code is unpickled, so a folder that someone else may have filled is left alone."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -123,18 +123,24 @@ def base_folder(environ: Mapping[str, str]) -> str:
     """Where the digest folders go, by falling precedence.
 
     ``XCCL_EMU_CACHE_DIR``; ``NUMBA_CACHE_DIR`` (one inherited from a parent process gives that process's base, so
-    that folders do not nest); ``XDG_CACHE_HOME``; ``~/.cache``; and, where the choice cannot be written, a folder of
-    this user alone among the temporary files, with a warning if the choice was explicit.
+    that folders do not nest); ``XDG_CACHE_HOME``; ``~/.cache``; and, where the choice cannot be written, or can be
+    written by others, a folder of this user alone among the temporary files, with a warning: what is kept is executed.
+    A choice that nobody made explicitly and that cannot be written is left without a word.
     """
     explicit = environ.get("XCCL_EMU_CACHE_DIR") or _without_digest(environ.get("NUMBA_CACHE_DIR", ""))
     xdg = environ.get("XDG_CACHE_HOME", "")
     base = explicit or (xdg if os.path.isabs(xdg) else os.path.expanduser("~/.cache"))
     base = os.path.abspath(base)
-    if _writable(os.path.join(base, _OWN_FOLDER)):
+    folder = os.path.join(base, _OWN_FOLDER)
+    if not _writable(folder):
+        trouble = f"cannot write the cache folder {base!r}" if explicit else ""
+    elif not _private(folder):
+        trouble = f"others can write the cache folder {folder!r}, whose code is executed (chmod go-w, or remove it)"
+    else:
         return base
     fallback = _private_temporary_folder()
-    if explicit:
-        warnings.warn(f"cannot write the cache folder {base!r}, using {fallback!r}", RuntimeWarning, stacklevel=5)
+    if trouble:
+        warnings.warn(f"{trouble}; using {fallback!r}", RuntimeWarning, stacklevel=5)
     return fallback
 
 
@@ -209,24 +215,28 @@ def _without_digest(folder: str) -> str:
 
 def _writable(folder: str) -> bool:
     try:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
     except OSError:
         return False
-    return os.access(folder, os.W_OK | os.X_OK)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _private(folder: str) -> bool:
+    """Nobody else can have filled the folder."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _private_temporary_folder() -> str:
-    """A folder that nobody else can have filled: Numba unpickles what it finds in its cache."""
     import tempfile
 
     path = os.path.join(tempfile.gettempdir(), f"{_OWN_FOLDER}-{os.getuid()}")
-    try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        status = os.lstat(path)
-        private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
-    except OSError:
-        private = False
-    if private and _writable(os.path.join(path, _OWN_FOLDER)):
+    if _writable(path) and _private(path) and _writable(os.path.join(path, _OWN_FOLDER)):
         return path
     path = tempfile.mkdtemp(prefix=f"{_OWN_FOLDER}-")
     os.mkdir(os.path.join(path, _OWN_FOLDER))
