@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 def listen() -> None:
     """Leave at once at Ctrl-C, where this process is the command and the signal is not ignored."""
-    if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave)
 
 
@@ -27,3 +27,7 @@ def _is_command() -> bool:
     """As a script, or by ``python -m``; not a process that the command has started, which has its ``sys.argv``."""
     name = sys.argv[0] if sys.argv else ""
     return "xccl_emu" in sys.orig_argv if name == "-m" else name in sys.orig_argv and name.endswith("xccl-emu")
+
+
+IS_COMMAND = _is_command()
+"""Python tells only while it begins that it was called by ``-m``."""

@@ -161,9 +161,14 @@ def _begin_worker(parent: int) -> None:
     """Ctrl-C reaches every process; the one that has started the others ends them, and they end when it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with(parent)
+
+
+def end_with(parent: int) -> None:
+    """Kill this process when its parent has ended."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has gone before
+    if os.getppid() != parent:  # it has ended before
         os._exit(1)
 
 

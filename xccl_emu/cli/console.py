@@ -20,4 +20,5 @@ class _Stdout(Console):
 
 def stdout_console() -> Console:
     """A console for stdout."""
-    return _Stdout(width=max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if sys.stdout.isatty() else 120)
+    terminal = sys.stdout.isatty() or "FORCE_COLOR" in os.environ
+    return _Stdout(width=max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if terminal else 120)

@@ -11,7 +11,7 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
-from xccl_emu.cli import ending
+from xccl_emu.cli import ending, sooner
 from xccl_emu.cli.app import App
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
@@ -152,5 +152,5 @@ def _tell_compiling() -> Callable[[str], None]:
 
 def command() -> None:
     """The command, which says on stderr what it compiles; leaves through `SystemExit`."""
-    cache.listeners.append(_tell_compiling())
+    cache.listeners += [_tell_compiling(), sooner.listen]
     app(prog_name="xccl-emu")

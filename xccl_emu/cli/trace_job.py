@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from xccl_emu.cli import sooner
 from xccl_emu.cli.cases import named
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_file, writing
@@ -74,6 +75,7 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
         raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
     with spinner("trace", as_json):
         result = run(options)
+    sooner.answer()
     if as_json:
         print_json("trace", result.to_json())
     else:

@@ -1,0 +1,75 @@
+"""The answer of plain Python, while all is compiled for the first time."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xccl_emu.cli import sooner
+
+BROKEN = ("check", "sendrecv", "--slots", "1", "--chunks", "3", "--without", "slot free", "--json")
+
+
+def started(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
+    """The command with an empty cache, in a folder of its own."""
+    environment = {**os.environ, "XCCL_EMU_CACHE_DIR": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "xccl_emu", *words], env=environment | options, cwd=folder, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_both_say_the_same(tmp_path: Path) -> None:
+    """Verdict, states, the violation and its file are those of the compiled command; only seconds differ."""
+    told = []
+    for first in ("1", "0"):
+        with started(tmp_path, *BROKEN, XCCL_EMU_PLAIN_FIRST=first) as process:
+            printed, errors = process.communicate()
+        assert process.returncode == 1
+        assert ("answered by plain Python" in errors) == (first == "1")
+        told.append(json.loads(printed) | {"seconds": 0.0})
+    assert told[0] == told[1]
+    assert told[0]["violation"]["kind"] == "data race"
+
+
+def test_ctrl_c_ends_both(tmp_path: Path) -> None:
+    """No process is left, and no answer comes behind it."""
+    with started(tmp_path, *BROKEN) as process:
+        assert process.stderr is not None
+        while "the machine" not in process.stderr.readline():
+            pass
+        time.sleep(0.5)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.send_signal(signal.SIGINT)
+        printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, printed, errors) == (130, "", "xccl-emu: interrupted\n")
+    assert len(children) == 1
+    assert not Path(f"/proc/{children[0]}").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "applies"),
+    [
+        ("check sendrecv", True),
+        ("trace sendrecv", True),
+        ("run sendrecv", False),
+        ("check sendrecv --seconds=3", False),
+        ("check sendrecv --each-sync", False),
+    ],
+)
+def test_what_depends_on_seconds_is_left_to_compiled_code(
+    words: str, applies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slower code would find less in the same seconds, and nobody who imports the package gets a process."""
+    monkeypatch.setattr(sooner._early, "IS_COMMAND", True)
+    assert sooner._applies(words.split()) == applies
+    monkeypatch.setenv("XCCL_EMU_PLAIN_FIRST", "0")
+    assert not sooner._applies(words.split())
