@@ -63,7 +63,7 @@ def _bench(make: "Make", output: Output, seed: int = 0, no_data: bool = False) -
     from xccl_emu.bench.memory import available_bytes
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
-    from xccl_emu.cli.show import stages
+    from xccl_emu.cli.shown import stages
 
     check_csv(output.csv)
     if output.plot is not None:

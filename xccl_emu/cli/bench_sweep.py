@@ -11,7 +11,7 @@ from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
-from xccl_emu.cli.show import counting
+from xccl_emu.cli.shown import counting
 from xccl_emu.errors import UnfinishedError
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from xccl_emu.cli.campaign import CampaignOptions
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.show import counting
+from xccl_emu.cli.shown import counting
 from xccl_emu.errors import ConfigError
 
 

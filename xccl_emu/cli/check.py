@@ -69,10 +69,14 @@ class CheckOptions:
         False, "Then ask the same by brute force and by drawn schedules, which share nothing with the search."
     )
     certify_seconds: float | None = option(None, "Seconds of each such certificate, with --certify [default: 30]")
-    replay: Path | None = option(None, "Show the violation of a replay file again, and search nothing.")
+    replay: Path | None = option(
+        None, "Show the violation of a replay file again, or of a line that begins with xe1:, and search nothing."
+    )
     out: Path | None = option(None, "Replay file to write [default: named by what was found]")
     chart: Path | None = option(None, "Write the violation as a Mermaid sequence chart too.")
     trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")
+    svg: Path | None = option(None, "Draw it to a file too.")
+    html: Path | None = option(None, "Write it as a page of HTML too, to be gone through step by step.")
 
 
 app = App.of(

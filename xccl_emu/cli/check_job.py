@@ -147,7 +147,7 @@ class Job:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
             check_fits(parse(options.fault), self._case.build(self._order).pod.spec, self._order)
-        for name in ("out", "chart", "trace"):
+        for name in ("out", "chart", "trace", "svg", "html"):
             if options.each_sync and getattr(options, name) is not None:
                 raise ConfigError(f"--{name} {getattr(options, name)}: cannot be combined with --each-sync")
             check_file(f"--{name}", getattr(options, name))

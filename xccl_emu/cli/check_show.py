@@ -1,6 +1,7 @@
 """What ``xccl-emu check`` shows: progress on stderr, the verdict and a witness or a table on stdout."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -9,10 +10,11 @@ from rich.table import Table
 from xccl_emu.check.check import Progress
 from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, VERIFIED, Verdict, Violation
 from xccl_emu.check.weakest import Weakest
+from xccl_emu.check.witness import page, picture
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.highlight import marks
-from xccl_emu.check.witness.perfetto import save_perfetto
-from xccl_emu.check.witness.render import print_others, print_witness
+from xccl_emu.check.witness.perfetto import perfetto
+from xccl_emu.check.witness.render import print_others, print_witness, rows
 from xccl_emu.check.witness.trace import steps
 from xccl_emu.cli import sooner
 from xccl_emu.cli.cases import named
@@ -21,7 +23,7 @@ from xccl_emu.cli.check_job import Job, Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.show import file_of, right, some, spinner
+from xccl_emu.cli.shown import file_of, right, some, spinner
 from xccl_emu.errors import OutputError
 from xccl_emu.output import write_text
 
@@ -88,18 +90,28 @@ def show(result: Result) -> None:
 
 
 def draw(result: Result) -> None:
-    """Write the violation as the chart and the trace that were asked for; OutputError if a file cannot be written."""
-    violation, chart, perfetto = result.verdict.violation, result.options.chart, result.options.trace
-    if violation is None or (chart is None and perfetto is None):
+    """Write the violation in the forms that were asked for; OutputError if a file cannot be written."""
+    violation, options = result.verdict.violation, result.options
+    forms = {name: path for name in ("chart", "trace", "svg", "html") if (path := getattr(options, name)) is not None}
+    if violation is None or not forms:
         return
     trace = steps(result.fresh(), violation.actions.tolist())
     marked = marks(trace, violation)
-    if chart is not None:
-        with writing("--chart", chart):
-            write_text(chart, mermaid(trace, marked))
-    if perfetto is not None:
-        with writing("--trace", perfetto):
-            save_perfetto(trace, perfetto, marked)
+    drawn: dict[str, Callable[[], str]] = {
+        "chart": lambda: mermaid(trace, marked),
+        "trace": lambda: json.dumps(perfetto(trace, marked), ensure_ascii=False),
+        "svg": lambda: picture.svg(trace, rows(trace, marked)),
+        "html": lambda: page.page(result.fresh, violation, _title(result.verdict, violation)),
+    }
+    for name, path in forms.items():
+        with writing(f"--{name}", path):
+            write_text(path, drawn[name]())
+
+
+def _title(verdict: Verdict, violation: Violation) -> str:
+    sizes = ", ".join(f"{name} {value}" for name, value in verdict.configuration.items())
+    without = f", without {', '.join(verdict.without)}" if verdict.without else ""
+    return f"{violation.kind}: {verdict.protocol} ({sizes}) under {verdict.order}{without}"
 
 
 def verdict_table(verdict: Verdict) -> Table:

@@ -38,7 +38,7 @@ class LayerCompared:
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
     from xccl_emu.bench.traffic import as_markdown
     from xccl_emu.cli.schema import print_json
-    from xccl_emu.cli.show import spinner
+    from xccl_emu.cli.shown import spinner
 
     named, sizes = split_sizes(words or ())
     with spinner("compare", as_json):

@@ -13,7 +13,7 @@ from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.corpus import CorpusOptions
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.show import counting, right, some
+from xccl_emu.cli.shown import counting, right, some
 from xccl_emu.protocol.corpus import CASES, Member, members
 
 SEQUENCES = 200

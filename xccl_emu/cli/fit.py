@@ -29,7 +29,7 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
     from xccl_emu.bench.fit import fit_published
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.files import check_file, writing
-    from xccl_emu.cli.show import spinner
+    from xccl_emu.cli.shown import spinner
     from xccl_emu.output import write_text
 
     check_file("--out", out)

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.show import right
+from xccl_emu.cli.shown import right
 from xccl_emu.plan.explain import deciding, ms, reason
 from xccl_emu.plan.strategies import Estimate, Plan, single_terms
 

@@ -43,7 +43,7 @@ def case(
     from xccl_emu.cli.run_job import RunOptions
     from xccl_emu.cli.run_job import run as run_case
     from xccl_emu.cli.schema import print_json
-    from xccl_emu.cli.show import stages
+    from xccl_emu.cli.shown import stages
 
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
     result = run_case(protocol, sizes_from(ctx.args, protocol), options)

@@ -1,60 +1,32 @@
-"""Progress and tables on the terminal; everything but the result goes to stderr."""
+"""``xccl-emu show``: a violation that was kept, as a page to be gone through step by step."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
-from rich.progress import TimeElapsedColumn as Elapsed
-from rich.table import Column
-
-from xccl_emu.stage import Stage
+from xccl_emu.cli.app import App
+from xccl_emu.cli.options import command_of
+from xccl_emu.options import option
 
 
-def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
-    """Progress on stderr, if that is a terminal."""
-    console = Console(stderr=True, quiet=quiet)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+@dataclass(frozen=True)
+class ShowOptions:
+    """Write a violation as a page of HTML, which needs nothing else, and print it as a table.
+
+    The page has a lane for each pipe and each memory, with arrows where writes leave and become visible; beside it
+    the steps, and of the one that is chosen the line of source, and what flags hold then.
+
+    \b
+      xccl-emu show sendrecv-relaxed-data-race-6f0c21d9a4be.json           a page beside the file
+      xccl-emu show xe1:eNp1kE...                                          a line that a failed test has printed
+      xccl-emu show kept.json ring_all_gather.py:ring_all_gather --svg run.svg
+
+    Exit code: 0, 2 wrong usage, 3 if the file shows no violation any more.
+    """
+
+    witness: str = option("", "A replay file, or a line that begins with xe1:.", argument=True, metavar="WITNESS")
+    protocol: str | None = option(None, "FILE.py:NAME of a protocol of yours.", argument=True, metavar="PROTOCOL")
+    html: Path | None = option(None, "Page to write [default: that of the file's name, or witness.html]")
+    svg: Path | None = option(None, "Draw the run to a file too.")
 
 
-@contextmanager
-def spinner(name: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Says that something is under way; gives a function that says how far it is."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), Elapsed(), TextColumn("{task.fields[note]}"))
-    with _progress(quiet, *columns) as progress:
-        task = progress.add_task(name, total=None, note="")
-        yield lambda note: progress.update(task, note=note)
-
-
-@contextmanager
-def counting(name: str, total: int, quiet: bool = False) -> Iterator[Callable[[int, str], None]]:
-    """A bar; gives a function for how many of them are done, and what to say of them."""
-    with _progress(quiet, TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed()) as progress:
-        task = progress.add_task(name, total=total)
-        yield lambda done, text: progress.update(task, completed=done, description=text)
-
-
-def stages(quiet: bool) -> Stage:
-    """Names each stage while it runs, with a spinner on a terminal; not at all if quiet."""
-
-    @contextmanager
-    def stage(name: str) -> Iterator[Callable[[int], None]]:
-        with spinner(name, quiet) as note:
-            yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
-
-    return stage
-
-
-def right(*names: str) -> list[Column]:
-    """Columns of a table that hold numbers."""
-    return [Column(name, justify="right") for name in names]
-
-
-def some(count: int, things: str) -> str:
-    """So many of them: ``"1 schedule"``, ``"1,200 schedules"``."""
-    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
-
-
-def file_of(protocol: str) -> str:
-    """What must be said again of a protocol that no name is known of."""
-    return f" {protocol}" if ":" in protocol else ""
+app = App.of(command_of(ShowOptions, "xccl_emu.cli.show_job"), no_args_is_help=True)

@@ -11,7 +11,7 @@ from xccl_emu.cli.cases import named
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.show import spinner
+from xccl_emu.cli.shown import spinner
 from xccl_emu.cli.trace import TraceOptions
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make

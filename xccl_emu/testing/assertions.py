@@ -27,6 +27,7 @@ class ProtocolViolation(NotVerified):
         super().__init__(witnesses.headline(verdict), verdict)
         self.checkable = checkable
         self.witness = witnesses.witness_text(checkable, verdict)
+        self.line = witnesses.witness_line(checkable, verdict)
         self.shown_elsewhere = False
 
     def __str__(self) -> str:

@@ -42,6 +42,11 @@ def witness_text(checkable: Checkable, verdict: Verdict, *, width: int = WIDTH) 
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
+def witness_line(checkable: Checkable, verdict: Verdict) -> str:
+    """The violation as one line, which `replay` takes in place of a path; raises ConfigError as `witness_text`."""
+    return _witness(checkable, verdict).to_line()
+
+
 def save_witness(checkable: Checkable, verdict: Verdict, path: str | Path) -> Path:
     """Write the replay file of the violation, with the folders above it; returns its path."""
     return _saved(_witness(checkable, verdict), Path(path))
@@ -64,7 +69,7 @@ def _saved(witness: Witness, path: Path) -> Path:
 
 
 def replay(checkable: Checkable, path: str | Path) -> Violation | None:
-    """Replay a file on the protocol that it was written for; the violation, or None if there is none any more.
+    """Replay a file, or a line of `witness_line`, on the protocol that it was written for; None if it shows none now.
 
     Raises ReplayError if the file is damaged, or of another protocol, configuration or version of the kernels.
     """

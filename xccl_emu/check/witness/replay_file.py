@@ -1,7 +1,10 @@
 """The replay file: a violation as a file that shows it again, on the same protocol in the same configuration."""
 
+import base64
+import binascii
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,9 @@ from xccl_emu.machine.state import ORDERS
 from xccl_emu.output import read_bytes, write_text
 
 FORMAT = "xccl_emu witness 1"
+LINE = "xe1:"
+"""What a witness in a line begins with."""
+_LINE_BYTES_MAX = 1 << 26
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "protocol": str, "configuration": dict, "order": str, "without": list, "fault": str, "kind": str, "message": str,
     "fingerprint": str, "loop": int, "actions": list,
@@ -54,11 +60,19 @@ class Witness:
             violation.message, trial.pod.fingerprint(), np.asarray(violation.actions, np.int64), violation.loop,
         )  # fmt: skip
 
+    def _fields(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in _TYPES}
+        lists = {"without": list(self.without), "actions": self.actions.tolist()}
+        return {"format": FORMAT, **fields, "configuration": dict(self.configuration), **lists}
+
+    def to_line(self) -> str:
+        """The same in a line without spaces, which `load` takes in place of a path: for a test, or an issue."""
+        content = zlib.compress(json.dumps(self._fields(), separators=(",", ":")).encode(), 9)
+        return LINE + base64.urlsafe_b64encode(content).decode().rstrip("=")
+
     def to_text(self) -> str:
         """As the file has it."""
-        fields = {name: getattr(self, name) for name in _TYPES}
-        fields |= {"configuration": dict(self.configuration), "without": list(self.without), "actions": []}
-        text = json.dumps({"format": FORMAT, **fields}, indent=2, ensure_ascii=False)
+        text = json.dumps(self._fields() | {"actions": []}, indent=2, ensure_ascii=False)
         actions = [*map(str, self.actions.tolist())]
         numbers = ",\n    ".join(", ".join(actions[i : i + 12]) for i in range(0, len(actions), 12))
         return text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n"
@@ -76,8 +90,9 @@ class Witness:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file; ReplayError if it is missing, damaged, or something else."""
+        """Read a file, or a line; ReplayError if it is missing, damaged, or something else."""
         fields = {"loop": 0} | _read(path)
+        path = _named(path)
         for name, kind in _TYPES.items():
             if not isinstance(fields.get(name), kind):
                 raise ReplayError(f"replay file {path}: {name}={fields.get(name)!r} is damaged")
@@ -119,22 +134,38 @@ class Witness:
             raise ReplayError(f"the replay file is damaged: action {number + 1} is of no actor of the pod")
 
 
+def _named(path: str | Path) -> str:
+    """A file, or the beginning of a line, for messages."""
+    return f"{str(path)[:24]}..." if str(path).startswith(LINE) else str(path)
+
+
 def _read(path: str | Path) -> dict[str, Any]:
     """The fields of a file of this format."""
+    name = _named(path)
     try:
-        fields = json.loads(read_bytes(path))
+        fields = json.loads(_content_of(str(path)) if str(path).startswith(LINE) else read_bytes(path))
     except FileNotFoundError as error:
-        raise ReplayError(f"replay file {path}: does not exist") from error
+        raise ReplayError(f"replay file {name}: does not exist") from error
     except OSError as error:
-        raise ReplayError(f"replay file {path}: cannot be read ({error.strerror})") from error
+        raise ReplayError(f"replay file {name}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
-        raise ReplayError(f"replay file {path}: is damaged, it is not JSON ({error})") from error
+        raise ReplayError(f"replay file {name}: is damaged, it is not JSON ({error})") from error
     found = fields.get("format") if isinstance(fields, dict) else None
     if found != FORMAT:
         what = f"its format is {found!r}" if found is not None else "it names no format"
-        raise ReplayError(f"replay file {path}: is not a witness of this version of xccl_emu ({what})")
+        raise ReplayError(f"replay file {name}: is not a witness of this version of xccl_emu ({what})")
     known: dict[str, Any] = fields
     return known
+
+
+def _content_of(line: str) -> bytes:
+    """What `Witness.to_line` has packed; ValueError if it is damaged."""
+    try:
+        text = line.removeprefix(LINE)
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return zlib.decompressobj().decompress(packed, _LINE_BYTES_MAX)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(str(error)) from error
 
 
 def _check_items(path: str | Path, fields: Mapping[str, Any]) -> None:

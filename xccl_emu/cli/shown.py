@@ -1,0 +1,60 @@
+"""Progress and tables on the terminal; everything but the result goes to stderr."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+from rich.progress import TimeElapsedColumn as Elapsed
+from rich.table import Column
+
+from xccl_emu.stage import Stage
+
+
+def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
+    """Progress on stderr, if that is a terminal."""
+    console = Console(stderr=True, quiet=quiet)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextmanager
+def spinner(name: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Says that something is under way; gives a function that says how far it is."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), Elapsed(), TextColumn("{task.fields[note]}"))
+    with _progress(quiet, *columns) as progress:
+        task = progress.add_task(name, total=None, note="")
+        yield lambda note: progress.update(task, note=note)
+
+
+@contextmanager
+def counting(name: str, total: int, quiet: bool = False) -> Iterator[Callable[[int, str], None]]:
+    """A bar; gives a function for how many of them are done, and what to say of them."""
+    with _progress(quiet, TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed()) as progress:
+        task = progress.add_task(name, total=total)
+        yield lambda done, text: progress.update(task, completed=done, description=text)
+
+
+def stages(quiet: bool) -> Stage:
+    """Names each stage while it runs, with a spinner on a terminal; not at all if quiet."""
+
+    @contextmanager
+    def stage(name: str) -> Iterator[Callable[[int], None]]:
+        with spinner(name, quiet) as note:
+            yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
+
+    return stage
+
+
+def right(*names: str) -> list[Column]:
+    """Columns of a table that hold numbers."""
+    return [Column(name, justify="right") for name in names]
+
+
+def some(count: int, things: str) -> str:
+    """So many of them: ``"1 schedule"``, ``"1,200 schedules"``."""
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
+
+
+def file_of(protocol: str) -> str:
+    """What must be said again of a protocol that no name is known of."""
+    return f" {protocol}" if ":" in protocol else ""
