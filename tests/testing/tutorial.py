@@ -109,8 +109,8 @@ class Tutorial:
     def _console(self, block: str) -> str:
         command, wanted = block.split("\n", 1)
         program, *arguments = shlex.split(command.removeprefix("$ "))
-        assert program == "pytest"
-        line = [sys.executable, "-m", "pytest", *self.pytest_arguments, *arguments]
+        modules = {"pytest": ["pytest", *self.pytest_arguments], "xccl-emu": ["xccl_emu"]}
+        line = [sys.executable, "-m", *modules[program], *arguments]
         done = subprocess.run(line, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300)
         self.examples += 1
         if normal(done.stdout) != normal(wanted):

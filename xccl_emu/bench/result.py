@@ -36,6 +36,8 @@ class Result:
     """For a latency: whose it is, and whether the launch is in it."""
     beside: Mapping[str, float] = field(default_factory=dict)
     """What others measured, by name: shown beside, never compared."""
+    swept: tuple[str, ...] | None = None
+    """Of a case that was run at several sizes, those that differ; None for what is no case."""
 
     @classmethod
     def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
@@ -44,6 +46,10 @@ class Result:
         return cls(
             bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, kind=row.kind, **more
         )
+
+    def size(self, name: str) -> int | float | str | bool:
+        """One of its configuration; of a list of numbers that are all the same, this number."""
+        return even(self.configuration[name])
 
     @property
     def baseline(self) -> str:
@@ -81,6 +87,12 @@ class Result:
             "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
             "note": self.note, "kind": self.kind, "beside": dict(self.beside),
         }  # fmt: skip
+
+
+def even(value: int | float | str | bool) -> int | float | str | bool:
+    """The number of a list such as ``4,4,4``; anything else as it is."""
+    parts = set(value.split(",")) if isinstance(value, str) else set()
+    return int(one) if len(parts) == 1 and (one := parts.pop()).isdecimal() else value
 
 
 def total_wrong(counts: Iterable[int | None]) -> int | None:

@@ -3,6 +3,7 @@
 What has neither is drawn as bars, row by row.
 """
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,8 @@ def _drawn(results: Sequence[Result], fabric: Fabric) -> Any:
     transfers = [result for result in results if "bytes" in result.configuration]
     batches = [result for result in results if "," in result.what and "tokens" in result.configuration]
     degrees = [r for r in results if r.unit == "us" and "ranks" in r.configuration]
+    if all(result.swept for result in results) and _axis_of(results):
+        return _of_cases(results)
     if len({result.bench for result in results}) > 1:
         return _of_rows([result for result in results if "bytes" not in result.configuration])
     if transfers:
@@ -140,6 +143,44 @@ def _of_batches(results: Sequence[Result]) -> Any:
         panel.set_yticks(ticks, [str(tick) for tick in ticks])
         panel.minorticks_off()
     panel.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _axis_of(results: Sequence[Result]) -> str:
+    """The size with the most values, which are numbers, along which a sweep of a case is drawn; none without one."""
+    values = {name: {result.size(name) for result in results} for name in results[0].swept or ()}
+    numbers = [name for name, several in values.items() if all(isinstance(value, int) for value in several)]
+    return max(numbers, key=lambda name: len(values[name]), default="")
+
+
+def _of_cases(results: Sequence[Result]) -> Any:
+    """Curves over one size, one for each of the others; where there is a payload, bandwidths beside."""
+    swept, axis = results[0].swept or (), _axis_of(results)
+    figure, panels = _figure(1 + len(results[0].beside))
+
+    def add(panel: Any, name: str) -> None:
+        lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for result in results:
+            of = ", ".join(f"{each} {result.size(each)}" for each in swept if each != axis)
+            lines[of].append((float(result.size(axis)), result.beside.get(name, result.emulated or 0.0)))
+        _add(panel, lines)
+        values = sorted({int(result.size(axis)) for result in results})
+        panel.set(xscale="log", xlabel=axis, ylabel=", ".join(name.rsplit(" ", 1)))
+        panel.set_xticks(values, [str(value) for value in values])
+
+    for panel, name in zip(panels, ("latency us", *results[0].beside), strict=True):
+        add(panel, name)
+    panels[0].set_yscale("log")
+    low, high = panels[0].get_ylim()
+    ticks = [tick for power in range(-3, 7) for n in (1, 1.5, 2, 3, 5, 7) if low <= (tick := n * 10.0**power) <= high]
+    panels[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    for panel in panels:
+        panel.minorticks_off()
+    fixed = (f"{name} {results[0].size(name)}" for name in results[0].configuration if name not in swept)
+    title = textwrap.fill(f"{results[0].bench}: {', '.join(fixed)}", 80 * len(panels))
+    figure.suptitle(title, fontsize="small")
+    if len(swept) > 1:
+        panels[0].legend(frameon=False, fontsize="small")
     return figure
 
 

@@ -29,11 +29,14 @@ def show(results: Sequence[Result], as_json: bool, command: str, about: Mapping[
         rows = list(group)
         transfers = [result for result in rows if "bytes" in result.configuration]
         collectives = [result for result in rows if "redop" in result.configuration]
-        others = [result for result in rows if not {"bytes", "redop"} & {*result.configuration}]
+        cases = [result for result in rows if result.swept is not None and result not in [*transfers, *collectives]]
+        others = [result for result in rows if result not in [*transfers, *collectives, *cases]]
         for _, some in groupby(collectives, lambda result: result.configuration["ranks"]):
             print(*lines([*some]), sep="\n")
         if transfers:
             console.print(_transfers(transfers))
+        if cases:
+            console.print(_cases(cases))
         if others:
             console.print(_table(others))
     for line in _closing(results):
@@ -117,6 +120,19 @@ def _transfers(results: Sequence[Result]) -> Table:
         of, gb_s = result.configuration, f"{payload_gb_s(result):.2f}"
         time = f"{result.emulated or 0:.2f}"
         table.add_row(f"{of['bytes']}", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, _count(result.wrong))
+    return table
+
+
+def _cases(results: Sequence[Result]) -> Table:
+    """A case at its sizes: those that differ are columns, the others stand above."""
+    swept = results[0].swept or ()
+    fixed = {name: results[0].size(name) for name in results[0].configuration if name not in swept}
+    beside = list(results[0].beside)
+    table = Table(*right(*swept, "latency, us", *(", ".join(name.rsplit(" ", 1)) for name in beside), "#wrong"))
+    table.title = f"{results[0].bench}: {words(fixed)}"
+    for result in results:
+        sizes = (str(result.size(name)) for name in swept)
+        table.add_row(*sizes, number(result.emulated or 0), *map(number, result.beside.values()), _count(result.wrong))
     return table
 
 

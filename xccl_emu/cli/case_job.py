@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, even
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.cli.perf import Perf
@@ -40,17 +40,19 @@ def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Res
         return [measure(protocol, point, perf, setting) for point in measured]
     if replace(perf, no_data=False, fabric=Perf.fabric) != Perf():
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
-    return [_timed(protocol, case, setting) for case in cases]
+    taken = {name: {even(case.configuration[name]) for case in cases} for name in cases[0].configuration}
+    swept = tuple(name for name, values in taken.items() if len(values) > 1)
+    return [_timed(protocol, case, swept, setting) for case in cases]
 
 
-def _timed(protocol: str, case: Case, setting: Setting) -> Result:
+def _timed(protocol: str, case: Case, swept: tuple[str, ...], setting: Setting) -> Result:
     configuration = {**case.configuration, **setting.fabric_words}
-    what = " ".join(f"{name}={value}" for name, value in configuration.items())
+    what = " ".join(f"{name}={configuration[name]}" for name in swept or configuration)
     with setting.stage(what):
         trial, us = setting.run(case)
     beside = bandwidths(case, us) if case.payload_bytes and us else {}
     wrong = sum(trial.wrong_bytes().values()) if setting.data else None
-    return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside)
+    return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside, swept=swept)
 
 
 # ---- side by side

@@ -12,6 +12,7 @@ in their modules when they are first used.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from xccl_emu.bench.measured import Measured, measure
     from xccl_emu.check.certify import certify
     from xccl_emu.check.check import check
     from xccl_emu.check.trial import Checkable, Expected, Label, Trial
@@ -25,6 +26,7 @@ else:
     from xccl_emu._lazy import names
 
     __getattr__, __dir__ = names(globals(), {
+        "xccl_emu.bench.measured": "Measured, measure",
         "xccl_emu.check.certify": "certify",
         "xccl_emu.check.check": "check",
         "xccl_emu.check.trial": "Checkable, Expected, Label, Trial",
@@ -37,7 +39,7 @@ else:
     })  # fmt: skip
 
 __all__ = [
-    "Bench", "Case", "Certificate", "Checkable", "Expected", "Label", "NotVerified", "ProtocolViolation", "Trial",
-    "Verdict", "Violation", "assert_no_violation", "assert_verified", "calls_machine", "certify", "check",
-    "protocol", "replay", "save_witness", "sequences", "syncs", "witness_line", "witness_text",
+    "Bench", "Case", "Certificate", "Checkable", "Expected", "Label", "Measured", "NotVerified", "ProtocolViolation",
+    "Trial", "Verdict", "Violation", "assert_no_violation", "assert_verified", "calls_machine", "certify", "check",
+    "measure", "protocol", "replay", "save_witness", "sequences", "syncs", "witness_line", "witness_text",
 ]  # fmt: skip

@@ -60,7 +60,8 @@ def _table_row(line: Row) -> str:
 
 def _row(line: Row) -> dict[str, Any]:
     source = line.step.source
-    return {"before": line.first - 1, "last": line.last, "source": "" if source is None else str(source), "line": source.line if source else 0}
+    place = {"source": "", "line": 0} if source is None else {"source": str(source), "line": source.line}
+    return {"before": line.first - 1, "last": line.last, **place}
 
 
 def _sources(lines: Sequence[Row]) -> Iterator[Source]:
