@@ -37,7 +37,7 @@ class Result:
     beside: Mapping[str, float] = field(default_factory=dict)
     """What others measured, by name: shown beside, never compared."""
     swept: tuple[str, ...] | None = None
-    """Of a case that was run at several sizes, those that differ; None for what is no case."""
+    """The sizes that differ, where a case was run at several of them; None for what is no case."""
 
     @classmethod
     def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
@@ -48,7 +48,7 @@ class Result:
         )
 
     def size(self, name: str) -> int | float | str | bool:
-        """One of its configuration; of a list of numbers that are all the same, this number."""
+        """A value of the configuration; for a list of numbers that are all the same, this number."""
         return even(self.configuration[name])
 
     @property
