@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli_support import python
 from xccl_emu.cli import sooner
 
 BROKEN = ("check", "sendrecv", "--slots", "1", "--chunks", "3", "--without", "slot free", "--json")
@@ -38,6 +39,18 @@ def test_both_say_the_same(tmp_path: Path) -> None:
         told.append(json.loads(printed) | {"seconds": 0.0})
     assert told[0] == told[1]
     assert told[0]["violation"]["kind"] == "data race"
+
+
+def test_nothing_of_numba_is_needed(tmp_path: Path) -> None:
+    """Stand-ins take its place: the same verdict and states, and not a module of it."""
+    told = []
+    for more in ({"XCCL_EMU_WITHOUT_NUMBA": "1"}, {"NUMBA_DISABLE_JIT": "1"}):
+        with started(tmp_path, *BROKEN, **more) as process:
+            printed, _ = process.communicate()
+        told.append(json.loads(printed) | {"seconds": 0.0})
+    assert told[0] == told[1]
+    script = "import xccl_emu.machine.compiled, sys; print(hasattr(sys.modules['numba'], '__file__'))"
+    assert python(script, env={**os.environ, "XCCL_EMU_WITHOUT_NUMBA": "1"}).stdout == "False\n"
 
 
 def test_ctrl_c_ends_both(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def _start() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", script, *sys.argv[1:]],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
-        env={**os.environ, **shown, "NUMBA_DISABLE_JIT": "1"},
+        env={**os.environ, **shown, "XCCL_EMU_WITHOUT_NUMBA": "1"},
     )  # fmt: skip
 
 

@@ -34,5 +34,7 @@ def _compiling() -> Any:
 
 def working_seconds() -> float:
     """Seconds, as those of `time.perf_counter`, that do not count while something is compiled."""
-    seconds: float = time.perf_counter() - _compiling().seconds
-    return seconds
+    from numba import config
+
+    compiling: float = 0.0 if config.DISABLE_JIT else _compiling().seconds
+    return time.perf_counter() - compiling
