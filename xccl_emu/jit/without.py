@@ -11,7 +11,7 @@ import os
 import sys
 import types
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 _NAMES = ("numba", "llvmlite")
 
@@ -36,7 +36,6 @@ class StandIn(metaclass=_Meta):
 
 class _Module(types.ModuleType):
     DISABLE_JIT = 1
-    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
