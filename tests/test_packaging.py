@@ -119,7 +119,8 @@ def test_plain_install_brings_the_testing_tools(wheel: Path) -> None:
         metadata = email.message_from_bytes(archive.read(name))
     plain = {re.split(r"[<>=; ]", line)[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert {"hypothesis", "pytest"} <= plain
-    assert set(metadata.get_all("Provides-Extra", [])) == {"bench", "cpp", "dask", "dev", "fit", "parquet", "plot"}
+    extras = {"bench", "browser", "cpp", "dask", "dev", "fit", "parquet", "plot"}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
 
 
 def test_wheel_and_sdist_carry_the_license(wheel: Path, repository: Path) -> None:

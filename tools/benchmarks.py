@@ -42,8 +42,8 @@ def run(arguments: Sequence[str]) -> str:
 
 
 def result_of(row: Mapping[str, Any]) -> Result:
-    """A row of that JSON; what follows from the others is left out."""
-    return Result(**{field.name: row[field.name] for field in fields(Result)})
+    """A row of that JSON: what follows from the others is left out, what is in no JSON is as it is by default."""
+    return Result(**{field.name: row[field.name] for field in fields(Result) if field.name in row})
 
 
 def number(value: float | None) -> str:
