@@ -188,12 +188,10 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
         return f"condition {a}: comparison {b} must be CMP_EQ, CMP_NE or CMP_GE"
     if op == rq.OP_MTU_OUT:
         return _bad_signal(pod, core, a)
-    held = (int(pod.state[pod.core_base(core) + word]) for word in (at.HELD_START, at.HELD_END))
     if op == rq.OP_UB_LOAD and b != rq.VALIDATES:
-        return f"validate of {b} bytes at ub+{a:#x}: must cover all that is to be, ub+{next(held):#x} to {next(held):#x}"
+        return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
     if op == rq.OP_MTU_IN and b != rq.TENTATIVE:
-        touch = f"must touch what is not validated yet, ub+{next(held):#x} to {next(held):#x}"
-        return f"tentative read of {b} bytes to ub+{a:#x}: {touch}"
+        return f"tentative read of {b} bytes to ub+{a:#x}: must touch what was read so before and is not validated"
     return f"operand out of range ({a}, {b})"
 
 
