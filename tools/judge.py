@@ -96,7 +96,7 @@ MISTAKES = (
         "            rows[1, w] = rows[2, w]\n",
     ),
     Mistake(
-        "tentative-is-data", "what is read tentatively is data: written at once, and read as soon as it can be", _CLASSIFY,
+        "tentative-is-data", "what is read tentatively is data: written at once, read as soon as it can be", _CLASSIFY,
         "        return granules.USE_EXACT if flags & accesses.SYNC else granules.USE_READ\n    if pipe == rq.SCALAR:",
         "        loose = PLANTED and flags & accesses.TENTATIVE\n"
         "        return granules.USE_EXACT if flags & accesses.SYNC and not loose else granules.USE_READ\n"

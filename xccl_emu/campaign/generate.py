@@ -322,7 +322,9 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 # ---- instructions
 
-_VARIED = ("tentative", "any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
+_VARIED = (
+    "tentative", "any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain",
+)  # fmt: skip
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
     *(name for name in WITHOUT_WORD if name not in ("fence", "choose", "validate")), "quiet", "spin",

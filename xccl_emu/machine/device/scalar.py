@@ -93,7 +93,7 @@ def _enqueue(st, core, base, op, pipe):
         return False
     if not pipes.enqueue(st, base, pipe):
         return False
-    if st[base + ms.HELD_END] and pipe != rq.MTU_OUT or op == rq.OP_MTU_IN and st[base + REQUEST + 4]:
+    if (st[base + ms.HELD_END] and pipe != rq.MTU_OUT) or (op == rq.OP_MTU_IN and st[base + REQUEST + 4]):
         tentative.note_issue(st, base, op)
     return True
 
