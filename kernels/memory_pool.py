@@ -10,8 +10,8 @@ of that, so who may read one namespace alone touches no other.
 
 What is evicted is written to a second tier before, if it is not there yet; a client that misses gets it there.
 
-A client may also get a block without a pin (`get_unpinned`): it looks which key and version a bucket has, reads the block
-tentatively, and looks again.  The version is odd while its block is written, and the server waits for nobody.
+A client may also get a block without a pin (`get_unpinned`): it looks which key and version a bucket has, reads the
+block tentatively, and looks again.  The version is odd while its block is written, and the server waits for nobody.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ FIELD_BYTES = 32
 CLOSED = -1
 """Pins of a bucket that has no block, or one that comes or goes; the index begins with it."""
 VERSION_BITS = 32
-"""Of the word of a bucket whose blocks are read unpinned; the key is above the version, which is 0 before any block."""
+"""Bits of the version in a bucket's word, where blocks are read unpinned; 0 before any block. The key is above."""
 
 
 class Pool(NamedTuple):
