@@ -44,6 +44,8 @@ EARLY = """        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, sync="o
 """
 LOOKED_UP = """    bucket = key // p.each * p.buckets + key % p.each % p.buckets
     pins ="""
+COMPARED = """        if before == after:
+            yield xl.validate"""
 BROKEN = RACE | WRONG | TORN | UNWRITTEN | LOCKED | LIVELOCK
 
 KNOWN = (
@@ -53,8 +55,7 @@ KNOWN = (
     bug("memory pool: stored before the second tier has it", PAIR, RACE | UNWRITTEN | WRONG,
         of.without("tier before stored"), quick=True),
     bug("memory pool unpinned: no second look", UNPINNED, UNDEFINED | WRONG,
-        of("        if before == after:\n            yield xl.validate", "        if 1:\n            yield xl.validate"),
-        quick=True),
+        of(COMPARED, COMPARED.replace("before == after", "1")), quick=True),
     bug("memory pool unpinned: no fence between the odd version and the block", UNPINNED, UNDEFINED | WRONG,
         of.without("odd before block"), quick=True),
     bug("memory pool unpinned: no fence between the block and the even version", UNPINNED,
@@ -77,7 +78,7 @@ OWN = (
     bug("memory pool unpinned: nobody looks whose block it is", UNPINNED, WRONG,
         of("    if before >> VERSION_BITS == key and before", "    if before")),
     bug("memory pool unpinned: looked at whether it is even, not which it is", UNPINNED, UNDEFINED | WRONG,
-        of("        if before == after:\n            yield xl.validate", "        if after & 1 == 0:\n            yield xl.validate")),
+        of(COMPARED, COMPARED.replace("before == after", "after & 1 == 0"))),
     bug("memory pool unpinned: no odd version", UNPINNED, UNDEFINED | WRONG, of.without("odd")),
     bug("model cache: no odd version", MODEL, UNDEFINED | WRONG | FAILED, of_models.without("odd")),
     bug("pool put: a block that is claimed is read without waiting", PUT, BROKEN, of_models.without("there")),
