@@ -19,8 +19,7 @@ class MemoryPoolCase(protocol.Case):
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset("pool", "A memory pool: Put, pinned Get, eviction to a second tier", {}, {"gets": 1}),
         protocol.Preset(
-            "pool-unpinned", "A memory pool whose clients pin nothing: version, block, version again", {"unpinned": 1},
-            {"unpinned": 1, "gets": 1},
+            "pool-unpinned", "A memory pool whose clients pin nothing: version, block, version again", {"unpinned": 1}
         ),
     )  # fmt: skip
 
@@ -79,8 +78,13 @@ class MemoryPoolCase(protocol.Case):
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:
         """A place that is used again while it is read, by one client and by two."""
-        usual = cls()
+        usual, unpinned = cls(), cls(unpinned=1)
         return {
+            "a version, a block, the version again": unpinned,
+            "two clients, no pins": replace(unpinned, clients=2),
+            "a place used three times, no pins": replace(unpinned, puts=3, gets=3),
+            "blocks of two granules, no pins": replace(unpinned, granules=2),
+            "two namespaces, no pins": replace(unpinned, clients=2, spaces=2, gets=1),
             "one client, a place used twice": usual,
             "two clients": replace(usual, clients=2, gets=1),
             "two clients, two blocks each": replace(usual, clients=2),
