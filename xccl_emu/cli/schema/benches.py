@@ -1,6 +1,6 @@
 """What commands print that measure or plan something."""
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from xccl_emu.cli.schema import words as w
 
@@ -118,6 +118,16 @@ class Strategy(TypedDict):
     decode_terms_s: Annotated[dict[str, float], "each term of a token behind it"]
 
 
+class Observation(TypedDict):
+    """A measurement of `--observed`, and what the equations say with the constants that fit best."""
+
+    kind: Annotated[str, "`intra` and `inter` of links, or `computing`"]
+    what: Annotated[str, "what was measured"]
+    us: Annotated[float, "microseconds, measured"]
+    fitted_us: Annotated[float, "microseconds by the equations"]
+    off_percent: Annotated[float, "signed: above 0 if the equations say more"]
+
+
 class Plan(w.Envelope):
     """`xccl-emu plan`."""
 
@@ -131,6 +141,8 @@ class Plan(w.Envelope):
     by: Annotated[str, "what strategies are ranked by"]
     ranked: list[Strategy]
     refused: list[Strategy]
+    observed: list[Observation]
+    cluster_constants: Annotated[dict[str, Any], "fields of the cluster, as its file has them, or fitted"]
     chosen: Annotated[Strategy | None, "that of `--strategy`"]
     reason: Annotated[str, "why the best is better"]
     outcome: Annotated[str, "why the exit code is 1; empty if it is not"]
