@@ -46,6 +46,7 @@ class Planning:
     context: int = option(4096, "Tokens that memory must have room for in every request.", least=1)
     by: str = option("throughput", "What strategies are ranked by: throughput, ttft or itl.", metavar="ORDER")
     strategy: str | None = option(None, "One strategy, such as: TP=8 + DP=4, TP=8 + EP=4 [PP=1]")
+    device: int | None = option(None, "Say which weights this device has, under --strategy or the best one.", least=0)
     top: int = option(10, "Rows of the table.", least=1)
     literal: bool = option(False, "The equations as they are printed.")
     correct: tuple[str, ...] = option(
@@ -76,7 +77,7 @@ def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     setting, points = (setting, ()) if options.observed is None else load_observed(options.observed).fit(setting)
     found = plan(setting, workload, options.by)
     chosen = _chosen(options, setting, workload)
-    shown = plan_show.Shown(found, chosen, options.by, options.top, points)
+    shown = plan_show.Shown(found, chosen, options.by, options.top, points, options.device)
     plan_show.show(shown, as_json)
     if plot is not None and found.ranked:
         from xccl_emu.cli.plan_plot import draw
@@ -92,10 +93,12 @@ def _check(options: Planning, plot: Path | None) -> None:
     """ConfigError for options that do not go together."""
     if options.correct and not options.literal:
         raise ConfigError(f"--correct {options.correct[0]}: needs --literal; without it all equations are corrected")
-    asked = options.model, options.cluster, options.strategy, options.observed
-    chosen = asked != (Planning.model, Planning.cluster, None, None)
+    asked = options.model, options.cluster, options.strategy, options.observed, options.device
+    chosen = asked != (Planning.model, Planning.cluster, None, None, None)
     if options.published and (chosen or plot is not None):
-        raise ConfigError("--published: cannot be combined with --model, --cluster, --strategy, --observed, --plot")
+        raise ConfigError(
+            "--published: cannot be combined with --model, --cluster, --strategy, --observed, --device, --plot"
+        )
 
 
 def _setting(options: Planning) -> "Setting":

@@ -128,6 +128,15 @@ class Observation(TypedDict):
     off_percent: Annotated[float, "signed: above 0 if the equations say more"]
 
 
+class Part(TypedDict):
+    """Weights that a device has."""
+
+    layers: Annotated[list[int], "first, and one behind the last"]
+    experts: Annotated[list[int], "routed ones: first, and one behind the last"]
+    requests: Annotated[int, "DP rank: which share of the requests its attention is for"]
+    cuts: Annotated[dict[str, dict[str, str]], "rows and columns of matrices of attention, an expert, a dense layer"]
+
+
 class Plan(w.Envelope):
     """`xccl-emu plan`."""
 
@@ -143,6 +152,7 @@ class Plan(w.Envelope):
     refused: list[Strategy]
     observed: list[Observation]
     cluster_constants: Annotated[dict[str, Any], "fields of the cluster, as its file has them, or fitted"]
+    weights: Annotated[Part | None, "that of `--device`"]
     chosen: Annotated[Strategy | None, "that of `--strategy`"]
     reason: Annotated[str, "why the best is better"]
     outcome: Annotated[str, "why the exit code is 1; empty if it is not"]
