@@ -3,8 +3,6 @@
 import functools
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.browser_support import DOWN, END, HOME, browser, chosen, complaints, narrow, press  # noqa: F401  a fixture
 from tests.check import test_livelock
 from tests.cli_support import printed, refusal
 from xccl_emu.check.check import check
@@ -135,42 +134,37 @@ def test_a_damaged_line_is_refused(line: str) -> None:
         Witness.load(LINE + line)
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    """Chromium without a screen or a network."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs the extra browser")
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("needs chromium and its driver")
-    options = webdriver.ChromeOptions()
-    for word in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking", "window-size=1500,900"):
-        options.add_argument(f"--{word}")
-    options.binary_location = str(shutil.which("chromium"))
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
-
-
-def test_page_is_gone_through_by_keys(browser: Any, tmp_path: Path) -> None:
+def test_page_is_gone_through_by_keys(browser: Any, tmp_path: Path) -> None:  # noqa: F811  the fixture
     """It opens at the first mark; keys move by steps and marks; source and flags follow; axe has no complaint."""
     (tmp_path / "page.html").write_text(drawn())
     browser.get((tmp_path / "page.html").as_uri())
 
-    def chosen() -> str:
-        cells = browser.find_elements("css selector", "tr[aria-selected=true] td")
-        return " ".join(cell.text for cell in cells[:2])
-
-    def press(keys: str) -> str:
-        browser.find_element("tag name", "body").send_keys(keys)
-        return chosen()
-
-    assert chosen() == "A 28"
-    assert press("m") == "B 35"
-    assert press("\ue011") == " 1"  # Home
-    assert press("\ue015") == " 2-3"  # down
+    assert chosen(browser) == "A 28"
+    assert press(browser, "m") == "B 35"
+    assert press(browser, HOME) == " 1"
+    assert press(browser, DOWN) == " 2-3"
     assert "mtu_in" in browser.find_element("css selector", "#source mark").text
-    assert press("\ue010") == "B 35"  # End
+    assert press(browser, END) == "B 35"
     browser.find_elements("css selector", ".steps tbody tr")[20].click()
-    assert chosen() == " 29"
+    assert chosen(browser) == " 29"
     assert browser.find_elements("css selector", "#words .changed")
-    axe = pytest.importorskip("axe_core_python.selenium").Axe()
-    assert [found["id"] for found in axe.run(browser)["violations"]] == []
+    assert complaints(browser) == []
+    narrow(browser)
+    assert complaints(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_a_page_of_200_steps_opens_in_a_second(browser: Any, tmp_path: Path) -> None:  # noqa: F811  the fixture
+    """From the request to the first line that is chosen, at the best of three."""
+    case = make("sendrecv", slots=8, chunks=16)
+    verdict = check(case, without=["ack"])
+    assert verdict.violation is not None
+    text = page.page(lambda: case.build(verdict.order, verdict.without), verdict.violation, "long")
+    (tmp_path / "page.html").write_text(text)
+    took = []
+    for _ in range(3):
+        browser.get((tmp_path / "page.html").as_uri())
+        took.append(browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
+    assert len(verdict.violation.actions) >= 200
+    assert min(took) < 1000

@@ -28,6 +28,10 @@ class Drawing:
         element.attrib |= {name: value for name, value in named.items() if value}
         return element
 
+    def below(self, parent: ElementTree.Element, tag: str) -> ElementTree.Element:
+        """An element within another one."""
+        return ElementTree.SubElement(parent, tag)
+
     def text(self, x: float, y: float, text: str, shown: str = "") -> ElementTree.Element:
         """Words that begin there."""
         element = self.add("text", shown, x=f"{x:g}", y=f"{y:g}")
