@@ -158,12 +158,12 @@ def quiet(step: int = 0, sync: str = "") -> Request:
 
 
 def ub_load(ub: int, nbytes: int = 4, step: int = 0, sync: str = "") -> Request:
-    """Read ``nbytes`` (4 or 8, aligned) of the data buffer as a signed integer."""
+    """Read ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer as a signed integer."""
     return (OP_UB_LOAD, ub, nbytes, 0, 0, 0, 0)
 
 
 def ub_store(ub: int, value: int, nbytes: int = 4, step: int = 0, sync: str = "") -> Request:
-    """Write ``nbytes`` (4 or 8, aligned) of the data buffer."""
+    """Write ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer."""
     return (OP_UB_STORE, ub, value, nbytes, 0, 0, 0)
 
 

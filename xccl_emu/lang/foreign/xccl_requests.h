@@ -73,6 +73,8 @@ enum {
     XCCL_MAP_SUM = 13,
     XCCL_MAP_MOST = 14,
     XCCL_MAP_LEAST = 15,
+    XCCL_MAP_MOST_AT = 16,
+    XCCL_MAP_LEAST_AT = 17,
     XCCL_ROUND_NONE = 0,
     XCCL_ROUND_RINT = 1,
     XCCL_ROUND_FLOOR = 2,
@@ -83,6 +85,7 @@ enum {
     XCCL_TO_SHIFT = 7,
     XCCL_ROUNDING_SHIFT = 10,
     XCCL_SCALAR_SHIFT = 13,
+    XCCL_KIND_SHIFT = 14,
 };
 
 /* Read ``nbytes`` (1, 2, 4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight. */
@@ -129,11 +132,11 @@ enum {
 #define xccl_quiet(...) \
     XCCL_ASK("quiet", XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0, __VA_ARGS__)
 
-/* Read ``nbytes`` (4 or 8, aligned) of the data buffer as a signed integer. */
+/* Read ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer as a signed integer. */
 #define xccl_ub_load(ub, nbytes, ...) \
     XCCL_ASK("ub_load", XCCL_OP_UB_LOAD, ub, nbytes, 0, 0, 0, 0, __VA_ARGS__)
 
-/* Write ``nbytes`` (4 or 8, aligned) of the data buffer. */
+/* Write ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer. */
 #define xccl_ub_store(ub, value, nbytes, ...) \
     XCCL_ASK("ub_store", XCCL_OP_UB_STORE, ub, value, nbytes, 0, 0, 0, __VA_ARGS__)
 

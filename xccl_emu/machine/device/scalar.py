@@ -191,13 +191,11 @@ def _grant_buffer(mem, st, base, op, a, b, c):
     """Scalar access to the data buffer: immediate, in program order with what the scalar unit issues."""
     at = st[base + ms.UB_BASE] + a
     if op == rq.OP_UB_LOAD:
-        words.put(st, base + RESULT, words.load_i32(mem, at) if b == 4 else words.load_i64(mem, at))
+        word = words.load_i64(mem, at & ~7) >> 8 * (at & 7)
+        words.put(st, base + RESULT, flight.sign_extended(word, b))
         return True
     mark(mem, st, at, c)
-    if c == 4:
-        words.store_u32(mem, at, b)
-    else:
-        words.store_i64(mem, at, b)
+    flight.store_word(mem, at, c, b)
     return True
 
 
