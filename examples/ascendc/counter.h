@@ -16,10 +16,9 @@ public:
     __aicore__ inline int64_t Await(int64_t wanted)
     {
         int64_t seen;
-        Clean();
-        while ((seen = word.GetValue(0)) < wanted) {
+        do {
             Clean();
-        }
+        } while ((seen = word.GetValue(0)) < wanted);
         return seen;
     }
 
