@@ -92,7 +92,7 @@ class _Picture:
             name = self._text(0, 0, "memory" if memory else several + _PIPES[pipe])
             name.set("transform", f"translate({x + 4:g} {HEAD - 12}) rotate(-60)")
             if die != before:
-                self._text(x - _LANE / 2 + 4, 14, f"die{die}", "die")
+                self._text(x - _LANE / 2 + 4, 14, self._trace.home(die), "die")
             before = die
 
     # ---- what happens
