@@ -95,6 +95,11 @@ MISTAKES = (
         "            rows[1, w] = rows[2, w]\n",
     ),
     Mistake(
+        "no-cpu", "what cores of a CPU have in flight never becomes visible", _SETUP,
+        "{self.cores[i] // per_die for i in members}",
+        "{d for i in members if (d := self.cores[i] // per_die) < self.pod.spec.n_dies or not PLANTED}",
+    ),
+    Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,
         '''in all of these ways."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):''',

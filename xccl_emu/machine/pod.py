@@ -176,7 +176,7 @@ class Pod:
         return die * self.spec.die_bytes + start + offset
 
     def cpu(self, number: int) -> int:
-        """Number by which a CPU's memory goes where dies are numbered, behind them; ConfigError if there is none."""
+        """Number by which a CPU goes where dies are numbered, behind them; ConfigError if there is none."""
         number, n = whole("number", number), self.spec.n_homes - self.spec.n_dies
         if not 0 <= number < n:
             raise ConfigError(f"number={number}: the pod has {n} CPUs")
@@ -273,7 +273,9 @@ class Pod:
         args: Mapping[str, int | Sequence[int]],
         grants: Sequence[Grant],
     ) -> Launch:
-        """Put a kernel on cores of a die; it runs with the next `run`.
+        """Put a kernel on cores of a die, or of a `cpu`; it runs with the next `run`.
+
+        A core of a CPU has a scalar unit and DMA alone: a request that needs a pipe or the data buffer ends the run.
 
         Raises ConfigError for a die or core that the pod lacks, a core that is taken, wrong arguments, or a kernel
         with more registers than the pod has; then nothing was launched.
@@ -283,7 +285,7 @@ class Pod:
             raise ConfigError(f"kernel={kernel!r}: must be a kernel, made by the decorator of that name")
         if not isinstance(cores, Iterable):
             raise ConfigError(f"cores={cores!r}: must be a list of cores")
-        die, cores = self._check_die(die), [whole("cores", core) for core in cores]
+        die, cores = self._check_home(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
         check_grants(grants, self.spec.n_homes, self.spec.die_bytes)
         self._check_registers(kernel)
@@ -515,7 +517,8 @@ class Pod:
         numbers = [die * self.spec.cores_per_die + c for c in cores]
         taken = [c for c in numbers if c in self._owner]
         if taken:
-            raise ConfigError(f"cores={list(cores)}: core {taken[0] % self.spec.cores_per_die} of die {die} is taken")
+            core, home = taken[0] % self.spec.cores_per_die, self.spec.home(die, " ")
+            raise ConfigError(f"cores={list(cores)}: core {core} of {home} is taken")
         return numbers
 
     def check_ready(self) -> None:

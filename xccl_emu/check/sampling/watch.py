@@ -229,7 +229,7 @@ class Monitor:
         groups = _groups(pod)
         tables = {
             at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
-            at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_dies,
+            at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_homes,
             at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max, at.SIGNALLED: len(cores),
             at.CHAINED: len(cores) * signals,
         }  # fmt: skip
@@ -298,7 +298,7 @@ class Monitor:
 
 def _recovering(trial: Trial) -> list[int]:
     """For each die: may cores of others wait for ever when it has stopped?"""
-    return [die not in trial.recovers for die in range(trial.pod.spec.n_dies)]
+    return [die not in trial.recovers for die in range(trial.pod.spec.n_homes)]
 
 
 def _dies(pod: Pod) -> list[int]:
@@ -328,8 +328,8 @@ def _parts(pod: Pod, everything: bool) -> Words:
     parts.append((int(st[machine.GROUP_BASE]), _groups(pod) * machine.GROUP_WORDS))
     if everything:
         parts.append((int(st[machine.SWITCH_BASE]), machine.MAX_KERNELS * machine.MAX_SITES))
-        parts.append((int(st[machine.ACTIVE_BASE]), pod.spec.n_cores + pod.spec.n_dies))
-        parts.append((int(st[machine.TRAFFIC_BASE]), pod.spec.n_dies * int(st[machine.TRAFFIC_WORDS])))
+        parts.append((int(st[machine.ACTIVE_BASE]), pod.spec.n_cores + pod.spec.n_homes))
+        parts.append((int(st[machine.TRAFFIC_BASE]), pod.spec.n_homes * int(st[machine.TRAFFIC_WORDS])))
     return np.array(parts, np.int64)
 
 

@@ -26,7 +26,7 @@ STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
 SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
 ACT = 100  # where the machine's action is, for `single.act_once`
-N_HOMES = 101  # dies, and CPUs behind them
+N_HOMES = 101  # dies, and CPUs behind them, which have cores, too
 REQUEST_ORDERS = 102  # do some requests ask for no order (1), or for a strong one (2)?  Not under `sc` and `fifo`.
 ATOMIC_SHIFT = 103  # log2 of the bytes that become visible, and are read, at once
 FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
@@ -118,7 +118,7 @@ CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every 
 
 # ---- errors that end a run
 ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND, ERR_LEFT_SET = range(1, 9)
-ERR_ARITHMETIC = 9
+ERR_ARITHMETIC, ERR_CPU = 9, 10
 
 # ---- how a policy's run ended
 ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT_ENABLED = range(6)

@@ -114,6 +114,8 @@ def _granted(mem, st, ck, i, choice):
         return True  # let the machine refuse it
     if address < 0 or address > ck[cs.MEMORY_END] - nbytes or address & nbytes - 1:
         return True
+    if line and st[base + ms.DIE] >= st[ms.N_DIES]:
+        return True  # a CPU has no data buffer
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
