@@ -134,6 +134,9 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == rq.OP_ATOMIC_ADD:
         readable = _memory(st, core, base, a, 8, ms.READ)  # it returns the old value
         return readable and _aligned_memory(st, core, base, a, 8, ms.WRITE)
+    if op == rq.OP_UB_LOAD and c:
+        known = c == rq.VALIDATES or set_error(st, core, base, ms.ERR_OPERAND, c, rq.VALIDATES)
+        return known and _on_die(st, core, base) and _buffer(st, core, base, a, b, 1)
     if op == rq.OP_UB_LOAD:
         return _on_die(st, core, base) and _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
     if op == rq.OP_UB_STORE:
@@ -195,6 +198,9 @@ def check_transfer(st, core, base, op, a, b, c):
     if op != rq.OP_FENCE and not _on_die(st, core, base):
         return False
     if op == rq.OP_MTU_IN:
+        tentative = st[base + REQUEST + 4]
+        if tentative != 0 and tentative != rq.TENTATIVE:
+            return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
         return _memory(st, core, base, a, c, ms.READ) and _buffer(st, core, base, b, c, 1)
     if op == rq.OP_MTU_OUT:
         inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, ms.WRITE)
