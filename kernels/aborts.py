@@ -24,10 +24,15 @@ class Abort(NamedTuple):
     """Event ID of the first round of the epoch; nobody reads any more what was written before."""
 
 
-def until(word, how, value, x: Abort, step, sync):
-    """Wait until a word is as it should be, and return 1; 0 if an abort came sooner.  ``how`` is a literal."""
+def until(going, word, how, value, x: Abort, step, sync):
+    """Wait until a word is as it should be, and return 1; 0 if an abort came sooner, or without ``going`` before.
+
+    ``how`` is a literal.
+    """
     if x.word:
-        came = yield xl.poll_any((word, how, value), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
+        came = -1
+        if going:
+            came = yield xl.poll_any((word, how, value), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
         return came == 0
     elif how == xl.CMP_EQ:
         yield xl.poll_eq(word, value, step=step, sync=sync)
@@ -41,7 +46,7 @@ def until_free(acked, event, x: Abort, step, sync):
     least = event - 1
     if x.word:
         least = least * (event != x.first)
-    free = yield from until(acked, xl.CMP_GE, least, x, step, sync)
+    free = yield from until(1, acked, xl.CMP_GE, least, x, step, sync)
     return free
 
 

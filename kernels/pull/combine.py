@@ -86,17 +86,18 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
             if begin < end:
                 s = i % c.n_ranks
                 free = yield from await_free(s, rank, event, c, a, x)
-                place = begin - row
-                for e in range(i // c.n_ranks):
-                    before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
-                    place = place + before
-                block = a.blocks + rank * c.die_bytes + s * a.block_bytes
-                target = block + place * contribution_stride(c.hidden, c.narrowed)
-                source = y + begin * 2 * c.hidden
-                if free and c.narrowed:
-                    turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
-                elif free:
-                    turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
+                if free:
+                    place = begin - row
+                    for e in range(i // c.n_ranks):
+                        before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
+                        place = place + before
+                    block = a.blocks + rank * c.die_bytes + s * a.block_bytes
+                    target = block + place * contribution_stride(c.hidden, c.narrowed)
+                    source = y + begin * 2 * c.hidden
+                    if c.narrowed:
+                        turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
+                    else:
+                        turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
             row = row + n
     if c.narrowed:
         yield from drain_halves(xl.VECTOR, xl.MTU_IN, turn, "output used")
@@ -140,6 +141,7 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
     Each waits for the rank that it comes from, and for no other.
     """
     yield xl.v_fill(acc, 4 * c.hidden, step=7)
+    came = 1
     for k in range(c.top_k):
         slot = yield xl.load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
         if slot >= 0:
@@ -147,7 +149,7 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
             weight = yield xl.load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
             expert_rank = slot // c.n_local
             field = a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES
-            came = yield from until(field, xl.CMP_EQ, event, x, 5, "rows in")
+            came = yield from until(came, field, xl.CMP_EQ, event, x, 5, "rows in")
             if came:
                 offset = yield xl.load(field + 8, step=6)
                 source = a.blocks + expert_rank * c.die_bytes + offset + place * contribution_stride(c.hidden, c.narrowed)

@@ -126,9 +126,10 @@ def pull_rows_dma(source, n, row, payload, b: Buffers):
 
 def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     """Step 5: wait, each core for its share of the fields, and note the counts, by expert and then source."""
+    came = 1
     for i in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         field = a.fields + rank * c.die_bytes + i * FIELD_BYTES
-        came = yield from until(field, xl.CMP_EQ, event, x, 5, "counts in")
+        came = yield from until(came, field, xl.CMP_EQ, event, x, 5, "counts in")
         n = 0
         if came:
             n = yield xl.load(field + 8, step=5)
