@@ -78,7 +78,10 @@ class MoeRollback(MoeCase):
     """Layers of `MoeCase`, each of which goes back when a supervisor on one more die aborts what is under way."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("rollback-moe", "Layers that are aborted at any moment, and executed again (xDeepServe 6.2)"),
+        Preset(
+            "rollback-moe", "Layers that are aborted at any moment, and executed again (xDeepServe 6.2)",
+            {"tokens": 1, "granules": 2},
+        ),
     )
     papers = (*read_papers("pull"), *read_papers("rollback"))
     group = RestartedExperts
@@ -109,7 +112,12 @@ class MoeRollback(MoeCase):
 class DispatchRollback(MoeRollback):
     """Dispatch alone of `MoeRollback`."""
 
-    presets = (Preset("rollback-dispatch", "Dispatch that is aborted at any moment, and executed again"),)
+    presets = (
+        Preset(
+            "rollback-dispatch", "Dispatch that is aborted at any moment, and executed again",
+            {"tokens": 1, "granules": 1},
+        ),
+    )
     papers = (*read_papers("pull", "Pull dispatch"), *read_papers("rollback"))
     parts = (DISPATCH,)
     written = ("recv_x", "route", "counts", "pos")
