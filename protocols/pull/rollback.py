@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from xccl_emu.kernels import rollback
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers
 from xccl_emu.kernels.pull import rollback as device
-from xccl_emu.kernels.rollback import Ranks, supervise
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Case, Preset, read_papers, size
 from xccl_emu.protocol.streams import Streams, merged
@@ -37,7 +37,7 @@ class RollbackLayout(EpLayout):
 class RestartedExperts(ExpertParallel):
     """A group whose rounds are launched at once, with a supervisor on the die behind those of the ranks.
 
-    aborts, failures: of `rollback.Rollback`.
+    aborts, failures: as of `MoeRollback`.
     """
 
     lays_out = RollbackLayout
@@ -51,7 +51,7 @@ class RestartedExperts(ExpertParallel):
         """Launch so many rounds, of all parts or of dispatch alone, and the supervisor."""
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
         supervisor = self.config.first_die + n
-        known = Ranks(
+        known = rollback.Ranks(
             0, n, rounds, *(layout.first(each) for each in (layout.readies, layout.dones, layout.over, layout.abort)),
             layout.errors.at(supervisor), self.pod.spec.die_bytes,
         )  # fmt: skip
@@ -70,7 +70,7 @@ class RestartedExperts(ExpertParallel):
             grants += [layout.errors.grant(supervisor, "w"), *([] if rank else [layout.over.grant(None, "w")])]
             streams.launch(device.rank, self.die_of(rank), args, merged(grants), cores)
         grants = [layout.abort.grant(None, "w"), *(each.grant(supervisor, "r") for each in (layout.errors, layout.over))]
-        streams.launch(supervise, supervisor, {"aborts": self._aborts, "r": known}, grants)
+        streams.launch(rollback.supervise, supervisor, {"aborts": self._aborts, "r": known}, grants)
 
 
 @dataclass(frozen=True)
