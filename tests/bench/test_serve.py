@@ -191,7 +191,7 @@ def test_domains_of_two_sizes_and_odd_losses_are_refused() -> None:
 
 @pytest.mark.slow
 def test_the_command_runs_domains() -> None:
-    """Of eight dies beside nine of experts, with nothing to compare."""
+    """Eight dies beside nine of experts, with nothing to compare."""
     words = ("--domains", "2", "--ranks", "8", "--expert-dies", "9", "--batch", "4", "--steps", "20", "--no-data")
     told = as_json("bench", "serve", *words)
     assert {row["bench"] for row in told["results"]} == {"serve apart"}
