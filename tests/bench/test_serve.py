@@ -100,7 +100,7 @@ def test_an_idle_executor_takes_what_a_prompt_takes() -> None:
 def test_a_loss_behind_the_end_is_refused() -> None:
     """The error has the step and the number of steps."""
     with pytest.raises(ConfigError, match="lost_at=5: must be below steps=5"):
-        simulate(SMALL, Workload(5, lost_at=5), QUICK, DEFAULT)
+        Workload(5, lost_at=5)
 
 
 def test_the_command_runs_the_operators() -> None:
@@ -184,6 +184,10 @@ def test_domains_of_two_sizes_and_odd_losses_are_refused() -> None:
     """With the option and its value."""
     for words, said in (
         (("--domains", "2", "--ranks", "9"), "--ranks 9: must be a multiple of --domains 2"),
+        (
+            ("--domains", "1", "--ranks", "9", "--expert-dies", "8"),
+            "--expert-dies 8: must be at least the dies of a domain, 9",
+        ),
         (("--lost", "host"), "--lost host: must be attention or experts"),
     ):
         assert said in refusal("bench", "serve", *words)

@@ -89,6 +89,11 @@ class Workload:
     lost: str = "attention"
     """Which, where the groups are apart from the experts: attention or experts."""
 
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a step of the loss that there is not."""
+        if self.lost_at >= self.steps:
+            raise ConfigError(f"lost_at={self.lost_at}: must be below steps={self.steps}")
+
 
 @dataclass(frozen=True, eq=False)
 class Times:
@@ -324,9 +329,7 @@ def hottest(placement: routing.Placement, loads: NDArray[np.float64], top_k: int
 
 
 def simulate(deployment: Deployment, workload: Workload, pace: Pace, setting: Setting) -> Decode:
-    """All steps; the decode as it is then.  Raises ConfigError for a step of the loss that there is not."""
-    if workload.lost_at >= workload.steps:
-        raise ConfigError(f"lost_at={workload.lost_at}: must be below steps={workload.steps}")
+    """All steps; the decode as it is then."""
     decode = Decode(deployment, workload, pace, setting.seed)
     with setting.stage(f"{workload.steps} steps of {deployment.groups} groups"):
         for number in range(workload.steps):

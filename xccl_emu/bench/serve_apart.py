@@ -89,7 +89,10 @@ class Apart:
 
 
 def serve_apart(setting: Setting, deployment: Deployment, workload: Workload) -> list[Result]:
-    """As `serve.serve`; ConfigError unless the groups make domains of the same size."""
+    """As `serve.serve`; ConfigError unless the groups make domains of the same size, none with more dies than experts."""
     if deployment.groups % deployment.domains:
         raise ConfigError(f"--ranks {deployment.groups}: must be a multiple of --domains {deployment.domains}")
+    if deployment.groups > deployment.domains * deployment.expert_dies:
+        raise ConfigError(f"--expert-dies {deployment.expert_dies}: must be at least the dies of a domain, "
+                          f"{deployment.groups // deployment.domains}")  # fmt: skip
     return rows_of(simulate(deployment, workload, Apart.run(setting, deployment), setting), APART)
