@@ -89,7 +89,7 @@ class Apart:
 
 
 def serve_apart(setting: Setting, deployment: Deployment, workload: Workload) -> list[Result]:
-    """As `serve.serve`; ConfigError unless the groups make domains of the same size, none with more dies than experts."""
+    """As `serve.serve`; ConfigError unless domains are of one size, with no more dies than there are of experts."""
     if deployment.groups % deployment.domains:
         raise ConfigError(f"--ranks {deployment.groups}: must be a multiple of --domains {deployment.domains}")
     if deployment.groups > deployment.domains * deployment.expert_dies:
