@@ -181,6 +181,11 @@ class Pod:
         self._app_used[die] = used + size
         return Buffer(die, self.address(die, used), nbytes)
 
+    @property
+    def app_used(self) -> int:
+        """Bytes of the app data area that are reserved, of the die that has most."""
+        return max(self._app_used.values(), default=0)
+
     def put(self, die: int, array: NDArray[Any]) -> Buffer:
         """Copy an array into a die's app data area; ConfigError for what is none, or holds objects."""
         raw = bytes_of(array)
