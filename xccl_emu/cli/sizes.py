@@ -12,7 +12,8 @@ class SizesOptions:
     """Print what buffers a protocol takes on each die, area by area, and what published libraries reserve for it.
 
     The areas of a die are app data (the caller's tensors), metadata (flags and counts) and managed data (what peers
-    write into); a core has a data buffer. Of dies that differ the largest is shown. Nothing is run; data are drawn as for a run, so large ones take a while.
+    write into); a core has a data buffer. Of dies that differ the largest is shown. Nothing is run; data are drawn as
+    for a run, so large ones take a while.
 
     \b
       xccl-emu sizes sendrecv --slots 8 --granules 2048

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+
 from rich.table import Table
 
 from xccl_emu.cli.cases import named
