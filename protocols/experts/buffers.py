@@ -117,7 +117,7 @@ def image_of(c: TokenConfig, name: str, batches: int, placed: Iterable[tuple[int
     return image
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Received:
     """What dispatch brought to one rank; views into its app data area, valid until the next dispatch.
 
@@ -149,6 +149,10 @@ class Received:
         x = pod.payload(buffers["recv_x"], np.int8 if c.quantized else c.numpy_dtype(), (-1, c.hidden))[rows]
         route = pod.view(buffers["route"], ROUTE)[rows]
         return cls(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
+
+    def __repr__(self) -> str:
+        rows, hidden = self.x.shape
+        return f"<Received: {rows} rows of {hidden} {self.x.dtype}, by expert {self.expert_counts.tolist()}>"
 
     @property
     def expert_counts(self) -> NDArray[np.int64]:

@@ -121,6 +121,11 @@ class Pod:
         self._failed = False
         self._schedule: Schedule | None = None
 
+    def __repr__(self) -> str:
+        kernels = ", ".join(kernel.name for kernel in self.kernels) or "nothing launched"
+        cores = f"{self.spec.n_dies} dies of {self.spec.cores_per_die} cores"
+        return f"<Pod {self.spec.name!r}: {cores}, order {self.order}, {kernels}>"
+
     # ---- memory
 
     @property
