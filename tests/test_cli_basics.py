@@ -15,6 +15,7 @@ import xccl_emu
 from tests.cli_support import interrupted, python, refusal
 from xccl_emu import errors
 from xccl_emu.cli import ending
+from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.main import ORDER, ReportingGroup
 
 HELP_SECONDS_MAX = 0.5
@@ -187,6 +188,12 @@ ending.run_to_end(command)
 """
 
 
+def test_names_are_no_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name between colons is printed as it is."""
+    stdout_console().print("mailbox.py:Mailbox: 3")
+    assert capsys.readouterr().out == "mailbox.py:Mailbox: 3\n"
+
+
 def test_a_protocol_that_ends_the_process_is_no_answer(tmp_path: Path) -> None:
     """``os._exit(0)`` in a case would look like a proof."""
     (tmp_path / "leaves.py").write_text(BY_A_USER.partition("@dataclass")[0] + LEAVES)
@@ -207,7 +214,7 @@ class Leaves(Case):
 
 @pytest.mark.parametrize("words", [("run", "sendrecv", "--nbytes", "３２"), ("campaign", "--words=３")])
 def test_numbers_are_written_with_ascii_digits(words: tuple[str, ...]) -> None:
-    """Those of other scripts, which Python takes, are refused before anything is read."""
+    """Digits of other scripts, which Python takes, are refused before anything is read."""
     assert "must be written with the digits 0 to 9" in refusal(*words)
 
 

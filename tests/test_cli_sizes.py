@@ -34,7 +34,7 @@ def test_regions_are_what_the_protocol_keeps(slots: int, granules: int) -> None:
 def test_two_sets_of_deepep_are_within_its_hint() -> None:
     """The hint is that of its formula, computed by hand for a message of 256 elements, and covers what is received."""
     found = of("deepep-ll", ranks=4, tokens=2, experts=3, granules=8, rounds=1)
-    (hint,) = found.published.values()
+    (hint,) = found.published_bytes.values()
     dispatched, combined = 16 + 2 * 256, 2 * 4 + 2 * 256
     assert hint == 2 * (24 * combined + 24 * dispatched + 128) + 128
     config = DeepEpConfig(4, local_experts=3, hidden=256, tokens_max=2, top_k=1)

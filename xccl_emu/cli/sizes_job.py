@@ -39,13 +39,13 @@ class Sizes:
 
     protocol: str
     configuration: dict[str, int | str]
-    dies: int
+    n_dies: int
     app_bytes: int
     meta_bytes: int
     managed_bytes: int
     ub_bytes: int
     regions: list[Region]
-    published: dict[str, int]
+    published_bytes: dict[str, int]
 
 
 def act(options: SizesOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
@@ -88,7 +88,7 @@ def _regions(pod: Pod) -> Iterator[Region]:
 
 def show(found: Sizes) -> None:
     """For people."""
-    table = Table("area", "region", *right("count", "bytes", ""), title=f"{found.protocol}: one of {found.dies} dies")
+    table = Table("area", "region", *right("count", "bytes", ""), title=f"{found.protocol}: one of {found.n_dies} dies")
     totals = dict(zip(_AREAS, (found.app_bytes, found.meta_bytes, found.managed_bytes), strict=True))
     for area, total in totals.items():
         table.add_row(f"[bold]{area}[/]", "", "", f"[bold]{total:,}[/]", _round(total))
@@ -99,7 +99,7 @@ def show(found: Sizes) -> None:
     console = stdout_console()
     console.print(" ".join(f"{name}={value}" for name, value in found.configuration.items()), highlight=False)
     console.print(table)
-    for formula, nbytes in found.published.items():
+    for formula, nbytes in found.published_bytes.items():
         console.print(f"{formula}: {nbytes:,} bytes, {_round(nbytes)}", highlight=False)
 
 

@@ -108,13 +108,13 @@ class Sizes(w.Envelope):
 
     protocol: w.Protocol
     configuration: w.Configuration
-    dies: Annotated[int, "dies of the pod"]
+    n_dies: Annotated[int, "dies of the pod"]
     app_bytes: Annotated[int, "app data, of the die that has most"]
     meta_bytes: Annotated[int, "metadata of a die"]
     managed_bytes: Annotated[int, "managed data of a die"]
     ub_bytes: Annotated[int, "data buffer of a core"]
     regions: Annotated[list[Region], "what has a name there"]
-    published: Annotated[dict[str, int], "bytes that published libraries reserve for the same, by formula"]
+    published_bytes: Annotated[dict[str, int], "bytes that published libraries reserve for the same, by formula"]
 
 
 # ---- check and fuzz
