@@ -186,9 +186,11 @@ class _Writer:
         return rq.DMA + 1 + lane
 
     def _names(self) -> Iterator[Event]:
-        fabric = self.timing.fabric
+        fabric, spec = self.timing.fabric, self.timing.spec
         for die in sorted({die for die, _ in self.used}):
-            name = f"die {die} (chip {die // fabric.dies_per_chip}, node {fabric.node_of(die)})"
+            node = int(fabric.nodes_of(np.array([die]), spec.n_dies)[0])
+            chip = f"chip {die // fabric.dies_per_chip}, " if die < spec.n_dies else ""
+            name = f"{spec.home(die, ' ')} ({chip}node {node})"
             yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": name}}
             yield {"ph": "M", "name": "process_sort_index", "pid": die, "tid": 0, "args": {"sort_index": die}}
         for die, thread in sorted(self.used):

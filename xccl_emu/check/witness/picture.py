@@ -74,7 +74,7 @@ class _Picture:
             name = into.text(0, 0, "memory" if core == self._trace.cores_per_die else several + _PIPES[pipe])
             name.set("transform", f"translate({x + 4:g} {HEAD - 12}) rotate(-60)")
             if die != before:
-                into.text(x - _LANE / 2 + 4, 14, f"die{die}", "die")
+                into.text(x - _LANE / 2 + 4, 14, self._trace.home(die), "die")
             before = die
 
     def draw(self, into: Drawing, told: bool) -> None:

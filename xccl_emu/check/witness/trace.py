@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang import Site
+from xccl_emu.machine.spec import home_name
 
 PERFORM = "perform"
 """The pipe of a step in which writes in flight become visible."""
@@ -151,6 +152,8 @@ class Trace:
     """``"done"``, ``"deadlock"``, ``"error"`` or ``"open"``: the schedule ends before the run does."""
     die_bytes: int
     n_dies: int
+    n_homes: int
+    """Dies, and CPUs behind them."""
     cores_per_die: int
     waiting: tuple[Waiting, ...] = ()
     """After a deadlock, each blocked core and what it waits for."""
@@ -166,8 +169,12 @@ class Trace:
         return ()
 
     def die_of(self, address: int) -> int:
-        """Whose memory a byte is in; -1 for one of a data buffer."""
-        return address // self.die_bytes if address < self.n_dies * self.die_bytes else -1
+        """Whose memory a byte is in, a die's or that of a CPU behind them; -1 for one of a data buffer."""
+        return address // self.die_bytes if address < self.n_homes * self.die_bytes else -1
+
+    def home(self, number: int) -> str:
+        """A die, or a CPU behind the dies, in words."""
+        return home_name(number, self.n_dies)
 
 
 def _ring(by_core: Mapping[int, Waiting], path: list[int], seen: set[int]) -> list[int]:

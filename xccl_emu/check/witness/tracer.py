@@ -70,7 +70,7 @@ class Stepper:
         spec, end = self._pod.spec, self._replayer.end()
         waiting = self._waiting() if end == "deadlock" else ()
         return trace.Trace(
-            taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.cores_per_die, waiting
+            taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.n_homes, spec.cores_per_die, waiting
         )
 
     def _waiting(self) -> tuple[trace.Waiting, ...]:
@@ -276,7 +276,7 @@ class Stepper:
 
     def _fault(self, code: int) -> trace.Step:
         """A die stops, a link is cut, or a write becomes visible otherwise than it should."""
-        if not is_fault(code, self._pod.spec.n_dies):
+        if not is_fault(code, self._pod.spec.n_homes):
             raise self._not_enabled()
         kind, die, place, _ = decode(code)
         if kind in (DUPLICATE, CORRUPT):
@@ -284,8 +284,9 @@ class Stepper:
         if kind == AGAIN:
             step = self._again(code)
         else:
-            actor = die * self._pod.spec.cores_per_die
-            step = trace.Step(self._number, code, actor, f"die{die}", trace.PERFORM, "fault", words(code), None)
+            spec, actor = self._pod.spec, die * self._pod.spec.cores_per_die
+            told = words(code, spec)
+            step = trace.Step(self._number, code, actor, spec.home(die), trace.PERFORM, "fault", told, None)
         return self._take(step)
 
     def _perform_wrongly(self, code: int, die: int, k: int) -> trace.Step:
@@ -293,7 +294,8 @@ class Stepper:
         if k >= len(flying):
             raise self._not_enabled()
         write = flying[k]
-        step = replace(self._perform(code, die, k), pipe=trace.PERFORM, operation="fault", fault=words(code))
+        told = words(code, self._pod.spec)
+        step = replace(self._perform(code, die, k), pipe=trace.PERFORM, operation="fault", fault=told)
         if decode(code)[0] == DUPLICATE:
             self._copied = write
         else:
@@ -306,7 +308,7 @@ class Stepper:
         if self._copied is None:
             raise self._not_enabled()
         step = self._step_of_write(code, self._copied)
-        return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code))
+        return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code, self._pod.spec))
 
     def _step_of_write(self, code: int, write: trace.Write) -> trace.Step:
         by = write.by
