@@ -41,6 +41,17 @@ class DeepEpCase(LayerCase):
         c = self._config()
         return c.message_bytes + min(PAGE, c.row_bytes) + c.row_bytes
 
+    @property
+    def published_bytes(self) -> Mapping[str, int]:
+        """As `get_low_latency_rdma_size_hint` of [DeepEP] has it: two sets of what is sent, received and counted."""
+        c = self._config()
+        scales, messages = c.hidden // 128, c.n_slots * c.tokens_max
+        dispatched, combined = 16 + max(2 * c.hidden, c.hidden + 4 * scales), 4 * scales + 2 * c.hidden
+        sent = max(c.tokens_max * dispatched, messages * combined)
+        received, counted = messages * max(dispatched, combined), -(-4 * c.n_slots // 128) * 128
+        total = 2 * (sent + received + counted)
+        return {"DeepEP, get_low_latency_rdma_size_hint (csrc/config.hpp)": (total + 128) // 128 * 128}
+
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
         """Two and three ranks, one with no tokens, two cores and two experts a rank."""

@@ -118,7 +118,7 @@ def image_of(c: TokenConfig, name: str, batches: int, placed: Iterable[tuple[int
     return image
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Received:
     """What dispatch brought to one rank; views into its app data area, valid until the next dispatch.
 
@@ -155,6 +155,10 @@ class Received:
             x = x[:, : c.hidden]
         names = ("source", "token", "choice", "slot")
         return cls(x.view(c.received_dtype()), scales, *(route[name] for name in names), counts)
+
+    def __repr__(self) -> str:
+        rows, hidden = self.x.shape
+        return f"<Received: {rows} rows of {hidden} {self.x.dtype}, by expert {self.expert_counts.tolist()}>"
 
     @property
     def expert_counts(self) -> NDArray[np.int64]:
