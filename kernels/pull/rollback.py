@@ -85,7 +85,7 @@ def rank(
             broken = yield from fails(left, r)
             left -= broken
             if not broken:
-                good = yield from unaborted(Abort(abort, epoch), 0)
+                good = yield from unaborted(Abort(abort, epoch))
             word = yield from go_on(i + good, epoch, good, r)
         if c.cores > 1:
             word = yield from tell_siblings(core, word, told)
