@@ -75,7 +75,7 @@ class RestartedExperts(ExpertParallel):
 
 @dataclass(frozen=True)
 class MoeRollback(MoeCase):
-    """Layers of `MoeCase`, each of which goes back when a supervisor on one more die aborts what is under way."""
+    """Layers of `MoeCase`; a supervisor on one more die aborts what is under way, and it is executed again."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
@@ -96,14 +96,12 @@ class MoeRollback(MoeCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """One abort and two, iterations that go wrong, and three ranks."""
+        """An abort and two of them, rounds that go wrong, and two cores a rank."""
         usual = cls(ranks=2, tokens=1, granules=cls.least_granules)
         return {
-            "two ranks, an abort": usual,
-            "one round": replace(usual, rounds=1),
+            "two rounds, an abort": usual,
             "an abort of a rollback": replace(usual, aborts=2, rounds=1),
-            "an iteration of each rank goes wrong": replace(usual, failures=1, aborts=0),
-            "three ranks, one round": replace(usual, ranks=3, rounds=1),
+            "a round of each rank goes wrong": replace(usual, failures=1, aborts=0),
             "two cores a rank": replace(usual, cores=2, rounds=1),
         }
 
@@ -121,3 +119,9 @@ class DispatchRollback(MoeRollback):
     papers = (*read_papers("pull", "Pull dispatch"), *read_papers("rollback"))
     parts = (DISPATCH,)
     written = ("recv_x", "route", "counts", "pos")
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """And three ranks."""
+        three = cls(ranks=3, tokens=1, granules=cls.least_granules, rounds=1)
+        return {**super().proofs(), "three ranks": three}
