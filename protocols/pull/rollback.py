@@ -113,7 +113,7 @@ class DispatchRollback(MoeRollback):
     presets = (
         Preset(
             "rollback-dispatch", "Dispatch that is aborted at any moment, and executed again",
-            {"tokens": 1, "granules": 1},
+            {"tokens": 1, "granules": 1}, {"cores": 2},
         ),
     )
     papers = (*read_papers("pull", "Pull dispatch"), *read_papers("rollback"))
