@@ -30,9 +30,7 @@ def until(going, field, event, x: Abort, step, sync):
     if x.word:
         came = -1
         if going:
-            came = yield xl.poll_any(
-                (field, xl.CMP_EQ, event), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync
-            )
+            came = yield xl.poll_any((field, xl.CMP_EQ, event), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
         return came == 0
     yield xl.poll_eq(field, event, step=step, sync=sync)
     return 1

@@ -20,8 +20,8 @@ The end is no part of an epoch: rank 0 says it when all ranks are through, and n
 because the least iteration of all is the last one.  A rank says of which epoch its last iteration was: what was through
 before a rollback does not count.
 
-Nothing is drained on an abort: rows of the aborted attempt stand before the fence of the next one.  Between what is told
-in the same word of two epochs stands a fence, too, since memory need not keep their order.
+Nothing is drained on an abort: rows of the aborted attempt stand before the fence of the next one.  Between what is
+told of two epochs in the same word stands a fence, too, since memory need not keep their order.
 """
 
 from typing import NamedTuple

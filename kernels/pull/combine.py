@@ -149,7 +149,8 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
             came = yield from until(came, field, event, x, 5, "rows in")
             if came:
                 offset = yield xl.load(field + 8, step=6)
-                source = a.blocks + expert_rank * c.die_bytes + offset + place * contribution_stride(c.hidden, c.narrowed)
+                block = a.blocks + expert_rank * c.die_bytes + offset
+                source = block + place * contribution_stride(c.hidden, c.narrowed)
                 if c.by_dma:
                     nbytes = contribution_bytes(c.hidden, c.narrowed)
                     yield from stage(source, staging + turn % 2 * 2 * c.hidden, nbytes, turn % 2, turn)

@@ -52,16 +52,19 @@ class RestartedExperts(ExpertParallel):
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
         supervisor = self.config.first_die + n
         known = rollback.Ranks(
-            0, n, rounds, *(layout.first(each) for each in (layout.readies, layout.dones, layout.over, layout.abort)),
-            layout.errors.at(supervisor), self.pod.spec.die_bytes,
+            0, n, rounds, layout.first(layout.readies), layout.first(layout.dones), layout.first(layout.over),
+            layout.first(layout.abort), layout.errors.at(supervisor), self.pod.spec.die_bytes,
         )  # fmt: skip
         rights = {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"}
         rights |= dict.fromkeys(app.OF_ROWS, "rw")
         for rank, own in enumerate(self.buffers):
+            todo = device.Rounds(
+                int(COMBINE in parts), self._failures, layout.told.at(self.die_of(rank)), own["batches"].address,
+                self.config.batch_bytes,
+            )  # fmt: skip
             args: dict[str, Any] = {
-                "core": cores, "failures": self._failures, "whole": int(COMBINE in parts), "c": self.shape(),
-                "told": layout.told.at(self.die_of(rank)), "batches": own["batches"].address,
-                "batch_bytes": self.config.batch_bytes, "b": Buffers(*(own[name].address for name in Buffers._fields)),
+                "core": cores, "n": todo, "c": self.shape(),
+                "b": Buffers(*(own[name].address for name in Buffers._fields)),
                 "stride": Buffers(*(own[name].nbytes // self.n_rounds for name in Buffers._fields)),
                 "d": self.dispatch_areas(), "e": self.combine_areas(), "r": known._replace(me=rank),
             }  # fmt: skip
@@ -69,7 +72,8 @@ class RestartedExperts(ExpertParallel):
             grants += [each for part in (*LAYER, ROLLBACK) for each in layout.grants(part, rank)]
             grants += [layout.errors.grant(supervisor, "w"), *([] if rank else [layout.over.grant(None, "w")])]
             streams.launch(device.rank, self.die_of(rank), args, merged(grants), cores)
-        grants = [layout.abort.grant(None, "w"), *(each.grant(supervisor, "r") for each in (layout.errors, layout.over))]
+        seen = [layout.errors.grant(supervisor, "r"), layout.over.grant(supervisor, "r")]
+        grants = [layout.abort.grant(None, "w"), *seen]
         streams.launch(rollback.supervise, supervisor, {"aborts": self._aborts, "r": known}, grants)
 
 
@@ -79,7 +83,8 @@ class MoeRollback(MoeCase):
 
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
-            "rollback-moe", "Layers that are aborted at any moment, and executed again (xDeepServe 6.2)",
+            "rollback-moe",
+            "Layers that are aborted at any moment, and executed again (xDeepServe 6.2)",
             {"tokens": 1, "granules": 2},
         ),
     )
@@ -112,8 +117,10 @@ class DispatchRollback(MoeRollback):
 
     presets = (
         Preset(
-            "rollback-dispatch", "Dispatch that is aborted at any moment, and executed again",
-            {"tokens": 1, "granules": 1}, {"cores": 2},
+            "rollback-dispatch",
+            "Dispatch that is aborted at any moment, and executed again",
+            {"tokens": 1, "granules": 1},
+            {"cores": 2},
         ),
     )
     papers = (*read_papers("pull", "Pull dispatch"), *read_papers("rollback"))

@@ -25,7 +25,7 @@ OWN_ROUND = GO_ON + "            if word // EPOCH > epoch:\n                word
 
 KNOWN = (
     bug("rolled back: fields do not say of which attempt they are", ONE, ANY,
-        pull("core, tokens, word + 1, whole", "core, tokens, i + 1, whole"), pull("first = word + 1", "first = i + 1"),
+        pull("core, tokens, word + 1,", "core, tokens, i + 1,"), pull("first = word + 1", "first = i + 1"),
         quick=True),
     bug("rolled back: a rank waits for acknowledgments of the epoch before", ONE, LOCKED,
         aborts(FREE, "least = event - 1")),
