@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,11 @@ class Tiling:
         return match[2], _TYPES[match[1]], (int(match[3]),) if match[3] else ()
 
 
+def _with_flags(pod: Pod, grant: Grant) -> Grant:
+    is_meta = pod.spec.meta_start <= grant.start and grant.end <= pod.spec.managed_start
+    return replace(grant, rights=grant.rights + "f") if is_meta and "r" in grant.rights else grant
+
+
 def launch(
     bench: Bench, pod: Pod, kernel: AscendKernel, die: int, cores: Sequence[int],
     args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant], tiling: Tiling | None = None,
@@ -81,6 +86,7 @@ def launch(
 
     Parameters
     ----------
+    grants: those that lie in metadata areas are windows of flags, ``"rf"`` in place of ``"r"``.
     args: an address or a number for each parameter of the source, but for ``tiling`` if there is a struct for it.
     tiling: put into memory of the die, which all of them may read.
 
@@ -88,7 +94,7 @@ def launch(
     """
     for code, meaning in STOPS.items():
         bench.stop(code, meaning)
-    given, leave = dict(args), list(grants)
+    given, leave = dict(args), [_with_flags(pod, each) for each in grants]
     if tiling is not None:
         held = bench.filled(die, tiling.packed(kernel), "tiling")
         given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]

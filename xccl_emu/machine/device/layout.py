@@ -33,7 +33,8 @@ FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
 FLIGHT_WORDS_MOST = 22
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 105, 106, 128  # what a check has broken; the copy is of a write in flight
 CACHE_BASE, CACHE_LINES, CACHE_WORDS = range(129, 132)  # lines that a core's scalar unit caches; words of a core's
-HEADER_WORDS = 132
+SOME_FLAGS = 132  # are there windows of flags?
+HEADER_WORDS = 133
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
@@ -60,7 +61,7 @@ WINDOW_DIE, WINDOW_START, WINDOW_END, WINDOW_RIGHTS = range(WINDOW_WORDS)
 MAX_WINDOWS = (REGISTERS - WINDOWS) // WINDOW_WORDS
 
 STATUS_IDLE, STATUS_RUNNING, STATUS_DONE, STATUS_STOPPED = range(4)  # stopped: by a fault
-READ, WRITE = 1, 2  # rights of a window
+READ, WRITE, FLAGS = 1, 2, 4  # rights of a window; flags: what loads and mtu-in read of it synchronizes
 ANY_DIE = -1
 
 # ---- a die's block: its writes in flight, a ring in issue order

@@ -211,6 +211,10 @@ def execute_action(mem, st, ck, rows, named, i, what):
         races.age_marks(st, ck, block)
         inside.age_records(st, ck, block)
         cs.add_hash(ck, cs.ring_hash(st, ring, 0))
+    elif pipe == rq.MTU_IN and rows[0, accesses.FLAGS] & accesses.SYNC:
+        if rows[cs.ROWS_CLASS, 0] == granules.SYNC:
+            _learn(st, ck, x)
+        clocks.renumber(st, ck, block)
     elif pipe == rq.DMA and st[x.entry] == 0:
         clocks.note_set(ck, block, rq.DMA, rq.SCALAR, event, clocks.completion_of(ck, block, x.descriptor))
     cs.hash_changes(mem, st, ck, top)
@@ -449,13 +453,23 @@ def _after_scalar(st, ck, rows, x, op):
         and rows[0, accesses.FLAGS] & accesses.SYNC
         and rows[cs.ROWS_CLASS, 0] == granules.SYNC
     )
-    if ck[cs.JOINING] and (reads or op == rq.OP_AWAIT_GROUP):  # who arrived may have seen a flag of this core
-        ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.SHARED_VECTOR])
-        if st[ms.ORDER] == ms.ORDER_FIFO or granules.all_in_flight(st, ck):
-            inside.note_landed(st, ck, x.i)
-        inside.learn_landed(ck, block)
+    if reads or op == rq.OP_AWAIT_GROUP:  # who arrived may have seen a flag of this core
+        _learn(st, ck, x)
+    if op == rq.OP_LOAD and reads and accesses.reads_flags(st, base, a, b):
+        clocks.renumber(st, ck, block)
     if ck[cs.JOINING] and op == rq.OP_WAIT_FLAG and a == rq.DMA and st[ms.ORDER] == ms.ORDER_FIFO:
         inside.note_landed(st, ck, x.i)  # what DMA has written is visible, and what was before it on its way
+
+
+@jit
+def _learn(st, ck, x):
+    """A pipe, the scalar unit or mtu-in, has seen what others answered."""
+    if ck[cs.JOINING]:
+        at = x.block + cs.VECTORS + x.pipe
+        ck[at] = clocks.joined(ck[at], ck[x.block + cs.SHARED_VECTOR])
+        if st[ms.ORDER] == ms.ORDER_FIFO or granules.all_in_flight(st, ck):
+            inside.note_landed(st, ck, x.i)
+        inside.learn_landed(ck, x.block)
 
 
 @jit
