@@ -1,7 +1,5 @@
 """Flags that are read by copies to the data buffer, in a loop: what synchronizes is the window that they lie in."""
 
-import itertools
-
 import numpy as np
 import pytest
 

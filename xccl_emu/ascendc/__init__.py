@@ -2,5 +2,6 @@
 
 from xccl_emu.ascendc.kernel import BARRIERS, AscendKernel, ascend_kernel
 from xccl_emu.ascendc.launch import Tiling, launch
+from xccl_emu.lang.foreign.image import constant
 
-__all__ = ["BARRIERS", "AscendKernel", "Tiling", "ascend_kernel", "launch"]
+__all__ = ["BARRIERS", "AscendKernel", "Tiling", "ascend_kernel", "constant", "launch"]

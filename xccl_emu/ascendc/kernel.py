@@ -17,7 +17,7 @@ BARRIERS = tuple(sites.BARRIER)
 
 INCLUDE = Path(__file__).with_name("include")
 KEPT = ("block_idx", "block_num")
-"""Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return."""
+"""Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return.  `GetHcclContext` follows."""
 
 _PARAM = re.compile(r"(?:const\s+)?[\w:]+\s*[*&]?\s*(\w+)")
 
@@ -30,7 +30,9 @@ class AscendKernel(foreign.CKernel):
 
     def __init__(
         self, file: Path, name: str, template: str, barrier: str, defines: Mapping[str, str | int], stack_words: int,
+        contexts: int,
     ) -> None:  # fmt: skip
+        self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)))
         super().__init__(file, name, stack_words)
         self._template, self.barrier, self._defines = template, barrier, dict(defines)
 
@@ -40,11 +42,11 @@ class AscendKernel(foreign.CKernel):
         wrong = [each for each, match in zip(listed, found, strict=True) if match is None]
         if wrong:
             raise KernelError(f"{self._where}: parameter `{wrong[0]}` of {self.name!r}: must be a type and a name")
-        return (*KEPT, *(match[1] for match in found if match is not None))
+        return (*self.kept, *(match[1] for match in found if match is not None))
 
     def call(self, arguments: str, first: int) -> str:
         """The expression that calls the kernel."""
-        own = range(first + len(KEPT), first + len(self.params))
+        own = range(first + len(self.kept), first + len(self.params))
         given = ", ".join(f"xccl_argument{{{arguments}[{i}]}}" for i in own)
         return f"{self.name}{self._template}({given})"
 
@@ -52,10 +54,11 @@ class AscendKernel(foreign.CKernel):
         defines = [f"#define {name} {value}" for name, value in self._defines.items()]
         known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
         known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.barrier == 'visible')}"]
+        known += [f"#define XCCL_CONTEXTS {len(self.kept) - len(KEPT)}"]
         head = "\n".join([sites.enumeration(), *known, *defines])
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
-            self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(KEPT), tables=self._tables,
+            self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(self.kept), tables=self._tables,
         )  # fmt: skip
 
     def _tables(self, text: str) -> str:
@@ -67,7 +70,7 @@ class AscendKernel(foreign.CKernel):
 
 def ascend_kernel(
     file: str | Path, name: str, template: str = "", barrier: str = "visible",
-    defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS,
+    defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS, contexts: int = 0,
 ) -> AscendKernel:  # fmt: skip
     """A kernel of a source in Ascend C.
 
@@ -78,6 +81,7 @@ def ascend_kernel(
     template: its arguments if it is a template, for example ``"half, 2"``.
     barrier: how ``PipeBarrier<PIPE_ALL>`` is read, of `BARRIERS`.
     defines: macros in front of the source.
+    contexts: how many addresses `GetHcclContext` knows, as ``context0`` and so on among the arguments.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
 
     Raises ConfigError and KernelError as `lang.foreign.c_kernel` does.
@@ -87,4 +91,4 @@ def ascend_kernel(
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
     given = f"<{template}>" if template else ""
-    return AscendKernel(Path(file).absolute(), name, given, barrier, defines or {}, stack_words)
+    return AscendKernel(Path(file).absolute(), name, given, barrier, defines or {}, stack_words, contexts)

@@ -11,6 +11,11 @@
 #define __ubuf__
 #define __inout_pipe__(...)
 #define GM_ADDR __gm__ uint8_t *
+#define ASCEND_IS_AIV constexpr (true)
+#define ASCEND_IS_AIC constexpr (false)
+#define HCCL_GROUP_ID_0 0
+#define likely(condition) (condition)
+#define unlikely(condition) (condition)
 
 enum pipe_t { PIPE_S, PIPE_MTE2, PIPE_V, PIPE_MTE3, PIPE_ALL };
 enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
@@ -143,6 +148,7 @@ template <class T, class TENSOR> struct xccl_element {
 template <class T> class GlobalTensor {
 public:
     xccl_element<T, GlobalTensor> operator()(uint64_t index, XCCL_AT(element)) const { return {*this, index, at}; }
+    void SetL2CacheHint(int) const {}
     void SetGlobalBuffer(__gm__ T *buffer, uint64_t = 0) { address = reinterpret_cast<int64_t>(buffer); }
     GlobalTensor operator[](uint64_t index) const {
         GlobalTensor moved;
@@ -166,6 +172,7 @@ public:
     xccl_element<T, LocalTensor> operator()(uint32_t index, XCCL_AT(element)) const { return {*this, index, at}; }
     LocalTensor operator[](uint32_t index) const { return {start + index * uint32_t(sizeof(T)), nbytes}; }
     template <class U> LocalTensor<U> ReinterpretCast() const { return {start, nbytes}; }
+    int64_t GetPhyAddr() const { return start; }
     uint32_t GetSize() const { return nbytes / sizeof(T); }
     T GetValue(uint32_t index, XCCL_AT(GetValue)) const {
         return xccl_value<T>(at(XCCL_OP_UB_LOAD, (*this)[index].start, sizeof(T)));
@@ -213,8 +220,28 @@ template <bool = true> void SyncAll(XCCL_AT(SyncAll)) {
 }
 inline int64_t GetBlockIdx() { return xccl_kept(0); }
 inline int64_t GetBlockNum() { return xccl_kept(1); }
+/* Constants that the host gives (`ascendc.constant`), in memory that can be read by pointers. */
+template <uint32_t N> GM_ADDR GetHcclContext() {
+    static_assert(N < XCCL_CONTEXTS, "GetHcclContext: ascend_kernel(contexts=...) says how many there are");
+    return reinterpret_cast<GM_ADDR>(xccl_kept(2 + N));
+}
+/* A clock that stands still: what a kernel does by the time is not shown. */
+inline int64_t GetSystemCycle() { return 0; }
 
-/* ---- caches */
+/* An event between two pipes by its number. */
+template <pipe_t FROM, pipe_t TO> struct TQueSync {
+    static constexpr HardEvent event = HardEvent(FROM << 4 | TO);
+    void SetFlag(int32_t id, XCCL_AT(SetFlag)) const { AscendC::SetFlag<event>(id, at); }
+    void WaitFlag(int32_t id, XCCL_AT(WaitFlag)) const { AscendC::WaitFlag<event>(id, at); }
+};
+
+template <class A, class B> constexpr auto Ceil(A a, B b) { return (a + b - 1) / b; }
+template <class A, class B> constexpr auto min(A a, B b) { return a < b ? a : b; }
+template <class A, class B> constexpr auto max(A a, B b) { return a > b ? a : b; }
+
+/* ---- caches: what is asked of L2 is nothing here */
+
+enum CacheMode { CACHE_MODE_DISABLE };
 
 enum class CacheLine { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
 enum class DcciDst { CACHELINE_OUT };
@@ -241,3 +268,4 @@ template <class T> void xccl_tiling(T &data, GM_ADDR from, XCCL_AT(xccl_tiling))
 #include "xccl_queues.h"
 #include "xccl_copies.h"
 #include "xccl_vector.h"
+using AscendC::GetTPipePtr;
