@@ -26,7 +26,8 @@ REQUESTS = {
     "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
-    "FreeTensor": ("set_flag", "wait_flag"), **dict.fromkeys(("InitBuffer", "SetAtomicAdd", "SetAtomicMax", "SetAtomicMin"), ("fail",)), "PipeBarrier": (), "SyncAll": (),
+    "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (),
+    **dict.fromkeys(("InitBuffer", "SetAtomicAdd", "SetAtomicMax", "SetAtomicMin"), ("fail",)),
 }  # fmt: skip
 """The requests that a call of each name may make; those of barriers are `BARRIER`."""
 

@@ -80,6 +80,7 @@ def draw(seed: int, number: int) -> Case:
     small = _asking(Random(f"{seed}/{number}/choose"), small)
     small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
+    small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 3 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
 
@@ -155,6 +156,16 @@ def _asking(rng: Random, small: Small) -> Small:
             one[k:k] = asked
     off = ("choose",) if rng.random() < 0.005 else small.without
     return replace(small, programs=tuple(map(tuple, programs)), without=off)
+
+
+def _with_flags(rng: Random, small: Small) -> Small:
+    """Metadata areas are windows of flags; some of what waits copies a word in a loop instead."""
+    return _each(_copying, rng, replace(small, flags=True))
+
+
+def _copying(rng: Random, one: Instruction) -> Instruction:
+    likely = {"spin": 0.7, "eq": 0.4, "ge": 0.2}.get(one.name, 0.0)
+    return Instruction("spin_in", one.a, one.b) if rng.random() < likely else one
 
 
 def _polling_any(rng: Random, one: Instruction) -> Instruction:
@@ -297,7 +308,7 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 # ---- instructions
 
-_VARIED = ("any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
+_VARIED = ("any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain", "spin_in")
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
     *(name for name in WITHOUT_WORD if name not in ("fence", "choose")), "quiet", "spin",
