@@ -84,6 +84,31 @@ def test_without_the_quiet_it_races(order: str) -> None:
     assert found.violation.kind == verdict.DATA_RACE
 
 
+SYNCS = ["in buffer", "visible", "flags in buffer", "sum there", "slots in buffer"]
+"""Not those that the scalar unit sets: what it did is behind it when it queues the next instruction."""
+
+
+@pytest.mark.parametrize("name", SYNCS)
+def test_each_synchronization_is_needed(name: str) -> None:
+    """The search finds what goes wrong without any one of the events in the loop, before and behind it."""
+    assert judge.check(told(), without=[name]).verdict == verdict.VIOLATION
+
+
+def test_brute_force_agrees() -> None:
+    """A certificate by brute force and sampled schedules contradicts nothing that the search says of the loop."""
+    found = judge.check(told(count=1), certify=20.0)
+    assert found.verdict == verdict.VERIFIED
+    assert found.certificate is not None
+    assert found.certificate.agrees and found.certificate.complete
+
+
+def test_a_flag_that_never_comes_is_a_livelock() -> None:
+    """A loop for one flag more than there are goes round for ever, and the search says so."""
+    found = judge.check(told(count=1, missing=1))
+    assert found.violation is not None
+    assert found.violation.kind == verdict.LIVELOCK
+
+
 def test_outside_of_a_window_of_flags_it_races() -> None:
     """A copy from a window without flags is a plain read, and races with the flag."""
     found = judge.check(told(flags=0))
