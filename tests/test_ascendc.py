@@ -1,5 +1,6 @@
 """Kernels in Ascend C: the example's verdicts, lines of its source, and what is refused by name."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,40 @@ def test_a_search_sees_the_states_of_the_twins(
         assert found.states == {2: 16, 4: 101}[sizes.get("chunks", 2)]
 
 
+REFUSED = {
+    **{
+        name: f"AscendC::{name}(a);"
+        for name in (
+            "Barrier", "Brcb", "CastImpl", "CompareScalar", "GatherMask", "Hccl", "OOMCheckAddrRange", "Select",
+            "SetDeqScale", "ToFloat", "dsb", "get_imm",
+        )
+    },
+    **{name: f"AscendC::{name} one;" for name in ("CMPMODE", "SELMODE", "TBuffAddr", "VSEL_TENSOR_SCALAR_MODE")},
+    **{name: f"AscendC::LocalTensor<float>().{name};" for name in ("SetAddr", "bufferAddr", "logicPos")},
+}  # fmt: skip
+"""The names that are refused, each in a statement."""
+
+
 def test_what_is_missing_is_refused_by_name(tmp_path: Path) -> None:
-    """An instruction that the header has not is an error of the compiler that names it."""
-    file = tmp_path / "k.cpp"
+    """Each name that the header has not is named by the compiler, and stands on the page."""
+    file, body = tmp_path / "k.cpp", "\n".join(REFUSED.values())
     file.write_text(
         '#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void k(GM_ADDR a)\n'
-        "{ AscendC::PipeBarrier<PIPE_ALL>(); AscendC::GatherMask(a); }\n"
+        f"{{ AscendC::PipeBarrier<PIPE_ALL>(); {body} }}\n"
     )
-    with pytest.raises(KernelError, match="GatherMask is not in xccl_emu's header"):
+    with pytest.raises(KernelError, match="GatherMask is not in xccl_emu's header") as refused:
         assert ascendc.ascend_kernel(file, "k").sites
+    page = (ROOT / "docs" / "ascendc.md").read_text("utf-8")
+    assert [name for name in REFUSED if f"`{name}`" not in page or name not in str(refused.value)] == []
+
+
+def test_what_is_there_is_found_by_name() -> None:
+    """Each other name of the page compiles."""
+    file = ROOT / "tests" / "ascendc_sources" / "names.cpp"
+    assert ascendc.ascend_kernel(file, "names").sites
+    page = (ROOT / "docs" / "ascendc.md").read_text("utf-8")
+    there = set(re.findall(r"AscendC::(\w+);", file.read_text("utf-8")))
+    assert sorted(name for name in there if f"`{name}`" not in page) == []
 
 
 def test_a_tiling_struct_has_the_fields_of_the_source() -> None:
