@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import ascendc_twins
@@ -11,7 +12,9 @@ from tests.foreign_support import ROOT, has_compiler
 from xccl_emu import ascendc
 from xccl_emu.check import check, verdict
 from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import registry
+from xccl_emu.testing import Bench, protocol
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 EXAMPLE = ROOT / "examples" / "ascendc" / "sendrecv.py"
@@ -125,3 +128,29 @@ def test_a_tiling_struct_has_the_fields_of_the_source() -> None:
         ascendc.Tiling("Other").packed(kernel)
     with pytest.raises(ConfigError, match="barrier='late'"):
         ascendc.ascend_kernel(kernel.file, "send", barrier="late")
+
+
+@protocol
+def twice(bench: Bench, events: str = "binary", count: int = 2) -> None:
+    """Blocks copied by one core, with one event between the pipes that copy."""
+    pod = bench.pod(small_pod(1, app_bytes=1024, ub_bytes=256))
+    data = np.arange(1, 8 * count + 1, dtype=np.float32)
+    own, out = bench.filled(0, data, "own"), bench.wanted(0, data, "out", owners="die0")
+    kernel = ascendc.ascend_kernel(ROOT / "tests" / "ascendc_sources" / "twice.cpp", "twice", events=events)
+    args = {"source": own.address, "target": out.address, "count": count}
+    ascendc.launch(bench, pod, kernel, 0, [0], args, [pod.grant(own, "r"), pod.grant(out, "w")])
+
+
+@pytest.mark.parametrize(
+    ("events", "count", "said"),
+    [
+        ("binary", 1, ""),
+        ("binary", 2, verdict.BAD_INSTRUCTION),
+        ("counted", 2, ""),
+        ("counted", 3, verdict.BAD_INSTRUCTION),
+    ],
+)
+def test_two_readings_of_events(events: str, count: int, said: str) -> None:
+    """An event that is set again while nobody has consumed it is told, or counted, which goes as far as two."""
+    found = check.check(twice(events=events, count=count))
+    assert (found.violation.kind if found.violation else "") == said

@@ -100,4 +100,6 @@ def launch(
         held = bench.filled(die, tiling.packed(kernel), "tiling")
         given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]
     blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
+    if "events" in kernel.params:
+        blocks["events"] = 0
     return pod.launch(kernel, die, cores, {**blocks, **given}, leave)

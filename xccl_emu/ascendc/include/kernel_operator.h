@@ -30,6 +30,7 @@ struct xccl_call {
 extern "C" const struct xccl_site *xccl_site_of(const struct xccl_call *calls, int64_t n, int64_t name,
                                                 const char *file, int64_t line, int64_t operation);
 extern "C" int64_t xccl_kept(int64_t word);
+extern "C" void xccl_keep(int64_t word, int64_t value);
 extern const struct xccl_call xccl_calls[];
 extern const int64_t xccl_n_calls;
 
@@ -189,13 +190,26 @@ enum class HardEvent {
     S_MTE2 = 0x01, S_V = 0x02, S_MTE3 = 0x03, MTE2_S = 0x10, MTE2_V = 0x12, MTE2_MTE3 = 0x13, V_S = 0x20,
     V_MTE2 = 0x21, V_MTE3 = 0x23, MTE3_S = 0x30, MTE3_MTE2 = 0x31, MTE3_V = 0x32,
 };
-enum { XCCL_QUEUE_EVENT = 8, XCCL_QUEUE_EVENTS = 22, XCCL_BARRIER_EVENT = 30, XCCL_FETCHED_EVENT = 31 };
+enum { XCCL_QUEUE_EVENT = 8, XCCL_QUEUE_EVENTS = 21, XCCL_BARRIER_EVENT = 29, XCCL_FETCHED_EVENT = 30 };
 
+/* Two readings of a fetched event: it is set or not, or it counts to 2. Then two take turns, a bit says whose it is. */
+inline int32_t xccl_turn(int32_t event, int bit) {
+#if XCCL_EVENTS_WORD
+    if (event == XCCL_FETCHED_EVENT) {
+        int64_t turns = xccl_kept(XCCL_EVENTS_WORD);
+        xccl_keep(XCCL_EVENTS_WORD, turns ^ int64_t(1) << bit);
+        return event + (turns >> bit & 1);
+    }
+#endif
+    return event;
+}
 template <HardEvent E> void SetFlag(int32_t event, XCCL_AT(SetFlag)) {
-    at(XCCL_OP_SET_FLAG, int(E) >> 4, int(E) & 15, event);
+    int32_t turn = int(E) & 15 ? xccl_turn(event, (int(E) >> 4) * 4 + (int(E) & 15)) : event;
+    at(XCCL_OP_SET_FLAG, int(E) >> 4, int(E) & 15, turn);
 }
 template <HardEvent E> void WaitFlag(int32_t event, XCCL_AT(WaitFlag)) {
-    at(XCCL_OP_WAIT_FLAG, int(E) >> 4, int(E) & 15, event);
+    int32_t turn = int(E) & 15 ? xccl_turn(event, 16 + (int(E) >> 4) * 4 + (int(E) & 15)) : event;
+    at(XCCL_OP_WAIT_FLAG, int(E) >> 4, int(E) & 15, turn);
 }
 
 /* Two readings of a barrier: what was issued is done and visible, or the pipes are empty. */
