@@ -23,7 +23,7 @@ nothing).
 
 from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.lang.requests import SCALAR
+from xccl_emu.lang.requests import DMA, SCALAR
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import call, jit
@@ -201,6 +201,8 @@ def note_set(ck, block, source, target, event, vector):
 
 @jit
 def _note_consumed(ck, block, key, pipe):
+    if ck[block + cs.N_CONSUMED] == cs.EVENTS_SET_MAX:
+        _forget_consumed(ck, block)
     n = ck[block + cs.N_CONSUMED]
     if n == cs.EVENTS_SET_MAX:
         ck[cs.LIMIT] = cs.LIMIT_EVENTS
@@ -208,6 +210,19 @@ def _note_consumed(ck, block, key, pipe):
     at = block + cs.CONSUMED + n * cs.CONSUMED_WORDS
     ck[at], ck[at + 1], ck[at + 2] = key, pipe, lane(ck[block + cs.VECTORS + pipe], pipe)
     ck[block + cs.N_CONSUMED] = n + 1
+
+
+@jit
+def _forget_consumed(ck, block):
+    """Make room: whoever would set an event again knows of most that they were consumed."""
+    k = 0
+    while k < ck[block + cs.N_CONSUMED]:
+        at = block + cs.CONSUMED + k * cs.CONSUMED_WORDS
+        setter = (ck[at] >> 5) // ms.N_PIPES
+        if setter < DMA and lane(ck[block + cs.VECTORS + setter], ck[at + 1]) >= ck[at + 2]:
+            cs.drop(ck, block + cs.N_CONSUMED, block + cs.CONSUMED, cs.CONSUMED_WORDS, k)
+        else:
+            k += 1
 
 
 @jit
