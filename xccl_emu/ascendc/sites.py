@@ -6,6 +6,7 @@ flag that is set and waited for, a buffer of a queue that is filled or freed, a 
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -80,22 +81,32 @@ def _of(match: re.Match[str], row: str) -> str:
 def names(found: list[Call]) -> Iterator[str]:
     """The name of each call's synchronization, or nothing.
 
-    A flag is named by where it is set: the last time before it is waited for that no other call waits for.
+    A flag is named by where it is set: the last time before it is waited for that no other call waits for; or behind
+    it, in a loop that waits for what its last round has set.
     """
-    set_at = dict[str, list[int]]()
-    for call in found:
-        if call.name == "SetFlag":
-            set_at.setdefault(call.of, []).append(call.line)
-            yield f"{call.of}, line {call.line}"
-        elif call.name == "WaitFlag":
-            open_at = set_at.get(call.of, [])
-            yield f"{call.of}, line {open_at.pop() if open_at else call.line}"
+    lines = _set_at(found)
+    for i, call in enumerate(found):
+        if call.name in ("SetFlag", "WaitFlag"):
+            yield f"{call.of}, line {lines.get(i, call.line)}"
         elif call.name in _FILLED + _FREED:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
         elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid"):
             yield f"{call.name}, line {call.line}"
         else:
             yield ""
+
+
+def _set_at(found: list[Call]) -> dict[int, int]:
+    """By the place of a call of `WaitFlag`: the line of what sets its flag."""
+    lines, is_set, alone = dict[int, int](), defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    for i, call in enumerate(found):
+        if call.name == "SetFlag":
+            is_set[call.of].append(call.line)
+        elif call.name == "WaitFlag" and is_set[call.of]:
+            lines[i] = is_set[call.of].pop()
+        elif call.name == "WaitFlag":
+            alone[call.of].append(i)
+    return lines | {i: line for of, waits in alone.items() for i, line in zip(waits, is_set[of], strict=False)}
 
 
 def tables(text: str, own: str, barrier: str) -> str:

@@ -49,6 +49,12 @@ def _memory(st, core, base, address, nbytes, right):
 
 
 @jit
+def _on_die(st, core, base):
+    """Return whether the core has a data buffer, and pipes to and from it; that of a CPU has none."""
+    return st[base + ms.DIE] < st[ms.N_DIES] or set_error(st, core, base, ms.ERR_CPU, 0, 0)
+
+
+@jit
 def _buffer(st, core, base, ub, nbytes, alignment):
     """Return whether this range is inside the data buffer, and aligned."""
     if nbytes <= 0:
@@ -118,7 +124,9 @@ def _line(st, core, base, address):
 def check_scalar(st, core, base, op, a, b, c, d):
     """Check a request of the scalar unit on memory or the data buffer; False and an error recorded if it is bad."""
     if op == rq.OP_POLL:
-        return _line(st, core, base, a) if is_line(d) else _word(st, core, base, a, d, ms.READ)
+        if is_line(d):
+            return _on_die(st, core, base) and _line(st, core, base, a)
+        return _word(st, core, base, a, d, ms.READ)
     if op == rq.OP_LOAD:
         return _word(st, core, base, a, b, ms.READ)
     if op == rq.OP_STORE:
@@ -126,10 +134,13 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == rq.OP_ATOMIC_ADD:
         readable = _memory(st, core, base, a, 8, ms.READ)  # it returns the old value
         return readable and _aligned_memory(st, core, base, a, 8, ms.WRITE)
+    if op == rq.OP_UB_LOAD and c:
+        known = c == rq.VALIDATES or set_error(st, core, base, ms.ERR_OPERAND, c, rq.VALIDATES)
+        return known and _on_die(st, core, base) and _buffer(st, core, base, a, b, 1)
     if op == rq.OP_UB_LOAD:
-        return _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
+        return _on_die(st, core, base) and _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
     if op == rq.OP_UB_STORE:
-        return _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
+        return _on_die(st, core, base) and _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
         last_source = rq.DMA if op == rq.OP_WAIT_FLAG and b == rq.SCALAR else rq.MTU_OUT
@@ -137,7 +148,7 @@ def check_scalar(st, core, base, op, a, b, c, d):
             return set_error(st, core, base, ms.ERR_OPERAND, a, b)
         if c < 0 or c >= ms.N_EVENTS:
             return set_error(st, core, base, ms.ERR_OPERAND, c, ms.N_EVENTS)
-        return True
+        return (b == rq.SCALAR and (a == rq.SCALAR or a == rq.DMA)) or _on_die(st, core, base)
     if op == rq.OP_DCCI:
         return _memory(st, core, base, a, 1, ms.READ | ms.WRITE)
     if op == rq.OP_DMA:
@@ -183,8 +194,13 @@ def _signal(st, core, base, target, nbytes):
 
 @jit
 def check_transfer(st, core, base, op, a, b, c):
-    """Check an instruction of mtu-in or mtu-out before it is queued."""
+    """Check an instruction of mtu-in or mtu-out before it is queued; a CPU's stores pass a fence, too."""
+    if op != rq.OP_FENCE and not _on_die(st, core, base):
+        return False
     if op == rq.OP_MTU_IN:
+        tentative = st[base + REQUEST + 4]
+        if tentative != 0 and tentative != rq.TENTATIVE:
+            return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
         return _memory(st, core, base, a, c, ms.READ) and _buffer(st, core, base, b, c, 1)
     if op == rq.OP_MTU_OUT:
         inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, ms.WRITE)
@@ -242,6 +258,8 @@ def _kinds(st, core, base, op, c, d, e):
 @jit
 def check_vector(st, core, base, op, a, b, c, d, e):
     """Check an instruction of the vector pipe before it is queued; counts are checked before they are multiplied."""
+    if not _on_die(st, core, base):
+        return False
     count = d if op == rq.OP_V_AXPY else (b if op == rq.OP_V_FILL or op == rq.OP_V_SCALE else c)
     if count <= 0 or count > st[ms.UB_BYTES]:
         return set_error(st, core, base, ms.ERR_SIZE, count, st[ms.UB_BYTES])

@@ -44,6 +44,12 @@ def alignments(op, d):
 
 
 @jit
+def accumulates(op):
+    """Does a vector instruction read what it writes to?"""
+    return op == rq.OP_V_AXPY or op == rq.OP_V_ADD or op == rq.OP_V_SCALE
+
+
+@jit
 def other_range(op, c, d, e):
     """What a vector instruction reads beside that: a scale, or a second operand; first byte, and bytes, perhaps 0."""
     if op == rq.OP_V_DEQUANTIZE:

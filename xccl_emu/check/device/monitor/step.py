@@ -183,7 +183,7 @@ def _after(space, i, core, base, pipe):
         monitor_clocks.join_row(m, clocks, known, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
     elif op == rq.OP_FENCE:
         _pass_fence(m, clocks, i, known, issued)
-    elif op == rq.OP_MTU_IN:
+    elif op == rq.OP_MTU_IN and accesses.is_of_flags(space.rows):
         _acquire(space, i, core, base, 0)
     elif pipe == rq.MTU_OUT or pipe == rq.DMA:
         writes.wrote(space, i, base)
