@@ -49,7 +49,7 @@ def ranges(op, a, b, c, d, e):
 
 @jit
 def alignments(op, d):
-    """Of what a vector instruction reads and of what it writes: that of an element of a `v_map`, else 4, or none."""
+    """What the addresses of a vector instruction must be multiples of, where it reads and where it writes."""
     if op == rq.OP_V_COPY and d:
         return maps.source_element_bytes(d), maps.element_bytes_written(d)
     return (1, 1) if op == rq.OP_V_COPY or op == rq.OP_V_FILL else (4, 4)
