@@ -40,6 +40,8 @@ CASES = [
     ("plan", "plan --strategy TP=8+DP=4,EP=32", 0),
     ("plan --published", "plan --published", 0),
     ("fit", "fit", 0),
+    ("litmus", "litmus MP CoWW", 0),
+    ("litmus --read", "litmus --read results.csv", 0),
     ("corpus", "corpus head_overtaken", 0),
     ("campaign", "campaign --programs 2 --workers 1 --orders sc", 0),
 ]  # fmt: skip

@@ -56,12 +56,15 @@ class Program:
     text: str
 
     @property
+    def texts(self) -> list[str]:
+        """Each thread as the header has it."""
+        return re.split(r"(?<=[)FS]), (?=[WCRPFS])", self.text)
+
+    @property
     def threads(self) -> tuple[tuple[Operation, ...], ...]:
         """The operations of each thread."""
-        parts = re.split(r", (?=[WCRPFS]\b(?!\)))", self.text)
-        return tuple(
-            tuple(Operation(m[1] or m[4], m[2] or "", m[3] or "") for m in _OPERATION.finditer(part)) for part in parts
-        )
+        found = (_OPERATION.finditer(text) for text in self.texts)
+        return tuple(tuple(Operation(m[1] or m[4], m[2] or "", m[3] or "") for m in each) for each in found)
 
     @property
     def cells(self) -> str:
