@@ -165,7 +165,7 @@ def test_wrong_usage_says_what_would_be_right(tmp_path: Path) -> None:
 
 def test_the_list_shows_what_tells_orders_apart() -> None:
     """As JSON and as a table: what a weaker order allows, and what only a weaker barrier does."""
-    (told,) = as_json("litmus", "MP_f_po")["programs"]
+    (told,) = as_json("litmus", "MP_f_po")["litmus"]
     stale = next(each["allowed"] for each in told["outcomes"] if each["outcome"].startswith("1:a=1 1:b=0"))
     assert stale == {"visible": [], "empty": ["relaxed", "unordered"]}
     code, out, _ = invoke("litmus", "MP_f_po")

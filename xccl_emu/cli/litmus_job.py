@@ -55,7 +55,7 @@ def _list(options: LitmusOptions, programs: Sequence[Program], as_json: bool) ->
                 "program": program.name, "threads": program.texts, "outcomes": [*_allowed(program, options.homes)],
             })  # fmt: skip
     if as_json:
-        return print_json("litmus", {"homes": options.homes, "programs": shown})
+        return print_json("litmus", {"homes": options.homes, "litmus": shown})
     table = Table("program", "outcome", *litmus.ORDERS, title="what may come", title_style="")
     for each in shown:
         name = each["program"]
@@ -100,7 +100,7 @@ def _read(options: LitmusOptions, as_json: bool) -> None:
     if as_json:
         shown = [_named(model) | {"refuted_by": _refutations(model)} for model in models]
         chosen = [_named(model) for model in left]
-        print_json("litmus", {"homes": options.homes, "rounds": runs, "models": shown, "set": chosen})
+        print_json("litmus", {"homes": options.homes, "n_rounds": runs, "models": shown, "set": chosen})
     else:
         _show(models, left, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}")
     raise typer.Exit(0 if left else ending.WRONG)

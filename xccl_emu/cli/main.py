@@ -16,7 +16,8 @@ from xccl_emu.cli.app import App
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
 
-ORDER = ("list", "run", "check", "show", "fuzz", "trace", "bench", "compare", "plan", "fit", "litmus", "corpus", "campaign")
+ORDER = ("list", "run", "check", "show", "fuzz", "trace", "bench", "compare", "plan", "fit", "litmus",
+         "corpus", "campaign")  # fmt: skip
 """Order of the commands in help: what a newcomer needs first.  Each is the ``app`` of the module of its name."""
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 

@@ -262,7 +262,7 @@ class Litmus(w.Envelope):
     """`xccl-emu litmus`."""
 
     homes: Annotated[str, "where cells are: `one` or `own`"]
-    programs: Annotated[list[LitmusProgram], "the programs, and what each may come to"]
+    litmus: Annotated[list[LitmusProgram], "the programs, and what each may come to"]
 
 
 class Refutation(TypedDict):
@@ -290,7 +290,7 @@ class LitmusRead(w.Envelope):
     """`xccl-emu litmus --read`."""
 
     homes: Annotated[str, "where cells are: `one` or `own`"]
-    rounds: Annotated[int, "rounds of all programs"]
+    n_rounds: Annotated[int, "rounds of all programs"]
     models: Annotated[list[Model], "every machine that there is, strongest first"]
     set: Annotated[list[Setting], "those that nothing refutes, but for weaker ones than others of them"]
 
