@@ -1,4 +1,4 @@
-"""What members of the corpus share: how kernels copy and start, and two ranks that send each other words in each call."""
+"""What members of the corpus share: how kernels copy and start, and two ranks that send each other words in calls."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

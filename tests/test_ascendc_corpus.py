@@ -25,7 +25,7 @@ def test_a_member_in_ascend_c_is_as_that_in_python(name: str) -> None:
     )
     assert broken.violation is not None
     assert (broken.violation.kind, mended.verdict) == (member.finding, VERIFIED)
-    assert f"{name}.cpp" in str(broken.violation.witness if hasattr(broken.violation, "witness") else broken.violation)
+    assert f"{name}.cpp" in str(broken.violation)
     page = " ".join(Path(member.page).read_text("utf-8").split())
     assert f"`in_ascendc.py:Broken` has a {member.finding}, found after {some(broken.states, 'states')}" in page
     assert f"`in_ascendc.py:Mended` is verified, {some(mended.states, 'states')}." in page

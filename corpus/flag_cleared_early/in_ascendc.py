@@ -1,13 +1,13 @@
 """A slot's ready flag is cleared too early, in Ascend C.
 
-    xccl-emu check corpus/flag_cleared_early/in_ascendc.py:Broken
+xccl-emu check corpus/flag_cleared_early/in_ascendc.py:Broken
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from xccl_emu.corpus.parts import InAscendC
 from xccl_emu.corpus.flag_cleared_early import flag_cleared_early
+from xccl_emu.corpus.parts import InAscendC
 
 
 @dataclass(frozen=True)

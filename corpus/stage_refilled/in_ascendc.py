@@ -1,6 +1,6 @@
 """A stage in the data buffer is refilled too early, in Ascend C.
 
-    xccl-emu check corpus/stage_refilled/in_ascendc.py:Broken
+xccl-emu check corpus/stage_refilled/in_ascendc.py:Broken
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """A line that is never looked at anew, in Ascend C.
 
-    xccl-emu check corpus/stale_line/in_ascendc.py:Broken
+xccl-emu check corpus/stale_line/in_ascendc.py:Broken
 """
 
 from dataclasses import dataclass
