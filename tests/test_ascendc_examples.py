@@ -58,7 +58,7 @@ def test_virtual_time_is_that_of_the_twins(name: str, monkeypatch: pytest.Monkey
         trial.pod.policy = clock
         trial.pod.run()
         for each in trial.expected:
-            assert trial.pod.span(each.address, len(each.raw)).tobytes() == each.raw
+            assert trial.pod.span(each.address, len(each.data)).tobytes() == each.data
         return clock.timing.latency_us
 
     found = latency_us()

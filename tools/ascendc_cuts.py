@@ -1,7 +1,7 @@
 """Write the table of docs/ascendc.md: each synchronization of examples/ascendc cut alone, and where that is found.
 
-A case is checked in configurations that grow, the last one on a pod whose scalar units have a cache: the first in which a
-cut is found has a row.
+A case is checked in configurations that grow, the last one on a pod whose scalar units have a cache.  A cut has a row
+with the first in which it is found.
 """
 
 import sys
@@ -43,9 +43,10 @@ def rows(name: str) -> Iterator[Sequence[str]]:
         if whole.verdict != VERIFIED:
             sys.exit(f"{name}, {told}: {whole.verdict}: {whole.reason}")
     reached = {told: reached_syncs(case, "relaxed") for told, case in cases.items()}
-    for sync in case_of(name, GROWING[name][0]).syncs:
-        if any(sync in each for each in reached.values()):
-            yield name.partition(":")[2], sync, *found(sync, {told: cases[told] for told in cases if sync in reached[told]})
+    for sync in next(iter(cases.values())).syncs:
+        where = {told: case for told, case in cases.items() if sync in reached[told]}
+        if where:
+            yield name.partition(":")[2], sync, *found(sync, where)
 
 
 def found(sync: str, cases: Mapping[str, Case]) -> Sequence[str]:
