@@ -15,7 +15,8 @@ from xccl_emu.lang import requests
 
 VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
-    "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum",
+    "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
+    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin",
 )  # fmt: skip
 """Instructions of the vector pipe."""
 
@@ -23,6 +24,7 @@ REQUESTS = {
     **dict.fromkeys(VECTOR, ("v_copy",)),
     "DataCopy": ("mtu_in", "mtu_out", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out"),
     "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"), "xccl_tiling": ("load",),
+    "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
     "FreeTensor": ("set_flag", "wait_flag"), "InitBuffer": ("fail",), "PipeBarrier": (), "SyncAll": (),
@@ -33,7 +35,9 @@ BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
 """What a barrier of all pipes asks for, by how it is read; a fence is that of the pipe that writes."""
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
-_CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({'|'.join(REQUESTS)})\s*(?=[<(])")
+_NAMES = "|".join(name for name in REQUESTS if name != "element")
+_CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({_NAMES})\s*(?=[<(])")
+_TENSOR = re.compile(r"\b(?:Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
 _EVENT = re.compile(r"\s*<\s*(?:\w+\s*::\s*)*(\w+)\s*>")
 _WHILE = re.compile(r"\bwhile\s*\(")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
@@ -54,17 +58,22 @@ class Call:
 
 def calls(text: str, own: str) -> list[Call]:
     """The calls in a preprocessed text, but for those in files of a folder, in order."""
-    found, file, line = list[Call](), "", 0
+    found, rows, file, line = list[Call](), list[tuple[str, int, str]](), "", 0
     for row in text.splitlines():
         marker = _MARKER.match(row)
         if marker:
             line, file = int(marker[1]), json.loads(f'"{marker[2]}"')
             continue
         if not file.startswith((own, "<", "the call of")):
-            waits = _WHILE.search(row)
-            spins = range(waits.end(), len(row)) if waits else range(0)
-            found += [Call(file, line, m[2], _of(m, row), m.start(2) in spins) for m in _CALL.finditer(row)]
+            rows.append((file, line, row))
         line += 1
+    tensors = {name.strip() for _, _, row in rows for m in _TENSOR.finditer(row) for name in m[1].split(",")}
+    element = re.compile(rf"\b({'|'.join(sorted(tensors)) or '(?!)'})\s*\(")
+    for file, line, row in rows:
+        waits = _WHILE.search(row)
+        spins = range(waits.end(), len(row)) if waits else range(0)
+        found += [Call(file, line, m[2], _of(m, row), m.start(2) in spins) for m in _CALL.finditer(row)]
+        found += [Call(file, line, "element", m[1], False) for m in element.finditer(row)]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check
-from xccl_emu.check.faults import check_fits, parse
+from xccl_emu.check.faults import parse
 from xccl_emu.check.reach import Reach
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict
@@ -146,7 +146,7 @@ class Job:
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
-            check_fits(parse(options.fault), self._case.build(self._order).pod.spec, self._order)
+            parse(options.fault, self._case.build(self._order).pod.spec)
         for name in ("out", "chart", "trace", "svg", "html"):
             if options.each_sync and getattr(options, name) is not None:
                 raise ConfigError(f"--{name} {getattr(options, name)}: cannot be combined with --each-sync")

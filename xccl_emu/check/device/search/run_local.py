@@ -114,6 +114,8 @@ def _granted(mem, st, ck, i, choice):
         return True  # let the machine refuse it
     if address < 0 or address > ck[cs.MEMORY_END] - nbytes or address & nbytes - 1:
         return True
+    if line and st[base + ms.DIE] >= st[ms.N_DIES]:
+        return True  # a CPU has no data buffer
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
@@ -382,6 +384,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
             cs.save(mem, st, ck, cs.STATE | cs.RAW, flight.flight(st, ring, j), st[ms.FLIGHT_WORDS])
     cs.save(mem, st, ck, cs.STATE | cs.RAW, ring, 2)
     cs.save_bytes(mem, st, ck, address, st[entry + ms.FLIGHT_NBYTES])
+    moves.touch_readers(st, ck, address, st[entry + ms.FLIGHT_NBYTES])
     waits = st[base + REQUEST] == rq.OP_QUIET or st[base + REQUEST] == rq.OP_RETURN
     fences = flight.fences_since(st, entry)
     lands = ck[cs.JOINING] and ck[clocks.block_of(ck, i) + cs.FENCE_VECTOR]
