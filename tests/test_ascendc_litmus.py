@@ -142,6 +142,7 @@ def test_impossible_results_refute_every_model(tmp_path: Path) -> None:
         ("program,outcome,count\nMP,1:a=1 1:b=0 x=1,2\n", "an outcome of MP has 1:a, 1:b, x, y"),
         ("program,outcome,count\nXX,x=1,2\n", ":2: `XX,x=1,2`: must be program,outcome,count"),
         ("program,outcome,count\nCoWW,x=1,many\n", ":2: `CoWW,x=1,many`"),
+        ("program,outcome,count\nCoWW,x=1,-1\n", "a count is not negative"),
         ("name,x\nCoWW,x=1\n", "must be program,outcome,count"),
     ],
 )
@@ -168,5 +169,8 @@ def test_the_list_shows_what_tells_orders_apart() -> None:
     (told,) = as_json("litmus", "MP_f_po")["litmus"]
     stale = next(each["allowed"] for each in told["outcomes"] if each["outcome"].startswith("1:a=1 1:b=0"))
     assert stale == {"visible": [], "empty": ["relaxed", "unordered"]}
+    (told,) = as_json("litmus", "MP", "--homes", "own")["litmus"]
+    stale = next(each["allowed"] for each in told["outcomes"] if each["outcome"].startswith("1:a=1 1:b=0"))
+    assert stale["visible"] == ["fifo", "relaxed", "unordered"]
     code, out, _ = invoke("litmus", "MP_f_po")
     assert (code, out.count("empty") > 2) == (0, True)

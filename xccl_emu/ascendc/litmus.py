@@ -201,7 +201,7 @@ def read(file: Path) -> Results:
         ConfigError: for a file or a row that is none, with its line.
     """
     try:
-        rows = [*csv.DictReader(file.read_text().splitlines())]
+        rows = [*csv.DictReader(file.read_text("utf-8-sig").splitlines())]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--read {file}: cannot be read ({error})") from error
     results = dict[str, Counter[Outcome]]()
@@ -209,6 +209,8 @@ def read(file: Path) -> Results:
         try:
             program = programs()[row["program"]]
             outcome, n = _outcome(program, row["outcome"]), int(row["count"])
+            if n < 0:
+                raise ValueError("a count is not negative")
         except (KeyError, TypeError, ValueError) as error:
             shown = ",".join(str(value) for value in row.values())
             why = "must be program,outcome,count, as in `MP,1:a=1 1:b=0 x=1 y=1,12`"
@@ -257,7 +259,7 @@ def models(results: Results, homes: str) -> list[Model]:
 
 
 def strongest(found: Sequence[Model]) -> list[Model]:
-    """Those that nothing refutes, but for weaker ones than others of them."""
+    """Return what nothing refutes, but for machines that are weaker than another one of these."""
     left = [model for model in found if not model.refuted_by]
     return [
         model for model in left

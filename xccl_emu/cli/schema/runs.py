@@ -292,7 +292,7 @@ class LitmusRead(w.Envelope):
     homes: Annotated[str, "where cells are: `one` or `own`"]
     n_rounds: Annotated[int, "rounds of all programs"]
     models: Annotated[list[Model], "every machine that there is, strongest first"]
-    set: Annotated[list[Setting], "those that nothing refutes, but for weaker ones than others of them"]
+    set: Annotated[list[Setting], "what nothing refutes, but for machines that are weaker than another one of these"]
 
 
 # ---- corpus and campaign
