@@ -1,7 +1,7 @@
 """How Sphinx makes the site of the pages in docs/ and at the top of the repository (`make site`).
 
-Sphinx, since it reads pages where they are: README, ARCHITECTURE and docs/ link to each other by paths that are right in
-the repository, while MkDocs wants one folder of pages. What it makes needs neither a server nor a network, search
+Sphinx, since it reads pages where they are: README, ARCHITECTURE and docs/ link to each other by paths that are right
+in the repository, while MkDocs wants one folder of pages. What it makes needs neither a server nor a network, search
 included.
 """
 
