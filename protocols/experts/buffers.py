@@ -153,8 +153,8 @@ class Received:
         if c.in_fp8:
             scales = x[:, c.hidden : c.hidden + 4 * c.hidden // FP8_BLOCK].view(np.float32)
             x = x[:, : c.hidden]
-        names = ("source", "token", "choice", "slot")
-        return cls(x.view(c.received_dtype()), scales, *(route[name] for name in names), counts)
+        x, which = x.view(c.received_dtype()), (route["source"], route["token"], route["choice"], route["slot"])
+        return cls(x, scales, *which, counts)
 
     def __repr__(self) -> str:
         rows, hidden = self.x.shape
