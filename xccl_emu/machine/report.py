@@ -58,12 +58,10 @@ def symbolic(pod: "Pod", address: int) -> str:
         return f"{address:#x} (no die)"
     if name := pod.labels.name(address):
         return name
-    if die >= spec.n_dies:
-        return f"cpu{die - spec.n_dies}+{offset:#x}"
     for name, start in (("managed", spec.managed_start), ("meta", spec.meta_start)):
         if offset >= start:
-            return f"die{die}.{name}+{offset - start:#x}"
-    return f"die{die}.app+{offset:#x}"
+            return f"{spec.home(die)}.{name}+{offset - start:#x}"
+    return f"{spec.home(die)}.app+{offset:#x}"
 
 
 def symbolic_byte(pod: "Pod", index: int) -> str:
@@ -73,7 +71,7 @@ def symbolic_byte(pod: "Pod", index: int) -> str:
         return symbolic(pod, index)
     core, offset = divmod(behind, pod.spec.ub_bytes)
     die, core = divmod(core, pod.spec.cores_per_die)
-    return f"die{die}.core{core}.ub+{offset:#x}"
+    return f"{pod.spec.home(die)}.core{core}.ub+{offset:#x}"
 
 
 def where(pod: "Pod", core: int, site: int) -> str:
@@ -83,7 +81,7 @@ def where(pod: "Pod", core: int, site: int) -> str:
 
 def _named(pod: "Pod", core: int, place: Site | None) -> str:
     launch = pod.launch_of(core)
-    name = f"die {core // pod.spec.cores_per_die} core {core % pod.spec.cores_per_die}"
+    name = f"{pod.spec.home(core // pod.spec.cores_per_die, ' ')} core {core % pod.spec.cores_per_die}"
     if launch is None:
         return name
     if place is None:
@@ -233,6 +231,7 @@ def violation(pod: "Pod") -> errors.RunError:
             f"{place}: {rq.OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; it has {granted}"
         )
     texts = {
+        at.ERR_CPU: "a core of a CPU has a scalar unit and DMA, no other pipe and no data buffer",
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
         at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
         at.ERR_SIZE: f"size out of range ({a}, {b})",

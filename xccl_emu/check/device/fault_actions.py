@@ -72,7 +72,7 @@ def carries(code):
 def before_arrival(st, code):
     """Copy the write that is about to become visible, or flip its bit; False if that cannot be."""
     die, k, bit = die_of(code), other_of(code), bit_of(code)
-    if die >= st[ms.N_DIES]:
+    if die >= st[ms.N_HOMES]:
         return False
     ring = flight.block_of_die(st, die)
     if k >= st[ring + ms.FLIGHT_COUNT] or not may_arrive(st, die, k):
@@ -165,7 +165,7 @@ def _again(mem, st):
 @jit
 def forget_cut(st):
     """Take what is cut off out of the rings, so that what is left there can become visible; for a last look."""
-    for die in range(st[ms.N_DIES]):
+    for die in range(st[ms.N_HOMES]):
         ring = flight.block_of_die(st, die)
         kept = 0
         for k in range(st[ring + ms.FLIGHT_COUNT]):

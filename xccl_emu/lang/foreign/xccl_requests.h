@@ -24,6 +24,9 @@ enum {
     XCCL_FP32 = 2,
     XCCL_RULE_XCCL = 0,
     XCCL_RULE_CANN = 1,
+    XCCL_RULE_FP8 = 2,
+    XCCL_RULE_FP8_UE8M0 = 3,
+    XCCL_FP8_BLOCK = 128,
     XCCL_OP_RETURN = 0,
     XCCL_OP_LOAD = 1,
     XCCL_OP_STORE = 2,
@@ -75,6 +78,8 @@ enum {
     XCCL_MAP_SUM = 13,
     XCCL_MAP_MOST = 14,
     XCCL_MAP_LEAST = 15,
+    XCCL_MAP_MOST_AT = 16,
+    XCCL_MAP_LEAST_AT = 17,
     XCCL_ROUND_NONE = 0,
     XCCL_ROUND_RINT = 1,
     XCCL_ROUND_FLOOR = 2,
@@ -85,6 +90,7 @@ enum {
     XCCL_TO_SHIFT = 7,
     XCCL_ROUNDING_SHIFT = 10,
     XCCL_SCALAR_SHIFT = 13,
+    XCCL_KIND_SHIFT = 14,
 };
 
 /* Read ``nbytes`` (1, 2, 4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight. */
@@ -131,7 +137,7 @@ enum {
 #define xccl_quiet(...) \
     XCCL_ASK("quiet", XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0, __VA_ARGS__)
 
-/* Read ``nbytes`` (4 or 8, aligned) of the data buffer as a signed integer. */
+/* Read ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer as a signed integer. */
 #define xccl_ub_load(ub, nbytes, ...) \
     XCCL_ASK("ub_load", XCCL_OP_UB_LOAD, ub, nbytes, 0, 0, 0, 0, __VA_ARGS__)
 
@@ -139,7 +145,7 @@ enum {
 #define xccl_validate(ub, nbytes, ...) \
     XCCL_ASK("validate", XCCL_OP_UB_LOAD, ub, nbytes, 1, 0, 0, 0, __VA_ARGS__)
 
-/* Write ``nbytes`` (4 or 8, aligned) of the data buffer. */
+/* Write ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer. */
 #define xccl_ub_store(ub, value, nbytes, ...) \
     XCCL_ASK("ub_store", XCCL_OP_UB_STORE, ub, value, nbytes, 0, 0, 0, __VA_ARGS__)
 
@@ -195,13 +201,13 @@ enum {
 #define xccl_fence(...) \
     XCCL_ASK("fence", XCCL_OP_FENCE, 0, 0, 0, 0, 0, 0, __VA_ARGS__)
 
-/* Quantize ``count`` elements to INT8 at ``target_ub`` by a rule and put the FP32 scale behind them. */
+/* Quantize ``count`` elements at ``target_ub`` by a rule, to INT8 with the FP32 scale behind them. */
 #define xccl_v_quantize(ub, target_ub, count, dtype, rule, ...) \
     XCCL_ASK("v_quantize", XCCL_OP_V_QUANTIZE, ub, target_ub, count, dtype, rule, 0, __VA_ARGS__)
 
 /* Widen ``count`` INT8 values to FP32 and multiply each by the FP32 at ``scale_ub``. */
-#define xccl_v_dequantize(ub, target_ub, count, scale_ub, ...) \
-    XCCL_ASK("v_dequantize", XCCL_OP_V_DEQUANTIZE, ub, target_ub, count, scale_ub, 0, 0, __VA_ARGS__)
+#define xccl_v_dequantize(ub, target_ub, count, scale_ub, rule, ...) \
+    XCCL_ASK("v_dequantize", XCCL_OP_V_DEQUANTIZE, ub, target_ub, count, scale_ub, rule, 0, __VA_ARGS__)
 
 /* Copy within the data buffer (ranges must not overlap). */
 #define xccl_v_copy(ub, target_ub, nbytes, ...) \

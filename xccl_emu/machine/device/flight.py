@@ -152,8 +152,14 @@ def write_word(mem, st, core, base, kind, address, nbytes, value, site):
 @jit
 def _store(mem, st, kind, address, nbytes, value):
     mark(mem, st, address, nbytes)
+    store_word(mem, address, nbytes, value + words.load_i64(mem, address) if kind == ms.KIND_ADD else value)
+
+
+@jit
+def store_word(mem, address, nbytes, value):
+    """Store the low ``nbytes`` (1 to 8) of a word."""
     if nbytes == 8:
-        words.store_i64(mem, address, value + words.load_i64(mem, address) if kind == ms.KIND_ADD else value)
+        words.store_i64(mem, address, value)
     elif nbytes == 4:
         words.store_u32(mem, address, value)
     else:

@@ -209,13 +209,11 @@ def _grant_buffer(mem, st, core, base, op, a, b, c):
             return tentative.validate(st, core, base, a, b)
         if st[base + ms.HELD_END] and not tentative.may_use(st, core, base, a, b):
             return False
-        words.put(st, base + RESULT, words.load_i32(mem, at) if b == 4 else words.load_i64(mem, at))
+        word = words.load_i64(mem, at & ~7) >> 8 * (at & 7)
+        words.put(st, base + RESULT, flight.sign_extended(word, b))
         return True
     mark(mem, st, at, c)
-    if c == 4:
-        words.store_u32(mem, at, b)
-    else:
-        words.store_i64(mem, at, b)
+    flight.store_word(mem, at, c, b)
     return True
 
 

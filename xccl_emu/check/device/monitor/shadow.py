@@ -40,7 +40,8 @@ def shadow_of(space, granule):
     if shadow[s + ml.S_GENERATION] != m[ml.GENERATION]:
         shadow[s + ml.S_GENERATION] = m[ml.GENERATION]
         shadow[s + ml.S_RECORDS] = 0
-        shadow[s + ml.S_WRITTEN] = ml.ALL_BYTES if _has_flags(st, m, granule) else shadow[s + ml.S_FIXED] & ml.ALL_BYTES
+        fixed = shadow[s + ml.S_FIXED]
+        shadow[s + ml.S_WRITTEN] = (~fixed if _has_flags(st, m, granule) else fixed) & ml.ALL_BYTES
     return s
 
 
