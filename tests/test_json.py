@@ -36,6 +36,7 @@ CASES = [
     ("fuzz", f"fuzz {PREFIX_SUM} --examples 2 --workers 1", 0),
     ("fuzz", f"fuzz {PREFIX_SUM} --examples 5 --workers 1 --without 'chunk before tail'", 1),
     ("trace", "trace sendrecv --slots 1 --chunks 1 --granules 1 --gantt 0", 0),
+    ("sizes", "sizes deepep-ll --ranks 2 --tokens 1", 0),
     ("bench", "bench buffers", 0),
     ("bench", f"bench {PREFIX_SUM} --dies 2", 0),
     ("compare", f"compare {PREFIX_SUM} --dies 2", 0),

@@ -22,4 +22,4 @@ def stdout_console() -> Console:
     """A console for stdout."""
     terminal = sys.stdout.isatty() or "FORCE_COLOR" in os.environ
     width = max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if terminal else 120
-    return _Stdout(width=width, emoji=False)  # `ring.py:Ring: ` is the name of a case
+    return _Stdout(width=width, emoji=False)  # mailbox.py:Mailbox: is a name

@@ -11,6 +11,7 @@ COMMANDS: Mapping[str, type] = {
     "check": runs.Check,
     "fuzz": runs.Fuzz,
     "trace": runs.Trace,
+    "sizes": runs.Sizes,
     "bench": benches.Bench,
     "compare": benches.Compare,
     "plan": benches.Plan,

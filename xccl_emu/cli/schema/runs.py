@@ -94,6 +94,29 @@ class Trace(w.Envelope):
     gantt_us: Annotated[dict[str, list[list[float]]], "begin and end of each bar, by engine; empty without `--gantt`"]
 
 
+class Region(TypedDict):
+    """Buffers of one name on a die."""
+
+    area: Annotated[str, "`app data`, `metadata` or `managed data`"]
+    region: Annotated[str, "what they are called in reports"]
+    count: Annotated[int, "how many there are"]
+    bytes: Annotated[int, "bytes of all of them"]
+
+
+class Sizes(w.Envelope):
+    """`xccl-emu sizes`."""
+
+    protocol: w.Protocol
+    configuration: w.Configuration
+    n_dies: Annotated[int, "dies of the pod"]
+    app_bytes: Annotated[int, "app data, of the die that has most"]
+    meta_bytes: Annotated[int, "metadata of a die"]
+    managed_bytes: Annotated[int, "managed data of a die"]
+    ub_bytes: Annotated[int, "data buffer of a core"]
+    regions: Annotated[list[Region], "what has a name there"]
+    published_bytes: Annotated[dict[str, int], "bytes that published libraries reserve for the same, by formula"]
+
+
 # ---- check and fuzz
 
 
