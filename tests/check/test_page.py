@@ -3,8 +3,6 @@
 import functools
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -100,21 +98,6 @@ def test_a_damaged_line_is_refused(line: str) -> None:
     """With the beginning of the line."""
     with pytest.raises(ReplayError, match=f"replay file {LINE}.*(is damaged|is not a witness)"):
         Witness.load(LINE + line)
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    """Chromium without a screen or a network."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs the extra browser")
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("needs chromium and its driver")
-    options = webdriver.ChromeOptions()
-    for word in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking", "window-size=1500,900"):
-        options.add_argument(f"--{word}")
-    options.binary_location = str(shutil.which("chromium"))
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
 
 
 def test_page_is_gone_through_by_keys(browser: Any, tmp_path: Path) -> None:
