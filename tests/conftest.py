@@ -3,12 +3,10 @@
 import gc
 import importlib.util
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -73,18 +71,3 @@ def data_dir() -> Path:
             pytest.fail(f"XCCL_EMU_DATA is {chosen!r}, which is not a folder")
         pytest.skip(f"no measured data at {folder}; set XCCL_EMU_DATA to the folder that holds it")
     return folder
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    """Chromium without a screen or a network."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs the extra browser")
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("needs chromium and its driver")
-    options = webdriver.ChromeOptions()
-    for word in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking", "window-size=1500,900"):
-        options.add_argument(f"--{word}")
-    options.binary_location = str(shutil.which("chromium"))
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()

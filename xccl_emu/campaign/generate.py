@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from xccl_emu.campaign.corpus import CORPUS, PATTERNS
+from xccl_emu.campaign.corpus import CORPUS, PATTERNS, seqlock
 from xccl_emu.campaign.interpreter import SIZE_MAX
 from xccl_emu.campaign.programs import DATA, EDGE, OTHER, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
@@ -26,10 +26,14 @@ SYNCS = (
     "line", "part", "dcci",
 )  # fmt: skip
 """Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
-_FAULTS = (
-    "stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:1-0", "duplicate:0-1", "duplicate:1-0",
-    "corrupt:0-1", "corrupt:1-0",
+_FAULTS = tuple(
+    (
+        "stop:die0", f"stop:{other}",
+        *(f"{kind}:{way}" for kind in ("cut", "stall", "duplicate", "corrupt") for way in (f"0-{to}", f"{to}-0")),
+    )
+    for other, to in (("die1", "1"), ("cpu0", "cpu0"))
 )  # fmt: skip
+"""What breaks, by whether a CPU takes part."""
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -72,6 +76,7 @@ def draw(seed: int, number: int) -> Case:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
+    small = _optimistic(Random(f"{seed}/{number}/tentative")) if number % 8 == 3 else small
     cleans = any(one.name == "dcci" for each in small.programs for one in each)
     for varied, likely in _VARIATIONS:
         small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
@@ -80,8 +85,10 @@ def draw(seed: int, number: int) -> Case:
     small = _asking(Random(f"{seed}/{number}/choose"), small)
     small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
+    small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 8 == 3 else small
+    small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
-    return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
+    return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else "")
 
 
 # ---- variations of what is drawn
@@ -157,6 +164,16 @@ def _asking(rng: Random, small: Small) -> Small:
     return replace(small, programs=tuple(map(tuple, programs)), without=off)
 
 
+def _with_flags(rng: Random, small: Small) -> Small:
+    """Metadata areas are windows of flags; some of what waits copies a word in a loop instead."""
+    return _each(_copying, rng, replace(small, flags=True))
+
+
+def _copying(rng: Random, one: Instruction) -> Instruction:
+    likely = {"spin": 0.7, "eq": 0.4, "ge": 0.2}.get(one.name, 0.0)
+    return Instruction("spin_in", one.a, one.b) if rng.random() < likely else one
+
+
 def _polling_any(rng: Random, one: Instruction) -> Instruction:
     """A poll of two words for some of the polls of one."""
     if one.name.removesuffix("_taken") not in ("ge", "eq", "ne") or one.a & DATA or rng.random() < 0.4:
@@ -171,6 +188,30 @@ def _adding(rng: Random, one: Instruction) -> Instruction:
         return one
     rows = rng.choice(((0, one.a), (4, one.a), (one.a, 4)))
     return Instruction("v_add", rows[0] | OTHER * rows[1], one.b, one.c)
+
+
+def _on_cpu(rng: Random, small: Small) -> Small:
+    """The last die's programs on a CPU, most without what a core there has not; some keep it, and are refused."""
+    kept, per_die = rng.random() < 0.1, small.cores_per_die
+    first = (len(small.programs) - 1) // per_die * per_die
+    moved = [[i for one in each for i in (one,) * kept or _of_scalar(one)] for each in small.programs[first:]]
+    return replace(small, programs=(*small.programs[:first], *map(tuple, moved)), cpu=True)
+
+
+_SCALAR = {
+    "put": "store", "put_named": "store", "put_one": "store", "out": "store", "signal": "store", "signals": "store",
+    "outs": "stores", "puts": "stores", "in": "load", "add": "atomic", "line": "ge", "line_ne": "ne",
+}  # fmt: skip
+
+
+def _of_scalar(one: Instruction) -> tuple[Instruction, ...]:
+    """What a scalar unit does in place of an instruction, if anything: no pipe, no data buffer."""
+    if one.name.startswith(("ub_", "v_")) or (one.name in ("set", "wait") and (one.a not in (0, 4) or one.b)):
+        return ()
+    name = _SCALAR.get(one.name)
+    if name is None:
+        return (one,)
+    return (Instruction(name, one.a, max(one.b, 1) if name != "load" else 0, one.c if name == "stores" else 0),)
 
 
 def _launched(rng: Random, small: Small) -> Small:
@@ -235,6 +276,30 @@ def _of_pattern(rng: Random) -> Small:
     return replace(small, together=rng.random() < 0.5, flight_granules=8)
 
 
+def _optimistic(rng: Random) -> Small:
+    """Tentative reads: a pattern of its own, or what another program reads, validated further on or not."""
+    if rng.random() < 0.5:
+        cores_per_die, texts = seqlock(rng)
+        small = _mutated(rng, _small(texts, cores_per_die), rng.choice((0, 0, 1, 2)))
+    else:
+        small = rng.choice((_of_corpus, _of_pattern))(rng)
+    programs = tuple(_tentatively(rng, one) for one in small.programs)
+    return replace(small, programs=programs, together=rng.random() < 0.6, flight_granules=8)
+
+
+def _tentatively(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """A program whose reads are tentative, most of them validated where what follows waits for them."""
+    programs, behind = list(one), len(one)
+    for k in reversed(range(len(one))):
+        if one[k].name in ("quiet", "wait"):
+            behind = k + 1
+        if one[k].name == "in" and rng.random() < 0.8:
+            programs[k] = replace(one[k], name="tentative")
+            if rng.random() < 0.8 and len(programs) < SIZE_MAX:
+                programs.insert(behind, Instruction("validate", b=one[k].b, c=one[k].c & 7))
+    return tuple(programs)
+
+
 def _free(rng: Random) -> Small:
     cores_per_die, n = rng.choice(((1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4), (4, 4)))
     dies = max(-(-n // cores_per_die), rng.randrange(1, _DIES_MAX + 1))
@@ -297,10 +362,13 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 # ---- instructions
 
-_VARIED = ("any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
+_VARIED = (
+    "tentative", "any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain",
+    "spin_in",
+)  # fmt: skip
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
-    *(name for name in WITHOUT_WORD if name not in ("fence", "choose")), "quiet", "spin",
+    *(name for name in WITHOUT_WORD if name not in ("fence", "choose", "validate")), "quiet", "spin",
 )  # fmt: skip
 
 

@@ -6,13 +6,13 @@ What is unfinished contradicts nothing.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.device.fault_codes import ANY_TARGET
 from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import reach_of
@@ -22,7 +22,7 @@ from xccl_emu.check.search.faulty import FaultySearch
 from xccl_emu.check.search.recovery import WithoutDie
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
-from xccl_emu.errors import DeadlockError, ReplayError, RunError
+from xccl_emu.errors import ConfigError, DeadlockError, ReplayError, RunError
 from xccl_emu.machine import driver
 from xccl_emu.machine.device import layout
 from xccl_emu.machine.explore import Explored, explore
@@ -31,7 +31,9 @@ from xccl_emu.machine.pod import Pod
 SEARCHES = ("full", "less", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
-MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION, kinds.ARITHMETIC)
+MACHINE_KINDS = (
+    kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION, kinds.ARITHMETIC, kinds.UNDEFINED,
+)  # fmt: skip
 WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "relaxed": ("unordered",)}
 """By order, those that allow every run of it."""
 _WALK_STEPS, _QUIET_WALKS = 2_000, 1
@@ -188,8 +190,9 @@ def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUD
         _sample(judged, scene)
     _compare_judges(judged)
     if scene.fault and judged.verdicts.get(SEARCHES[0]) == kinds.VERIFIED:
-        _break(judged, scene, parse(scene.fault))
-        _recover(judged, scene, parse(scene.fault))
+        with suppress(ConfigError):  # the die is not there
+            _break(judged, scene, parse(scene.fault, scene.pod.spec))
+            _recover(judged, scene, parse(scene.fault, scene.pod.spec))
     return judged
 
 
@@ -235,8 +238,6 @@ def _sample(judged: Judged, scene: Scene) -> None:
 
 def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
     """What is proved of runs in which something breaks, beside brute force with that, and schedules drawn with it."""
-    if max({fault.source, fault.target} - {ANY_TARGET}) >= scene.small.n_dies:
-        return
     if check_fits(fault, scene.pod.spec, scene.order):
         return
     proved, shown, by_brute = adds_nothing(fault, scene.trial.may_wait(fault)), "", fault.kind != "stall"
@@ -260,7 +261,7 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
 
 def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
     """Whether all others return behind a stop: the search of that, beside brute force."""
-    if fault.kind != "stop" or fault.source >= scene.small.n_dies or check_fits(fault, scene.pod.spec, scene.order):
+    if fault.kind != "stop" or check_fits(fault, scene.pod.spec, scene.order):
         return
     trial, most = replace(scene.trial, may_block=False), scene.budget
     brute = FaultySearch(trial, fault, max_states=most.brute, seconds=most.seconds).run()

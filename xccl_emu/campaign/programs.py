@@ -45,7 +45,7 @@ LOOPS = ("outs", "puts", "stores", "signals", "dmas")
 """Instructions that take several requests of one site, to addresses side by side."""
 WITHOUT_WORD = (
     "quiet", "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy",
-    "v_add", "set", "wait", "end", "choose",
+    "v_add", "set", "wait", "end", "choose", "validate",
 )  # fmt: skip
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
 """Instructions whose first operand is a word."""
@@ -151,6 +151,10 @@ class Small:
     """Which orders writes ask for, by their names in `WRITING`."""
     launched: int = 0
     """Cores of a launch, with a barrier of their own; 0: all of a die."""
+    flags: bool = False
+    """Whether metadata areas are windows of flags."""
+    cpu: bool = False
+    """Do cores of a CPU run the programs of the last die that has any?"""
 
     @property
     def n_dies(self) -> int:
@@ -179,7 +183,7 @@ class Small:
         """How large it is, for whoever looks for a smaller one."""
         instructions = sum(len(one) for one in self.programs)
         options = len(self.memory) + len(self.without) + len(self.asks) + (self.atomic_bytes != 32) + self.scalar_cache
-        options += self.launched != 0
+        options += (self.launched != 0) + self.cpu + self.flags
         return 4 * instructions + 2 * len(self.programs) + self.n_dies + options
 
     @property
@@ -201,22 +205,24 @@ class Small:
             flight_granules=self.flight_granules,
             atomic_bytes=self.atomic_bytes,
             scalar_cache=self.scalar_cache,
-        ).with_(cpus_per_node=EDGE | DATA in self.far)
+        ).with_(cpus_per_node=self.cpu or EDGE | DATA in self.far)
         off = () if any(one.name.startswith("signal") for each in self.programs for one in each) else ("signal",)
         pod = Pod(spec, order=order, without=(*self.without, *off))  # what may signal is searched with less left out
         for word, value in self.memory.items():
             address = address_of(pod, word)
             pod.memory[address : address + 8].view(np.int64)[0] = value
-        for die in range(self.n_dies):
+        last = (len(self.programs) - 1) // self.cores_per_die
+        for die in range(last + 1):
             cores = range(len(self.programs))[die * self.cores_per_die : (die + 1) * self.cores_per_die]
             size = self.launched or self.cores_per_die
             for first in range(0, len(cores), size):
-                self._launch(pod, die, cores[first : first + size])
+                home = pod.cpu(0) if self.cpu and die == last else die
+                self._launch(pod, home, cores[first : first + size])
         for line, order in self.asks.items():
             pod.weaken(0, WRITING[line], order)
         return pod
 
-    def _launch(self, pod: Pod, die: int, cores: Sequence[int]) -> None:
+    def _launch(self, pod: Pod, home: int, cores: Sequence[int]) -> None:
         words = [_registers(self.programs[core]) for core in cores]
         places = [core % self.cores_per_die for core in cores]
         edge = pod.spec.die_bytes * (self.n_dies > 1)
@@ -228,10 +234,11 @@ class Small:
             edge,
             self.n_dies * pod.spec.die_bytes - edge,
         )
-        args["result"] = [pod.meta(die, 8 * WORDS_A_DIE + self.pitch * place) for place in places]
-        grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
+        args["result"] = [pod.meta(home, 8 * WORDS_A_DIE + self.pitch * place) for place in places]
+        rights = "rwf" if self.flags else "rw"
+        grants = [pod.grant_meta(rights), pod.grant_managed("rw"), pod.grant_meta(rights, home)]
         grants += [Grant(pod.cpu(0) if far & DATA else None, 0, 8 * WORDS_A_DIE, "rw") for far in self.far]
-        pod.launch(interpret, die, places, args, grants)
+        pod.launch(interpret, home, places, args, grants)
 
     # ---- what comes out
 
@@ -239,12 +246,14 @@ class Small:
         """All that a run leaves in memory, as (address, bytes): the shared words and the results."""
         areas = [(pod.meta(die), pod.spec.meta_bytes) for die in range(self.n_dies)]
         areas += [(pod.managed(die), 8 * WORDS_A_DIE) for die in range(self.n_dies)]
+        areas += [(pod.meta(pod.cpu(0)), pod.spec.meta_bytes)] if self.cpu else []
         return areas + [(address_of(pod, far), 8 * WORDS_A_DIE) for far in self.far]
 
     def n_words(self) -> int:
         """Words of what is observed."""
         own = self.n_dies * (2 * WORDS_A_DIE + self.pitch // 8 * self.cores_per_die)
-        return own + WORDS_A_DIE * len(self.far)
+        on_cpu = WORDS_A_DIE + self.pitch // 8 * self.cores_per_die if self.cpu else 0
+        return own + on_cpu + WORDS_A_DIE * len(self.far)
 
     def naive(self, order: str, max_states: int = 1_000_000) -> Explored:
         """What brute force finds."""

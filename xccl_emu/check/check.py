@@ -41,7 +41,7 @@ WEAKER = "relaxed"
 STRONGER = ("sc", "fifo")
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
-_MOST = (1 << 63) - 1
+MOST_SCHEDULES = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def _check_limits(**limits: float | None) -> None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
             raise ConfigError(f"{name}={limit!r}: must be a number, and positive")
-        if name in ("schedules", "max_states") and whole(name, limit) > _MOST:
-            raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {_MOST}")
+        if name in ("schedules", "max_states") and whole(name, limit) > MOST_SCHEDULES:
+            raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {MOST_SCHEDULES}")
 
 
 def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
@@ -148,7 +148,8 @@ def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdic
     A run under ``stop`` or ``cut`` is the beginning of one without a fault, and under ``stall`` it is one: they add
     nothing to what has been judged, unless cores may not wait for ever.
     """
-    started, fault, trial = working_seconds(), parse(verdict.fault), checkable.build(verdict.order, verdict.without)
+    started, trial = working_seconds(), checkable.build(verdict.order, verdict.without)
+    fault = parse(verdict.fault, trial.pod.spec)
     if why := check_fits(fault, trial.pod.spec, verdict.order):
         return replace(verdict, verdict=UNSUPPORTED, reason=why)
     without = _exhaustive(verdict, checkable, options)
@@ -186,7 +187,7 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     steps = None if search.steps == FOR_EVER else search.steps
-    reason = f"all states without the fault, and in each the stop of die{fault.source}"
+    reason = f"all states without the fault, and in each the stop of {trial.pod.spec.home(fault.source)}"
     return replace(verdict, recovery=Recovery(steps, SHARED), reason=reason)
 
 
@@ -299,7 +300,7 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
     from xccl_emu.check.sampling.sample import sample
 
     trial = checkable.build(verdict.order, verdict.without)
-    fault = parse(verdict.fault) if verdict.fault else None
+    fault = parse(verdict.fault, trial.pod.spec) if verdict.fault else None
     if fault is not None and (why := check_fits(fault, trial.pod.spec, verdict.order)):
         return replace(verdict, verdict=UNSUPPORTED, reason=why)
     started, progress = working_seconds(), options.progress

@@ -10,7 +10,8 @@
     ``corrupt:0-1[@n]``    One write from die 0 to die 1, any or the n-th, arrives with one bit flipped.
     =====================  =========================================================================================
 
-Writes are counted, granule by granule, as they become visible.
+A CPU socket is named as a die is: ``stop:cpu0``, ``cut:0-cpu1``.  Writes are counted, granule by granule, as they
+become visible.
 
 A protocol cannot go on without a die that stopped.  Its cores then wait without end, which the machine reports, or end
 in an error that the protocol has declared (`Trial.stops`): both are right, and the verdict counts them apart.  (With
@@ -39,6 +40,7 @@ from xccl_emu.machine.spec import PodSpec
 KINDS = ("stop", "cut", "stall", "duplicate", "corrupt")
 _GRAMMAR = "stop:dieN[@n], cut:A-B[@n], stall:A-B, duplicate:A-B[@n] or corrupt:A-B[@n]"
 _TEXT = re.compile(r"(?P<kind>[a-z]+):(?P<where>[^@]*)(?:@(?P<at>.*))?", re.DOTALL)
+_HOME = r"((?:cpu)?\d{1,5})"
 _KIND_BITS, _NUMBER_BITS = 4, 16
 
 
@@ -48,7 +50,7 @@ class Fault:
 
     kind: str
     source: int
-    """The die that stops, or whose writes are meant."""
+    """The die that stops, or whose writes are meant; a CPU goes by its number behind the dies (`Pod.cpu`)."""
     target: int = ANY_TARGET
     """The die that is written to."""
     at: int | None = None
@@ -69,20 +71,33 @@ def adds_nothing(fault: Fault, may_wait: bool) -> bool:
     return fault.kind == "stall" or (fault.kind in ("stop", "cut") and may_wait)
 
 
-def parse(text: str) -> Fault:
-    """The fault that a text names; ConfigError, saying what would be right, if it names none."""
+def parse(text: str, spec: PodSpec | None = None) -> Fault:
+    """The fault that a text names, on a pod; ConfigError, saying what would be right, if it names none.
+
+    Without a pod its form alone is looked at.
+    """
     found = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None or found["kind"] not in KINDS:
         raise ConfigError(f"fault={text!r}: must be {_GRAMMAR}")
     kind, where, at = found["kind"], found["where"], found["at"]
-    dies = re.fullmatch(r"die(\d{1,5})" if kind == "stop" else r"(\d{1,5})-(\d{1,5})", where)
+    dies = re.fullmatch(rf"(?:die(?!cpu)|(?=cpu)){_HOME}" if kind == "stop" else f"{_HOME}-{_HOME}", where)
     if dies is None:
         meant = "a die, as in stop:die1" if kind == "stop" else f"two dies, as in {kind}:0-1"
         raise ConfigError(f"fault={text!r}: {where!r} must be {meant}")
-    numbers = [int(number) for number in dies.groups()]
+    numbers = [_number(text, home, spec) for home in dies.groups()]
     if len(numbers) == 2 and numbers[0] == numbers[1]:
         raise ConfigError(f"fault={text!r}: must name two different dies")
     return Fault(kind, numbers[0], numbers[1] if numbers[1:] else ANY_TARGET, _moment(text, kind, at))
+
+
+def _number(text: str, home: str, spec: PodSpec | None) -> int:
+    """The number of a die, or that of a CPU behind the dies."""
+    number, is_cpu = int(home.removeprefix("cpu")), home.startswith("cpu")
+    first, end = (0, 1 << _NUMBER_BITS) if spec is None else (spec.n_dies, spec.n_homes) if is_cpu else (0, spec.n_dies)
+    if first + number >= end:
+        which = f"{'cpu' if is_cpu else 'die'}{number}"
+        raise ConfigError(f"fault={text!r}: {which} is out of range 0..{end - first - 1}, or the pod has none")
+    return first + number
 
 
 def _moment(text: str, kind: str, at: str | None) -> int | None:
@@ -98,10 +113,7 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
 
 
 def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
-    """ConfigError for a die that the pod does not have; why it cannot be checked, or an empty text if it can."""
-    for die in (fault.source, fault.target):
-        if die != ANY_TARGET and die >= spec.n_dies:
-            raise ConfigError(f"fault {fault}: die{die} is out of range 0..{spec.n_dies - 1}")
+    """Why a fault cannot be checked, or an empty text if it can."""
     if order == "sc" and fault.kind != "stop":
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
     if spec.scalar_cache:
@@ -122,23 +134,23 @@ def decode(code: int) -> tuple[int, int, int, int]:
     return word & 15, shifted & mask, shifted >> _NUMBER_BITS & mask, shifted >> 2 * _NUMBER_BITS
 
 
-def is_fault(code: int, n_dies: int | None = None) -> bool:
-    """Return whether an action's code is that of a fault, on a die that exists."""
+def is_fault(code: int, n_homes: int | None = None) -> bool:
+    """Return whether an action's code is that of a fault, on a die or CPU that exists."""
     if code >= 0:
         return False
     kind, die, other, bit = decode(code)
-    fits = n_dies is None or (die < n_dies and (kind != CUT or other == ANY_TARGET or other < n_dies))
+    fits = n_homes is None or (die < n_homes and (kind != CUT or other == ANY_TARGET or other < n_homes))
     return STOP <= kind <= AGAIN and bit < 8 * max(ATOMIC_BYTES) and fits
 
 
-def words(code: int) -> str:
+def words(code: int, spec: PodSpec) -> str:
     """What the action is, for reports."""
     kind, die, other, bit = decode(code)
     if kind == STOP:
-        return f"die{die} stops"
+        return f"{spec.home(die)} stops"
     if kind == CUT:
-        target = "" if other == ANY_TARGET else f" to die{other}"
-        return f"from now on no write from die{die}{target} becomes visible"
+        target = "" if other == ANY_TARGET else f" to {spec.home(other)}"
+        return f"from now on no write from {spec.home(die)}{target} becomes visible"
     if kind == DUPLICATE:
         return "visible, and a copy stays behind"
     return f"visible, with bit {bit % 8} of byte {bit // 8} flipped" if kind == CORRUPT else "visible a second time"

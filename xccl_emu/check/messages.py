@@ -14,7 +14,7 @@ from xccl_emu.machine.pod import Pod
 
 _KINDS = {
     at.ERR_ACCESS: verdict.AREA_VIOLATION, at.ERR_FAIL: verdict.ASSERTION, at.ERR_LEFT_SET: verdict.LEFTOVER,
-    at.ERR_ARITHMETIC: verdict.ARITHMETIC,
+    at.ERR_ARITHMETIC: verdict.ARITHMETIC, at.ERR_UNDEFINED: verdict.UNDEFINED,
 }  # fmt: skip
 
 _FLAG_WRITES = ("store", "atomic_add", "put", "add")
@@ -70,7 +70,7 @@ def words_of_sites(pod: Pod, word: Callable[[Site], int]) -> NDArray[np.int64]:
 def core_name(pod: Pod, core: int) -> str:
     """A core by its global number, for example ``die1.core0``."""
     die, on_die = divmod(core, pod.spec.cores_per_die)
-    return f"die{die}.core{on_die}"
+    return f"{pod.spec.home(die)}.core{on_die}"
 
 
 def is_due(trial: Trial, expected: Expected) -> bool:

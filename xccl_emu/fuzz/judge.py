@@ -62,7 +62,7 @@ def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
     trial = sequence.build(budget.order, budget.without)
     if len(trial.pod.active_cores()) > budget.cores_max:
         return SKIPPED
-    broken = parse(fault) if fault else None
+    broken = parse(fault, trial.pod.spec) if fault else None
     if broken is not None and check_fits(broken, trial.pod.spec, budget.order):
         return SKIPPED
     schedules = 0

@@ -23,6 +23,7 @@ from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
 from xccl_emu.machine.switches import Switches
 
 POLICIES = ("round-robin", "random")
+POISON = 0xFF
 _SNAPSHOT_BYTES_MAX = 1 << 30
 
 
@@ -36,6 +37,13 @@ class Driver(Protocol):
     @property
     def data(self) -> bool:
         """Whether payload is moved.  If not, it stays 0; the run takes `Pod.sparse_memory` and sets `layout.SPARSE`."""
+
+    @property
+    def poisons(self) -> bool:
+        """Whether pods fill what nobody may count on (`Pod.poison`)."""
+
+    def look(self, pod: "Pod") -> None:
+        """Look at what is about to run, and leave it as it is; ConfigError for what this driver cannot run."""
 
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """How the run ended (`layout.ENDED_*`), seconds that it took here, and its schedule if the pod records."""
@@ -105,6 +113,12 @@ class Pod:
         """What of its kernels is not as it is written."""
         self.without = without
         self.generators = generators
+        self.poison = not isinstance(self.policy, str) and self.policy.poisons
+        """Fill what nobody may count on with 0xff (NaN in BF16, FP32 and e4m3)?  That is app data that a launch may
+        only write, and what a session's calls leave in its managed areas: then a row of an earlier call is never right
+        by accident.  May be assigned before the first launch."""
+        self.spoilt: list[tuple[int, int]] = []
+        """Address and bytes of what was filled with poison since the last run, and holds nothing."""
         self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
@@ -120,6 +134,11 @@ class Pod:
         self._owner: dict[int, Launch] = {}
         self._failed = False
         self._schedule: Schedule | None = None
+
+    def __repr__(self) -> str:
+        kernels = ", ".join(kernel.name for kernel in self.kernels) or "nothing launched"
+        cores = f"{self.spec.n_dies} dies of {self.spec.cores_per_die} cores"
+        return f"<Pod {self.spec.name!r}: {cores}, order {self.order}, {kernels}>"
 
     # ---- memory
 
@@ -162,7 +181,7 @@ class Pod:
         return die * self.spec.die_bytes + start + offset
 
     def cpu(self, number: int) -> int:
-        """Number by which a CPU's memory goes where dies are numbered, behind them; ConfigError if there is none."""
+        """Number by which a CPU goes where dies are numbered, behind them; ConfigError if there is none."""
         number, n = whole("number", number), self.spec.n_homes - self.spec.n_dies
         if not 0 <= number < n:
             raise ConfigError(f"number={number}: the pod has {n} CPUs")
@@ -181,6 +200,11 @@ class Pod:
         self._app_used[die] = used + size
         return Buffer(die, self.address(die, used), nbytes)
 
+    @property
+    def app_used(self) -> int:
+        """Bytes of the app data area that are reserved, of the die that has most."""
+        return max(self._app_used.values(), default=0)
+
     def put(self, die: int, array: NDArray[Any]) -> Buffer:
         """Copy an array into a die's app data area; ConfigError for what is none, or holds objects."""
         raw = bytes_of(array)
@@ -197,6 +221,12 @@ class Pod:
         """Copy into a view that `payload` gave; left out where no data is moved."""
         if self.moves_data:
             view[:] = data
+
+    def spoil(self, address: int, nbytes: int) -> None:
+        """Fill bytes that hold nothing any more, if this pod poisons such."""
+        if self.poison and self.moves_data:
+            self.span(address, nbytes)[:] = POISON
+            self.spoilt.append((address, nbytes))
 
     def view(self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """The bytes of a buffer as an array (no copy); ConfigError for a buffer not on this pod, or not so large."""
@@ -253,7 +283,9 @@ class Pod:
         args: Mapping[str, int | Sequence[int]],
         grants: Sequence[Grant],
     ) -> Launch:
-        """Put a kernel on cores of a die; it runs with the next `run`.
+        """Put a kernel on cores of a die, or of a `cpu`; it runs with the next `run`.
+
+        A core of a CPU has a scalar unit and DMA alone: a request that needs a pipe or the data buffer ends the run.
 
         Raises ConfigError for a die or core that the pod lacks, a core that is taken, wrong arguments, or a kernel
         with more registers than the pod has; then nothing was launched.
@@ -263,12 +295,15 @@ class Pod:
             raise ConfigError(f"kernel={kernel!r}: must be a kernel, made by the decorator of that name")
         if not isinstance(cores, Iterable):
             raise ConfigError(f"cores={cores!r}: must be a list of cores")
-        die, cores = self._check_die(die), [whole("cores", core) for core in cores]
+        die, cores = self._check_home(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
         check_grants(grants, self.spec.n_homes, self.spec.die_bytes)
         self._check_registers(kernel)
         launch = Launch(kernel, die, tuple(cores), bind_arguments(kernel, len(cores), args), tuple(grants))
         self._register(kernel)
+        for grant in grants if self.poison else ():
+            if grant.rights == "w" and grant.die is not None and grant.end <= self.spec.app_bytes:
+                self.spoil(self.address(grant.die, grant.start), grant.end - grant.start)
         group = len(self._launches)
         self._launches.append(launch)
         self._array.group_block(group)[:] = [len(numbers), 0, 0, 0]
@@ -283,7 +318,7 @@ class Pod:
         if len(kernel.sites) > at.AT_PLACE:
             raise ConfigError(f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.AT_PLACE} are possible")
         self.kernels.append(kernel)
-        self.switches.launched(kernel)
+        self.switches.know(kernel)
 
     def _write_cores(self, cores: Sequence[int], launch: Launch, group: int) -> None:
         kernel = self.kernels.index(launch.kernel)
@@ -297,6 +332,7 @@ class Pod:
             block[at.N_WINDOWS] = len(launch.grants)
             block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
             block[REGISTERS : REGISTERS + len(values)] = values
+        self.state[at.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
 
     # ---- what is switched off
 
@@ -305,9 +341,8 @@ class Pod:
         """Names of the synchronizations that are switched off; may be assigned between runs, for the next ones.
 
         A run, replay or search is refused (ConfigError) while a name is in no kernel that was ever launched on this
-        pod: a misspelt name would switch off nothing, and look like a synchronization that nobody needs.  So where
-        several kernels follow each other (dispatch, expert, combine), a name that only a later one has is assigned
-        before that one's first run.
+        pod, nor in one that a session on it launches: a misspelt name would switch off nothing, and look like a
+        synchronization that nobody needs.
         """
         return self.switches.without
 
@@ -328,6 +363,8 @@ class Pod:
 
         self.check_runnable()
         fingerprint = self.fingerprint() if self.record else ""
+        if not isinstance(self.policy, str):
+            self.policy.look(self)
         self._failed = True  # until the run is over
         if isinstance(self.policy, str):
             ended, seconds, actions = driver.drive(self, self.policy, progress)
@@ -384,7 +421,7 @@ class Pod:
     def _retire(self) -> None:
         """Free all cores for the next launches."""
         self._array.deactivate(self._owner)
-        self._launches, self._owner, self.kernels, self._failed = [], {}, [], False
+        self._launches, self._owner, self.kernels, self._failed, self.spoilt = [], {}, [], False, []
 
     def clear(self) -> None:
         """After a failed run: stop every core and drop what is queued or in flight; memory stays as it is."""
@@ -491,7 +528,8 @@ class Pod:
         numbers = [die * self.spec.cores_per_die + c for c in cores]
         taken = [c for c in numbers if c in self._owner]
         if taken:
-            raise ConfigError(f"cores={list(cores)}: core {taken[0] % self.spec.cores_per_die} of die {die} is taken")
+            core, home = taken[0] % self.spec.cores_per_die, self.spec.home(die, " ")
+            raise ConfigError(f"cores={list(cores)}: core {core} of {home} is taken")
         return numbers
 
     def check_ready(self) -> None:

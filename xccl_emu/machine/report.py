@@ -39,6 +39,13 @@ def is_fault(pod: "Pod") -> bool:
     return bool(st[at.ERROR] == at.ERR_ARITHMETIC and -int(st[at.ERROR_A]) in _FAULTS)
 
 
+_UNDEFINED = {
+    at.UNDEFINED_USED: "were read tentatively and are used before they are validated",
+    at.UNDEFINED_RACED: "are validated, and a write met the read that brought them: nobody can say what they are",
+    at.UNDEFINED_UNREAD: "are validated before the read that brings them is complete",
+}
+
+
 SIGNS = {rq.CMP_EQ: "==", rq.CMP_NE: "!=", rq.CMP_GE: ">="}
 """How comparisons of polls are written."""
 
@@ -51,12 +58,10 @@ def symbolic(pod: "Pod", address: int) -> str:
         return f"{address:#x} (no die)"
     if name := pod.labels.name(address):
         return name
-    if die >= spec.n_dies:
-        return f"cpu{die - spec.n_dies}+{offset:#x}"
     for name, start in (("managed", spec.managed_start), ("meta", spec.meta_start)):
         if offset >= start:
-            return f"die{die}.{name}+{offset - start:#x}"
-    return f"die{die}.app+{offset:#x}"
+            return f"{spec.home(die)}.{name}+{offset - start:#x}"
+    return f"{spec.home(die)}.app+{offset:#x}"
 
 
 def symbolic_byte(pod: "Pod", index: int) -> str:
@@ -66,7 +71,7 @@ def symbolic_byte(pod: "Pod", index: int) -> str:
         return symbolic(pod, index)
     core, offset = divmod(behind, pod.spec.ub_bytes)
     die, core = divmod(core, pod.spec.cores_per_die)
-    return f"die{die}.core{core}.ub+{offset:#x}"
+    return f"{pod.spec.home(die)}.core{core}.ub+{offset:#x}"
 
 
 def where(pod: "Pod", core: int, site: int) -> str:
@@ -76,7 +81,7 @@ def where(pod: "Pod", core: int, site: int) -> str:
 
 def _named(pod: "Pod", core: int, place: Site | None) -> str:
     launch = pod.launch_of(core)
-    name = f"die {core // pod.spec.cores_per_die} core {core % pod.spec.cores_per_die}"
+    name = f"{pod.spec.home(core // pod.spec.cores_per_die, ' ')} core {core % pod.spec.cores_per_die}"
     if launch is None:
         return name
     if place is None:
@@ -179,7 +184,13 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
         return f"n={a}: must be 1 to {b} answers"
     if op == rq.OP_POLL_ANY:
         return f"condition {a}: comparison {b} must be CMP_EQ, CMP_NE or CMP_GE"
-    return _bad_signal(pod, core, a) if op == rq.OP_MTU_OUT else f"operand out of range ({a}, {b})"
+    if op == rq.OP_MTU_OUT:
+        return _bad_signal(pod, core, a)
+    if op == rq.OP_UB_LOAD and b != rq.VALIDATES:
+        return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
+    if op == rq.OP_MTU_IN and b != rq.TENTATIVE:
+        return f"tentative read of {b} bytes to ub+{a:#x}: must touch what was read so before and is not validated"
+    return f"operand out of range ({a}, {b})"
 
 
 def running(pod: "Pod") -> list[int]:
@@ -220,11 +231,14 @@ def violation(pod: "Pod") -> errors.RunError:
             f"{place}: {rq.OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; it has {granted}"
         )
     texts = {
+        at.ERR_CPU: "a core of a CPU has a scalar unit and DMA, no other pipe and no data buffer",
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
         at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
         at.ERR_SIZE: f"size out of range ({a}, {b})",
         at.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
     }
+    if code == at.ERR_UNDEFINED:
+        return errors.RunError(f"{place}: bytes at ub+{a:#x} {_UNDEFINED[b]}")
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
         return errors.RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")

@@ -16,6 +16,11 @@ def whole(name: str, value: Any) -> int:
         raise ConfigError(f"{name}={value!r}: must be a whole number") from error
 
 
+def home_name(number: int, n_dies: int, gap: str = "") -> str:
+    """What `PodSpec.home` says, for whoever has no more than the number of dies."""
+    return f"die{gap}{number}" if number < n_dies else f"cpu{gap}{number - n_dies}"
+
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
@@ -52,7 +57,7 @@ class PodSpec:
     atomic_bytes: int = GRANULE_BYTES
     """The unit in which writes become visible and reads are taken: 4, 8, 16, 32, 64 or 128 bytes."""
     cpus_per_node: int = 0
-    """CPU sockets, whose memory cores of dies may touch; behind that of all dies, ``die_bytes`` of it each."""
+    """CPU sockets, behind all dies: each has as much memory, and as many cores, though these are scalar."""
     scalar_cache: int = 0
     """Lines of 64 bytes that the data cache of a core's scalar unit holds at most; 0: it has none."""
 
@@ -114,13 +119,13 @@ class PodSpec:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of memory of all dies together."""
+        """Bytes of memory of all dies and CPUs together."""
         return self.n_homes * self.die_bytes
 
     @property
     def n_cores(self) -> int:
-        """Cores of the whole pod."""
-        return self.n_dies * self.cores_per_die
+        """Cores of the whole pod, those of CPUs behind those of dies."""
+        return self.n_homes * self.cores_per_die
 
     @property
     def app_bytes(self) -> int:
@@ -136,6 +141,10 @@ class PodSpec:
     def managed_start(self) -> int:
         """Offset of the managed data area in a die."""
         return self.app_bytes + self.meta_bytes
+
+    def home(self, number: int, gap: str = "") -> str:
+        """A die, or a CPU behind the dies, as reports call it: ``die1``, ``cpu0``."""
+        return home_name(number, self.n_dies, gap)
 
     def with_(self, **changes: Any) -> "PodSpec":
         """The same pod with some fields changed."""

@@ -34,14 +34,14 @@ class StateArray:
         """Start of each region, by the header word that holds it."""
         sizes = {
             at.CORE_BASE: spec.n_cores * self.core_words,
-            at.DIE_BASE: spec.n_dies * self.die_words,
+            at.DIE_BASE: spec.n_homes * self.die_words,
             at.GROUP_BASE: spec.n_cores * at.GROUP_WORDS,
             at.CACHE_BASE: spec.n_cores * self.cache_words,
             at.SWITCH_BASE: at.MAX_KERNELS * at.MAX_SITES,
             at.WRITER_BASE: self.writer_slots * at.WRITER_WORDS,
             at.LARGE_BASE: self.large_slots,
-            at.TRAFFIC_BASE: spec.n_dies * self.traffic_words,
-            at.ACTIVE_BASE: spec.n_cores + spec.n_dies,
+            at.TRAFFIC_BASE: spec.n_homes * self.traffic_words,
+            at.ACTIVE_BASE: spec.n_cores + spec.n_homes,
         }
         starts, end = {}, at.HEADER_WORDS
         for region, size in sizes.items():
@@ -88,9 +88,9 @@ class StateArray:
         return self.words[first : first + at.GROUP_WORDS]
 
     def traffic(self) -> NDArray[np.int64]:
-        """[n_dies, words] counters of traffic."""
-        first, n_dies = self.start[at.TRAFFIC_BASE], int(self.words[at.N_DIES])
-        return self.words[first : first + n_dies * self.traffic_words].reshape(n_dies, -1)
+        """[n_homes, words] counters of traffic."""
+        first, homes = self.start[at.TRAFFIC_BASE], int(self.words[at.N_HOMES])
+        return self.words[first : first + homes * self.traffic_words].reshape(homes, -1)
 
     def switches(self, kernel: int) -> NDArray[np.int64]:
         """One word for each site of a kernel: is its synchronization switched off?"""

@@ -27,7 +27,7 @@ class RunStats:
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """What the cores of each die asked of the memory of other dies in a run: INT64 [n_dies] each.
+    """What the cores of each die asked of the memory of other dies in a run: INT64 [n_homes] each.
 
     Requests that were granted, on the die whose core made them; a DMA may be a read, a write, or both. Polls do not
     count.
@@ -48,7 +48,7 @@ class Traffic:
 
 
 def traffic_of(counters: NDArray[np.int64]) -> Traffic:
-    """What the counters say, [n_dies, words] of `layout`."""
+    """What the counters say, [n_homes, words] of `layout`."""
     masks = np.ascontiguousarray(counters[:, at.TRAFFIC_MASKS :]).view(np.uint8)
     written, read = np.split(np.unpackbits(masks, axis=1).astype(np.int64), 2, axis=1)
     return Traffic(

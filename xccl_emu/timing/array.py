@@ -163,8 +163,8 @@ class Times:
 
     def _choose(self, pod: "Pod", log: bool | Collection[int]) -> None:
         """Say of each die whether its actions are written down."""
-        dies = range(pod.spec.n_dies) if isinstance(log, bool) else sorted(log)
-        unknown = [die for die in dies if not 0 <= die < pod.spec.n_dies]
+        dies = range(pod.spec.n_homes) if isinstance(log, bool) else sorted(log)
+        unknown = [die for die in dies if not 0 <= die < pod.spec.n_homes]
         if unknown:
             raise ConfigError(f"log: die {unknown[0]}: the pod has dies 0 to {pod.spec.n_dies - 1}")
         for die in dies:

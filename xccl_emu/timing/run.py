@@ -59,7 +59,7 @@ class Timing:
     @property
     def complete(self) -> bool:
         """Has the log the actions of all dies?"""
-        return len(self.logged) == self.spec.n_dies
+        return len(self.logged) == self.spec.n_homes
 
     def networks_of(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
         """Over which network each of some addresses was reached: 0, or its place in `Fabric.beside`, from 1 on."""
@@ -108,6 +108,7 @@ class VirtualTime:
     """
 
     name = "virtual time"
+    poisons = False
 
     def __init__(
         self,
@@ -138,7 +139,6 @@ class VirtualTime:
         """Run what is launched; for the machine's driver: how it ended, wall seconds, and no schedule."""
         from xccl_emu.machine import driver
 
-        self._check(pod)
         self._timing = None
         driver.begin_run(pod)
         routes = self._routes(pod)
@@ -172,24 +172,26 @@ class VirtualTime:
     def _result(self, pod: "Pod", times: Times, routes: Sequence[Route]) -> Timing:
         launches = {core: pod.launch_of(core) for core in pod.active_cores()}
         kernels = {core: launch.kernel for core, launch in launches.items() if launch is not None}
-        logged = () if self.sites else range(pod.spec.n_dies) if self.log is True else self.log or ()
+        logged = () if self.sites else range(pod.spec.n_homes) if self.log is True else self.log or ()
         finished, log = times.finished_us(), times.log()
         return Timing(finished, log, kernels, pod.spec, self.fabric, pod.labels, routes, frozenset(logged))
 
-    def _check(self, pod: "Pod") -> None:
+    def look(self, pod: "Pod") -> None:
+        """ConfigError for a run that cannot be timed."""
         if pod.order != "sc":
             raise ConfigError(f"order={pod.order!r}: virtual time decides when writes are visible; it takes order='sc'")
         if pod.without:
             raise ConfigError(f"without={sorted(pod.without)}: what is switched off cannot be timed")
         if pod.spec.scalar_cache:
             raise ConfigError(f"scalar_cache={pod.spec.scalar_cache}: must be 0; virtual time knows no caches")
-        last = max(pod.active_cores(), default=0) // pod.spec.cores_per_die
+        homes = [core // pod.spec.cores_per_die for core in pod.active_cores()]
+        last = max((home for home in homes if home < pod.spec.n_dies), default=0)
         if self.fabric.nodes and self.fabric.node_of(last) >= self.fabric.nodes:
             dies = self.fabric.nodes * self.fabric.chips_per_node * self.fabric.dies_per_chip
             raise ConfigError(f"fabric: {self.fabric.name} has {dies} dies; die {last} takes part in this run")
-        granted = {grant.die or 0 for core in pod.active_cores() for grant in pod.grants_of(core)}
-        if self.fabric.cpus is None and max(granted, default=0) >= pod.spec.n_dies:
-            raise ConfigError(f"fabric: {self.fabric.name} has no CPUs; this run has grants for the memory of one")
+        homes += [grant.die or 0 for core in pod.active_cores() for grant in pod.grants_of(core)]
+        if self.fabric.cpus is None and max(homes, default=0) >= pod.spec.n_dies:
+            raise ConfigError(f"fabric: {self.fabric.name} has no CPUs; this run has a core or memory of one")
         if pod.record:
             raise ConfigError("record=True: a timed run is repeated by running it again; it has no schedule")
 

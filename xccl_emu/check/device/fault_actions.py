@@ -6,7 +6,7 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_ATOMIC_ADD
-from xccl_emu.machine.device import flight, words
+from xccl_emu.machine.device import flight, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
@@ -72,7 +72,7 @@ def carries(code):
 def before_arrival(st, code):
     """Copy the write that is about to become visible, or flip its bit; False if that cannot be."""
     die, k, bit = die_of(code), other_of(code), bit_of(code)
-    if die >= st[ms.N_DIES]:
+    if die >= st[ms.N_HOMES]:
         return False
     ring = flight.block_of_die(st, die)
     if k >= st[ring + ms.FLIGHT_COUNT] or not may_arrive(st, die, k):
@@ -152,6 +152,7 @@ def _again(mem, st):
     if st[ms.FAULT_COPY + ms.FLIGHT_NBYTES] == 0:
         return False
     address = st[ms.FAULT_COPY + ms.FLIGHT_ADDRESS]
+    tentative.meet(st, address, st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
     if st[ms.FAULT_COPY + ms.FLIGHT_KIND] == ms.KIND_ADD:
         words.store_i64(mem, address, words.load_i64(mem, address) + st[ms.FAULT_COPY + ms.FLIGHT_DATA])
     else:
@@ -164,7 +165,7 @@ def _again(mem, st):
 @jit
 def forget_cut(st):
     """Take what is cut off out of the rings, so that what is left there can become visible; for a last look."""
-    for die in range(st[ms.N_DIES]):
+    for die in range(st[ms.N_HOMES]):
         ring = flight.block_of_die(st, die)
         kept = 0
         for k in range(st[ring + ms.FLIGHT_COUNT]):

@@ -73,7 +73,7 @@ class Setup:
         sizes = {
             at.CORES: len(self.cores) * at.CORE_WORDS,
             at.MEMBERS: len(self.cores),
-            at.DIES: self.pod.spec.n_dies,
+            at.DIES: self.pod.spec.n_homes,
             at.BLOCKS: len(self.cores) * at.BLOCK,
             at.GRANULE_TABLE: self.n_granules * granules.GRANULE_WORDS,
             at.WRITTEN_TABLE: len(self._written),
@@ -116,7 +116,7 @@ class Setup:
         spec, written = self.pod.spec, np.zeros(self.memory.size, np.uint8)
         for buffer in self.trial.filled:
             written[buffer.address : buffer.address + buffer.nbytes] = 1
-        for die in range(spec.n_dies):
+        for die in range(spec.n_homes):
             start = die * spec.die_bytes + spec.meta_start
             written[start : start + spec.meta_bytes] = 1
         return np.packbits(written, bitorder="little").view(np.uint32).astype(np.int64)

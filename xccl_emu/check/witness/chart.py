@@ -19,7 +19,7 @@ def mermaid(trace: Trace, marked: dict[int, str] | None = None) -> str:
     lines = rows(trace, marked)
     arrows = [text for line in lines for text in _marked(trace, line)]
     last = ["end"] if any(line.mark == LOOP for line in lines) else []
-    last += [f"Note over {core_name(trace, core)}: blocked, {_text(why)}" for core, why in trace.waiting]
+    last += [f"Note over {core_name(trace, one.step.core)}: blocked, {_text(one.why)}" for one in trace.waiting]
     return "\n".join(["sequenceDiagram", *(f"    {text}" for text in (*_participants(trace), *arrows, *last)), ""])
 
 
@@ -34,12 +34,12 @@ def _participants(trace: Trace) -> Iterator[str]:
     cores = sorted({step.core for step in trace.steps})
     touched = {trace.die_of(access.start) for step in trace.steps for access in step.accesses}
     touched |= {trace.die_of(write.address) for write in trace.writes}
-    for die in range(trace.n_dies):
+    for die in range(trace.n_homes):
         for core in cores:
             if core // trace.cores_per_die == die:
-                yield f"participant {core_name(trace, core)} as die{die}.core{core % trace.cores_per_die}"
+                yield f"participant {core_name(trace, core)} as {trace.home(die)}.core{core % trace.cores_per_die}"
         if die in touched:
-            yield f"participant m{die} as memory of die{die}"
+            yield f"participant m{die} as memory of {trace.home(die)}"
 
 
 def _marked(trace: Trace, line: Row) -> list[str]:

@@ -39,7 +39,7 @@ def _names(trace: Trace) -> Iterator[Event]:
     """Names of the processes and threads that have events."""
     used = sorted({(step.core, _PIPES.index(step.pipe)) for step in trace.steps})
     for die in sorted({core // trace.cores_per_die for core, _ in used}):
-        yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": f"die{die}"}}
+        yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": trace.home(die)}}
     for core, pipe in used:
         name = f"core{core % trace.cores_per_die}.{_PIPES[pipe]}"
         yield {"ph": "M", "name": "thread_name", **_place(trace, core, _PIPES[pipe]), "args": {"name": name}}

@@ -126,8 +126,8 @@ class Witness:
     def _check_actors(self, trial: Trial) -> None:
         from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS
 
-        actors = trial.pod.spec.n_cores * ACTORS_PER_CORE + trial.pod.spec.n_dies
-        wrong = [code < 0 and not is_fault(code, trial.pod.spec.n_dies) for code in self.actions.tolist()]
+        actors = trial.pod.spec.n_cores * ACTORS_PER_CORE + trial.pod.spec.n_homes
+        wrong = [code < 0 and not is_fault(code, trial.pod.spec.n_homes) for code in self.actions.tolist()]
         beyond = np.flatnonzero((self.actions >> CHOICE_BITS >= actors) | np.array(wrong, bool))
         if beyond.size:
             number = int(beyond[0])

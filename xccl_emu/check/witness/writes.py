@@ -23,7 +23,7 @@ class Writes:
     def __init__(self, pod: Pod) -> None:
         self._pod, self._st, self._mem = pod, pod.state, pod.memory
         self.all: list[trace.Write] = []
-        self.flying: dict[int, list[trace.Write]] = {die: [] for die in range(pod.spec.n_dies)}
+        self.flying: dict[int, list[trace.Write]] = {die: [] for die in range(pod.spec.n_homes)}
 
     def left_in_flight(self, die: int) -> int:
         """How many the machine has in flight for a die."""

@@ -6,7 +6,7 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import maps
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.lines import is_line
-from xccl_emu.machine.device.vectors import other_range, ranges
+from xccl_emu.machine.device.vectors import alignments, is_fp8, other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
 
@@ -46,6 +46,12 @@ def _memory(st, core, base, address, nbytes, right):
                     return True
             w += ms.WINDOW_WORDS
     return set_error(st, core, base, ms.ERR_ACCESS, address, nbytes)
+
+
+@jit
+def _on_die(st, core, base):
+    """Return whether the core has a data buffer, and pipes to and from it; that of a CPU has none."""
+    return st[base + ms.DIE] < st[ms.N_DIES] or set_error(st, core, base, ms.ERR_CPU, 0, 0)
 
 
 @jit
@@ -93,8 +99,8 @@ def _apart(st, core, base, source, read, target, written):
 
 
 @jit
-def _word_size(st, core, base, nbytes, least):
-    if nbytes < least or nbytes > 8 or nbytes & nbytes - 1:
+def _word_size(st, core, base, nbytes):
+    if nbytes < 1 or nbytes > 8 or nbytes & nbytes - 1:
         return set_error(st, core, base, ms.ERR_SIZE, nbytes, 8)
     return True
 
@@ -102,7 +108,7 @@ def _word_size(st, core, base, nbytes, least):
 @jit
 def _word(st, core, base, address, nbytes, right):
     """May this core touch this word of memory?"""
-    return _word_size(st, core, base, nbytes, 1) and _aligned_memory(st, core, base, address, nbytes, right)
+    return _word_size(st, core, base, nbytes) and _aligned_memory(st, core, base, address, nbytes, right)
 
 
 @jit
@@ -118,7 +124,9 @@ def _line(st, core, base, address):
 def check_scalar(st, core, base, op, a, b, c, d):
     """Check a request of the scalar unit on memory or the data buffer; False and an error recorded if it is bad."""
     if op == rq.OP_POLL:
-        return _line(st, core, base, a) if is_line(d) else _word(st, core, base, a, d, ms.READ)
+        if is_line(d):
+            return _on_die(st, core, base) and _line(st, core, base, a)
+        return _word(st, core, base, a, d, ms.READ)
     if op == rq.OP_LOAD:
         return _word(st, core, base, a, b, ms.READ)
     if op == rq.OP_STORE:
@@ -126,10 +134,13 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == rq.OP_ATOMIC_ADD:
         readable = _memory(st, core, base, a, 8, ms.READ)  # it returns the old value
         return readable and _aligned_memory(st, core, base, a, 8, ms.WRITE)
+    if op == rq.OP_UB_LOAD and c:
+        known = c == rq.VALIDATES or set_error(st, core, base, ms.ERR_OPERAND, c, rq.VALIDATES)
+        return known and _on_die(st, core, base) and _buffer(st, core, base, a, b, 1)
     if op == rq.OP_UB_LOAD:
-        return _word_size(st, core, base, b, 4) and _buffer(st, core, base, a, b, b)
+        return _on_die(st, core, base) and _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
     if op == rq.OP_UB_STORE:
-        return _word_size(st, core, base, c, 4) and _buffer(st, core, base, a, c, c)
+        return _on_die(st, core, base) and _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
         last_source = rq.DMA if op == rq.OP_WAIT_FLAG and b == rq.SCALAR else rq.MTU_OUT
@@ -137,7 +148,7 @@ def check_scalar(st, core, base, op, a, b, c, d):
             return set_error(st, core, base, ms.ERR_OPERAND, a, b)
         if c < 0 or c >= ms.N_EVENTS:
             return set_error(st, core, base, ms.ERR_OPERAND, c, ms.N_EVENTS)
-        return True
+        return (b == rq.SCALAR and (a == rq.SCALAR or a == rq.DMA)) or _on_die(st, core, base)
     if op == rq.OP_DCCI:
         return _memory(st, core, base, a, 1, ms.READ | ms.WRITE)
     if op == rq.OP_DMA:
@@ -183,8 +194,13 @@ def _signal(st, core, base, target, nbytes):
 
 @jit
 def check_transfer(st, core, base, op, a, b, c):
-    """Check an instruction of mtu-in or mtu-out before it is queued."""
+    """Check an instruction of mtu-in or mtu-out before it is queued; a CPU's stores pass a fence, too."""
+    if op != rq.OP_FENCE and not _on_die(st, core, base):
+        return False
     if op == rq.OP_MTU_IN:
+        tentative = st[base + REQUEST + 4]
+        if tentative != 0 and tentative != rq.TENTATIVE:
+            return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
         return _memory(st, core, base, a, c, ms.READ) and _buffer(st, core, base, b, c, 1)
     if op == rq.OP_MTU_OUT:
         inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, ms.WRITE)
@@ -210,27 +226,25 @@ def _summand(st, core, base, dtype):
 
 
 @jit
-def _rule(st, core, base, rule):
-    if rule != rq.RULE_XCCL and rule != rq.RULE_CANN:
-        return set_error(st, core, base, ms.ERR_OPERAND, rule, rq.RULE_CANN)
-    return True
+def _rule(st, core, base, rule, count, least):
+    """A rule that there is, and a count that it can take: whole blocks, or in INT8 a multiple of ``least``."""
+    if rule < rq.RULE_XCCL or rule > rq.RULE_FP8_UE8M0:
+        return set_error(st, core, base, ms.ERR_OPERAND, rule, rq.RULE_FP8_UE8M0)
+    return _aligned(st, core, base, count, rq.FP8_BLOCK if is_fp8(rule) else least)
 
 
 @jit
 def _kinds(st, core, base, op, c, d, e):
     """May a vector instruction have these element types, and this rule?"""
     if op == rq.OP_V_QUANTIZE:
-        return _dtype(st, core, base, d) and _rule(st, core, base, e) and _aligned(st, core, base, c, 4)
+        return _dtype(st, core, base, d) and _rule(st, core, base, e, c, 4)
+    if op == rq.OP_V_DEQUANTIZE:
+        return _rule(st, core, base, e, c, 1)
     if op == rq.OP_V_AXPY or op == rq.OP_V_ADD:
         return _summand(st, core, base, e if op == rq.OP_V_AXPY else d)
     if op == rq.OP_V_COPY:
         return d == 0 or maps.is_known(d) or set_error(st, core, base, ms.ERR_OPERAND, d, 0)
-    if (
-        op == rq.OP_V_FILL
-        or op == rq.OP_V_COUNT
-        or op == rq.OP_V_DEQUANTIZE
-        or op == rq.OP_V_SCALE
-    ):
+    if op == rq.OP_V_FILL or op == rq.OP_V_COUNT or op == rq.OP_V_SCALE:
         return True
     if not _dtype(st, core, base, d):
         return False
@@ -242,19 +256,21 @@ def _kinds(st, core, base, op, c, d, e):
 @jit
 def check_vector(st, core, base, op, a, b, c, d, e):
     """Check an instruction of the vector pipe before it is queued; counts are checked before they are multiplied."""
+    if not _on_die(st, core, base):
+        return False
     count = d if op == rq.OP_V_AXPY else (b if op == rq.OP_V_FILL or op == rq.OP_V_SCALE else c)
     if count <= 0 or count > st[ms.UB_BYTES]:
         return set_error(st, core, base, ms.ERR_SIZE, count, st[ms.UB_BYTES])
     if not _kinds(st, core, base, op, c, d, e):
         return False
     source, read, target, written = ranges(op, a, b, c, d, e)
-    alignment = 1 if op == rq.OP_V_FILL or (op == rq.OP_V_COPY and d == 0) else 4
-    if read > 0 and not _buffer(st, core, base, source, read, alignment):
+    of_read, of_written = alignments(op, d)
+    if read > 0 and not _buffer(st, core, base, source, read, of_read):
         return False
-    if not _buffer(st, core, base, target, written, alignment):
+    if not _buffer(st, core, base, target, written, of_written):
         return False
     other, more = other_range(op, c, d, e)
-    if more and not _buffer(st, core, base, other, more, 4):
+    if more and not _buffer(st, core, base, other, more, of_read):
         return False
     if op != rq.OP_V_COPY or (d and maps.reduces(d)):
         return True

@@ -54,7 +54,7 @@ def act(mem, st, actor, choice):
     if core < st[ms.N_CORES]:
         return step_core(mem, st, core, block_of_core(st, core), actor % ms.ACTORS_PER_CORE, choice)
     die = actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE
-    if die >= st[ms.N_DIES]:
+    if die >= st[ms.N_HOMES]:
         return False
     return deliver_some(mem, st, die, choice)
 

@@ -26,20 +26,23 @@ STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
 SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
 ACT = 100  # where the machine's action is, for `single.act_once`
-N_HOMES = 101  # dies, and CPUs behind them
+N_HOMES = 101  # dies, and CPUs behind them, which have cores, too
 REQUEST_ORDERS = 102  # do some requests ask for no order (1), or for a strong one (2)?  Not under `sc` and `fifo`.
 ATOMIC_SHIFT = 103  # log2 of the bytes that become visible, and are read, at once
 FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
 FLIGHT_WORDS_MOST = 22
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 105, 106, 128  # what a check has broken; the copy is of a write in flight
 CACHE_BASE, CACHE_LINES, CACHE_WORDS = range(129, 132)  # lines that a core's scalar unit caches; words of a core's
-HEADER_WORDS = 132
+SOME_TENTATIVE = 132  # has a core read tentatively?  It saves a look at each write, and is no part of the state
+SOME_FLAGS = 133  # are there windows of flags?
+HEADER_WORDS = 134
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
 
 # ---- a core's block; PC, RESULT, REQUEST and REGISTERS are in lang.abi
 KERNEL, STATUS, DIE, GROUP, IN_FLIGHT, UB_BASE, N_WINDOWS = 0, 2, 4, 5, 6, 7, 8
+HELD_START, HELD_END, RACED = 9, 10, 11  # of the data buffer, read tentatively and not validated; has a write met it?
 N_PIPES = 5  # scalar, mtu-in, vector, mtu-out, DMA
 EVENTS = 32  # a word of 32 binary events for each (source pipe, target pipe)
 N_EVENTS = 32
@@ -60,7 +63,7 @@ WINDOW_DIE, WINDOW_START, WINDOW_END, WINDOW_RIGHTS = range(WINDOW_WORDS)
 MAX_WINDOWS = (REGISTERS - WINDOWS) // WINDOW_WORDS
 
 STATUS_IDLE, STATUS_RUNNING, STATUS_DONE, STATUS_STOPPED = range(4)  # stopped: by a fault
-READ, WRITE = 1, 2  # rights of a window
+READ, WRITE, FLAGS = 1, 2, 4  # rights of a window; flags: what loads and mtu-in read of it synchronizes
 ANY_DIE = -1
 
 # ---- a die's block: its writes in flight, a ring in issue order
@@ -118,7 +121,8 @@ CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every 
 
 # ---- errors that end a run
 ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND, ERR_LEFT_SET = range(1, 9)
-ERR_ARITHMETIC = 9
+ERR_ARITHMETIC, ERR_CPU, ERR_UNDEFINED = 9, 10, 11
+UNDEFINED_USED, UNDEFINED_RACED, UNDEFINED_UNREAD = range(3)  # why bytes that were read tentatively are in error
 
 # ---- how a policy's run ended
 ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT_ENABLED = range(6)

@@ -81,7 +81,7 @@ def _before_scalar(space, i, base, choice):
 def before_delivery(space, die, k):
     """Take down which write in flight is about to become visible."""
     st, m = space.st, space.m
-    if die >= st[ms.N_DIES]:
+    if die >= st[ms.N_HOMES]:
         return False
     ring = flight.block_of_die(st, die)
     if k < 0 or k >= st[ring + ms.FLIGHT_COUNT]:

@@ -1,5 +1,6 @@
 """Transitions of a search: one action on shared memory, and all that follows from it at once."""
 
+from xccl_emu.check.device import accesses
 from xccl_emu.check.device.accesses import WHOLE_TRANSFER, instruction_of
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import classify, clocks, granules, linked, moves, races, record
@@ -114,6 +115,8 @@ def _granted(mem, st, ck, i, choice):
         return True  # let the machine refuse it
     if address < 0 or address > ck[cs.MEMORY_END] - nbytes or address & nbytes - 1:
         return True
+    if line and st[base + ms.DIE] >= st[ms.N_DIES]:
+        return True  # a CPU has no data buffer
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
@@ -246,8 +249,12 @@ def _all_whole(st, ck, i, base):
     queue = pipes.pipe_of(base, rq.MTU_IN)
     for j in range(st[queue + ms.PIPE_COUNT]):
         entry = pipes.entry_of(st, queue, j)
-        if st[entry] == rq.OP_MTU_IN and not _read_whole(ck, i, st[entry + 1], st[entry + 3]):
-            return False
+        if st[entry] == rq.OP_MTU_IN:
+            source, nbytes = st[entry + 1], st[entry + 3]
+            # Flags, of which one may be seen without another
+            apart = accesses.reads_flags(st, base, source, nbytes) and granules.shared(ck, source, nbytes)
+            if apart or not _read_whole(ck, i, source, nbytes):
+                return False
     return ck[cs.FULL] != 0
 
 
@@ -382,6 +389,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
             cs.save(mem, st, ck, cs.STATE | cs.RAW, flight.flight(st, ring, j), st[ms.FLIGHT_WORDS])
     cs.save(mem, st, ck, cs.STATE | cs.RAW, ring, 2)
     cs.save_bytes(mem, st, ck, address, st[entry + ms.FLIGHT_NBYTES])
+    moves.touch_readers(st, ck, address, st[entry + ms.FLIGHT_NBYTES])
     waits = st[base + REQUEST] == rq.OP_QUIET or st[base + REQUEST] == rq.OP_RETURN
     fences = flight.fences_since(st, entry)
     lands = ck[cs.JOINING] and ck[clocks.block_of(ck, i) + cs.FENCE_VECTOR]

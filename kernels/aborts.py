@@ -1,0 +1,56 @@
+"""Waits that an abort ends, for kernels of rounds that may be rolled back (xDeepServe 6.2, stage 3).
+
+An abort is a word of each rank that only grows, the *epoch*.  Who waits for what another rank has to send hears of a
+later one, leaves out what has not come, and goes on to the end, with all barriers and flags as without an abort; so the
+cores of a rank need not agree on where they have heard of it.  What a core has made then is of no use, and is not
+offered.  But it acknowledges what it was offered: who has begun a round comes to its end, and nobody else waits for
+that in vain.
+
+Without an abort, `Abort()`, the waits are what they would be without this, to the bit.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+
+
+class Abort(NamedTuple):
+    """How a core hears that what it does is aborted."""
+
+    word: int = 0
+    """Address of the own rank's epoch; 0: there is no abort."""
+    epoch: int = 0
+    """In which it runs: a later one in that word is the abort."""
+    first: int = 0
+    """Event ID of the first round of the epoch."""
+
+
+def until(going, field, event, x: Abort, step, sync):
+    """Wait until a field has come to an event, and return 1; 0 if an abort came sooner, or had before (``going``)."""
+    if x.word:
+        came = -1
+        if going:
+            came = yield xl.poll_any((field, xl.CMP_EQ, event), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
+        return came == 0
+    yield xl.poll_eq(field, event, step=step, sync=sync)
+    return 1
+
+
+def until_free(acknowledged, event, x: Abort, step, sync):
+    """Wait until a peer has acknowledged the event before this one; then its block may be written again.
+
+    Not in the first round of an epoch: it begins when all that was offered before is read, or never will be.
+    """
+    least = event - 1
+    if x.word:
+        least = least * (event > x.first)
+    yield xl.poll_ge(acknowledged, least, step=step, sync=sync)
+
+
+def unaborted(x: Abort):
+    """Return whether no core of the rank had heard of an abort at the last barrier."""
+    if x.word == 0:
+        return 1
+    yield xl.dcci(x.word, sync="abort line")
+    seen = yield xl.load(x.word, sync="abort in")
+    return seen <= x.epoch
