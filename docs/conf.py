@@ -71,6 +71,12 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         yield path, {"title": path, "body": body}, "page.html"
 
 
+def levels(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Headings of the navigation get the level that readers of screens need, and Sphinx omits."""
+    tree = context["furo_navigation_tree"]
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def lists(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Lines ``name: text`` of docstrings, with what is indented below, become lists; a lone asterisk is a sign."""
     told = "\n".join(lines).replace("Parameters\n----------\n", "").replace(" *= ", r" \*= ").split("\n")
@@ -92,5 +98,6 @@ def setup(app: Sphinx) -> None:
     app.add_config_value("sources", set(), "")
     app.connect("source-read", source_links)
     app.connect("doctree-resolved", resolved)
+    app.connect("html-page-context", levels, priority=900)  # behind the theme
     app.connect("html-collect-pages", source_pages)
     app.connect("autodoc-process-docstring", lists)

@@ -137,6 +137,34 @@ def test_wheel_and_sdist_carry_the_license(wheel: Path, repository: Path) -> Non
         assert archive.extractfile(member).read() == text
 
 
+def test_wheel_and_sdist_may_be_published(wheel: Path) -> None:
+    """Their metadata, README among them, are such as an index renders without a warning."""
+    check = (sys.executable, "-m", "twine", "check", "--strict")
+    assert run(*check, *wheel.parent.iterdir(), cwd=wheel.parent).count("PASSED") == 2
+
+
+TOUR = """
+import os, pathlib, re
+import tutorial, xccl_emu
+assert "site-packages" in xccl_emu.__file__, xccl_emu.__file__
+tutorial.normal = lambda text: re.sub(r"\\([^()]*site-packages/", "(", "".join(text.split()))  # lines break elsewhere
+readme = tutorial.Tutorial(pathlib.Path("README.md").read_text("utf-8"), pathlib.Path.cwd(), dict(os.environ), [])
+readme.run()
+print(readme.examples, *readme.differences, sep="\\n")
+"""
+
+
+@pytest.mark.slow
+def test_the_tour_of_the_readme_runs_from_the_wheel(wheel: Path, repository: Path, tmp_path: Path) -> None:
+    """With the wheel installed and no checkout in sight, every session prints what stands there."""
+    interpreter = new_environment(tmp_path / "env")
+    install(interpreter, wheel)
+    for path in (repository / "README.md", repository / "tests" / "testing" / "tutorial.py"):
+        shutil.copy(path, tmp_path)
+    examples, *differences = run(interpreter, "-c", TOUR, cwd=tmp_path).splitlines()
+    assert (int(examples) > 20, differences) == (True, [])
+
+
 def imported_by(interpreter: Path, folder: Path, checkout: Path) -> Path:
     """Where the package lies of which the interpreter imports every module, all that the checkout has."""
     where, names = run(interpreter, "-c", IMPORT_ALL, cwd=folder).splitlines()

@@ -1,6 +1,9 @@
 """The site: its pages run, and it is what a reader sees."""
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +11,11 @@ import nbclient
 import nbformat
 import pytest
 
+from tests.browser_support import browser, complaints, narrow  # noqa: F401  a fixture
 from tests.testing.tutorial import Tutorial
 
 
-@pytest.mark.parametrize("name", ["index", "how-to"])
+@pytest.mark.parametrize("name", ["index", "how-to", pytest.param("answers", marks=pytest.mark.slow)])
 def test_pages_run_and_print_what_they_say(
     repository: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,3 +49,41 @@ def test_notebooks_run_and_show_what_they_say(repository: Path, name: str) -> No
         nbformat.write(fresh, path)
     assert texts(fresh) == texts(kept), f"set {UPDATE}=1 to keep what came"
     assert len(texts(kept)) >= 5
+
+
+@pytest.fixture(scope="module")
+def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built without a warning."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--conf-dir", "docs", ".", str(folder)]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+@pytest.mark.slow
+def test_site_needs_no_network(site: Path) -> None:
+    """No page takes a script, style, font or picture from elsewhere; each link to a line of source has its place."""
+    pages = {path: path.read_text("utf-8") for path in site.rglob("*.html")}
+    assert len(pages) > 60
+    loaded = re.compile(r"<(?:script|img|iframe|source)[^>]+src=\"(https?:)?//|<link[^>]+href=\"(https?:)?//|@import")
+    assert [path.name for path, text in pages.items() if loaded.search(text)] == []
+    styles = [path.read_text("utf-8") for path in site.rglob("*.css")]
+    assert not any(re.search(r"url\([\"']?(https?:)?//", text) for text in styles)
+    link = re.compile(r'href="([^"]+\.html)#(L-\d+)"')
+    lines = {
+        ((path.parent / page).resolve(), line) for path, text in pages.items() for page, line in link.findall(text)
+    }
+    assert len(lines) > 100
+    missing = {(page.name, line) for page, line in lines if f'id="{line}"' not in pages[page]}
+    assert missing == set()
+
+
+@pytest.mark.slow
+def test_landing_page_is_accessible(site: Path, browser: Any) -> None:  # noqa: F811  the fixture
+    """As a file in a browser, wide and narrow: axe has no complaint, and nothing is wider than the window."""
+    browser.get((site / "docs" / "index.html").as_uri())
+    assert complaints(browser) == []
+    narrow(browser)
+    assert complaints(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
