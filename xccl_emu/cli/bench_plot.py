@@ -156,7 +156,7 @@ def _axis_of(results: Sequence[Result]) -> str:
 def _of_cases(results: Sequence[Result]) -> Any:
     """Curves over one size, one for each of the others; where there is a payload, bandwidths beside."""
     swept, axis = results[0].swept or (), _axis_of(results)
-    drawn = {tuple(result.beside[name] for result in results): name for name in reversed(results[0].beside)}
+    drawn = {tuple(result.beside[name] for result in results): name for name in reversed([*results[0].beside])}
     beside = [name for name in results[0].beside if name in drawn.values()]  # without the same numbers once more
     figure, panels = _figure(1 + len(beside))
 
