@@ -56,6 +56,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/json_page.py
 	$(PY) tools/corpus.py
 	$(PY) tools/caches.py
+	$(PY) tools/ascendc_cuts.py
 	$(PY) tools/orders.py
 	$(PY) tools/proofs.py
 	$(PY) tools/synchronizations.py

@@ -63,6 +63,7 @@ class DeepEpCase(LayerCase):
             "two cores a rank": replace(usual, cores=2, rounds=2),
             "two experts a rank": replace(usual, tokens=1, experts=2, top_k=2),
             "nothing quantized": replace(usual, quantized=0, granules=2),
+            "in FP8": replace(usual, tokens=1, hidden=128, quantizer="fp8"),
             "an expert chosen twice": replace(usual, tokens=1, top_k=2, repeats=1),
         }
 

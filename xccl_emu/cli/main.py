@@ -17,8 +17,8 @@ from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, 
 from xccl_emu.jit import cache
 
 ORDER = (
-    "list", "run", "check", "show", "fuzz", "trace", "bench", "sizes", "new", "compare", "plan", "fit", "corpus",
-    "campaign",
+    "list", "run", "check", "show", "fuzz", "trace", "bench", "sizes", "new", "compare", "plan", "fit", "litmus",
+    "corpus", "campaign",
 )  # fmt: skip
 """Order of the commands in help: what a newcomer needs first.  Each is the ``app`` of the module of its name."""
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}

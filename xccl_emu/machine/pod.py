@@ -332,6 +332,7 @@ class Pod:
             block[at.N_WINDOWS] = len(launch.grants)
             block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
             block[REGISTERS : REGISTERS + len(values)] = values
+        self.state[at.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
 
     # ---- what is switched off
 

@@ -17,6 +17,8 @@ COMMANDS: Mapping[str, type] = {
     "plan": benches.Plan,
     "plan --published": benches.PlanPublished,
     "fit": benches.Fit,
+    "litmus": runs.Litmus,
+    "litmus --read": runs.LitmusRead,
     "corpus": runs.Corpus,
     "campaign": runs.Campaign,
 }
