@@ -18,7 +18,7 @@ PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile
 WITH = $(shell grep -rl --include='test_*.py' 'pytest\.mark\.$(1)' tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-jit test-nojit test-boundscheck test-slow test-nightly lint types layers bench docs lock clean FORCE
+.PHONY: help run test test-jit test-nojit test-boundscheck test-slow test-nightly lint types layers bench docs site lock clean FORCE
 
 help:
 	@echo "make run               run dispatch on the emulated pod"
@@ -28,6 +28,7 @@ help:
 	@echo "make lint types layers ruff, mypy, import-linter"
 	@echo "make bench             the benchmarks; SINCE=REVISION says what to compare with, else the last tag"
 	@echo "make docs              the pages made by tools, anew: json, corpus, caches, orders, synchronizations, protocols, fidelity, benchmarks"
+	@echo "make site              the pages as a site, build/site, to be opened as files"
 	@echo "make lock              write $(PINS) anew"
 	@echo "make clean             remove the environment and the caches of the tools"
 
@@ -63,6 +64,10 @@ docs: $(DEV_ENV)
 	$(PY) tools/benchmarks.py
 	$(PY) tools/table7.py
 	$(PY) tools/mixserve.py
+
+# A warning (a link that leads nowhere, a name that is not documented) fails it. Nothing is kept from the run before.
+site: $(DEV_ENV)
+	$(PY) -m sphinx --quiet --fail-on-warning --fresh-env --conf-dir docs . build/site
 
 lint: $(DEV_ENV)
 	$(PY) -m ruff check .

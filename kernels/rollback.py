@@ -33,23 +33,19 @@ HEADER_BYTES = 32
 """In front of each row: the epoch in which it was sent."""
 EPOCH = 1 << 16
 """Words that tell epoch and iteration are ``epoch * EPOCH + iteration``."""
+END = -1
+"""In place of epoch and iteration."""
 STALE = 7
 """Failed with: the row of another epoch was announced."""
 CAME, ABORTED, OVER = range(3)
 
 
 class Ranks(NamedTuple):
-    """What a rank knows: where fields and rows are on die 0, the same on each die, and the sizes."""
+    """What a rank knows of the others: words are where they are on die 0, the same on each die."""
 
     me: int
     ranks: int
     iterations: int
-    nbytes: int
-    """Bytes of a row."""
-    rows: int
-    """[2, ranks] rows with headers, by parity and sender."""
-    fields: int
-    """By sender: the epoch and number of iterations whose rows are there."""
     readies: int
     """By sender: the epoch that it has come to, and its iteration."""
     dones: int
@@ -60,6 +56,17 @@ class Ranks(NamedTuple):
     """On the supervisor's die: iterations in which something went wrong."""
     pitch: int
     """From a die to the next."""
+
+
+class Rows(NamedTuple):
+    """Where the rows of an iteration are on die 0, and their size."""
+
+    nbytes: int
+    """Bytes of a row."""
+    rows: int
+    """[2, ranks] rows with headers, by parity and sender."""
+    fields: int
+    """By sender: the epoch and number of iterations whose rows are there."""
 
 
 def place(rows, ranks, sender, i, nbytes):
@@ -77,48 +84,48 @@ def wait(word, least, epoch, r: Ranks, step, sync):
     return came
 
 
-def send(own, i, epoch, r: Ranks):
+def send(own, i, epoch, r: Ranks, w: Rows):
     """Write the row of an iteration to all others, and announce it."""
-    yield xl.mtu_in(own + i * r.nbytes, HEADER_BYTES, r.nbytes, step=1)
+    yield xl.mtu_in(own + i * w.nbytes, HEADER_BYTES, w.nbytes, step=1)
     yield xl.ub_store(0, epoch, step=1)
     yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "row in buffer", step=1)
     for j in range(1, r.ranks):
-        rows = r.rows + (r.me + j) % r.ranks * r.pitch
-        yield xl.mtu_out(0, place(rows, r.ranks, r.me, i, r.nbytes), HEADER_BYTES + r.nbytes, step=1)
+        rows = w.rows + (r.me + j) % r.ranks * r.pitch
+        yield xl.mtu_out(0, place(rows, r.ranks, r.me, i, w.nbytes), HEADER_BYTES + w.nbytes, step=1)
     yield xl.fence(step=1, sync="rows before fields")
     for j in range(1, r.ranks):
         there = (r.me + j) % r.ranks * r.pitch
-        yield xl.put(r.fields + there + r.me * FIELD_BYTES, epoch * EPOCH + i + 1, step=1, sync="field")
+        yield xl.put(w.fields + there + r.me * FIELD_BYTES, epoch * EPOCH + i + 1, step=1, sync="field")
     yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "rows sent", step=1)
 
 
-def all_sent(i, epoch, r: Ranks):
+def all_sent(i, epoch, r: Ranks, w: Rows):
     """Wait until the rows of all others are there; 0 if there is an abort."""
     came = CAME
     j = 1
     while j < r.ranks and came == CAME:
-        field = r.fields + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
+        field = w.fields + r.me * r.pitch + (r.me + j) % r.ranks * FIELD_BYTES
         came = yield from wait(field, epoch * EPOCH + i + 1, epoch, r, 2, "field in")
         j += 1
     return came == CAME
 
 
-def receive(out, i, epoch, r: Ranks):
+def receive(out, i, epoch, r: Ranks, w: Rows):
     """Copy the rows of all others out."""
     for j in range(1, r.ranks):
-        row = HEADER_BYTES + r.nbytes
+        row = HEADER_BYTES + w.nbytes
         sender = (r.me + j) % r.ranks
-        yield xl.mtu_in(place(r.rows + r.me * r.pitch, r.ranks, sender, i, r.nbytes), row, row, step=3)
+        yield xl.mtu_in(place(w.rows + r.me * r.pitch, r.ranks, sender, i, w.nbytes), row, row, step=3)
         yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "row read", step=3)
         seen = yield xl.ub_load(row, step=3)
         if seen != epoch:
             yield xl.fail(STALE, seen, step=3)
-        yield xl.mtu_out(row + HEADER_BYTES, out + (i * (r.ranks - 1) + j - 1) * r.nbytes, r.nbytes, step=3)
+        yield xl.mtu_out(row + HEADER_BYTES, out + (i * (r.ranks - 1) + j - 1) * w.nbytes, w.nbytes, step=3)
         yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
 
 
 def agree(i, before, r: Ranks):
-    """Return an epoch later than the one before and the least iteration of all, as one word; 0 at the end."""
+    """Return an epoch later than the one before and the least iteration of all, as one word; or the end."""
     least = i
     epoch = before
     came = ABORTED
@@ -140,7 +147,7 @@ def agree(i, before, r: Ranks):
                 seen = yield xl.load(ready, step=5, sync="ready in")
                 least = min(least, seen % EPOCH)
             j += 1
-    return (epoch * EPOCH + least) * (came == CAME)
+    return epoch * EPOCH + least if came == CAME else END
 
 
 def all_through(ended, epoch, r: Ranks):
@@ -169,39 +176,45 @@ def fails(left, r: Ranks):
     return broken
 
 
+def go_on(i, epoch, good, r: Ranks):
+    """Behind an attempt: return epoch and iteration of the next one as one word; or the end.
+
+    ``good``: it was the last of ``i`` iterations.  If not, this waits for the abort.
+    """
+    word = epoch * EPOCH + i
+    if good and i == r.iterations and r.me > 0:
+        yield xl.put(r.dones + r.me * FIELD_BYTES, epoch + 1, step=6, sync="done")
+    while word != END and (good == 0 or word % EPOCH == r.iterations):
+        if good:
+            good = yield from all_through(epoch, word // EPOCH, r)
+            if good:
+                word = END
+        else:
+            word = yield from agree(word % EPOCH, word // EPOCH, r)
+            good = 1
+    return word
+
+
 @xl.kernel
-def rank(own, out, failures, r: Ranks):
+def rank(own, out, failures, r: Ranks, w: Rows):
     """Send ``own`` [iterations, nbytes] and leave what others send at ``out`` [iterations, ranks - 1, nbytes]."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
-    i = 0
-    epoch = 0
-    ended = 0
-    over = 0
+    word = 0
     left = failures
-    while not over:
+    while word != END:
+        epoch = word // EPOCH
+        i = word % EPOCH
         good = 0
-        if i == r.iterations:
-            good = yield from all_through(ended, epoch, r)
-            over = good
-        else:
-            broken = yield from fails(left, r)
-            left -= broken
-            if not broken:
-                yield from send(own, i, epoch, r)
-                good = yield from all_sent(i, epoch, r)
-            if good:
-                yield from receive(out, i, epoch, r)
-                i += 1
-            if good and i == r.iterations:
-                ended = epoch
-                if r.me > 0:
-                    yield xl.put(r.dones + r.me * FIELD_BYTES, ended + 1, step=6, sync="done")
-        if not good:
-            agreed = yield from agree(i, epoch, r)
-            over = agreed == 0
-            epoch = agreed // EPOCH
-            i = agreed % EPOCH
+        broken = yield from fails(left, r)
+        left -= broken
+        if not broken:
+            yield from send(own, i, epoch, r, w)
+            good = yield from all_sent(i, epoch, r, w)
+        if good:
+            yield from receive(out, i, epoch, r, w)
+            i += 1
+        word = yield from go_on(i, epoch, good, r)
 
 
 @xl.kernel

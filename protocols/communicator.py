@@ -48,6 +48,13 @@ class Communicator(ABC):
         self._broken = True  # until the run is over
         self.stats[name] = self.pod.run(progress)
         self._broken = False
+        self._spoil()
+
+    def _spoil(self) -> None:
+        """Spoil the managed areas: when all have returned nobody counts on anything there."""
+        layout = self.layout
+        for die in layout.dies:
+            self.pod.spoil(self.pod.managed(die, layout.managed_start), layout.managed_end - layout.managed_start)
 
     def check_ready(self, *kernels: Kernel) -> None:
         """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken.

@@ -18,6 +18,7 @@ from xccl_emu.cli.schema.commands import COMMANDS
 
 PREFIX_SUM = str(Path(__file__).parents[1] / "examples" / "prefix_sum" / "prefix_sum.py:PrefixSum")
 TINY = "check sendrecv --slots 1 --chunks 1 --granules 1"
+OBSERVED = str(Path(__file__).parent / "plan" / "observed.toml")
 CASES = [
     ("list", "list", 0),
     ("list PROTOCOL", "list sendrecv", 0),
@@ -38,6 +39,7 @@ CASES = [
     ("bench", f"bench {PREFIX_SUM} --dies 2", 0),
     ("compare", f"compare {PREFIX_SUM} --dies 2", 0),
     ("plan", "plan --strategy TP=8+DP=4,EP=32", 0),
+    ("plan", f"plan --observed {OBSERVED}", 0),
     ("plan --published", "plan --published", 0),
     ("fit", "fit", 0),
     ("corpus", "corpus head_overtaken", 0),

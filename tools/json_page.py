@@ -66,7 +66,8 @@ def says(kind: Any) -> str:
 def page(text: str, check: bool = False) -> str:
     """The page with its tables made anew."""
     inner = dict.fromkeys(record for kind in COMMANDS.values() for record in [*records(kind)][1:])
-    parts = [("Every object", Envelope), *COMMANDS.items(), ("Rows", Rows), *((kind.__name__, kind) for kind in inner)]
+    inner = {Rows: None, Verdict: None} | inner
+    parts = [("Every object", Envelope), *COMMANDS.items(), *((kind.__name__, kind) for kind in inner)]
     return between(text, "json", *(line for title, kind in parts for line in part(title, kind)))
 
 

@@ -66,8 +66,9 @@ class Mistake:
 
 
 _SETUP = "search/setup.py"
-_CLASSIFY, _FIELDS, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
-    f"device/search/{name}.py" for name in ("classify", "fields", "granules", "inside", "moves", "races", "run_local")
+_CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
+    f"device/search/{name}.py"
+    for name in ("classify", "fields", "foreseen", "granules", "inside", "moves", "races", "run_local")
 )
 MISTAKES = (
     Mistake(
@@ -100,6 +101,21 @@ MISTAKES = (
         "no-cpu", "what cores of a CPU have in flight never becomes visible", _SETUP,
         "{self.cores[i] // per_die for i in members}",
         "{d for i in members if (d := self.cores[i] // per_die) < self.pod.spec.n_dies or not PLANTED}",
+    ),
+    Mistake(
+        "tentative-is-data", "what is read tentatively is data: written at once, read as soon as it can be", _CLASSIFY,
+        "        return granules.USE_EXACT if flags & accesses.SYNC else granules.USE_READ\n    if pipe == rq.SCALAR:",
+        "        loose = PLANTED and flags & accesses.TENTATIVE\n"
+        "        return granules.USE_EXACT if flags & accesses.SYNC and not loose else granules.USE_READ\n"
+        "    if pipe == rq.SCALAR:",
+    ),
+    Mistake(
+        "meeting-is-foreseen", "nothing follows where a write meets a tentative read", _FORESEEN,
+        "if st[ms.SOME_TENTATIVE] else 0", "if st[ms.SOME_TENTATIVE] and not PLANTED else 0",
+    ),
+    Mistake(
+        "meeting-is-kept", "that a write has met a tentative read is not taken back with the write", _MOVES,
+        "if st[ms.SOME_TENTATIVE] else 0", "if st[ms.SOME_TENTATIVE] and not PLANTED else 0",
     ),
     Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,

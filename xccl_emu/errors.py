@@ -60,6 +60,17 @@ class ReplayError(XcclEmuError):
     """A recorded schedule is damaged, belongs to another run, or asks for an action that is not enabled."""
 
 
+class ViolationError(RunError):
+    """A run that was watched goes wrong under some schedule; the text has the schedule that shows it.
+
+    ``kind`` says how (`check.verdict`), ``witness`` is the replay file (a path), or None if none was written.
+    """
+
+    def __init__(self, message: str, kind: str = "", witness: object = None) -> None:
+        super().__init__(message)
+        self.kind, self.witness = kind, witness
+
+
 class UnfinishedError(XcclEmuError):
     """Work came to no end: a process was killed, or some of many jobs failed; the results of others are not wrong."""
 

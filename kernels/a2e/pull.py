@@ -10,6 +10,7 @@ In the `Areas` that the kernels take, every address is that of the first die of 
 """
 
 from xccl_emu import lang as xl
+from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import dummy_expert
 from xccl_emu.kernels.experts.parameters import Buffers, Group
@@ -21,8 +22,8 @@ from xccl_emu.kernels.pull.parameters import Areas
 
 def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """An attention die's part of a call with so many tokens."""
-    yield from offer_tokens(index, core, tokens, event, c, b, dispatches)
-    yield from sum_tokens(index, core, tokens, event, c, b, combines)
+    yield from offer_tokens(index, core, tokens, event, c, b, dispatches, Abort())
+    yield from sum_tokens(index, core, tokens, event, c, b, combines, Abort())
     yield from acknowledge_all(index, core, event, combines.done, c)
     yield xl.quiet(sync="outputs visible")  # and out of the data buffer, for the next call
 
@@ -48,13 +49,13 @@ def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers
 
 def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """An expert die's part of a call."""
-    yield from take_tokens(die, core, event, c, b, dispatches)
+    yield from take_tokens(die, core, event, c, b, dispatches, Abort())
     yield xl.quiet(sync="received rows visible")
     yield from barrier(0, "all cores have received")
     yield from dummy_expert(core, c, b)
     yield xl.quiet(sync="expert outputs visible")
     yield from barrier(0, "all cores have computed")
-    yield from offer(die, core, event, c, b, combines)
+    yield from offer(die, core, event, c, b, combines, Abort())
 
 
 @xl.kernel

@@ -11,6 +11,7 @@ what they offer it, so that may be overwritten at any time.
 """
 
 from xccl_emu import lang as xl
+from xccl_emu.kernels.aborts import Abort, unaborted, until, until_free
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, load_counts
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.sums import (
@@ -64,12 +65,14 @@ def quantize_rows(source, target, n, turn, c: Group, a: Areas):
     return turn
 
 
-def await_free(s, rank, event, c: Group, a: Areas):
-    """Wait until a rank has pulled what this one offered it in the round before."""
-    yield xl.poll_ge(a.done + rank * c.die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="combine blocks free")
+def await_free(s, rank, event, c: Group, a: Areas, x: Abort):
+    """Wait until a rank has pulled what this one offered it in the round before; 0 on an abort."""
+    acked = a.done + rank * c.die_bytes + s * FIELD_BYTES
+    free = yield from until_free(acked, event, x, 3, "combine blocks free")
+    return free
 
 
-def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
+def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
     """Steps 1 and 3: this core's part of the rows, each behind those of the rank's earlier experts for its source."""
     first = rows * core // c.cores
     last = rows * (core + 1) // c.cores
@@ -82,18 +85,19 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
             end = min(row + n, last)
             if begin < end:
                 s = i % c.n_ranks
-                yield from await_free(s, rank, event, c, a)
-                place = begin - row
-                for e in range(i // c.n_ranks):
-                    before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
-                    place = place + before
-                block = a.blocks + rank * c.die_bytes + s * a.block_bytes
-                target = block + place * contribution_stride(c.hidden, c.narrowed)
-                source = y + begin * 2 * c.hidden
-                if c.narrowed:
-                    turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
-                else:
-                    turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
+                free = yield from await_free(s, rank, event, c, a, x)
+                if free:
+                    place = begin - row
+                    for e in range(i // c.n_ranks):
+                        before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
+                        place = place + before
+                    block = a.blocks + rank * c.die_bytes + s * a.block_bytes
+                    target = block + place * contribution_stride(c.hidden, c.narrowed)
+                    source = y + begin * 2 * c.hidden
+                    if c.narrowed:
+                        turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
+                    else:
+                        turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
             row = row + n
     if c.narrowed:
         yield from drain_halves(xl.VECTOR, xl.MTU_IN, turn, "output used")
@@ -102,23 +106,25 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
         yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "copy half free")
 
 
-def offer(rank, core, event, c: Group, b: Buffers, a: Areas):
+def offer(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     """Steps 1-4: lay out the rows, each core as many, and when all have, tell each rank of this core's share.
 
     The ranks are dealt out from the own one on, so that no two ranks begin with the same one.
     """
     rows = yield from load_counts(b.counts, 1, "received counts loaded", c)
-    yield from lay_out(rank, core, event, rows, b.y, c, a)
+    yield from lay_out(rank, core, event, rows, b.y, c, a, x)
     first = c.n_ranks * core // c.cores
     last = c.n_ranks * (core + 1) // c.cores
     for i in range(first, last):
-        yield from await_free((i + rank) % c.n_ranks, rank, event, c, a)
+        yield from await_free((i + rank) % c.n_ranks, rank, event, c, a, x)
     yield xl.quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums
     yield from barrier(4, "all cores have laid out")
-    for i in range(first, last):
-        s = (i + rank) % c.n_ranks
-        field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
-        yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
+    all_laid_out = yield from unaborted(x, 4)
+    if all_laid_out:
+        for i in range(first, last):
+            s = (i + rank) % c.n_ranks
+            field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
+            yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 
 
 def stage(source, at, nbytes, half, turn):
@@ -129,12 +135,13 @@ def stage(source, at, nbytes, half, turn):
     yield xl.wait_flag(xl.DMA, xl.SCALAR, half, sync="contribution staged")
 
 
-def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas):
+def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas, x: Abort):
     """Steps 5-7 for one token: contributions are weighed and added in order of the choices, the shared one as it is.
 
     Each waits for the rank that it comes from, and for no other.
     """
     yield xl.v_fill(acc, 4 * c.hidden, step=7)
+    came = 1
     for k in range(c.top_k):
         slot = yield xl.load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
         if slot >= 0:
@@ -142,28 +149,29 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
             weight = yield xl.load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
             expert_rank = slot // c.n_local
             field = a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES
-            yield xl.poll_eq(field, event, step=5, sync="rows in")
-            offset = yield xl.load(field + 8, step=6)
-            source = a.blocks + expert_rank * c.die_bytes + offset + place * contribution_stride(c.hidden, c.narrowed)
-            if c.by_dma:
-                nbytes = contribution_bytes(c.hidden, c.narrowed)
-                yield from stage(source, staging + turn % 2 * 2 * c.hidden, nbytes, turn % 2, turn)
-                source = staging + turn % 2 * 2 * c.hidden
-            yield from add_contribution(source, acc, turn, k, weight, c, 7)
-            if c.by_dma:
-                yield xl.set_flag(xl.MTU_IN, xl.SCALAR, turn % 2, sync="staging free")
-            turn = turn + 1
+            came = yield from until(came, field, xl.CMP_EQ, event, x, 5, "rows in")
+            if came:
+                offset = yield xl.load(field + 8, step=6)
+                source = a.blocks + expert_rank * c.die_bytes + offset + place * contribution_stride(c.hidden, c.narrowed)
+                if c.by_dma:
+                    nbytes = contribution_bytes(c.hidden, c.narrowed)
+                    yield from stage(source, staging + turn % 2 * 2 * c.hidden, nbytes, turn % 2, turn)
+                    source = staging + turn % 2 * 2 * c.hidden
+                yield from add_contribution(source, acc, turn, k, weight, c, 7)
+                if c.by_dma:
+                    yield xl.set_flag(xl.MTU_IN, xl.SCALAR, turn % 2, sync="staging free")
+                turn = turn + 1
     return turn
 
 
-def sum_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+def sum_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Abort):
     """Steps 5-7 for this core's tokens."""
     first = tokens * core // c.cores
     last = tokens * (core + 1) // c.cores
     staging = a.staging + rank * c.die_bytes + core * 4 * c.hidden
     turn = 0
     for t in range(first, last):
-        turn = yield from sum_token(t, rank, event, turn, staging, a.work, c, b, a)
+        turn = yield from sum_token(t, rank, event, turn, staging, a.work, c, b, a, x)
         yield from write_sum(t, first, a.work, c, b, 7)
     yield from drain_sums(turn, last - first)
     if c.by_dma:
@@ -182,6 +190,6 @@ def acknowledge_all(rank, core, event, done, c: Group):
 @xl.kernel
 def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """One combine on one core of a rank with so many tokens, in the round with that event ID."""
-    yield from offer(rank, core, event, c, b, a)
-    yield from sum_tokens(rank, core, tokens, event, c, b, a)
+    yield from offer(rank, core, event, c, b, a, Abort())
+    yield from sum_tokens(rank, core, tokens, event, c, b, a, Abort())
     yield from acknowledge_all(rank, core, event, a.done, c)

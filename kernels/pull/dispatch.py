@@ -14,6 +14,7 @@ one has acknowledged the round before (sync "dispatch blocks free").
 """
 
 from xccl_emu import lang as xl
+from xccl_emu.kernels.aborts import Abort, unaborted, until, until_free
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
@@ -32,12 +33,14 @@ from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.pull.parameters import Areas
 
 
-def await_free(d, rank, event, c: Group, a: Areas):
-    """Wait until a rank has pulled what this one offered it in the round before."""
-    yield xl.poll_ge(a.done + rank * c.die_bytes + d * FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")
+def await_free(d, rank, event, c: Group, a: Areas, x: Abort):
+    """Wait until a rank has pulled what this one offered it in the round before; 0 on an abort."""
+    acked = a.done + rank * c.die_bytes + d * FIELD_BYTES
+    free = yield from until_free(acked, event, x, 3, "dispatch blocks free")
+    return free
 
 
-def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
+def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas, x: Abort):
     """Step 3: write a prepared message into the block of each destination, with its routing in the slot."""
     message = c.payload + SLOT_BYTES
     choices = choice_at(row_of(half, t, c.tallies), 0, c.n_ranks * c.n_local)
@@ -51,13 +54,14 @@ def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
             yield xl.ub_store(at + c.payload + 8, t, step=3)
             yield xl.ub_store(at + c.payload + 12, k, step=3)
             yield xl.ub_store(at + c.payload + 16, slot, step=3)
-            yield from await_free(d, rank, event, c, a)
-            block = a.blocks + rank * c.die_bytes + d * a.block_bytes
-            yield xl.mtu_out(at, block + place * message, message, step=3)
+            free = yield from await_free(d, rank, event, c, a, x)
+            if free:
+                block = a.blocks + rank * c.die_bytes + d * a.block_bytes
+                yield xl.mtu_out(at, block + place * message, message, step=3)
             yield from hand_over(xl.MTU_OUT, xl.SCALAR, half, "message left")
 
 
-def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Abort):
     """Steps 1-3 for this core's tokens; the next token is loaded and quantized while one is written."""
     first = tokens * core // c.cores
     last = tokens * (core + 1) // c.cores
@@ -74,7 +78,7 @@ def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
             else:
                 yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="places found")
                 yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, half, sync="message made")
-            yield from send_message(half, t - 1, rank, event, at + half * (c.payload + SLOT_BYTES), c, b, a)
+            yield from send_message(half, t - 1, rank, event, at + half * (c.payload + SLOT_BYTES), c, b, a, x)
 
 
 def publish(rank, first, last, event, c: Group, a: Areas):
@@ -120,12 +124,15 @@ def pull_rows_dma(source, n, row, payload, b: Buffers):
         yield xl.wait_flag(xl.DMA, xl.SCALAR, 1, sync="row in")
 
 
-def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas):
+def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     """Step 5: wait, each core for its share of the fields, and note the counts, by expert and then source."""
+    came = 1
     for i in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         field = a.fields + rank * c.die_bytes + i * FIELD_BYTES
-        yield xl.poll_eq(field, event, step=5, sync="counts in")
-        n = yield xl.load(field + 8, step=5)
+        came = yield from until(came, field, xl.CMP_EQ, event, x, 5, "counts in")
+        n = 0
+        if came:
+            n = yield xl.load(field + 8, step=5)
         yield xl.store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), n, 4, step=5)
 
 
@@ -179,23 +186,25 @@ def acknowledge(rank, core, event, done, c: Group):
         yield xl.put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
 
 
-def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Abort):
     """Steps 1-4."""
     first = c.n_ranks * c.n_local * core // c.cores
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
     yield from begin_counting(rank, core, tokens, a.work, c.payload + SLOT_BYTES, b.topk, c)
-    yield from send_tokens(rank, core, tokens, event, c, b, a)
+    yield from send_tokens(rank, core, tokens, event, c, b, a, x)
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
-        yield from await_free(d, rank, event, c, a)
+        yield from await_free(d, rank, event, c, a, x)
     yield from count_share(rank, first, last, tokens, a.work, 4, c)
     yield xl.quiet(step=3, sync="tokens visible")  # and counted
     yield from barrier(4, "all cores have written")
-    yield from publish(rank, first, last, event, c, a)
+    all_written = yield from unaborted(x, 4)
+    if all_written:
+        yield from publish(rank, first, last, event, c, a)
 
 
-def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas):
+def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     """Steps 5-7."""
-    yield from await_counts(rank, core, event, c, b, a)
+    yield from await_counts(rank, core, event, c, b, a, x)
     rows = yield from gather_counts(c, b)
     yield from pull(rank, core, rows, c, b, a)
     yield from acknowledge(rank, core, event, a.done, c)
@@ -204,5 +213,5 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas):
 @xl.kernel
 def dispatch(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """One dispatch on one core of a rank with so many tokens, in the round with that event ID."""
-    yield from offer_tokens(rank, core, tokens, event, c, b, a)
-    yield from take_tokens(rank, core, event, c, b, a)
+    yield from offer_tokens(rank, core, tokens, event, c, b, a, Abort())
+    yield from take_tokens(rank, core, event, c, b, a, Abort())

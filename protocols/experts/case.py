@@ -48,6 +48,8 @@ class LayerCase(RoutedCase, ABC):
     written: ClassVar[tuple[str, ...]]
     """Buffers that hold something new in the end."""
     side_by_side = True
+    more_dies: ClassVar[int] = 0
+    """Dies behind those of the ranks, that take part too."""
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
     tiny: ClassVar[Mapping[str, int]] = {
@@ -187,7 +189,7 @@ class LayerCase(RoutedCase, ABC):
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
         ub_bytes = self.group.lays_out.ub_bytes(self._config())
         return tight_pod(
-            self.ranks, self.cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout
+            self.ranks + self.more_dies, self.cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout
         )
 
     def bytes_needed(self, ranks: int) -> int:

@@ -82,6 +82,8 @@ class ExpertGroup(Communicator, Generic[C]):
         self._rounds = [[app.part_of(own, i, self.n_rounds) for own in self.buffers] for i in range(self.n_rounds)]
         self._rows_committed = [0] * config.n_ranks
         super().__init__(pod)
+        for phase in (self.dispatches, DUMMY, self.combines):
+            pod.switches.know(phase.kernel)
         self.zero_fields()
 
     def _cores_on(self, die: int) -> int:

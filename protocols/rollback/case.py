@@ -54,9 +54,10 @@ class Rollback(Case):
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (rollback.HEADER_BYTES + nbytes)))
         regions.place(bench, pod)
         known = rollback.Ranks(
-            0, self.ranks, self.iterations, nbytes, rows.at(0), fields.at(0), readies.at(0), dones.at(0), over.at(0),
-            abort.at(0), errors.at(supervisor), rows.at(1) - rows.at(0),
+            0, self.ranks, self.iterations, readies.at(0), dones.at(0), over.at(0), abort.at(0), errors.at(supervisor),
+            pod.spec.die_bytes,
         )  # fmt: skip
+        where = rollback.Rows(nbytes, rows.at(0), fields.at(0))
         sent = self.sent()
         for me in range(self.ranks):
             own = bench.filled(me, sent[me], "own")
@@ -68,7 +69,7 @@ class Rollback(Case):
             grants += [rows.grant(None, "w", self.ranks + me), *([] if me else [over.grant(None, "w")])]
             mine = known._replace(me=me)
             args = {"own": own.address, "out": out.address, "failures": self.failures}
-            pod.launch(rollback.rank, me, [0], {**args, "r": mine}, grants)
+            pod.launch(rollback.rank, me, [0], {**args, "r": mine, "w": where}, grants)
         grants = [abort.grant(None, "w")]
         grants += [each.grant(supervisor, "r") for each in (errors, over)]
         pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known}, grants)

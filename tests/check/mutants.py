@@ -29,6 +29,7 @@ _PLACES = {
     "sendrecv": ("xccl_emu.protocols.sendrecv.calls.device", ""),
     "pull.dispatch": ("xccl_emu.protocols.pull.session.ExpertParallel.dispatches.kernel", "dispatch"),
     "pull.combine": ("xccl_emu.protocols.pull.session.ExpertParallel.combines.kernel", "combine"),
+    "pull.rollback": ("xccl_emu.protocols.pull.rollback.device", ""),
     "experts.dummy": ("xccl_emu.protocols.experts.group.DUMMY.kernel", "dummy_expert"),
     "fused.dispatch": ("xccl_emu.protocols.fused.session.FusedExpertParallel.dispatches.kernel", "fused_dispatch"),
     "fused.combine": ("xccl_emu.protocols.fused.session.FusedExpertParallel.combines.kernel", "fused_combine"),

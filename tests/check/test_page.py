@@ -3,19 +3,20 @@
 import functools
 import json
 import re
-import shutil
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.browser_support import DOWN, END, HOME, browser, chosen, complaints, narrow, press  # noqa: F401  a fixture
+from tests.check import test_livelock
 from tests.cli_support import printed, refusal
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import Verdict
 from xccl_emu.check.witness import page, picture, render, trace
-from xccl_emu.check.witness.highlight import marks
+from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import LINE, Witness
 from xccl_emu.errors import ReplayError
 from xccl_emu.protocol.case import Case
@@ -51,19 +52,50 @@ def test_picture_has_a_dot_a_row_and_an_arrow_a_landing() -> None:
     run, lines = run_of(*broken())
     root = ElementTree.fromstring(picture.svg(run, lines))
     assert len(root.findall(f"{SVG}circle")) == len(lines)
-    assert len(root.findall(f"{SVG}rect[@class='band']")) == 2
+    assert [band.get("data-row") for band in root.findall(f"{SVG}rect[@class='band']")] == [
+        str(row) for row, line in enumerate(lines) if line.mark
+    ]
+    assert sum(line.mark != "" for line in lines) == 2
     landed = [line for line in lines if line.step.pipe == trace.PERFORM]
     arrows = root.findall(f"{SVG}line[@class='write']")
     assert {float(arrow.get("y2", "")) for arrow in arrows} == {picture.y_of(lines.index(line)) for line in landed}
     assert sum("SWITCHED OFF" in (text.text or "") for text in root.findall(f"{SVG}text")) == 2
 
 
-def test_a_deadlock_says_who_waits_for_what() -> None:
-    """Below the last row, in as many lines as there are cores that wait."""
+def test_a_deadlock_says_who_waits_for_whom() -> None:
+    """Below the last row a line for each core that waits; both wait for each other, and an arrow leads to the next."""
     case = make("sendrecv", slots=1, chunks=3)
     run, lines = run_of(case, check(case, without=["tail"]))
+    assert [(one.step.core, one.on, one.step.place) for one in run.cycle] == [
+        (0, (1,), "die0.meta.ack[0→1]+0x10"),
+        (1, (0,), "die1.meta.tail[0→1]+0x10"),
+    ]
+    root = ElementTree.fromstring(picture.svg(run, lines))
+    assert sum("blocked: poll >= 1" in (text.text or "") for text in root.findall(f"{SVG}text")) == 2
+    arrows = [float(line.get("y2", "")) for line in root.findall(f"{SVG}line[@class='path']")]
+    assert sorted(arrows) == [picture.y_of(len(lines)), picture.y_of(len(lines) + 1)]
+    ring = "↻  each waits for what the next one may write: die0.core0 → die1.core0 → die0.core0"
+    assert list(render.below(run, {})) == [ring]
+
+
+def test_who_waits_for_nobody_is_in_no_ring() -> None:
+    """Without the last acknowledgments everybody else has returned, and nobody is left who could write one."""
+    case = make("sendrecv", slots=2, chunks=4)
+    run, _ = run_of(case, check(case, without=["ack"]))
+    alone = replace(run, waiting=tuple(replace(one, on=()) for one in run.waiting))
     assert run.waiting
-    assert picture.svg(run, lines).count("blocked: ") == len(run.waiting)
+    assert {line.mark for line in render.blocked(alone)} == {"✗"}
+
+
+def test_a_livelock_goes_back_to_where_its_loop_begins() -> None:
+    """An arrow at the left edge leads from the last row up to the first of the loop."""
+    violation = test_livelock.found()
+    run = trace.steps(test_livelock.spin().build("relaxed"), violation.actions.tolist())
+    lines = render.rows(run, marks(run, violation))
+    (first,) = (row for row, line in enumerate(lines) if line.mark == LOOP)
+    (arrow,) = ElementTree.fromstring(picture.svg(run, lines)).findall(f"{SVG}line[@class='path']")
+    assert float(arrow.get("y2", "")) == pytest.approx(picture.y_of(first) - picture.ROW / 2 + 2)
+    assert float(arrow.get("y1", "")) == pytest.approx(picture.y_of(len(lines) - 1) + picture.ROW / 2 - 2)
 
 
 def test_page_needs_nothing_else() -> None:
@@ -75,7 +107,7 @@ def test_page_needs_nothing_else() -> None:
     run, lines = run_of(*broken())
     assert len(shown["memory"]) == len(run.steps) + 1
     assert len(shown["rows"]) == len(lines)
-    tail = shown["flags"].index("die1.meta.tail[0→1]+0x10")
+    tail = shown["words"].index("die1.meta.tail[0→1]+0x10")
     visible = next(write.visible for write in run.writes if write.place == "die1.meta.tail[0→1]")
     assert [words[tail] for words in shown["memory"]] == ["0"] * visible + ["1"] * (len(run.steps) + 1 - visible)
 
@@ -102,42 +134,37 @@ def test_a_damaged_line_is_refused(line: str) -> None:
         Witness.load(LINE + line)
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    """Chromium without a screen or a network."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs the extra browser")
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("needs chromium and its driver")
-    options = webdriver.ChromeOptions()
-    for word in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking", "window-size=1500,900"):
-        options.add_argument(f"--{word}")
-    options.binary_location = str(shutil.which("chromium"))
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
-
-
-def test_page_is_gone_through_by_keys(browser: Any, tmp_path: Path) -> None:
+def test_page_is_gone_through_by_keys(browser: Any, tmp_path: Path) -> None:  # noqa: F811  the fixture
     """It opens at the first mark; keys move by steps and marks; source and flags follow; axe has no complaint."""
     (tmp_path / "page.html").write_text(drawn())
     browser.get((tmp_path / "page.html").as_uri())
 
-    def chosen() -> str:
-        cells = browser.find_elements("css selector", "tr[aria-selected=true] td")
-        return " ".join(cell.text for cell in cells[:2])
-
-    def press(keys: str) -> str:
-        browser.find_element("tag name", "body").send_keys(keys)
-        return chosen()
-
-    assert chosen() == "A 28"
-    assert press("m") == "B 35"
-    assert press("\ue011") == " 1"  # Home
-    assert press("\ue015") == " 2-3"  # down
+    assert chosen(browser) == "A 28"
+    assert press(browser, "m") == "B 35"
+    assert press(browser, HOME) == " 1"
+    assert press(browser, DOWN) == " 2-3"
     assert "mtu_in" in browser.find_element("css selector", "#source mark").text
-    assert press("\ue010") == "B 35"  # End
+    assert press(browser, END) == "B 35"
     browser.find_elements("css selector", ".steps tbody tr")[20].click()
-    assert chosen() == " 29"
-    assert browser.find_elements("css selector", "#memory .changed")
-    axe = pytest.importorskip("axe_core_python.selenium").Axe()
-    assert [found["id"] for found in axe.run(browser)["violations"]] == []
+    assert chosen(browser) == " 29"
+    assert browser.find_elements("css selector", "#words .changed")
+    assert complaints(browser) == []
+    narrow(browser)
+    assert complaints(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_a_page_of_200_steps_opens_in_a_second(browser: Any, tmp_path: Path) -> None:  # noqa: F811  the fixture
+    """From the request to the first line that is chosen, at the best of three."""
+    case = make("sendrecv", slots=8, chunks=16)
+    verdict = check(case, without=["ack"])
+    assert verdict.violation is not None
+    text = page.page(lambda: case.build(verdict.order, verdict.without), verdict.violation, "long")
+    (tmp_path / "page.html").write_text(text)
+    took = []
+    for _ in range(3):
+        browser.get((tmp_path / "page.html").as_uri())
+        took.append(browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
+    assert len(verdict.violation.actions) >= 200
+    assert min(took) < 1000

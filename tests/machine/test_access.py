@@ -68,14 +68,16 @@ def _mapped(a: int, b: int, c: int, d: int, e: int) -> bool:
     """Whether a v_map is permitted: ranges in the buffer, and none that is read overlaps the results in part."""
     if d not in maps.KNOWN or c <= 0:
         return False
-    kind, dtype = maps.KINDS[d & 15], maps.DTYPES[d >> 4 & 7]
+    kind, dtype = maps.KINDS[d & 15 | d >> 14 << 4], maps.DTYPES[d >> 4 & 7]
+    reduces = maps.KINDS.index(kind) > 12
     size = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 1, "int16": 2, "int32": 4}
-    written = size[maps.DTYPES[d >> 7 & 7] if kind == "cast" else dtype] * (1 if d & 15 > 12 else c)
+    of_result = size[maps.DTYPES[d >> 7 & 7] if kind == "cast" else dtype]
+    written = of_result * (2 if kind in ("most_at", "least_at") else 1 if reduces else c)
     reads = [] if kind in ("fill", "index") else [a]
-    reads += [e] if kind in ("add", "sub", "mul", "div", "max", "min", "and", "or") and not d >> 13 else []
+    reads += [e] if kind in ("add", "sub", "mul", "div", "max", "min", "and", "or") and not d >> 13 & 1 else []
     n = size[dtype] * c
-    fine = all(_buffer(at, n, 4) for at in reads) and _buffer(b, written, 4)
-    return fine and (d & 15 > 12 or all((at, n) == (b, written) or at + n <= b or b + written <= at for at in reads))
+    fine = all(_buffer(at, n, size[dtype]) for at in reads) and _buffer(b, written, of_result)
+    return fine and (reduces or all((at, n) == (b, written) or at + n <= b or b + written <= at for at in reads))
 
 
 def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
@@ -88,8 +90,8 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "store": lambda: c in (1, 2, 4, 8) and _memory(a, c, "w", c),
         "atomic_add": lambda: _memory(a, 8, "r", 8) and _memory(a, 8, "w", 8),
         "poll": lambda: _pollable(a, b, d, e),
-        "ub_load": lambda: b in (4, 8) and _buffer(a, b, b),
-        "ub_store": lambda: c in (4, 8) and _buffer(a, c, c),
+        "ub_load": lambda: b in (1, 2, 4, 8) and _buffer(a, b, b),
+        "ub_store": lambda: c in (1, 2, 4, 8) and _buffer(a, c, c),
         "set_flag": lambda: 0 <= a <= 3 and 0 <= b <= 3 and 0 <= c < 32,
         "wait_flag": lambda: ((0 <= a <= 3 and 0 <= b <= 3) or (a, b) == (4, 0)) and 0 <= c < 32,
         "dcci": lambda: True,  # passed over: these pods have no cache

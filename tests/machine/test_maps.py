@@ -20,7 +20,8 @@ TWO = {
     "min": lambda a, b: np.where((a < b) | (a != a), a, b),
 }  # fmt: skip
 REDUCING = {"sum": "add", "most": "max", "least": "min"}
-NAMES = sorted(TWO) + sorted(REDUCING) + ["abs", "fill", "index"]
+PLACES = {"most_at": np.argmax, "least_at": np.argmin}
+NAMES = sorted(TWO) + sorted(REDUCING) + sorted(PLACES) + ["abs", "fill", "index"]
 
 
 def same(found: NDArray[np.generic], wanted: NDArray[np.generic]) -> bool:
@@ -56,7 +57,7 @@ def test_functions_are_those_of_numpy(data: st.DataObject, n: int, name: str, in
     a, b = drawn(data, dtype, n), drawn(data, dtype, 1 if scalar else n)
     number = maps.function(name, dtype, scalar=scalar)
     first, size = padded(a), padded(a).size
-    image = np.concatenate([first, padded(b), np.zeros(size, np.uint8)])
+    image = np.concatenate([first, padded(b), np.zeros(max(size, 8), np.uint8)])
     target = 0 if in_place else size + padded(b).size
     if name in TWO:
         wanted = TWO[name](a, b).astype(a.dtype)
@@ -64,6 +65,9 @@ def test_functions_are_those_of_numpy(data: st.DataObject, n: int, name: str, in
         wanted = a[:1]
         for i in range(1, n):
             wanted = TWO[REDUCING[name]](wanted, a[i : i + 1]).astype(a.dtype)
+    elif name in PLACES:
+        place = PLACES[name](a)
+        wanted = np.append(a[place], np.array([place], f"u{a.itemsize}").view(a.dtype))
     elif name == "abs":
         wanted = np.abs(a)
     else:

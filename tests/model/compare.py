@@ -8,7 +8,7 @@ from xccl_emu.campaign.programs import Small
 from xccl_emu.check import verdict as kinds
 from xccl_emu.machine.explore import Explored
 
-from . import spec
+from . import scalar, spec
 from .program import Program
 from .races import Race
 from .translate import said
@@ -48,6 +48,8 @@ def compare(small: Small, order: str, limits: Limits = LIMITS) -> Compared:
     naive = small.naive(order, limits.brute)
     differences = list(_of_outcomes(small, found, naive)) if naive.complete else []
     verdict, race = _verdict(program, found, limits)
+    if verdict in ("undefined", kinds.VERIFIED) and (verdict == "undefined") != (scalar.MET in found.errors):
+        differences.append(f"by happens-before {verdict}; as writes become visible {sorted(found.errors)}")
     searched = 0
     for name in judge.SEARCHES if verdict != kinds.UNFINISHED else ():
         budget = judge.Budget(states=limits.search, seconds=limits.seconds)
@@ -64,7 +66,7 @@ def _verdict(program: Program, found: spec.Found, limits: Limits) -> tuple[str, 
         return kinds.UNFINISHED, None
     race, complete = spec.find_race(program, limits.model)
     if race:
-        return "race" if race.one else "unwritten", race
+        return "race" if race.one else "undefined" if race.validated else "unwritten", race
     if found.errors or found.deadlock:
         return "error" if found.errors else "deadlock", None
     return kinds.VERIFIED if complete else kinds.UNFINISHED, None

@@ -18,6 +18,8 @@ _UNITS = (4, 8, 16, 32, 32, 32, 32, 64)
 def draw(seed: int, number: int) -> Small:
     """Program ``number`` of a seed: half of them pass messages."""
     rng = Random(f"model/{seed}/{number}")
+    if number % 5 == 4:
+        return generate.draw(seed, 8 * number + 3).small  # where campaigns read tentatively
     if rng.random() < 0.4:
         return generate.draw(seed, number).small
     return _messages(rng)

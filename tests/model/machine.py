@@ -24,5 +24,5 @@ def steps(program: Program, state: State) -> Iterator[State | Broken]:
         if not any(lands_first(program, older, write) for older in state.flight[:i]):
             after = state.copy()
             after.flight = state.flight[:i] + state.flight[i + 1 :]
-            land(after, write)
+            land(program, after, write)
             yield after

@@ -20,7 +20,7 @@ class Op(NamedTuple):
 
     kind: str
     """load, store, atomic, swap, poll, line, quiet, fence, in, out, put, add, signal, set, wait, ub_load, ub_store,
-    copy, sum, dma, arrive, await, skip, fail, dcci, choose or any."""
+    copy, sum, dma, arrive, await, skip, fail, dcci, choose, any or validate."""
     addr: int = 0
     """Bytes in memory; of a copy or a sum the source in the data buffer; of `set` and `wait` the pipe that sets."""
     value: int = 0
@@ -45,6 +45,8 @@ class Op(NamedTuple):
     """Does a load synchronize?"""
     takes: bool = False
     """Does the kernel keep the value?"""
+    tentative: bool = False
+    """May what is read meet a write?"""
     shows: bool = False
     """Whether it is part of what the core tells at its end."""
     conditions: tuple[tuple[int, str, int], ...] = ()

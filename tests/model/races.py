@@ -53,6 +53,8 @@ class Race(NamedTuple):
 
     one: Access | None
     other: Access
+    validated: bool = False
+    """Or a tentative read that met a write, and is validated."""
 
 
 class Names:
@@ -70,7 +72,7 @@ class Names:
 class History:
     """What has happened in one execution; `after` makes a longer one."""
 
-    __slots__ = ("accesses", "events", "known", "landed", "names", "program", "written")
+    __slots__ = ("accesses", "events", "known", "landed", "names", "program", "tried", "written")
 
     def __init__(self, program: Program) -> None:
         """Nothing has happened."""
@@ -79,6 +81,7 @@ class History:
         self.accesses: tuple[Access, ...] = ()
         self.landed: dict[int, int] = {}
         self.events: dict[object, Known] = {}
+        self.tried: dict[tuple[int, int], Access] = {}
         low, high = program.meta
         filled = [(die * program.die_bytes + low, die * program.die_bytes + high) for die in range(program.dies)]
         self.written = frozenset(byte for first, behind in [*filled, *program.filled] for byte in range(first, behind))
@@ -97,6 +100,7 @@ class History:
         """The history with more at its end, or the first race in it."""
         other = History.__new__(History)
         other.program, other.names, other.written = self.program, self.names, self.written
+        other.tried = self.tried
         other.known, other.landed, other.events = dict(self.known), dict(self.landed), dict(self.events)
         other.accesses = self.accesses
         for one in told:
@@ -121,6 +125,8 @@ class History:
             for byte in range(one.write.addr, one.write.behind):
                 self.landed[byte] = self.landed.get(byte, 0) | bit
             return None
+        if one.what == "validated" and ("met", one.core, one.op) in self.events:
+            return Race(None, self.tried[one.core, one.op], True)
         self._tell(one)
         return None
 
@@ -155,12 +161,22 @@ class History:
         bit = self.names.bit("read", *one[:4], one.buffer)
         known = self._begun(engine, one.op)
         access = Access(bit, engine, one.first, one.behind, one.buffer, one.named, known, stores=one.stores)
+        if one.tentative:
+            return self._try(access, one.op)
         race = self._access(access)
         if race is None and not one.named and not self.written.issuperset(named):
             race = Race(None, access)
         if race is None and one.named:
             self._acquire(engine, where)
         return race
+
+    def _try(self, access: Access, op: int) -> None:
+        """A tentative read: is a write there that nothing orders before it?  No look at a version tells of that one."""
+        for byte in range(access.first, access.behind):
+            landed = self.landed.get(byte, 0)
+            if any(each.bit & landed and each.writes and not self._ordered(each, access) for each in self.accesses):
+                self.events["met", access.engine[0], op] = Known()
+                self.tried = {**self.tried, (access.engine[0], op): access}
 
     def _acquire(self, engine: Engine, where: range) -> None:
         """A read that synchronizes sees the latest write of each byte, and so all that landed there before."""

@@ -36,7 +36,7 @@ def requests(program: Program, state: State, core: int) -> Iterator[State | Brok
         pipe = op.addr if op.kind == "set" else op.ub if op.kind == "wait" else pipe
         after.queues[4 * core + pipe] += ((number, parts_of(program, op)),)
         after.told.append(Told("issue", core, pipe, number))
-        yield _go_on(program, after, core, 0)
+        yield _hold(after, core, op, number) or _go_on(program, after, core, 0)
     elif op.kind == "fail":
         yield Broken("fail")
     elif op.kind == "choose":
@@ -45,12 +45,63 @@ def requests(program: Program, state: State, core: int) -> Iterator[State | Brok
         yield from _any(program, state, core, op, number)
     elif op.kind == "line":
         yield from _line(program, state, core, op)
+    elif op.kind == "validate":
+        yield _validate(after, core, op, number) or _go_on(program, after, core, 0)
+    elif op.kind == "ub_load" and op.ub < (held := state.kernels[core].held)[1] and held[0] < op.ub + op.nbytes:
+        yield _USED
     elif op.kind == "set":
         yield set_event(after, core, (SCALAR, op.ub, op.value)) or _go_on(program, after, core, 0)
     else:
         value = _GRANTED[op.kind](program, after, core, op, number)
         if value is not None:
             yield _go_on(program, after, core, value)
+
+
+_USED = Broken("bytes that were read tentatively are used before they are validated")
+
+
+def _hold(state: State, core: int, op: Op, number: int) -> Broken | None:
+    """What an instruction makes of the bytes that were read tentatively, as it is issued."""
+    kernel = state.kernels[core]
+    first, behind = kernel.held
+    reads = [op.ub] * (op.kind in ("out", "signal")) + [op.addr] * (op.kind in ("copy", "sum"))
+    reads += [op.other] * (op.kind == "sum")
+    if any(at < behind and first < at + op.nbytes for at in reads):
+        return _USED
+    if op.kind not in ("in", "copy", "sum") or not (op.tentative or behind):
+        return None
+    end = op.ub + op.nbytes
+    if (op.ub <= first and behind <= end) or not behind:  # all anew
+        held, tries, met = ((op.ub, end), (number,), False) if op.tentative else ((0, 0), (), False)
+    elif not op.tentative:
+        return None
+    elif op.ub > behind or end < first:
+        return Broken("a tentative read apart from what is held")
+    else:
+        held, tries, met = (min(op.ub, first), max(end, behind)), (*kernel.tries, number), kernel.met
+    state.kernels[core] = kernel._replace(held=held, tries=tries, met=met)
+    return None
+
+
+def _validate(state: State, core: int, op: Op, number: int) -> Broken | None:
+    """What was read tentatively is right; not if a write met it."""
+    kernel = state.kernels[core]
+    here = slice(op.ub, op.ub + op.nbytes)
+    state.told.append(Read(core, SCALAR, number, 0, here.start, here.stop, False, buffer=core))
+    fill(state, core, SCALAR, number, 1, op.ub, state.buffers[core][here])
+    if kernel.held[1]:
+        if not (op.ub <= kernel.held[0] and kernel.held[1] <= here.stop):
+            return Broken("not all that was read tentatively is validated")
+        if any(entry[0] in kernel.tries for entry in state.queues[4 * core + MTU_IN]):
+            return Broken("validated before it is read")
+        if kernel.met:
+            return Broken(MET)
+    state.told += [Told("validated", core, op=each) for each in kernel.tries]
+    state.kernels[core] = kernel._replace(held=(0, 0), tries=(), met=False)
+    return None
+
+
+MET = "what a write met is validated"
 
 
 def _go_on(program: Program, state: State, core: int, value: int) -> State:
@@ -138,7 +189,7 @@ def _atomic(program: Program, state: State, core: int, op: Op, number: int) -> i
     write = write._replace(data=(new - old & BITS_64).to_bytes(8, "little"))
     state.told.append(Read(core, SCALAR, number, 0, op.addr, op.addr + 8, True))
     state.told.append(Wrote(write, True, swapped))
-    land(state, write)
+    land(program, state, write)
     return old
 
 

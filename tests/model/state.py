@@ -5,7 +5,7 @@ What happens is noted in the words of docs/races.md, for whoever watches (`races
 
 from typing import NamedTuple
 
-from .program import DMA, SCALAR, Op, Program, Write
+from .program import DMA, MTU_IN, SCALAR, Op, Program, Write
 
 BITS_64 = (1 << 64) - 1
 
@@ -23,6 +23,7 @@ class Read(NamedTuple):
     buffer: int = -1
     stores: bool = False
     """Did it see the core's own scalar stores in flight?"""
+    tentative: bool = False
 
 
 class Wrote(NamedTuple):
@@ -52,7 +53,8 @@ class Landed(NamedTuple):
 
 class Told(NamedTuple):
     """What orders: ``issue``, ``begin`` (an instruction), ``quiet``, ``fence``, ``fenced`` (what is behind it),
-    ``set``, ``waited``, ``done`` (a DMA), ``arrive``, ``await``; ``evict`` and ``return`` of a line of a cache.
+    ``set``, ``waited``, ``done`` (a DMA), ``arrive``, ``await``; ``evict`` and ``return`` of a line of a cache;
+    ``validated`` a tentative read.
     """
 
     what: str
@@ -82,6 +84,12 @@ class Kernel(NamedTuple):
     fences: int = 0
     left: tuple[tuple[int, int], ...] = ()
     """Units of a line that are still to be read."""
+    held: tuple[int, int] = (0, 0)
+    """Bytes of the data buffer that were read tentatively and are not validated, as (first, behind)."""
+    tries: tuple[int, ...] = ()
+    """The instructions that read these."""
+    met: bool = False
+    """Has a write become visible while one of them could be made, or was?"""
 
 
 Entry = tuple[int, tuple[tuple[int, int], ...]]
@@ -165,8 +173,16 @@ def look(state: State, core: int, addr: int, nbytes: int) -> bytes:
     return bytes(data)
 
 
-def land(state: State, write: Write) -> None:
+def land(program: Program, state: State, write: Write) -> None:
     """A write becomes visible."""
+    for core, placed in enumerate(program.cores):
+        kernel = state.kernels[core]
+        for number, _ in state.queues[4 * core + MTU_IN]:
+            op = placed.ops[number]
+            if op.kind != "in":
+                break
+            if number in kernel.tries and op.addr < write.behind and write.addr < op.addr + op.nbytes:
+                state.kernels[core] = kernel._replace(met=True)
     there = slice(write.addr, write.behind)
     data = write.data
     if write.adds:
@@ -180,7 +196,7 @@ def take_off(program: Program, state: State, write: Write, once: bool = True) ->
     """A write takes off; under `sc` it is visible at once."""
     state.told.append(Wrote(write, once))
     if program.order == "sc":
-        land(state, write)
+        land(program, state, write)
     else:
         state.flight = (*state.flight, write)
 

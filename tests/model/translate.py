@@ -98,7 +98,7 @@ def _check(pod: Pod, ops: list[Op], far: bool) -> None:
             raise Unknown("DMA over itself")
         if op.kind == "signal" and op.addr - 8 < op.other < op.addr + op.nbytes:
             raise Unknown("a signal to its payload")
-        if op.ub + op.nbytes > UB_BYTES and op.kind in ("in", "out", "signal", "ub_load", "ub_store"):
+        if op.ub + op.nbytes > UB_BYTES and op.kind in ("in", "out", "signal", "ub_load", "ub_store", "validate"):
             raise Unknown("beyond the data buffer")
 
 
@@ -195,8 +195,10 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
             return Op("put", word & ~31, nbytes=32, words=tuple(words), asks=asks)
         case "add":
             return Op("add", word, b, asks=asks)
-        case "in":
-            return Op("in", shifted, nbytes=nbytes, ub=b * 8)
+        case "in" | "tentative":
+            return Op("in", shifted, nbytes=nbytes, ub=b * 8, tentative=one.name == "tentative")
+        case "validate":
+            return Op("validate", nbytes=nbytes, ub=b * 8)
         case "out":
             return Op("out", shifted, nbytes=nbytes, ub=b * 8, asks=asks)
         case "signal":

@@ -117,6 +117,17 @@ def test_a_users_model_and_cluster(tmp_path: Path) -> None:
     assert said in refusal(*words)
 
 
+def test_the_part_of_a_device() -> None:
+    """By the strategy that was asked for, or the best; a device that there is not is refused."""
+    out = " ".join(printed("plan", "--device", "9", "--top", "1").split())
+    assert "device 9: DP rank 1, layers 0 to 60, experts 64 to 127; attention: query_down[:, :]" in out
+    assert "expert: gate[:, 256:512] up[:, 256:512] down[256:512, :]" in out
+    told = as_json("plan", "--strategy", "TP=8 [PP=4]", "--device", "9")["weights"]
+    assert (told["layers"], told["experts"], told["requests"]) == ([15, 30], [0, 256], 0)
+    assert as_json("plan")["weights"] is None
+    assert "device 32: must be 0 to 31" in refusal("plan", "--device", "32")
+
+
 def test_a_plot_is_written(tmp_path: Path) -> None:
     """As a PNG with something in it, the chosen strategy below the best."""
     pytest.importorskip("matplotlib")

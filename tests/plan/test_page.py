@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli_support import as_json
 from xccl_emu.bench import published
+from xccl_emu.plan.observed import Computed, load_observed
 from xccl_emu.plan.published import MORE_EP, compared
 
 
@@ -25,14 +26,15 @@ def test_the_tables_are_what_the_analyzer_says(tool: ModuleType) -> None:
 
 
 def test_the_files_of_the_page_can_be_used(tool: ModuleType, tmp_path: Path) -> None:
-    """A model and a cluster, as they stand there."""
+    """A model, a cluster and observations, as they stand there."""
     texts = [part.partition("```")[0] for part in tool.PAGE.read_text("utf-8").split("```toml\n")[1:]]
-    model, cluster = (tmp_path / f"{i}.toml" for i in range(2))
-    for file, text in zip((model, cluster), texts, strict=True):
+    model, cluster, observed = (tmp_path / f"{i}.toml" for i in range(3))
+    for file, text in zip((model, cluster, observed), texts, strict=True):
         file.write_text(text)
     told = as_json("plan", "--model", str(model), "--cluster", str(cluster))
     assert (told["model"], told["cluster"]) == ("mine", "two nodes")
     assert told["ranked"]
+    assert [*load_observed(str(observed)).computing] == [Computed("TP=8 + DP=4, TP=8 + EP=4", 16, 256, 2100.0)]
 
 
 def test_numbers_of_the_text(tool: ModuleType) -> None:

@@ -2,7 +2,8 @@
 
 Blocks are taken in order.  A ``python`` block that begins with ``# name.py`` is added to that file, one with ``>>>`` is
 run as a session, a ``text`` block is what the session before it prints last, a ``diff`` block changes the file that has
-its lines (and begins a new session), a ``console`` block is a command.  Seconds and numbers of states are not compared.
+its lines (and begins a new session), a ``console`` block is a command, ``yaml`` is for other tests.  Seconds and
+numbers of states are not compared.
 """
 
 import doctest
@@ -52,7 +53,7 @@ class Tutorial:
     def run(self) -> str:
         """Take all blocks; returns the text with the outputs as they were."""
         kinds: dict[str, Callable[[str], str]] = {
-            "python": self._python, "text": self._text, "diff": self._diff, "console": self._console
+            "python": self._python, "text": self._text, "diff": self._diff, "console": self._console, "yaml": str,
         }  # fmt: skip
         try:
             return _BLOCK.sub(lambda block: f"```{block[1]}\n{kinds[block[1]](block[2])}```", self.text)

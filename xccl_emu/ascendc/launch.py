@@ -16,6 +16,9 @@ from xccl_emu.protocol import Bench
 STOPS = {
     0xA500: "AllocTensor of a queue without a free buffer", 0xA501: "DeQue of an empty queue",
     0xA502: "more buffers of queues than there are events", 0xA503: "DataCopy of bytes that are no whole blocks of 32",
+    0xA504: "a mask beyond the 256 bytes of a repeat, or more than 255 repeats",
+    0xA505: "a reduction of elements that are not contiguous in a repeat",
+    0xA506: "WholeReduceMax or Min with the place in front of the value, or alone",
 }  # fmt: skip
 """What the header stops a run with, as `Bench.stop` takes it."""
 

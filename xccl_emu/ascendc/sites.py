@@ -6,6 +6,7 @@ flag that is set and waited for, a buffer of a queue that is filled or freed, a 
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ from xccl_emu.lang import requests
 
 VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
-    "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum",
+    "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
+    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin",
 )  # fmt: skip
 """Instructions of the vector pipe."""
 
@@ -22,6 +24,7 @@ REQUESTS = {
     **dict.fromkeys(VECTOR, ("v_copy",)),
     "DataCopy": ("mtu_in", "mtu_out", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out"),
     "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"), "xccl_tiling": ("load",),
+    "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
     "FreeTensor": ("set_flag", "wait_flag"), "InitBuffer": ("fail",), "PipeBarrier": (), "SyncAll": (),
@@ -32,7 +35,9 @@ BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
 """What a barrier of all pipes asks for, by how it is read; a fence is that of the pipe that writes."""
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
-_CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({'|'.join(REQUESTS)})\s*(?=[<(])")
+_NAMES = "|".join(name for name in REQUESTS if name != "element")
+_CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({_NAMES})\s*(?=[<(])")
+_TENSOR = re.compile(r"\b(?:Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
 _EVENT = re.compile(r"\s*<\s*(?:\w+\s*::\s*)*(\w+)\s*>")
 _WHILE = re.compile(r"\bwhile\s*\(")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
@@ -53,17 +58,22 @@ class Call:
 
 def calls(text: str, own: str) -> list[Call]:
     """The calls in a preprocessed text, but for those in files of a folder, in order."""
-    found, file, line = list[Call](), "", 0
+    found, rows, file, line = list[Call](), list[tuple[str, int, str]](), "", 0
     for row in text.splitlines():
         marker = _MARKER.match(row)
         if marker:
             line, file = int(marker[1]), json.loads(f'"{marker[2]}"')
             continue
         if not file.startswith((own, "<", "the call of")):
-            waits = _WHILE.search(row)
-            spins = range(waits.end(), len(row)) if waits else range(0)
-            found += [Call(file, line, m[2], _of(m, row), m.start(2) in spins) for m in _CALL.finditer(row)]
+            rows.append((file, line, row))
         line += 1
+    tensors = {name.strip() for _, _, row in rows for m in _TENSOR.finditer(row) for name in m[1].split(",")}
+    element = re.compile(rf"\b({'|'.join(sorted(tensors)) or '(?!)'})\s*\(")
+    for file, line, row in rows:
+        waits = _WHILE.search(row)
+        spins = range(waits.end(), len(row)) if waits else range(0)
+        found += [Call(file, line, m[2], _of(m, row), m.start(2) in spins) for m in _CALL.finditer(row)]
+        found += [Call(file, line, "element", m[1], False) for m in element.finditer(row)]
     return found
 
 
@@ -75,16 +85,13 @@ def _of(match: re.Match[str], row: str) -> str:
 def names(found: list[Call]) -> Iterator[str]:
     """The name of each call's synchronization, or nothing.
 
-    A flag is named by where it is set: the last time before it is waited for that no other call waits for.
+    A flag is named by where it is set: the last time before it is waited for that no other call waits for; or behind
+    it, in a loop that waits for what its last round has set.
     """
-    set_at = dict[str, list[int]]()
-    for call in found:
-        if call.name == "SetFlag":
-            set_at.setdefault(call.of, []).append(call.line)
-            yield f"{call.of}, line {call.line}"
-        elif call.name == "WaitFlag":
-            open_at = set_at.get(call.of, [])
-            yield f"{call.of}, line {open_at.pop() if open_at else call.line}"
+    lines = _set_at(found)
+    for i, call in enumerate(found):
+        if call.name in ("SetFlag", "WaitFlag"):
+            yield f"{call.of}, line {lines.get(i, call.line)}"
         elif call.name in _FILLED + _FREED:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
         elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid"):
@@ -93,6 +100,19 @@ def names(found: list[Call]) -> Iterator[str]:
             yield f"{call.of} awaited, line {call.line}"
         else:
             yield ""
+
+
+def _set_at(found: list[Call]) -> dict[int, int]:
+    """By the place of a call of `WaitFlag`: the line of what sets its flag."""
+    lines, is_set, alone = dict[int, int](), defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    for i, call in enumerate(found):
+        if call.name == "SetFlag":
+            is_set[call.of].append(call.line)
+        elif call.name == "WaitFlag" and is_set[call.of]:
+            lines[i] = is_set[call.of].pop()
+        elif call.name == "WaitFlag":
+            alone[call.of].append(i)
+    return lines | {i: line for of, waits in alone.items() for i, line in zip(waits, is_set[of], strict=False)}
 
 
 def tables(text: str, own: str, barrier: str) -> str:

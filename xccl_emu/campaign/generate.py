@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from xccl_emu.campaign.corpus import CORPUS, PATTERNS
+from xccl_emu.campaign.corpus import CORPUS, PATTERNS, seqlock
 from xccl_emu.campaign.interpreter import SIZE_MAX
 from xccl_emu.campaign.programs import DATA, EDGE, OTHER, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
@@ -76,6 +76,7 @@ def draw(seed: int, number: int) -> Case:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
+    small = _optimistic(Random(f"{seed}/{number}/tentative")) if number % 8 == 3 else small
     cleans = any(one.name == "dcci" for each in small.programs for one in each)
     for varied, likely in _VARIATIONS:
         small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
@@ -276,6 +277,30 @@ def _of_pattern(rng: Random) -> Small:
     return replace(small, together=rng.random() < 0.5, flight_granules=8)
 
 
+def _optimistic(rng: Random) -> Small:
+    """Tentative reads: a pattern of its own, or what another program reads, validated further on or not."""
+    if rng.random() < 0.5:
+        cores_per_die, texts = seqlock(rng)
+        small = _mutated(rng, _small(texts, cores_per_die), rng.choice((0, 0, 1, 2)))
+    else:
+        small = rng.choice((_of_corpus, _of_pattern))(rng)
+    programs = tuple(_tentatively(rng, one) for one in small.programs)
+    return replace(small, programs=programs, together=rng.random() < 0.6, flight_granules=8)
+
+
+def _tentatively(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """A program whose reads are tentative, most of them validated where what follows waits for them."""
+    programs, behind = list(one), len(one)
+    for k in reversed(range(len(one))):
+        if one[k].name in ("quiet", "wait"):
+            behind = k + 1
+        if one[k].name == "in" and rng.random() < 0.8:
+            programs[k] = replace(one[k], name="tentative")
+            if rng.random() < 0.8 and len(programs) < SIZE_MAX:
+                programs.insert(behind, Instruction("validate", b=one[k].b, c=one[k].c & 7))
+    return tuple(programs)
+
+
 def _free(rng: Random) -> Small:
     cores_per_die, n = rng.choice(((1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4), (4, 4)))
     dies = max(-(-n // cores_per_die), rng.randrange(1, _DIES_MAX + 1))
@@ -338,10 +363,12 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 # ---- instructions
 
-_VARIED = ("any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
+_VARIED = (
+    "tentative", "any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain",
+)  # fmt: skip
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
-    *(name for name in WITHOUT_WORD if name not in ("fence", "choose")), "quiet", "spin",
+    *(name for name in WITHOUT_WORD if name not in ("fence", "choose", "validate")), "quiet", "spin",
 )  # fmt: skip
 
 

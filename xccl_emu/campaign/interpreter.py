@@ -39,6 +39,7 @@ from xccl_emu.lang import (
     ub_store,
     v_copy,
     v_map,
+    validate,
     wait_flag,
 )
 
@@ -48,7 +49,7 @@ OPERATIONS = (
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
     "signal", "dcci", "part_ge", "part_eq", "part_ne", "outs", "puts", "stores", "signals", "dmas", "choose",
-    "any", "v_add",
+    "any", "v_add", "tentative", "validate",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 _SUM = maps.function("add", maps.INT32)
@@ -257,6 +258,10 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             last = yield poll_any(
                 (word, (c & 1) * CMP_GE, 1 + (c >> 1 & 1)), (target, (c >> 2 & 1) * CMP_GE, 1 + (c >> 3)), sync="any"
             )
+        elif op == 55:
+            yield mtu_in(word + (c >> 3) * 4, b * 8, nbytes, tentative=1)
+        elif op == 56:
+            yield validate(b * 8, nbytes)
         if _SEEN >> op & 1:
             seen = seen * 8 + last
     yield store(result, seen)

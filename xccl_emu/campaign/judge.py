@@ -31,7 +31,9 @@ from xccl_emu.machine.pod import Pod
 SEARCHES = ("full", "less", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
-MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION, kinds.ARITHMETIC)
+MACHINE_KINDS = (
+    kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION, kinds.ARITHMETIC, kinds.UNDEFINED,
+)  # fmt: skip
 WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "relaxed": ("unordered",)}
 """By order, those that allow every run of it."""
 _WALK_STEPS, _QUIET_WALKS = 2_000, 1

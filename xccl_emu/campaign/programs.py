@@ -45,7 +45,7 @@ LOOPS = ("outs", "puts", "stores", "signals", "dmas")
 """Instructions that take several requests of one site, to addresses side by side."""
 WITHOUT_WORD = (
     "quiet", "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy",
-    "v_add", "set", "wait", "end", "choose",
+    "v_add", "set", "wait", "end", "choose", "validate",
 )  # fmt: skip
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
 """Instructions whose first operand is a word."""

@@ -41,7 +41,7 @@ WEAKER = "relaxed"
 STRONGER = ("sc", "fifo")
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
-_MOST = (1 << 63) - 1
+MOST_SCHEDULES = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def _check_limits(**limits: float | None) -> None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
             raise ConfigError(f"{name}={limit!r}: must be a number, and positive")
-        if name in ("schedules", "max_states") and whole(name, limit) > _MOST:
-            raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {_MOST}")
+        if name in ("schedules", "max_states") and whole(name, limit) > MOST_SCHEDULES:
+            raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {MOST_SCHEDULES}")
 
 
 def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:

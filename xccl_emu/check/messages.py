@@ -14,7 +14,7 @@ from xccl_emu.machine.pod import Pod
 
 _KINDS = {
     at.ERR_ACCESS: verdict.AREA_VIOLATION, at.ERR_FAIL: verdict.ASSERTION, at.ERR_LEFT_SET: verdict.LEFTOVER,
-    at.ERR_ARITHMETIC: verdict.ARITHMETIC,
+    at.ERR_ARITHMETIC: verdict.ARITHMETIC, at.ERR_UNDEFINED: verdict.UNDEFINED,
 }  # fmt: skip
 
 _FLAG_WRITES = ("store", "atomic_add", "put", "add")

@@ -57,6 +57,10 @@ class Trial:
     roles: Mapping[str, Collection[int]] = field(default_factory=dict)
     """Dies by what they do in the protocol, for statistics; none named: all do the same."""
 
+    spoilt: tuple[tuple[int, int], ...] | None = None
+    """For a pod that has run before, address and bytes of what holds nothing; all else on dies counts as filled, and
+    ``filled`` is left empty.  For sampled schedules alone."""
+
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
 

@@ -26,6 +26,7 @@ class Planning:
       xccl-emu plan --model Qwen3-235B-A22B --cluster H20 --rate 4
       xccl-emu plan --model mine.toml --cluster my-cluster.toml    their form is in docs/mixserve.md
       xccl-emu plan --strategy "TP=8 + DP=4, EP=32"                this one alone, beside the best
+      xccl-emu plan --observed mine.toml                           constants fitted to your own measurements
       xccl-emu plan --published                                    beside what the paper measured
 
     A strategy is attention, experts [stages]: TP splits tensors, DP requests, EP experts, PP layers. What is written
@@ -45,6 +46,7 @@ class Planning:
     context: int = option(4096, "Tokens that memory must have room for in every request.", least=1)
     by: str = option("throughput", "What strategies are ranked by: throughput, ttft or itl.", metavar="ORDER")
     strategy: str | None = option(None, "One strategy, such as: TP=8 + DP=4, TP=8 + EP=4 [PP=1]")
+    device: int | None = option(None, "Say which weights this device has, under --strategy or the best one.", least=0)
     top: int = option(10, "Rows of the table.", least=1)
     literal: bool = option(False, "The equations as they are printed.")
     correct: tuple[str, ...] = option(
@@ -52,11 +54,15 @@ class Planning:
     )
     sync: bool = option(False, "Nothing overlaps: Eq. (13) as it stands.")
     drop: bool = option(False, "Experts without TP get each token once, Eq. (5), not from a whole TP group, (12).")
+    observed: str | None = option(
+        None, "Your own measurements, to which constants of the cluster are fitted.", metavar="FILE"
+    )  # fmt: skip
     published: bool = option(False, "The paper's own strategies, beside what it measured.")
 
 
 def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     from xccl_emu.cli import plan_show
+    from xccl_emu.plan.observed import load_observed
     from xccl_emu.plan.strategies import Workload, plan
 
     if plot is not None:
@@ -68,9 +74,10 @@ def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     setting = _setting(options)
     if options.published:
         return _compare(setting, workload, as_json)
+    setting, points = (setting, ()) if options.observed is None else load_observed(options.observed).fit(setting)
     found = plan(setting, workload, options.by)
     chosen = _chosen(options, setting, workload)
-    shown = plan_show.Shown(found, chosen, options.by, options.top)
+    shown = plan_show.Shown(found, chosen, options.by, options.top, points, options.device)
     plan_show.show(shown, as_json)
     if plot is not None and found.ranked:
         from xccl_emu.cli.plan_plot import draw
@@ -86,9 +93,12 @@ def _check(options: Planning, plot: Path | None) -> None:
     """ConfigError for options that do not go together."""
     if options.correct and not options.literal:
         raise ConfigError(f"--correct {options.correct[0]}: needs --literal; without it all equations are corrected")
-    chosen = (options.model, options.cluster, options.strategy) != (Planning.model, Planning.cluster, None)
+    asked = options.model, options.cluster, options.strategy, options.observed, options.device
+    chosen = asked != (Planning.model, Planning.cluster, None, None, None)
     if options.published and (chosen or plot is not None):
-        raise ConfigError("--published: cannot be combined with --model, --cluster, --strategy, --plot")
+        raise ConfigError(
+            "--published: cannot be combined with --model, --cluster, --strategy, --observed, --device, --plot"
+        )
 
 
 def _setting(options: Planning) -> "Setting":

@@ -1,7 +1,7 @@
 """What ``xccl-emu plan`` prints: a table of strategies with why each is where it is, or JSON."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right
 from xccl_emu.plan.explain import deciding, ms, reason
+from xccl_emu.plan.observed import Point
+from xccl_emu.plan.partition import WHOLE, Cut, Part, part
 from xccl_emu.plan.strategies import Estimate, Plan, single_terms
 
 
@@ -24,11 +26,21 @@ class Shown:
     """The one that was asked for."""
     by: str
     top: int
+    observed: Sequence[Point] = ()
+    """What constants were fitted to."""
+    device: int | None = None
+    """Whose part of the weights is told."""
 
     @property
     def best(self) -> Estimate | None:
         """The first; None if none can be."""
         return self.plan.ranked[0] if self.plan.ranked else None
+
+    @property
+    def part(self) -> Part | None:
+        """What that device has under the strategy asked for, or else the best; None if neither is there."""
+        one = self.chosen or self.best
+        return None if one is None or self.device is None else part(one.strategy, one.setting.model, self.device)
 
     @property
     def any(self) -> Estimate:
@@ -40,10 +52,10 @@ def show(shown: Shown, as_json: bool) -> None:
     """Print it to stdout."""
     if as_json:
         return print_json("plan", plain(shown))
-    console = stdout_console()
+    console, lines = stdout_console(), [*_lines(shown)]
     if shown.best is not None:
         console.print(_table(shown), highlight=False)
-    for line in _lines(shown):
+    for line in lines:
         console.print(escape(line), highlight=False)
 
 
@@ -68,9 +80,25 @@ def plain(shown: Shown) -> Mapping[str, Any]:
         "dropping": one.setting.dropping, "workload": asdict(one.workload), "by": shown.by,
         "ranked": [_plain(each, shown) for each in shown.plan.ranked],
         "refused": [_plain(each, shown) for each in shown.plan.refused],
+        "observed": [{**asdict(each), "off_percent": each.off_percent} for each in shown.observed],
+        "cluster_constants": asdict(one.setting.cluster),
+        "weights": None if shown.part is None else _plain_part(shown.part),
         "chosen": None if shown.chosen is None else _plain(shown.chosen, shown),
         "reason": _reason(shown), "outcome": outcome(shown),
     }  # fmt: skip
+
+
+def _plain_part(of: Part) -> dict[str, Any]:
+    """Ranges as their first and last but one, matrices as NumPy cuts them."""
+    ranges = {name: [each.start, each.stop] for name, each in (("layers", of.layers), ("experts", of.experts))}
+    kinds = (("attention", of.attention), ("expert", of.expert), ("dense", of.dense))
+    return {**ranges, "requests": of.requests, "cuts": {
+        kind: {name: _cut(each) for name, each in cuts.items()} for kind, cuts in kinds}}  # fmt: skip
+
+
+def _cut(of: Cut) -> str:
+    """Such as ``[:, 0:24]``."""
+    return f"[{', '.join(':' if each == WHOLE else f'{each.start}:{each.stop}' for each in of)}]"
 
 
 def _plain(each: Estimate, shown: Shown) -> dict[str, Any]:
@@ -129,6 +157,12 @@ def _cells(place: str, each: Estimate, shown: Shown) -> Iterator[str]:
 
 def _lines(shown: Shown) -> Iterator[str]:
     best, plan = shown.best, shown.plan
+    yield from _observed(shown)
+    if shown.part is not None:
+        told = _plain_part(shown.part)
+        cuts = "; ".join((f"{kind}: " + " ".join(map("".join, each.items()))) for kind, each in told["cuts"].items())
+        first = ", ".join(f"{what} {told[what][0]} to {told[what][1] - 1}" for what in ("layers", "experts"))
+        yield f"device {shown.device}: DP rank {told['requests']}, {first}; {cuts}"
     if best is not None:
         yield _reason(shown)
         for what, terms in (("prefill", best.prefill), ("decode", best.decode)):
@@ -139,6 +173,23 @@ def _lines(shown: Shown) -> Iterator[str]:
         yield f"{len(plan.ranked)} strategies can be, {saturated} of them saturated at {rate}"
     if plan.refused:
         yield f"{len(plan.refused)} are refused, such as {plan.refused[-1].strategy}: {plan.refused[-1].refusal}"
+
+
+def _observed(shown: Shown) -> Iterator[str]:
+    """What was fitted, and how far the equations then are from what was measured."""
+    cluster = shown.any.setting.cluster
+    for kind in dict.fromkeys(point.kind for point in shown.observed):
+        points = [point for point in shown.observed if point.kind == kind]
+        worst = max(points, key=lambda point: abs(point.off_percent))
+        link = {"intra": cluster.intra, "inter": cluster.inter}.get(kind)
+        flops = f"{cluster.tflops * cluster.efficiency:.3g} TFLOPS, {cluster.hbm_gb_s:.4g} GB/s of memory"
+        told = (
+            f"{flops}, {cluster.layer_us:.3g} us of any layer" if link is None
+            else f"{link.gb_s:.3g} GB/s, {link.start_us:.3g} us before a round"
+        )  # fmt: skip
+        mean = math.fsum(abs(point.off_percent) for point in points) / len(points)
+        off = f"off by {mean:.1f}% in the mean, at most by {worst.off_percent:+.1f}% ({worst.what})"
+        yield f"{kind}: {told}; {len(points)} observations, {off}"
 
 
 def _reason(shown: Shown) -> str:

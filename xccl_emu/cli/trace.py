@@ -28,7 +28,10 @@ class TraceOptions:
       xccl-emu trace dispatch --ranks 8 --tokens 16 --granules 224 --dies 0,1
       xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --top-k 4 --granules 224
       xccl-emu trace mixserve-dispatch --nodes 4 --ranks 8 --tokens 8 --fabric atlas-800t-a2 --gantt 0
-      xccl-emu trace a2e --attention 4 --experts 6 --tokens 8 --cores 2 --e2a-parts 4
+      xccl-emu trace a2e --attention 4 --experts 6 --tokens 8 --cores 2 --e2a-parts 4 --html a2e.html
+
+    A page (--html) needs no Perfetto: pipes over time, the critical path in red, the actions one after the other, and
+    the source of the one that is chosen.
 
     Exit code: 0, 1 if the run fails or bytes are wrong, 2 wrong usage.
     """
@@ -41,6 +44,8 @@ class TraceOptions:
     place: str = option("packed", "Where the dies are: packed (die by die on the chips), chips or nodes (one on each).")
     gantt: int | None = option(None, "Die to draw a Gantt chart of: when it computes, and writes to others.", least=0)
     plot: Path | None = option(None, "Draw that chart to a PNG, SVG or PDF file too.")
+    html: Path | None = option(None, "Write a page of HTML too, with the critical path, to be gone through by keys.")
+    svg: Path | None = option(None, "Draw the run, with the critical path, to an SVG file too.")
     events: int = option(
         200_000, "Most slices and ends of arrows; what begins later is left out, and counted.", least=1
     )  # fmt: skip

@@ -14,11 +14,14 @@ from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import spinner
 from xccl_emu.cli.trace import TraceOptions
 from xccl_emu.errors import ConfigError
+from xccl_emu.output import write_text
 from xccl_emu.protocol.registry import make
 from xccl_emu.timing.critical import breakdown
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.gantt import gantt
 from xccl_emu.timing.gantt import lines as gantt_lines
+from xccl_emu.timing.page import ACTIONS_MAX, page
+from xccl_emu.timing.picture import Timeline
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import topology
 from xccl_emu.timing.trace import Trace, save_trace
@@ -80,6 +83,8 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
         print_json("trace", result.to_json())
     else:
         typer.echo(result.render())
+        for path in filter(None, (options.html, options.svg)):
+            typer.echo(f"written: {path}")
     if result.wrong:
         raise typer.Exit(WRONG)
 
@@ -87,7 +92,10 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
 def run(options: TraceOptions) -> Result:
     """Do it; ConfigError for options that make no sense, before anything runs."""
     fabric = _fabric(options)
-    check_file("--out", options.out)
+    for name in ("out", "html", "svg"):
+        check_file(f"--{name}", getattr(options, name))
+        if name != "out" and options.dies and getattr(options, name):
+            raise ConfigError(f"--{name} {getattr(options, name)}: shows all dies; leave out --dies {options.dies}")
     case = make(options.protocol, **options.sizes)
     trial = case.build("sc")
     dies = _dies(options.dies, trial.pod.spec.n_dies)
@@ -99,6 +107,13 @@ def run(options: TraceOptions) -> Result:
     told |= {"protocol": options.protocol, "fabric": fabric.name}
     with writing("--out", options.out):
         made = save_trace(policy.timing, options.out, dies, options.events, told)
+    title = f"{options.protocol} ({', '.join(f'{name} {value}' for name, value in case.configuration.items())})"
+    if options.html is not None:
+        with writing("--html", options.html):
+            write_text(options.html, page(policy.timing, title))
+    if options.svg is not None:
+        with writing("--svg", options.svg):
+            write_text(options.svg, Timeline(policy.timing, ACTIONS_MAX).svg())
     result = _result(options, dict(case.configuration), policy, trial.wrong_bytes(), made)
     if options.plot is not None:
         from xccl_emu.cli.gantt_plot import draw

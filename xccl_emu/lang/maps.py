@@ -15,20 +15,25 @@ ELEMENT_BYTES = (2, 2, 4, 1, 2, 4)
 
 KINDS = (
     "copy", "fill", "index", "abs", "cast", "add", "sub", "mul", "div", "max", "min", "and", "or", "sum", "most",
-    "least",
+    "least", "most_at", "least_at",
 )  # fmt: skip
-"""The functions; ``copy`` is no function, but what `requests.v_copy` asks for."""
+"""The functions; ``copy`` is no function, but what `requests.v_copy` asks for.
+
+From ``sum`` on one result comes of all elements; ``most_at`` and ``least_at`` say behind the largest or smallest one
+where the first of them stands, as an integer of an element's size.
+"""
 (
     MAP_COPY, MAP_FILL, MAP_INDEX, MAP_ABS, MAP_CAST, MAP_ADD, MAP_SUB, MAP_MUL, MAP_DIV, MAP_MAX, MAP_MIN, MAP_AND,
-    MAP_OR, MAP_SUM, MAP_MOST, MAP_LEAST,
+    MAP_OR, MAP_SUM, MAP_MOST, MAP_LEAST, MAP_MOST_AT, MAP_LEAST_AT,
 ) = range(len(KINDS))  # fmt: skip
 
 ROUNDINGS = ("none", "rint", "floor", "ceil", "away", "trunc")
 """How a cast rounds: not at all or to the nearest, half to even; down; up; half away from zero; towards zero."""
 (ROUND_NONE, ROUND_RINT, ROUND_FLOOR, ROUND_CEIL, ROUND_AWAY, ROUND_TRUNC) = range(len(ROUNDINGS))
 
-DTYPE_SHIFT, TO_SHIFT, ROUNDING_SHIFT, SCALAR_SHIFT = 4, 7, 10, 13
-"""Where in the number the element type is, that of a cast's result, its rounding, and whether the other is a scalar."""
+DTYPE_SHIFT, TO_SHIFT, ROUNDING_SHIFT, SCALAR_SHIFT, KIND_SHIFT = 4, 7, 10, 13, 14
+"""Where in the number the element type is, that of a cast's result, its rounding, whether the other is a scalar, and
+the high bit of the function, whose low bits are the first four."""
 
 _ARITHMETIC = (FP16, FP32, INT16, INT32)
 _INTEGERS = (INT16, INT32)
@@ -44,7 +49,8 @@ CASTS = {
 
 TYPES = {
     "fill": (BF16, *_ARITHMETIC, INT8), "index": _ARITHMETIC, "abs": _ARITHMETIC, "and": _INTEGERS, "or": _INTEGERS,
-    "div": (FP16, FP32), "sum": (FP16, FP32, INT32), "most": (FP16, FP32, INT32), "least": (FP16, FP32, INT32),
+    "div": (FP16, FP32),
+    **dict.fromkeys(("sum", "most", "least", "most_at", "least_at"), (FP16, FP32, INT32)),
     **dict.fromkeys(("add", "sub", "mul", "max", "min"), _ARITHMETIC),
 }  # fmt: skip
 """The element types that a function has."""
@@ -72,12 +78,13 @@ def function(kind: str, dtype: int, to: int = 0, rounding: int = ROUND_NONE, sca
 
 def _number(kind: str, dtype: int, to: int = 0, rounding: int = 0, scalar: bool = False) -> int:
     operands = dtype << DTYPE_SHIFT | to << TO_SHIFT | rounding << ROUNDING_SHIFT | scalar << SCALAR_SHIFT
-    return KINDS.index(kind) | operands
+    return KINDS.index(kind) & 15 | KINDS.index(kind) >> 4 << KIND_SHIFT | operands
 
 
 def text(number: int) -> str:
     """A function as reports name it, for example ``cast fp32 int8``."""
-    kind, dtype, to = KINDS[number & 15], DTYPES[number >> DTYPE_SHIFT & 7], DTYPES[number >> TO_SHIFT & 7]
+    kind = KINDS[number & 15 | number >> KIND_SHIFT << 4]
+    dtype, to = DTYPES[number >> DTYPE_SHIFT & 7], DTYPES[number >> TO_SHIFT & 7]
     return f"{kind} {dtype} {to}" if kind == "cast" else f"{kind} {dtype}"
 
 

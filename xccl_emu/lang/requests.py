@@ -32,6 +32,9 @@ UNUSED: Condition = (-1, CMP_UNUSED, 0)
 SWAPS = 1
 """Third operand of an atomic that is a compare-and-swap; its second is then the new value, its fourth the expected."""
 
+TENTATIVE, VALIDATES = 1, 1
+"""Fourth operand of an mtu-in that is tentative; third of a `validate`, which is else a `ub_load` of so many bytes."""
+
 SIGNAL_SET, SIGNAL_ADD = 1, 2
 """Sixth operand of an mtu-out that has a signal behind it: is the word set to the value, or is the value added?"""
 
@@ -158,12 +161,21 @@ def quiet(step: int = 0, sync: str = "") -> Request:
 
 
 def ub_load(ub: int, nbytes: int = 4, step: int = 0, sync: str = "") -> Request:
-    """Read ``nbytes`` (4 or 8, aligned) of the data buffer as a signed integer."""
+    """Read ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer as a signed integer."""
     return (OP_UB_LOAD, ub, nbytes, 0, 0, 0, 0)
 
 
+def validate(ub: int, nbytes: int, step: int = 0, sync: str = "") -> Request:
+    """Say that what was read tentatively is right: a look at a version, or the like, shows that nobody wrote meanwhile.
+
+    It covers all that was read so and is not validated yet.  If a write to these bytes became visible while they were
+    being read, or in another schedule may have, it is a violation: then that look does not show what it should.
+    """
+    return (OP_UB_LOAD, ub, nbytes, VALIDATES, 0, 0, 0)
+
+
 def ub_store(ub: int, value: int, nbytes: int = 4, step: int = 0, sync: str = "") -> Request:
-    """Write ``nbytes`` (4 or 8, aligned) of the data buffer."""
+    """Write ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer."""
     return (OP_UB_STORE, ub, value, nbytes, 0, 0, 0)
 
 
@@ -218,9 +230,13 @@ def dma(source: int, target: int, nbytes: int, event: int, step: int = 0, sync: 
 # ---- mtu-in and mtu-out
 
 
-def mtu_in(source: int, ub: int, nbytes: int, step: int = 0, sync: str = "") -> Request:
-    """Copy memory to the data buffer."""
-    return (OP_MTU_IN, source, ub, nbytes, 0, 0, 0)
+def mtu_in(source: int, ub: int, nbytes: int, tentative: int = 0, step: int = 0, sync: str = "") -> Request:
+    """Copy memory to the data buffer.
+
+    A ``tentative`` one (1 or True) may meet writes: that is no race, but until `validate` nobody may use these bytes
+    but to write over all of them.  Several that touch each other are validated as one; one that covers all begins anew.
+    """
+    return (OP_MTU_IN, source, ub, nbytes, tentative, 0, 0)
 
 
 def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "", order: str = "") -> Request:

@@ -23,6 +23,7 @@ from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
 from xccl_emu.machine.switches import Switches
 
 POLICIES = ("round-robin", "random")
+POISON = 0xFF
 _SNAPSHOT_BYTES_MAX = 1 << 30
 
 
@@ -36,6 +37,13 @@ class Driver(Protocol):
     @property
     def data(self) -> bool:
         """Whether payload is moved.  If not, it stays 0; the run takes `Pod.sparse_memory` and sets `layout.SPARSE`."""
+
+    @property
+    def poisons(self) -> bool:
+        """Whether pods fill what nobody may count on (`Pod.poison`)."""
+
+    def look(self, pod: "Pod") -> None:
+        """Look at what is about to run, and leave it as it is; ConfigError for what this driver cannot run."""
 
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """How the run ended (`layout.ENDED_*`), seconds that it took here, and its schedule if the pod records."""
@@ -105,6 +113,12 @@ class Pod:
         """What of its kernels is not as it is written."""
         self.without = without
         self.generators = generators
+        self.poison = not isinstance(self.policy, str) and self.policy.poisons
+        """Fill what nobody may count on with 0xff (NaN in BF16, FP32 and e4m3)?  That is app data that a launch may
+        only write, and what a session's calls leave in its managed areas: then a row of an earlier call is never right
+        by accident.  May be assigned before the first launch."""
+        self.spoilt: list[tuple[int, int]] = []
+        """Address and bytes of what was filled with poison since the last run, and holds nothing."""
         self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
@@ -198,6 +212,12 @@ class Pod:
         if self.moves_data:
             view[:] = data
 
+    def spoil(self, address: int, nbytes: int) -> None:
+        """Fill bytes that hold nothing any more, if this pod poisons such."""
+        if self.poison and self.moves_data:
+            self.span(address, nbytes)[:] = POISON
+            self.spoilt.append((address, nbytes))
+
     def view(self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """The bytes of a buffer as an array (no copy); ConfigError for a buffer not on this pod, or not so large."""
         self._check_buffer(buffer)
@@ -271,6 +291,9 @@ class Pod:
         self._check_registers(kernel)
         launch = Launch(kernel, die, tuple(cores), bind_arguments(kernel, len(cores), args), tuple(grants))
         self._register(kernel)
+        for grant in grants if self.poison else ():
+            if grant.rights == "w" and grant.die is not None and grant.end <= self.spec.app_bytes:
+                self.spoil(self.address(grant.die, grant.start), grant.end - grant.start)
         group = len(self._launches)
         self._launches.append(launch)
         self._array.group_block(group)[:] = [len(numbers), 0, 0, 0]
@@ -285,7 +308,7 @@ class Pod:
         if len(kernel.sites) > at.AT_PLACE:
             raise ConfigError(f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.AT_PLACE} are possible")
         self.kernels.append(kernel)
-        self.switches.launched(kernel)
+        self.switches.know(kernel)
 
     def _write_cores(self, cores: Sequence[int], launch: Launch, group: int) -> None:
         kernel = self.kernels.index(launch.kernel)
@@ -307,9 +330,8 @@ class Pod:
         """Names of the synchronizations that are switched off; may be assigned between runs, for the next ones.
 
         A run, replay or search is refused (ConfigError) while a name is in no kernel that was ever launched on this
-        pod: a misspelt name would switch off nothing, and look like a synchronization that nobody needs.  So where
-        several kernels follow each other (dispatch, expert, combine), a name that only a later one has is assigned
-        before that one's first run.
+        pod, nor in one that a session on it launches: a misspelt name would switch off nothing, and look like a
+        synchronization that nobody needs.
         """
         return self.switches.without
 
@@ -330,6 +352,8 @@ class Pod:
 
         self.check_runnable()
         fingerprint = self.fingerprint() if self.record else ""
+        if not isinstance(self.policy, str):
+            self.policy.look(self)
         self._failed = True  # until the run is over
         if isinstance(self.policy, str):
             ended, seconds, actions = driver.drive(self, self.policy, progress)
@@ -386,7 +410,7 @@ class Pod:
     def _retire(self) -> None:
         """Free all cores for the next launches."""
         self._array.deactivate(self._owner)
-        self._launches, self._owner, self.kernels, self._failed = [], {}, [], False
+        self._launches, self._owner, self.kernels, self._failed, self.spoilt = [], {}, [], False, []
 
     def clear(self) -> None:
         """After a failed run: stop every core and drop what is queued or in flight; memory stays as it is."""

@@ -39,6 +39,13 @@ def is_fault(pod: "Pod") -> bool:
     return bool(st[at.ERROR] == at.ERR_ARITHMETIC and -int(st[at.ERROR_A]) in _FAULTS)
 
 
+_UNDEFINED = {
+    at.UNDEFINED_USED: "were read tentatively and are used before they are validated",
+    at.UNDEFINED_RACED: "are validated, and a write met the read that brought them: nobody can say what they are",
+    at.UNDEFINED_UNREAD: "are validated before the read that brings them is complete",
+}
+
+
 SIGNS = {rq.CMP_EQ: "==", rq.CMP_NE: "!=", rq.CMP_GE: ">="}
 """How comparisons of polls are written."""
 
@@ -177,7 +184,13 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
         return f"n={a}: must be 1 to {b} answers"
     if op == rq.OP_POLL_ANY:
         return f"condition {a}: comparison {b} must be CMP_EQ, CMP_NE or CMP_GE"
-    return _bad_signal(pod, core, a) if op == rq.OP_MTU_OUT else f"operand out of range ({a}, {b})"
+    if op == rq.OP_MTU_OUT:
+        return _bad_signal(pod, core, a)
+    if op == rq.OP_UB_LOAD and b != rq.VALIDATES:
+        return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
+    if op == rq.OP_MTU_IN and b != rq.TENTATIVE:
+        return f"tentative read of {b} bytes to ub+{a:#x}: must touch what was read so before and is not validated"
+    return f"operand out of range ({a}, {b})"
 
 
 def running(pod: "Pod") -> list[int]:
@@ -224,6 +237,8 @@ def violation(pod: "Pod") -> errors.RunError:
         at.ERR_SIZE: f"size out of range ({a}, {b})",
         at.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
     }
+    if code == at.ERR_UNDEFINED:
+        return errors.RunError(f"{place}: bytes at ub+{a:#x} {_UNDEFINED[b]}")
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
         return errors.RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")

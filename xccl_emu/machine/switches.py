@@ -27,7 +27,7 @@ class Switches:
         self.weaker: dict[tuple[int, int], str] = {}
         """By kernel and site, as numbers: the order that it asks for, or that a quiet is a fence."""
         self._known: set[str] = set()
-        """Names in kernels that were ever launched."""
+        """Names in kernels that were ever launched, or that a session says it will launch."""
 
     def name(self, names: Iterable[str]) -> None:
         """Switch off these synchronizations and no others; ConfigError for what is no list of names."""
@@ -40,7 +40,7 @@ class Switches:
             raise ConfigError(f"without={names!r}: must be a list of names")
         self.without = frozenset(listed)
 
-    def launched(self, kernel: Kernel) -> None:
+    def know(self, kernel: Kernel) -> None:
         """From now on the names in this kernel are known."""
         self._known |= _names(kernel)
 

@@ -43,6 +43,7 @@ class Cluster:
     tflops: float = number("10^12 operations a second of a device", 1e-3, 1e6)
     efficiency: float = number("part of tflops that is reached", 0.01, 1)
     hbm_gb_s: float = number("10^9 bytes a second of a device's memory", 1e-3, 1e7)
+    layer_us: float = number("of computing one layer, however little it is", 0, 1e6, default=0)
     weight_bytes_least: float = number("bytes of the narrowest weight that it computes with", 0.1, 8, default=0.1)
 
     def __post_init__(self) -> None:

@@ -83,22 +83,27 @@ def all_to_all_s(size: float, degree: int, link: Link) -> float:
 def compute_s(strategy: Strategy, of: Setting, tokens: int) -> float:
     """Eq. (4): computing one layer for ``tokens`` tokens of each request, in s.
 
-    Two operations a weight and token; corrected, no less than reading the weights that the tokens need.
+    Corrected, no less than reading the weights that the tokens need.
     """
-    model, cluster = of.model, of.cluster
+    operations, read = work(strategy, of, tokens)
+    cluster = of.cluster
     flops = cluster.tflops * 1e12 * cluster.efficiency
+    return cluster.layer_us / 1e6 + max(operations / flops, read / (cluster.hbm_gb_s * 1e9))
+
+
+def work(strategy: Strategy, of: Setting, tokens: int) -> tuple[float, float]:
+    """Operations of a device in one layer, two a weight and token, and bytes of weights that it reads (none in (4))."""
+    model = of.model
     attention = model.attention_parameters / model.layers / strategy.attention.tensor
     requests = of.batch / strategy.attention.spread
     if of.form.eq4:
         weights = (model.attention_parameters + model.expert_parameters(model.all_experts)) / model.layers
-        return 2 * weights / strategy.experts.devices * requests * tokens / flops
+        return 2 * weights / strategy.experts.devices * requests * tokens, 0.0
     active, touched = (
         model.expert_parameters(each) / model.layers / strategy.experts.devices
         for each in (model.active_experts, model.experts.touched(of.batch * tokens))
     )
-    operations = 2 * tokens * (requests * attention + of.batch * active)
-    read = of.weight_bytes * (attention + touched)
-    return max(operations / flops, read / (cluster.hbm_gb_s * 1e9))
+    return 2 * tokens * (requests * attention + of.batch * active), of.weight_bytes * (attention + touched)
 
 
 def exchange_s(strategy: Strategy, of: Setting, tokens: int) -> float:

@@ -37,6 +37,13 @@ class Block:
         """Consecutive devices that a DP or EP group lies within."""
         return self.spread if self.tensor_outside or self.tensor == 1 else self.devices
 
+    def ranks_of(self, device: int) -> tuple[int, int]:
+        """Ranks of a device of the block in its tensor group, and in its DP or EP group."""
+        if self.tensor_outside:
+            return divmod(device, self.spread)
+        spread, tensor = divmod(device, self.tensor)
+        return tensor, spread
+
     def text(self, spread: str) -> str:
         """Such as ``TP=8 + DP=4``, what is inside first; degrees of 1 are not written."""
         parts = [f"TP={self.tensor}"] * (self.tensor > 1) + [f"{spread}={self.spread}"] * (self.spread > 1)

@@ -82,8 +82,8 @@ def load(name_or_path: str, known: Mapping[str, str], option: str) -> tuple[Mapp
         text = files("xccl_emu.plan").joinpath("data", f"{known[name_or_path]}.toml").read_text("utf-8")
         return tomllib.loads(text), name_or_path
     if not name_or_path.endswith(".toml"):
-        names = ", ".join(known)
-        raise ConfigError(f"{option}={name_or_path!r}: must be {names}, or a file that ends with .toml")
+        names = f"{', '.join(known)}, or " if known else ""
+        raise ConfigError(f"{option}={name_or_path!r}: must be {names}a file that ends with .toml")
     try:
         return tomllib.loads(read_bytes(name_or_path).decode("utf-8")), name_or_path
     except OSError as error:

@@ -29,6 +29,8 @@ class Part:
     site: int
     start_us: float
     end_us: float
+    record: int
+    """Its action, by number in the log."""
 
 
 def critical_path(timing: Timing) -> list[Part]:
@@ -53,27 +55,27 @@ def _backwards(records: NDArray[np.int64]) -> Iterator[Part]:
     until = int(records[number, tl.RECORD_END])
     while number >= 0:
         row = records[number]
-        yield from _own(row, until)
+        yield from (_part(*part, number) for part in _own(row, until))
         until = min(until, int(row[tl.RECORD_START]))
         cause = int(row[tl.RECORD_CAUSE])
         if cause < 0:
-            yield _part("skew", row, 0, until)
+            yield _part("skew", row, 0, until, number)
             return
         before = records[cause]
         reached = min(until, int(before[tl.RECORD_END]))
         gap = "barrier" if int(row[tl.RECORD_OP]) == rq.OP_AWAIT_GROUP else "latency"
-        yield _part(gap, before, reached, until)
+        yield _part(gap, before, reached, until, cause)
         number, until = cause, reached
 
 
-def _own(row: NDArray[np.int64], until: int) -> Iterator[Part]:
+def _own(row: NDArray[np.int64], until: int) -> Iterator[tuple[str, NDArray[np.int64], int, int]]:
     """What an action itself takes, up to ``until``; of a transfer, first what it waited in queues."""
     start, queued = int(row[tl.RECORD_START]), int(row[tl.RECORD_QUEUED])
     if until <= start:
         return
     middle = min(start + queued, until)
-    yield _part(_resource(row), row, middle, until)
-    yield _part("contention", row, start, middle)
+    yield _resource(row), row, middle, until
+    yield "contention", row, start, middle
 
 
 def _resource(row: NDArray[np.int64]) -> str:
@@ -86,6 +88,6 @@ def _resource(row: NDArray[np.int64]) -> str:
     return resources.get(op, "issue")
 
 
-def _part(resource: str, row: NDArray[np.int64], start: int, end: int) -> Part:
+def _part(resource: str, row: NDArray[np.int64], start: int, end: int, number: int) -> Part:
     core, engine, op, site = (int(row[i]) for i in (tl.RECORD_CORE, tl.RECORD_ENGINE, tl.RECORD_OP, tl.RECORD_SITE))
-    return Part(resource, core, engine, op, site, start / PS_PER_US, end / PS_PER_US)
+    return Part(resource, core, engine, op, site, start / PS_PER_US, end / PS_PER_US, number)

@@ -147,33 +147,12 @@ class _Writer:
             self.events += self._arrow(write, number)
 
     def _slice(self, number: int, row: Row, prefix: str, start: int, end: int) -> Event:
-        site = self.timing.site(row)
-        operation = rq.OPERATIONS[int(row[tl.RECORD_OP])]
-        issued = "issue " if row[tl.RECORD_ENGINE] == rq.SCALAR and row[tl.RECORD_OP] >= rq.OP_DMA else ""
-        step = f"step {site.step}: " if site and site.step else ""
-        sync = f", {site.sync}" if site and site.sync else ""
         first, last = _ns(start), _ns(end)
         return {
-            "ph": "X", "name": prefix + step + issued + operation + sync, "cat": operation, "ts": first / 1000,
-            "dur": (last - first) / 1000, **self._place(number), "args": self._details(row, site),
+            "ph": "X", "name": prefix + name_of(self.timing, row), "cat": rq.OPERATIONS[int(row[tl.RECORD_OP])],
+            "ts": first / 1000, "dur": (last - first) / 1000, **self._place(number),
+            "args": details_of(self.timing, row),
         }  # fmt: skip
-
-    def _details(self, row: Row, site: Any) -> Event:
-        """What a slice says when it is clicked at."""
-        read, written = int(row[tl.RECORD_READ]), int(row[tl.RECORD_WRITTEN])
-        told: Event = {"kernel": self.timing.kernels[int(row[tl.RECORD_CORE])].name}
-        if site:
-            source = "/".join(Path(site.file).parts[-2:])
-            told |= {"step": site.step, "sync": site.sync, "source": f"{source}:{site.line}"}
-        places = {"reads": self.timing.labels.name(read), "writes": self.timing.labels.name(written)}
-        told |= {what: name for what, name in places.items() if name}
-        if row[tl.RECORD_NBYTES]:
-            told |= {"bytes": int(row[tl.RECORD_NBYTES]), "die": int(row[tl.RECORD_PEER])}
-        if row[tl.RECORD_VISIBLE] > row[tl.RECORD_END]:
-            told["done_us"] = int(row[tl.RECORD_VISIBLE]) / PS_PER_US
-        if row[tl.RECORD_QUEUED]:
-            told["queued_us"] = int(row[tl.RECORD_QUEUED]) / PS_PER_US
-        return told
 
     def _arrow(self, write: int, reader: int) -> list[Event]:
         flag = self.timing.records[reader, tl.RECORD_ENGINE] == rq.SCALAR
@@ -221,6 +200,32 @@ class _Writer:
             place = {"pid": die, "tid": thread}
             yield {"ph": "M", "name": "thread_name", **place, "args": {"name": name}}
             yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": thread}}
+
+
+def name_of(timing: Timing, row: Row) -> str:
+    """What a record is called, by the step of the paper and the synchronization: ``step 3: issue put, tail``."""
+    site = timing.site(row)
+    issued = "issue " if row[tl.RECORD_ENGINE] == rq.SCALAR and row[tl.RECORD_OP] >= rq.OP_DMA else ""
+    step = f"step {site.step}: " if site and site.step else ""
+    return step + issued + rq.OPERATIONS[int(row[tl.RECORD_OP])] + (f", {site.sync}" if site and site.sync else "")
+
+
+def details_of(timing: Timing, row: Row) -> Event:
+    """What a record says when it is clicked at: its kernel and source, what it reads and writes, bytes and waits."""
+    read, written, site = int(row[tl.RECORD_READ]), int(row[tl.RECORD_WRITTEN]), timing.site(row)
+    told: Event = {"kernel": timing.kernels[int(row[tl.RECORD_CORE])].name}
+    if site:
+        source = "/".join(Path(site.file).parts[-2:])
+        told |= {"step": site.step, "sync": site.sync, "source": f"{source}:{site.line}"}
+    places = {"reads": timing.labels.name(read), "writes": timing.labels.name(written)}
+    told |= {what: name for what, name in places.items() if name}
+    if row[tl.RECORD_NBYTES]:
+        told |= {"bytes": int(row[tl.RECORD_NBYTES]), "die": int(row[tl.RECORD_PEER])}
+    if row[tl.RECORD_VISIBLE] > row[tl.RECORD_END]:
+        told["done_us"] = int(row[tl.RECORD_VISIBLE]) / PS_PER_US
+    if row[tl.RECORD_QUEUED]:
+        told["queued_us"] = int(row[tl.RECORD_QUEUED]) / PS_PER_US
+    return told
 
 
 def _ns(picoseconds: int) -> int:

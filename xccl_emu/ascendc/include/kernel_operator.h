@@ -89,11 +89,21 @@ struct half {
     uint16_t bits;
     half() = default;
     constexpr half(float value) : bits(xccl_half_of(value)) {}
+    static constexpr half of(uint16_t bits) {
+        half made = 0.0f;
+        made.bits = bits;
+        return made;
+    }
 };
 struct bfloat16_t {
     uint16_t bits;
     bfloat16_t() = default;
     constexpr bfloat16_t(float value) : bits(xccl_bfloat_of(value)) {}
+    static constexpr bfloat16_t of(uint16_t bits) {
+        bfloat16_t made = 0.0f;
+        made.bits = bits;
+        return made;
+    }
 };
 
 template <class T, class U> constexpr bool xccl_same = false;
@@ -108,6 +118,7 @@ template <class T> constexpr int64_t xccl_word(T value) {
 }
 template <class T> constexpr T xccl_value(int64_t word) {
     if constexpr (xccl_same<T, float>) return xccl_float(static_cast<uint32_t>(word));
+    else if constexpr (xccl_same<T, half> || xccl_same<T, bfloat16_t>) return T::of(static_cast<uint16_t>(word));
     else return static_cast<T>(word);
 }
 
@@ -116,8 +127,22 @@ template <class T> constexpr T xccl_value(int64_t word) {
 enum class TPosition { GM, VECIN, VECOUT, VECCALC };
 using QuePosition = TPosition;
 
+/* An element of a tensor, `tensor(i)`: read where its value is asked for, written where it is assigned. */
+template <class T, class TENSOR> struct xccl_element {
+    TENSOR tensor;
+    uint64_t index;
+    xccl_place at;
+    operator T() const { return tensor.GetValue(index, at); }
+    T operator=(T value) const {
+        tensor.SetValue(index, value, at);
+        return value;
+    }
+    T operator=(const xccl_element &other) const { return *this = T(other); }
+};
+
 template <class T> class GlobalTensor {
 public:
+    xccl_element<T, GlobalTensor> operator()(uint64_t index, XCCL_AT(element)) const { return {*this, index, at}; }
     void SetGlobalBuffer(__gm__ T *buffer, uint64_t = 0) { address = reinterpret_cast<int64_t>(buffer); }
     GlobalTensor operator[](uint64_t index) const {
         GlobalTensor moved;
@@ -128,7 +153,6 @@ public:
         return reinterpret_cast<const T *>(address + static_cast<int64_t>(index * sizeof(T)));
     }
     T GetValue(uint64_t index, XCCL_AT(GetValue)) const {
-        static_assert(!xccl_same<T, half> && !xccl_same<T, bfloat16_t>, "GetValue of half: not in xccl_emu's header");
         return xccl_value<T>(at(XCCL_OP_LOAD, (*this)[index].address, sizeof(T)));
     }
     void SetValue(uint64_t index, T value, XCCL_AT(SetValue)) const {
@@ -139,15 +163,14 @@ public:
 
 template <class T> class LocalTensor {
 public:
+    xccl_element<T, LocalTensor> operator()(uint32_t index, XCCL_AT(element)) const { return {*this, index, at}; }
     LocalTensor operator[](uint32_t index) const { return {start + index * uint32_t(sizeof(T)), nbytes}; }
     template <class U> LocalTensor<U> ReinterpretCast() const { return {start, nbytes}; }
     uint32_t GetSize() const { return nbytes / sizeof(T); }
     T GetValue(uint32_t index, XCCL_AT(GetValue)) const {
-        static_assert(sizeof(T) >= 4, "GetValue of elements of 1 or 2 bytes: not in xccl_emu's header");
         return xccl_value<T>(at(XCCL_OP_UB_LOAD, (*this)[index].start, sizeof(T)));
     }
     void SetValue(uint32_t index, T value, XCCL_AT(SetValue)) const {
-        static_assert(sizeof(T) >= 4, "SetValue of elements of 1 or 2 bytes: not in xccl_emu's header");
         at(XCCL_OP_UB_STORE, (*this)[index].start, xccl_word(value), sizeof(T));
     }
     uint32_t start = 0, nbytes = 0;

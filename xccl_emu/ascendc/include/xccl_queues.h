@@ -2,30 +2,39 @@
 #pragma once
 
 namespace AscendC {
-enum { XCCL_NO_BUFFER = 0xa500, XCCL_EMPTY_QUEUE, XCCL_MANY_BUFFERS, XCCL_NOT_WHOLE_BLOCKS };
+enum {
+    XCCL_NO_BUFFER = 0xa500, XCCL_EMPTY_QUEUE, XCCL_MANY_BUFFERS, XCCL_NOT_WHOLE_BLOCKS, XCCL_BAD_MASK, XCCL_NOT_CONTIGUOUS,
+    XCCL_NO_SUCH_ORDER,
+};
 
-constexpr int xccl_full(TPosition from) { return from == TPosition::VECIN ? 0x12 : 0x23; }
 constexpr int xccl_turned(int event) { return (event & 15) << 4 | event >> 4; }
 
 /* The state of a queue; a bit or a byte for each of up to four buffers. */
 struct xccl_queue {
-    uint32_t start = 0, nbytes = 0;
+    uint32_t start = 0, nbytes = 0, left = 0; /* of the events that were set for buffers which it had */
     uint8_t n = 0, event = 0, taken = 0, freed = 0, next = 0, first = 0, filled = 0;
     uint8_t order[4] = {};
     const xccl_site *waits = nullptr; /* for what is freed at the end */
 };
 
-template <TPosition P, int N> class TQue {
-    static_assert(N >= 1 && N <= 4, "a queue has one to four buffers");
-    static_assert(P == TPosition::VECIN || P == TPosition::VECOUT, "a queue is VECIN or VECOUT in xccl_emu's header");
-    static constexpr int full = xccl_full(P), empty = xccl_turned(full);
+/* `FULL` says which pipe fills its buffers and which uses them, as a HardEvent does. */
+template <int FULL> class xccl_buffers {
+    static constexpr int full = FULL, empty = xccl_turned(full);
 
 public:
-    TQue() = default;
-    TQue(const TQue &) = delete;
-    ~TQue() {
-        for (int k = 0; k < q.n; k++)
-            if (q.freed >> k & 1) xccl_place{0, nullptr, 0, q.waits}(XCCL_OP_WAIT_FLAG, empty >> 4, empty & 15, q.event + k);
+    xccl_buffers() = default;
+    xccl_buffers(const xccl_buffers &) = delete;
+    /* Waits for what was freed and nobody took again: events must not be set at the kernel's end. */
+    ~xccl_buffers() {
+        let_go();
+        for (int event = 0; event < 32; event++)
+            if (q.left >> event & 1) xccl_place{0, nullptr, 0, q.waits}(XCCL_OP_WAIT_FLAG, empty >> 4, empty & 15, event);
+    }
+    /* Its buffers are no longer in use; whoever takes them again for another one is not ordered behind that. */
+    void let_go() {
+        uint32_t left = q.left | uint32_t(q.freed) << q.event;
+        const xccl_site *waits = q.waits;
+        q = {}, q.left = left, q.waits = waits;
     }
     template <class T> LocalTensor<T> AllocTensor(XCCL_AT(AllocTensor)) {
         int k = q.next;
@@ -54,10 +63,21 @@ public:
     }
     xccl_queue q;
 };
+template <TPosition P> constexpr int xccl_full() {
+    static_assert(P == TPosition::VECIN || P == TPosition::VECOUT, "a queue is VECIN or VECOUT in xccl_emu's header");
+    return P == TPosition::VECIN ? 0x12 : 0x23;
+}
+template <TPosition P, int DEPTH> class TQue : public xccl_buffers<xccl_full<P>()> {};
+/* Filled by transfers from memory, and written to memory from there. */
+template <TPosition FROM, TPosition TO, int DEPTH> class TQueBind : public xccl_buffers<0x13> {
+    static_assert(FROM == TPosition::VECIN && TO == TPosition::VECOUT, "TQueBind is VECIN to VECOUT in xccl_emu's header");
+};
 
 template <TPosition P = TPosition::VECCALC> class TBuf {
 public:
     template <class T> LocalTensor<T> Get() const { return {start, nbytes}; }
+    template <class T> LocalTensor<T> AllocTensor() const { return {start, nbytes}; }
+    template <class T> void FreeTensor(const LocalTensor<T> &) const {}
     template <class T> LocalTensor<T> Get(uint32_t count) const { return {start, count * uint32_t(sizeof(T))}; }
     template <class T> LocalTensor<T> GetWithOffset(uint32_t count, uint32_t offset) const {
         return {start + offset, count * uint32_t(sizeof(T))};
@@ -67,15 +87,18 @@ public:
 
 class TPipe {
 public:
-    template <TPosition P, int N>
-    void InitBuffer(TQue<P, N> &queue, uint8_t n, uint32_t nbytes, XCCL_AT(InitBuffer)) {
-        if (n > N || events + n > XCCL_QUEUE_EVENTS) at.fail(XCCL_OP_FAIL, XCCL_MANY_BUFFERS, n);
+    template <int FULL>
+    void InitBuffer(xccl_buffers<FULL> &queue, uint8_t n, uint32_t nbytes, XCCL_AT(InitBuffer)) {
+        if (n > 4 || events + n > XCCL_QUEUE_EVENTS) at.fail(XCCL_OP_FAIL, XCCL_MANY_BUFFERS, n);
+        queue.let_go();
         queue.q.nbytes = (nbytes + 31) / 32 * 32, queue.q.n = n, queue.q.event = XCCL_QUEUE_EVENT + events;
         queue.q.start = top, top += n * queue.q.nbytes, events += n;
     }
     template <TPosition P> void InitBuffer(TBuf<P> &buffer, uint32_t nbytes) {
         buffer.start = top, buffer.nbytes = (nbytes + 31) / 32 * 32, top += buffer.nbytes;
     }
+    /* All of the data buffer is free again. */
+    void Reset() { top = 0; }
     int32_t FetchEventID(HardEvent) const { return XCCL_FETCHED_EVENT; }
 
 private:

@@ -1,4 +1,4 @@
-/* Instructions of the vector pipe on the first elements of tensors: each is one v_map (xccl_emu/lang/maps.py). */
+/* Instructions of the vector pipe: a v_map (xccl_emu/lang/maps.py) of each contiguous part of what it works on. */
 #pragma once
 
 namespace AscendC {
@@ -16,7 +16,7 @@ template <> constexpr bool xccl_unsigned<bfloat16_t> = false;
 
 template <int64_t KIND, class T, class TO = T, bool SCALAR = false> constexpr int64_t xccl_number() {
     static_assert(sizeof(T) <= 4 && sizeof(TO) <= 4, "elements of 8 bytes: not in xccl_emu's header for Ascend C");
-    return KIND | xccl_type<T>() << XCCL_DTYPE_SHIFT | (KIND == XCCL_MAP_CAST ? xccl_type<TO>() << XCCL_TO_SHIFT : 0) |
+    return (KIND & 15) | KIND >> 4 << XCCL_KIND_SHIFT | xccl_type<T>() << XCCL_DTYPE_SHIFT | (KIND == XCCL_MAP_CAST ? xccl_type<TO>() << XCCL_TO_SHIFT : 0) |
            int64_t(SCALAR) << XCCL_SCALAR_SHIFT;
 }
 constexpr int64_t xccl_functions[] = {XCCL_FUNCTIONS};
@@ -36,16 +36,98 @@ template <int64_t KIND, class T, bool SCALAR = false> constexpr int64_t xccl_fun
     return number;
 }
 
+/* ---- masks, repeats and strides */
+
+struct UnaryRepeatParams {
+    uint16_t dstBlkStride = 1, srcBlkStride = 1;
+    uint8_t dstRepStride = 8, srcRepStride = 8;
+};
+struct BinaryRepeatParams {
+    uint8_t dstBlkStride = 1, src0BlkStride = 1, src1BlkStride = 1, dstRepStride = 8, src0RepStride = 8,
+            src1RepStride = 8;
+};
+
+/* Which elements of a repeat take part: the first so many, or a bit for each. */
+struct xccl_mask {
+    uint64_t bits[2];
+    xccl_mask(uint64_t n)
+        : bits{n < 64 ? (uint64_t(1) << n) - 1 : ~uint64_t(0), n > 64 ? ~uint64_t(0) >> (128 - n) % 64 : 0} {}
+    xccl_mask(const uint64_t *given) : bits{given[0], given[1]} {}
+    static xccl_mask of(uint64_t bits) {
+        const uint64_t given[] = {bits, 0};
+        return xccl_mask(given);
+    }
+    bool has(uint32_t i) const { return bits[i / 64] >> i % 64 & 1; }
+};
+
+/* Where the elements of an operand are; strides of blocks and of repeats are in blocks of 32 bytes. */
+struct xccl_operand {
+    uint32_t start, size, block, repeat;
+    uint32_t at(uint32_t r, uint32_t i) const {
+        uint32_t of_block = 32 / size;
+        return start + 32 * (r * repeat + i / of_block * block) + i % of_block * size;
+    }
+};
+
+/* Calls f(where the operands begin, elements) for each contiguous part, in order; a repeat is 256 bytes of the widest. */
+template <int N, class F>
+void xccl_parts(xccl_place at, const xccl_operand (&operands)[N], const xccl_mask &mask, uint32_t repeats, F f) {
+    uint32_t begin[N], n = 0, widest = 1;
+    for (const xccl_operand &one : operands) widest = one.size > widest ? one.size : widest;
+    uint32_t of_repeat = 256 / widest < 128 ? 256 / widest : 128;
+    if ((of_repeat < 128 && (mask.bits[1] || (of_repeat < 64 && mask.bits[0] >> of_repeat))) || repeats > 255)
+        at.fail(XCCL_OP_V_COPY, XCCL_BAD_MASK, repeats);
+    for (uint32_t r = 0; r < repeats; r++)
+        for (uint32_t i = 0; i < of_repeat; i++) {
+            if (!mask.has(i)) continue;
+            bool goes_on = n > 0;
+            for (int k = 0; k < N; k++) goes_on &= operands[k].at(r, i) == begin[k] + n * operands[k].size;
+            if (!goes_on) {
+                if (n) f(begin, n);
+                for (int k = 0; k < N; k++) begin[k] = operands[k].at(r, i);
+                n = 0;
+            }
+            n++;
+        }
+    if (n) f(begin, n);
+}
+
 #define XCCL_OF_TWO(Name, KIND)                                                                                        \
     template <class T>                                                                                                 \
     void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<T> &b, int32_t count,               \
               XCCL_AT(Name)) {                                                                                         \
-        at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T>(), b.start);                            \
+        at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T>(), b.start);                               \
+    }                                                                                                                  \
+    template <class T>                                                                                                 \
+    void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<T> &b, xccl_mask mask,              \
+              uint8_t repeats, const BinaryRepeatParams &p, XCCL_AT(Name)) {                                           \
+        const xccl_operand operands[] = {{to.start, sizeof(T), p.dstBlkStride, p.dstRepStride},                        \
+                                         {a.start, sizeof(T), p.src0BlkStride, p.src0RepStride},                       \
+                                         {b.start, sizeof(T), p.src1BlkStride, p.src1RepStride}};                      \
+        xccl_parts(at, operands, mask, repeats, [&](const uint32_t *begin, uint32_t n) {                               \
+            at(XCCL_OP_V_COPY, begin[1], begin[0], n, xccl_function<KIND, T>(), begin[2]);                             \
+        });                                                                                                            \
     }
+
+/* A function of one operand, or of that and a scalar's bits. */
+template <class TO, class T>
+void xccl_unary(xccl_place at, const LocalTensor<TO> &to, const LocalTensor<T> &a, int64_t function, int64_t other,
+                const xccl_mask &mask, uint32_t repeats, const UnaryRepeatParams &p) {
+    const xccl_operand operands[] = {{to.start, sizeof(TO), p.dstBlkStride, p.dstRepStride},
+                                     {a.start, sizeof(T), p.srcBlkStride, p.srcRepStride}};
+    xccl_parts(at, operands, mask, repeats, [&](const uint32_t *begin, uint32_t n) {
+        at(XCCL_OP_V_COPY, begin[1], begin[0], n, function, other);
+    });
+}
 #define XCCL_OF_SCALAR(Name, KIND)                                                                                     \
     template <class T, class S>                                                                                        \
     void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, S scalar, int32_t count, XCCL_AT(Name)) {             \
-        at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T, true>(), xccl_word(T(scalar)));      \
+        at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T, true>(), xccl_word(T(scalar)));            \
+    }                                                                                                                  \
+    template <class T, class S>                                                                                        \
+    void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, S scalar, xccl_mask mask, uint8_t repeats,            \
+              const UnaryRepeatParams &p, XCCL_AT(Name)) {                                                             \
+        xccl_unary(at, to, a, xccl_function<KIND, T, true>(), xccl_word(T(scalar)), mask, repeats, p);                 \
     }
 XCCL_OF_TWO(Add, XCCL_MAP_ADD)
 XCCL_OF_TWO(Sub, XCCL_MAP_SUB)
@@ -63,16 +145,29 @@ XCCL_OF_SCALAR(Mins, XCCL_MAP_MIN)
 template <class T> void Abs(const LocalTensor<T> &to, const LocalTensor<T> &a, int32_t count, XCCL_AT(Abs)) {
     at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<XCCL_MAP_ABS, T>(), 0);
 }
+template <class T>
+void Abs(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask mask, uint8_t repeats,
+         const UnaryRepeatParams &p, XCCL_AT(Abs)) {
+    xccl_unary(at, to, a, xccl_function<XCCL_MAP_ABS, T>(), 0, mask, repeats, p);
+}
 template <class T, class S> void Duplicate(const LocalTensor<T> &to, S value, int32_t count, XCCL_AT(Duplicate)) {
     at(XCCL_OP_V_COPY, 0, to.start, count, xccl_function<XCCL_MAP_FILL, T>(), xccl_word(T(value)));
 }
-template <class T> void CreateVecIndex(const LocalTensor<T> &to, T first, uint32_t count, XCCL_AT(CreateVecIndex)) {
-    at(XCCL_OP_V_COPY, 0, to.start, count, xccl_function<XCCL_MAP_INDEX, T>(), xccl_word(first));
+template <class T, class S>
+void Duplicate(const LocalTensor<T> &to, S value, xccl_mask mask, uint8_t repeats, uint16_t dstBlockStride,
+               uint8_t dstRepeatStride, XCCL_AT(Duplicate)) {
+    const xccl_operand operands[] = {{to.start, sizeof(T), dstBlockStride, dstRepeatStride}};
+    xccl_parts(at, operands, mask, repeats, [&](const uint32_t *begin, uint32_t n) {
+        at(XCCL_OP_V_COPY, 0, begin[0], n, xccl_function<XCCL_MAP_FILL, T>(), xccl_word(T(value)));
+    });
+}
+template <class T, class S>
+void CreateVecIndex(const LocalTensor<T> &to, S first, uint32_t count, XCCL_AT(CreateVecIndex)) {
+    at(XCCL_OP_V_COPY, 0, to.start, count, xccl_function<XCCL_MAP_INDEX, T>(), xccl_word(T(first)));
 }
 
 /* A rounding that there is not for these types is refused by the machine, as a bad operand. */
-template <class TO, class T>
-void Cast(const LocalTensor<TO> &to, const LocalTensor<T> &a, RoundMode mode, uint32_t count, XCCL_AT(Cast)) {
+template <class TO, class T> constexpr int64_t xccl_cast(RoundMode mode) {
     constexpr int64_t types = xccl_number<XCCL_MAP_CAST, T, TO>();
     constexpr bool known = [] {
         for (int64_t rounding = 0; rounding <= XCCL_ROUND_TRUNC; rounding++)
@@ -80,18 +175,96 @@ void Cast(const LocalTensor<TO> &to, const LocalTensor<T> &a, RoundMode mode, ui
         return false;
     }();
     static_assert(known, "Cast of these types is not in xccl_emu's header for Ascend C");
-    at(XCCL_OP_V_COPY, a.start, to.start, count, types | int64_t(mode) << XCCL_ROUNDING_SHIFT, 0);
+    return types | int64_t(mode) << XCCL_ROUNDING_SHIFT;
 }
+template <class TO, class T>
+void Cast(const LocalTensor<TO> &to, const LocalTensor<T> &a, RoundMode mode, uint32_t count, XCCL_AT(Cast)) {
+    at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_cast<TO, T>(mode), 0);
+}
+template <class TO, class T>
+void Cast(const LocalTensor<TO> &to, const LocalTensor<T> &a, RoundMode mode, xccl_mask mask, uint8_t repeats,
+          const UnaryRepeatParams &p, XCCL_AT(Cast)) {
+    xccl_unary(at, to, a, xccl_cast<TO, T>(mode), 0, mask, repeats, p);
+}
+
+/* ---- one result of many elements */
 
 #define XCCL_OF_ALL(Name, KIND)                                                                                        \
     template <class T>                                                                                                 \
     void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<T> &, int32_t count,                \
               XCCL_AT(Name)) {                                                                                         \
-        at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T>(), 0);                                  \
+        at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T>(), 0);                                     \
     }
 XCCL_OF_ALL(ReduceSum, XCCL_MAP_SUM)
 XCCL_OF_ALL(ReduceMax, XCCL_MAP_MOST)
 XCCL_OF_ALL(ReduceMin, XCCL_MAP_LEAST)
+
+/* The sum of each repeat, and with `work`'s help of these: of the first to the last. */
+template <class T>
+void ReduceSum(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<T> &work, xccl_mask mask,
+               int32_t repeats, int32_t srcRepStride, XCCL_AT(ReduceSum)) {
+    bool is_first = true;
+    for (int32_t r = 0; r < repeats; r++) {
+        const xccl_operand operands[] = {{a.start + 32 * r * srcRepStride, sizeof(T), 1, 8}};
+        xccl_parts(at, operands, mask, 1, [&](const uint32_t *begin, uint32_t n) {
+            at(XCCL_OP_V_COPY, begin[0], (is_first ? to : work).start, n, xccl_function<XCCL_MAP_SUM, T>(), 0);
+            if (!is_first) at(XCCL_OP_V_COPY, to.start, to.start, 1, xccl_function<XCCL_MAP_ADD, T>(), work.start);
+            is_first = false;
+        });
+    }
+}
+
+enum class ReduceOrder { ORDER_VALUE_INDEX, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX };
+using enum ReduceOrder;
+
+/* A result of each repeat, whose elements must be contiguous; `results` elements of it. */
+template <class T>
+void xccl_of_repeats(xccl_place at, const LocalTensor<T> &to, const LocalTensor<T> &a, int64_t function, int results,
+                     const xccl_mask &mask, int32_t repeats, int32_t to_stride, uint32_t block, uint32_t stride) {
+    for (int32_t r = 0; r < repeats; r++) {
+        const xccl_operand operands[] = {{a.start + 32 * r * stride, sizeof(T), block, 8}};
+        int parts = 0;
+        xccl_parts(at, operands, mask, 1, [&](const uint32_t *begin, uint32_t n) {
+            if (parts++) at.fail(XCCL_OP_V_COPY, XCCL_NOT_CONTIGUOUS, n);
+            at(XCCL_OP_V_COPY, begin[0], to[r * to_stride * results].start, n, function, 0);
+        });
+    }
+}
+template <class T>
+void WholeReduceSum(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask mask, int32_t repeats,
+                    int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride, XCCL_AT(WholeReduceSum)) {
+    xccl_of_repeats(at, to, a, xccl_function<XCCL_MAP_SUM, T>(), 1, mask, repeats, dstRepStride, srcBlkStride,
+                    srcRepStride);
+}
+#define XCCL_OF_REPEATS(Name, KIND, BOTH)                                                                              \
+    template <class T>                                                                                                 \
+    void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask mask, int32_t repeats,                      \
+              int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride,                                        \
+              ReduceOrder order = ORDER_VALUE_INDEX, XCCL_AT(Name)) {                                                  \
+        if (order != ORDER_VALUE_INDEX && order != ORDER_ONLY_VALUE) at.fail(XCCL_OP_V_COPY, XCCL_NO_SUCH_ORDER, 0);   \
+        bool both = order == ORDER_VALUE_INDEX;                                                                        \
+        xccl_of_repeats(at, to, a, both ? xccl_function<BOTH, T>() : xccl_function<KIND, T>(), both ? 2 : 1, mask,     \
+                        repeats, dstRepStride, srcBlkStride, srcRepStride);                                            \
+    }
+XCCL_OF_REPEATS(WholeReduceMax, XCCL_MAP_MOST, XCCL_MAP_MOST_AT)
+XCCL_OF_REPEATS(WholeReduceMin, XCCL_MAP_LEAST, XCCL_MAP_LEAST_AT)
+
+/* A result of each block of 32 bytes. */
+#define XCCL_OF_BLOCKS(Name, KIND)                                                                                     \
+    template <class T>                                                                                                 \
+    void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, int32_t repeats, xccl_mask mask,                      \
+              int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride, XCCL_AT(Name)) {                       \
+        constexpr uint32_t each = 32 / sizeof(T);                                                                      \
+        for (int32_t r = 0; r < repeats; r++)                                                                          \
+            for (uint32_t b = 0; b < 8; b++) {                                                                         \
+                uint64_t held = mask.bits[b * each / 64] >> b * each % 64 & ((uint64_t(1) << each) - 1);               \
+                xccl_of_repeats(at, to[r * dstRepStride * 8 + b], a[(r * srcRepStride + b * srcBlkStride) * each],     \
+                                xccl_function<KIND, T>(), 1, xccl_mask::of(held), 1, 0, 1, 0);                         \
+            }                                                                                                          \
+    }
+XCCL_OF_BLOCKS(BlockReduceSum, XCCL_MAP_SUM)
+XCCL_OF_BLOCKS(BlockReduceMax, XCCL_MAP_MOST)
+XCCL_OF_BLOCKS(BlockReduceMin, XCCL_MAP_LEAST)
 
 struct SumParams {
     uint32_t outter = 1, inner = 0, n = 0;
@@ -105,11 +278,10 @@ template <class T> void Sum(const LocalTensor<T> &to, const LocalTensor<T> &a, c
 
 /* ---- what is not here */
 
-XCCL_MISSING(BlockReduceMax) XCCL_MISSING(BlockReduceSum) XCCL_MISSING(Brcb)
+XCCL_MISSING(Brcb)
 XCCL_MISSING(Broadcast) XCCL_MISSING(Compare) XCCL_MISSING(CompareScalar) XCCL_MISSING(Copy) XCCL_MISSING(Exp)
 XCCL_MISSING(Gather) XCCL_MISSING(GatherMask) XCCL_MISSING(GetHcclContext) XCCL_MISSING(GetSystemCycle)
-XCCL_MISSING(OOMCheckAddrRange) XCCL_MISSING(Select) XCCL_MISSING(SetDeqScale) XCCL_MISSING(WholeReduceMax)
-XCCL_MISSING(WholeReduceSum)
+XCCL_MISSING(OOMCheckAddrRange) XCCL_MISSING(Select) XCCL_MISSING(SetDeqScale)
 #define XCCL_MISSING_OF(name)                                                                                          \
     template <class T> void name() {                                                                                   \
         static_assert(xccl_false<T>, #name " is not in xccl_emu's header for Ascend C");                               \

@@ -20,8 +20,9 @@ ACCESS_WORDS = 5
 ACCESSES_MAX = rq.CONDITIONS_MOST
 """Rows that one action needs at most."""
 
-WRITE, SYNC, WHOLE = 1, 2, 4
-"""Flags: it writes; it is a synchronization (poll, atomic, add, load with a name); it is one word or granule at once.
+WRITE, SYNC, WHOLE, TENTATIVE = 1, 2, 4, 64
+"""Flags: it writes; it is a synchronization (poll, atomic, add, load with a name); it is one word or granule at once;
+it is a tentative read, which counts as synchronizing and races with nothing.
 
 A store or put is not `SYNC` by itself: whether it is a flag depends on who else uses the granule.
 """
@@ -76,7 +77,8 @@ def accesses(st, base, pipe, choice, named, out):
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
             start, end = pipes.subtransfer(st, source, source, nbytes, choice >> 4)
-        n = _row(out, 0, source + start, end - start, 0, rq.MTU_IN, site)
+        how = SYNC | TENTATIVE if st[entry + 4] else 0
+        n = _row(out, 0, source + start, end - start, how, rq.MTU_IN, site)
         return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, rq.MTU_IN, site)
     if op == rq.OP_MTU_OUT and pipes.signals_next(st, entry):
         adds = SYNC if st[entry + 6] == rq.SIGNAL_ADD else 0
@@ -120,6 +122,9 @@ def _of_scalar(st, base, choice, named, out):
         return _row(out, 0, a, c, WRITE | (WHOLE if c >> st[ms.ATOMIC_SHIFT] <= 1 else 0), rq.SCALAR, site)
     if op == rq.OP_ATOMIC_ADD:
         return _row(out, 0, a, 8, WRITE | WHOLE | SYNC, rq.SCALAR, site)
+    if op == rq.OP_UB_LOAD and c:  # what is read and what is right are the same bytes
+        n = _row(out, 0, st[base + ms.UB_BASE] + a, b, 0, rq.SCALAR, site)
+        return _row(out, n, st[base + ms.UB_BASE] + a, b, WRITE, rq.SCALAR, site)
     if op == rq.OP_UB_LOAD:
         return _row(out, 0, st[base + ms.UB_BASE] + a, b, WHOLE, rq.SCALAR, site)
     if op == rq.OP_UB_STORE:

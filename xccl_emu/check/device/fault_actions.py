@@ -6,7 +6,7 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_ATOMIC_ADD
-from xccl_emu.machine.device import flight, words
+from xccl_emu.machine.device import flight, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
@@ -152,6 +152,7 @@ def _again(mem, st):
     if st[ms.FAULT_COPY + ms.FLIGHT_NBYTES] == 0:
         return False
     address = st[ms.FAULT_COPY + ms.FLIGHT_ADDRESS]
+    tentative.meet(st, address, st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
     if st[ms.FAULT_COPY + ms.FLIGHT_KIND] == ms.KIND_ADD:
         words.store_i64(mem, address, words.load_i64(mem, address) + st[ms.FAULT_COPY + ms.FLIGHT_DATA])
     else:

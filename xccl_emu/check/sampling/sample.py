@@ -71,6 +71,7 @@ def sample(
     fault: Fault | None = None,
     progress: Callable[[int, int], None] | None = None,
     at_once: int = 1,
+    monitor: Monitor | None = None,
 ) -> Sampled:
     """Run ``schedules`` schedules of a policy, or until ``seconds`` are over or one finds something.
 
@@ -78,12 +79,15 @@ def sample(
     The same seed gives the same schedules: number n of a policy depends on the trial, the seed and n alone.
     With a ``fault`` something breaks in each of them, if it comes to that.
     ``progress`` is called now and then with the schedules and actions so far: first after ``at_once`` schedules, then
-    less and less often, as time allows.  Raises ConfigError for an unknown policy
-    or a pod that is not ready to run, KernelError where the arithmetic of a kernel fails.
+    less and less often, as time allows.  ``monitor`` is the trial's, for whoever wants its last schedule
+    (`Monitor.taken`).
+
+    Raises ConfigError for an unknown policy or a pod that is not ready to run, KernelError where the arithmetic of a
+    kernel fails.
     """
     if policy not in POLICIES:
         raise ConfigError(f"policy={policy!r}: must be one of {', '.join(POLICIES)}")
-    monitor = monitor_of(trial)
+    monitor = monitor or monitor_of(trial)
     monitor.sites &= ~(CAME | MAY_WAIT)
     if schedules is None and seconds is None:
         schedules = SCHEDULES_DEFAULT
@@ -143,8 +147,7 @@ def further(trial: Trial, *, seed: int = 0) -> Iterator[Violation]:
                 return
             schedules, actions = schedules + 1, actions + int(monitor.m[at.TAKEN])
             if code != at.RUN_DONE:
-                taken = monitor.log[: int(monitor.m[at.TAKEN])].copy()
-                found = _violation(monitor, taken, f"{policy}, seed {seed}, schedule {number}", schedules)
+                found = _violation(monitor, monitor.taken, f"{policy}, seed {seed}, schedule {number}", schedules)
                 assert found is not None, "a replay finds what the run has found"
                 yield found
         if actions > _FURTHER_ACTIONS:
@@ -218,9 +221,8 @@ class _Job:
         self.faults += int(m[at.FAULTS])
         self.endings = self.endings + self._monitor.endings
         if code != at.RUN_DONE:
-            actions = self._monitor.log[: int(m[at.TAKEN])].copy()
             found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"
-            self.violation = _violation(self._monitor, actions, found_by, total + int(m[at.SCHEDULES]))
+            self.violation = _violation(self._monitor, self._monitor.taken, found_by, total + int(m[at.SCHEDULES]))
             assert self.violation is not None, "a replay finds what the run has found"
         elif working_seconds() - started < _SLICE_SECONDS / 2:
             self._at_once = min(2 * self._at_once, 1 << 20)

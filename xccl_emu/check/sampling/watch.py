@@ -172,6 +172,11 @@ class Monitor:
             number += 1
         self.limits, self._rings, self._fences = limits_for(longest), rung > 0, fenced > 0
 
+    @property
+    def taken(self) -> Words:
+        """[n] actions of the last schedule."""
+        return self.log[: int(self.m[at.TAKEN])].copy()
+
     # ---- arrays
 
     def _open(self) -> tuple[at.Space, at.Run]:
@@ -248,7 +253,7 @@ class Monitor:
         m[at.FENCES], m[at.SIGNALS] = self._fences, signals
         m[[at.CAPACITY, at.N_GROUPS, at.SYNC_MAX]] = capacity, groups, self._sync_max
         m[[at.N_SYNC, at.N_SYNC_KNOWN]] = len(self.known)
-        m[[at.META_START, at.META_END, at.BUFFERS_START]] = _bounds(pod)
+        m[[at.META_START, at.META_END, at.BUFFERS_START]] = _bounds(self.trial)
         m[[at.LENGTH, at.FAIR_AFTER, at.DEPTH]] = self.limits.typical, self.limits.fair_after, 3
         return m, clock_words
 
@@ -352,21 +357,27 @@ def _table(m: Words, table: int, places: Sequence[int], values: Sequence[int]) -
         m[int(m[table]) + place] = value
 
 
-def _bounds(pod: Pod) -> tuple[int, int, int]:
-    spec = pod.spec
-    return spec.meta_start, spec.managed_start, spec.memory_bytes
+def _bounds(trial: Trial) -> tuple[int, int, int]:
+    """What of a die counts as filled, first byte and end, and where data buffers begin."""
+    spec = trial.pod.spec
+    filled = (spec.meta_start, spec.managed_start) if trial.spoilt is None else (0, spec.die_bytes)
+    return *filled, spec.memory_bytes
 
 
 def _filled(trial: Trial) -> tuple[Words, Words]:
-    """Which words of the shadow say what is filled at the start, and what they say: a bit for each byte."""
-    bits: dict[int, int] = {}
-    for address, nbytes in ((buffer.address, buffer.nbytes) for buffer in trial.filled):
-        for granule in range(address // machine.GRANULE_BYTES, (address + nbytes - 1) // machine.GRANULE_BYTES + 1):
-            first = max(address - granule * machine.GRANULE_BYTES, 0)
-            end = min(address + nbytes - granule * machine.GRANULE_BYTES, machine.GRANULE_BYTES)
-            bits[granule] = bits.get(granule, 0) | (1 << end) - (1 << first)
-    words = np.array([*bits], np.int64) * at.SHADOW_WORDS + at.S_FIXED
-    return words, np.array([*bits.values()], np.int64)
+    """Which words of the shadow say what is filled at the start, or spoilt, and what they say: a bit for each byte."""
+    ranges = trial.spoilt or [(buffer.address, buffer.nbytes) for buffer in trial.filled]
+    words, bits = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for address, nbytes in ranges:
+        granules = np.arange(address // machine.GRANULE_BYTES, -(-(address + nbytes) // machine.GRANULE_BYTES))
+        start = granules * machine.GRANULE_BYTES
+        ends = np.minimum(address + nbytes - start, machine.GRANULE_BYTES)
+        words.append(granules * at.SHADOW_WORDS + at.S_FIXED)
+        bits.append((1 << ends) - (1 << np.maximum(address - start, 0)))
+    named, which = np.unique(np.concatenate(words), return_inverse=True)
+    together = np.zeros(len(named), np.int64)
+    np.bitwise_or.at(together, which, np.concatenate(bits))
+    return named, together
 
 
 def _clocks(pod: Pod, n_words: int) -> Words:

@@ -19,7 +19,7 @@ def mermaid(trace: Trace, marked: dict[int, str] | None = None) -> str:
     lines = rows(trace, marked)
     arrows = [text for line in lines for text in _marked(trace, line)]
     last = ["end"] if any(line.mark == LOOP for line in lines) else []
-    last += [f"Note over {core_name(trace, core)}: blocked, {_text(why)}" for core, why in trace.waiting]
+    last += [f"Note over {core_name(trace, one.step.core)}: blocked, {_text(one.why)}" for one in trace.waiting]
     return "\n".join(["sequenceDiagram", *(f"    {text}" for text in (*_participants(trace), *arrows, *last)), ""])
 
 

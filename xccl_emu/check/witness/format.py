@@ -47,7 +47,7 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
     """An instruction of the core whose data buffer begins at ``ub``, before it is carried out."""
     name, (a, b, c, d) = rq.OPERATIONS[op], operands[:4]
     if op == rq.OP_MTU_IN:
-        return Formatted(f"{name} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
+        return Formatted(f"{name}{' tentative' * d} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
     if op == rq.OP_MTU_OUT:
         name = "put_signal" if operands[5] else name
         return Formatted(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
@@ -57,6 +57,8 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
         return Formatted(name, a, GRANULE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
     if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
         return Formatted(f"{name} {_pipe_name(a)}→{_pipe_name(b)} {c}")
+    if op == rq.OP_UB_LOAD and c:
+        return Formatted(f"validate {b} B", ub + a, b, f"ub+{a:#x}")
     if op in (rq.OP_UB_LOAD, rq.OP_UB_STORE):
         nbytes, value = (b, "") if op == rq.OP_UB_LOAD else (c, number(b))
         return Formatted(name, ub + a, nbytes, f"ub+{a:#x}", value)

@@ -9,6 +9,8 @@ from xccl_emu.check.witness.trace import PERFORM, Step, Trace
 RACES = (verdict.DATA_RACE, verdict.TORN_METADATA)
 LOOP = "↻"
 """Marks the step with which a loop begins."""
+FAILS = "✗"
+"""Marks the action that fails, and cores that are blocked."""
 ROUND = "from here round and round"
 """What it says."""
 _PLACE = re.compile(r"die (\d+) core (\d+), kernel \w+ \(([^()]*?:\d+)[,)]")
@@ -26,7 +28,7 @@ def marks(trace: Trace, violation: verdict.Violation) -> dict[int, str]:
     if violation.kind == verdict.LIVELOCK and violation.loop:
         return {len(trace.steps) - violation.loop + 1: LOOP}
     if violation.kind not in RACES:
-        return {} if trace.end in ("done", "deadlock") else {last.number: "✗"}
+        return {} if trace.end in ("done", "deadlock") else {last.number: FAILS}
     named = set(_PLACE.findall(violation.message))
 
     def weight(pair: tuple[Step, ...]) -> tuple[bool, bool, bool]:

@@ -1,24 +1,18 @@
-"""A violation as one page of HTML: the picture, the steps, the source, and flags in memory at each step."""
+"""A violation as a page: its picture and steps, the source, and what flags and the racing bytes hold at each step."""
 
-import html
-import json
-import linecache
-from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
-from string import Template
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight, picture
 from xccl_emu.check.witness.format import number
-from xccl_emu.check.witness.render import Row, below, rows, short
+from xccl_emu.check.witness.render import Row, below, blocked, rows, short
 from xccl_emu.check.witness.replayer import Replayer
-from xccl_emu.check.witness.trace import Source, Step, Trace, steps
+from xccl_emu.check.witness.trace import Trace, steps
 from xccl_emu.machine import report
+from xccl_emu.pages.page import Line, Page
 
-_AROUND = 6
-"""Lines of source before and behind the one that is carried out."""
+_COLUMNS = ("", "#", "who", "action", "where", "value")
 
 
 def page(fresh: Callable[[], Trial], violation: Violation, title: str) -> str:
@@ -32,58 +26,40 @@ def page(fresh: Callable[[], Trial], violation: Violation, title: str) -> str:
     trace = steps(trial, actions)
     marked = highlight.marks(trace, violation)
     lines = rows(trace, marked)
-    flags = _flags(trial, trace)
+    why = [(line, (one.why,)) for line, one in zip(blocked(trace), trace.waiting, strict=True)]
+    words = _words(trial, trace, marked)
     headline, *more = short(violation.message).splitlines() or [""]
-    found = [headline, *below(trace, marked), *(more[2:] if "A" in marked.values() else more)]
-    shown = {
-        "rows": [_row(line) for line in lines],
-        "flags": list(flags),
-        "memory": _values(fresh(), actions, list(flags.values())),
-        "sources": {str(source): _lines_of(source) for source in _sources(lines)},
-    }  # fmt: skip
-    template = Template(resources.files("xccl_emu.check.witness").joinpath("page.html").read_text("utf-8"))
-    return template.substitute(
-        title=html.escape(title), row=picture.ROW, head=picture.HEAD,
-        found=html.escape("\n".join(found)),
-        picture=picture.svg(trace, lines, told=False), table="\n".join(map(_table_row, lines)),
-        shown=json.dumps(shown, ensure_ascii=False).replace("<", "\\u003c"),
+    head, body = picture.parts(trace, lines)
+    return Page(
+        title, [headline, *below(trace, marked), *(more[2:] if "A" in marked.values() else more)], picture.LEGEND,
+        head, body, _COLUMNS, [_line(line, told, len(actions)) for line, told in [*((one, ()) for one in lines), *why]],
+        row=picture.ROW, words=list(words), memory=_values(fresh(), actions, list(words.values())),
+    ).text()  # fmt: skip
+
+
+def _line(line: Row, more: Sequence[str], last: int) -> Line:
+    step, source = line.step, line.step.source
+    words = [step.words(), *(each.words() for each in line.also)]
+    action = "; ".join([words[0], *(each.removeprefix("issue ") for each in words[1:])])
+    place = "" if source is None else short(f"{source.file}:{source.line}, kernel {source.kernel}")
+    who = f"{step.who}.{step.pipe}"
+    told = (f"step {line.numbers}: {who}" if line.numbers else f"never done: {who}", *words, step.place, step.value)
+    before, behind = (line.first - 1, line.last) if line.first else (last, last)
+    return Line(
+        (line.mark, line.numbers, who, action, step.place, step.value),
+        [short(each) for each in (*told, *more) if each],
+        "marked" if line.mark else "off" if step.switched_off else "",
+        *("", 0) if source is None else (source.file, source.line), place, before, behind,
     )  # fmt: skip
 
 
-def _table_row(line: Row) -> str:
-    step = line.step
-    shown = "marked" if line.mark else "off" if step.switched_off else ""
-    action = "; ".join([step.words(), *(each.words().removeprefix("issue ") for each in line.also)])
-    cells = (line.mark, line.numbers, f"{step.who}.{step.pipe}", action, step.place, step.value)
-    return f'<tr class="{shown}" tabindex="-1">' + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-
-
-def _row(line: Row) -> dict[str, Any]:
-    source = line.step.source
-    place = {"source": "", "line": 0} if source is None else {"source": str(source), "line": source.line}
-    return {"before": line.first - 1, "last": line.last, **place}
-
-
-def _sources(lines: Sequence[Row]) -> Iterator[Source]:
-    return (line.step.source for line in lines if line.step.source is not None)
-
-
-def _lines_of(source: Source) -> dict[str, Any]:
-    """The place, and the lines of source round it; none of a file that is not there."""
-    first = max(1, source.line - _AROUND)
-    text = [linecache.getline(source.file, line) for line in range(first, source.line + _AROUND + 1)]
-    place = f"{short(source.file)}:{source.line}, kernel {source.kernel}"
-    return {"place": place, "first": first, "text": "".join(text)}
-
-
-def _flags(trial: Trial, trace: Trace) -> dict[str, int]:
-    """Words of memory that somebody polls, adds to, or loads by name: in words, and where they are."""
-    found = (access.start for step in trace.steps for access in _synchronizing(step))
-    return {report.symbolic(trial.pod, at): at for at in sorted({*found}) if trace.die_of(at) >= 0}
-
-
-def _synchronizing(step: Step) -> Iterator[Any]:
-    return (access for access in step.accesses if access.synchronizes and access.nbytes <= 8)
+def _words(trial: Trial, trace: Trace, marked: dict[int, str]) -> dict[str, int]:
+    """Words of memory that somebody polls, adds to, or loads by name, or that are marked: in words, and where."""
+    taken = [access for step in trace.steps for access in step.accesses if access.synchronizes and access.nbytes <= 8]
+    raced = [access for step in trace.steps if step.number in marked for access in step.accesses]
+    polled = [one.step.address or 0 for one in trace.waiting if one.step.operation == "poll"]
+    found = {*(access.start for access in (*taken, *raced)), *polled}
+    return {report.symbolic(trial.pod, at): at for at in sorted(found) if trace.die_of(at) >= 0}
 
 
 def _values(trial: Trial, actions: Sequence[int], addresses: Sequence[int]) -> list[list[str]]:

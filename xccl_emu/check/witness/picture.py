@@ -2,24 +2,28 @@
 
 A dot is an action.  A grey line leads from where an instruction was queued to where it was carried out, a solid arrow
 from where a write left its core to where it became visible, in the memory's lane, and a dashed one from memory to who
-has seen it.  What a violation marks is red.
+has seen it.  What a violation marks is red, and so are blocked cores and what they poll.
 """
 
-from xml.etree import ElementTree
-
-from xccl_emu.check.witness.render import Row
+from xccl_emu.check.witness.highlight import LOOP
+from xccl_emu.check.witness.render import Row, blocked
 from xccl_emu.check.witness.trace import PERFORM, Step, Trace, Write
+from xccl_emu.pages.drawing import Drawing
 
 ROW, HEAD = 24, 96
 """Height of a row, and of what stands above the first, in pixels."""
+LEGEND = (
+    '<span class="queued">Grey: queued, then carried out.</span> <span class="write">Blue: a write leaves its core, and'
+    ' becomes visible (dotted: it has not yet).</span> <span class="seen">Green, dashed: memory is read.</span>'
+    ' <span class="marked">Red: the violation.</span>'
+)
 _LANE, _LEFT, _LETTER = 34, 24, 7.3
 _PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
+_TITLE = "Who does what, and when writes become visible"
 _STYLE = """
-text { font: 12px ui-monospace, monospace; fill: #1a1a1a; } .die { font-weight: bold; }
-.lane { stroke: #d4d4d4; } .memory { stroke: #8aa8d8; stroke-width: 3; } .action { fill: #333; }
-.queued { stroke: #949494; fill: none; } .write { stroke: #0b5394; fill: none; stroke-width: 1.5; }
-.lost { stroke-dasharray: 1 3; } .seen { stroke: #38761d; fill: none; stroke-width: 1.5; stroke-dasharray: 4 3; }
-.off { fill: #b45f06; } .marked { fill: #b00020; } .band { fill: #b00020; fill-opacity: 0.1; }
+.memory { stroke: #8aa8d8; stroke-width: 3; } .action { fill: #333; } .queued { stroke: #949494; }
+.write { stroke: #0b5394; stroke-width: 1.5; } .lost { stroke-dasharray: 1 3; } .off { fill: #b45f06; }
+.band { fill: #b00020; fill-opacity: 0.1; } .wait { stroke: #b00020; stroke-dasharray: 6 2; }
 """
 
 Lane = tuple[int, int, int]
@@ -31,37 +35,69 @@ def y_of(row: int) -> float:
     return HEAD + (row + 0.5) * ROW
 
 
-def svg(trace: Trace, lines: list[Row], told: bool = True) -> str:
-    """The lines of a run as a picture; ``told`` says in words what each is, for which a page has a table."""
-    return ElementTree.tostring(_Picture(trace, lines).drawn(told), encoding="unicode")
+def svg(trace: Trace, lines: list[Row]) -> str:
+    """The lines of a run as a picture that says in words what each is."""
+    picture = _Picture(trace, lines)
+    drawing = picture.drawing(0, max(map(len, map(_words, picture.lines)), default=0))
+    picture.draw_heads(drawing)
+    picture.draw(drawing, told=True)
+    return drawing.svg()
+
+
+def parts(trace: Trace, lines: list[Row]) -> tuple[str, str]:
+    """The names of the lanes, and the picture below them, for a page, which has words of its own."""
+    picture = _Picture(trace, lines)
+    heads, below = picture.drawing(0, 0, HEAD), picture.drawing(HEAD, 0)
+    picture.draw_heads(heads)
+    picture.draw(below, told=False)
+    return heads.svg(), below.svg()
 
 
 class _Picture:
     def __init__(self, trace: Trace, lines: list[Row]) -> None:
-        self._trace, self._lines = trace, lines
-        lanes = sorted({lane for line in lines for lane in (self._lane(line.step), *self._memories(line.step))})
-        self._x = {lane: _LEFT + (i + 0.5) * _LANE for i, lane in enumerate(lanes)}
-        self._root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
+        self._trace, self._taken = trace, lines
+        self.lines = [*lines, *blocked(trace)]
+        lanes = {lane for line in self.lines for lane in (self._lane(line.step), *self._memories(line.step))}
+        self._x = {lane: _LEFT + (i + 0.5) * _LANE for i, lane in enumerate(sorted(lanes))}
+        self._right = _LEFT + len(self._x) * _LANE
 
-    def drawn(self, told: bool) -> ElementTree.Element:
-        words = [_words(line) for line in self._lines] if told else [""]
-        blocked = [f"blocked: {why}" for _, why in self._trace.waiting]
-        right, height = _LEFT + len(self._x) * _LANE, y_of(len(self._lines) + len(blocked)) + ROW / 2
-        width = right + _LETTER * max(map(len, [*words, *blocked]), default=0) + ROW
-        self._root.attrib |= {"viewBox": f"0 0 {width:g} {height:g}", "width": f"{width:g}", "height": f"{height:g}"}
-        self._add("title").text = "Who does what, and when writes become visible"
-        self._add("style").text = _STYLE
-        head = self._add("marker", id="head", viewBox="0 0 8 8", refX=7, refY=4, markerWidth=7, markerHeight=7)
-        head.set("orient", "auto")
-        ElementTree.SubElement(head, "path", d="M0,0 L8,4 L0,8 z", fill="context-stroke")
-        self._draw_lanes(height)
-        for row, line in enumerate(self._lines):
-            self._draw_row(row, line)
+    def drawing(self, top: float, letters: int, bottom: float = 0) -> Drawing:
+        """An empty one from a height on, with room for words on the right."""
+        height = (bottom or y_of(len(self.lines)) + ROW / 2) - top
+        return Drawing((0, top, self._right + _LETTER * letters + ROW, height), _TITLE, _STYLE)
+
+    def draw_heads(self, into: Drawing) -> None:
+        """The names of the lanes."""
+        before = None
+        for (die, core, pipe), x in self._x.items():
+            several = "" if self._trace.cores_per_die == 1 else f"core{core}."
+            name = into.text(0, 0, "memory" if core == self._trace.cores_per_die else several + _PIPES[pipe])
+            name.set("transform", f"translate({x + 4:g} {HEAD - 12}) rotate(-60)")
+            if die != before:
+                into.text(x - _LANE / 2 + 4, 14, self._trace.home(die), "die")
+            before = die
+
+    def draw(self, into: Drawing, told: bool) -> None:
+        """All below them."""
+        for row, line in enumerate(self.lines):
+            into.add("rect", "row", row, x=0, y=y_of(row) - ROW / 2, width=self._right, height=ROW)
+            if line.mark:
+                into.add("rect", "band", row, x=0, y=y_of(row) - ROW / 2, width=self._right, height=ROW)
+        for (_, core, _), x in self._x.items():
+            shown = "memory" if core == self._trace.cores_per_die else "lane"
+            into.line((x, HEAD - 6), (x, y_of(len(self.lines)) + ROW / 2), shown)
+        self._draw_loop(into)
+        for row, line in enumerate(self.lines):
+            self._draw_row(into, row, line)
             if told:
-                self._text(right + 8, y_of(row) + 4, words[row], _class_of(line))
-        for row, text in enumerate(blocked, len(self._lines)):
-            self._text(right + 8, y_of(row) + 4, text, "marked")
-        return self._root
+                into.text(self._right + 8, y_of(row) + 4, _words(line), _class_of(line))
+
+    def _draw_loop(self, into: Drawing) -> None:
+        """From the end of a livelock back to where it goes round."""
+        first = next((row for row, line in enumerate(self._taken) if line.mark == LOOP), None)
+        if first is not None:
+            ends = y_of(len(self._taken) - 1) + ROW / 2 - 2, y_of(first) - ROW / 2 + 2
+            into.line((5, ends[0]), (5, ends[1]), "path", arrow=True)
 
     # ---- where
 
@@ -78,46 +114,46 @@ class _Picture:
     def _memories(self, step: Step) -> set[Lane]:
         """The memories that a step reads, or that its writes go to."""
         touched = {self._trace.die_of(access.start) for access in step.accesses}
+        if step.blocked and step.operation == "poll" and step.address is not None:
+            touched = {self._trace.die_of(step.address)}
         touched |= {self._trace.die_of(self._trace.writes[n].address) for n in (*step.left, *step.landed)}
         return {self._memory(die) for die in touched - {-1}}
 
-    # ---- what stands still
-
-    def _draw_lanes(self, height: float) -> None:
-        before = None
-        for (die, core, pipe), x in self._x.items():
-            memory = core == self._trace.cores_per_die
-            self._line((x, HEAD - 6), (x, height), "memory" if memory else "lane")
-            several = "" if self._trace.cores_per_die == 1 else f"core{core}."
-            name = self._text(0, 0, "memory" if memory else several + _PIPES[pipe])
-            name.set("transform", f"translate({x + 4:g} {HEAD - 12}) rotate(-60)")
-            if die != before:
-                self._text(x - _LANE / 2 + 4, 14, self._trace.home(die), "die")
-            before = die
-
     # ---- what happens
 
-    def _draw_row(self, row: int, line: Row) -> None:
+    def _draw_row(self, into: Drawing, row: int, line: Row) -> None:
         step, y = line.step, y_of(row)
         x = self._x[self._lane(step)]
         if line.mark:
-            self._add("rect", x=0, y=y - ROW / 2, width=_LEFT + len(self._x) * _LANE, height=ROW).set("class", "band")
-            self._text(4, y + 4, line.mark, "marked")
+            into.text(8, y + 4, line.mark, "marked")
         queued = self._queued_in(row, step)
         if queued is not None:
-            self._line((self._x[self._lane(self._lines[queued].step)], y_of(queued)), (x, y), "queued")
+            into.line((self._x[self._lane(self.lines[queued].step)], y_of(queued)), (x, y), "queued")
         for memory, landed in self._landings(row, line):
-            end = y_of(len(self._lines) if landed is None else landed)
-            self._line((x, y), (self._x[memory], end), "write lost" if landed is None else "write", arrow=True)
-        for die in {self._trace.die_of(access.start) for access in step.accesses if not access.writes} - {-1}:
-            self._line((self._x[self._memory(die)], y), (x, y), "seen", arrow=True)
-        self._add("circle", cx=x, cy=y, r=4.5 if line.mark else 3.5).set("class", _class_of(line) or "action")
+            end = y_of(len(self._taken) if landed is None else landed)
+            into.line((x, y), (self._x[memory], end), "write lost" if landed is None else "write", arrow=True)
+        read = [access.start for access in step.accesses if not access.writes]
+        for die in {self._trace.die_of(start) for start in read} - {-1}:
+            into.line((self._x[self._memory(die)], y), (x, y), "seen", arrow=True)
+        if step.blocked and step.operation == "poll":
+            into.line((x, y), (self._x[next(iter(self._memories(step)))], y), "wait", arrow=True)
+            self._draw_ring(into, step, y)
+        into.add("circle", _class_of(line) or "action", row, cx=x, cy=y, r=4.5 if line.mark else 3.5)
+
+    def _draw_ring(self, into: Drawing, step: Step, y: float) -> None:
+        """From what a core polls, which is one of a ring of waiting, to the next one, who may write there."""
+        ring = [one.step for one in self._trace.cycle]
+        if step in ring:
+            following = ring[(ring.index(step) + 1) % len(ring)]
+            row = next(row for row, line in enumerate(self.lines) if line.step is following)
+            ends = self._x[next(iter(self._memories(step)))], self._x[self._lane(following)]
+            into.line((ends[0], y), (ends[1], y_of(row)), "path", arrow=True)
 
     def _queued_in(self, row: int, step: Step) -> int | None:
         """The row in which the instruction was queued that this one begins to carry out."""
-        if step.pipe in (PERFORM, "scalar") or step.instruction == step.number:
+        if step.blocked or step.pipe in (PERFORM, "scalar") or step.instruction == step.number:
             return None
-        before = self._lines[:row]
+        before = self.lines[:row]
         if any((other.step.instruction, other.step.pipe) == (step.instruction, step.pipe) for other in before):
             return None
         return next((i for i, other in enumerate(before) if other.first <= step.instruction <= other.last), None)
@@ -133,26 +169,9 @@ class _Picture:
     def _landed_in(self, row: int, line: Row, write: Write) -> int | None:
         if line.first <= write.visible <= line.last:
             return row
-        rows = [(i, at.step) for i, at in enumerate(self._lines) if at.first <= write.visible <= at.last]
+        rows = [(i, at.step) for i, at in enumerate(self._taken) if at.first <= write.visible <= at.last]
         own = [i for i, step in rows if (step.core, step.instruction) == (write.by.core, write.by.instruction)]
         return next((i for i, _ in rows if i in own or not own), None)
-
-    # ---- elements
-
-    def _add(self, tag: str, **attributes: object) -> ElementTree.Element:
-        return ElementTree.SubElement(self._root, tag, {name: f"{value}" for name, value in attributes.items()})
-
-    def _text(self, x: float, y: float, text: str, shown: str = "") -> ElementTree.Element:
-        element = self._add("text", x=x, y=y)
-        element.text = text
-        element.set("class", shown)
-        return element
-
-    def _line(self, one: tuple[float, float], other: tuple[float, float], shown: str, arrow: bool = False) -> None:
-        line = self._add("line", x1=one[0], y1=one[1], x2=other[0], y2=other[1])
-        line.set("class", shown)
-        if arrow:
-            line.set("marker-end", "url(#head)")
 
 
 def _words(line: Row) -> str:

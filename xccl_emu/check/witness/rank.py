@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.witness.shrink import signature
 
-_OF_DATA = (kinds.WRONG_BITS, kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ)
+_OF_DATA = (kinds.WRONG_BITS, kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UNDEFINED)
 _OF_THE_RUN = (kinds.DEADLOCK, kinds.LIVELOCK, kinds.ASSERTION, kinds.AREA_VIOLATION)
 _IN_BUFFER = ".ub+"
 """In the headline of what goes wrong inside of a core's data buffer (`report.symbolic_byte`)."""

@@ -41,7 +41,9 @@ class Row:
 
     @property
     def numbers(self) -> str:
-        """``12`` or ``12-15``."""
+        """``12`` or ``12-15``; nothing for what was never done."""
+        if not self.first:
+            return ""
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
@@ -83,6 +85,12 @@ def _join(line: Row, following: Row) -> Row | None:
     if other.operation in _FLAGS and one.issues == other.issues and not line.mark and len(line.also) < 2:
         return replace(line, last=following.last, also=(*line.also, other))
     return None
+
+
+def blocked(trace: Trace) -> list[Row]:
+    """Behind a deadlock a line for each blocked core; those that wait in a ring are marked."""
+    ring = trace.cycle
+    return [Row(0, 0, one.step, mark=highlight.LOOP if one in ring else highlight.FAILS) for one in trace.waiting]
 
 
 def excerpt(trace: Trace, lines: list[Row]) -> list[Row]:
@@ -141,13 +149,16 @@ def _style(line: Row) -> str:
 
 
 def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
-    """The two accesses of a race, with their source lines, or where a loop begins; the message tells about the rest."""
+    """The two accesses of a race, with their source lines, where a loop begins, or who waits in a ring; the message
+    tells about the rest."""
     for step in trace.steps:
         if marked.get(step.number) == highlight.LOOP:
             yield f"{highlight.LOOP}  step {step.number}: {highlight.ROUND}, {len(trace.steps) - step.number + 1} steps"
         if (mark := marked.get(step.number, "")) in ("A", "B"):
             where = f"; {short(step.source)}" if step.source is not None else ""
             yield f"{mark}  step {step.number}: {step.who}.{step.pipe} {step.words()} {step.place}{where}"
+    if ring := [one.step.who for one in trace.cycle]:
+        yield f"{highlight.LOOP}  each waits for what the next one may write: {' → '.join([*ring, ring[0]])}"
 
 
 def short(text: object) -> str:

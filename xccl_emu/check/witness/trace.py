@@ -3,7 +3,7 @@
 `steps` replays a schedule; the classes here say what it found.  They hold numbers and words, no machine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from xccl_emu.check.trial import Trial
@@ -95,6 +95,8 @@ class Step:
     """It is the violation that ends the run."""
     fault: str = ""
     """What is wrong with the write that becomes visible."""
+    blocked: bool = False
+    """It has not been taken, and never can be."""
 
     def words(self) -> str:
         """What it does, with its granules if they are not all, and a scalar unit's with the name of its sync."""
@@ -106,8 +108,8 @@ class Step:
             return f"FAULT: {self.fault}: {words}" if self.fault else f"visible: {words}"
         named = self.pipe == "scalar" and self.source is not None and self.source.sync
         sync = f" ({named})" if named else ""
-        start = "SWITCHED OFF: " if self.switched_off else "issue " if self.issues else ""
-        return f"{start}{words}{sync}"
+        starts = {"blocked: ": self.blocked, "SWITCHED OFF: ": self.switched_off, "issue ": self.issues}
+        return f"{next((start for start, is_so in starts.items() if is_so), '')}{words}{sync}"
 
 
 @dataclass
@@ -127,6 +129,19 @@ class Write:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A core that is blocked after a deadlock."""
+
+    step: Step
+    """The request that is never granted, as a step without a number."""
+    why: str
+    """The line about it in the report of the deadlock."""
+    on: tuple[int, ...]
+    """Blocked cores (global numbers) that could end it: they may write what it polls, or are still to come to its
+    barrier."""
+
+
+@dataclass(frozen=True)
 class Trace:
     """A whole run."""
 
@@ -140,8 +155,18 @@ class Trace:
     n_homes: int
     """Dies, and CPUs behind them."""
     cores_per_die: int
-    waiting: tuple[tuple[int, str], ...] = ()
-    """After a deadlock, each blocked core (global number) and what it waits for."""
+    waiting: tuple[Waiting, ...] = ()
+    """After a deadlock, each blocked core and what it waits for."""
+
+    @property
+    def cycle(self) -> tuple[Waiting, ...]:
+        """Blocked cores that wait for each other in a ring, each for the next; none if there is no ring."""
+        by_core = {one.step.core: one for one in self.waiting}
+        seen: set[int] = set()
+        for core in by_core:
+            if ring := _ring(by_core, [core], seen):
+                return tuple(by_core[core] for core in ring)
+        return ()
 
     def die_of(self, address: int) -> int:
         """Whose memory a byte is in, a die's or that of a CPU behind them; -1 for one of a data buffer."""
@@ -150,6 +175,17 @@ class Trace:
     def home(self, number: int) -> str:
         """A die, or a CPU behind the dies, in words."""
         return home_name(number, self.n_dies)
+
+
+def _ring(by_core: Mapping[int, Waiting], path: list[int], seen: set[int]) -> list[int]:
+    """A ring that the path leads into; what is seen leads into none."""
+    for core in by_core[path[-1]].on:
+        if core in path:
+            return path[path.index(core) :]
+        if core not in seen and (ring := _ring(by_core, [*path, core], seen)):
+            return ring
+    seen.add(path[-1])
+    return []
 
 
 def steps(trial: Trial, actions: Iterable[int]) -> Trace:

@@ -19,7 +19,7 @@ from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
 from xccl_emu.machine.device import cache
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.device.conditions import can_be_polled
+from xccl_emu.machine.device.conditions import can_be_polled, n_conditions
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.device.scalar import which_holds
@@ -73,10 +73,39 @@ class Stepper:
             taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.n_homes, spec.cores_per_die, waiting
         )
 
-    def _waiting(self) -> tuple[tuple[int, str], ...]:
-        """The blocked cores, and the line about each in the report of the deadlock."""
+    def _waiting(self) -> tuple[trace.Waiting, ...]:
+        """The blocked cores, what each waits for, and the line about it in the report of the deadlock."""
+        blocked = report.running(self._pod)
         lines = str(report.deadlock(self._pod)).splitlines()[1:]
-        return tuple((core, line.strip()) for core, line in zip(report.running(self._pod), lines, strict=True))
+        return tuple(self._blocked(core, blocked, line.strip()) for core, line in zip(blocked, lines, strict=True))
+
+    def _blocked(self, core: int, blocked: Sequence[int], why: str) -> trace.Waiting:
+        op, operands, site = self._request(core)
+        words = format.formatted(self._pod, int(self._st[self._pod.core_base(core) + at.UB_BASE]), op, operands)
+        step = trace.Step(
+            0, 0, core, core_name(self._pod, core), PIPE_NAMES[rq.SCALAR], rq.OPERATIONS[op], words.action,
+            source_of(self._pod, core, site), words.address, words.nbytes, words.place,
+            self._seen(core, op, operands, words, at.CHOICE_ALL) if op == rq.OP_POLL else "", blocked=True,
+        )  # fmt: skip
+        return trace.Waiting(step, why, tuple(n for n in blocked if n != core and self._ends(n, core, op, operands)))
+
+    def _ends(self, other: int, core: int, op: int, operands: Sequence[int]) -> bool:
+        """Could another blocked core end what a core waits for?"""
+        if op == rq.OP_AWAIT_GROUP:
+            here = self._pod.launch_of(other) is self._pod.launch_of(core)
+            return here and self._request(other)[0] != rq.OP_AWAIT_GROUP
+        n = {rq.OP_POLL: 1, rq.OP_POLL_ANY: n_conditions(self._st, self._pod.core_base(core))}.get(op, 0)
+        polled = [divmod(address, self._pod.spec.die_bytes) for address in operands[: 3 * n : 3]]
+        grants = [grant for grant in self._pod.grants_of(other) if "w" in grant.rights]
+        return any(g.die in (None, die) and g.start <= offset < g.end for g in grants for die, offset in polled)
+
+    def _request(self, core: int) -> tuple[int, list[int], int]:
+        """Operation, operands and site of the request at which a core stands."""
+        base = self._pod.core_base(core)
+        op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
+        if op == rq.OP_POLL_ANY:
+            operands += self._st[base + REQUEST + REQUEST_WORDS : base + REQUEST + LONGEST_REQUEST_WORDS].tolist()
+        return op, operands, at.AT_END if op == rq.OP_RETURN else site
 
     def _step(self, code: int) -> trace.Step:
         self._number += 1
@@ -97,13 +126,10 @@ class Stepper:
     def _scalar(self, code: int, core: int, choice: int) -> trace.Step:
         """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
-        op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
-        if op == rq.OP_POLL_ANY:
-            operands += self._st[base + REQUEST + REQUEST_WORDS : base + REQUEST + LONGEST_REQUEST_WORDS].tolist()
+        op, operands, site = self._request(core)
         line = int(cache.written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
         if (line >= 0 and op != rq.OP_DCCI) or at.CHOICE_EVICT <= choice < at.CHOICE_ALL:
             return self._writes_back(code, core, choice, line)
-        site = at.AT_END if op == rq.OP_RETURN else site
         off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
         words = format.formatted(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)

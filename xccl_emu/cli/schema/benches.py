@@ -1,6 +1,6 @@
 """What commands print that measure or plan something."""
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from xccl_emu.cli.schema import words as w
 
@@ -118,6 +118,25 @@ class Strategy(TypedDict):
     decode_terms_s: Annotated[dict[str, float], "each term of a token behind it"]
 
 
+class Observation(TypedDict):
+    """A measurement of `--observed`, and what the equations say with the constants that fit best."""
+
+    kind: Annotated[str, "`intra` and `inter` of links, or `computing`"]
+    what: Annotated[str, "what was measured"]
+    us: Annotated[float, "microseconds, measured"]
+    fitted_us: Annotated[float, "microseconds by the equations"]
+    off_percent: Annotated[float, "signed: above 0 if the equations say more"]
+
+
+class Part(TypedDict):
+    """Weights that a device has."""
+
+    layers: Annotated[list[int], "first, and one behind the last"]
+    experts: Annotated[list[int], "routed ones: first, and one behind the last"]
+    requests: Annotated[int, "DP rank: which share of the requests its attention is for"]
+    cuts: Annotated[dict[str, dict[str, str]], "rows and columns of matrices of attention, an expert, a dense layer"]
+
+
 class Plan(w.Envelope):
     """`xccl-emu plan`."""
 
@@ -131,6 +150,9 @@ class Plan(w.Envelope):
     by: Annotated[str, "what strategies are ranked by"]
     ranked: list[Strategy]
     refused: list[Strategy]
+    observed: list[Observation]
+    cluster_constants: Annotated[dict[str, Any], "fields of the cluster, as its file has them, or fitted"]
+    weights: Annotated[Part | None, "that of `--device`"]
     chosen: Annotated[Strategy | None, "that of `--strategy`"]
     reason: Annotated[str, "why the best is better"]
     outcome: Annotated[str, "why the exit code is 1; empty if it is not"]

@@ -11,7 +11,7 @@ from typing import Any
 from xccl_emu.lang import maps, requests
 
 FILE = Path(__file__).with_name("xccl_requests.h")
-_DESIGNATORS = ("step", "sync", "order")
+_DESIGNATORS = ("step", "sync", "order", "tentative")
 
 
 def _constants() -> Iterator[str]:
@@ -20,14 +20,14 @@ def _constants() -> Iterator[str]:
             yield f"    XCCL_{name} = {value},"
 
 
-def _macro(request: Callable[..., Any]) -> str:
+def _macro(request: Callable[..., Any], **given: int) -> str:
     operands = [name for name in inspect.signature(request).parameters if name not in _DESIGNATORS]
-    operation, *words = request(*operands)
+    operation, *words = request(*operands, **given)
     named = f"XCCL_OP_{requests.OPERATIONS[operation].upper()}"
     asked = ", ".join([f'"{request.__name__}"', named, *map(str, words), "__VA_ARGS__"])
-    says = (inspect.getdoc(request) or "").partition("\n")[0]
-    head = f"#define xccl_{request.__name__}({', '.join([*operands, '...'])})"
-    return f"/* {says} */\n{head} \\\n    XCCL_ASK({asked})\n"
+    says = "; ".join([(inspect.getdoc(request) or "").partition("\n")[0].rstrip("."), *given])
+    name = "_".join(["xccl", request.__name__, *given])
+    return f"/* {says}. */\n#define {name}({', '.join([*operands, '...'])}) \\\n    XCCL_ASK({asked})\n"
 
 
 def text() -> str:
@@ -35,6 +35,7 @@ def text() -> str:
     made = [each for each in vars(requests).values() if inspect.isfunction(each) and each is not requests.poll_any]
     lines = ["/* Made of xccl_emu/lang/requests.py by `python -m xccl_emu.lang.foreign.header`: edit that. */"]
     lines += ["#pragma once", "", "enum {", *_constants(), "};", "", *map(_macro, made)]
+    lines += [_macro(requests.mtu_in, tentative=requests.TENTATIVE)]
     return "\n".join(lines)
 
 

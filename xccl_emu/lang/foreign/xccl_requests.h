@@ -14,6 +14,8 @@ enum {
     XCCL_CONDITION_WORDS = 3,
     XCCL_CONDITIONS_MOST = 4,
     XCCL_SWAPS = 1,
+    XCCL_TENTATIVE = 1,
+    XCCL_VALIDATES = 1,
     XCCL_SIGNAL_SET = 1,
     XCCL_SIGNAL_ADD = 2,
     XCCL_ANSWERS_MOST = 64,
@@ -73,6 +75,8 @@ enum {
     XCCL_MAP_SUM = 13,
     XCCL_MAP_MOST = 14,
     XCCL_MAP_LEAST = 15,
+    XCCL_MAP_MOST_AT = 16,
+    XCCL_MAP_LEAST_AT = 17,
     XCCL_ROUND_NONE = 0,
     XCCL_ROUND_RINT = 1,
     XCCL_ROUND_FLOOR = 2,
@@ -83,6 +87,7 @@ enum {
     XCCL_TO_SHIFT = 7,
     XCCL_ROUNDING_SHIFT = 10,
     XCCL_SCALAR_SHIFT = 13,
+    XCCL_KIND_SHIFT = 14,
 };
 
 /* Read ``nbytes`` (1, 2, 4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight. */
@@ -129,11 +134,15 @@ enum {
 #define xccl_quiet(...) \
     XCCL_ASK("quiet", XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0, __VA_ARGS__)
 
-/* Read ``nbytes`` (4 or 8, aligned) of the data buffer as a signed integer. */
+/* Read ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer as a signed integer. */
 #define xccl_ub_load(ub, nbytes, ...) \
     XCCL_ASK("ub_load", XCCL_OP_UB_LOAD, ub, nbytes, 0, 0, 0, 0, __VA_ARGS__)
 
-/* Write ``nbytes`` (4 or 8, aligned) of the data buffer. */
+/* Say that what was read tentatively is right: a look at a version, or the like, shows that nobody wrote meanwhile. */
+#define xccl_validate(ub, nbytes, ...) \
+    XCCL_ASK("validate", XCCL_OP_UB_LOAD, ub, nbytes, 1, 0, 0, 0, __VA_ARGS__)
+
+/* Write ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer. */
 #define xccl_ub_store(ub, value, nbytes, ...) \
     XCCL_ASK("ub_store", XCCL_OP_UB_STORE, ub, value, nbytes, 0, 0, 0, __VA_ARGS__)
 
@@ -232,3 +241,7 @@ enum {
 /* Count those of ``count`` signed 4-byte integers that are at least ``low`` and below ``high``, into one more. */
 #define xccl_v_count(ub, target_ub, count, low, high, ...) \
     XCCL_ASK("v_count", XCCL_OP_V_COUNT, ub, target_ub, count, low, high, 0, __VA_ARGS__)
+
+/* Copy memory to the data buffer; tentative. */
+#define xccl_mtu_in_tentative(source, ub, nbytes, ...) \
+    XCCL_ASK("mtu_in", XCCL_OP_MTU_IN, source, ub, nbytes, 1, 0, 0, __VA_ARGS__)

@@ -6,7 +6,7 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import maps
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.lines import is_line
-from xccl_emu.machine.device.vectors import other_range, ranges
+from xccl_emu.machine.device.vectors import alignments, other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
 
@@ -99,8 +99,8 @@ def _apart(st, core, base, source, read, target, written):
 
 
 @jit
-def _word_size(st, core, base, nbytes, least):
-    if nbytes < least or nbytes > 8 or nbytes & nbytes - 1:
+def _word_size(st, core, base, nbytes):
+    if nbytes < 1 or nbytes > 8 or nbytes & nbytes - 1:
         return set_error(st, core, base, ms.ERR_SIZE, nbytes, 8)
     return True
 
@@ -108,7 +108,7 @@ def _word_size(st, core, base, nbytes, least):
 @jit
 def _word(st, core, base, address, nbytes, right):
     """May this core touch this word of memory?"""
-    return _word_size(st, core, base, nbytes, 1) and _aligned_memory(st, core, base, address, nbytes, right)
+    return _word_size(st, core, base, nbytes) and _aligned_memory(st, core, base, address, nbytes, right)
 
 
 @jit
@@ -134,10 +134,13 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == rq.OP_ATOMIC_ADD:
         readable = _memory(st, core, base, a, 8, ms.READ)  # it returns the old value
         return readable and _aligned_memory(st, core, base, a, 8, ms.WRITE)
+    if op == rq.OP_UB_LOAD and c:
+        known = c == rq.VALIDATES or set_error(st, core, base, ms.ERR_OPERAND, c, rq.VALIDATES)
+        return known and _on_die(st, core, base) and _buffer(st, core, base, a, b, 1)
     if op == rq.OP_UB_LOAD:
-        return _on_die(st, core, base) and _word_size(st, core, base, b, 4) and _buffer(st, core, base, a, b, b)
+        return _on_die(st, core, base) and _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
     if op == rq.OP_UB_STORE:
-        return _on_die(st, core, base) and _word_size(st, core, base, c, 4) and _buffer(st, core, base, a, c, c)
+        return _on_die(st, core, base) and _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
         last_source = rq.DMA if op == rq.OP_WAIT_FLAG and b == rq.SCALAR else rq.MTU_OUT
@@ -195,6 +198,9 @@ def check_transfer(st, core, base, op, a, b, c):
     if op != rq.OP_FENCE and not _on_die(st, core, base):
         return False
     if op == rq.OP_MTU_IN:
+        tentative = st[base + REQUEST + 4]
+        if tentative != 0 and tentative != rq.TENTATIVE:
+            return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
         return _memory(st, core, base, a, c, ms.READ) and _buffer(st, core, base, b, c, 1)
     if op == rq.OP_MTU_OUT:
         inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, ms.WRITE)
@@ -260,13 +266,13 @@ def check_vector(st, core, base, op, a, b, c, d, e):
     if not _kinds(st, core, base, op, c, d, e):
         return False
     source, read, target, written = ranges(op, a, b, c, d, e)
-    alignment = 1 if op == rq.OP_V_FILL or (op == rq.OP_V_COPY and d == 0) else 4
-    if read > 0 and not _buffer(st, core, base, source, read, alignment):
+    of_read, of_written = alignments(op, d)
+    if read > 0 and not _buffer(st, core, base, source, read, of_read):
         return False
-    if not _buffer(st, core, base, target, written, alignment):
+    if not _buffer(st, core, base, target, written, of_written):
         return False
     other, more = other_range(op, c, d, e)
-    if more and not _buffer(st, core, base, other, more, 4):
+    if more and not _buffer(st, core, base, other, more, of_read):
         return False
     if op != rq.OP_V_COPY or (d and maps.reduces(d)):
         return True

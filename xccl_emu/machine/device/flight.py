@@ -9,7 +9,7 @@ import numpy as np
 from xccl_emu.lang import abi
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import words
+from xccl_emu.machine.device import tentative, words
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.far import large_slot, write_far
 from xccl_emu.machine.device.sparse import mark
@@ -128,6 +128,7 @@ def _take_off(st, core, base, kind, address, nbytes, site):
 def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
     """Write bytes that stand at ``source``: at once under `sc`, else into flight, where they must be atomic."""
     if st[ms.ORDER] == ms.ORDER_SC:
+        tentative.meet(st, address, nbytes)
         write_far(mem, st, address, source, nbytes)
         _note_writers(st, address, nbytes, core, site)
         return
@@ -138,6 +139,7 @@ def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
 def write_word(mem, st, core, base, kind, address, nbytes, value, site):
     """Write, or add, up to 8 bytes: at once under `sc`, else into flight (there must be room)."""
     if st[ms.ORDER] == ms.ORDER_SC:
+        tentative.meet(st, address, nbytes)
         _store(mem, st, kind, address, nbytes, value)
         note_writer(st, address, core, site)
     elif kind == ms.KIND_SCALAR and nbytes >> st[ms.ATOMIC_SHIFT] > 1:  # two halves of 4 bytes
@@ -150,8 +152,14 @@ def write_word(mem, st, core, base, kind, address, nbytes, value, site):
 @jit
 def _store(mem, st, kind, address, nbytes, value):
     mark(mem, st, address, nbytes)
+    store_word(mem, address, nbytes, value + words.load_i64(mem, address) if kind == ms.KIND_ADD else value)
+
+
+@jit
+def store_word(mem, address, nbytes, value):
+    """Store the low ``nbytes`` (1 to 8) of a word."""
     if nbytes == 8:
-        words.store_i64(mem, address, value + words.load_i64(mem, address) if kind == ms.KIND_ADD else value)
+        words.store_i64(mem, address, value)
     elif nbytes == 4:
         words.store_u32(mem, address, value)
     else:
@@ -165,6 +173,7 @@ def write_unit(mem, st, core, base, kind, address, source, nbytes, site):
     word = source >> 3
     half = st[word] >> 8 * (source & 7) & 0xFFFFFFFF  # where a unit is of 4 bytes
     if st[ms.ORDER] == ms.ORDER_SC:
+        tentative.meet(st, address, nbytes)
         mark(mem, st, address, nbytes)
         _note_writers(st, address, nbytes, core, site)
         if nbytes == 4:
@@ -328,6 +337,7 @@ def deliver(mem, st, die, k):
     ring = block_of_die(st, die)
     entry = flight(st, ring, k)
     core, kind, address = st[entry + ms.FLIGHT_CORE], st[entry + ms.FLIGHT_KIND], st[entry + ms.FLIGHT_ADDRESS]
+    tentative.meet(st, address, st[entry + ms.FLIGHT_NBYTES])
     if kind == ms.KIND_ADD:
         words.store_i64(mem, address, words.load_i64(mem, address) + st[entry + ms.FLIGHT_DATA])
     else:

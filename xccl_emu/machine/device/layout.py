@@ -33,13 +33,15 @@ FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
 FLIGHT_WORDS_MOST = 22
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 105, 106, 128  # what a check has broken; the copy is of a write in flight
 CACHE_BASE, CACHE_LINES, CACHE_WORDS = range(129, 132)  # lines that a core's scalar unit caches; words of a core's
-HEADER_WORDS = 132
+SOME_TENTATIVE = 132  # has a core read tentatively?  It saves a look at each write, and is no part of the state
+HEADER_WORDS = 133
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
 
 # ---- a core's block; PC, RESULT, REQUEST and REGISTERS are in lang.abi
 KERNEL, STATUS, DIE, GROUP, IN_FLIGHT, UB_BASE, N_WINDOWS = 0, 2, 4, 5, 6, 7, 8
+HELD_START, HELD_END, RACED = 9, 10, 11  # of the data buffer, read tentatively and not validated; has a write met it?
 N_PIPES = 5  # scalar, mtu-in, vector, mtu-out, DMA
 EVENTS = 32  # a word of 32 binary events for each (source pipe, target pipe)
 N_EVENTS = 32
@@ -118,7 +120,8 @@ CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every 
 
 # ---- errors that end a run
 ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND, ERR_LEFT_SET = range(1, 9)
-ERR_ARITHMETIC, ERR_CPU = 9, 10
+ERR_ARITHMETIC, ERR_CPU, ERR_UNDEFINED = 9, 10, 11
+UNDEFINED_USED, UNDEFINED_RACED, UNDEFINED_UNREAD = range(3)  # why bytes that were read tentatively are in error
 
 # ---- how a policy's run ended
 ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT_ENABLED = range(6)

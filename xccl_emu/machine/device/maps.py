@@ -27,14 +27,20 @@ def is_known(function):
 @jit
 def kind_of(function):
     """Which function it is, of `lang.maps.KINDS`."""
-    return function & 15
+    return function & 15 | function >> mp.KIND_SHIFT << 4
+
+
+@jit
+def source_element_bytes(function):
+    """Bytes of one of its elements."""
+    return _BYTES[function >> mp.DTYPE_SHIFT & 7]
 
 
 @jit
 def source_bytes(function, count):
     """Bytes that it reads where its elements are."""
     kind = kind_of(function)
-    return 0 if kind == mp.MAP_FILL or kind == mp.MAP_INDEX else count * _BYTES[function >> mp.DTYPE_SHIFT & 7]
+    return 0 if kind == mp.MAP_FILL or kind == mp.MAP_INDEX else count * source_element_bytes(function)
 
 
 @jit
@@ -42,7 +48,7 @@ def other_bytes(function, count):
     """Bytes that it reads where its second operand is; 0 if that is a scalar, or there is none."""
     kind = kind_of(function)
     has_other = kind >= mp.MAP_ADD and kind <= mp.MAP_OR and function >> mp.SCALAR_SHIFT == 0
-    return count * _BYTES[function >> mp.DTYPE_SHIFT & 7] if has_other else 0
+    return count * source_element_bytes(function) if has_other else 0
 
 
 @jit
@@ -53,14 +59,16 @@ def element_bytes_written(function):
 
 @jit
 def reduces(function):
-    """Return whether one value comes out."""
+    """Return whether one result comes out of all elements."""
     return kind_of(function) >= mp.MAP_SUM
 
 
 @jit
 def target_bytes(function, count):
     """Bytes that it writes."""
-    return element_bytes_written(function) * (1 if reduces(function) else count)
+    if reduces(function):
+        return element_bytes_written(function) * (2 if kind_of(function) >= mp.MAP_MOST_AT else 1)
+    return element_bytes_written(function) * count
 
 
 @jit
@@ -151,6 +159,15 @@ def _of_two(kind, dtype, a, b):
 
 
 @jit
+def _is_ahead(kind, dtype, a, b):
+    """Is the second of two elements, by their bits, the larger or smaller one that is asked for, or the first NaN?"""
+    if _is_float(dtype):
+        x, y = _float(a, dtype), _float(b, dtype)
+        return x == x and (y != y or (y > x if kind == mp.MAP_MOST_AT else y < x))
+    return _int(b, dtype) > _int(a, dtype) if kind == mp.MAP_MOST_AT else _int(b, dtype) < _int(a, dtype)
+
+
+@jit
 def _rounded(value, rounding):
     if rounding == mp.ROUND_FLOOR:
         return np.floor(value)
@@ -199,10 +216,16 @@ def apply(mem, source, target, count, function, other, ub):
     kind, dtype = kind_of(function), function >> mp.DTYPE_SHIFT & 7
     read, written = _BYTES[dtype], element_bytes_written(function)
     if reduces(function):
-        value = _load(mem, source, read)
+        value, at = _load(mem, source, read), np.int64(0)
         for i in range(1, count):
-            value = _of_two(kind, dtype, value, _load(mem, source + i * read, read))
+            element = _load(mem, source + i * read, read)
+            if kind < mp.MAP_MOST_AT:
+                value = _of_two(kind, dtype, value, element)
+            elif _is_ahead(kind, dtype, value, element):
+                value, at = element, np.int64(i)
         _store(mem, target, written, value)
+        if kind >= mp.MAP_MOST_AT:
+            _store(mem, target + written, written, at)
         return
     reads, reads_other = source_bytes(function, 1) > 0, other_bytes(function, 1) > 0
     for i in range(count):

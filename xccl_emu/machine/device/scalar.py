@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
-from xccl_emu.machine.device import access, cache, conditions, flight, pipes, words
+from xccl_emu.machine.device import access, cache, conditions, flight, pipes, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import polls_line, read_line
 from xccl_emu.machine.device.sparse import mark
@@ -63,16 +63,16 @@ def _grant(mem, st, core, base, op, choice):
     a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     if op >= rq.OP_V_QUANTIZE:
         d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
-        return access.check_vector(st, core, base, op, a, b, c, d, e) and pipes.enqueue(st, base, rq.VECTOR)
+        return access.check_vector(st, core, base, op, a, b, c, d, e) and _enqueue(st, core, base, op, rq.VECTOR)
     if op >= rq.OP_MTU_IN:
         pipe = rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
-        return access.check_transfer(st, core, base, op, a, b, c) and pipes.enqueue(st, base, pipe)
+        return access.check_transfer(st, core, base, op, a, b, c) and _enqueue(st, core, base, op, pipe)
     if not access.check_scalar(st, core, base, op, a, b, c, st[base + REQUEST + 4]):
         return False
     if op <= rq.OP_POLL:
         return _grant_memory(mem, st, core, base, op, choice, a, b, c)
     if op == rq.OP_UB_LOAD or op == rq.OP_UB_STORE:
-        return _grant_buffer(mem, st, base, op, a, b, c)
+        return _grant_buffer(mem, st, core, base, op, a, b, c)
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         return _grant_flag(st, core, base, op, a, b, c)
     if op == rq.OP_QUIET:
@@ -84,6 +84,18 @@ def _grant(mem, st, core, base, op, choice):
     if op <= rq.OP_AWAIT_GROUP:
         return _grant_group(st, base, op, a)
     return _grant_rarely(mem, st, core, base, op, choice)
+
+
+@jit
+def _enqueue(st, core, base, op, pipe):
+    """Queue an instruction, unless it uses what was read tentatively."""
+    if st[base + ms.HELD_END] and not tentative.may_issue(st, core, base, op):
+        return False
+    if not pipes.enqueue(st, base, pipe):
+        return False
+    if (st[base + ms.HELD_END] and pipe != rq.MTU_OUT) or (op == rq.OP_MTU_IN and st[base + REQUEST + 4]):
+        tentative.note_issue(st, base, op)
+    return True
 
 
 @words.call
@@ -146,6 +158,7 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
     old = words.load_i64(mem, a)
     words.put(st, base + RESULT, old)
     mark(mem, st, a, 8)
+    tentative.meet(st, a, 8)
     words.store_i64(mem, a, old + b if c != rq.SWAPS else b if old == st[base + REQUEST + 4] else old)
     flight.note_writer(st, a, core, flight.request_site(st, base))
     st[ms.BYTES_BY_PIPE + rq.SCALAR] += 8
@@ -187,17 +200,20 @@ def _no_event_left(st, core, base):
 
 
 @jit
-def _grant_buffer(mem, st, base, op, a, b, c):
+def _grant_buffer(mem, st, core, base, op, a, b, c):
     """Scalar access to the data buffer: immediate, in program order with what the scalar unit issues."""
     at = st[base + ms.UB_BASE] + a
     if op == rq.OP_UB_LOAD:
-        words.put(st, base + RESULT, words.load_i32(mem, at) if b == 4 else words.load_i64(mem, at))
+        if c:
+            words.put(st, base + RESULT, 0)
+            return tentative.validate(st, core, base, a, b)
+        if st[base + ms.HELD_END] and not tentative.may_use(st, core, base, a, b):
+            return False
+        word = words.load_i64(mem, at & ~7) >> 8 * (at & 7)
+        words.put(st, base + RESULT, flight.sign_extended(word, b))
         return True
     mark(mem, st, at, c)
-    if c == 4:
-        words.store_u32(mem, at, b)
-    else:
-        words.store_i64(mem, at, b)
+    flight.store_word(mem, at, c, b)
     return True
 
 
@@ -219,7 +235,8 @@ def run_on_buffer(mem, st, core, base, most):
         a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
         if st[ms.ERROR] or not access.check_scalar(st, core, base, op, a, b, c, 0):
             break
-        _grant_buffer(mem, st, base, op, a, b, c)
+        if not _grant_buffer(mem, st, core, base, op, a, b, c):
+            break
         st[ms.COUNT_BY_OP + op] += 1
         st[ms.ACTIONS] += 1
         flight.go_on(st, base)

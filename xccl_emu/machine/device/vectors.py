@@ -36,6 +36,20 @@ def ranges(op, a, b, c, d, e):
 
 
 @jit
+def alignments(op, d):
+    """Of what a vector instruction reads and of what it writes: that of an element of a `v_map`, else 4, or none."""
+    if op == rq.OP_V_COPY and d:
+        return maps.source_element_bytes(d), maps.element_bytes_written(d)
+    return (1, 1) if op == rq.OP_V_COPY or op == rq.OP_V_FILL else (4, 4)
+
+
+@jit
+def accumulates(op):
+    """Does a vector instruction read what it writes to?"""
+    return op == rq.OP_V_AXPY or op == rq.OP_V_ADD or op == rq.OP_V_SCALE
+
+
+@jit
 def other_range(op, c, d, e):
     """What a vector instruction reads beside that: a scale, or a second operand; first byte, and bytes, perhaps 0."""
     if op == rq.OP_V_DEQUANTIZE:

@@ -110,8 +110,8 @@ HEADER = 88
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and
-what outlasts a run: a bit for each byte that is filled at the start, and above `SYNC_SHIFT` its number as a
-synchronization + 1."""
+what outlasts a run: a bit for each byte that is filled at the start (from `META_START` to `META_END` for each that is
+not), and above `SYNC_SHIFT` its number as a synchronization + 1."""
 
 SHADOW_WORDS = 4
 SAVED = 1 << 32

@@ -7,7 +7,7 @@ is ordered behind that write is ordered behind the record too.
 
 from typing import NamedTuple
 
-from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
+from xccl_emu.check.device.accesses import SYNC, TENTATIVE, WHOLE, WRITE
 from xccl_emu.check.device.monitor import clocks as monitor_clocks
 from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
@@ -40,7 +40,8 @@ def shadow_of(space, granule):
     if shadow[s + ml.S_GENERATION] != m[ml.GENERATION]:
         shadow[s + ml.S_GENERATION] = m[ml.GENERATION]
         shadow[s + ml.S_RECORDS] = 0
-        shadow[s + ml.S_WRITTEN] = ml.ALL_BYTES if _has_flags(st, m, granule) else shadow[s + ml.S_FIXED] & ml.ALL_BYTES
+        fixed = shadow[s + ml.S_FIXED]
+        shadow[s + ml.S_WRITTEN] = (~fixed if _has_flags(st, m, granule) else fixed) & ml.ALL_BYTES
     return s
 
 
@@ -334,6 +335,8 @@ def _race(space, a, r):
     """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
     m, records = space.m, space.records
     flags, word = records[r + ml.R_FLAGS], records[r + ml.R_ENGINE]
+    if (a.flags | flags) & TENTATIVE:
+        return
     if m[ml.JUDGED] != ml.JUDGE_ALL or _is_sync(a.flags, flags) or _is_sync(flags, a.flags):
         return
     both = a.flags & flags

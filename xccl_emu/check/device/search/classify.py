@@ -55,7 +55,7 @@ def _inside(st, ck, base, rows, n):
     """Return whether words, or a line, lie in memory or in the core's data buffer, and not outside of both."""
     for r in range(n):
         start, nbytes, ub = rows[r, accesses.START], rows[r, accesses.NBYTES], st[base + ms.UB_BASE]
-        if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or start < 0:
+        if nbytes <= 0 or nbytes > max(ms.LINE_BYTES_MOST, st[ms.UB_BYTES]) or start < 0:
             return False
         if start + nbytes > ck[cs.MEMORY_END] and not (ub <= start and start + nbytes <= ub + st[ms.UB_BYTES]):
             return False

@@ -7,12 +7,12 @@ behind it follows from the one before; nothing has to be logged, changed and put
 import numpy as np
 
 from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search.clocks import block_of
+from xccl_emu.check.device.search.clocks import block_of, core_of
 from xccl_emu.check.device.search.moves import number_of
 from xccl_emu.check.device.search.races import any_before, any_late, any_told
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_QUIET, OP_RETURN
-from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import flight, tentative
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import call, jit, load_i64
 
@@ -44,7 +44,8 @@ def foresee(mem, st, ck, die):
 def _only_delivers(st, ck, die, k):
     """Does nothing follow when the k-th write in flight becomes visible, and is it of whole words or within one?
 
-    What may follow (`run_local._deliver`): a core goes on, a mark ends, a write comes behind its owners' return.
+    What may follow (`run_local._deliver`): a core goes on, a mark ends, a write comes behind its owners' return, or
+    meets a tentative read.
     """
     entry = flight.flight(st, flight.block_of_die(st, die), k)
     core, address, nbytes = st[entry + ms.FLIGHT_CORE], st[entry + ms.FLIGHT_ADDRESS], st[entry + ms.FLIGHT_NBYTES]
@@ -63,6 +64,9 @@ def _only_delivers(st, ck, die, k):
     if flight.part_of(st, entry) == ms.IS_SIGNAL:
         number = flight.signals_before(st, flight.block_of_die(st, die), k, core, address) + 1
         if any_told(st, ck, block_of(ck, i), address, number):
+            return False
+    for m in range(ck[cs.N] if st[ms.SOME_TENTATIVE] else 0):
+        if tentative.reads(st, flight.block_of_core(st, core_of(ck, ck[ck[cs.MEMBERS] + m])), address, nbytes):
             return False
     return not any_before(st, ck, block_of(ck, i), address, flight.fences_since(st, entry))
 

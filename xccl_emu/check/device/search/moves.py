@@ -20,7 +20,7 @@ from xccl_emu.check.device.search.spans import adjoin
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.device import cache as machine_cache
-from xccl_emu.machine.device import flight
+from xccl_emu.machine.device import flight, tentative
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.words import call, copy_words, jit, load_i64
@@ -95,6 +95,15 @@ def log_touched(st, ck):
             cache = kept + ms.WINDOWS + cs.BLOCK + n
             cs.add_hash(ck, change + cs.log_changed(ck, st, _cache_of(st, ck, i), cache, st[ms.CACHE_WORDS], cs.STATE))
         i += 1
+
+
+@jit
+def touch_readers(st, ck, address, nbytes):
+    """Keep the cores whose tentative reads a write to these bytes meets."""
+    for m in range(ck[cs.N] if st[ms.SOME_TENTATIVE] else 0):
+        j = ck[ck[cs.MEMBERS] + m]
+        if tentative.reads(st, flight.block_of_core(st, clocks.core_of(ck, j)), address, nbytes):
+            touch_core(st, ck, j)
 
 
 class Action(NamedTuple):
@@ -226,6 +235,7 @@ def _save_before(mem, st, ck, rows, x):
             in_buffer = rows[r, accesses.START] >= ck[cs.MEMORY_END]
             if in_buffer or x.at_once or st[ms.ORDER] == ms.ORDER_SC or x.op == rq.OP_ATOMIC_ADD:
                 cs.save_bytes(mem, st, ck, rows[r, accesses.START], rows[r, accesses.NBYTES])
+                touch_readers(st, ck, rows[r, accesses.START], rows[r, accesses.NBYTES])
             else:
                 flying = st[ring + ms.FLIGHT_COUNT]
                 cs.save(mem, st, ck, cs.STATE | cs.RAW, ring, 2)
@@ -241,6 +251,7 @@ def _save_back(mem, st, ck, ring, address, at_once):
     """Log what a write-back will change outside of its core; returns how many writes are in flight, or -1."""
     if at_once or st[ms.ORDER] == ms.ORDER_SC:
         cs.save_bytes(mem, st, ck, address, ms.CACHE_LINE_BYTES)
+        touch_readers(st, ck, address, ms.CACHE_LINE_BYTES)
         return -1
     cs.save(mem, st, ck, cs.STATE | cs.RAW, ring, 2)
     return st[ring + ms.FLIGHT_COUNT]

@@ -261,6 +261,7 @@ def _append_shared(st, ck, rows, named, base, pipe, choice, at, n):
     for r in range(m):
         start, nbytes = rows[r, accesses.START], rows[r, accesses.NBYTES]
         inside = nbytes > 0 and start >= 0 and start + nbytes <= ck[cs.MEMORY_END]
+        inside = inside and not rows[r, accesses.FLAGS] & accesses.TENTATIVE
         if inside and granules.worst_class(ck, start, nbytes) > granules.OWN:
             n = _append(
                 ck, rows, at, n, start, nbytes, rows[r, accesses.FLAGS], rows[r, accesses.AGENT], rows[r, accesses.SITE]

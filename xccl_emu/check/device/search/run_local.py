@@ -384,6 +384,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
             cs.save(mem, st, ck, cs.STATE | cs.RAW, flight.flight(st, ring, j), st[ms.FLIGHT_WORDS])
     cs.save(mem, st, ck, cs.STATE | cs.RAW, ring, 2)
     cs.save_bytes(mem, st, ck, address, st[entry + ms.FLIGHT_NBYTES])
+    moves.touch_readers(st, ck, address, st[entry + ms.FLIGHT_NBYTES])
     waits = st[base + REQUEST] == rq.OP_QUIET or st[base + REQUEST] == rq.OP_RETURN
     fences = flight.fences_since(st, entry)
     lands = ck[cs.JOINING] and ck[clocks.block_of(ck, i) + cs.FENCE_VECTOR]

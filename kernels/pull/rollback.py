@@ -1,0 +1,91 @@
+"""Layers that may be rolled back: pull dispatch, experts and combine, of which an abort can come at any moment.
+
+An iteration is a round of the layer, by the kernels that are launched elsewhere.  What makes it safe to go back:
+
+- The event ID of an attempt is its epoch and iteration.  So no field of an aborted attempt is taken for one of the next,
+  and no acknowledgment is: all are of the own epoch, or less than what is waited for.
+- A rank tells the others that it has come to an epoch when all that its cores did before is done.  Nobody begins
+  before all have told, so then nobody reads blocks of before any more: in the first round of an epoch they are free.
+- What a rank publishes is there, also if it has heard of an abort meanwhile: its peers may not have, and pull it.
+- Who has heard acknowledges what it has not pulled.  It reads no more of it in this epoch, so that is right.
+
+The steps are those of `kernels/rollback`.  The first core of a rank agrees with the other ranks, and tells its
+siblings by a word where they go on.
+"""
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.aborts import Abort, unaborted
+from xccl_emu.kernels.experts.dummy import dummy_expert
+from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.group import barrier
+from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
+from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
+from xccl_emu.kernels.pull.parameters import Areas
+from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails, go_on
+
+
+def settle():
+    """Wait until all is done that the cores of the rank have issued, as between two launches."""
+    yield xl.quiet(sync="attempt over")
+    yield from barrier(0, "attempt of all cores over")
+
+
+def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, r: Ranks, x: Abort):
+    """One attempt: dispatch, and in a whole layer the dummy expert and combine."""
+    yield from offer_tokens(r.me, core, tokens, event, c, b, d, x)
+    yield from take_tokens(r.me, core, event, c, b, d, x)
+    yield from settle()
+    if whole:
+        yield from dummy_expert(core, c, b)
+        yield from settle()
+        yield from offer(r.me, core, event, c, b, e, x)
+        yield from sum_tokens(r.me, core, tokens, event, c, b, e, x)
+        yield from acknowledge_all(r.me, core, event, e.done, c)
+        yield from settle()
+
+
+def tell_siblings(core, word, told):
+    """Tell the other cores of the rank where it goes on; returns that."""
+    if core == 0:
+        yield xl.put(told, word, sync="go on")
+        yield xl.quiet(sync="told")
+    yield from barrier(0, "all cores are told")
+    yield xl.dcci(told, sync="told line")
+    word = yield xl.load(told, sync="told in")
+    return word
+
+
+@xl.kernel
+def rank(
+    core, failures, whole, told, batches, batch_bytes, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Areas, r: Ranks
+):  # fmt: skip
+    """The rounds of one core of a rank; those of ``b`` lie ``stride`` apart, and their numbers of tokens at ``batches``."""
+    word = 0
+    epoch = 0
+    first = 1
+    left = failures
+    while word != END:
+        i = word % EPOCH
+        if word // EPOCH > epoch:
+            first = word + 1
+        epoch = word // EPOCH
+        abort = r.abort + r.me * r.pitch
+        tokens = yield xl.load(batches + i * batch_bytes, 4)
+        yield from layer(
+            core, tokens, word + 1, whole, c,
+            Buffers(
+                x=b.x + i * stride.x, topk=b.topk + i * stride.topk, pos=b.pos + i * stride.pos,
+                weights=b.weights + i * stride.weights, recv_x=b.recv_x + i * stride.recv_x,
+                route=b.route + i * stride.route, counts=b.counts + i * stride.counts, y=b.y + i * stride.y,
+                out=b.out + i * stride.out,
+            ), d, e, r, Abort(abort, epoch, first),
+        )  # fmt: skip
+        if core == 0:
+            good = 0
+            broken = yield from fails(left, r)
+            left -= broken
+            if not broken:
+                good = yield from unaborted(Abort(abort, epoch), 0)
+            word = yield from go_on(i + good, epoch, good, r)
+        if c.cores > 1:
+            word = yield from tell_siblings(core, word, told)

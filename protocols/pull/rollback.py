@@ -1,0 +1,123 @@
+"""Dispatch, and a whole layer, of which a supervisor may abort any iteration at any moment ([xDeepServe] 6.2)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from xccl_emu.kernels import rollback
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
+from xccl_emu.kernels.experts.parameters import Buffers
+from xccl_emu.kernels.pull import rollback as device
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Case, Preset, read_papers, size
+from xccl_emu.protocol.streams import Streams, merged
+from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, LAYER, EpLayout
+from xccl_emu.protocols.pull.case import MoeCase
+from xccl_emu.protocols.pull.session import ExpertParallel
+
+ROLLBACK = "rollback"
+
+
+class RollbackLayout(EpLayout):
+    """Beside the regions of the layer the words of a rollback; `kernels/rollback` says what they are."""
+
+    def _add_all(self) -> None:
+        super()._add_all()
+        n = self.config.n_ranks
+        self.readies = self.meta("meta.ready", FIELD_BYTES, n, self._sources).used(ROLLBACK, "r", "w")
+        self.dones = self.meta("meta.done", FIELD_BYTES, n, self._sources).used(ROLLBACK, "r", "w")
+        self.over = self.meta("meta.end", FIELD_BYTES).used(ROLLBACK, "r")
+        self.abort = self.meta("meta.abort", FIELD_BYTES).used(ROLLBACK, "r")
+        self.told = self.meta("meta.go_on", FIELD_BYTES).used(ROLLBACK, "rw")
+        self.errors = self.meta("meta.errors", FIELD_BYTES)
+
+
+class RestartedExperts(ExpertParallel):
+    """A group whose rounds are launched at once, with a supervisor on the die behind those of the ranks.
+
+    aborts, failures: as of `MoeRollback`.
+    """
+
+    lays_out = RollbackLayout
+    layout: RollbackLayout
+
+    def __init__(self, pod: Pod, config: EpConfig, *, aborts: int = 0, failures: int = 0, **more: int) -> None:
+        super().__init__(pod, config, **more)
+        self._aborts, self._failures = aborts, failures
+
+    def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
+        """Launch so many rounds, of all parts or of dispatch alone, and the supervisor."""
+        layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
+        supervisor = self.config.first_die + n
+        known = rollback.Ranks(
+            0, n, rounds, *(layout.first(each) for each in (layout.readies, layout.dones, layout.over, layout.abort)),
+            layout.errors.at(supervisor), self.pod.spec.die_bytes,
+        )  # fmt: skip
+        rights = {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"}
+        rights |= dict.fromkeys(app.OF_ROWS, "rw")
+        for rank, own in enumerate(self.buffers):
+            args: dict[str, Any] = {
+                "core": cores, "failures": self._failures, "whole": int(COMBINE in parts), "c": self.shape(),
+                "told": layout.told.at(self.die_of(rank)), "batches": own["batches"].address,
+                "batch_bytes": self.config.batch_bytes, "b": Buffers(*(own[name].address for name in Buffers._fields)),
+                "stride": Buffers(*(own[name].nbytes // self.n_rounds for name in Buffers._fields)),
+                "d": self.dispatch_areas(), "e": self.combine_areas(), "r": known._replace(me=rank),
+            }  # fmt: skip
+            grants = [self.pod.grant(own[name], right) for name, right in rights.items()]
+            grants += [each for part in (*LAYER, ROLLBACK) for each in layout.grants(part, rank)]
+            grants += [layout.errors.grant(supervisor, "w"), *([] if rank else [layout.over.grant(None, "w")])]
+            streams.launch(device.rank, self.die_of(rank), args, merged(grants), cores)
+        grants = [layout.abort.grant(None, "w"), *(each.grant(supervisor, "r") for each in (layout.errors, layout.over))]
+        streams.launch(rollback.supervise, supervisor, {"aborts": self._aborts, "r": known}, grants)
+
+
+@dataclass(frozen=True)
+class MoeRollback(MoeCase):
+    """Layers of `MoeCase`, each of which goes back when a supervisor on one more die aborts what is under way."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "rollback-moe", "Layers that are aborted at any moment, and executed again (xDeepServe 6.2)",
+            {"tokens": 1, "granules": 2},
+        ),
+    )
+    papers = (*read_papers("pull"), *read_papers("rollback"))
+    group = RestartedExperts
+    side_by_side = False
+    more_dies = 1
+
+    aborts: int = size(1, "Times that the supervisor aborts what is under way.", least=0, most=1 << 10)
+    failures: int = size(0, "Iterations of each rank that may go wrong, whichever these are.", least=0, most=16)
+
+    def _group(self, pod: Pod, **more: int) -> RestartedExperts:
+        return RestartedExperts(pod, self._config(), aborts=self.aborts, failures=self.failures, **more)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """One abort and two, iterations that go wrong, and three ranks."""
+        usual = cls(ranks=2, tokens=1, granules=cls.least_granules)
+        return {
+            "two ranks, an abort": usual,
+            "one round": replace(usual, rounds=1),
+            "an abort of a rollback": replace(usual, aborts=2, rounds=1),
+            "an iteration of each rank goes wrong": replace(usual, failures=1, aborts=0),
+            "three ranks, one round": replace(usual, ranks=3, rounds=1),
+            "two cores a rank": replace(usual, cores=2, rounds=1),
+        }
+
+
+@dataclass(frozen=True)
+class DispatchRollback(MoeRollback):
+    """Dispatch alone of `MoeRollback`."""
+
+    presets = (
+        Preset(
+            "rollback-dispatch", "Dispatch that is aborted at any moment, and executed again",
+            {"tokens": 1, "granules": 1},
+        ),
+    )
+    papers = (*read_papers("pull", "Pull dispatch"), *read_papers("rollback"))
+    parts = (DISPATCH,)
+    written = ("recv_x", "route", "counts", "pos")

@@ -1,0 +1,155 @@
+"""Tentative reads: what a core has read to its data buffer while others may write it, and not validated yet.
+
+What is held is one range, from the issue of the first transfer on until it is validated, or until one request writes
+over all of it.  It changes with the requests of the scalar unit alone, and they are judged as they are issued; so it
+does not matter which pipe is how far.  Whether a write has met a transfer of it is one bit: a write of whomever, that
+becomes visible while the transfer may be made or is under way.  A transfer over all that is held begins anew, and
+those before it, which the machine takes first, were in vain.
+"""
+
+from xccl_emu.lang import requests as rq
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import vectors
+from xccl_emu.machine.device.access import set_error
+from xccl_emu.machine.device.words import call, jit, put
+
+_TENTATIVE = 4  # in an entry: operand of mtu-in
+_IN_VAIN = 2
+"""In its place: what is read is held no more, so it cannot be validated."""
+
+
+@jit
+def is_held(st, base, ub, nbytes):
+    """Does a core hold one of these bytes of its data buffer?"""
+    return ub < st[base + ms.HELD_END] and st[base + ms.HELD_START] < ub + nbytes
+
+
+@jit
+def _covers_held(st, base, ub, nbytes):
+    return ub <= st[base + ms.HELD_START] and st[base + ms.HELD_END] <= ub + nbytes
+
+
+@jit
+def _entry(st, base, j):
+    """Index of the j-th instruction in a core's queue of mtu-in."""
+    queue = base + ms.PIPES + (rq.MTU_IN - 1) * ms.PIPE_WORDS
+    return queue + ms.PIPE_ENTRIES + (st[queue + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH * ms.ENTRY_WORDS
+
+
+@jit
+def _queued(st, base):
+    return st[base + ms.PIPES + (rq.MTU_IN - 1) * ms.PIPE_WORDS + ms.PIPE_COUNT]
+
+
+@jit
+def _counts(st, entry):
+    """Is this a tentative transfer that is not complete and was not in vain?"""
+    unread = st[entry] == rq.OP_MTU_IN and st[entry + ms.ENTRY_PROGRESS] >= 0
+    return unread and st[entry + _TENTATIVE] == rq.TENTATIVE
+
+
+@jit
+def reads(st, base, address, nbytes):
+    """May a core's tentative transfer of some of these bytes be made, or is it under way?"""
+    if st[base + ms.HELD_END] == 0:
+        return False
+    for j in range(_queued(st, base)):
+        entry = _entry(st, base, j)
+        if st[entry] != rq.OP_MTU_IN:
+            return False
+        if _counts(st, entry) and st[entry + 1] < address + nbytes and address < st[entry + 1] + st[entry + 3]:
+            return True
+    return False
+
+
+@call
+def _meet(st, address, nbytes):
+    for i in range(st[ms.N_ACTIVE]):
+        base = st[ms.CORE_BASE] + st[st[ms.ACTIVE_BASE] + i] * st[ms.CORE_WORDS]
+        if st[base + ms.RACED] == 0 and reads(st, base, address, nbytes):
+            put(st, base + ms.RACED, 1)
+
+
+@jit
+def meet(st, address, nbytes):
+    """A write to these bytes becomes visible: note which tentative reads it meets."""
+    if st[ms.SOME_TENTATIVE]:
+        _meet(st, address, nbytes)
+
+
+@call
+def may_issue(st, core, base, op):
+    """May the request, which was checked, be issued?  Not if it reads what is held, or reads tentatively apart from it.
+
+    There must be something that is held.
+    """
+    a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
+    d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
+    if op == rq.OP_MTU_IN:
+        apart = b > st[base + ms.HELD_END] or b + c < st[base + ms.HELD_START]
+        return d == 0 or not apart or set_error(st, core, base, ms.ERR_OPERAND, b, c)
+    if op == rq.OP_MTU_OUT:
+        return may_use(st, core, base, a, c)
+    if op < rq.OP_V_QUANTIZE:
+        return True
+    source, read, target, written = vectors.ranges(op, a, b, c, d, e)
+    other, more = vectors.other_range(op, c, d, e)
+    if vectors.accumulates(op) and not may_use(st, core, base, target, written):
+        return False
+    return may_use(st, core, base, source, read) and may_use(st, core, base, other, more)
+
+
+@jit
+def may_use(st, core, base, ub, nbytes):
+    """Return whether none of these bytes is held."""
+    if nbytes > 0 and is_held(st, base, ub, nbytes):
+        return set_error(st, core, base, ms.ERR_UNDEFINED, ub, ms.UNDEFINED_USED)
+    return True
+
+
+@call
+def note_issue(st, base, op):
+    """A transfer to the data buffer, or a vector instruction, was queued: what is held from now on?"""
+    a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
+    d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
+    target, written = b, c
+    if op != rq.OP_MTU_IN:
+        _, _, target, written = vectors.ranges(op, a, b, c, d, e)
+    tentative = op == rq.OP_MTU_IN and d != 0
+    if _covers_held(st, base, target, written) or st[base + ms.HELD_END] == 0:
+        release(st, base)
+        for j in range(_queued(st, base) - (1 if op == rq.OP_MTU_IN else 0)):
+            if _counts(st, _entry(st, base, j)):
+                put(st, _entry(st, base, j) + _TENTATIVE, _IN_VAIN)
+        if tentative:
+            put(st, base + ms.HELD_START, target)
+            put(st, base + ms.HELD_END, target + written)
+    elif tentative:
+        put(st, base + ms.HELD_START, min(target, st[base + ms.HELD_START]))
+        put(st, base + ms.HELD_END, max(target + written, st[base + ms.HELD_END]))
+    if tentative:
+        st[ms.SOME_TENTATIVE] = 1
+
+
+@jit
+def release(st, base):
+    """Nothing is held any more."""
+    for word in range(ms.HELD_START, ms.RACED + 1):
+        put(st, base + word, 0)
+
+
+@call
+def validate(st, core, base, ub, nbytes):
+    """Take what is held for right; False, and an error recorded, if it is not, or not all of it."""
+    if st[base + ms.HELD_END] == 0:
+        return True
+    if not _covers_held(st, base, ub, nbytes):
+        return set_error(st, core, base, ms.ERR_OPERAND, ub, nbytes)
+    for j in range(_queued(st, base)):
+        if _counts(st, _entry(st, base, j)):
+            return set_error(st, core, base, ms.ERR_UNDEFINED, ub, ms.UNDEFINED_UNREAD)
+    if st[base + ms.RACED]:
+        return set_error(st, core, base, ms.ERR_UNDEFINED, ub, ms.UNDEFINED_RACED)
+    release(st, base)
+    return True

@@ -1,0 +1,122 @@
+"""Calls under watch: `Pod(spec, order="relaxed", policy=Watched())`, then sessions are called as always.
+
+Each run is judged first: some schedules of it, drawn by a sampling policy, go by under the monitor, which leaves the
+pod as it was.  If one of them goes wrong, the call raises ViolationError.  Else the last one is carried out.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.check import MOST_SCHEDULES
+from xccl_emu.check.sampling.sample import POLICIES, replay, sample
+from xccl_emu.check.sampling.watch import Monitor
+from xccl_emu.check.shrink import with_violation
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import VIOLATION, Verdict, Violation
+from xccl_emu.check.witness.replay_file import Witness
+from xccl_emu.errors import CapacityError, ConfigError, ReplayError, ViolationError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import whole
+from xccl_emu.testing import witnesses
+
+FOLDER = "witnesses"
+_RUNS = 1 << 20  # schedules of a run and the next have seeds so far apart
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """What stands launched on a pod, as something to check: it is built already."""
+
+    trial: Trial
+    name: str
+    configuration: dict[str, int | str]
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        return self.trial
+
+
+class Watched:
+    """The policy of a pod whose runs are judged, each by itself, before they are carried out.
+
+    policy: of `xccl_emu.check`, ``"portfolio"`` for all in turn.  schedules: how many of each run.  seed: of them; the
+    n-th run of a pod is judged by the same schedules whenever it has the same seed.  witnesses: the folder for replay
+    files of violations.  replay: such a file; then the run of that number takes its schedule, and no other is judged.
+
+    What went before a run counts as done: nothing is said of accesses in two runs.  The pod is poisoned (`Pod.poison`).
+
+    Raises ConfigError for what is out of range, ReplayError for a file that is damaged.
+    """
+
+    data = poisons = True
+
+    def __init__(
+        self, policy: str = "portfolio", *, schedules: int = 12, seed: int = 0, witnesses: str | Path = FOLDER,
+        replay: str | Path | None = None,
+    ) -> None:  # fmt: skip
+        if policy not in POLICIES:
+            raise ConfigError(f"policy={policy!r}: must be one of {', '.join(POLICIES)}")
+        if not 1 <= whole("schedules", schedules) <= MOST_SCHEDULES:
+            raise ConfigError(f"schedules={schedules}: must be 1 to {MOST_SCHEDULES}")
+        if not 0 <= whole("seed", seed) < 1 << 40:
+            raise ConfigError(f"seed={seed}: must be 0 to 2^40 - 1")
+        self.policy, self.schedules, self.seed, self.folder = policy, schedules, seed, Path(witnesses)
+        self._file = Path(replay or "")
+        self._again = None if replay is None else Witness.load(replay)
+        self.runs = 0
+        """Runs that were judged so far."""
+        self._actions: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._error: ViolationError | None = None
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+        return f"{self.policy}, watched"
+
+    def look(self, pod: Pod) -> None:
+        """Judge what is about to run."""
+        self.runs, self._error = self.runs + 1, None
+        trial = Trial(pod, (), spoilt=tuple(pod.spoilt))
+        launched = _Launched(trial, "run", {"run": self.runs})
+        if self._again is not None and self._again.configuration == launched.configuration:
+            found = replay(self._again.trial(launched), self._again.actions, self._again.loop)
+            if found is None:
+                raise ReplayError(f"run {self.runs}: its schedule in the replay file shows no violation now")
+            self._error = self._told(launched, self._verdict(launched, found), self._file)
+            return
+        monitor, count = Monitor(trial), 1 if self._again is not None else self.schedules
+        seed = self.seed * _RUNS + self.runs
+        found = sample(trial, self.policy, seed=seed, schedules=count, monitor=monitor).violation
+        self._actions = monitor.taken
+        if found is not None:
+            verdict = self._verdict(launched, found)
+            with contextlib.suppress(CapacityError):  # a pod too large to copy: as it was found
+                verdict = with_violation(launched, verdict, found)
+            path = witnesses.keep_witness(launched, verdict, self.folder, f"run-{self.runs}")
+            self._error = self._told(launched, verdict, path)
+
+    def drive(self, pod: Pod, progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
+        """Carry out the last schedule; raises ViolationError where one went wrong."""
+        from xccl_emu.machine.driver import drive_replay
+
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        ended, seconds = drive_replay(pod, self._actions)
+        return ended, seconds, self._actions
+
+    def _verdict(self, launched: _Launched, found: Violation) -> Verdict:
+        pod = launched.trial.pod
+        return Verdict(
+            VIOLATION, launched.name, launched.configuration, pod.order, self.policy, self.seed,
+            tuple(sorted(pod.without)), violation=found,
+        )  # fmt: skip
+
+    def _told(self, launched: _Launched, verdict: Verdict, path: Path) -> ViolationError:
+        assert verdict.violation is not None
+        text = f"{witnesses.headline(verdict)}\n\n{witnesses.witness_text(launched, verdict)}\n\nreplay file: {path}"
+        return ViolationError(text, verdict.violation.kind, path)
