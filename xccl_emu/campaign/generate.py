@@ -34,6 +34,7 @@ _FAULTS = tuple(
     for other, to in (("die1", "1"), ("cpu0", "cpu0"))
 )  # fmt: skip
 """What breaks, by whether a CPU takes part."""
+_LOSSES = ("", "lose:die0:meta", "lose:die0:managed", "lose:die1:meta", "lose:die1:managed", "lose:die1")
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -88,7 +89,8 @@ def draw(seed: int, number: int) -> Case:
     small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
-    return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else "")
+    pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
+    return Case(small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault)
 
 
 # ---- variations of what is drawn

@@ -151,6 +151,11 @@ class Bench:
         self._tolerated.add("stop")
         self._recovers |= set(dies)
 
+    def may_lose(self, name: str, address: int, nbytes: int, told: int = -1) -> None:
+        """What memory may lose at any moment while it goes on without these bytes, as of `Pod.may_lose`."""
+        self._built().may_lose(name, address, nbytes, told)
+        self._tolerated.add("lose")
+
     def role(self, name: str, dies: Iterable[int]) -> None:
         """What some dies do in the protocol, for statistics, for example ``"expert die"``."""
         self._roles[name] = tuple(dies)
