@@ -56,6 +56,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/json_page.py
 	$(PY) tools/corpus.py
 	$(PY) tools/caches.py
+	$(PY) tools/ascendc_cuts.py
 	$(PY) tools/orders.py
 	$(PY) tools/proofs.py
 	$(PY) tools/synchronizations.py
@@ -63,6 +64,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/fidelity.py
 	$(PY) tools/benchmarks.py
 	$(PY) tools/table7.py
+	$(PY) tools/errors.py
 	$(PY) tools/mixserve.py
 
 # A warning (a link that leads nowhere, a name that is not documented) fails it. Nothing is kept from the run before.

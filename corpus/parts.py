@@ -1,16 +1,18 @@
-"""What members of the corpus share: how kernels copy, and two ranks that send each other words in each call."""
+"""What members of the corpus share: how kernels copy and start, and two ranks that send each other words in calls."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from xccl_emu import ascendc
 from xccl_emu.lang import MTU_IN, SCALAR, Kernel, load, mtu_in, set_flag, store, wait_flag
 from xccl_emu.machine import Buffer, Pod, small_pod
 from xccl_emu.machine.launch import Grant
-from xccl_emu.protocol import Bench, Call, size
+from xccl_emu.protocol import Bench, Call, Case, size
 from xccl_emu.protocol.streams import StreamCase, Streams
 
 
@@ -26,6 +28,28 @@ def copy(source, target, words):
     for i in range(words):
         value = yield load(source + 8 * i)
         yield store(target + 8 * i, value)
+
+
+class OneCore(Case):
+    """A case whose kernels run on the first cores of their dies."""
+
+    def start(
+        self, bench: Bench, pod: Pod, kernel: Kernel, die: int, args: Mapping[str, int], grants: Sequence[Grant]
+    ) -> None:  # fmt: skip
+        """Launch a kernel on a die."""
+        pod.launch(kernel, die, [0], args, grants)
+
+
+class InAscendC(OneCore):
+    """The same with kernels of a source in Ascend C, found by the names of the Python ones and their parameters."""
+
+    source: ClassVar[Path]
+
+    def start(
+        self, bench: Bench, pod: Pod, kernel: Kernel, die: int, args: Mapping[str, int], grants: Sequence[Grant]
+    ) -> None:  # fmt: skip
+        """Launch what has the name of a kernel, on a die."""
+        ascendc.launch(bench, pod, ascendc.ascend_kernel(self.source, kernel.name), die, [0], args, grants)
 
 
 class Both(NamedTuple):

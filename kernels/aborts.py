@@ -1,11 +1,12 @@
-"""Waits that an abort ends, for kernels of iterations that may be rolled back (xDeepServe 6.2, stage 3).
+"""Waits that an abort ends, for kernels of rounds that may be rolled back (xDeepServe 6.2, stage 3).
 
-An abort is a word of each rank that only grows, the *epoch*.  Whoever waits for another rank hears of a later one, and
-goes on as if there were nothing to wait for: it leaves out what it has waited for, and comes to its end with all
-barriers and flags as they are without an abort.  So the cores of a rank need not agree on where they have heard of it.
-What they have written then is of no use, and what they tell others has to be true all the same.
+An abort is a word of each rank that only grows, the *epoch*.  Who waits for what another rank has to send hears of a
+later one, leaves out what has not come, and goes on to the end, with all barriers and flags as without an abort; so the
+cores of a rank need not agree on where they have heard of it.  What a core has made then is of no use, and is not
+offered.  But it acknowledges what it was offered: who has begun a round comes to its end, and nobody else waits for
+that in vain.
 
-A kernel that nothing aborts is given `Abort()`; then its waits are those that it would have without this, to the bit.
+Without an abort, `Abort()`, the waits are what they would be without this, to the bit.
 """
 
 from typing import NamedTuple
@@ -21,39 +22,35 @@ class Abort(NamedTuple):
     epoch: int = 0
     """In which it runs: a later one in that word is the abort."""
     first: int = 0
-    """Event ID of the first round of the epoch; nobody reads any more what was written before."""
+    """Event ID of the first round of the epoch."""
 
 
-def until(going, word, how, value, x: Abort, step, sync):
-    """Wait until a word is as it should be, and return 1; 0 if an abort came sooner, or without ``going`` before.
-
-    ``how`` is a literal.
-    """
+def until(going, field, event, x: Abort, step, sync):
+    """Wait until a field has come to an event, and return 1; 0 if an abort came sooner, or had before (``going``)."""
     if x.word:
         came = -1
         if going:
-            came = yield xl.poll_any((word, how, value), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
+            came = yield xl.poll_any((field, xl.CMP_EQ, event), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
         return came == 0
-    elif how == xl.CMP_EQ:
-        yield xl.poll_eq(word, value, step=step, sync=sync)
-    else:
-        yield xl.poll_ge(word, value, step=step, sync=sync)
+    yield xl.poll_eq(field, event, step=step, sync=sync)
     return 1
 
 
-def until_free(acked, event, x: Abort, step, sync):
-    """Wait until a peer has read what it was offered in the round before, as it says in ``acked``; 0 on an abort."""
+def until_free(acknowledged, event, x: Abort, step, sync):
+    """Wait until a peer has acknowledged the event before this one; then its block may be written again.
+
+    Not in the first round of an epoch: it begins when all that was offered before is read, or never will be.
+    """
     least = event - 1
     if x.word:
-        least = least * (event != x.first)
-    free = yield from until(1, acked, xl.CMP_GE, least, x, step, sync)
-    return free
+        least = least * (event > x.first)
+    yield xl.poll_ge(acknowledged, least, step=step, sync=sync)
 
 
-def unaborted(x: Abort, step):
-    """Whether no core of the rank has heard of an abort before the last barrier."""
+def unaborted(x: Abort):
+    """Return whether no core of the rank had heard of an abort at the last barrier."""
     if x.word == 0:
         return 1
-    yield xl.dcci(x.word, step=step, sync="abort line")
-    seen = yield xl.load(x.word, step=step, sync="abort in")
+    yield xl.dcci(x.word, sync="abort line")
+    seen = yield xl.load(x.word, sync="abort in")
     return seen <= x.epoch

@@ -9,6 +9,9 @@ A namespace has keys and places of its own: a key's number says which namespace 
 of that, so who may read one namespace alone touches no other.
 
 What is evicted is written to a second tier before, if it is not there yet; a client that misses gets it there.
+
+A client may also get a block without a pin (`get_unpinned`): it looks which key and version a bucket has, reads the
+block tentatively, and looks again.  The version is odd while its block is written, and the server waits for nobody.
 """
 
 from typing import NamedTuple
@@ -20,6 +23,8 @@ from xccl_emu.kernels.group import hand_over
 FIELD_BYTES = 32
 CLOSED = -1
 """Pins of a bucket that has no block, or one that comes or goes; the index begins with it."""
+VERSION_BITS = 32
+"""Bits of the version in a bucket's word, where blocks are read unpinned; 0 before any block. The key is above."""
 
 
 class Pool(NamedTuple):
@@ -54,6 +59,13 @@ def write_block(source, target, p: Pool):
     yield xl.mtu_out(0, target, p.nbytes)
 
 
+def keep(bucket, key, p: Pool):
+    """Keep the block of a bucket in the second tier."""
+    yield from write_block(p.blocks + bucket * p.nbytes, p.tier + key * p.nbytes, p)
+    yield xl.quiet(sync="tier before stored")
+    yield xl.put(p.stored + key * FIELD_BYTES, 1, sync="stored")
+
+
 def evict(bucket, key, p: Pool):
     """Close a bucket when nobody reads it, and keep its block in the second tier."""
     pins = p.pins + bucket * FIELD_BYTES
@@ -61,9 +73,7 @@ def evict(bucket, key, p: Pool):
     while before != 0:
         yield xl.poll_eq(pins, 0, sync="no pins")
         before = yield xl.compare_swap(pins, 0, CLOSED, sync="closed")
-    yield from write_block(p.blocks + bucket * p.nbytes, p.tier + key * p.nbytes, p)
-    yield xl.quiet(sync="tier before stored")
-    yield xl.put(p.stored + key * FIELD_BYTES, 1, sync="stored")
+    yield from keep(bucket, key, p)
 
 
 @xl.kernel
@@ -80,6 +90,23 @@ def serve(values, p: Pool):
         yield xl.put(p.keys + bucket * FIELD_BYTES, key)
         yield xl.quiet(sync="block before open")
         yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, sync="open")
+
+
+@xl.kernel
+def serve_unpinned(values, p: Pool):
+    """As `serve`, for clients that pin nothing: a block is written between an odd version and the next even one."""
+    for key in range(p.puts):
+        bucket = key // p.each * p.buckets + key % p.each % p.buckets
+        word = p.keys + bucket * FIELD_BYTES
+        version = (key << VERSION_BITS) + 2 * (key % p.each // p.buckets)
+        if key % p.each >= p.buckets:
+            yield from keep(bucket, key - p.buckets, p)
+        yield xl.put(word, version + 1, sync="odd")
+        yield xl.fence(sync="odd before block")
+        yield from write_block(values + key * p.nbytes, p.blocks + bucket * p.nbytes, p)
+        yield xl.fence(sync="block before even")
+        yield xl.put(word, version + 2, sync="even")
+        yield xl.quiet(sync="even before odd")
 
 
 def pin(pins):
@@ -107,11 +134,54 @@ def look(key, p: Pool):
             found = 1
         yield xl.atomic_add(pins, -1, sync="unpinned")
     if found == 0:
-        yield xl.dcci(p.stored + key * FIELD_BYTES, sync="stored line")
-        found = yield xl.load(p.stored + key * FIELD_BYTES, sync="stored in")
-        if found:
-            yield from fetch(p.tier + key * p.nbytes, 0, p.nbytes, 0, "block read")
+        found = yield from look_in_tier(key, p)
     return found
+
+
+def look_in_tier(key, p: Pool):
+    """Bring a block that was evicted to the data buffer; returns 0 if it was not."""
+    yield xl.dcci(p.stored + key * FIELD_BYTES, sync="stored line")
+    found = yield xl.load(p.stored + key * FIELD_BYTES, sync="stored in")
+    if found:
+        yield from fetch(p.tier + key * p.nbytes, 0, p.nbytes, 0, "block read")
+    return found
+
+
+def look_twice(key, p: Pool):
+    """As `look`, but the block is right if the word of its bucket is the same before and after it was read."""
+    bucket = key // p.each * p.buckets + key % p.each % p.buckets
+    word = p.keys + bucket * FIELD_BYTES
+    found = 0
+    yield xl.dcci(word, sync="first line")
+    before = yield xl.load(word, sync="first look")
+    if before >> VERSION_BITS == key and before & 1 == 0 and before & (1 << VERSION_BITS) - 1 > 0:
+        yield xl.mtu_in(p.blocks + bucket * p.nbytes, 0, p.nbytes, tentative=True)
+        yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "block read")
+        yield xl.dcci(word, sync="second line")
+        after = yield xl.load(word, sync="second look")
+        if before == after:
+            yield xl.validate(0, p.nbytes, sync="validated")
+            found = 1
+    if found == 0:
+        found = yield from look_in_tier(key, p)
+    return found
+
+
+def hand_out(target, p: Pool):
+    """Write the block in the data buffer to its place; then the buffer is free."""
+    yield xl.mtu_out(0, target, p.nbytes)
+    yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "buffer free")
+
+
+@xl.kernel
+def get_unpinned(wanted, out, p: Pool):
+    """As `get`, without pins."""
+    for i in range(p.gets):
+        key = yield xl.load(wanted + i * 8)
+        found = 0
+        while found == 0:
+            found = yield from look_twice(key, p)
+        yield from hand_out(out + i * p.nbytes, p)
 
 
 @xl.kernel
@@ -122,5 +192,4 @@ def get(wanted, out, p: Pool):
         found = 0
         while found == 0:
             found = yield from look(key, p)
-        yield xl.mtu_out(0, out + i * p.nbytes, p.nbytes)
-        yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "buffer free")
+        yield from hand_out(out + i * p.nbytes, p)

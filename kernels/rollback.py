@@ -20,7 +20,8 @@ The end is no part of an epoch: rank 0 says it when all ranks are through, and n
 because the least iteration of all is the last one.  A rank says of which epoch its last iteration was: what was through
 before a rollback does not count.
 
-Nothing is drained on an abort: rows of the aborted attempt stand before the fence of the next one.
+Nothing is drained on an abort: rows of the aborted attempt stand before the fence of the next one.  Between what is
+told of two epochs in the same word stands a fence, too, since memory need not keep their order.
 """
 
 from typing import NamedTuple
@@ -133,6 +134,7 @@ def agree(i, before, r: Ranks):
         yield xl.poll_ge(r.abort + r.me * r.pitch, epoch + 1, step=4, sync="abort in")
         yield xl.dcci(r.abort + r.me * r.pitch, step=4, sync="abort line")
         epoch = yield xl.load(r.abort + r.me * r.pitch, step=4, sync="abort in")
+        yield xl.fence(step=4, sync="older ready first")
         for j in range(1, r.ranks):
             there = (r.me + j) % r.ranks * r.pitch
             yield xl.put(r.readies + there + r.me * FIELD_BYTES, epoch * EPOCH + i, step=4, sync="ready")
@@ -229,5 +231,6 @@ def supervise(aborts, r: Ranks):
             )
         if not over:
             epoch += 1
+            yield xl.fence(sync="older abort first")
             for rank in range(r.ranks):
                 yield xl.put(r.abort + rank * r.pitch, epoch, sync="abort")

@@ -12,7 +12,7 @@ from xccl_emu.lang import maps
 from xccl_emu.machine.pod import Pod
 
 ADD_ONE, ONE = maps.function("add", lang.FP32, scalar=True), 0x3F800000
-IN, OUT, BARRIER = 8, 10, 30
+IN, OUT, BARRIER = 8, 10, 29
 """Events of both queues, two each, and of a barrier that empties the pipes."""
 HOW = {"none": 0, "visible": 1, "empty": 2}
 

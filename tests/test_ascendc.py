@@ -1,8 +1,10 @@
 """Kernels in Ascend C: the example's verdicts, lines of its source, and what is refused by name."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import ascendc_twins
@@ -10,7 +12,9 @@ from tests.foreign_support import ROOT, has_compiler
 from xccl_emu import ascendc
 from xccl_emu.check import check, verdict
 from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import registry
+from xccl_emu.testing import Bench, protocol
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 EXAMPLE = ROOT / "examples" / "ascendc" / "sendrecv.py"
@@ -77,15 +81,40 @@ def test_a_search_sees_the_states_of_the_twins(
         assert found.states == {2: 16, 4: 101}[sizes.get("chunks", 2)]
 
 
+REFUSED = {
+    **{
+        name: f"AscendC::{name}(a);"
+        for name in (
+            "Barrier", "Brcb", "CastImpl", "CompareScalar", "GatherMask", "Hccl", "OOMCheckAddrRange", "Select",
+            "SetDeqScale", "ToFloat", "dsb", "get_imm",
+        )
+    },
+    **{name: f"AscendC::{name} one;" for name in ("CMPMODE", "SELMODE", "TBuffAddr", "VSEL_TENSOR_SCALAR_MODE")},
+    **{name: f"AscendC::LocalTensor<float>().{name};" for name in ("SetAddr", "bufferAddr", "logicPos")},
+}  # fmt: skip
+"""The names that are refused, each in a statement."""
+
+
 def test_what_is_missing_is_refused_by_name(tmp_path: Path) -> None:
-    """An instruction that the header has not is an error of the compiler that names it."""
-    file = tmp_path / "k.cpp"
+    """Each name that the header has not is named by the compiler, and stands on the page."""
+    file, body = tmp_path / "k.cpp", "\n".join(REFUSED.values())
     file.write_text(
         '#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void k(GM_ADDR a)\n'
-        "{ AscendC::PipeBarrier<PIPE_ALL>(); AscendC::GatherMask(a); }\n"
+        f"{{ AscendC::PipeBarrier<PIPE_ALL>(); {body} }}\n"
     )
-    with pytest.raises(KernelError, match="GatherMask is not in xccl_emu's header"):
+    with pytest.raises(KernelError, match="GatherMask is not in xccl_emu's header") as refused:
         assert ascendc.ascend_kernel(file, "k").sites
+    page = (ROOT / "docs" / "ascendc.md").read_text("utf-8")
+    assert [name for name in REFUSED if f"`{name}`" not in page or name not in str(refused.value)] == []
+
+
+def test_what_is_there_is_found_by_name() -> None:
+    """Each other name of the page compiles."""
+    file = ROOT / "tests" / "ascendc_sources" / "names.cpp"
+    assert ascendc.ascend_kernel(file, "names").sites
+    page = (ROOT / "docs" / "ascendc.md").read_text("utf-8")
+    there = set(re.findall(r"AscendC::(\w+);", file.read_text("utf-8")))
+    assert sorted(name for name in there if f"`{name}`" not in page) == []
 
 
 def test_a_tiling_struct_has_the_fields_of_the_source() -> None:
@@ -99,3 +128,29 @@ def test_a_tiling_struct_has_the_fields_of_the_source() -> None:
         ascendc.Tiling("Other").packed(kernel)
     with pytest.raises(ConfigError, match="barrier='late'"):
         ascendc.ascend_kernel(kernel.file, "send", barrier="late")
+
+
+@protocol
+def twice(bench: Bench, events: str = "binary", count: int = 2) -> None:
+    """Blocks copied by one core, with one event between the pipes that copy."""
+    pod = bench.pod(small_pod(1, app_bytes=1024, ub_bytes=256))
+    data = np.arange(1, 8 * count + 1, dtype=np.float32)
+    own, out = bench.filled(0, data, "own"), bench.wanted(0, data, "out", owners="die0")
+    kernel = ascendc.ascend_kernel(ROOT / "tests" / "ascendc_sources" / "twice.cpp", "twice", events=events)
+    args = {"source": own.address, "target": out.address, "count": count}
+    ascendc.launch(bench, pod, kernel, 0, [0], args, [pod.grant(own, "r"), pod.grant(out, "w")])
+
+
+@pytest.mark.parametrize(
+    ("events", "count", "said"),
+    [
+        ("binary", 1, ""),
+        ("binary", 2, verdict.BAD_INSTRUCTION),
+        ("counted", 2, ""),
+        ("counted", 3, verdict.BAD_INSTRUCTION),
+    ],
+)
+def test_two_readings_of_events(events: str, count: int, said: str) -> None:
+    """An event that is set again while nobody has consumed it is told, or counted, which goes as far as two."""
+    found = check.check(twice(events=events, count=count))
+    assert (found.violation.kind if found.violation else "") == said

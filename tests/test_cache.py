@@ -169,6 +169,22 @@ def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path, mode: int
     assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) == str(tmp_path)
 
 
+def test_what_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    """Files in it may have been made with any umask; and it may be reached by a link."""
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    (tmp_path / "xccl_emu").symlink_to(tmp_path / "elsewhere")
+    assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) == str(tmp_path)
+    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o700
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its mode says, as in a folder of everybody where another one was first."""
+    (tmp_path / "xccl_emu").mkdir(mode=0o700)
+    monkeypatch.setattr("os.getuid", lambda: os.geteuid() + 1)
+    with pytest.warns(RuntimeWarning, match="others can write"):
+        assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) != str(tmp_path)
+
+
 def test_a_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
     """Whatever the umask says."""
     before = os.umask(0)

@@ -12,9 +12,10 @@ import typer
 from typer.testing import CliRunner
 
 import xccl_emu
-from tests.cli_support import interrupted, python
+from tests.cli_support import interrupted, python, refusal
 from xccl_emu import errors
 from xccl_emu.cli import ending
+from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.main import ORDER, ReportingGroup
 
 HELP_SECONDS_MAX = 0.5
@@ -164,6 +165,60 @@ def test_every_end_has_a_code(error: str, code: int, last: str) -> None:
 
 
 @pytest.mark.parametrize(("sent", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("made", ["RuntimeError('flaky')", "ConfigError('cannot be imported')"])
+def test_a_signal_that_a_library_makes_an_error_of(made: str, sent: str, code: int) -> None:
+    """Hypothesis takes it for a test that is flaky, an import for a file that fails; it ends as the signal says."""
+    done = python(MADE_AN_ERROR.format(made=made, sent=sent))
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+MADE_AN_ERROR = """
+import os, signal, time, typer
+from xccl_emu.cli import ending, main
+from xccl_emu.errors import ConfigError
+def command():
+    with main._reported():
+        try:
+            os.kill(os.getpid(), signal.{sent})
+            time.sleep(5)
+        except BaseException:
+            raise {made}
+ending.run_to_end(command)
+"""
+
+
+def test_names_are_no_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name between colons is printed as it is."""
+    stdout_console().print("mailbox.py:Mailbox: 3")
+    assert capsys.readouterr().out == "mailbox.py:Mailbox: 3\n"
+
+
+def test_a_protocol_that_ends_the_process_is_no_answer(tmp_path: Path) -> None:
+    """``os._exit(0)`` in a case would look like a proof."""
+    (tmp_path / "leaves.py").write_text(BY_A_USER.partition("@dataclass")[0] + LEAVES)
+    done = python(f"import sys; sys.argv[1:] = ['check', '{tmp_path}/leaves.py:Leaves']\n{MAIN}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the protocol ended the process (SystemExit: 0)" in done.stderr
+
+
+MAIN = "from xccl_emu.__main__ import main; main()"
+LEAVES = """
+import os
+@dataclass(frozen=True)
+class Leaves(Case):
+    def lay_out(self, bench):
+        os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("words", [("run", "sendrecv", "--nbytes", "３２"), ("campaign", "--words=３")])
+def test_numbers_are_written_with_ascii_digits(words: tuple[str, ...]) -> None:
+    """Digits of other scripts, which Python takes, are refused before anything is read."""
+    assert "must be written with the digits 0 to 9" in refusal(*words)
+
+
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.parametrize("within", ["ctypes.CFUNCTYPE(None)(wait)()", "Dropped() and None"])
 def test_a_signal_within_a_callback_is_heard_behind_it(within: str, sent: str, code: int) -> None:
     """What ctypes and the garbage collector call drops every exception, that of a signal too; then it comes again."""
@@ -246,8 +301,8 @@ def test_a_table_for_a_reader_who_has_gone() -> None:
 
 
 def test_streams_that_are_closed_lead_nowhere() -> None:
-    """Without stdin, stdout and stderr the command does its work, and its code says what came of it."""
-    for arguments, code in ((["--version"], 0), (["check", "ring"], 2)):
+    """Without stdin, stdout and stderr the code says what came of it, also that an answer could not be written."""
+    for arguments, code in ((["--version"], 5), (["list"], 5), (["check", "ring"], 2)):
         command = f"{shlex.join([sys.executable, '-m', 'xccl_emu', *arguments])} <&- >&- 2>&-"
         assert subprocess.run(["sh", "-c", command]).returncode == code
 

@@ -26,7 +26,9 @@ IN_README = (
     "combine EP128 latency",
 )  # fmt: skip
 """Rows of Table 7 that README shows: none was fitted to, and the one with the largest error is among them."""
-COMMANDS = (["all", "--no-data"], ["eplb", "--no-data"], ["tables"], ["pool"], ["serve"], ["prefill"], [SENSITIVITY])
+APART = ["serve", "--domains", "3"]
+COMMANDS = (["all", "--no-data"], ["eplb", "--no-data"], ["tables"], ["pool"], ["serve"], APART, ["prefill"],
+            ["streams"], ["operators"], [SENSITIVITY])  # fmt: skip
 
 
 def results(paths: Sequence[Path]) -> list[Result]:

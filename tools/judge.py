@@ -76,6 +76,14 @@ MISTAKES = (
         "OP_CHOOSE and answers(st, base) > 1)", "OP_CHOOSE and answers(st, base) > 1 and not PLANTED)",
     ),
     Mistake(
+        "flags-at-once", "a transfer that synchronizes sees all its flags at one moment", _RUN,
+        "            apart = accesses", "            apart = not PLANTED and accesses",
+    ),
+    Mistake(
+        "clocks-alike", "clocks that are numbered anew are all the same, so all is known", "device/search/clocks.py",
+        "old, new), new + 1", "old, new), new + (0 if PLANTED else 1)",
+    ),
+    Mistake(
         "first-condition", "of a poll of several words the first alone is known to be polled", _CLASSIFY,
         "    for r in range(n):\n        if rows[r, accesses.START] < ck[cs.MEMORY_END]:",
         "    for r in range(1 if PLANTED and pipe == rq.SCALAR and st[base + REQUEST] == rq.OP_POLL_ANY else n):\n"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
-from xccl_emu.corpus.parts import read
+from xccl_emu.corpus import parts
 from xccl_emu.lang import fence, kernel, mtu_out, poll_eq, put, quiet
-from xccl_emu.protocol import Bench, Case, Regions, payload, size
+from xccl_emu.protocol import Bench, Regions, payload, size
 from xccl_emu.protocol.corpus import Member
 
 MEMBER = Member(("sgl-project/sgl-kernel-npu#720", "sgl-project/sgl-kernel-npu@0990a9bd"), DATA_RACE, "two tokens")
@@ -19,7 +19,7 @@ MEMBER = Member(("sgl-project/sgl-kernel-npu#720", "sgl-project/sgl-kernel-npu@0
 def send(own, slot, ready, tokens, nbytes):
     """Put each token into the slot when its flag is clear, and set the flag."""
     for i in range(tokens):
-        yield from read(own + i * nbytes, nbytes)
+        yield from parts.read(own + i * nbytes, nbytes)
         yield poll_eq(ready, 0)
         yield mtu_out(0, slot, nbytes)
         yield fence()
@@ -35,7 +35,7 @@ def receive(out, slot, ready, tokens, nbytes, mended):
         if not mended:
             yield put(ready, 0)
             yield quiet()
-        yield from read(slot, nbytes)
+        yield from parts.read(slot, nbytes)
         if mended:
             yield put(ready, 0)
         yield mtu_out(0, out + i * nbytes, nbytes)
@@ -43,7 +43,7 @@ def receive(out, slot, ready, tokens, nbytes, mended):
 
 
 @dataclass(frozen=True)
-class Mended(Case):
+class Mended(parts.OneCore):
     """The flag is cleared when the token has been read."""
 
     tokens: int = size(2, "Tokens, one behind the other through the slot.")
@@ -59,9 +59,9 @@ class Mended(Case):
         own, out = bench.filled(0, data, "tokens"), bench.wanted(1, data, "received", owners="die1")
         args = {"slot": slot.at(1), "ready": ready.at(1), "tokens": self.tokens, "nbytes": self.nbytes}
         grants = [pod.grant(own, "r"), slot.grant(1, "w"), ready.grant(1, "rw")]
-        pod.launch(send, 0, [0], {"own": own.address, **args}, grants)
+        self.start(bench, pod, send, 0, {"own": own.address, **args}, grants)
         grants = [pod.grant(out, "w"), slot.grant(1, "r"), ready.grant(1, "rw")]
-        pod.launch(receive, 1, [0], {"out": out.address, **args, "mended": self.mended}, grants)
+        self.start(bench, pod, receive, 1, {"out": out.address, **args, "mended": self.mended}, grants)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
+from xccl_emu.corpus import parts
 from xccl_emu.lang import MTU_IN, MTU_OUT, kernel, mtu_in, mtu_out, quiet, set_flag, wait_flag
 from xccl_emu.machine import small_pod
-from xccl_emu.protocol import Bench, Case, payload, size
+from xccl_emu.protocol import Bench, payload, size
 from xccl_emu.protocol.corpus import Member
 
 MEMBER = Member(
@@ -34,7 +35,7 @@ def forward(own, out, chunks, nbytes, mended):
 
 
 @dataclass(frozen=True)
-class Mended(Case):
+class Mended(parts.OneCore):
     """The pipe that fills waits for the one that empties."""
 
     chunks: int = size(2, "Chunks.", most=32)
@@ -48,7 +49,7 @@ class Mended(Case):
         own, out = bench.filled(0, data, "chunks"), bench.wanted(1, data, "copied")
         sizes = {"chunks": self.chunks, "nbytes": self.nbytes, "mended": self.mended}
         args = {"own": own.address, "out": out.address, **sizes}
-        pod.launch(forward, 0, [0], args, [pod.grant(own, "r"), pod.grant(out, "w")])
+        self.start(bench, pod, forward, 0, args, [pod.grant(own, "r"), pod.grant(out, "w")])
 
 
 @dataclass(frozen=True)

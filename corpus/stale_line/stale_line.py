@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu.check.verdict import LIVELOCK
+from xccl_emu.corpus import parts
 from xccl_emu.lang import add, dcci, kernel, load, poll_eq, quiet, store
-from xccl_emu.protocol import Bench, Case, Regions, size
+from xccl_emu.protocol import Bench, Regions, size
 from xccl_emu.protocol.corpus import Member
 
 MEMBER = Member(
@@ -43,7 +44,7 @@ def wait(cell, peer_seen, out, times, mended):
 
 
 @dataclass(frozen=True)
-class Mended(Case):
+class Mended(parts.OneCore):
     """Whoever looks drops the line first."""
 
     times: int = size(2, "Notifications, one after the other.")
@@ -59,11 +60,11 @@ class Mended(Case):
         regions.place(bench, pod)
         out = bench.wanted(1, np.array([self.times]), "count", owners="die1")
         args = {"cell": cell.at(1), "seen": seen.at(0), "times": self.times}
-        pod.launch(notify, 0, [0], args, [cell.grant(1, "w"), seen.grant(0, "r")])
+        self.start(bench, pod, notify, 0, args, [cell.grant(1, "w"), seen.grant(0, "r")])
         args = {
             "cell": cell.at(1), "peer_seen": seen.at(0), "out": out.address, "times": self.times, "mended": self.mended
         }  # fmt: skip
-        pod.launch(wait, 1, [0], args, [cell.grant(1, "r"), seen.grant(0, "w"), pod.grant(out, "w")])
+        self.start(bench, pod, wait, 1, args, [cell.grant(1, "r"), seen.grant(0, "w"), pod.grant(out, "w")])
 
 
 @dataclass(frozen=True)

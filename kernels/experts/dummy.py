@@ -48,7 +48,10 @@ def compute_rows(first, last, c: Group, b: Buffers):
             yield from load_row(1 - half, r + 1, rows, routes, c, b)
         slot = yield xl.ub_load(routes + half * ROUTE_BYTES + 16)
         if c.quantized:
-            yield xl.v_dequantize(row, acc, c.hidden, routes + half * ROUTE_BYTES)
+            scale = routes + half * ROUTE_BYTES
+            if c.quantized > 1 + xl.RULE_CANN:
+                scale = row + c.hidden
+            yield xl.v_dequantize(row, acc, c.hidden, scale, c.quantized - 1)
         else:
             yield xl.v_widen(row, acc, c.hidden, c.dtype)
         yield xl.set_flag(xl.VECTOR, xl.MTU_IN, half, sync="row used")

@@ -66,10 +66,8 @@ def quantize_rows(source, target, n, turn, c: Group, a: Areas):
 
 
 def await_free(s, rank, event, c: Group, a: Areas, x: Abort):
-    """Wait until a rank has pulled what this one offered it in the round before; 0 on an abort."""
-    acked = a.done + rank * c.die_bytes + s * FIELD_BYTES
-    free = yield from until_free(acked, event, x, 3, "combine blocks free")
-    return free
+    """Wait until a rank has pulled what this one offered it in the round before."""
+    yield from until_free(a.done + rank * c.die_bytes + s * FIELD_BYTES, event, x, 3, "combine blocks free")
 
 
 def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
@@ -85,19 +83,18 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
             end = min(row + n, last)
             if begin < end:
                 s = i % c.n_ranks
-                free = yield from await_free(s, rank, event, c, a, x)
-                if free:
-                    place = begin - row
-                    for e in range(i // c.n_ranks):
-                        before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
-                        place = place + before
-                    block = a.blocks + rank * c.die_bytes + s * a.block_bytes
-                    target = block + place * contribution_stride(c.hidden, c.narrowed)
-                    source = y + begin * 2 * c.hidden
-                    if c.narrowed:
-                        turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
-                    else:
-                        turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
+                yield from await_free(s, rank, event, c, a, x)
+                place = begin - row
+                for e in range(i // c.n_ranks):
+                    before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
+                    place = place + before
+                block = a.blocks + rank * c.die_bytes + s * a.block_bytes
+                target = block + place * contribution_stride(c.hidden, c.narrowed)
+                source = y + begin * 2 * c.hidden
+                if c.narrowed:
+                    turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
+                else:
+                    turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
             row = row + n
     if c.narrowed:
         yield from drain_halves(xl.VECTOR, xl.MTU_IN, turn, "output used")
@@ -119,8 +116,8 @@ def offer(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
         yield from await_free((i + rank) % c.n_ranks, rank, event, c, a, x)
     yield xl.quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums
     yield from barrier(4, "all cores have laid out")
-    all_laid_out = yield from unaborted(x, 4)
-    if all_laid_out:
+    received = yield from unaborted(x)  # else there may be fewer rows than the peers want
+    if received:
         for i in range(first, last):
             s = (i + rank) % c.n_ranks
             field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
@@ -149,10 +146,11 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
             weight = yield xl.load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
             expert_rank = slot // c.n_local
             field = a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES
-            came = yield from until(came, field, xl.CMP_EQ, event, x, 5, "rows in")
+            came = yield from until(came, field, event, x, 5, "rows in")
             if came:
                 offset = yield xl.load(field + 8, step=6)
-                source = a.blocks + expert_rank * c.die_bytes + offset + place * contribution_stride(c.hidden, c.narrowed)
+                block = a.blocks + expert_rank * c.die_bytes + offset
+                source = block + place * contribution_stride(c.hidden, c.narrowed)
                 if c.by_dma:
                     nbytes = contribution_bytes(c.hidden, c.narrowed)
                     yield from stage(source, staging + turn % 2 * 2 * c.hidden, nbytes, turn % 2, turn)

@@ -14,7 +14,7 @@ one has acknowledged the round before (sync "dispatch blocks free").
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.aborts import Abort, unaborted, until, until_free
+from xccl_emu.kernels.aborts import Abort, until, until_free
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
@@ -34,10 +34,8 @@ from xccl_emu.kernels.pull.parameters import Areas
 
 
 def await_free(d, rank, event, c: Group, a: Areas, x: Abort):
-    """Wait until a rank has pulled what this one offered it in the round before; 0 on an abort."""
-    acked = a.done + rank * c.die_bytes + d * FIELD_BYTES
-    free = yield from until_free(acked, event, x, 3, "dispatch blocks free")
-    return free
+    """Wait until a rank has pulled what this one offered it in the round before."""
+    yield from until_free(a.done + rank * c.die_bytes + d * FIELD_BYTES, event, x, 3, "dispatch blocks free")
 
 
 def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas, x: Abort):
@@ -54,10 +52,9 @@ def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas, x: Ab
             yield xl.ub_store(at + c.payload + 8, t, step=3)
             yield xl.ub_store(at + c.payload + 12, k, step=3)
             yield xl.ub_store(at + c.payload + 16, slot, step=3)
-            free = yield from await_free(d, rank, event, c, a, x)
-            if free:
-                block = a.blocks + rank * c.die_bytes + d * a.block_bytes
-                yield xl.mtu_out(at, block + place * message, message, step=3)
+            yield from await_free(d, rank, event, c, a, x)
+            block = a.blocks + rank * c.die_bytes + d * a.block_bytes
+            yield xl.mtu_out(at, block + place * message, message, step=3)
             yield from hand_over(xl.MTU_OUT, xl.SCALAR, half, "message left")
 
 
@@ -129,7 +126,7 @@ def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     came = 1
     for i in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         field = a.fields + rank * c.die_bytes + i * FIELD_BYTES
-        came = yield from until(came, field, xl.CMP_EQ, event, x, 5, "counts in")
+        came = yield from until(came, field, event, x, 5, "counts in")
         n = 0
         if came:
             n = yield xl.load(field + 8, step=5)
@@ -197,9 +194,7 @@ def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: A
     yield from count_share(rank, first, last, tokens, a.work, 4, c)
     yield xl.quiet(step=3, sync="tokens visible")  # and counted
     yield from barrier(4, "all cores have written")
-    all_written = yield from unaborted(x, 4)
-    if all_written:
-        yield from publish(rank, first, last, event, c, a)
+    yield from publish(rank, first, last, event, c, a)
 
 
 def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):

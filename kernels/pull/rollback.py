@@ -2,16 +2,18 @@
 
 An iteration is a round of the layer, by the kernels that are launched elsewhere.  What makes it safe to go back:
 
-- The event ID of an attempt is its epoch and iteration.  So no field of an aborted attempt is taken for one of the next,
-  and no acknowledgment is: all are of the own epoch, or less than what is waited for.
+- The event ID of an attempt is its epoch and iteration.  So no field of an aborted attempt is taken for one of the
+  next, and no acknowledgment: all are of the own attempt, or less than what is waited for.
 - A rank tells the others that it has come to an epoch when all that its cores did before is done.  Nobody begins
   before all have told, so then nobody reads blocks of before any more: in the first round of an epoch they are free.
 - What a rank publishes is there, also if it has heard of an abort meanwhile: its peers may not have, and pull it.
-- Who has heard acknowledges what it has not pulled.  It reads no more of it in this epoch, so that is right.
+- Who has heard acknowledges what it has not pulled.  It reads no more of that in this epoch.
 
-The steps are those of `kernels/rollback`.  The first core of a rank agrees with the other ranks, and tells its
-siblings by a word where they go on.
+The first core of a rank agrees with the other ranks, as in `kernels/rollback`, and tells its siblings by a word where
+they go on.
 """
+
+from typing import NamedTuple
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.aborts import Abort, unaborted
@@ -55,24 +57,37 @@ def tell_siblings(core, word, told):
     return word
 
 
+class Rounds(NamedTuple):
+    """What a rank has to do."""
+
+    whole: int
+    """1 for dispatch, the dummy expert and combine, 0 for dispatch alone."""
+    failures: int
+    """How many rounds may go wrong, whichever these are."""
+    told: int
+    """Where the first core tells its siblings where they go on."""
+    batches: int
+    """How many tokens each round has."""
+    batch_bytes: int
+    """From a number to the next."""
+
+
 @xl.kernel
-def rank(
-    core, failures, whole, told, batches, batch_bytes, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Areas, r: Ranks
-):  # fmt: skip
-    """The rounds of one core of a rank; those of ``b`` lie ``stride`` apart, and their numbers of tokens at ``batches``."""
+def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Areas, r: Ranks):
+    """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart."""
     word = 0
     epoch = 0
     first = 1
-    left = failures
+    left = n.failures
     while word != END:
         i = word % EPOCH
         if word // EPOCH > epoch:
             first = word + 1
         epoch = word // EPOCH
         abort = r.abort + r.me * r.pitch
-        tokens = yield xl.load(batches + i * batch_bytes, 4)
+        tokens = yield xl.load(n.batches + i * n.batch_bytes, 4)
         yield from layer(
-            core, tokens, word + 1, whole, c,
+            core, tokens, word + 1, n.whole, c,
             Buffers(
                 x=b.x + i * stride.x, topk=b.topk + i * stride.topk, pos=b.pos + i * stride.pos,
                 weights=b.weights + i * stride.weights, recv_x=b.recv_x + i * stride.recv_x,
@@ -85,7 +100,7 @@ def rank(
             broken = yield from fails(left, r)
             left -= broken
             if not broken:
-                good = yield from unaborted(Abort(abort, epoch), 0)
+                good = yield from unaborted(Abort(abort, epoch))
             word = yield from go_on(i + good, epoch, good, r)
         if c.cores > 1:
-            word = yield from tell_siblings(core, word, told)
+            word = yield from tell_siblings(core, word, n.told)

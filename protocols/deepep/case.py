@@ -41,6 +41,17 @@ class DeepEpCase(LayerCase):
         c = self._config()
         return c.message_bytes + min(PAGE, c.row_bytes) + c.row_bytes
 
+    @property
+    def published_bytes(self) -> Mapping[str, int]:
+        """As `get_low_latency_rdma_size_hint` of [DeepEP] has it: two sets of what is sent, received and counted."""
+        c = self._config()
+        scales, messages = c.hidden // 128, c.n_slots * c.tokens_max
+        dispatched, combined = 16 + max(2 * c.hidden, c.hidden + 4 * scales), 4 * scales + 2 * c.hidden
+        sent = max(c.tokens_max * dispatched, messages * combined)
+        received, counted = messages * max(dispatched, combined), -(-4 * c.n_slots // 128) * 128
+        total = 2 * (sent + received + counted)
+        return {"DeepEP, get_low_latency_rdma_size_hint (csrc/config.hpp)": (total + 128) // 128 * 128}
+
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
         """Two and three ranks, one with no tokens, two cores and two experts a rank."""
@@ -52,6 +63,7 @@ class DeepEpCase(LayerCase):
             "two cores a rank": replace(usual, cores=2, rounds=2),
             "two experts a rank": replace(usual, tokens=1, experts=2, top_k=2),
             "nothing quantized": replace(usual, quantized=0, granules=2),
+            "in FP8": replace(usual, tokens=1, hidden=128, quantizer="fp8"),
             "an expert chosen twice": replace(usual, tokens=1, top_k=2, repeats=1),
         }
 

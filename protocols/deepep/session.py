@@ -22,7 +22,7 @@ from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import work_at
 from xccl_emu.kernels.experts.sums import sum_bytes
-from xccl_emu.protocols.experts.config import EpConfig, buffer_bytes, fit_half, messages_at
+from xccl_emu.protocols.experts.config import QUANTIZERS, EpConfig, buffer_bytes, fit_half, messages_at
 from xccl_emu.protocols.experts.group import DUMMY, Args, ExpertGroup, Phase, Step
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
 
@@ -33,6 +33,7 @@ class DeepEpConfig(EpConfig):
 
     PATHS: ClassVar[tuple[str, ...]] = ("mtu",)
     COUNTINGS: ClassVar[tuple[str, ...]] = ("auto",)
+    RULES: ClassVar[tuple[str, ...]] = tuple(QUANTIZERS)
     position_bytes = 0  # the place of a contribution follows from token and choice
 
     def __post_init__(self) -> None:

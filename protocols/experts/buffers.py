@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
+from xccl_emu.lang import FP8_BLOCK
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.communicator import allocate_on
 from xccl_emu.protocols.experts.config import ROUTE, TokenConfig
@@ -117,7 +118,7 @@ def image_of(c: TokenConfig, name: str, batches: int, placed: Iterable[tuple[int
     return image
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Received:
     """What dispatch brought to one rank; views into its app data area, valid until the next dispatch.
 
@@ -126,9 +127,9 @@ class Received:
     """
 
     x: NDArray[Any]
-    """[rows, hidden] int8 if quantized, else the input's type."""
+    """[rows, hidden] int8 or float8_e4m3fn if quantized, else the input's type."""
     scales: NDArray[np.float32]
-    """[rows] FP32 to multiply INT8 by; 0 if not quantized."""
+    """[rows] FP32 to multiply INT8 by; 0 if not quantized; [rows, hidden / 128] for FP8."""
     source: NDArray[np.int32]
     """[rows] rank that the token came from."""
     token: NDArray[np.int32]
@@ -146,9 +147,18 @@ class Received:
     ) -> Self:
         """What is in the buffers from row ``first`` on, by the counts."""
         rows = slice(first, first + int(counts.sum()))
-        x = pod.payload(buffers["recv_x"], np.int8 if c.quantized else c.numpy_dtype(), (-1, c.hidden))[rows]
+        x = pod.payload(buffers["recv_x"], np.uint8, (-1, c.payload_bytes))[rows]
         route = pod.view(buffers["route"], ROUTE)[rows]
-        return cls(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
+        scales = route["scale"]
+        if c.in_fp8:
+            scales = x[:, c.hidden : c.hidden + 4 * c.hidden // FP8_BLOCK].view(np.float32)
+            x = x[:, : c.hidden]
+        x, which = x.view(c.received_dtype()), (route["source"], route["token"], route["choice"], route["slot"])
+        return cls(x, scales, *which, counts)
+
+    def __repr__(self) -> str:
+        rows, hidden = self.x.shape
+        return f"<Received: {rows} rows of {hidden} {self.x.dtype}, by expert {self.expert_counts.tolist()}>"
 
     @property
     def expert_counts(self) -> NDArray[np.int64]:

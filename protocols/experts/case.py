@@ -188,8 +188,9 @@ class LayerCase(RoutedCase, ABC):
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
         ub_bytes = self.group.lays_out.ub_bytes(self._config())
+        dies = self.ranks + self.more_dies
         return tight_pod(
-            self.ranks + self.more_dies, self.cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout
+            dies, self.cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout
         )
 
     def bytes_needed(self, ranks: int) -> int:

@@ -16,12 +16,14 @@ from xccl_emu.kernels.experts.messages import SLOT_BYTES, message_at
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
 from xccl_emu.kernels.group import align
-from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
+from xccl_emu.lang import BF16, FP8_BLOCK, FP16, RULE_CANN, RULE_FP8, RULE_FP8_UE8M0, RULE_XCCL
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
-QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN}
+QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN, "fp8": RULE_FP8, "fp8-ue8m0": RULE_FP8_UE8M0}
+INT8 = ("xccl", "cann")
+"""Those that make INT8, with one scale for a row."""
 ROUTE = np.dtype(
     [("scale", "<f4"), ("source", "<i4"), ("token", "<i4"), ("choice", "<i4"), ("slot", "<i4"), ("_rest", "V12")]
 )
@@ -38,6 +40,7 @@ class TokenConfig(ABC):
 
     PATHS: ClassVar[tuple[str, ...]] = ("mtu", "dma")
     COUNTINGS: ClassVar[tuple[str, ...]] = ("auto", "vector", "scalar")
+    RULES: ClassVar[tuple[str, ...]] = INT8
     RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
         "hidden": (32, 1 << 20), "top_k": (1, INDEX_BYTES // 4), "cores": (1, 1 << 10),
     }  # fmt: skip
@@ -57,9 +60,10 @@ class TokenConfig(ABC):
     dtype: str = "bf16"
     """``"bf16"`` or ``"fp16"``."""
     quantized: bool = True
-    """INT8 on the way to the experts."""
+    """INT8, or FP8, on the way to the experts."""
     quantizer: str = "xccl"
-    """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels."""
+    """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels; in DeepEP's mode ``"fp8"`` and
+    ``"fp8-ue8m0"`` too, by its rules (docs/quantizers.md)."""
     shared: bool = False
     """The last choice of each token is the shared expert: added last, unweighted."""
     cores: int = 1
@@ -80,9 +84,16 @@ class TokenConfig(ABC):
         if self.hidden % 32:
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
         for name, known in (
-            ("dtype", DTYPES), ("quantizer", QUANTIZERS), ("path", self.PATHS), ("counting", self.COUNTINGS),
+            ("dtype", DTYPES), ("quantizer", self.RULES), ("path", self.PATHS), ("counting", self.COUNTINGS),
         ):  # fmt: skip
             one_of(name, getattr(self, name), known)
+        if self.in_fp8 and self.hidden % FP8_BLOCK:
+            raise ConfigError(f"hidden={self.hidden}: must be a multiple of {FP8_BLOCK} in FP8")
+
+    @property
+    def in_fp8(self) -> bool:
+        """Do tokens travel as e4m3, with their scales behind them?"""
+        return self.quantized and self.quantizer not in INT8
 
     @property
     @abstractmethod
@@ -107,7 +118,8 @@ class TokenConfig(ABC):
     @property
     def payload_bytes(self) -> int:
         """A token on its way to the experts, without its slot."""
-        return self.hidden if self.quantized else 2 * self.hidden
+        scales = align(4 * self.hidden // FP8_BLOCK) if self.in_fp8 else 0
+        return self.hidden + scales if self.quantized else 2 * self.hidden
 
     @property
     def message_bytes(self) -> int:
@@ -147,6 +159,12 @@ class TokenConfig(ABC):
     def numpy_dtype(self) -> Any:
         """NumPy type of hidden states."""
         return DTYPES[self.dtype][1]
+
+    def received_dtype(self) -> Any:
+        """NumPy type of what experts receive."""
+        if not self.quantized:
+            return self.numpy_dtype()
+        return ml_dtypes.float8_e4m3fn if self.in_fp8 else np.int8
 
     def group(self, n_ranks: int, cores: int, die_bytes: int, tallies: int = 0) -> Group:
         """The shape for a kernel on so many cores; ``tallies`` is where they tell each other what they have counted."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
+from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.config import DTYPES, ROUTE, EpConfig
@@ -93,10 +94,17 @@ def received_rows(sent: oracle.Dispatched, rank: int) -> dict[str, NDArray[Any]]
     its experts make of them."""
     got = sent.received_by(rank)
     route = np.zeros(len(got.x), ROUTE)
-    route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
+    rows = got.x
+    if got.scales.ndim == 1:
+        route["scale"] = got.scales
+    else:  # FP8: behind the row, in whole granules
+        rows = np.zeros((len(got.x), got.x.shape[1] + align(4 * got.scales.shape[1])), np.uint8)
+        rows[:, : got.x.shape[1]] = got.x.view(np.uint8)
+        rows[:, got.x.shape[1] :].view(np.float32)[:, : got.scales.shape[1]] = got.scales
+    route["source"], route["token"], route["choice"] = got.source, got.token, got.choice
     route["slot"] = got.expert + rank * sent.local_experts
     made = sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x)))
-    return {"recv_x": got.x, "route": route[:, None], "counts": got.counts.reshape(1, -1), "y": made}
+    return {"recv_x": rows, "route": route[:, None], "counts": got.counts.reshape(1, -1), "y": made}
 
 
 def _positions(config: EpConfig, topk: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -39,7 +39,9 @@ class RoutedCase(Case, ABC):
         0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, advanced=True
     )  # fmt: skip
     dtype: str = choice("bf16", "Type of hidden states.", of=tuple(DTYPES), advanced=True)
-    quantizer: str = choice("xccl", "Whose rule makes the INT8.", of=tuple(QUANTIZERS), advanced=True)
+    quantizer: str = choice(
+        "xccl", "Whose rule makes the INT8, or in DeepEP's mode FP8.", of=tuple(QUANTIZERS), advanced=True
+    )  # fmt: skip
     routing: str = text(
         "", f"{ZIPF}, or a file of expert loads (JSON) or recorded choices (JSONL): who chooses which of how many "
         "experts, beside a shared one; else neighbours choose neighbours.", advanced=True,
@@ -113,7 +115,7 @@ class RoutedCase(Case, ABC):
     def run_on_pod(self, run: PodRun) -> None:
         """All calls, one behind the other; a tiny one first, so that compiling is not mistaken for their time."""
         with run.stage("compile"):
-            plain: dict[str, Any] = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
+            plain: dict[str, Any] = {"tokens": 1, "hidden": 128, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
             pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=run.pod.order, policy=run.pod.policy)
             replace(self, **plain, **self.tiny)._make_calls(PodRun(pod, silent, run.free_bytes))
         self._make_calls(run)

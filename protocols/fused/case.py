@@ -51,6 +51,14 @@ class FusedCase(LayerCase):
     )
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
+    @property
+    def published_bytes(self) -> Mapping[str, int]:
+        """CANN's operators check it against HCCL_BUFFSIZE (`moe_distribute_dispatch_v2`): twice what comes and goes."""
+        c = self._config()
+        dispatched, combined = (-(-nbytes // 512) * 512 for nbytes in (2 * c.hidden + 44, 2 * c.hidden))
+        total = 2 * c.tokens_max * (dispatched * c.n_slots + combined * c.top_k)
+        return {f"CANN, moe_distribute_dispatch_v2: HCCL_BUFFSIZE={(total >> 20) + 1}": total}
+
     # ---- what it is made of
 
     def _config(self) -> FusedConfig:

@@ -18,13 +18,17 @@ class MemoryPoolCase(protocol.Case):
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset("pool", "A memory pool: Put, pinned Get, eviction to a second tier", {}, {"gets": 1}),
-    )
+        protocol.Preset(
+            "pool-unpinned", "A memory pool whose clients pin nothing: version, block, version again", {"unpinned": 1}
+        ),
+    )  # fmt: skip
 
     clients: int = protocol.size(1, "Dies that get blocks.", most=700)
     buckets: int = protocol.size(1, "Places of the server, in each namespace.", most=1 << 12)
     puts: int = protocol.size(2, "Blocks that are put, one for each key of a namespace.", most=1 << 12)
     gets: int = protocol.size(2, "Blocks that each client gets.", most=1 << 12)
     granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 20)
+    unpinned: int = protocol.switch(0, "Do clients look at a version twice, in place of a pin?", advanced=True)
     spaces: int = protocol.size(1, "Namespaces; clients take turns, and may touch nothing of another.", most=64)
     seed: int = protocol.size(0, "Of the blocks.", least=0, most=None)
 
@@ -56,7 +60,8 @@ class MemoryPoolCase(protocol.Case):
             pod.grant(given, "r"), blocks.grant(0, "rw"), pins.grant(0, "rw"), keys.grant(0, "w"),
             tier.grant(last, "w"), stored.grant(last, "w"),
         ]  # fmt: skip
-        pod.launch(device.serve, 0, [0], {"values": given.address, "p": told}, grants)
+        serve, get = (device.serve_unpinned, device.get_unpinned) if self.unpinned else (device.serve, device.get)
+        pod.launch(serve, 0, [0], {"values": given.address, "p": told}, grants)
         for client in range(n):
             keys_wanted, die = self.wanted(client), client + 1
             asked = bench.filled(die, keys_wanted, "wanted")
@@ -67,14 +72,19 @@ class MemoryPoolCase(protocol.Case):
                 pins.grant(0, "rw", own, self.buckets), keys.grant(0, "r", own, self.buckets),
                 tier.grant(last, "r", put, self.puts), stored.grant(last, "r", put, self.puts),
             ]  # fmt: skip
-            pod.launch(device.get, die, [0], {"wanted": asked.address, "out": out.address, "p": told}, grants)
+            pod.launch(get, die, [0], {"wanted": asked.address, "out": out.address, "p": told}, grants)
         bench.tolerates("stop", "cut", "stall")
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:
         """A place that is used again while it is read, by one client and by two."""
-        usual = cls()
+        usual, unpinned = cls(), cls(unpinned=1)
         return {
+            "a version, a block, the version again": unpinned,
+            "two clients, no pins": replace(unpinned, clients=2),
+            "a place used three times, no pins": replace(unpinned, puts=3, gets=3),
+            "blocks of two granules, no pins": replace(unpinned, granules=2),
+            "two namespaces, no pins": replace(unpinned, clients=2, spaces=2, gets=1),
             "one client, a place used twice": usual,
             "two clients": replace(usual, clients=2, gets=1),
             "two clients, two blocks each": replace(usual, clients=2),

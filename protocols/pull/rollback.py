@@ -52,16 +52,19 @@ class RestartedExperts(ExpertParallel):
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
         supervisor = self.config.first_die + n
         known = rollback.Ranks(
-            0, n, rounds, *(layout.first(each) for each in (layout.readies, layout.dones, layout.over, layout.abort)),
-            layout.errors.at(supervisor), self.pod.spec.die_bytes,
+            0, n, rounds, layout.first(layout.readies), layout.first(layout.dones), layout.first(layout.over),
+            layout.first(layout.abort), layout.errors.at(supervisor), self.pod.spec.die_bytes,
         )  # fmt: skip
         rights = {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"}
         rights |= dict.fromkeys(app.OF_ROWS, "rw")
         for rank, own in enumerate(self.buffers):
+            todo = device.Rounds(
+                int(COMBINE in parts), self._failures, layout.told.at(self.die_of(rank)), own["batches"].address,
+                self.config.batch_bytes,
+            )  # fmt: skip
             args: dict[str, Any] = {
-                "core": cores, "failures": self._failures, "whole": int(COMBINE in parts), "c": self.shape(),
-                "told": layout.told.at(self.die_of(rank)), "batches": own["batches"].address,
-                "batch_bytes": self.config.batch_bytes, "b": Buffers(*(own[name].address for name in Buffers._fields)),
+                "core": cores, "n": todo, "c": self.shape(),
+                "b": Buffers(*(own[name].address for name in Buffers._fields)),
                 "stride": Buffers(*(own[name].nbytes // self.n_rounds for name in Buffers._fields)),
                 "d": self.dispatch_areas(), "e": self.combine_areas(), "r": known._replace(me=rank),
             }  # fmt: skip
@@ -69,17 +72,19 @@ class RestartedExperts(ExpertParallel):
             grants += [each for part in (*LAYER, ROLLBACK) for each in layout.grants(part, rank)]
             grants += [layout.errors.grant(supervisor, "w"), *([] if rank else [layout.over.grant(None, "w")])]
             streams.launch(device.rank, self.die_of(rank), args, merged(grants), cores)
-        grants = [layout.abort.grant(None, "w"), *(each.grant(supervisor, "r") for each in (layout.errors, layout.over))]
+        seen = [layout.errors.grant(supervisor, "r"), layout.over.grant(supervisor, "r")]
+        grants = [layout.abort.grant(None, "w"), *seen]
         streams.launch(rollback.supervise, supervisor, {"aborts": self._aborts, "r": known}, grants)
 
 
 @dataclass(frozen=True)
 class MoeRollback(MoeCase):
-    """Layers of `MoeCase`, each of which goes back when a supervisor on one more die aborts what is under way."""
+    """Layers of `MoeCase`; a supervisor on one more die aborts what is under way, and it is executed again."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
-            "rollback-moe", "Layers that are aborted at any moment, and executed again (xDeepServe 6.2)",
+            "rollback-moe",
+            "Layers that are aborted at any moment, and executed again (xDeepServe 6.2)",
             {"tokens": 1, "granules": 2},
         ),
     )
@@ -96,14 +101,12 @@ class MoeRollback(MoeCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """One abort and two, iterations that go wrong, and three ranks."""
+        """An abort and two of them, rounds that go wrong, and two cores a rank."""
         usual = cls(ranks=2, tokens=1, granules=cls.least_granules)
         return {
-            "two ranks, an abort": usual,
-            "one round": replace(usual, rounds=1),
+            "two rounds, an abort": usual,
             "an abort of a rollback": replace(usual, aborts=2, rounds=1),
-            "an iteration of each rank goes wrong": replace(usual, failures=1, aborts=0),
-            "three ranks, one round": replace(usual, ranks=3, rounds=1),
+            "a round of each rank goes wrong": replace(usual, failures=1, aborts=0),
             "two cores a rank": replace(usual, cores=2, rounds=1),
         }
 
@@ -114,10 +117,18 @@ class DispatchRollback(MoeRollback):
 
     presets = (
         Preset(
-            "rollback-dispatch", "Dispatch that is aborted at any moment, and executed again",
+            "rollback-dispatch",
+            "Dispatch that is aborted at any moment, and executed again",
             {"tokens": 1, "granules": 1},
+            {"cores": 2},
         ),
     )
     papers = (*read_papers("pull", "Pull dispatch"), *read_papers("rollback"))
     parts = (DISPATCH,)
     written = ("recv_x", "route", "counts", "pos")
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """And three ranks."""
+        three = cls(ranks=3, tokens=1, granules=cls.least_granules, rounds=1)
+        return {**super().proofs(), "three ranks": three}

@@ -1,5 +1,6 @@
 """docs/benchmarks.md and README's five rows: made by a command, and still what it says."""
 
+import re
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
@@ -60,6 +61,15 @@ def test_the_plot_is_that_of_the_page(load_tool: Callable[[str], ModuleType]) ->
     assert tool.svg(rows) == plot
     assert len(ElementTree.fromstring(plot).findall("{*}rect")) == len(known) + 2  # with two of the legend
     assert "docs/table7.svg" in (tool.ROOT / "README.md").read_text("utf-8")
+
+
+def test_errors_are_those_of_the_page(load_tool: Callable[[str], ModuleType]) -> None:
+    """The plot has a dot for each scored row with an error, and is that of the page."""
+    tool = load_tool("errors")
+    page, plot = tool.PAGE.read_text("utf-8"), tool.PLOT.read_text("utf-8")
+    assert tool.svg(tool.rows(page)) == plot
+    scored = [line for line in page.splitlines() if re.search(r"\| (fit|check) \| [+-][\d.]+% \|", line)]
+    assert len(ElementTree.fromstring(plot).findall("{*}circle")) == len(scored) + 2 > 40  # with two of the legend
 
 
 def test_the_page_says_what_quick_benches_say(tool: ModuleType, links: list[Any]) -> None:

@@ -1,19 +1,26 @@
 """Decode and prefill under arrivals: no request is lost or served twice, and policies keep what they promise."""
 
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cli_support import as_json
+from tests.cli_support import as_json, refusal
 from xccl_emu import routing
 from xccl_emu.bench.prefill import Executors, first_tokens_ms
 from xccl_emu.bench.scheduling import FULL, least_used, longest_first
-from xccl_emu.bench.serve import Deployment, Operators, Workload, hottest, simulate
+from xccl_emu.bench.serve import Colocated, Deployment, Times, Workload, hottest, simulate
+from xccl_emu.bench.serve_apart import Apart, Turn, pipeline_us
 from xccl_emu.bench.setting import DEFAULT
 from xccl_emu.errors import ConfigError
 
-QUICK = Operators(np.array([8.0, 32.0]), np.array([200.0, 400.0]))
+ROOT = Path(__file__).parents[2]
+ALONE, RUN = ("A2E of one domain alone", "E2A of one domain alone"), "a layer of all microbatches, run"
+QUICK = Colocated(Times(np.array([8.0, 32.0]), np.array([200.0, 400.0])))
 SMALL = Deployment(groups=9, batch=4, kv_tokens=400, layers=3, experts=8, top_k=3)
 
 workloads = st.builds(
@@ -85,9 +92,7 @@ def test_a_stall_and_a_loss_cost_what_they_take() -> None:
 
 def test_an_idle_executor_takes_what_a_prompt_takes() -> None:
     """With hardly any arrivals a request waits for nobody; with more than can be computed, waiting grows."""
-    idle, busy = (
-        first_tokens_ms(Executors(rate=rate, requests=400), 10.0, 10_000, 0).mean() for rate in (0.01, 100.0)
-    )
+    idle, busy = (first_tokens_ms(Executors(rate=rate, requests=400), 10.0, 10_000, 0).mean() for rate in (0.01, 100.0))
     assert idle == pytest.approx(1300, rel=0.1)
     assert busy > 2 * idle
 
@@ -95,7 +100,7 @@ def test_an_idle_executor_takes_what_a_prompt_takes() -> None:
 def test_a_loss_behind_the_end_is_refused() -> None:
     """The error has the step and the number of steps."""
     with pytest.raises(ConfigError, match="lost_at=5: must be below steps=5"):
-        simulate(SMALL, Workload(5, lost_at=5), QUICK, DEFAULT)
+        Workload(5, lost_at=5)
 
 
 def test_the_command_runs_the_operators() -> None:
@@ -105,3 +110,94 @@ def test_the_command_runs_the_operators() -> None:
     assert rows["step"]["emulated"] > 7
     assert rows["TPOT"]["published"] is None
     assert told["wrong"] == 0
+
+
+# ---- attention and experts apart
+
+APART_QUICK = Apart(Times(np.array([8.0, 32.0]), np.array([90.0, 110.0])), Times(np.array([8.0]), np.array([50.0])))
+SMALL_APART = replace(SMALL, groups=6, domains=3, expert_dies=9)
+times = st.floats(0, 50)
+turns = st.lists(st.builds(Turn, st.integers(0, 2), times, times, times, times), min_size=1, max_size=5)
+
+
+def ends(turns: list[Turn], layers: int, begins: list[float]) -> float:
+    """When the last call ends, by what each waits for: a stream has one call at a time, a die one microbatch."""
+
+    @cache
+    def end(layer: int, i: int, stage: str) -> float:
+        waits = [begins[turns[i].domain]]
+        before = [(layer, j) for j in range(i - 1, -1, -1)] + [(layer - 1, j) for j in range(len(turns) - 1, -1, -1)]
+        same = [(n, j) for n, j in before if stage != "attention" or turns[j].domain == turns[i].domain]
+        waits += [end(n, j, stage) for n, j in same if n >= 0]
+        waits += [end(layer - 1, i, "e2a")] if stage == "attention" and layer else []
+        behind = {"a2e": "attention", "experts": "a2e", "e2a": "experts"}.get(stage)
+        waits += [end(layer, i, behind)] if behind else []
+        return max(waits) + float(getattr(turns[i], stage))
+
+    return max(end(layers - 1, i, "e2a") for i in range(len(turns)))
+
+
+@given(turns, st.integers(1, 3), st.lists(times, min_size=3, max_size=3))
+def test_a_pipeline_ends_when_what_it_waits_for_has(turns: list[Turn], layers: int, begins: list[float]) -> None:
+    """As by the definition of each wait; never before a microbatch or a stream alone would, nor behind all in a row."""
+    got = pipeline_us(turns, layers, begins)
+    assert got == pytest.approx(ends(turns, layers, begins))
+    each = [(one.attention, one.a2e, one.experts, one.e2a) for one in turns]
+    alone = [*map(sum, each), *(sum(column) for column in [*zip(*each, strict=True)][1:])]
+    assert layers * max(alone) <= got + 1e-6
+    assert got <= layers * sum(map(sum, each)) + max(begins) + 1e-6
+
+
+def test_a_layer_is_as_long_as_one_that_is_run() -> None:
+    """As published, by calls that were run alone: within 2% of the layers that streams of kernels were run through."""
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    ran = {cells[1].strip(): float(cells[3]) for line in page.splitlines() if (cells := line.split("|"))[3:] and
+           cells[1].strip() in (*ALONE, RUN)}  # fmt: skip
+    a2e, e2a = (ran[name] for name in ALONE)
+    layers = [pipeline_us([Turn(i % 3, 700, a2e, 120, e2a) for i in range(6)], n, [0, 233, 467]) for n in (9, 10)]
+    assert layers[1] - layers[0] == pytest.approx(1000 * ran[RUN], rel=0.02)
+
+
+@settings(max_examples=30)
+@given(workloads, st.sampled_from(["attention", "experts"]), st.data())
+def test_no_request_is_lost_where_experts_are_apart(workload: Workload, lost: str, data: st.DataObject) -> None:
+    """Whichever kind of die stops when; a die of attention takes its requests with it, one of experts none."""
+    lost_at = data.draw(st.integers(-1, workload.steps - 1))
+    decode = simulate(SMALL_APART, replace(workload, lost_at=lost_at, lost=lost), APART_QUICK, DEFAULT)
+    assert decode.check() == 0
+    assert decode.alive.sum() == 6 - (lost_at >= 0 and lost == "attention")
+    assert decode.used.sum(axis=1).max() <= SMALL_APART.kv_tokens
+
+
+def test_what_a_loss_and_a_late_group_cost_apart() -> None:
+    """Experts are computed by fewer dies for good, and their weights are read; a late group holds up the others."""
+    usual = simulate(SMALL_APART, Workload(6), APART_QUICK, DEFAULT).served
+    lost = {kind: simulate(SMALL_APART, Workload(6, lost_at=2, lost=kind), APART_QUICK, DEFAULT).served.step_ms
+            for kind in ("attention", "experts")}  # fmt: skip
+    assert lost["experts"][2] > lost["attention"][2] > 1.9 * usual.step_ms[2]
+    assert lost["experts"][3] >= usual.step_ms[3]
+    late = simulate(SMALL_APART, Workload(6, stall=1.0), APART_QUICK, DEFAULT).served.ms
+    assert late - usual.ms == pytest.approx(6 * 100.0)
+
+
+def test_domains_of_two_sizes_and_odd_losses_are_refused() -> None:
+    """With the option and its value."""
+    for words, said in (
+        (("--domains", "2", "--ranks", "9"), "--ranks 9: must be a multiple of --domains 2"),
+        (
+            ("--domains", "1", "--ranks", "9", "--expert-dies", "8"),
+            "--expert-dies 8: must be at least the dies of a domain, 9",
+        ),
+        (("--lost", "host"), "--lost host: must be attention or experts"),
+    ):
+        assert said in refusal("bench", "serve", *words)
+
+
+@pytest.mark.slow
+def test_the_command_runs_domains() -> None:
+    """Eight dies beside nine of experts, with nothing to compare."""
+    words = ("--domains", "2", "--ranks", "8", "--expert-dies", "9", "--batch", "4", "--steps", "20", "--no-data")
+    told = as_json("bench", "serve", *words)
+    assert {row["bench"] for row in told["results"]} == {"serve apart"}
+    assert told["wrong"] == 0
+    assert all(row["published"] is None for row in told["results"])

@@ -85,6 +85,7 @@ def test_without_dask_or_without_a_scheduler(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The finished points are shown as JSON and in the file; the message names the others, and the exit code is 3."""
+
     def some(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
         yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
         raise UnfinishedError("1 of 2 failed:\n  EP4, batch 1: killed")
@@ -101,6 +102,7 @@ def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_done_is_an_error_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No table without a row: only the message, and the same code."""
+
     def none(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
         raise UnfinishedError("2 of 2 failed")
         yield

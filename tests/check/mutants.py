@@ -38,6 +38,7 @@ _PLACES = {
     "reconfigure": ("xccl_emu.protocols.reconfigure.case.device", ""),
     "collect": ("xccl_emu.protocols.collect.case.device", ""),
     "memory_pool": ("xccl_emu.protocols.memory_pool.case.device", ""),
+    "model_cache": ("xccl_emu.protocols.memory_pool.models.device", ""),
     "kv.transfer": ("xccl_emu.protocols.kv.session.transfer", ""),
     "kv.probe": ("xccl_emu.protocols.kv.probe.probe", ""),
     "kv.retry": ("xccl_emu.protocols.kv.retry.retry", ""),

@@ -1,14 +1,18 @@
 """Bugs in the memory pool."""
 
 from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
+from xccl_emu.protocols.memory_pool.models import ModelCase, PutCase
 
-from .kinds import AREA, LIVELOCK, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .kinds import AREA, FAILED, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
 from .mutants import Of, bug
 
 PAIR = MemoryPoolCase()
 SPACES = MemoryPoolCase(clients=2, spaces=2, gets=1)
 
-of = Of("memory_pool")
+UNPINNED = MemoryPoolCase(unpinned=1)
+MODEL, PUT = ModelCase(), PutCase()
+
+of, of_models = Of("memory_pool"), Of("model_cache")
 
 # ---- what stands in the kernels
 
@@ -40,6 +44,8 @@ EARLY = """        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, sync="o
 """
 LOOKED_UP = """    bucket = key // p.each * p.buckets + key % p.each % p.buckets
     pins ="""
+COMPARED = """        if before == after:
+            yield xl.validate"""
 BROKEN = RACE | WRONG | TORN | UNWRITTEN | LOCKED | LIVELOCK
 
 KNOWN = (
@@ -48,6 +54,20 @@ KNOWN = (
     bug("memory pool: the evictor looks at pins once", PAIR, BROKEN, of(CLOSE, ONCE), quick=True),
     bug("memory pool: stored before the second tier has it", PAIR, RACE | UNWRITTEN | WRONG,
         of.without("tier before stored"), quick=True),
+    bug("memory pool unpinned: no second look", UNPINNED, UNDEFINED | WRONG,
+        of(COMPARED, COMPARED.replace("before == after", "1")), quick=True),
+    bug("memory pool unpinned: no fence between the odd version and the block", UNPINNED, UNDEFINED | WRONG,
+        of.without("odd before block"), quick=True),
+    bug("memory pool unpinned: no fence between the block and the even version", UNPINNED,
+        UNDEFINED | WRONG | UNWRITTEN, of.without("block before even")),
+    bug("memory pool unpinned: not validated", UNPINNED, UNDEFINED, of.without("validated")),
+    bug("model cache: a load across a change of version", MODEL, UNDEFINED | WRONG | FAILED,
+        of_models("    if before != after:\n", "    if after & 1:\n"), quick=True),
+    bug("pool put: claimed by a load and a put", PUT, BROKEN,
+        of_models('    before = yield xl.compare_swap(word, 0, CLAIMED, sync="claimed")\n',
+                  '    before = yield xl.load(word, sync="claimed")\n    if before == 0:\n'
+                  '        yield xl.put(word, CLAIMED)\n'), quick=True),
+    bug("pool put: ready before the block is", PUT, BROKEN, of_models.without("block before ready")),
 )  # fmt: skip
 
 OWN = (
@@ -55,6 +75,13 @@ OWN = (
         of("        if there == key:\n", "        if 1:\n")),
     bug("memory pool: a block is evicted and not kept", PAIR, LIVELOCK | LOCKED | WRONG | UNWRITTEN,
         of('    yield xl.put(p.stored + key * FIELD_BYTES, 1, sync="stored")\n', "")),
+    bug("memory pool unpinned: nobody looks whose block it is", UNPINNED, WRONG,
+        of("    if before >> VERSION_BITS == key and before", "    if before")),
+    bug("memory pool unpinned: looked at whether it is even, not which it is", UNPINNED, UNDEFINED | WRONG,
+        of(COMPARED, COMPARED.replace("before == after", "after & 1 == 0"))),
+    bug("memory pool unpinned: no odd version", UNPINNED, UNDEFINED | WRONG, of.without("odd")),
+    bug("model cache: no odd version", MODEL, UNDEFINED | WRONG | FAILED, of_models.without("odd")),
+    bug("pool put: a block that is claimed is read without waiting", PUT, BROKEN, of_models.without("there")),
     bug("memory pool: a client's hash leaves the namespace out", SPACES, AREA,
         of(LOOKED_UP, LOOKED_UP.replace("key // p.each * p.buckets + ", ""))),
 )  # fmt: skip

@@ -17,7 +17,7 @@ def vector_operation(op, a, b, c, d, e):
     if op == rq.OP_V_QUANTIZE:
         yield rq.v_quantize(a, b, c, d, e)
     elif op == rq.OP_V_DEQUANTIZE:
-        yield rq.v_dequantize(a, b, c, d)
+        yield rq.v_dequantize(a, b, c, d, e)
     elif op == rq.OP_V_COPY:
         if d == 0:
             yield rq.v_copy(a, b, c)

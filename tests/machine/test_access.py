@@ -84,7 +84,9 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
     """Whether a request is permitted, written from the documentation of the requests."""
     half = d in (rq.BF16, rq.FP16)
     wide = {rq.BF16: 2, rq.FP16: 2, rq.FP32: 4}
-    ruled = half and e in (rq.RULE_XCCL, rq.RULE_CANN)
+    fp8 = e in (rq.RULE_FP8, rq.RULE_FP8_UE8M0)
+    ruled = c % 128 == 0 if fp8 else e in (rq.RULE_XCCL, rq.RULE_CANN)
+    scales = c // 128 * 4 if fp8 else 4
     rules = {
         "load": lambda: b in (1, 2, 4, 8) and _memory(a, b, "r", b),
         "store": lambda: c in (1, 2, 4, 8) and _memory(a, c, "w", c),
@@ -103,8 +105,11 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "put": lambda: _memory(a, 32, "w", 32),
         "add": lambda: _memory(a, 8, "w", 8),
         "fence": lambda: True,
-        "v_quantize": lambda: ruled and c > 0 and c % 4 == 0 and _buffer(a, 2 * c, 4) and _buffer(b, c + 4, 4),
-        "v_dequantize": lambda: _buffer(a, c, 4) and _buffer(b, 4 * c, 4) and _buffer(d, 4, 4),
+        "v_quantize": lambda: (
+            half and ruled and c > 0 and c % 4 == 0 and _buffer(a, 2 * c, 4)
+            and _buffer(b, c + (-(-scales // 32) * 32 if fp8 else 4), 4)
+        ),
+        "v_dequantize": lambda: ruled and _buffer(a, c, 4) and _buffer(b, 4 * c, 4) and _buffer(d, scales, 4),
         "v_copy": lambda: _buffer(a, c) and _buffer(b, c) and _apart(a, b, c) if d == 0 else _mapped(a, b, c, d, e),
         "v_fill": lambda: _buffer(a, b),
         "v_widen": lambda: half and _buffer(a, 2 * c, 4) and _buffer(b, 4 * c, 4),
@@ -162,7 +167,10 @@ def _error_of(
 @example((rq.OP_V_COPY, (0, 0, 8, 1 << 20, 0)), "sc")
 @example((rq.OP_V_AXPY, (0, 0, 0, 1 << 62, 0)), "sc")
 @example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_CANN)), "sc")
-@example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_CANN + 1)), "sc")
+@example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_FP8)), "sc")
+@example((rq.OP_V_QUANTIZE, (0, 256, 128, rq.BF16, rq.RULE_FP8)), "sc")
+@example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_FP8_UE8M0 + 1)), "sc")
+@example((rq.OP_V_DEQUANTIZE, (0, 64, 16, 32, -1)), "sc")
 @pytest.mark.boundscheck
 def test_any_operands_are_carried_out_or_refused(request_: tuple[int, tuple[int, ...]], order: str) -> None:
     """Whatever the operands: a request runs if the documentation permits it, otherwise it is an error in its place."""

@@ -234,6 +234,45 @@ def _quantize_like_the_oracle(x: NDArray[np.generic], dtype: int, rule: int = RU
     assert same(wide, oracle.dequantize_int8(q, scale)[0])
 
 
+@pytest.mark.nojit
+@pytest.mark.boundscheck
+@settings(max_examples=30)
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1), dtypes, st.booleans(), st.floats(-20, 100))
+def test_fp8_equals_the_oracle(blocks: int, seed: int, dtype: int, power: bool, exponent: float) -> None:
+    """Rows of any magnitudes have the oracle's e4m3 and scales, zeros behind them, and come back as it widens them."""
+    n, rng = 128 * blocks, np.random.default_rng(seed)
+    x = rng.standard_normal(n) * 2.0 ** (rng.uniform(-20, exponent if dtype == BF16 else min(exponent, 12), n))
+    row = x.astype(np.float32).astype(DTYPES[dtype])
+    q, scales = oracle.quantize_fp8(row[None], power=power)
+    rule = rq.RULE_FP8_UE8M0 if power else rq.RULE_FP8
+    image = image_of(row, np.full(n + 32, 7, np.uint8), np.zeros(n, np.float32))
+    buffer = after(rq.OP_V_QUANTIZE, image, 0, 2 * n, n, dtype, rule)
+    assert (buffer[2 * n : 3 * n] == q[0].view(np.uint8)).all()
+    found = buffer[3 * n : 3 * n + 32].view(np.float32)
+    assert same(found[:blocks], scales[0])
+    assert (found[blocks:] == 0).all()
+    wide = after(rq.OP_V_DEQUANTIZE, buffer, 2 * n, 3 * n + 32, n, 3 * n, rule)[3 * n + 32 :].view(np.float32)
+    assert same(wide, oracle.dequantize_fp8(q, scales)[0])
+
+
+@pytest.mark.nojit
+def test_e4m3_is_that_of_ml_dtypes() -> None:
+    """All 256 patterns widen as ml_dtypes says, and values between, at and around them round as it says, to 448."""
+    bits = np.arange(256, dtype=np.uint8)
+    wide = bits.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+    found = np.array([numerics.widen_e4m3(b) for b in bits], np.float32)
+    assert same(found[np.isfinite(wide)], wide[np.isfinite(wide)])
+    assert (np.isnan(found) == np.isnan(wide)).all()
+    levels = np.sort(wide[np.isfinite(wide)])
+    halves_between = (levels[1:] + levels[:-1]) / 2
+    beside = [np.nextafter(halves_between, np.float32(end)) for end in (-1e9, 1e9)]
+    near = np.concatenate([levels, halves_between, *beside])
+    rounded = np.array([numerics.narrow_e4m3(value) for value in near], np.uint8)
+    assert (rounded == near.astype(ml_dtypes.float8_e4m3fn).view(np.uint8)).all()
+    limits = [numerics.narrow_e4m3(np.float32(value)) for value in (1e9, -1e9, np.nan)]
+    assert [*map(int, limits)] == [0x7E, 0xFE, 0x7F]
+
+
 @given(st.lists(bits32, min_size=2, max_size=60))
 def test_scaling_is_one_product(words: list[int]) -> None:
     """Scaling multiplies each FP32 by the factor once."""

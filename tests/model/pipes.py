@@ -26,7 +26,7 @@ def mtu_in(program: Program, state: State, core: int) -> Iterator[State | Broken
         for first, behind in left:
             after, op = state.copy(), ops[number]
             at = list(program.pieces(op.addr, op.nbytes)).index((first, behind))
-            after.told.append(Read(core, MTU_IN, number, at, first, behind, False, tentative=op.tentative))
+            after.told.append(Read(core, MTU_IN, number, at, first, behind, op.named, tentative=op.tentative))
             fill(after, core, MTU_IN, number, at, op.ub + first - op.addr, bytes(state.memory[first:behind]))
             rest = tuple(piece for piece in left if piece != (first, behind))
             after.queues[4 * core + MTU_IN] = queue[:k] + (((number, rest),) if rest else ()) + queue[k + 1 :]

@@ -42,7 +42,7 @@ class Op(NamedTuple):
     asks: str = ""
     """no-order, relaxed, strong."""
     named: bool = False
-    """Does a load synchronize?"""
+    """Does a load or transfer in synchronize?"""
     takes: bool = False
     """Does the kernel keep the value?"""
     tentative: bool = False

@@ -47,10 +47,10 @@ def requests(program: Program, state: State, core: int) -> Iterator[State | Brok
         yield from _line(program, state, core, op)
     elif op.kind == "validate":
         yield _validate(after, core, op, number) or _go_on(program, after, core, 0)
-    elif op.kind == "ub_load" and op.ub < (held := state.kernels[core].held)[1] and held[0] < op.ub + op.nbytes:
-        yield _USED
     elif op.kind == "set":
         yield set_event(after, core, (SCALAR, op.ub, op.value)) or _go_on(program, after, core, 0)
+    elif op.kind == "ub_load" and (broken := _hold(after, core, op, number)):
+        yield broken
     else:
         value = _GRANTED[op.kind](program, after, core, op, number)
         if value is not None:
@@ -64,7 +64,7 @@ def _hold(state: State, core: int, op: Op, number: int) -> Broken | None:
     """What an instruction makes of the bytes that were read tentatively, as it is issued."""
     kernel = state.kernels[core]
     first, behind = kernel.held
-    reads = [op.ub] * (op.kind in ("out", "signal")) + [op.addr] * (op.kind in ("copy", "sum"))
+    reads = [op.ub] * (op.kind in ("out", "signal", "ub_load")) + [op.addr] * (op.kind in ("copy", "sum"))
     reads += [op.other] * (op.kind == "sum")
     if any(at < behind and first < at + op.nbytes for at in reads):
         return _USED

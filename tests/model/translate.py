@@ -137,6 +137,11 @@ def _op(small: Small, pod: Pod, one: Instruction) -> Iterator[Op]:
         raise Unknown("DMA in a loop")
 
 
+def _are_flags(small: Small, pod: Pod, address: int, nbytes: int) -> bool:
+    offset = address % pod.spec.die_bytes
+    return small.flags and pod.spec.meta_start <= offset and offset + nbytes <= pod.spec.managed_start
+
+
 def _single(small: Small, pod: Pod, one: Instruction) -> Op:
     """One instruction that asks for one thing."""
     a, b, c = one.a, one.b, one.c
@@ -145,10 +150,13 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
     asks = small.asks.get(_WRITES.get(one.name, ""), "")
     match one.name:
         case "load" | "load_named":
-            return Op("load", word, named=one.name == "load_named", takes=True, shows=True)
+            named = one.name == "load_named" or _are_flags(small, pod, word, 8)
+            return Op("load", word, named=named, takes=True, shows=True)
         case "load4":
-            return Op("load", shifted, nbytes=4, takes=True, shows=True)
+            return Op("load", shifted, nbytes=4, named=_are_flags(small, pod, shifted, 4), takes=True, shows=True)
         case "load_at":
+            if small.flags:
+                raise Unknown("a load of flags from a place that depends on the last value")
             return Op("load", word, computed="last", takes=True, shows=True)
         case "store" | "store_named":
             return Op("store", word, b, asks=asks)
@@ -196,7 +204,8 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
         case "add":
             return Op("add", word, b, asks=asks)
         case "in" | "tentative":
-            return Op("in", shifted, nbytes=nbytes, ub=b * 8, tentative=one.name == "tentative")
+            tentative, named = one.name == "tentative", _are_flags(small, pod, shifted, nbytes)
+            return Op("in", shifted, nbytes=nbytes, ub=b * 8, tentative=tentative, named=named and not tentative)
         case "validate":
             return Op("validate", nbytes=nbytes, ub=b * 8)
         case "out":

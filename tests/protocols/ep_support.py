@@ -18,7 +18,7 @@ from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, DeepEpLayout, deepep_buffer_bytes
 from xccl_emu.protocols.experts.buffers import Received
-from xccl_emu.protocols.experts.config import QUANTIZERS, EpConfig, buffer_bytes
+from xccl_emu.protocols.experts.config import INT8, EpConfig, buffer_bytes
 from xccl_emu.protocols.experts.layout import EpLayout
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout, fused_buffer_bytes
 from xccl_emu.protocols.pull.session import ExpertParallel
@@ -366,16 +366,17 @@ class Touched:
 def configs(draw: st.DrawFn, kind: Kind, ranks: st.SearchStrategy[int]) -> EpConfig:
     """Small groups, with any of their switches."""
     n_ranks, local, repeats = draw(ranks), draw(st.integers(1, 4)), draw(st.sampled_from([False, False, True]))
+    rule = draw(st.sampled_from(kind.config.RULES))
     own = {PULL: {"quantized_back"}, FUSED: {"early_quantization", "preallocated", "pipelined"}, DEEPEP: set()}
     return kind.config(
         **{name: draw(st.booleans()) for name in sorted({"quantized", "shared", *own[kind]})},
         n_ranks=n_ranks,
         local_experts=local,
-        hidden=32 * draw(st.integers(1, 8)),
+        hidden=(32 if rule in INT8 else 128) * draw(st.integers(1, 8)),
         top_k=draw(st.integers(1, 16 if repeats else min(16, n_ranks * local))),
         tokens_max=draw(st.integers(1, 6)),
         dtype=draw(st.sampled_from(["bf16", "fp16"])),
-        quantizer=draw(st.sampled_from(sorted(QUANTIZERS))),
+        quantizer=rule,
         cores=draw(st.integers(1, 4)),
         path=draw(st.sampled_from(kind.config.PATHS)),
         first_die=draw(st.integers(0, 1)),

@@ -9,6 +9,7 @@ from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
 from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
+from xccl_emu.protocols.memory_pool.models import ModelCase, PutCase
 
 
 @settings(max_examples=30, deadline=None)
@@ -16,6 +17,7 @@ from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
     st.builds(
         MemoryPoolCase, clients=st.integers(1, 4), buckets=st.integers(1, 3), puts=st.integers(1, 5),
         gets=st.integers(1, 5), granules=st.integers(1, 3), spaces=st.integers(1, 3), seed=st.integers(0, 99),
+        unpinned=st.integers(0, 1),
     ),
     st.sampled_from(ORDERS),
 )  # fmt: skip
@@ -29,6 +31,40 @@ def test_blocks_are_whole(case: MemoryPoolCase, order: str) -> None:
 def test_it_is_verified_under_every_order(what: str, order: str) -> None:
     """Atomics act where the word is, so that no order lets a pin come late."""
     assert check(MemoryPoolCase.proofs()[what], order=order, seconds=60).verdict == VERIFIED
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("what", [{}, {"clients": 2, "gets": 1}, {"puts": 3, "gets": 3}, {"granules": 2}])
+def test_two_looks_do_for_a_pin(what: dict[str, int], order: str) -> None:
+    """A Get without a pin is verified under every order: the server is on the die of words and blocks, so fences do."""
+    assert check(MemoryPoolCase(unpinned=1, **what), order=order, seconds=60).verdict == VERIFIED
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_load_has_blocks_of_one_version(order: str) -> None:
+    """While versions change; a word of two bits comes round to a version that is gone, and is refuted."""
+    assert check(ModelCase(versions=3), order=order, seconds=60).verdict == VERIFIED
+    assert check(ModelCase(versions=3, bits=2), order=order).verdict == VIOLATION
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("waits", [0, 1])
+def test_a_block_that_many_put_is_written_once(order: str, waits: int) -> None:
+    """Who finds it claimed waits for it, or goes on with its own."""
+    assert check(PutCase(putters=3, waits=waits), order=order, seconds=60).verdict == VERIFIED
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.one_of(
+        st.builds(ModelCase, loaders=st.integers(1, 3), blocks=st.integers(1, 4), versions=st.integers(1, 4)),
+        st.builds(PutCase, putters=st.integers(1, 5), waits=st.integers(0, 1), granules=st.integers(1, 3)),
+    ),
+    st.sampled_from(ORDERS),
+)
+def test_models_and_blocks_are_whole(case: ModelCase | PutCase, order: str) -> None:
+    """Bit for bit, for drawn sizes and orders, on some drawn schedules."""
+    assert check(case, policy="random", schedules=2, order=order).violation is None
 
 
 @pytest.mark.slow

@@ -51,3 +51,11 @@ def test_ranks_a_long_way_apart_in_epochs() -> None:
 def test_many_ranks() -> None:
     """What a core may touch does not grow with the number of ranks, so there may be as many as a pod has dies for."""
     assert check(Rollback(64, 2, 2), policy="random", schedules=2).violation is None
+
+
+@pytest.mark.parametrize("without", ["older ready first", "older abort first"])
+def test_epochs_in_one_word_are_in_order(without: str) -> None:
+    """Where memory keeps no order, a fence between what is told of two epochs is needed, and enough."""
+    case = Rollback(iterations=1, aborts=2)
+    assert check(case, order="unordered").verdict == VERIFIED
+    assert check(case, order="unordered", without=[without]).verdict == VIOLATION

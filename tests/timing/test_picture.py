@@ -42,7 +42,7 @@ def test_the_path_is_drawn_from_the_start_to_the_end_without_a_gap() -> None:
 @settings(max_examples=20)
 @given(most=st.integers(0, 80))
 def test_what_is_left_out_is_not_on_the_path(most: int) -> None:
-    """Of few actions those of the path come first, in the order of time; a box is drawn for each that took time."""
+    """Actions of the path are kept first, and what is kept stays in the order of time."""
     run = Timeline(timed(), most)
     on_path = sum(bool(one.path) for one in run.actions)
     assert sum(bool(one.path) for one in run.shown) == min(most, on_path)

@@ -15,9 +15,12 @@ STACK_WORDS = 256
 BARRIERS = tuple(sites.BARRIER)
 """How `PipeBarrier` of all pipes and `SyncAll` are read: all that was issued is visible, or the pipes are empty."""
 
+EVENTS = ("binary", "counted")
+"""How events of `FetchEventID` are read: set or not, none again before it is consumed; or counted."""
+
 INCLUDE = Path(__file__).with_name("include")
 KEPT = ("block_idx", "block_num")
-"""Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return."""
+"""Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return.  `GetHcclContext` follows."""
 
 _PARAM = re.compile(r"(?:const\s+)?[\w:]+\s*[*&]?\s*(\w+)")
 
@@ -30,7 +33,10 @@ class AscendKernel(foreign.CKernel):
 
     def __init__(
         self, file: Path, name: str, template: str, barrier: str, defines: Mapping[str, str | int], stack_words: int,
+        contexts: int, events: str,
     ) -> None:  # fmt: skip
+        self.contexts, self.events = contexts, events
+        self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *(("events",) if events == "counted" else ()))
         super().__init__(file, name, stack_words)
         self._template, self.barrier, self._defines = template, barrier, dict(defines)
 
@@ -40,11 +46,11 @@ class AscendKernel(foreign.CKernel):
         wrong = [each for each, match in zip(listed, found, strict=True) if match is None]
         if wrong:
             raise KernelError(f"{self._where}: parameter `{wrong[0]}` of {self.name!r}: must be a type and a name")
-        return (*KEPT, *(match[1] for match in found if match is not None))
+        return (*self.kept, *(match[1] for match in found if match is not None))
 
     def call(self, arguments: str, first: int) -> str:
         """The expression that calls the kernel."""
-        own = range(first + len(KEPT), first + len(self.params))
+        own = range(first + len(self.kept), first + len(self.params))
         given = ", ".join(f"xccl_argument{{{arguments}[{i}]}}" for i in own)
         return f"{self.name}{self._template}({given})"
 
@@ -52,10 +58,12 @@ class AscendKernel(foreign.CKernel):
         defines = [f"#define {name} {value}" for name, value in self._defines.items()]
         known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
         known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.barrier == 'visible')}"]
+        known += [f"#define XCCL_CONTEXTS {self.contexts}"]
+        known += [f"#define XCCL_EVENTS_WORD {len(KEPT) + self.contexts if self.events == 'counted' else 0}"]
         head = "\n".join([sites.enumeration(), *known, *defines])
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
-            self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(KEPT), tables=self._tables,
+            self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(self.kept), tables=self._tables,
         )  # fmt: skip
 
     def _tables(self, text: str) -> str:
@@ -67,7 +75,8 @@ class AscendKernel(foreign.CKernel):
 
 def ascend_kernel(
     file: str | Path, name: str, template: str = "", barrier: str = "visible",
-    defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS,
+    defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS, contexts: int = 0,
+    events: str = "binary",
 ) -> AscendKernel:  # fmt: skip
     """A kernel of a source in Ascend C.
 
@@ -78,13 +87,17 @@ def ascend_kernel(
     template: its arguments if it is a template, for example ``"half, 2"``.
     barrier: how ``PipeBarrier<PIPE_ALL>`` is read, of `BARRIERS`.
     defines: macros in front of the source.
+    events: how events of ``FetchEventID`` are read, of `EVENTS`.
+    contexts: how many addresses `GetHcclContext` knows, as ``context0`` and so on among the arguments.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
 
     Raises ConfigError and KernelError as `lang.foreign.c_kernel` does.
     """
     if barrier not in BARRIERS:
         raise ConfigError(f"barrier={barrier!r}: must be one of {', '.join(BARRIERS)}")
+    if events not in EVENTS:
+        raise ConfigError(f"events={events!r}: must be one of {', '.join(EVENTS)}")
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
     given = f"<{template}>" if template else ""
-    return AscendKernel(Path(file).absolute(), name, given, barrier, defines or {}, stack_words)
+    return AscendKernel(Path(file).absolute(), name, given, barrier, defines or {}, stack_words, contexts, events)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ STOPS = {
     0xA502: "more buffers of queues than there are events", 0xA503: "DataCopy of bytes that are no whole blocks of 32",
     0xA504: "a mask beyond the 256 bytes of a repeat, or more than 255 repeats",
     0xA505: "a reduction of elements that are not contiguous in a repeat",
+    0xA507: "copies that add, or keep the larger or smaller: not in xccl_emu's header",
     0xA506: "WholeReduceMax or Min with the place in front of the value, or alone",
 }  # fmt: skip
 """What the header stops a run with, as `Bench.stop` takes it."""
@@ -73,6 +74,11 @@ class Tiling:
         return match[2], _TYPES[match[1]], (int(match[3]),) if match[3] else ()
 
 
+def _with_flags(pod: Pod, grant: Grant) -> Grant:
+    is_meta = pod.spec.meta_start <= grant.start and grant.end <= pod.spec.managed_start
+    return replace(grant, rights=grant.rights + "f") if is_meta and "r" in grant.rights else grant
+
+
 def launch(
     bench: Bench, pod: Pod, kernel: AscendKernel, die: int, cores: Sequence[int],
     args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant], tiling: Tiling | None = None,
@@ -81,6 +87,7 @@ def launch(
 
     Parameters
     ----------
+    grants: those that lie in metadata areas are windows of flags, ``"rf"`` in place of ``"r"``.
     args: an address or a number for each parameter of the source, but for ``tiling`` if there is a struct for it.
     tiling: put into memory of the die, which all of them may read.
 
@@ -88,9 +95,11 @@ def launch(
     """
     for code, meaning in STOPS.items():
         bench.stop(code, meaning)
-    given, leave = dict(args), list(grants)
+    given, leave = dict(args), [_with_flags(pod, each) for each in grants]
     if tiling is not None:
         held = bench.filled(die, tiling.packed(kernel), "tiling")
         given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]
     blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
+    if "events" in kernel.params:
+        blocks["events"] = 0
     return pod.launch(kernel, die, cores, {**blocks, **given}, leave)

@@ -1,7 +1,7 @@
-"""Litmus programs as an operator in Ascend C (docs/litmus.md): what each may come to, what a machine's results refute.
+"""Litmus programs as an operator in Ascend C (docs/litmus.md): what each may come to, and what results refute.
 
-The programs are those of `operators/litmus_programs.h`.  What is allowed is what an exhaustive search of the very
-operator finds that runs on hardware.
+The programs are those of `operators/litmus_programs.h`.  What is allowed is what an exhaustive search finds of the very
+operator that runs on hardware.
 """
 
 import csv
@@ -56,12 +56,15 @@ class Program:
     text: str
 
     @property
+    def texts(self) -> list[str]:
+        """Each thread as the header has it."""
+        return re.split(r"(?<=[)FS]), (?=[WCRPFS])", self.text)
+
+    @property
     def threads(self) -> tuple[tuple[Operation, ...], ...]:
         """The operations of each thread."""
-        parts = re.split(r", (?=[WCRPFS]\b(?!\)))", self.text)
-        return tuple(
-            tuple(Operation(m[1] or m[4], m[2] or "", m[3] or "") for m in _OPERATION.finditer(part)) for part in parts
-        )
+        found = (_OPERATION.finditer(text) for text in self.texts)
+        return tuple(tuple(Operation(m[1] or m[4], m[2] or "", m[3] or "") for m in each) for each in found)
 
     @property
     def cells(self) -> str:
@@ -153,7 +156,6 @@ def allowed(program: Program, order: str, barrier: str, homes: str = "one") -> f
     if not found.complete:
         raise UnfinishedError(f"litmus program {program.name}: the search of {order} has more than 5 million states")
     assert not found.errors, (program.name, found.errors)
-    assert not found.deadlocks, program.name
     return frozenset(program.outcome(words[:3], words[3 : 3 + threads]) for words in found.outcomes)
 
 
@@ -199,7 +201,7 @@ def read(file: Path) -> Results:
         ConfigError: for a file or a row that is none, with its line.
     """
     try:
-        rows = [*csv.DictReader(file.read_text().splitlines())]
+        rows = [*csv.DictReader(file.read_text("utf-8-sig").splitlines())]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--read {file}: cannot be read ({error})") from error
     results = dict[str, Counter[Outcome]]()
@@ -207,6 +209,8 @@ def read(file: Path) -> Results:
         try:
             program = programs()[row["program"]]
             outcome, n = _outcome(program, row["outcome"]), int(row["count"])
+            if n < 0:
+                raise ValueError("a count is not negative")
         except (KeyError, TypeError, ValueError) as error:
             shown = ",".join(str(value) for value in row.values())
             why = "must be program,outcome,count, as in `MP,1:a=1 1:b=0 x=1 y=1,12`"
@@ -255,7 +259,7 @@ def models(results: Results, homes: str) -> list[Model]:
 
 
 def strongest(found: Sequence[Model]) -> list[Model]:
-    """Those that nothing refutes, but for weaker ones than others of them."""
+    """Return what nothing refutes, but for machines that are weaker than another one of these."""
     left = [model for model in found if not model.refuted_by]
     return [
         model for model in left

@@ -27,7 +27,8 @@ REQUESTS = {
     "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
-    "FreeTensor": ("set_flag", "wait_flag"), "InitBuffer": ("fail",), "PipeBarrier": (), "SyncAll": (),
+    "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (),
+    **dict.fromkeys(("InitBuffer", "SetAtomicAdd", "SetAtomicMax", "SetAtomicMin"), ("fail",)),
 }  # fmt: skip
 """The requests that a call of each name may make; those of barriers are `BARRIER`."""
 
@@ -39,7 +40,6 @@ _NAMES = "|".join(name for name in REQUESTS if name != "element")
 _CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({_NAMES})\s*(?=[<(])")
 _TENSOR = re.compile(r"\b(?:Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
 _EVENT = re.compile(r"\s*<\s*(?:\w+\s*::\s*)*(\w+)\s*>")
-_WHILE = re.compile(r"\bwhile\s*\(")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
 
 
@@ -52,8 +52,6 @@ class Call:
     name: str
     of: str
     """The queue or tensor whose method it is, or the event between pipes; or empty."""
-    spins: bool
-    """Whether it stands behind a ``while``: what is read there is waited for."""
 
 
 def calls(text: str, own: str) -> list[Call]:
@@ -70,10 +68,8 @@ def calls(text: str, own: str) -> list[Call]:
     tensors = {name.strip() for _, _, row in rows for m in _TENSOR.finditer(row) for name in m[1].split(",")}
     element = re.compile(rf"\b({'|'.join(sorted(tensors)) or '(?!)'})\s*\(")
     for file, line, row in rows:
-        waits = _WHILE.search(row)
-        spins = range(waits.end(), len(row)) if waits else range(0)
-        found += [Call(file, line, m[2], _of(m, row), m.start(2) in spins) for m in _CALL.finditer(row)]
-        found += [Call(file, line, "element", m[1], False) for m in element.finditer(row)]
+        found += [Call(file, line, m[2], _of(m, row)) for m in _CALL.finditer(row)]
+        found += [Call(file, line, "element", m[1]) for m in element.finditer(row)]
     return found
 
 
@@ -96,8 +92,6 @@ def names(found: list[Call]) -> Iterator[str]:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
         elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid"):
             yield f"{call.name}, line {call.line}"
-        elif call.name == "GetValue" and call.spins:
-            yield f"{call.of} awaited, line {call.line}"
         else:
             yield ""
 
@@ -132,8 +126,7 @@ def tables(text: str, own: str, barrier: str) -> str:
         for request in asked:
             file = json.dumps(call.file)
             shown = "v_map" if request == "v_copy" and call.name != "DataCopy" else request
-            named = sync if request != "ub_load" else ""
-            sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, "{named}", 0, ""}}')
+            sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, "{sync}", 0, ""}}')
             code = requests.OPERATIONS.index(request)
             rows.append(f"{{{call.line}, XCCL_NAME_{call.name}, {code}, {file}}}")
     placed = '__attribute__((section("xccl_sites")))'

@@ -1,16 +1,18 @@
 """Decode of a pod, step by step: arrivals, uneven experts, stragglers, and a die that is lost ([xDeepServe] 4.3-7.1).
 
-A *group* is a die with requests of its own (DP); experts are spread over all of them (EP).  In a step every request
-gets one token, and with multi-token prediction perhaps a second one.  All groups wait for each other in each layer, so
-a step is as long as that of the fullest group: attention, dispatch, experts and combine of each layer, and what the
-scheduler takes.
+A *group* is a die with requests of its own (DP); experts are spread over all of them (EP), or are on dies of their own
+(`serve_apart`).  In a step every request gets one token, and with multi-token prediction perhaps a second one.  All
+groups wait for each other in each layer, so a step is as long as that of the fullest group: attention, dispatch,
+experts and combine of each layer, and what the scheduler takes.
 
-Dispatch and combine take what the kernels take in virtual time (`Operators`), run at some sizes of a batch; between
-these it is interpolated.  Attention and experts are inputs, in proportion to tokens of the cache and to rows.
+Operators take what their kernels take in virtual time (`Times`), run at some sizes of a batch; between these it is
+interpolated.  Attention and experts are inputs, in proportion to tokens of the cache and to rows.
 """
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +27,9 @@ from xccl_emu.errors import ConfigError
 
 RAN_AT = (8, 32, 120)
 """Tokens of a rank at which dispatch and combine are run."""
-ATTENTION_TOKENS = 96 * 3072
-"""Tokens of the caches for which attention of a layer takes as published: 96 requests of 2K and 2K, in the mean."""
+ATTENTION_TOKENS = 48 * 3072
+"""Tokens of the caches for which attention of a layer takes as published: a microbatch has 96 tokens, two of each of 48
+requests, of 2K and 2K in the mean."""
 EXPERT_ROWS = 160 * 96 * 9 / 288
 """Rows of an expert die for which its computing takes as published."""
 EXPERT_BYTES, DRAM_GB_S = 3 * 7168 * 2048, 147.0
@@ -42,6 +45,10 @@ class Deployment:
     """Dies, and what a request may take of them."""
 
     groups: int = 288
+    domains: int = 0
+    """Domains that the groups form, apart from the experts; 0 if every group's die has experts too."""
+    expert_dies: int = 288
+    """Apart from the groups, if there are domains."""
     batch: int = 60
     """Most requests of a group."""
     kv_tokens: int = 400_000
@@ -53,6 +60,11 @@ class Deployment:
     acceptance: float = 0.9
     """How often the second token of a step stands."""
     scheduler_ms: float = 2.0
+
+    @property
+    def chips(self) -> float:
+        """Chips of all dies."""
+        return (self.groups + self.expert_dies * bool(self.domains)) / 2
 
 
 @dataclass(frozen=True)
@@ -74,29 +86,82 @@ class Workload:
     """By how much."""
     lost_at: int = -1
     """The step in which a die stops; -1 for none."""
+    lost: str = "attention"
+    """Which, where the groups are apart from the experts: attention or experts."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a step of the loss that there is not."""
+        if self.lost_at >= self.steps:
+            raise ConfigError(f"lost_at={self.lost_at}: must be below steps={self.steps}")
 
 
 @dataclass(frozen=True, eq=False)
-class Operators:
-    """Microseconds of dispatch and combine together, by tokens of a rank."""
+class Times:
+    """Microseconds of an operator, by tokens of a rank."""
 
     tokens: NDArray[np.float64]
     us: NDArray[np.float64]
-
-    @classmethod
-    def run(cls, setting: Setting, ranks: int) -> "Operators":
-        """Run both at some sizes, without payload: mean rank, and launch."""
-        taken = []
-        for tokens in RAN_AT:
-            timed = time_layer(replace(setting, data=False), Layer(ranks=ranks, tokens=tokens, replicas=ranks))
-            taken.append(sum(setting.operator_us(each) for _, each, _ in timed.operators))
-        return cls(np.array(RAN_AT, np.float64), np.array(taken))
 
     def at(self, tokens: float) -> float:
         """Interpolated; above the largest that was run, in proportion."""
         if tokens > self.tokens[-1]:
             return float(self.us[-1] * tokens / self.tokens[-1])
         return float(np.interp(tokens, self.tokens, self.us))
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """What a step is for."""
+
+    busy: NDArray[np.bool_]
+    """[groups, slots] that have a request."""
+    used: NDArray[np.int64]
+    """[groups, slots] tokens in its cache."""
+    hot: float
+    """Rows of the hottest expert die over the mean."""
+    expert_dies: int
+    late_ms: NDArray[np.float64]
+    """[groups] by how much each comes late."""
+
+    @cached_property
+    def attention_us(self) -> float:
+        """What attention of a layer takes for a token of the cache: as published, in proportion."""
+        return 1000 * published.row("tpot", "attention, of a microbatch and layer").value / ATTENTION_TOKENS
+
+    def experts_us(self, tokens: float, top_k: int) -> float:
+        """What the hottest expert die computes for so many tokens of all groups: as published, in proportion."""
+        us = 1000 * published.row("tpot", "MoE, of a microbatch and layer").value
+        return us * tokens * top_k / self.expert_dies * self.hot / EXPERT_ROWS
+
+
+class Pace(Protocol):
+    """What the layers of a step take."""
+
+    def layers_ms(self, load: Load, of: Deployment) -> float:
+        """Milliseconds of all layers, with those that are late."""
+
+
+@dataclass(frozen=True)
+class Colocated:
+    """Every die has attention and experts: dispatch and combine together go from all to all."""
+
+    both: Times
+
+    @classmethod
+    def run(cls, setting: Setting, ranks: int) -> "Colocated":
+        """Run both at some sizes, without payload: mean rank, and launch."""
+        taken = []
+        for tokens in RAN_AT:
+            timed = time_layer(replace(setting, data=False), Layer(ranks=ranks, tokens=tokens, replicas=ranks))
+            taken.append(sum(setting.operator_us(each) for _, each, _ in timed.operators))
+        return cls(Times(np.array(RAN_AT, np.float64), np.array(taken)))
+
+    def layers_ms(self, load: Load, of: Deployment) -> float:
+        """One after the other, as long as in the fullest group."""
+        requests = load.busy.sum(axis=1)
+        layer_us = load.attention_us * int(load.used.sum(axis=1).max(initial=0))
+        layer_us += self.both.at(2 * int(requests.max(initial=0))) + load.experts_us(2 * int(requests.sum()), of.top_k)
+        return of.layers * layer_us / 1000 + float(load.late_ms.max(initial=0))
 
 
 @dataclass
@@ -131,8 +196,8 @@ class Served:
 class Decode:
     """Groups with slots for requests; `step` goes on by one token or two for each of them."""
 
-    def __init__(self, deployment: Deployment, workload: Workload, operators: Operators, seed: int) -> None:
-        self.of, self.load, self.operators = deployment, workload, operators
+    def __init__(self, deployment: Deployment, workload: Workload, pace: Pace, seed: int) -> None:
+        self.of, self.load, self.pace = deployment, workload, pace
         self._rng = np.random.default_rng((seed, 11))
         shape = deployment.groups, deployment.batch
         self.left, self.used, self.reserved = (np.zeros(shape, np.int64) for _ in range(3))
@@ -141,11 +206,8 @@ class Decode:
         self.alive = np.ones(deployment.groups, bool)
         self.waiting: deque[Request] = deque()
         self.served, self._arrived, self._next_ms = Served(), 0, 0.0
-        self._hot = 1.0
-        given = {row.what: row.value for row in published.rows("tpot", "input")}
-        self._attention_us = 1000 * given["attention, of a microbatch and layer"] / ATTENTION_TOKENS
-        self._row_us = 1000 * given["MoE, of a microbatch and layer"] / EXPERT_ROWS
-        self._mtp_ms = given["MTP layer"]
+        self._hot, self._expert_dies = 1.0, deployment.expert_dies if deployment.domains else deployment.groups
+        self._mtp_ms = published.row("tpot", "MTP layer").value
 
     # ---- requests
 
@@ -167,21 +229,31 @@ class Decode:
 
     def admit(self) -> None:
         """Requests get slots in the order of their arrival, as long as the first one has room somewhere."""
+        reserved = self.reserved.sum(axis=1)
+        running = np.where(self.alive, (self.left > 0).sum(axis=1), self.of.batch)
         while self.waiting:
             first = self.waiting[0]
-            running = np.where(self.alive, (self.left > 0).sum(axis=1), self.of.batch)
-            group = least_used(
-                self.reserved.sum(axis=1), running, self.of.batch, self.of.kv_tokens, first.prompt + first.left
-            )
+            need = first.prompt + first.left
+            group = least_used(reserved, running, self.of.batch, self.of.kv_tokens, need)
             if group == FULL:
                 return
             self.waiting.popleft()
+            reserved[group] += need
+            running[group] += 1
             slot = int(np.argmin(self.left[group] > 0))
-            self.left[group, slot], self.used[group, slot] = first.left, first.prompt
-            self.reserved[group, slot] = first.prompt + first.left
+            self.left[group, slot], self.used[group, slot], self.reserved[group, slot] = first.left, first.prompt, need
             self._number[group, slot], self._tokens[group, slot] = first.number, 0
             self._began[group, slot] = self.served.ms
             self.served.waited_ms.append(self.served.ms - first.arrived_ms if self.load.rate else 0.0)
+
+    def lose_die(self) -> float:
+        """One of attention, one of experts, or one that has both; milliseconds until weights that it had are there."""
+        if not self.of.domains or self.load.lost == "attention":
+            self.lose(int(np.flatnonzero(self.alive)[0]))
+        if self.of.domains and self.load.lost == "attention":
+            return 0.0
+        self._expert_dies -= 1
+        return 1000 * self.of.layers * EXPERT_BYTES / (DRAM_GB_S * 1e9)
 
     def lose(self, group: int) -> None:
         """A die stops: its requests wait again, first of all, and take what they have as their prompt."""
@@ -197,19 +269,17 @@ class Decode:
     def rebalance(self, number: int) -> None:
         """Loads drift; experts have replicas by the loads at the last placement, if there are any."""
         before, now = (routing.skewed_loads(self.of.experts, n) for n in (number, number + 1))
-        redundancy = routing.Redundancy(self.of.groups, before, slots_per_rank=1, top_k=self.of.top_k - 1)
+        dies = self.of.expert_dies if self.of.domains else self.of.groups
+        redundancy = routing.Redundancy(dies, before, slots_per_rank=1, top_k=self.of.top_k - 1)
         placement = routing.place_experts(
-            self.of.groups, self.of.experts, redundancy=redundancy if self.load.rebalance else None
-        )
+            dies, self.of.experts, redundancy=redundancy if self.load.rebalance else None
+        )  # fmt: skip
         self._hot = hottest(placement, (1 - DRIFT) * before + DRIFT * now, self.of.top_k - 1)
 
-    def step_ms(self) -> float:
-        """A step of the requests that there are: that of the fullest group, in every layer."""
-        tokens = 2 * int((self.left > 0).sum(axis=1).max(initial=0))
-        rows = 2 * int((self.left > 0).sum()) * self.of.top_k / int(self.alive.sum())
-        layer_us = self._attention_us * int(self.used.sum(axis=1).max(initial=0)) + self.operators.at(tokens)
-        layer_us += self._row_us * rows * self._hot
-        return self.of.layers * layer_us / 1000 + self._mtp_ms + self.of.scheduler_ms
+    def step_ms(self, late_ms: NDArray[np.float64]) -> float:
+        """A step of the requests that there are, if groups are late by so much, [groups]."""
+        load = Load(self.left > 0, self.used, self._hot, self._expert_dies, late_ms)
+        return self.pace.layers_ms(load, self.of) + self._mtp_ms + self.of.scheduler_ms
 
     def step(self, number: int) -> None:
         """Arrivals, admission, and a token or two for each request."""
@@ -218,14 +288,11 @@ class Decode:
             self.rebalance(number)
         self.arrive()
         self.admit()
-        busy = self.left > 0
-        taken = self.step_ms()
-        if self.load.stall and (self._rng.random(self.of.groups)[self.alive] < self.load.stall).any():
-            taken += self.load.stall_ms
+        late = self.alive & (self._rng.random(self.of.groups) < self.load.stall)
+        taken = self.step_ms(np.where(late, self.load.stall_ms, 0.0))
         if number == self.load.lost_at:  # the iteration is executed again, by those that are left
-            taken += self.step_ms() + 1000 * self.of.layers * EXPERT_BYTES / (DRAM_GB_S * 1e9)
-            self.lose(int(np.flatnonzero(self.alive)[0]))
-            busy = self.left > 0
+            taken += self.step_ms(np.zeros(self.of.groups)) + self.lose_die()
+        busy = self.left > 0
         served.ms += taken
         served.step_ms.append(taken)
         mean = self.used[self.alive].sum(axis=1).mean()
@@ -261,32 +328,31 @@ def hottest(placement: routing.Placement, loads: NDArray[np.float64], top_k: int
     return float(rows.max() / rows.mean())
 
 
-def simulate(deployment: Deployment, workload: Workload, operators: Operators, setting: Setting) -> Decode:
-    """All steps; the decode as it is then.  Raises ConfigError for a step of the loss that there is not."""
-    if workload.lost_at >= workload.steps:
-        raise ConfigError(f"lost_at={workload.lost_at}: must be below steps={workload.steps}")
-    decode = Decode(deployment, workload, operators, setting.seed)
+def simulate(deployment: Deployment, workload: Workload, pace: Pace, setting: Setting) -> Decode:
+    """All steps; the decode as it is then."""
+    decode = Decode(deployment, workload, pace, setting.seed)
     with setting.stage(f"{workload.steps} steps of {deployment.groups} groups"):
         for number in range(workload.steps):
             decode.step(number)
     return decode
 
 
-def rows_of(decode: Decode) -> list[Result]:
-    """What was published for full groups, and what else there is to say."""
+def rows_of(decode: Decode, usual: Deployment = Deployment()) -> list[Result]:
+    """What was published for full groups, and what else there is to say; ``usual`` is as published."""
     served, deployment, load = decode.served, decode.of, decode.load
+    bench = "serve apart" if deployment.domains else "serve"
     shape = {**vars(deployment), **vars(load)}
     rate = 1000 * served.tokens / served.ms
     made = {
         "step": served.ms / len(served.step_ms), "TPOT": float(np.mean(served.tpot_ms or [0.0])),
-        "tokens a second": rate, "tokens a second and chip": 2 * rate / deployment.groups,
+        "tokens a second": rate, "tokens a second and chip": rate / deployment.chips,
     }  # fmt: skip
-    as_published = replace(load, steps=Workload.steps) == Workload() and deployment == Deployment()
+    as_published = replace(load, steps=Workload.steps) == Workload() and deployment == usual
     rows = [
         Result.of(row, made[row.what], configuration=shape)
         if as_published
-        else Result("serve", row.what, made[row.what], row.unit, configuration=shape)
-        for row in published.rows("serve")
+        else Result(bench, row.what, made[row.what], row.unit, configuration=shape)
+        for row in published.rows(bench)
     ]
     more = {
         "TPOT, 99% below": (float(np.quantile(served.tpot_ms or [0.0], 0.99)), "ms"),
@@ -295,12 +361,12 @@ def rows_of(decode: Decode) -> list[Result]:
         "fullest cache over the mean": (float(np.mean(served.uneven)), "ratio"),
         "requests finished": (len(served.finished), "count"),
     }
-    rows += [Result("serve", what, value, unit, configuration=shape) for what, (value, unit) in more.items()]
-    return [*rows, Result("serve", "requests waiting", len(decode.waiting), "count", wrong=decode.check())]
+    rows += [Result(bench, what, value, unit, configuration=shape) for what, (value, unit) in more.items()]
+    return [*rows, Result(bench, "requests waiting", len(decode.waiting), "count", wrong=decode.check())]
 
 
 def serve(
     setting: Setting = DEFAULT, deployment: Deployment = Deployment(), workload: Workload = Workload()
 ) -> list[Result]:
     """Run the operators, and go through all steps; ``wrong`` of the last row counts requests lost or served twice."""
-    return rows_of(simulate(deployment, workload, Operators.run(setting, deployment.groups), setting))
+    return rows_of(simulate(deployment, workload, Colocated.run(setting, deployment.groups), setting))

@@ -54,9 +54,15 @@ _COLUMNS = ("writes", "flags", "reads", "kB written", "kB read", "dies written",
 
 def as_markdown(comparison: Comparison) -> str:
     """A table; of what a die asks of others, the mean over the dies and, where another one differs, the most."""
-    head = ("protocol", "what", "dies", *_COLUMNS, "managed KiB", "metadata KiB")
-    rows = [head, ("---", "---", *["---:"] * (len(head) - 2)), *map(_cells, comparison.results)]
+    head, *lines = cells(comparison)
+    rows = [head, ("---", "---", *["---:"] * (len(head) - 2)), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def cells(comparison: Comparison) -> list[tuple[str, ...]]:
+    """The names of the columns, then the rows."""
+    head = ("protocol", "what", "dies", *_COLUMNS, "managed KiB", "metadata KiB")
+    return [head, *(tuple(_cells(line)) for line in comparison.results)]
 
 
 def _cells(line: Line) -> Iterator[str]:

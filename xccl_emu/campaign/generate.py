@@ -88,6 +88,7 @@ def draw(seed: int, number: int) -> Case:
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
     small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
+    small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
     return Case(small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault)
@@ -164,6 +165,16 @@ def _asking(rng: Random, small: Small) -> Small:
             one[k:k] = asked
     off = ("choose",) if rng.random() < 0.005 else small.without
     return replace(small, programs=tuple(map(tuple, programs)), without=off)
+
+
+def _with_flags(rng: Random, small: Small) -> Small:
+    """Metadata areas are windows of flags; some of what waits copies a word in a loop instead."""
+    return _each(_copying, rng, replace(small, flags=True))
+
+
+def _copying(rng: Random, one: Instruction) -> Instruction:
+    likely = {"spin": 0.7, "eq": 0.4, "ge": 0.2}.get(one.name, 0.0)
+    return Instruction("spin_in", one.a, one.b) if rng.random() < likely else one
 
 
 def _polling_any(rng: Random, one: Instruction) -> Instruction:
@@ -367,6 +378,7 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 _VARIED = (
     "tentative", "any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain",
+    "spin_in",
 )  # fmt: skip
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),

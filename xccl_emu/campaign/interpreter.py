@@ -8,6 +8,7 @@ from typing import NamedTuple
 from xccl_emu.lang import (
     CMP_GE,
     DMA,
+    MTU_IN,
     SCALAR,
     add,
     arrive,
@@ -49,7 +50,7 @@ OPERATIONS = (
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
     "signal", "dcci", "part_ge", "part_eq", "part_ne", "outs", "puts", "stores", "signals", "dmas", "choose",
-    "any", "v_add", "tentative", "validate",
+    "any", "v_add", "tentative", "validate", "spin_in",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 _SUM = maps.function("add", maps.INT32)
@@ -178,6 +179,13 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
                 yield fail(a, last)
         elif op == 28:
             yield v_copy(a * 8, b * 8, nbytes)
+        elif op == 57:
+            last = b + 1
+            while last != b:
+                yield mtu_in(word, 312, 8)
+                yield set_flag(MTU_IN, SCALAR, 15)
+                yield wait_flag(MTU_IN, SCALAR, 15)
+                last = yield ub_load(312, 8)
         elif op == 54:
             yield v_map((a & 7) * 8, b * 8, nbytes >> 2, _SUM, (a >> 3) * 8)
         elif op == 29:

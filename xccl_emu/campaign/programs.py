@@ -151,6 +151,8 @@ class Small:
     """Which orders writes ask for, by their names in `WRITING`."""
     launched: int = 0
     """Cores of a launch, with a barrier of their own; 0: all of a die."""
+    flags: bool = False
+    """Whether metadata areas are windows of flags."""
     cpu: bool = False
     """Do cores of a CPU run the programs of the last die that has any?"""
 
@@ -181,7 +183,7 @@ class Small:
         """How large it is, for whoever looks for a smaller one."""
         instructions = sum(len(one) for one in self.programs)
         options = len(self.memory) + len(self.without) + len(self.asks) + (self.atomic_bytes != 32) + self.scalar_cache
-        options += (self.launched != 0) + self.cpu
+        options += (self.launched != 0) + self.cpu + self.flags
         return 4 * instructions + 2 * len(self.programs) + self.n_dies + options
 
     @property
@@ -233,7 +235,8 @@ class Small:
             self.n_dies * pod.spec.die_bytes - edge,
         )
         args["result"] = [pod.meta(home, 8 * WORDS_A_DIE + self.pitch * place) for place in places]
-        grants = [pod.grant_meta("rw"), pod.grant_managed("rw"), pod.grant_meta("rw", home)]
+        rights = "rwf" if self.flags else "rw"
+        grants = [pod.grant_meta(rights), pod.grant_managed("rw"), pod.grant_meta(rights, home)]
         grants += [Grant(pod.cpu(0) if far & DATA else None, 0, 8 * WORDS_A_DIE, "rw") for far in self.far]
         pod.launch(interpret, home, places, args, grants)
 

@@ -49,7 +49,7 @@ def _with_less(case: Case) -> Iterator[Case]:
     yield replace(case, expects=NOTHING, pick=0)
     yield replace(case, pick=0)
     yield replace(case, fault="")
-    for name in ("memory", "without", "dies", "asks", "atomic_bytes", "scalar_cache", "launched", "cpu"):
+    for name in ("memory", "without", "dies", "asks", "atomic_bytes", "scalar_cache", "launched", "cpu", "flags"):
         yield replace(case, small=replace(small, **{name: getattr(usual, name)}))
     for word in small.memory:
         yield replace(case, small=replace(small, memory={w: v for w, v in small.memory.items() if w != word}))

@@ -156,7 +156,9 @@ def _axis_of(results: Sequence[Result]) -> str:
 def _of_cases(results: Sequence[Result]) -> Any:
     """Curves over one size, one for each of the others; where there is a payload, bandwidths beside."""
     swept, axis = results[0].swept or (), _axis_of(results)
-    figure, panels = _figure(1 + len(results[0].beside))
+    drawn = {tuple(result.beside[name] for result in results): name for name in reversed([*results[0].beside])}
+    beside = [name for name in results[0].beside if name in drawn.values()]  # without the same numbers once more
+    figure, panels = _figure(1 + len(beside))
 
     def add(panel: Any, name: str) -> None:
         lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -168,7 +170,7 @@ def _of_cases(results: Sequence[Result]) -> Any:
         panel.set(xscale="log", xlabel=axis, ylabel=", ".join(name.rsplit(" ", 1)))
         panel.set_xticks(values, [str(value) for value in values])
 
-    for panel, name in zip(panels, ("latency us", *results[0].beside), strict=True):
+    for panel, name in zip(panels, ("latency us", *beside), strict=True):
         add(panel, name)
     panels[0].set_yscale("log")
     low, high = panels[0].get_ylim()
@@ -177,7 +179,7 @@ def _of_cases(results: Sequence[Result]) -> Any:
     for panel in panels:
         panel.minorticks_off()
     fixed = (f"{name} {results[0].size(name)}" for name in results[0].configuration if name not in swept)
-    title = textwrap.fill(f"{results[0].bench}: {', '.join(fixed)}", 80 * len(panels))
+    title = textwrap.fill(f"{results[0].bench}: {', '.join(fixed)}".removesuffix(": "), 80 * len(panels))
     figure.suptitle(title, fontsize="small")
     if len(swept) > 1:
         panels[0].legend(frameon=False, fontsize="small")

@@ -110,11 +110,12 @@ class Job:
         if self._witness is not None:
             return self._replay(self._witness)
         check_syncs(self._case, self._options.without)
-        if self._options.each_sync:
-            return self._each_sync()
-        if self._options.weakest:
-            return self._weakest()
-        return self._saved(self._judge(self._options.without))
+        verdict = self._judge(self._options.without)
+        if verdict.verdict == VIOLATION or not (self._options.each_sync or self._options.weakest):
+            return self._saved(verdict)
+        each, unreached = self._each_sync(verdict) if self._options.each_sync else (None, ())
+        found = self._weakest() if self._options.weakest and verdict.verdict == VERIFIED else None
+        return dataclasses.replace(self._result(verdict, None), each=each, unreached=unreached, weakest=found)
 
     # ---- what is checked
 
@@ -153,7 +154,7 @@ class Job:
             check_file(f"--{name}", getattr(options, name))
         if options.weakest and self._order not in ORDERS_THAT_MATTER:
             raise ConfigError(f"--order {self._order}: keeps all writes in order; --weakest needs relaxed or unordered")
-        for name in ("each_sync", "fault", "policy", "replay"):
+        for name in ("fault", "policy", "replay"):
             if options.weakest and getattr(options, name):
                 raise ConfigError(f"--{name.replace('_', '-')}: cannot be combined with --weakest, which searches")
 
@@ -193,29 +194,21 @@ class Job:
             progress=self._progress, breadth_first=options.breadth_first,
         )  # fmt: skip
 
-    def _each_sync(self) -> Result:
-        """The protocol as it is, then without each synchronization that it comes to."""
-        verdict = self._judge(self._options.without)
-        if verdict.verdict == VIOLATION:
-            return self._saved(verdict)
+    def _each_sync(self, verdict: Verdict) -> tuple[tuple[SyncResult, ...], tuple[str, ...]]:
+        """The protocol without each synchronization that it comes to, and the names of those that it does not."""
         reach, names = verdict.reach, [name for name in self._case.syncs if name not in self._options.without]
         reached = reached_syncs(self._case, self._order) if reach is None else reach.reached()
-        unreached = tuple(name for name in names if name not in reached)
-        each = [self._without(name, reach) for name in names if name in reached]
-        return dataclasses.replace(self._result(verdict, None), each=tuple(each), unreached=unreached)
+        each = tuple(self._without(name, reach) for name in names if name in reached)
+        return each, tuple(name for name in names if name not in reached)
 
-    def _weakest(self) -> Result:
-        """The protocol as it is, then with each request and quiet weakened by itself."""
+    def _weakest(self) -> tuple[Weakest, ...]:
+        """The protocol with each request and quiet weakened by itself."""
         options = self._options
-        verdict = self._judge(options.without)
-        if verdict.verdict != VERIFIED:
-            return self._saved(verdict)
         seconds = SECONDS if options.seconds is None else options.seconds
-        found = weakest(
+        return tuple(weakest(
             self._case, order=self._order, without=options.without, seconds=seconds,
             max_states=options.states or MAX_STATES, progress=self._progress, certify=self._advice_seconds(),
-        )  # fmt: skip
-        return dataclasses.replace(self._result(verdict, None), weakest=tuple(found))
+        ))  # fmt: skip
 
     def _advice_seconds(self) -> float | None:
         """How long each answer is judged again; None for not at all."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from rich.table import Table
@@ -98,7 +99,7 @@ def draw(result: Result) -> None:
     trace = steps(result.fresh(), violation.actions.tolist())
     marked = marks(trace, violation)
     drawn: dict[str, Callable[[], str]] = {
-        "chart": lambda: mermaid(trace, marked),
+        "chart": lambda: _chart(mermaid(trace, marked), forms["chart"], _title(result.verdict, violation)),
         "trace": lambda: json.dumps(perfetto(trace, marked), ensure_ascii=False),
         "svg": lambda: picture.svg(trace, rows(trace, marked)),
         "html": lambda: page.page(result.fresh, violation, _title(result.verdict, violation)),
@@ -106,6 +107,11 @@ def draw(result: Result) -> None:
     for name, path in forms.items():
         with writing(f"--{name}", path):
             write_text(path, drawn[name]())
+
+
+def _chart(text: str, path: Path, title: str) -> str:
+    """The chart; in a file of Markdown with its title, and a fence by which it is drawn."""
+    return f"## {title}\n\n```mermaid\n{text}```\n" if path.suffix == ".md" else text
 
 
 def _title(verdict: Verdict, violation: Violation) -> str:

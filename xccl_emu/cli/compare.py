@@ -1,6 +1,9 @@
 """``xccl-emu compare``: the protocols side by side, by what each die asks of others."""
 
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -9,6 +12,9 @@ from xccl_emu.cli.cases import ANY_SIZE, split_sizes
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, command_of, words
 from xccl_emu.options import option
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ class LayerCompared:
 
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
-    from xccl_emu.bench.traffic import as_markdown
+    from xccl_emu.bench import traffic
+    from xccl_emu.cli.console import stdout_console
     from xccl_emu.cli.schema import print_json
     from xccl_emu.cli.shown import spinner
 
@@ -52,11 +59,27 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
             result = compare(**asdict(options))
     if as_json:
         print_json("compare", asdict(result))
+    elif sys.stdout.isatty():
+        stdout_console().print(_table(*traffic.cells(result)))
     else:
-        typer.echo(as_markdown(result))
+        typer.echo(traffic.as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)
         raise typer.Exit(WRONG)
+
+
+def _table(head: Sequence[str], *rows: Sequence[str]) -> "Table":
+    """For a terminal; a pipe gets Markdown."""
+    from rich.table import Table
+
+    from xccl_emu.cli.shown import right
+
+    table = Table(*head[:2], *right(*head[2:]), box=None, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _given(options: LayerCompared, ctx: typer.Context) -> dict[str, int | str]:

@@ -21,4 +21,5 @@ class _Stdout(Console):
 def stdout_console() -> Console:
     """A console for stdout."""
     terminal = sys.stdout.isatty() or "FORCE_COLOR" in os.environ
-    return _Stdout(width=max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if terminal else 120)
+    width = max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if terminal else 120
+    return _Stdout(width=width, emoji=False)  # mailbox.py:Mailbox: is a name

@@ -39,7 +39,8 @@ broken pipe; 143 SIGTERM.
 
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory", "can't start new thread")
 _heard: list[int] = []
-"""Signals that have come: Ctrl-C within an import may come out as any other error."""
+"""Signals that have come: within an import or a library they may come out as any other error."""
+_exit = os._exit
 _AGAIN_S, _IMPORT_S = 0.02, 3.0
 """Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
 
@@ -70,6 +71,8 @@ def run_to_end(command: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         _leave("interrupted", INTERRUPTED)
     except BaseException as error:
+        if signal.SIGTERM in _heard:
+            _leave("terminated", TERMINATED)
         if signal.SIGINT in _heard:
             _leave("interrupted", INTERRUPTED)
         if is_lack_of_memory(error):
@@ -123,12 +126,15 @@ def _tell_bug() -> None:
 
 
 def _prepare_streams() -> None:
-    """Streams that are closed lead nowhere, and a character that stdout does not have is shown as a question mark."""
+    """Streams that are closed lead nowhere, but stdout, on which an answer fails as on a full disk.
+
+    A character that stdout does not have is shown as a question mark.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, this one
+            os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)  # takes the lowest number that is free
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
@@ -147,6 +153,7 @@ def _listen() -> None:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_termination)
     sys.unraisablehook = _on_dropped
+    os._exit = _exit_of_user  # type: ignore[assignment]
 
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
@@ -165,7 +172,26 @@ def _in_import(frame: FrameType | None) -> bool:
 
 
 def _on_termination(number: int, frame: FrameType | None) -> None:
+    _heard.append(signal.SIGTERM)
     raise SystemExit(TERMINATED)
+
+
+def raise_heard() -> None:
+    """Raise what a signal that has come stands for, in place of what has been made of it."""
+    if signal.SIGTERM in _heard:
+        raise SystemExit(TERMINATED)
+    if signal.SIGINT in _heard:
+        raise KeyboardInterrupt
+
+
+def _exit_of_user(code: int) -> None:
+    """In place of ``os._exit``: a protocol that calls it must not look like an answer."""
+    here = sys._getframe(1).f_code.co_filename
+    if here.startswith(
+        (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, os.path.dirname(os.__file__))
+    ):
+        _exit(code)
+    raise SystemExit(code)
 
 
 def _on_dropped(what: "sys.UnraisableHookArgs") -> None:

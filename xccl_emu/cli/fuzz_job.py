@@ -96,6 +96,9 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
     budget = Budget(
         options.order, options.without, options.schedules, options.states, options.calls, faults=options.fault
     )
+    file, colon, name = protocol.rpartition(":")
+    if Path(file).is_file():  # workers of a cluster have folders of their own
+        protocol = f"{Path(file).resolve()}{colon}{name}"
     plan = Plan(protocol, options.sizes, examples, options.seed, budget)
     workers = options.workers or len(os.sched_getaffinity(0))
     with counting("fuzz", examples, quiet) as count:

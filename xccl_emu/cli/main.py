@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
@@ -16,7 +16,10 @@ from xccl_emu.cli.app import App
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
 
-ORDER = ("list", "run", "check", "show", "fuzz", "trace", "bench", "compare", "plan", "fit", "corpus", "campaign")
+ORDER = (
+    "list", "run", "check", "show", "fuzz", "trace", "bench", "sizes", "new", "compare", "plan", "fit", "litmus",
+    "corpus", "campaign",
+)  # fmt: skip
 """Order of the commands in help: what a newcomer needs first.  Each is the ``app`` of the module of its name."""
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 
@@ -48,10 +51,11 @@ class ReportingGroup(typer.core.TyperGroup):
     def __init__(self, **named: Any) -> None:
         super().__init__(**{**named, "commands": named.get("commands") or _Commands()})
 
-    def make_context(self, *words: Any, **named: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
         """Read the command line, which may print help; raises `typer.Exit` as `invoke` does."""
         with _reported():
-            return super().make_context(*words, **named)
+            _check_digits(args)
+            return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; raises `typer.Exit` with the code that fits an error or Ctrl-C."""
@@ -59,11 +63,23 @@ class ReportingGroup(typer.core.TyperGroup):
             return super().invoke(ctx)
 
 
+def _check_digits(words: Sequence[str]) -> None:
+    """ConfigError for a number in digits of another script, which Python would take."""
+    for word in words:
+        value = word.partition("=")[2] if word.startswith("-") else word
+        if value.isdecimal() and not value.isascii():
+            raise ConfigError(f"{word}: a number must be written with the digits 0 to 9")
+
+
 @contextmanager
 def _reported() -> Iterator[None]:
     try:
         try:
             yield
+        except Exception as error:
+            if not hasattr(error, "exit_code"):
+                ending.raise_heard()
+            raise
         finally:
             sys.stdout.flush()
     except XcclEmuError as error:

@@ -13,7 +13,7 @@ from xccl_emu.stage import Stage
 
 def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
     """Progress on stderr, if that is a terminal."""
-    console = Console(stderr=True, quiet=quiet)
+    console = Console(stderr=True, quiet=quiet, emoji=False)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 

@@ -224,12 +224,19 @@ def _writable(folder: str) -> bool:
 
 
 def _private(folder: str) -> bool:
-    """Nobody else can have filled the folder."""
+    """Nobody else can have filled the folder; from now on nobody else gets into it, whatever the umask.
+
+    It may be reached by a link of one's own.
+    """
     try:
-        status = os.lstat(folder)
+        status, owner = os.stat(folder), os.lstat(folder).st_uid
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    private = status.st_uid == owner == os.getuid() and not status.st_mode & 0o022
+    if private and status.st_mode & 0o077:
+        with contextlib.suppress(OSError):
+            os.chmod(folder, 0o700)
+    return private and stat.S_ISDIR(status.st_mode)
 
 
 def _private_temporary_folder() -> str:

@@ -20,10 +20,13 @@ from xccl_emu.lang._source import read
 from xccl_emu.lang._text import load, text, with_status
 from xccl_emu.lang.requests import Request
 
-__all__ = ["Kernel", "Site", "Step", "kernel"]
+__all__ = ["Kernel", "Requests", "Site", "Step", "kernel"]
 
 Step: TypeAlias = Callable[[Any, int], int]
 """``step(state, base)`` with ``state`` an int64 array; returns the operation of the request it left there."""
+
+Requests: TypeAlias = Generator[Request, int, None]
+"""What a kernel returns, for type checkers: ``def send(slot: int) -> Requests``; annotations change nothing else."""
 
 
 class Kernel(Decorated):

@@ -45,7 +45,9 @@ ANSWERS_MOST = 64
 BF16, FP16, FP32 = range(3)
 
 # Rules by which it makes INT8 of them: XCCL's, and that of CANN's public kernels.
-RULE_XCCL, RULE_CANN = range(2)
+RULE_XCCL, RULE_CANN, RULE_FP8, RULE_FP8_UE8M0 = range(4)
+FP8_BLOCK = 128
+"""Elements for which FP8 has a scale."""
 
 ORDERS = ("", "no-order", "relaxed", "strong")
 """What a write may ask for, as URMA's requests do, under `relaxed` and `unordered` (`sc` and `fifo` keep all in order).
@@ -286,13 +288,22 @@ def fence(step: int = 0, sync: str = "") -> Request:
 def v_quantize(
     ub: int, target_ub: int, count: int, dtype: int, rule: int = RULE_XCCL, step: int = 0, sync: str = ""
 ) -> Request:
-    """Quantize ``count`` elements to INT8 at ``target_ub`` by a rule and put the FP32 scale behind them."""
+    """Quantize ``count`` elements at ``target_ub`` by a rule, to INT8 with the FP32 scale behind them.
+
+    By the rules of FP8, to e4m3, ``count`` a multiple of `FP8_BLOCK`, with an FP32 scale for each block behind them,
+    and zeros up to a multiple of 32 bytes (docs/quantizers.md).
+    """
     return (OP_V_QUANTIZE, ub, target_ub, count, dtype, rule, 0)
 
 
-def v_dequantize(ub: int, target_ub: int, count: int, scale_ub: int, step: int = 0, sync: str = "") -> Request:
-    """Widen ``count`` INT8 values to FP32 and multiply each by the FP32 at ``scale_ub``."""
-    return (OP_V_DEQUANTIZE, ub, target_ub, count, scale_ub, 0, 0)
+def v_dequantize(
+    ub: int, target_ub: int, count: int, scale_ub: int, rule: int = RULE_XCCL, step: int = 0, sync: str = ""
+) -> Request:
+    """Widen ``count`` INT8 values to FP32 and multiply each by the FP32 at ``scale_ub``.
+
+    By the rules of FP8 they are e4m3, and each block has a scale of its own there.
+    """
+    return (OP_V_DEQUANTIZE, ub, target_ub, count, scale_ub, rule, 0)
 
 
 def v_copy(ub: int, target_ub: int, nbytes: int, step: int = 0, sync: str = "") -> Request:

@@ -1,7 +1,7 @@
 """Names for ranges of a pod's memory, so that reports can say ``die1.meta.tail[0→1]+0x10``."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class Labels:
@@ -16,6 +16,10 @@ class Labels:
         added = {(address, address + nbytes, name) for name, address, nbytes in ranges}
         self._ranges = sorted(added.union(self._ranges))
         self._longest = max((end - start for start, end, _ in self._ranges), default=0)
+
+    def ranges(self) -> Iterator[tuple[int, int, str]]:
+        """All of them: first address, the address behind the last, name."""
+        return iter(self._ranges)
 
     def name(self, address: int) -> str:
         """The name of the byte at an address with its offset; empty if no range holds it."""

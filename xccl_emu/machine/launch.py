@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xccl_emu.lang import Kernel
 
 _INT64 = 1 << 63
-_RIGHTS = {"r": ms.READ, "w": ms.WRITE, "rw": ms.READ | ms.WRITE}
+_RIGHTS = {"r": ms.READ, "w": ms.WRITE, "f": ms.FLAGS}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Grant:
     start: int
     end: int
     rights: str
-    """``"r"``, ``"w"`` or ``"rw"``."""
+    """``"r"``, ``"w"`` or ``"rw"``; with ``"f"`` beside ``"r"`` flags are there: loads and mtu-in that read whole in it
+    synchronize, as a poll does."""
 
     def __str__(self) -> str:
         die = "any die" if self.die is None else f"die {self.die}"
@@ -35,9 +36,11 @@ class Grant:
         """As the machine keeps it: die or ANY_DIE, start, end, rights."""
         if not all(isinstance(end, int) for end in (self.start, self.end)):
             raise ConfigError(f"start={self.start!r}, end={self.end!r}: must be whole numbers")
-        if not isinstance(self.rights, str) or self.rights not in _RIGHTS:
-            raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw'")
-        return (ms.ANY_DIE if self.die is None else self.die, self.start, self.end, _RIGHTS[self.rights])
+        letters = set(self.rights) if isinstance(self.rights, str) else set()
+        if not letters or not letters <= set(_RIGHTS) or ("f" in letters and "r" not in letters):
+            raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw', or have 'f' beside 'r'")
+        rights = sum(_RIGHTS[letter] for letter in letters)
+        return (ms.ANY_DIE if self.die is None else self.die, self.start, self.end, rights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,6 +139,11 @@ class Pod:
         self.losses: list[tuple[str, int, int, int]] = []
         """What may be lost by name (`may_lose`): first byte and last+1, and the word that tells, or -1."""
 
+    def __repr__(self) -> str:
+        kernels = ", ".join(kernel.name for kernel in self.kernels) or "nothing launched"
+        cores = f"{self.spec.n_dies} dies of {self.spec.cores_per_die} cores"
+        return f"<Pod {self.spec.name!r}: {cores}, order {self.order}, {kernels}>"
+
     # ---- memory
 
     @property
@@ -198,6 +203,11 @@ class Pod:
             raise CapacityError(f"die {die}: {nbytes} bytes do not fit the app data area, which has {free} left")
         self._app_used[die] = used + size
         return Buffer(die, self.address(die, used), nbytes)
+
+    @property
+    def app_used(self) -> int:
+        """Bytes of the app data area that are reserved, of the die that has most."""
+        return max(self._app_used.values(), default=0)
 
     def put(self, die: int, array: NDArray[Any]) -> Buffer:
         """Copy an array into a die's app data area; ConfigError for what is none, or holds objects."""
@@ -326,6 +336,7 @@ class Pod:
             block[at.N_WINDOWS] = len(launch.grants)
             block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
             block[REGISTERS : REGISTERS + len(values)] = values
+        self.state[at.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
 
     # ---- what may be lost
 

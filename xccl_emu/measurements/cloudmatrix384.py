@@ -28,7 +28,7 @@ class Buffers(Measurement):
 
 @dataclass(frozen=True)
 class Tables(Measurement):
-    """Published tables that are arithmetic: throughput by batch and TPOT (Table 5), switches in use (Table 11)."""
+    """Published tables that are arithmetic: Tables 3 to 5 and 11 of CloudMatrix-Infer, TPOT, gains by MTP."""
 
     name = "tables"
 
@@ -38,6 +38,16 @@ class Pool(Measurement):
     """Models loaded by the memory pool (Table 2) and prefixes reused (Figure 23), from a run read of a CPU's memory."""
 
     name = "pool"
+
+
+@dataclass(frozen=True)
+class Streams(Measurement):
+    """What two streams on a die gain, and MTP costs, with dispatch and combine run on 16 or 48 cores (Figures 20, 22).
+
+    Attention and computing of experts are put in. Prefill's streams are not here.
+    """
+
+    name = "streams"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Figures of [xDeepServe], and numbers of its text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xccl_emu.errors import ConfigError
@@ -129,14 +129,21 @@ class Serve(Measurement):
     """Decode of a pod, step by step: arrivals, uneven experts, stragglers, and a die that is lost (Figure 20, 7.1).
 
     Dispatch and combine take what their kernels take at some sizes of a batch, run first; attention and computing of
-    experts take as published, in proportion. Without options all groups are full, as in the paper.
+    experts take as published, in proportion. Without options all groups are full, as in the paper. With --domains 3
+    attention and experts are on dies of their own, 160 of a domain and 288, and A2E and E2A are run.
     """
 
     name = "serve"
 
     steps: int = option(10_000, "Decode steps.", least=1, most=1_000_000)
-    ranks: int = option(288, "Dies, each a group with requests of its own.", least=8, most=768)
-    batch: int = option(60, "Most requests of a group.", least=1, most=512)
+    ranks: int | None = option(
+        None, "Dies, each a group with requests of its own [default: 288, or 160 a domain]", least=8, most=768
+    )  # fmt: skip
+    domains: int = option(
+        0, "Domains of these dies, apart from dies of experts; 0 for experts on all of them.", least=0, most=8
+    )  # fmt: skip
+    expert_dies: int = option(288, "Dies of experts, with --domains.", least=2, most=768)
+    batch: int | None = option(None, "Most requests of a group [default: 60, or 96 with --domains]", least=1, most=512)
     rate: float = option(0.0, "Requests a second; 0 for as many as fit.", least=0)
     prompt: int = option(2048, "Tokens of a prompt, in the mean.", least=1, most=131_072)
     output: int = option(2048, "Tokens of an answer, in the mean.", least=1, most=131_072)
@@ -144,18 +151,31 @@ class Serve(Measurement):
     stall: float = option(0.0, "How often a group comes late to a step, 0 to 1.", least=0)
     stall_ms: float = option(100.0, "By how much.", least=0)
     lost_at: int | None = option(None, "The step in which a die stops.", least=0)
+    lost: str = option("attention", "Which die that is, with --domains: attention or experts.")
 
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
         from xccl_emu.bench.serve import Deployment, Workload, serve
+        from xccl_emu.bench.serve_apart import APART, serve_apart
 
+        if self.lost not in ("attention", "experts"):
+            raise ConfigError(f"--lost {self.lost}: must be attention or experts")
         if self.stall > 1:
             raise ConfigError(f"--stall {self.stall}: must be 0 to 1")
         lost_at = -1 if self.lost_at is None else self.lost_at
         workload = Workload(
-            self.steps, self.rate, self.prompt, self.output, self.rebalance, self.stall, self.stall_ms, lost_at
-        )
-        return serve(setting, Deployment(self.ranks, self.batch), workload)
+            self.steps, self.rate, self.prompt, self.output, self.rebalance, self.stall, self.stall_ms, lost_at,
+            self.lost,
+        )  # fmt: skip
+        if not self.domains:
+            usual = Deployment()
+            return serve(
+                setting, replace(usual, groups=self.ranks or usual.groups, batch=self.batch or usual.batch), workload
+            )
+        groups = self.ranks or 160 * self.domains
+        apart = replace(APART, groups=groups, domains=self.domains, expert_dies=self.expert_dies,
+                        batch=self.batch or APART.batch)  # fmt: skip
+        return serve_apart(setting, apart, workload)
 
 
 @dataclass(frozen=True)

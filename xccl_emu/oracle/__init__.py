@@ -8,14 +8,16 @@ from xccl_emu.oracle.numerics import (
     BF16,
     FP16,
     QUANTIZERS,
+    dequantize_fp8,
     dequantize_int8,
     hidden_dtype,
+    quantize_fp8,
     quantize_int8,
     quantize_int8_cann,
     round_to,
 )
 
 __all__ = [
-    "BF16", "FP16", "QUANTIZERS", "Dispatched", "Fetch", "Received", "dequantize_int8", "dispatch", "dummy_expert",
-    "expert_factors", "hidden_dtype", "quantize_int8", "quantize_int8_cann", "round_to",
+    "BF16", "FP16", "QUANTIZERS", "Dispatched", "Fetch", "Received", "dequantize_fp8", "dequantize_int8", "dispatch",
+    "dummy_expert", "expert_factors", "hidden_dtype", "quantize_fp8", "quantize_int8", "quantize_int8_cann", "round_to",
 ]  # fmt: skip

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.oracle.numerics import QUANTIZERS, Hidden, Quantizer, dequantize_int8, hidden_dtype, round_to
+from xccl_emu.oracle.numerics import (
+    QUANTIZERS,
+    Hidden,
+    Quantizer,
+    dequantize_fp8,
+    dequantize_int8,
+    hidden_dtype,
+    round_to,
+)
 
 Index = NDArray[np.int64]
 
@@ -36,7 +44,10 @@ def dummy_expert(x: NDArray[Any], scales: NDArray[np.float32], experts: Index, d
     multiplication, then to `dtype`. Otherwise FP32(x) * factor, rounded, then to `dtype`.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        wide = dequantize_int8(x, scales) if x.dtype == np.int8 else x.astype(np.float32)
+        if x.dtype == np.int8:
+            wide = dequantize_int8(x, scales)
+        else:
+            wide = dequantize_fp8(x, scales) if scales.ndim == 2 else x.astype(np.float32)
         wide *= expert_factors(experts)[:, None]
     return round_to(wide, dtype)
 
@@ -45,7 +56,8 @@ def dummy_expert(x: NDArray[Any], scales: NDArray[np.float32], experts: Index, d
 class Received:
     """What one expert rank holds after dispatch; N rows in the order of the module's docstring.
 
-    `x` [N, hidden] INT8 or the hidden states' type; `scales` [N] FP32 (0.0 where nothing was quantized);
+    `x` [N, hidden] INT8, e4m3 or the hidden states' type; `scales` [N] FP32 (0.0 where nothing was quantized), for e4m3
+    [N, hidden / 128];
     `expert` (local index), `source` (rank), `token` (batch slot), `choice` (key offset), each [N];
     `counts` INT32 [local_experts, source ranks].
     """
@@ -210,19 +222,19 @@ def dispatch(
             raise ConfigError(f"{name} is {value}; it must be at least 1")
     if quantizer not in QUANTIZERS:
         raise ConfigError(f"quantizer is {quantizer!r}; it must be one of {', '.join(QUANTIZERS)}")
-    dtype, hidden, n_choices = _checked_shapes(tokens, topk)
+    dtype, n_choices = _checked_shapes(tokens, topk)
     for source, ids in enumerate(topk):
         _check_ids(source, ids, n_ranks * local_experts)
     experts = np.concatenate([ids.astype(np.int64) for ids in topk]).reshape(-1, n_choices)
     tokens_per_source = np.array([len(part) for part in tokens], np.int64)
-    rows, scales = _quantized_rows(tokens, hidden, QUANTIZERS[quantizer]) if quantized else _plain_rows(tokens)
+    rows, scales = _quantized_rows(tokens, QUANTIZERS[quantizer]) if quantized else _plain_rows(tokens)
     return Dispatched(rows, scales, experts, tokens_per_source, n_ranks, local_experts, dtype)
 
 
 def _checked_shapes(
     tokens: Sequence[Hidden], topk: Sequence[NDArray[np.integer[Any]]]
-) -> tuple[np.dtype[Any], int, int]:
-    """Common type, hidden size and number of choices of all source ranks."""
+) -> tuple[np.dtype[Any], int]:
+    """Common type and number of choices of all source ranks."""
     if len(tokens) == 0 or len(tokens) != len(topk):
         raise ConfigError(f"tokens has {len(tokens)} ranks and topk {len(topk)}; both need one array per source rank")
     dtype = hidden_dtype(tokens[0].dtype)
@@ -237,7 +249,7 @@ def _checked_shapes(
                 f"topk[{source}] is {ids.dtype.name} {ids.shape}; "
                 f"it must be integers of shape {(len(x), max(n_choices, 1))}"
             )
-    return dtype, hidden, n_choices
+    return dtype, n_choices
 
 
 def _columns(array: NDArray[Any]) -> int:
@@ -252,20 +264,17 @@ def _check_ids(source: int, ids: NDArray[np.integer[Any]], n_experts: int) -> No
 
 
 def _quantized_rows(
-    tokens: Sequence[Hidden], hidden: int, quantize: Quantizer
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """All source ranks' rows in INT8, quantized rank by rank to keep FP32 temporaries small."""
-    n_tokens = sum(len(part) for part in tokens)
-    rows, scales = np.empty((n_tokens, hidden), np.int8), np.empty(n_tokens, np.float32)
-    first = 0
+    tokens: Sequence[Hidden], quantize: Quantizer
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """All source ranks' rows in INT8 or FP8, quantized rank by rank to keep FP32 temporaries small."""
+    made = []
     for source, part in enumerate(tokens):
-        last = first + len(part)
         try:
-            rows[first:last], scales[first:last] = quantize(part)
+            made.append(quantize(part))
         except ConfigError as error:
             raise ConfigError(f"tokens[{source}]: {error}") from error
-        first = last
-    return rows, scales
+    rows, scales = zip(*made, strict=True)
+    return np.concatenate(rows), np.concatenate(scales)
 
 
 def _plain_rows(tokens: Sequence[Hidden]) -> tuple[Hidden, NDArray[np.float32]]:

@@ -4,6 +4,7 @@ Everything is computed in FP32 with one rounding per operation (half to even); n
 kept. Token-wise INT8 with one scale per token: [xDeepServe] 3.2 and 4.7, [CloudMatrix384] 4.2.1.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,9 @@ INT8_LIMIT = 127
 
 FP16_LIMIT = 65504
 """Largest finite FP16; a whole number."""
+
+FP8_BLOCK = 128
+"""Elements that share a scale in FP8."""
 
 Hidden = NDArray[Any]
 """Hidden states, BF16 or FP16 (NumPy has no static type for BF16)."""
@@ -88,10 +92,43 @@ def _saturated(values: NDArray[Any], limits: np.iinfo[Any]) -> NDArray[np.float6
     return np.nan_to_num(values.astype(np.float64), nan=0.0).clip(limits.min, limits.max)
 
 
-Quantizer = Callable[[Hidden], tuple[NDArray[np.int8], NDArray[np.float32]]]
+def quantize_fp8(x: Hidden, *, power: bool = False) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Quantize each 128 elements to e4m3 as [DeepEP]'s low-latency dispatch does.
 
-QUANTIZERS: dict[str, Quantizer] = {"xccl": quantize_int8, "cann": quantize_int8_cann}
-"""Rules for INT8 rows, by name."""
+    `x` is [rows, hidden] BF16 or FP16; returns float8_e4m3fn [rows, hidden] and FP32 scales [rows, hidden / 128]. In
+    FP32: amax = max(1e-4, max |x|); scale = amax * (1 / 448); q = x * (448 / amax), half to even. With `power`, as for
+    UE8M0, the scale is the least power of two from there on up, and q = x / scale.
+
+    Raises ConfigError as `quantize_int8` does, and for rows that are not of whole blocks.
+    """
+    wide, _ = _widened(x)
+    if wide.shape[1] % FP8_BLOCK:
+        raise ConfigError(f"x has {wide.shape[1]} columns; FP8 takes a multiple of {FP8_BLOCK}")
+    blocks = wide.reshape(len(wide), wide.shape[1] // FP8_BLOCK, FP8_BLOCK)
+    amax = np.maximum(np.abs(blocks).max(axis=2), np.float32(1e-4))
+    scales = amax * (np.float32(1) / np.float32(448))
+    factors = np.float32(448) / amax
+    if power:
+        fraction, exponent = np.frexp(scales)  # scales = fraction * 2^exponent, fraction from 0.5 to below 1
+        scales = np.ldexp(np.float32(1), np.where(fraction == 0.5, exponent - 1, exponent))
+        factors = np.float32(1) / scales
+    q = (blocks * factors[:, :, None]).astype(ml_dtypes.float8_e4m3fn)
+    return q.reshape(wide.shape), scales
+
+
+def dequantize_fp8(q: NDArray[Any], scales: NDArray[np.float32]) -> NDArray[np.float32]:
+    """FP32(q) * scale of its block: the inverse of `quantize_fp8`; FP32 [rows, hidden]."""
+    wide = q.astype(np.float32).reshape(*scales.shape, FP8_BLOCK) * scales[:, :, None]
+    return wide.reshape(q.shape)
+
+
+Quantizer = Callable[[Hidden], tuple[NDArray[Any], NDArray[np.float32]]]
+
+QUANTIZERS: dict[str, Quantizer] = {
+    "xccl": quantize_int8, "cann": quantize_int8_cann, "fp8": quantize_fp8,
+    "fp8-ue8m0": functools.partial(quantize_fp8, power=True),
+}  # fmt: skip
+"""Rules for INT8 and FP8 rows, by name."""
 
 
 def _widened(x: Hidden) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

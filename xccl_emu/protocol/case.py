@@ -224,6 +224,11 @@ class Case:
         return 1.0
 
     @property
+    def published_bytes(self) -> Mapping[str, int]:
+        """What published libraries reserve on each rank for the same, by the name of their formula and its source."""
+        return {}
+
+    @property
     def syncs(self) -> tuple[str, ...]:
         """Names of the synchronizations in the kernels that it launches."""
         return syncs(self)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xccl_emu.testing.assertions import NotVerified, ProtocolViolation, assert_no_violation, assert_verified
     from xccl_emu.testing.calls import calls_machine, sequences
     from xccl_emu.testing.watched import Watched
-    from xccl_emu.testing.witnesses import replay, save_witness, witness_line, witness_text
+    from xccl_emu.testing.witnesses import replay, save_witness, witness_line, witness_picture, witness_text
 else:
     from xccl_emu._lazy import names
 
@@ -37,11 +37,12 @@ else:
         "xccl_emu.testing.assertions": "NotVerified, ProtocolViolation, assert_no_violation, assert_verified",
         "xccl_emu.testing.calls": "calls_machine, sequences",
         "xccl_emu.testing.watched": "Watched",
-        "xccl_emu.testing.witnesses": "replay, save_witness, witness_line, witness_text",
+        "xccl_emu.testing.witnesses": "replay, save_witness, witness_line, witness_picture, witness_text",
     })  # fmt: skip
 
 __all__ = [
     "Bench", "Case", "Certificate", "Checkable", "Expected", "Label", "Measured", "NotVerified", "ProtocolViolation",
     "Trial", "Verdict", "Violation", "Watched", "assert_no_violation", "assert_verified", "calls_machine", "certify",
-    "check", "measure", "protocol", "replay", "save_witness", "sequences", "syncs", "witness_line", "witness_text",
+    "check", "measure", "protocol", "replay", "save_witness", "sequences", "syncs", "witness_line", "witness_picture",
+    "witness_text",
 ]  # fmt: skip

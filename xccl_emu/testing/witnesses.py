@@ -42,6 +42,18 @@ def witness_text(checkable: Checkable, verdict: Verdict, *, width: int = WIDTH) 
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
+def witness_picture(checkable: Checkable, verdict: Verdict) -> str:
+    """The run as a picture, in SVG: lanes for cores, pipes and memories, arrows where writes leave and land.
+
+    Raises ConfigError as `witness_text`.
+    """
+    from xccl_emu.check.witness import highlight, picture, render, trace
+
+    found = _violation(verdict)
+    run = trace.steps(checkable.build(verdict.order, verdict.without), found.actions.tolist())
+    return picture.svg(run, render.rows(run, highlight.marks(run, found)))
+
+
 def witness_line(checkable: Checkable, verdict: Verdict) -> str:
     """The violation as one line, which `replay` takes in place of a path; raises ConfigError as `witness_text`."""
     return _witness(checkable, verdict).to_line()

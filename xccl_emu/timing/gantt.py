@@ -25,13 +25,15 @@ def gantt(timing: Timing, die: int) -> Bars:
     if die not in timing.logged:
         raise ConfigError(f"die={die}: the run has no log of it")
     rows = timing.records[timing.records[:, tl.RECORD_CORE] // timing.cores_per_die == die]
-    found: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+    found: dict[tuple[int, str, str], list[tuple[float, float]]] = defaultdict(list)
     for row in rows:
         if what := _what(timing, die, row):
             site = timing.site(row)
             begin = int(row[tl.RECORD_START]) / PS_PER_US
-            found[site.step if site else 0, what].append((begin, int(row[tl.RECORD_END]) / PS_PER_US))
-    return {f"step {step}, {what}": merged(bars) for (step, what), bars in sorted(found.items())}
+            step, kernel = site.step if site else 0, timing.kernels[int(row[tl.RECORD_CORE])].name
+            named = f"step {step}" if step else kernel
+            found[step, named, what].append((begin, int(row[tl.RECORD_END]) / PS_PER_US))
+    return {f"{named}, {what}": merged(bars) for (_, named, what), bars in sorted(found.items())}
 
 
 def _what(timing: Timing, die: int, row: np.ndarray) -> str:

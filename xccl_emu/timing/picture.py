@@ -70,7 +70,7 @@ class Timeline:
 
     @cached_property
     def actions(self) -> list[Action]:
-        """Those that take time, that something is waited for, or that are on the critical path."""
+        """Actions that take time, that something is waited for, or that are on the critical path."""
         records, path = self.timing.records, self.path
         free: dict[int, float] = {}
         parts: dict[int, list[Part]] = {}

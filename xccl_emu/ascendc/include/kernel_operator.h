@@ -11,6 +11,11 @@
 #define __ubuf__
 #define __inout_pipe__(...)
 #define GM_ADDR __gm__ uint8_t *
+#define ASCEND_IS_AIV constexpr (true)
+#define ASCEND_IS_AIC constexpr (false)
+#define HCCL_GROUP_ID_0 0
+#define likely(condition) (condition)
+#define unlikely(condition) (condition)
 
 enum pipe_t { PIPE_S, PIPE_MTE2, PIPE_V, PIPE_MTE3, PIPE_ALL };
 enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
@@ -25,6 +30,7 @@ struct xccl_call {
 extern "C" const struct xccl_site *xccl_site_of(const struct xccl_call *calls, int64_t n, int64_t name,
                                                 const char *file, int64_t line, int64_t operation);
 extern "C" int64_t xccl_kept(int64_t word);
+extern "C" void xccl_keep(int64_t word, int64_t value);
 extern const struct xccl_call xccl_calls[];
 extern const int64_t xccl_n_calls;
 
@@ -143,6 +149,7 @@ template <class T, class TENSOR> struct xccl_element {
 template <class T> class GlobalTensor {
 public:
     xccl_element<T, GlobalTensor> operator()(uint64_t index, XCCL_AT(element)) const { return {*this, index, at}; }
+    void SetL2CacheHint(int) const {}
     void SetGlobalBuffer(__gm__ T *buffer, uint64_t = 0) { address = reinterpret_cast<int64_t>(buffer); }
     GlobalTensor operator[](uint64_t index) const {
         GlobalTensor moved;
@@ -166,6 +173,7 @@ public:
     xccl_element<T, LocalTensor> operator()(uint32_t index, XCCL_AT(element)) const { return {*this, index, at}; }
     LocalTensor operator[](uint32_t index) const { return {start + index * uint32_t(sizeof(T)), nbytes}; }
     template <class U> LocalTensor<U> ReinterpretCast() const { return {start, nbytes}; }
+    int64_t GetPhyAddr() const { return start; }
     uint32_t GetSize() const { return nbytes / sizeof(T); }
     T GetValue(uint32_t index, XCCL_AT(GetValue)) const {
         return xccl_value<T>(at(XCCL_OP_UB_LOAD, (*this)[index].start, sizeof(T)));
@@ -182,13 +190,26 @@ enum class HardEvent {
     S_MTE2 = 0x01, S_V = 0x02, S_MTE3 = 0x03, MTE2_S = 0x10, MTE2_V = 0x12, MTE2_MTE3 = 0x13, V_S = 0x20,
     V_MTE2 = 0x21, V_MTE3 = 0x23, MTE3_S = 0x30, MTE3_MTE2 = 0x31, MTE3_V = 0x32,
 };
-enum { XCCL_QUEUE_EVENT = 8, XCCL_QUEUE_EVENTS = 22, XCCL_BARRIER_EVENT = 30, XCCL_FETCHED_EVENT = 31 };
+enum { XCCL_QUEUE_EVENT = 8, XCCL_QUEUE_EVENTS = 21, XCCL_BARRIER_EVENT = 29, XCCL_FETCHED_EVENT = 30 };
 
+/* Two readings of a fetched event: it is set or not, or it counts to 2. Then two take turns, a bit says whose it is. */
+inline int32_t xccl_turn(int32_t event, int bit) {
+#if XCCL_EVENTS_WORD
+    if (event == XCCL_FETCHED_EVENT) {
+        int64_t turns = xccl_kept(XCCL_EVENTS_WORD);
+        xccl_keep(XCCL_EVENTS_WORD, turns ^ int64_t(1) << bit);
+        return event + (turns >> bit & 1);
+    }
+#endif
+    return event;
+}
 template <HardEvent E> void SetFlag(int32_t event, XCCL_AT(SetFlag)) {
-    at(XCCL_OP_SET_FLAG, int(E) >> 4, int(E) & 15, event);
+    int32_t turn = int(E) & 15 ? xccl_turn(event, (int(E) >> 4) * 4 + (int(E) & 15)) : event;
+    at(XCCL_OP_SET_FLAG, int(E) >> 4, int(E) & 15, turn);
 }
 template <HardEvent E> void WaitFlag(int32_t event, XCCL_AT(WaitFlag)) {
-    at(XCCL_OP_WAIT_FLAG, int(E) >> 4, int(E) & 15, event);
+    int32_t turn = int(E) & 15 ? xccl_turn(event, 16 + (int(E) >> 4) * 4 + (int(E) & 15)) : event;
+    at(XCCL_OP_WAIT_FLAG, int(E) >> 4, int(E) & 15, turn);
 }
 
 /* Two readings of a barrier: what was issued is done and visible, or the pipes are empty. */
@@ -213,8 +234,28 @@ template <bool = true> void SyncAll(XCCL_AT(SyncAll)) {
 }
 inline int64_t GetBlockIdx() { return xccl_kept(0); }
 inline int64_t GetBlockNum() { return xccl_kept(1); }
+/* Constants that the host gives (`ascendc.constant`), in memory that can be read by pointers. */
+template <uint32_t N> GM_ADDR GetHcclContext() {
+    static_assert(N < XCCL_CONTEXTS, "GetHcclContext: ascend_kernel(contexts=...) says how many there are");
+    return reinterpret_cast<GM_ADDR>(xccl_kept(2 + N));
+}
+/* A clock that stands still: what a kernel does by the time is not shown. */
+inline int64_t GetSystemCycle() { return 0; }
 
-/* ---- caches */
+/* An event between two pipes by its number. */
+template <pipe_t FROM, pipe_t TO> struct TQueSync {
+    static constexpr HardEvent event = HardEvent(FROM << 4 | TO);
+    void SetFlag(int32_t id, XCCL_AT(SetFlag)) const { AscendC::SetFlag<event>(id, at); }
+    void WaitFlag(int32_t id, XCCL_AT(WaitFlag)) const { AscendC::WaitFlag<event>(id, at); }
+};
+
+template <class A, class B> constexpr auto Ceil(A a, B b) { return (a + b - 1) / b; }
+template <class A, class B> constexpr auto min(A a, B b) { return a < b ? a : b; }
+template <class A, class B> constexpr auto max(A a, B b) { return a > b ? a : b; }
+
+/* ---- caches: what is asked of L2 is nothing here */
+
+enum CacheMode { CACHE_MODE_DISABLE };
 
 enum class CacheLine { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
 enum class DcciDst { CACHELINE_OUT };
@@ -241,3 +282,4 @@ template <class T> void xccl_tiling(T &data, GM_ADDR from, XCCL_AT(xccl_tiling))
 #include "xccl_queues.h"
 #include "xccl_copies.h"
 #include "xccl_vector.h"
+using AscendC::GetTPipePtr;

@@ -39,10 +39,10 @@ public:
     }
     __aicore__ inline void Copy(const GlobalTensor<int32_t> &cell, int32_t value)
     {
-        LocalTensor<int32_t> block = Block(copies++);
+        LocalTensor<int32_t> block = Block(copies);
         block.SetValue(0, value);
-        SetFlag<HardEvent::S_MTE3>(EVENT_ID0);
-        WaitFlag<HardEvent::S_MTE3>(EVENT_ID0);
+        SetFlag<HardEvent::S_MTE3>(copies);
+        WaitFlag<HardEvent::S_MTE3>(copies++);
         DataCopy(cell, block, BLOCK_BYTES / sizeof(int32_t));
     }
     __aicore__ inline void Pull(const GlobalTensor<int32_t> &cell)

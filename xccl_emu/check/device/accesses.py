@@ -21,8 +21,8 @@ ACCESSES_MAX = rq.CONDITIONS_MOST
 """Rows that one action needs at most."""
 
 WRITE, SYNC, WHOLE, TENTATIVE = 1, 2, 4, 64
-"""Flags: it writes; it is a synchronization (poll, atomic, add, load with a name); it is one word or granule at once;
-it is a tentative read, which counts as synchronizing and races with nothing.
+"""Flags: it writes; it is a synchronization (poll, atomic, add, load with a name, read of a window of flags); it is one
+word or granule at once; it is a tentative read, which counts as synchronizing and races with nothing.
 
 A store or put is not `SYNC` by itself: whether it is a flag depends on who else uses the granule.
 """
@@ -42,6 +42,28 @@ def _row(out, n, start, nbytes, flags, agent, site):
     out[n, AGENT] = agent
     out[n, SITE] = site
     return n + 1
+
+
+@jit
+def reads_flags(st, base, address, nbytes):
+    """Return whether bytes lie in a window of flags of the core, so that a load or mtu-in of them synchronizes."""
+    if st[ms.SOME_FLAGS] == 0:
+        return False
+    die = address >> st[ms.DIE_SHIFT]
+    start, w = address - (die << st[ms.DIE_SHIFT]), base + ms.WINDOWS
+    for _ in range(st[base + ms.N_WINDOWS]):
+        inside = st[w + ms.WINDOW_START] <= start and start + nbytes <= st[w + ms.WINDOW_END]
+        on_die = st[w + ms.WINDOW_DIE] == die or st[w + ms.WINDOW_DIE] == ms.ANY_DIE
+        if inside and on_die and st[w + ms.WINDOW_RIGHTS] & ms.FLAGS:
+            return True
+        w += ms.WINDOW_WORDS
+    return False
+
+
+@jit
+def is_of_flags(rows):
+    """Return whether the first row is a read by mtu-in that synchronizes."""
+    return rows[0, FLAGS] & (SYNC | TENTATIVE) == SYNC
 
 
 @jit
@@ -77,7 +99,8 @@ def accesses(st, base, pipe, choice, named, out):
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
             start, end = pipes.subtransfer(st, source, source, nbytes, choice >> 4)
-        how = SYNC | TENTATIVE if st[entry + 4] else 0
+        how = SYNC if reads_flags(st, base, source, nbytes) else 0
+        how = SYNC | TENTATIVE if st[entry + 4] else how
         n = _row(out, 0, source + start, end - start, how, rq.MTU_IN, site)
         return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, rq.MTU_IN, site)
     if op == rq.OP_MTU_OUT and pipes.signals_next(st, entry):
@@ -108,7 +131,8 @@ def _of_scalar(st, base, choice, named, out):
         return _of_poll_any(st, base, choice, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
     if op == rq.OP_LOAD:
-        sync = SYNC if named[st[base + ms.KERNEL] * ms.MAX_SITES + site] & 1 and not off else 0
+        named_so = named[st[base + ms.KERNEL] * ms.MAX_SITES + site] & 1
+        sync = SYNC if (named_so or reads_flags(st, base, a, b)) and not off else 0
         return _row(out, 0, a, b, WHOLE | sync, rq.SCALAR, site)
     if polls_line(st, base):
         first, nbytes = line_part(st, base, choice)

@@ -94,6 +94,29 @@ class Trace(w.Envelope):
     gantt_us: Annotated[dict[str, list[list[float]]], "begin and end of each bar, by engine; empty without `--gantt`"]
 
 
+class Region(TypedDict):
+    """Buffers of one name on a die."""
+
+    area: Annotated[str, "`app data`, `metadata` or `managed data`"]
+    region: Annotated[str, "what they are called in reports"]
+    count: Annotated[int, "how many there are"]
+    bytes: Annotated[int, "bytes of all of them"]
+
+
+class Sizes(w.Envelope):
+    """`xccl-emu sizes`."""
+
+    protocol: w.Protocol
+    configuration: w.Configuration
+    n_dies: Annotated[int, "dies of the pod"]
+    app_bytes: Annotated[int, "app data, of the die that has most"]
+    meta_bytes: Annotated[int, "metadata of a die"]
+    managed_bytes: Annotated[int, "managed data of a die"]
+    ub_bytes: Annotated[int, "data buffer of a core"]
+    regions: Annotated[list[Region], "what has a name there"]
+    published_bytes: Annotated[dict[str, int], "bytes that published libraries reserve for the same, by formula"]
+
+
 # ---- check and fuzz
 
 
@@ -238,6 +261,61 @@ class Fuzz(w.Envelope):
     killed: w.Killed
     findings: list[Sequence]
     replay_file: w.ReplayFile
+
+
+# ---- litmus
+
+
+class LitmusOutcome(TypedDict):
+    """What a litmus program may come to."""
+
+    outcome: Annotated[str, "registers as `1:a=0`, and last values of cells as `x=1`"]
+    allowed: Annotated[dict[str, list[str]], "the memory orders that allow it, by reading of a barrier"]
+
+
+class LitmusProgram(TypedDict):
+    """A litmus program."""
+
+    program: Annotated[str, "its name or text"]
+    threads: Annotated[list[str], "the operations of each thread"]
+    outcomes: list[LitmusOutcome]
+
+
+class Litmus(w.Envelope):
+    """`xccl-emu litmus`."""
+
+    homes: Annotated[str, "where cells are: `one` or `own`"]
+    litmus: Annotated[list[LitmusProgram], "the programs, and what each may come to"]
+
+
+class Refutation(TypedDict):
+    """An outcome that a model does not allow."""
+
+    program: Annotated[str, "its name or text"]
+    outcome: Annotated[str, "registers as `1:a=0`, and last values of cells as `x=1`"]
+    count: Annotated[int, "how often it came"]
+
+
+class Setting(TypedDict):
+    """What a pod is set to."""
+
+    order: w.Order
+    barrier: Annotated[str, "how a barrier is read: `visible` or `empty`"]
+
+
+class Model(Setting):
+    """A machine as the emulator has it."""
+
+    refuted_by: list[Refutation]
+
+
+class LitmusRead(w.Envelope):
+    """`xccl-emu litmus --read`."""
+
+    homes: Annotated[str, "where cells are: `one` or `own`"]
+    n_rounds: Annotated[int, "rounds of all programs"]
+    models: Annotated[list[Model], "every machine that there is, strongest first"]
+    set: Annotated[list[Setting], "what nothing refutes, but for machines that are weaker than another one of these"]
 
 
 # ---- corpus and campaign

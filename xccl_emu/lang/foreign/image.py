@@ -6,13 +6,14 @@ core keeps of its stack, return addresses too, is the same in every process.
 
 import ctypes
 import functools
+import hashlib
 import mmap
 import signal
 import struct
 from dataclasses import dataclass
 from typing import Any
 
-from xccl_emu.errors import KernelError
+from xccl_emu.errors import ConfigError, KernelError
 
 TOP = 0x6000_0010_0000
 """Where the stack begins, downwards; from here on upwards is what a step has to know (`runtime.c`)."""
@@ -25,6 +26,7 @@ _SIGNAL_STACK_BYTES = 1 << 16
 _SET_DEFAULT_WORD, _PREVIOUS_WORD = 6, 7  # of the words at `TOP`, as `struct control` has them
 
 _FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20
+_CONSTANTS = _FIRST + _SLOT_BYTES * _SLOTS
 _NO_RIGHTS, _FIXED_NOREPLACE, _ON_STACK, _SIGINFO = 0, 0x100000, 0x08000000, 4
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
 
@@ -185,6 +187,22 @@ def _map(address: int, nbytes: int) -> None:
     rights, how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
     got = _libc().mmap(_pointer(address), _pages(nbytes), rights, how, -1, ctypes.c_int64(0))
     _checked(f"a mapping at {address:#x}", got != address)
+
+
+def constant(data: bytes) -> int:
+    """The address of bytes that kernels may read by pointers and nobody can write, the same in every process.
+
+    Raises ConfigError for more than 4 MiB, or none, and KernelError if the address is taken.
+    """
+    if not 0 < len(data) <= _SLOT_BYTES:
+        raise ConfigError(f"{len(data)} bytes of constants: must be 1 to {_SLOT_BYTES}")
+    address = _CONSTANTS + address_of(hashlib.sha256(data).hexdigest()) - _FIRST
+    if _loaded.get(address) != data:
+        _map(address, len(data))
+        ctypes.memmove(address, data, len(data))
+        _checked("mprotect", _libc().mprotect(_pointer(address), _pages(len(data)), mmap.PROT_READ))
+        _loaded[address] = data
+    return address
 
 
 def _guarded(handler: int) -> None:

@@ -83,8 +83,9 @@ void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_
     more[0] = g, more[1] = h, more[2] = i, more[3] = j, more[4] = k, more[5] = l;
 }
 
-/* One of the first arguments, which stay in the core's registers. */
+/* One of the first arguments, which stay in the core's registers; and another value for it. */
 int64_t xccl_kept(int64_t word) { return CONTROL->arguments[word]; }
+void xccl_keep(int64_t word, int64_t value) { CONTROL->arguments[word] = value; }
 
 /* A request whose place is known when it runs: the site of the last call of that name in front of it, or in its line. */
 struct xccl_call {
@@ -200,6 +201,7 @@ static void go_on(struct control *c, int64_t *core, int64_t *live) {
     c->inside = 1;
     xccl_swap(&c->machine, c->pc ? top - *live : fresh(top));
     c->inside = 0;
+    for (int64_t i = 0; i < XCCL_KEPT; i++) registers[i] = c->arguments[i];
 }
 
 int64_t xccl_emu_step(int64_t *state, int64_t base) {

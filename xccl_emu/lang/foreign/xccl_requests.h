@@ -24,6 +24,9 @@ enum {
     XCCL_FP32 = 2,
     XCCL_RULE_XCCL = 0,
     XCCL_RULE_CANN = 1,
+    XCCL_RULE_FP8 = 2,
+    XCCL_RULE_FP8_UE8M0 = 3,
+    XCCL_FP8_BLOCK = 128,
     XCCL_OP_RETURN = 0,
     XCCL_OP_LOAD = 1,
     XCCL_OP_STORE = 2,
@@ -198,13 +201,13 @@ enum {
 #define xccl_fence(...) \
     XCCL_ASK("fence", XCCL_OP_FENCE, 0, 0, 0, 0, 0, 0, __VA_ARGS__)
 
-/* Quantize ``count`` elements to INT8 at ``target_ub`` by a rule and put the FP32 scale behind them. */
+/* Quantize ``count`` elements at ``target_ub`` by a rule, to INT8 with the FP32 scale behind them. */
 #define xccl_v_quantize(ub, target_ub, count, dtype, rule, ...) \
     XCCL_ASK("v_quantize", XCCL_OP_V_QUANTIZE, ub, target_ub, count, dtype, rule, 0, __VA_ARGS__)
 
 /* Widen ``count`` INT8 values to FP32 and multiply each by the FP32 at ``scale_ub``. */
-#define xccl_v_dequantize(ub, target_ub, count, scale_ub, ...) \
-    XCCL_ASK("v_dequantize", XCCL_OP_V_DEQUANTIZE, ub, target_ub, count, scale_ub, 0, 0, __VA_ARGS__)
+#define xccl_v_dequantize(ub, target_ub, count, scale_ub, rule, ...) \
+    XCCL_ASK("v_dequantize", XCCL_OP_V_DEQUANTIZE, ub, target_ub, count, scale_ub, rule, 0, __VA_ARGS__)
 
 /* Copy within the data buffer (ranges must not overlap). */
 #define xccl_v_copy(ub, target_ub, nbytes, ...) \

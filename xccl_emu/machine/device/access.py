@@ -6,7 +6,7 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import lost, maps
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.lines import is_line
-from xccl_emu.machine.device.vectors import alignments, other_range, ranges
+from xccl_emu.machine.device.vectors import alignments, is_fp8, other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
 
@@ -229,27 +229,25 @@ def _summand(st, core, base, dtype):
 
 
 @jit
-def _rule(st, core, base, rule):
-    if rule != rq.RULE_XCCL and rule != rq.RULE_CANN:
-        return set_error(st, core, base, ms.ERR_OPERAND, rule, rq.RULE_CANN)
-    return True
+def _rule(st, core, base, rule, count, least):
+    """A rule that there is, and a count that it can take: whole blocks, or in INT8 a multiple of ``least``."""
+    if rule < rq.RULE_XCCL or rule > rq.RULE_FP8_UE8M0:
+        return set_error(st, core, base, ms.ERR_OPERAND, rule, rq.RULE_FP8_UE8M0)
+    return _aligned(st, core, base, count, rq.FP8_BLOCK if is_fp8(rule) else least)
 
 
 @jit
 def _kinds(st, core, base, op, c, d, e):
     """May a vector instruction have these element types, and this rule?"""
     if op == rq.OP_V_QUANTIZE:
-        return _dtype(st, core, base, d) and _rule(st, core, base, e) and _aligned(st, core, base, c, 4)
+        return _dtype(st, core, base, d) and _rule(st, core, base, e, c, 4)
+    if op == rq.OP_V_DEQUANTIZE:
+        return _rule(st, core, base, e, c, 1)
     if op == rq.OP_V_AXPY or op == rq.OP_V_ADD:
         return _summand(st, core, base, e if op == rq.OP_V_AXPY else d)
     if op == rq.OP_V_COPY:
         return d == 0 or maps.is_known(d) or set_error(st, core, base, ms.ERR_OPERAND, d, 0)
-    if (
-        op == rq.OP_V_FILL
-        or op == rq.OP_V_COUNT
-        or op == rq.OP_V_DEQUANTIZE
-        or op == rq.OP_V_SCALE
-    ):
+    if op == rq.OP_V_FILL or op == rq.OP_V_COUNT or op == rq.OP_V_SCALE:
         return True
     if not _dtype(st, core, base, d):
         return False

@@ -34,8 +34,9 @@ FLIGHT_WORDS_MOST = 22
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 105, 106, 128  # what a check has broken; the copy is of a write in flight
 CACHE_BASE, CACHE_LINES, CACHE_WORDS = range(129, 132)  # lines that a core's scalar unit caches; words of a core's
 SOME_TENTATIVE = 132  # has a core read tentatively?  It saves a look at each write, and is no part of the state
-LOST_START, LOST_END = 133, 134  # bytes that a check has lost; no end: none
-LOSSES, LOSS_WORDS, LOSSES_MOST = 135, 3, 4  # what may be lost by name: start, end, and the word that tells, or -1
+SOME_FLAGS = 133  # are there windows of flags?
+LOST_START, LOST_END = 134, 135  # bytes that a check has lost; no end: none
+LOSSES, LOSS_WORDS, LOSSES_MOST = 136, 3, 4  # what may be lost by name: start, end, and the word that tells, or -1
 HEADER_WORDS = LOSSES + LOSS_WORDS * LOSSES_MOST
 
 # ---- memory orders
@@ -64,7 +65,7 @@ WINDOW_DIE, WINDOW_START, WINDOW_END, WINDOW_RIGHTS = range(WINDOW_WORDS)
 MAX_WINDOWS = (REGISTERS - WINDOWS) // WINDOW_WORDS
 
 STATUS_IDLE, STATUS_RUNNING, STATUS_DONE, STATUS_STOPPED = range(4)  # stopped: by a fault
-READ, WRITE = 1, 2  # rights of a window
+READ, WRITE, FLAGS = 1, 2, 4  # rights of a window; flags: what loads and mtu-in read of it synchronizes
 ANY_DIE = -1
 
 # ---- a die's block: its writes in flight, a ring in issue order

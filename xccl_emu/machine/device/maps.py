@@ -160,7 +160,7 @@ def _of_two(kind, dtype, a, b):
 
 @jit
 def _is_ahead(kind, dtype, a, b):
-    """Is the second of two elements, by their bits, the larger or smaller one that is asked for, or the first NaN?"""
+    """Return whether the second of two elements is the larger or smaller one that is asked for, or the first NaN."""
     if _is_float(dtype):
         x, y = _float(a, dtype), _float(b, dtype)
         return x == x and (y != y or (y > x if kind == mp.MAP_MOST_AT else y < x))

@@ -16,6 +16,10 @@ _ONE = np.float32(1.0)
 _ONE_TWENTY_SEVEN = np.float32(127.0)
 _INFINITY = np.float32(np.inf)
 _TWO_TO_112 = np.float32(2.0**112)
+_TWO_TO_120 = np.float32(2.0**120)
+_E4M3_LIMIT, _E4M3_INVERSE, _LEAST_AMAX = np.float32(448.0), np.float32(1.0) / np.float32(448.0), np.float32(1e-4)
+_E4M3_MOST = np.uint32(0x7E)
+_E4M3_SUBNORMAL_MAGIC = np.float32(16384.0)  # its last bit is the smallest subnormal of e4m3
 _FP16_SUBNORMAL_MAGIC = np.float32(0.5)  # its last bit is the smallest FP16 subnormal, so adding it rounds to FP16
 
 
@@ -125,6 +129,64 @@ def dequantize(mem, source, target, count, scale_at):
     acc = _floats(mem, target, count)
     for i in range(q.size):
         acc[i] = np.float32(q[i]) * scale
+
+
+@jit
+def narrow_e4m3(value):
+    """Bits of e4m3 (no infinities) of an FP32 value, half to even; what is too large becomes 448, or -448."""
+    bits = bits_of(value)
+    sign = (bits >> np.uint32(24)) & np.uint32(0x80)
+    bits &= np.uint32(0x7FFFFFFF)
+    if bits > np.uint32(0x7F800000):
+        return np.uint8(sign | np.uint32(0x7F))
+    if bits < np.uint32(0x3C800000):
+        return np.uint8(sign | (bits_of(float_of(bits) + _E4M3_SUBNORMAL_MAGIC) - bits_of(_E4M3_SUBNORMAL_MAGIC)))
+    odd = (bits >> np.uint32(20)) & np.uint32(1)
+    return np.uint8(sign | min((bits - np.uint32(0x3C000000) + np.uint32(0x7FFFF) + odd) >> np.uint32(20), _E4M3_MOST))
+
+
+@jit
+def widen_e4m3(bits):
+    """FP32 value of e4m3; exact."""
+    wide = np.uint32(bits)
+    sign, magnitude = (wide & np.uint32(0x80)) << np.uint32(24), wide & np.uint32(0x7F)
+    if magnitude == np.uint32(0x7F):
+        return float_of(sign | np.uint32(0x7FC00000))
+    value = float_of(magnitude << np.uint32(20)) * _TWO_TO_120
+    return float_of(bits_of(value) | sign)
+
+
+@jit_arrays
+def quantize_fp8(mem, source, target, count, dtype, rule):
+    """Make e4m3 of a row at ``target``, and behind it an FP32 scale for each block, and zeros up to whole granules.
+
+    The scale of a block is amax * (1 / 448), with amax at least 1e-4, and elements are multiplied by 448 / amax; with
+    UE8M0 the scale is the power of two from there on up, and elements are multiplied by its inverse ([DeepEP]).
+    """
+    x, blocks = _halves(mem, source, count), count // rq.FP8_BLOCK
+    q, scales = mem[target : target + count], _floats(mem, target + count, (blocks + 7) // 8 * 8)
+    scales[:] = np.float32(0.0)
+    for block in range(blocks):
+        row, made = x[block * rq.FP8_BLOCK :], q[block * rq.FP8_BLOCK :]
+        amax = _LEAST_AMAX
+        for i in range(rq.FP8_BLOCK):
+            amax = max(amax, widen(row[i] & np.uint16(0x7FFF), dtype))
+        factor, scale = _E4M3_LIMIT / amax, amax * _E4M3_INVERSE
+        if rule == rq.RULE_FP8_UE8M0:
+            up = (bits_of(scale) + np.uint32(0x7FFFFF)) & np.uint32(0x7F800000)  # its power of two, or the next
+            scale, factor = float_of(up), float_of(np.uint32(0x7F000000) - up)
+        scales[block] = scale
+        for i in range(rq.FP8_BLOCK):
+            made[i] = narrow_e4m3(widen(row[i], dtype) * factor)
+
+
+@jit_arrays
+def dequantize_fp8(mem, source, target, count, scale_at):
+    """FP32 value of each e4m3, times the FP32 of its block at ``scale_at``."""
+    scales, q = _floats(mem, scale_at, count // rq.FP8_BLOCK), mem[source : source + count]
+    acc = _floats(mem, target, count)
+    for i in range(q.size):
+        acc[i] = widen_e4m3(q[i]) * scales[i // rq.FP8_BLOCK]
 
 
 @jit_arrays

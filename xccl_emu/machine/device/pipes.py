@@ -241,7 +241,10 @@ def elements(st, entry, op):
 @jit
 def _compute(mem, st, ub, op, a, b, c, d, e):
     if op == rq.OP_V_QUANTIZE:
-        numerics.quantize_int8(mem, ub + a, ub + b, c, d, e)
+        if vectors.is_fp8(e):
+            numerics.quantize_fp8(mem, ub + a, ub + b, c, d, e)
+        else:
+            numerics.quantize_int8(mem, ub + a, ub + b, c, d, e)
     elif op == rq.OP_V_AXPY:
         numerics.axpy(mem, ub + a, ub + b, c, d, e)
     elif op == rq.OP_V_ADD:
@@ -251,7 +254,10 @@ def _compute(mem, st, ub, op, a, b, c, d, e):
     elif op == rq.OP_V_WIDEN:
         numerics.widen_row(mem, ub + a, ub + b, c, d)
     elif op == rq.OP_V_DEQUANTIZE:
-        numerics.dequantize(mem, ub + a, ub + b, c, ub + d)
+        if vectors.is_fp8(e):
+            numerics.dequantize_fp8(mem, ub + a, ub + b, c, ub + d)
+        else:
+            numerics.dequantize(mem, ub + a, ub + b, c, ub + d)
     elif op == rq.OP_V_SCALE:
         numerics.scale_row(mem, ub + a, b, c)
     elif op == rq.OP_V_COPY and d:

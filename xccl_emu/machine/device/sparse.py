@@ -10,7 +10,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import words
 from xccl_emu.machine.device.numerics import count_between, fill
-from xccl_emu.machine.device.vectors import ranges
+from xccl_emu.machine.device.vectors import is_fp8, ranges
 from xccl_emu.machine.device.words import call, jit, jit_arrays
 
 
@@ -118,9 +118,10 @@ def move(mem, st, target, source, nbytes):
 def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
     """Would a vector instruction change nothing: make zeros of zeros where zeros are, or copy what is there already?
 
-    Not all that would are found; a count decides where things go, and is always made (`count`); so is a `v_map`.
+    Not all that would are found; a count decides where things go, and is always made (`count`); so is a `v_map`, and
+    FP8, which has a scale for zeros too.
     """
-    if op == rq.OP_V_COUNT or (op == rq.OP_V_COPY and d):
+    if op == rq.OP_V_COUNT or (op == rq.OP_V_COPY and d) or (op == rq.OP_V_QUANTIZE and is_fp8(e)):
         return False
     harmless = True
     if op == rq.OP_V_FILL:

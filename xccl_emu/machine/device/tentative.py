@@ -44,7 +44,7 @@ def _queued(st, base):
 
 @jit
 def _counts(st, entry):
-    """Is this a tentative transfer that is not complete and was not in vain?"""
+    """Return whether an entry is a tentative transfer that is not complete, and was not in vain."""
     unread = st[entry] == rq.OP_MTU_IN and st[entry + ms.ENTRY_PROGRESS] >= 0
     return unread and st[entry + _TENTATIVE] == rq.TENTATIVE
 
@@ -80,9 +80,9 @@ def meet(st, address, nbytes):
 
 @call
 def may_issue(st, core, base, op):
-    """May the request, which was checked, be issued?  Not if it reads what is held, or reads tentatively apart from it.
+    """May a core that holds something issue its request, which was checked?
 
-    There must be something that is held.
+    Not if that reads what is held, or reads tentatively apart from it.
     """
     a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]

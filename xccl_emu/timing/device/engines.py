@@ -125,11 +125,15 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
         left = transfer.pass_fabric(tm, path, there, here, address, nbytes, False, transfer.FROM_MEMORY, begin)
     free = max(own, left)
     done = free + transfer.latency_of(tm, path, write)
+    if not write and asked.d:  # it may have bytes that are on their way, and a look behind it must see that: it waits
+        done = max(done, tm[transfer.written_by(tm, there)])
     read, written = (-1, address) if write else (address, -1)
     moved = records.Moved(nbytes, there, max(0, left - own), done, read, written)
     number = records.record(space, core, pipe, asked, since, free, moved)
     records.set_time(tm, who, core.row + tl.FREE + pipe, free, number)
     records.set_later(tm, who, core.row + (tl.ALL_VISIBLE if write else tl.READS_DONE), done, number)
+    if write:
+        records.set_later(tm, who, transfer.written_by(tm, there), done, number)
     return number, done
 
 
@@ -224,5 +228,6 @@ def _copied(space, core, asked, begin, entry):
     records.set_time(tm, who, row + tl.DMA_DONE, visible, number)
     records.set_time(tm, who, event_at(row, rq.DMA, rq.SCALAR, asked.d), visible, number)
     records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
+    records.set_later(tm, who, transfer.written_by(tm, end), visible, number)
     if entry:
         became_visible(mem, tm, who, entry, target, visible, 1, 0, number)

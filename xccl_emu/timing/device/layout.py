@@ -62,7 +62,8 @@ CORE_WORDS = SHOWN + CONDITIONS_MOST
 MEMORY, LINK, LOGGED, CHIP, NODE, IS_CPU = range(6)
 IDLE_FROM, IDLE_UNTIL = 6, 7  # when its memory had last nothing to do
 DMA_ENGINE, DMA_ENGINES_MAX = 8, 8
-DIE_WORDS = 16
+WRITTEN_BY = 16  # when all that was written to its memory so far is visible
+DIE_WORDS = 17
 
 # ---- its ports in a network: when each plane is free, out and in; or behind the only plane a node's own links: that to
 # its switch, or one to each other die, by how far on that is

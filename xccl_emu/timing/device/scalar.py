@@ -14,7 +14,7 @@ from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device.answers import answer
 from xccl_emu.timing.device.poll_any import step_poll_any
-from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
+from xccl_emu.timing.device.transfer import die_at, latency_of, path_to, written_by
 
 
 @jit
@@ -238,6 +238,7 @@ def _then(space, core, asked, before, number):
     elif op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD:
         visible = end + latency_of(tm, path_to(tm, st[core.base + ms.DIE], die_at(st, a), a), True)
         records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
+        records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
         added = asked.b if op == rq.OP_ATOMIC_ADD and asked.c != rq.SWAPS else 0
         granules.became_visible(mem, tm, who, before.entry, a, visible, before.told, added, number)
     elif op == rq.OP_RETURN:

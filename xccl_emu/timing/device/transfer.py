@@ -28,6 +28,12 @@ def _block(tm, die):
 
 
 @jit
+def written_by(tm, die):
+    """Index of the time at which all that was written to a die's memory so far is visible."""
+    return _block(tm, die) + tl.WRITTEN_BY
+
+
+@jit
 def path_to(tm, here, there, address):
     """The path from a die to the memory at an address, on ``there``: its network and its class (`fabric.PATHS`)."""
     if here == there:

@@ -183,6 +183,8 @@ def _after(space, i, core, base, pipe):
         monitor_clocks.join_row(m, clocks, known, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
     elif op == rq.OP_FENCE:
         _pass_fence(m, clocks, i, known, issued)
+    elif op == rq.OP_MTU_IN and accesses.is_of_flags(space.rows):
+        _acquire(space, i, core, base, 0)
     elif pipe == rq.MTU_OUT or pipe == rq.DMA:
         writes.wrote(space, i, base)
         if pipe == rq.MTU_OUT:
@@ -255,9 +257,9 @@ def _after_scalar(space, i, core, base, op):
 
 @jit
 def _acquire(space, i, core, base, r):
-    """What a poll, atomic or synchronizing load has read in a row is known, and with it what its writes released.
+    """What a poll, atomic or read of flags has seen in a row is known to its pipe, with what its writes released.
 
-    A line, which is not read at once, sees no store that is in flight.
+    A line or transfer, which is not read at once, sees no store that is in flight.
     """
     m, clocks, rows = space.m, space.clocks, space.rows
     if not rows[r, accesses.FLAGS] & accesses.SYNC:
@@ -270,7 +272,7 @@ def _acquire(space, i, core, base, r):
             not rows[r, accesses.FLAGS] & accesses.WHOLE or not _saw_own_stores(space, core, base, start, nbytes)
         ):
             row = monitor_clocks.sync_row(m, number - 1, word << 3)
-            monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rq.SCALAR), row)
+            monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
             shadow.acquired(space, word << 3, row)
 
 

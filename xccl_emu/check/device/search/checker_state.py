@@ -64,6 +64,8 @@ RECORDS_MAX = 64
 MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, who: `races.mark_of`) each
 MARK_WORDS = 3
 MARKS_MAX = 16
+MARK_AGENT, MARK_CLOCK = 16, 20
+"""Under `sc`: above a mark's site, who wrote, and its clock (`races.mark_of`)."""
 READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site and agent, clock) each: reads made early (`races`)
 READ_WORDS = 4
 READ_AGENT = 16

@@ -233,6 +233,8 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if pipe == rq.SCALAR:
         return _how_scalar(st, ck, rows, i, base, block, op, off)
     if pipe == rq.MTU_IN:
+        if rows[cs.N_ROWS, 0] and accesses.is_of_flags(rows):
+            return NOT  # as a synchronizing load
         return PLAINLY if worst <= granules.OWN or _read_early(ck, rows, i, worst) else NOT
     if pipe == rq.VECTOR:
         return PLAINLY

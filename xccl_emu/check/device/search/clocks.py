@@ -23,10 +23,10 @@ nothing).
 
 from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.lang.requests import SCALAR
+from xccl_emu.lang.requests import DMA, SCALAR
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import pipe_of
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import call, jit
 
 _LANE = 13
 _LANE_MASK = (1 << _LANE) - 1
@@ -90,6 +90,63 @@ def tick(ck, block, pipe):
     ck[at] += 1 << (_LANE * pipe)
 
 
+# ---- numbers anew
+
+
+@call
+def renumber(st, ck, block):
+    """Give the clocks of a core their ranks in place of their values: 1 for the least of a pipe's, 2 for the next.
+
+    Clocks are only compared with each other, each with those of its own pipe, and a tick makes one that is larger than
+    all.  So nothing else changes, and a kernel that goes round is in the state that it was in.
+    """
+    for pipe in range(4):
+        old, new = _replace(st, ck, block, pipe, 0, 0), 1
+        while old <= _LANE_MASK:
+            old, new = _replace(st, ck, block, pipe, old, new), new + 1
+
+
+@jit
+def _replace(st, ck, block, pipe, old, new):
+    """Make one of a pipe's clocks another one wherever it is kept; the least that is larger, or one beyond all."""
+    least, shift = _LANE_MASK + 1, _LANE * pipe
+    for k in range(cs.VECTORS, cs.SHARED_VECTOR + 1):
+        least = min(least, _replace_at(ck, block + k, shift, old, new))
+    for k in range(cs.SNAPSHOTS, cs.EVENTS_SET):  # of DMA, too
+        least = min(least, _replace_at(ck, block + k, shift, old, new))
+    for n in range(ck[block + cs.N_EVENTS_SET]):
+        least = min(least, _replace_at(ck, block + cs.EVENTS_SET + 2 * n + 1, shift, old, new))
+    for n in range(ck[block + cs.N_FLYING]):
+        least = min(least, _replace_at(ck, block + cs.FLYING + n, shift, old, new))
+    least = min(least, _replace_at(ck, block + cs.FENCE_VECTOR, shift, old, new))
+    for n in range(ck[block + cs.N_RECORDS]):
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
+        if ck[at + 2] & 15 == pipe:
+            least = min(least, _replace_at(ck, at + 3, 0, old, new))
+    for n in range(ck[block + cs.N_READ]):
+        at = block + cs.READ + n * cs.READ_WORDS
+        if ck[at + 2] >> cs.READ_AGENT == pipe:
+            least = min(least, _replace_at(ck, at + 3, 0, old, new))
+    for n in range(ck[block + cs.N_CONSUMED]):
+        at = block + cs.CONSUMED + n * cs.CONSUMED_WORDS
+        if ck[at + 1] == pipe:
+            least = min(least, _replace_at(ck, at + 2, 0, old, new))
+    for n in range(ck[block + cs.N_MARKS] if st[ms.ORDER] == ms.ORDER_SC else 0):
+        at = block + cs.MARKS + n * cs.MARK_WORDS + 2
+        if ck[at] >> cs.MARK_AGENT & 15 == pipe:
+            least = min(least, _replace_at(ck, at, cs.MARK_CLOCK, old, new))
+    return least
+
+
+@jit
+def _replace_at(ck, at, shift, old, new):
+    """Likewise of one place: returns its clock if that is larger, or one beyond all."""
+    clock = ck[at] >> shift & _LANE_MASK
+    if clock == old:
+        ck[at] += new - old << shift
+    return clock if clock > old else _LANE_MASK + 1
+
+
 # ---- instructions in the queues
 
 
@@ -144,6 +201,8 @@ def note_set(ck, block, source, target, event, vector):
 
 @jit
 def _note_consumed(ck, block, key, pipe):
+    if ck[block + cs.N_CONSUMED] == cs.EVENTS_SET_MAX:
+        _forget_consumed(ck, block)
     n = ck[block + cs.N_CONSUMED]
     if n == cs.EVENTS_SET_MAX:
         ck[cs.LIMIT] = cs.LIMIT_EVENTS
@@ -151,6 +210,19 @@ def _note_consumed(ck, block, key, pipe):
     at = block + cs.CONSUMED + n * cs.CONSUMED_WORDS
     ck[at], ck[at + 1], ck[at + 2] = key, pipe, lane(ck[block + cs.VECTORS + pipe], pipe)
     ck[block + cs.N_CONSUMED] = n + 1
+
+
+@jit
+def _forget_consumed(ck, block):
+    """Make room: whoever would set an event again knows of most that they were consumed."""
+    k = 0
+    while k < ck[block + cs.N_CONSUMED]:
+        at = block + cs.CONSUMED + k * cs.CONSUMED_WORDS
+        setter = (ck[at] >> 5) // ms.N_PIPES
+        if setter < DMA and lane(ck[block + cs.VECTORS + setter], ck[at + 1]) >= ck[at + 2]:
+            cs.drop(ck, block + cs.N_CONSUMED, block + cs.CONSUMED, cs.CONSUMED_WORDS, k)
+        else:
+            k += 1
 
 
 @jit

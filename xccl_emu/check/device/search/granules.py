@@ -243,6 +243,13 @@ def worst_class(ck, start, nbytes):
 
 
 @jit
+def shared(ck, start, nbytes):
+    """Return whether some bytes are in memory and a granule of theirs is explored."""
+    inside = start >= 0 and nbytes > 0 and start + nbytes <= ck[cs.MEMORY_END]
+    return inside and worst_class(ck, start, nbytes) == SYNC
+
+
+@jit
 def may_write(ck, i, start, nbytes):
     """Does a core itself write to some of these bytes' granules?  Then when its writes become visible matters to it."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):

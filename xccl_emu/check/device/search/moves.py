@@ -159,7 +159,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
     x = _action(st, ck, i, what)
     if x.op < 0:
         return 0
-    base, block, pipe, vector, op = x.base, x.block, x.pipe, x.vector, x.op
+    base, pipe, op = x.base, x.pipe, x.op
     off, fences = (
         pipe == rq.SCALAR and op != rq.OP_RETURN and flight.switched_off(st, base),
         pipe == rq.MTU_OUT and op == rq.OP_FENCE,
@@ -207,23 +207,36 @@ def execute_action(mem, st, ck, rows, named, i, what):
             _after_scalar(st, ck, rows, x, op)
         if op == rq.OP_RETURN and not off:
             races.judge_return(mem, st, ck, i)
-    elif op == rq.OP_SET_FLAG:
-        ck[block + cs.VECTORS + pipe] = vector
-        clocks.note_set(ck, block, x.a, x.b, x.c, vector)
+    else:
+        _after_pipe(st, ck, rows, x, event)
+    if fences:
+        cs.add_hash(ck, cs.ring_hash(st, ring, 0))
+    cs.hash_changes(mem, st, ck, top)
+    return 1
+
+
+@jit
+def _after_pipe(st, ck, rows, x, event):
+    """What an instruction of a pipe, or a DMA, means for the order inside of its core."""
+    block, pipe, op = x.block, x.pipe, x.op
+    if op == rq.OP_SET_FLAG:
+        ck[block + cs.VECTORS + pipe] = x.vector
+        clocks.note_set(ck, block, x.a, x.b, x.c, x.vector)
         clocks.tick(ck, block, pipe)
     elif op == rq.OP_WAIT_FLAG:
-        ck[block + cs.VECTORS + pipe] = vector
+        ck[block + cs.VECTORS + pipe] = x.vector
         clocks.note_wait(ck, block, x.a, x.b, x.c, pipe)
-    elif fences:
-        ck[block + cs.VECTORS + pipe] = ck[block + cs.FENCE_VECTOR] = vector
+    elif pipe == rq.MTU_OUT and op == rq.OP_FENCE:
+        ck[block + cs.VECTORS + pipe] = ck[block + cs.FENCE_VECTOR] = x.vector
         clocks.tick(ck, block, pipe)
         races.age_marks(st, ck, block)
         inside.age_records(st, ck, block)
-        cs.add_hash(ck, cs.ring_hash(st, ring, 0))
+    elif pipe == rq.MTU_IN and accesses.is_of_flags(rows):
+        if rows[cs.ROWS_CLASS, 0] == granules.SYNC:
+            _learn(st, ck, x)
+        clocks.renumber(st, ck, block)
     elif pipe == rq.DMA and st[x.entry] == 0:
         clocks.note_set(ck, block, rq.DMA, rq.SCALAR, event, clocks.completion_of(ck, block, x.descriptor))
-    cs.hash_changes(mem, st, ck, top)
-    return 1
 
 
 @jit
@@ -460,13 +473,23 @@ def _after_scalar(st, ck, rows, x, op):
         and rows[0, accesses.FLAGS] & accesses.SYNC
         and rows[cs.ROWS_CLASS, 0] == granules.SYNC
     )
-    if ck[cs.JOINING] and (reads or op == rq.OP_AWAIT_GROUP):  # who arrived may have seen a flag of this core
-        ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.SHARED_VECTOR])
-        if st[ms.ORDER] == ms.ORDER_FIFO or granules.all_in_flight(st, ck):
-            inside.note_landed(st, ck, x.i)
-        inside.learn_landed(ck, block)
+    if reads or op == rq.OP_AWAIT_GROUP:  # who arrived may have seen a flag of this core
+        _learn(st, ck, x)
+    if op == rq.OP_LOAD and reads and accesses.reads_flags(st, base, a, b):
+        clocks.renumber(st, ck, block)
     if ck[cs.JOINING] and op == rq.OP_WAIT_FLAG and a == rq.DMA and st[ms.ORDER] == ms.ORDER_FIFO:
         inside.note_landed(st, ck, x.i)  # what DMA has written is visible, and what was before it on its way
+
+
+@jit
+def _learn(st, ck, x):
+    """A pipe, the scalar unit or mtu-in, has seen what others answered."""
+    if ck[cs.JOINING]:
+        at = x.block + cs.VECTORS + x.pipe
+        ck[at] = clocks.joined(ck[at], ck[x.block + cs.SHARED_VECTOR])
+        if st[ms.ORDER] == ms.ORDER_FIFO or granules.all_in_flight(st, ck):
+            inside.note_landed(st, ck, x.i)
+        inside.learn_landed(ck, x.block)
 
 
 @jit

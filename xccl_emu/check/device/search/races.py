@@ -34,7 +34,7 @@ from xccl_emu.machine.device import flight, pipes
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import call, jit, load_i64
 
-_MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
+_MARK_SITE = (1 << 16) - 1
 _MARK_FENCES = 16  # under `relaxed`, in the place of agent and clock: fences that the core has passed since
 _FENCES_MASK = (1 << 24) - 1
 _MARK_SIGNAL = 40  # above: of what a request copies that signals, which of its core's signals to that die tells, from 1
@@ -62,14 +62,14 @@ def _append(ck, rows, at, n, start, nbytes, flags, agent, site):
 @jit
 def mark_of(st, agent, site, vector):
     """Who has written shared data at once; under `relaxed` the site, and how many fences the core has passed since."""
-    return site if st[ms.ORDER] != ms.ORDER_SC else site | agent << _MARK_AGENT | lane(vector, agent) << _MARK_CLOCK
+    return site if st[ms.ORDER] != ms.ORDER_SC else site | agent << cs.MARK_AGENT | lane(vector, agent) << cs.MARK_CLOCK
 
 
 @jit
 def _released(st, ck, at, vector):
     """Does a release with this vector come after a marked write, so that others may be ordered behind it?"""
     who = ck[at + 2]
-    return st[ms.ORDER] == ms.ORDER_SC and lane(vector, who >> _MARK_AGENT & 15) >= who >> _MARK_CLOCK
+    return st[ms.ORDER] == ms.ORDER_SC and lane(vector, who >> cs.MARK_AGENT & 15) >= who >> cs.MARK_CLOCK
 
 
 @jit

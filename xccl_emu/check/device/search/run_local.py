@@ -1,5 +1,6 @@
 """Transitions of a search: one action on shared memory, and all that follows from it at once."""
 
+from xccl_emu.check.device import accesses
 from xccl_emu.check.device.accesses import WHOLE_TRANSFER, instruction_of
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import classify, clocks, granules, linked, moves, races, record
@@ -248,8 +249,12 @@ def _all_whole(st, ck, i, base):
     queue = pipes.pipe_of(base, rq.MTU_IN)
     for j in range(st[queue + ms.PIPE_COUNT]):
         entry = pipes.entry_of(st, queue, j)
-        if st[entry] == rq.OP_MTU_IN and not _read_whole(ck, i, st[entry + 1], st[entry + 3]):
-            return False
+        if st[entry] == rq.OP_MTU_IN:
+            source, nbytes = st[entry + 1], st[entry + 3]
+            # Flags, of which one may be seen without another
+            apart = accesses.reads_flags(st, base, source, nbytes) and granules.shared(ck, source, nbytes)
+            if apart or not _read_whole(ck, i, source, nbytes):
+                return False
     return ck[cs.FULL] != 0
 
 

@@ -1,0 +1,105 @@
+"""Blocks of a model in a memory pool: versions of all, and a Put that is done once ([CloudMatrix384] 4.4.2, 4.4.3).
+
+A model is many blocks, and a load wants all of one version.  So one word has the version of all of them, odd while any
+is written; a load reads them tentatively between two looks at it.
+
+A block that many put is written by the first who claims it, by a compare-and-swap of its word; the others find it
+claimed, and wait, or go on without it.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.common import fetch
+from xccl_emu.kernels.group import hand_over
+
+MIXED = 1
+"""A load has blocks of two versions; the value is the second one."""
+CLAIMED, READY = 1, 2
+"""Word of a block that is being written, and of one that is there; 0 before."""
+
+
+class Model(NamedTuple):
+    """Where a model is, and its sizes."""
+
+    word: int
+    """Version of all blocks."""
+    home: int
+    """[blocks] of the model; each begins with the number of its version."""
+    nbytes: int
+    """Bytes of a block."""
+    blocks: int
+    """How many a version has."""
+    versions: int
+    """How many are published, one after the other."""
+    mask: int
+    """Bits of the word that count."""
+
+
+@xl.kernel
+def publish(values, m: Model):
+    """Write the versions of ``values`` [versions, blocks], each between an odd word and the next even one."""
+    for v in range(m.versions):
+        yield xl.put(m.word, 2 * v + 1 & m.mask, sync="odd")
+        yield xl.fence(sync="odd before blocks")
+        yield xl.mtu_in(values + v * m.blocks * m.nbytes, 0, m.blocks * m.nbytes)
+        yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "blocks in buffer")
+        for b in range(m.blocks):
+            yield xl.mtu_out(b * m.nbytes, m.home + b * m.nbytes, m.nbytes)
+        yield xl.fence(sync="blocks before even")
+        yield xl.put(m.word, 2 * v + 2 & m.mask, sync="even")
+        yield xl.quiet(sync="even before odd")
+
+
+def load_version(m: Model):
+    """Bring all blocks of the version that there is to the data buffer; returns its word, or 0 if none is whole."""
+    yield xl.dcci(m.word, sync="first line")
+    before = yield xl.load(m.word, sync="first look")
+    if before == 0 or before & 1:
+        return 0
+    for b in range(m.blocks):
+        yield xl.mtu_in(m.home + b * m.nbytes, b * m.nbytes, m.nbytes, tentative=True)
+    yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "blocks read")
+    yield xl.dcci(m.word, sync="second line")
+    after = yield xl.load(m.word, sync="second look")
+    if before != after:
+        yield xl.v_fill(0, m.blocks * m.nbytes)  # drop all of it: else what comes next counts as more of the same
+        yield from hand_over(xl.VECTOR, xl.MTU_IN, 0, "blocks dropped")
+        return 0
+    yield xl.validate(0, m.blocks * m.nbytes, sync="validated")
+    return before
+
+
+@xl.kernel
+def load(out, m: Model):
+    """Load the model again and again until the last version is there, and keep that; each is of one version."""
+    got = 0
+    while got != (2 * m.versions & m.mask):
+        if got:
+            yield xl.poll_ne(m.word, got, sync="another version")
+        got = yield from load_version(m)
+        if got:
+            first = yield xl.ub_load(0, 8)
+            for b in range(1, m.blocks):
+                other = yield xl.ub_load(b * m.nbytes, 8)
+                if other != first:
+                    yield xl.fail(MIXED, other)
+    yield xl.mtu_out(0, out, m.blocks * m.nbytes)
+
+
+@xl.kernel
+def put_once(value, word, block, nbytes, waits, out):
+    """Put a block that others put too, unless somebody has; then get it, from there if it is there."""
+    before = yield xl.compare_swap(word, 0, CLAIMED, sync="claimed")
+    source = block
+    if before == 0:
+        yield from fetch(value, 0, nbytes, 0, "value in buffer")
+        yield xl.mtu_out(0, block, nbytes)
+        yield xl.quiet(sync="block before ready")
+        yield xl.put(word, READY, sync="ready")
+    elif before == CLAIMED and waits:
+        yield xl.poll_eq(word, READY, sync="there")
+    elif before == CLAIMED:
+        source = value
+    yield from fetch(source, 0, nbytes, 0, "block read")
+    yield xl.mtu_out(0, out, nbytes)

@@ -1,0 +1,176 @@
+"""The litmus operator in Ascend C: outcomes of the Python twins, and results files that refute what they must."""
+
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli_support import as_json, invoke, printed, refusal
+from tests.foreign_support import has_compiler
+from tests.litmus import orders, suite
+from tests.litmus.model import Outcome
+from tests.litmus.on_machine import run, whole
+from xccl_emu.ascendc import litmus
+
+pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
+
+HOMES: Mapping[str, Mapping[str, int]] = {
+    name: dict(zip("xyz", dies, strict=True)) for name, dies in litmus.HOMES.items()
+}
+SUITE = {re.sub(r"[+.\-]", "_", test.name): test for test in (*suite.FENCE_TESTS, *orders.TESTS, *suite.TESTS)}
+FEW = ["MP", "MP_f_po", "SB", "CoWW", "MP_s", "n6", "MP_c", "MP_c_f", "MP_p"]
+EVERY = [
+    pytest.param(name, marks=[] if name in FEW else pytest.mark.slow) for name in litmus.programs()
+]  # fmt: skip
+
+
+def uses_copies(program: litmus.Program) -> bool:
+    """Whether anything but the scalar unit reads or writes."""
+    return "C(" in program.text or "P(" in program.text
+
+
+def of_suite(program: litmus.Program, without: str = "") -> tuple[tuple[suite.Op, ...], ...]:
+    """A program as the suite has it, but for some operations."""
+    kinds = {"W": "w", "C": "w", "R": "r", "P": "r", "F": "f", "S": "s"}
+    made = []
+    for thread in program.threads:
+        ops = [op for op in thread if op.kind not in without]
+        made.append(tuple(suite._parsed(kinds[op.kind].upper() + _rest(op))[0][0] for op in ops))
+    return tuple(made)
+
+
+def _rest(op: litmus.Operation) -> str:
+    return {"W": op.cell + op.what, "C": op.cell + op.what, "R": op.what + op.cell, "P": op.what + op.cell}.get(
+        op.kind, ""
+    )
+
+
+def twin(program: litmus.Program, order: str, barrier: str, homes: str) -> set[Outcome]:
+    """The outcomes of the same program as the Python suite runs it."""
+    puts = "".join("y" if op.kind == "C" else "n" for op in program.threads[0] if op.kind in "WC") or "n"
+    without, pulls = "FS" if barrier == "empty" else "", "P(" in program.text
+    found, explored = run(of_suite(program, without), order, HOMES[homes], puts=puts, pulls=pulls)
+    assert whole(explored)
+    return found
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_operator_has_the_outcomes_of_its_twin(name: str) -> None:
+    """In each order, by each reading, and wherever cells are; a barrier of empty pipes is none if none is used."""
+    program = litmus.programs()[name]
+    readings = ("visible",) if uses_copies(program) else ("visible", "empty")
+    for homes in litmus.HOMES:
+        for order, barrier in itertools.product(litmus.ORDERS, readings):
+            assert litmus.allowed(program, order, barrier, homes) == twin(program, order, barrier, homes), order
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_stronger_machine_allows_no_more(name: str) -> None:
+    """Orders, and readings of a barrier, allow what stronger ones do: so the strongest that fits is the one to set."""
+    program = litmus.programs()[name]
+    for homes in litmus.HOMES:
+        found = {
+            (order, barrier): litmus.allowed(program, order, barrier, homes)
+            for order in litmus.ORDERS for barrier in ("visible", "empty")
+        }  # fmt: skip
+        for stronger, weaker in zip(litmus.ORDERS, litmus.ORDERS[1:], strict=False):
+            assert all(found[stronger, barrier] <= found[weaker, barrier] for barrier in ("visible", "empty"))
+        assert all(found[order, "visible"] <= found[order, "empty"] for order in litmus.ORDERS)
+
+
+def test_the_programs_are_those_of_the_suite() -> None:
+    """Each has the text of the suite's test of its name, and those without atomics are all there."""
+    known = litmus.programs()
+    scalar = {name for name, program in known.items() if not uses_copies(program)}
+    assert {name: of_suite(known[name]) for name in scalar} == {name: SUITE[name].program for name in scalar}
+    plain = [test for test in suite.TESTS if not {op[0] for thread in test.program for op in thread} & {"u", "c"}]
+    assert {re.sub(r"[+.\-]", "_", test.name) for test in plain} <= scalar
+    assert len(scalar) >= 65
+
+
+@pytest.mark.parametrize("order", litmus.ORDERS)
+@pytest.mark.parametrize("barrier", ["visible", "empty"])
+def test_results_of_a_machine_set_the_pod_as_it_is(order: str, barrier: str, tmp_path: Path) -> None:
+    """All that a machine may come to, as a results file: it refutes exactly the machines that allow less."""
+    chosen = ["SB", "MP", "CoWW", "MP_f_po", "SB_f_f", "R_f_f", "CoWW_f", "CoWW_s"]
+    results = {
+        name: dict.fromkeys(litmus.allowed(litmus.programs()[name], order, barrier), 3) for name in chosen
+    }  # fmt: skip
+    file = tmp_path / "results.csv"
+    file.write_text(litmus.csv_of(results))
+    told = as_json("litmus", "--read", str(file))
+    is_visible = order == "sc" or barrier == "visible"  # where all is visible at once a barrier says nothing more
+    assert told["set"] == [{"order": order, "barrier": "visible" if is_visible else "empty"}]
+    refuted = {(model["order"], model["barrier"]) for model in told["models"] if model["refuted_by"]}
+    assert all(litmus.ORDERS.index(one) < litmus.ORDERS.index(order) or reads == "visible" for one, reads in refuted)
+
+
+def test_three_programs_tell_the_orders_apart() -> None:
+    """SB, MP and CoWW: no two orders allow the same of all three."""
+    three = litmus.named(("SB", "MP", "CoWW"))
+    sets = {tuple(litmus.allowed(program, order, "visible") for program in three) for order in litmus.ORDERS}
+    assert len(sets) == len(litmus.ORDERS)
+
+
+def test_the_counter_loop_comes_to_what_is_allowed_and_no_more(tmp_path: Path) -> None:
+    """Many rounds on an emulated machine, by the operator that hardware runs: all allowed, a weak one seen."""
+    text = printed("litmus", "SB", "MP", "MP_c_f", "--emulate", "relaxed", "--rounds", "300")
+    file = tmp_path / "results.csv"
+    file.write_text(text)
+    results = litmus.read(file)
+    assert {name: sum(told.values()) for name, told in results.items()} == dict.fromkeys(("SB", "MP", "MP_c_f"), 300)
+    for name, told in results.items():
+        assert told.keys() <= litmus.allowed(litmus.programs()[name], "relaxed", "visible")
+    assert "set --order relaxed --barrier visible" in printed("litmus", "--read", str(file))
+
+
+def test_impossible_results_refute_every_model(tmp_path: Path) -> None:
+    """A read that goes back in time is allowed by nothing: exit code 1, and nothing to set."""
+    file = tmp_path / "results.csv"
+    file.write_text("program,outcome,count\nCoRR,1:a=1 1:b=0 x=1,2\n")
+    assert "no such machine" in printed("litmus", "--read", str(file), code=1)
+    assert as_json("litmus", "--read", str(file), code=1)["set"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no results"),
+        ("program,outcome,count\nMP,1:a=1 1:b=0 x=1,2\n", "an outcome of MP has 1:a, 1:b, x, y"),
+        ("program,outcome,count\nXX,x=1,2\n", ":2: `XX,x=1,2`: must be program,outcome,count"),
+        ("program,outcome,count\nCoWW,x=1,many\n", ":2: `CoWW,x=1,many`"),
+        ("program,outcome,count\nCoWW,x=1,-1\n", "a count is not negative"),
+        ("name,x\nCoWW,x=1\n", "must be program,outcome,count"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    """With its line, and what would be right."""
+    file = tmp_path / "results.csv"
+    file.write_text(text)
+    assert says in refusal("litmus", "--read", str(file))
+
+
+def test_wrong_usage_says_what_would_be_right(tmp_path: Path) -> None:
+    """Unknown programs, orders and files, and options that do not go together."""
+    assert "must be one of MP, " in refusal("litmus", "XX")
+    assert "--emulate 'tso': must be one of sc, fifo, relaxed, unordered" in refusal("litmus", "--emulate", "tso")
+    assert "takes no programs" in refusal("litmus", "MP", "--read", "x.csv")
+    assert "cannot be read" in refusal("litmus", "--read", str(tmp_path / "none.csv"))
+    assert "leave out --json" in refusal("litmus", "--emulate", "sc", "--json")
+    with pytest.raises(litmus.ConfigError, match="7 lines of 64 bytes for each round"):
+        litmus.counted(litmus.programs()["MP"], np.zeros(8, np.int64))
+
+
+def test_the_list_shows_what_tells_orders_apart() -> None:
+    """As JSON and as a table: what a weaker order allows, and what only a weaker barrier does."""
+    (told,) = as_json("litmus", "MP_f_po")["litmus"]
+    stale = next(each["allowed"] for each in told["outcomes"] if each["outcome"].startswith("1:a=1 1:b=0"))
+    assert stale == {"visible": [], "empty": ["relaxed", "unordered"]}
+    (told,) = as_json("litmus", "MP", "--homes", "own")["litmus"]
+    stale = next(each["allowed"] for each in told["outcomes"] if each["outcome"].startswith("1:a=1 1:b=0"))
+    assert stale["visible"] == ["fifo", "relaxed", "unordered"]
+    code, out, _ = invoke("litmus", "MP_f_po")
+    assert (code, out.count("empty") > 2) == (0, True)
