@@ -23,7 +23,7 @@ from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN, "fp8": RULE_FP8, "fp8-ue8m0": RULE_FP8_UE8M0}
 INT8 = ("xccl", "cann")
-"""Those that make INT8, with one scale for a row."""
+"""Rules that make INT8, with one scale for a row."""
 ROUTE = np.dtype(
     [("scale", "<f4"), ("source", "<i4"), ("token", "<i4"), ("choice", "<i4"), ("slot", "<i4"), ("_rest", "V12")]
 )

@@ -303,8 +303,8 @@ def seqlock(rng: Random) -> Texts:
     for v in range(versions):
         release = [rng.choice(("quiet", "quiet", "fence", "")) for _ in range(3)]
         flag = rng.choice(("put", "put", "store")) + " 1.4 {}"
-        writer += [flag.format(2 * v + 1) if odd else "", release[0], write]
-        writer += [left + release[1], flag.format(2 * v + 2), release[2]]
+        writer += [flag.format(2 * v + 1) if odd else "", release[0], write, left + release[1]]
+        writer += [flag.format(2 * v + 2), release[2]]
     look, done = rng.choice(("ge 1.4 2", "spin 1.4 2", "load_named 1.4", "eq 1.4 0")), "set 1 0 1; wait 1 0 1"
     again = rng.choice(("2", "2", "2", "0", "4"))
     reader = [look, f"in {area} 0 {size}", done, "load_named 1.4", f"skip_unless 0 {again} {rng.choice((2, 2, 1))}"]
