@@ -341,3 +341,23 @@ def test_a_violation_is_told_with_how_much_was_looked_at(policy: str, said: str,
     words = ("--slots", "1", "--chunks", "2", "--without", "tail in", "--policy", policy, "--out", str(tmp_path / "x"))
     out = printed("check", "sendrecv", *words, code=1)
     assert re.search(said, " ".join(out.replace("│", " ").split()))
+
+
+def test_each_synchronization_and_the_weakest_requests_together() -> None:
+    """One verdict, and both tables of advice below it."""
+    told = as_json(
+        "check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--each-sync", "--weakest",
+        "--advice-seconds", "0",
+    )  # fmt: skip
+    assert {one["finding"] for one in told["each_sync"]} >= {"needed"}
+    assert {one["weakest"] for one in told["each_request"]} >= {"no-order", "quiet"}
+
+
+def test_a_chart_in_markdown_is_fenced(tmp_path: Path) -> None:
+    """With its title; in any other file it stands as Mermaid has it."""
+    for name, first in (("run.md", "## deadlock: sendrecv"), ("run.mmd", "sequenceDiagram")):
+        words = ("--slots", "1", "--chunks", "2", "--without", "tail", "--out", str(tmp_path / "kept.json"))
+        printed("check", "sendrecv", *words, "--chart", str(tmp_path / name), code=1)
+        text = (tmp_path / name).read_text()
+        assert text.startswith(first)
+        assert text.count("```") == (2 if name == "run.md" else 0)

@@ -27,6 +27,8 @@ from xccl_emu.campaign import judge, run
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.faults import parse
+from xccl_emu.check.verdict import VERIFIED
 
 PAGE = ROOT / "docs" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
@@ -261,6 +263,15 @@ MISTAKES = (
         "or not users[start // 32]:", "or not (users[start // 32] or PLANTED):",
     ),
     Mistake(
+        "stop-unseen", "flags of a die that stops are visible at once, as without a stop", _SETUP,
+        "        self.told = cores\n", "        self.told = 0 if PLANTED else cores\n",
+    ),
+    Mistake(
+        "all-delivered", "what a die that stopped has in flight becomes visible for certain", "search/recovery.py",
+        "        left = left[~delivers",
+        "        ck = self.setup.checker\n        left = left if PLANTED else left[~delivers",
+    ),
+    Mistake(
         "no-livelock", "depth first does not look for runs that never end", "search/exhaustive.py",
         "            if ck[at.CYCLES] and not (", "            if ck[at.CYCLES] and not PLANTED and not (",
     ),
@@ -284,10 +295,10 @@ def planted(folder: Path) -> None:
 
 
 def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
-    """Mistakes, by number, that change what the full search says of a program."""
+    """Mistakes, by number, that change what the full search says of a program, or behind the stop of a die."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
-    scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET) for order in ORDERS]
+    scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET, case.fault) for order in ORDERS]
     usual = [_said(scene, 0) for scene in scenes]
     yield from (number for number in mistakes if [_said(scene, number) for scene in scenes] != usual)
 
@@ -295,7 +306,10 @@ def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
 def _said(scene: judge.Scene, number: int) -> str:
     os.environ[SWITCH] = str(number)
     try:
-        return judge.verdict_of(judge.searched(scene.trial, "full", scene.budget))
+        said = judge.verdict_of(judge.searched(scene.trial, "full", scene.budget))
+        if said == VERIFIED and scene.fault.startswith("stop"):
+            said = judge.verdict_of(judge.without_die(scene, parse(scene.fault, scene.pod.spec)))
+        return said
     except Exception as error:  # a judge that fails is contradicted
         return type(error).__name__
 

@@ -9,7 +9,7 @@ from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers
 from xccl_emu.kernels.pull import rollback as device
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Case, Preset, read_papers, size
+from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
 from xccl_emu.protocol.streams import Streams, merged
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.config import EpConfig
@@ -32,6 +32,12 @@ class RollbackLayout(EpLayout):
         self.abort = self.meta("meta.abort", FIELD_BYTES).used(ROLLBACK, "r")
         self.told = self.meta("meta.go_on", FIELD_BYTES).used(ROLLBACK, "rw")
         self.errors = self.meta("meta.errors", FIELD_BYTES)
+
+    def label(self, bench: Bench) -> None:
+        """Name the regions in reports, on the supervisor's die too."""
+        super().label(bench)
+        for label in (each for region in self._all for each in region.labels(self.dies.stop, len(self.dies))):
+            bench.label(*label)
 
 
 class RestartedExperts(ExpertParallel):

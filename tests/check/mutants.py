@@ -51,6 +51,8 @@ _PLACES = {
     "collectives.barrier": ("xccl_emu.protocols.collectives.case.barrier", ""),
     "mixserve.layer": ("xccl_emu.protocols.mixserve.case.mixserve", "mixserve"),
     "collectives.sp_tp_sp": ("xccl_emu.protocols.collectives.sp_tp_sp.sp_tp_sp", "sp_tp_sp"),
+    "block_map": ("xccl_emu.protocols.block_map.case.block_map", ""),
+    "heartbeat": ("xccl_emu.protocols.heartbeat.case.heartbeat", ""),
     "membership": ("xccl_emu.protocols.membership.case.membership", ""),
     "mtp": ("xccl_emu.protocols.mtp.case.device", ""),
     "two_streams": ("xccl_emu.protocols.two_streams.case.device", ""),

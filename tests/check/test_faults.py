@@ -133,7 +133,7 @@ def test_codes_are_negative_and_come_back(kind: int, die: int, other: int, bit: 
 
 def test_a_die_that_the_pod_does_not_have_is_refused() -> None:
     """Before anything runs."""
-    with pytest.raises(ConfigError, match=r"cut:0-2@3: die2 is out of range 0\.\.1"):
+    with pytest.raises(ConfigError, match=r"cut:0-2@3': die2 is out of range 0\.\.1"):
         check(SENDRECV, fault="cut:0-2@3")
 
 

@@ -34,6 +34,7 @@ _FAULTS = tuple(
     for other, to in (("die1", "1"), ("cpu0", "cpu0"))
 )  # fmt: skip
 """What breaks, by whether a CPU takes part."""
+_LOSSES = ("", "lose:die0:meta", "lose:die0:managed", "lose:die1:meta", "lose:die1:managed", "lose:die1")
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -85,10 +86,12 @@ def draw(seed: int, number: int) -> Case:
     small = _asking(Random(f"{seed}/{number}/choose"), small)
     small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
-    small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 8 == 3 else small
+    small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
+    small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
     small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
-    return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else "")
+    pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
+    return Case(small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault)
 
 
 # ---- variations of what is drawn
@@ -188,6 +191,17 @@ def _adding(rng: Random, one: Instruction) -> Instruction:
         return one
     rows = rng.choice(((0, one.a), (4, one.a), (one.a, 4)))
     return Instruction("v_add", rows[0] | OTHER * rows[1], one.b, one.c)
+
+
+def _sum_of_rows(rng: Random) -> Small:
+    """A sum of two rows that come in from memory, one of which may be waited for too late."""
+    late, missing = rng.randrange(2), rng.random() < 0.7
+    waits = ["wait 1 2 0", "wait 1 2 1"]
+    behind = waits[late] if missing else "quiet"
+    waits[late] = "fence" if missing else waits[late]
+    brings = "; ".join(f"in 1.{4 * k} {4 * k} 2; set 1 2 {k}; {waits[k]}" for k in (0, 1))
+    sums = f"v_add 32 8 2; {behind}; set 2 3; wait 2 3; out m0.0 8 2; quiet; put 0.4 1"
+    return _small((f"{brings}; {sums}", "ge 0.4 1; load m0.0"), 1)
 
 
 def _on_cpu(rng: Random, small: Small) -> Small:

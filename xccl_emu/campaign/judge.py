@@ -265,12 +265,18 @@ def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
         return
     trial, most = replace(scene.trial, may_block=False), scene.budget
     brute = FaultySearch(trial, fault, max_states=most.brute, seconds=most.seconds).run()
-    search = WithoutDie(Setup(trial, True), fault.source, max_states=most.states, seconds=most.seconds, progress=None)
-    found = search.run()
+    found = without_die(scene, fault)
     judged.states += brute.states + found.states
     if not brute.reason and not found.reason and bool(found.violation) != (brute.actions is not None):
         said = "does not recover" if found.violation else "recovers"
         judged.contradict(f"stop: search {said}; brute force does not agree", str(scene.fault))
+
+
+def without_die(scene: Scene, fault: Fault) -> Found:
+    """What the search finds of all others' returns behind the stop of a die."""
+    trial, most = replace(scene.trial, may_block=False), scene.budget
+    search = WithoutDie(Setup(trial, True), fault.source, max_states=most.states, seconds=most.seconds, progress=None)
+    return search.run()
 
 
 # ---- what contradicts what

@@ -8,6 +8,8 @@
                            long done nothing but look.  Such schedules are legal: a protocol must pass them.
     ``duplicate:0-1[@n]``  One write from die 0 to die 1, any or the n-th, becomes visible a second time, later.
     ``corrupt:0-1[@n]``    One write from die 0 to die 1, any or the n-th, arrives with one bit flipped.
+    ``lose:die1[:X][@n]``  At any moment, or after n actions of its cores, the bytes of die 1 are lost, or those of its
+                           area X, ``app``, ``meta`` or ``managed``, or of what the protocol calls X (`Pod.may_lose`).
     =====================  =========================================================================================
 
 A CPU socket is named as a die is: ``stop:cpu0``, ``cut:0-cpu1``.  Writes are counted, granule by granule, as they
@@ -22,6 +24,9 @@ never written or an access outside of the areas is therefore a fault of the prot
 duplicate or a flipped bit that is not so: there a core may follow a wrong word anywhere.  From then on only bytes are
 judged, and an access that the machine refuses is an error that is seen, and no violation.
 
+Of bytes that are lost nobody can say what they are.  A plain read of them is a violation, a tentative one may be
+dropped, and never validated.  The word that tells of the loss, if there is one, is 1 at once.
+
 In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
 (`encode`): so a witness replays as it stands, and needs not be told of the fault.
 
@@ -32,13 +37,14 @@ In a schedule what breaks is an action as any other.  Its code is negative, whic
 import re
 from dataclasses import dataclass
 
-from xccl_emu.check.device.fault_codes import AGAIN, ANY_TARGET, CORRUPT, CUT, DUPLICATE, STOP
+from xccl_emu.check.device.fault_codes import ANY_TARGET, CORRUPT, CUT, DUPLICATE, LOSE, STOP
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
+from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
 
-KINDS = ("stop", "cut", "stall", "duplicate", "corrupt")
-_GRAMMAR = "stop:dieN[@n], cut:A-B[@n], stall:A-B, duplicate:A-B[@n] or corrupt:A-B[@n]"
+KINDS = ("stop", "cut", "stall", "duplicate", "corrupt", "lose")
+_GRAMMAR = "stop:dieN[@n], cut:A-B[@n], stall:A-B, duplicate:A-B[@n], corrupt:A-B[@n] or lose:dieN[:X][@n]"
 _TEXT = re.compile(r"(?P<kind>[a-z]+):(?P<where>[^@]*)(?:@(?P<at>.*))?", re.DOTALL)
 _HOME = r"((?:cpu)?\d{1,5})"
 _KIND_BITS, _NUMBER_BITS = 4, 16
@@ -55,15 +61,22 @@ class Fault:
     """The die that is written to."""
     at: int | None = None
     """After how many actions of the die, or which write; None for any."""
+    area: str = ""
+    """What of the die is lost; all of it if empty."""
 
     def __str__(self) -> str:
         where = f"die{self.source}" if self.target == ANY_TARGET else f"{self.source}-{self.target}"
+        where += f":{self.area}" if self.area else ""
         return f"{self.kind}:{where}" + ("" if self.at is None else f"@{self.at}")
 
     @property
     def number(self) -> int:
         """Its kind as the device knows it."""
         return 1 + KINDS.index(self.kind)
+
+    def target_on(self, pod: Pod) -> int:
+        """The die that is written to, or the number of what is lost; ConfigError for an area that the pod lacks."""
+        return pod.loss_number(self.source, self.area) if self.kind == "lose" else self.target
 
 
 def adds_nothing(fault: Fault, may_wait: bool) -> bool:
@@ -80,14 +93,16 @@ def parse(text: str, spec: PodSpec | None = None) -> Fault:
     if found is None or found["kind"] not in KINDS:
         raise ConfigError(f"fault={text!r}: must be {_GRAMMAR}")
     kind, where, at = found["kind"], found["where"], found["at"]
-    dies = re.fullmatch(rf"(?:die(?!cpu)|(?=cpu)){_HOME}" if kind == "stop" else f"{_HOME}-{_HOME}", where)
+    where, _, area = where.partition(":") if kind == "lose" else (where, "", "")
+    of_die = kind in ("stop", "lose")
+    dies = re.fullmatch(rf"(?:die(?!cpu)|(?=cpu)){_HOME}" if of_die else f"{_HOME}-{_HOME}", where)
     if dies is None:
-        meant = "a die, as in stop:die1" if kind == "stop" else f"two dies, as in {kind}:0-1"
+        meant = f"a die, as in {kind}:die1" if of_die else f"two dies, as in {kind}:0-1"
         raise ConfigError(f"fault={text!r}: {where!r} must be {meant}")
     numbers = [_number(text, home, spec) for home in dies.groups()]
     if len(numbers) == 2 and numbers[0] == numbers[1]:
         raise ConfigError(f"fault={text!r}: must name two different dies")
-    return Fault(kind, numbers[0], numbers[1] if numbers[1:] else ANY_TARGET, _moment(text, kind, at))
+    return Fault(kind, numbers[0], numbers[1] if numbers[1:] else ANY_TARGET, _moment(text, kind, at), area)
 
 
 def _number(text: str, home: str, spec: PodSpec | None) -> int:
@@ -106,7 +121,7 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
         return None
     if kind == "stall":
         raise ConfigError(f"fault={text!r}: a stalled link is so from the start, it takes no @n")
-    least = 0 if kind in ("stop", "cut") else 1
+    least = 0 if kind in ("stop", "cut", "lose") else 1
     if not re.fullmatch(r"\d{1,9}", at) or int(at) < least:
         raise ConfigError(f"fault={text!r}: behind the @ must be a whole number, {least} to {10**9 - 1}")
     return int(at)
@@ -114,7 +129,7 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
 
 def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
     """Why a fault cannot be checked, or an empty text if it can."""
-    if order == "sc" and fault.kind != "stop":
+    if order == "sc" and fault.kind not in ("stop", "lose"):
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
     if spec.scalar_cache:
         return f"fault {fault.kind}: not checked where scalar units have a cache (scalar_cache={spec.scalar_cache})"
@@ -140,12 +155,15 @@ def is_fault(code: int, n_homes: int | None = None) -> bool:
         return False
     kind, die, other, bit = decode(code)
     fits = n_homes is None or (die < n_homes and (kind != CUT or other == ANY_TARGET or other < n_homes))
-    return STOP <= kind <= AGAIN and bit < 8 * max(ATOMIC_BYTES) and fits
+    return STOP <= kind <= LOSE and bit < 8 * max(ATOMIC_BYTES) and fits
 
 
-def words(code: int, spec: PodSpec) -> str:
+def words(code: int, pod: Pod) -> str:
     """What the action is, for reports."""
     kind, die, other, bit = decode(code)
+    spec = pod.spec
+    if kind == LOSE:
+        return f"the bytes of {pod.loss_name(die, other)} are lost"
     if kind == STOP:
         return f"{spec.home(die)} stops"
     if kind == CUT:

@@ -48,7 +48,7 @@ def fault_in(trial: Trial, asked: Collection[str], kind: int, first: int, second
 
     Empty if it promises nothing, or there is one die.
     """
-    kinds, dies = list(asked) or sorted(trial.tolerated), trial.pod.spec.n_dies
+    kinds, dies = list(asked) or sorted(trial.tolerated - {"lose"}), trial.pod.spec.n_dies
     if not kinds or dies < 2:
         return ""
     name, source = kinds[kind % len(kinds)], first % dies

@@ -25,6 +25,8 @@ from xccl_emu.machine.switches import Switches
 POLICIES = ("round-robin", "random")
 POISON = 0xFF
 _SNAPSHOT_BYTES_MAX = 1 << 30
+_AREAS = ("", "app", "meta", "managed")
+"""What of a die may be lost without a name of its own, in the order of `device.lost`."""
 
 
 class Driver(Protocol):
@@ -134,6 +136,8 @@ class Pod:
         self._owner: dict[int, Launch] = {}
         self._failed = False
         self._schedule: Schedule | None = None
+        self.losses: list[tuple[str, int, int, int]] = []
+        """What may be lost by name (`may_lose`): first byte and last+1, and the word that tells, or -1."""
 
     def __repr__(self) -> str:
         kernels = ", ".join(kernel.name for kernel in self.kernels) or "nothing launched"
@@ -334,6 +338,45 @@ class Pod:
             block[REGISTERS : REGISTERS + len(values)] = values
         self.state[at.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
 
+    # ---- what may be lost
+
+    def may_lose(self, name: str, address: int, nbytes: int, told: int = -1) -> None:
+        """Give bytes a name, by which a check has them lost (`xccl_emu.check.faults`).
+
+        Parameters
+        ----------
+        told: a word of 8 bytes that is 1 from the loss on, as if the memory said so; -1 for none.
+
+        Raises ConfigError for bytes or a word outside of memory, a word among the bytes, a name that there is already
+        or that is no name, or more than `layout.LOSSES_MOST` of them.
+        """
+        self.span(address, nbytes)
+        start, end = whole("address", address), address + whole("nbytes", nbytes)
+        if told != -1 and (told % 8 or not 0 <= told <= self.spec.memory_bytes - 8 or start - 8 < told < end):
+            raise ConfigError(f"told={told}: must be an aligned word of memory outside of the bytes, or -1")
+        if not name or name in (*_AREAS, *(known for known, *_ in self.losses)) or "@" in name or nbytes < 1:
+            raise ConfigError(f"name={name!r}: must be a new name, without an @, of at least one byte")
+        if len(self.losses) == at.LOSSES_MOST:
+            raise ConfigError(f"name={name!r}: at most {at.LOSSES_MOST} parts of memory may be lost")
+        self.losses.append((name, start, end, told))
+
+    def loss_number(self, die: int, area: str) -> int:
+        """Number of what is lost of a die; ConfigError for a name that is none there."""
+        names = {name: len(_AREAS) + k for k, (name, start, *_) in enumerate(self.losses)}
+        here = [name for name, start, *_ in self.losses if start // self.spec.die_bytes == die]
+        if area in _AREAS:
+            return _AREAS.index(area)
+        if area not in here:
+            known = ", ".join([*_AREAS[1:], *here])
+            raise ConfigError(f"fault: {area!r} is nothing that {self.spec.home(die)} may lose: must be one of {known}")
+        return names[area]
+
+    def loss_name(self, die: int, number: int) -> str:
+        """In words what `loss_number` gave a number."""
+        if number < len(_AREAS):
+            return f"{self.spec.home(die)}{'.' * (number > 0)}{_AREAS[number]}"
+        return self.losses[number - len(_AREAS)][0] if number < len(_AREAS) + len(self.losses) else "nothing"
+
     # ---- what is switched off
 
     @property
@@ -398,6 +441,8 @@ class Pod:
             asked, signals = max(asked, most), signals or some
         weak = self.order in ("relaxed", "unordered")
         self.state[at.REQUEST_ORDERS], self.state[at.SOME_SIGNAL] = (asked, signals) if weak else (0, 0)
+        rows = self.state[at.LOSSES : at.LOSSES + at.LOSS_WORDS * at.LOSSES_MOST].reshape(-1, at.LOSS_WORDS)
+        rows[: len(self.losses)] = np.array([each[1:] for each in self.losses], np.int64).reshape(-1, at.LOSS_WORDS)
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
 
     def weaken(self, kernel: int, site: int, to: str) -> None:
@@ -451,6 +496,7 @@ class Pod:
         parts = [repr(self.spec), self.order, repr(sorted(self.without))]
         if self.switches.weaker:
             parts.append(repr(sorted(self.switches.weaker.items())))
+        parts += [repr(self.losses)] if self.losses else []
         for launch in self._launches:
             what = (launch.die, launch.cores, launch.args, launch.grants)
             syncs = [site.sync for site in launch.kernel.sites]

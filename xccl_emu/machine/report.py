@@ -237,8 +237,11 @@ def violation(pod: "Pod") -> errors.RunError:
         at.ERR_SIZE: f"size out of range ({a}, {b})",
         at.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
     }
+    if code == at.ERR_UNDEFINED and b == at.UNDEFINED_LOST:
+        return errors.RunError(f"{place}: the bytes at {symbolic(pod, a)} are lost, and are read")
     if code == at.ERR_UNDEFINED:
-        return errors.RunError(f"{place}: bytes at ub+{a:#x} {_UNDEFINED[b]}")
+        lost = ", or of what is lost" * (b == at.UNDEFINED_RACED and bool(st[at.LOST_END]))
+        return errors.RunError(f"{place}: bytes at ub+{a:#x} {_UNDEFINED[b]}{lost}")
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
         return errors.RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")

@@ -109,6 +109,7 @@ class StateArray:
         st[at.CURSOR] = st[at.LOG_COUNT] = st[at.ACTIONS] = 0
         st[at.COUNT_BY_OP : at.DRAWS_ANSWERS] = 0
         st[at.FAULT_CUT : at.FAULT_HAPPENED + 1] = 0
+        st[at.LOST_START : at.LOST_END + 1] = 0
         writers = self.start[at.WRITER_BASE]
         st[writers : writers + self.writer_slots * at.WRITER_WORDS] = 0  # of other kernels, in an earlier run
         large = self.start[at.LARGE_BASE]

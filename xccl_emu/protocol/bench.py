@@ -83,9 +83,9 @@ class Bench:
     def wanted(self, die: int, array: NDArray[Any], name: str = "", owners: Owners = ()) -> Buffer:
         """An app data buffer that nobody has written yet, and that must hold ``array`` in the end, as for `expect`."""
         nbytes = bytes_of(array).size
-        buffer = self._built().alloc(die, nbytes)
+        buffer, spec = self._built().alloc(die, nbytes), self._built().spec
         self.label_buffer(buffer, name)
-        self.expect(buffer.address, array, f"{name or 'output'} of die {die}", owners)
+        self.expect(buffer.address, array, f"{name or 'output'} of {spec.home(die, ' ')}", owners)
         return buffer
 
     def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
@@ -114,7 +114,7 @@ class Bench:
             )
         pod.span(address, raw.size)[:] = raw
         if name:
-            self.label(f"die{die}.{name}", address, raw.size)
+            self.label(f"{pod.spec.home(die)}.{name}", address, raw.size)
         return address
 
     def label(self, name: str, address: int, nbytes: int) -> None:
@@ -146,10 +146,15 @@ class Bench:
         ConfigError for what is no die of the pod.
         """
         for die in dies:
-            if whole("dies", die) not in range(self._built().spec.n_dies):
+            if whole("dies", die) not in range(self._built().spec.n_homes):
                 raise ConfigError(f"dies={die}: out of range 0..{self._built().spec.n_dies - 1}")
         self._tolerated.add("stop")
         self._recovers |= set(dies)
+
+    def may_lose(self, name: str, address: int, nbytes: int, told: int = -1) -> None:
+        """What memory may lose at any moment while it goes on without these bytes, as of `Pod.may_lose`."""
+        self._built().may_lose(name, address, nbytes, told)
+        self._tolerated.add("lose")
 
     def role(self, name: str, dies: Iterable[int]) -> None:
         """What some dies do in the protocol, for statistics, for example ``"expert die"``."""
@@ -174,4 +179,4 @@ class Bench:
     def label_buffer(self, buffer: Buffer, name: str) -> None:
         """A name for a buffer, for reports; its die stands before it.  None for an empty one, or no name."""
         if name and buffer.nbytes:
-            self.label(f"die{buffer.die}.{name}", buffer.address, buffer.nbytes)
+            self.label(f"{self._built().spec.home(buffer.die)}.{name}", buffer.address, buffer.nbytes)

@@ -5,14 +5,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from xccl_emu.check.messages import core_name
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
 
 Owners = int | str | Iterable[int | str]
-"""``"die1"`` for its cores that run a kernel, ``"die1.core0"``, the global number of a core; or several of these."""
+"""``"die1"`` or ``"cpu0"`` for its cores that run a kernel, ``"die1.core0"``, the number of a core; or several such."""
 
-_TEXT = re.compile(r"die(\d{1,5})(?:\.core(\d{1,5}))?")
+_TEXT = re.compile(r"(die|cpu)(\d{1,5})(?:\.core(\d{1,5}))?")
 
 
 def cores_of(pod: Pod, owners: Owners) -> tuple[int, ...]:
@@ -27,14 +28,14 @@ def _cores_of_one(pod: Pod, owner: int | str) -> list[int]:
         found = _TEXT.fullmatch(owner)
         if found is None:
             raise ConfigError(f"owners={owner!r}: must be a die, as in 'die1', or a core, as in 'die1.core0'")
-        die, on_die = int(found[1]), found[2]
+        die, on_die = int(found[2]) + (pod.spec.n_dies if found[1] == "cpu" else 0), found[3]
         cores = [core for core in running if core // per_die == die and on_die in (None, str(core % per_die))]
     elif isinstance(owner, int | np.integer) and not isinstance(owner, bool):
         cores = [core for core in running if core == owner]
     else:
         raise ConfigError(f"owners={owner!r}: must be the global number of a core, or a text as 'die1.core0'")
     if not cores:
-        known = ", ".join(f"die{core // per_die}.core{core % per_die} (number {core})" for core in running)
+        known = ", ".join(f"{core_name(pod, core)} (number {core})" for core in running)
         raise ConfigError(f"owners={owner!r}: no kernel runs there; kernels run on {known}")
     return cores
 

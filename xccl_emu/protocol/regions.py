@@ -82,7 +82,7 @@ class Region:
         if not 0 <= i < self.count:
             raise ConfigError(f"{self.name}[{i}]: there are elements 0 to {self.count - 1}")
         spec = self._placed()
-        if not 0 <= die < spec.n_dies:
+        if not 0 <= die < spec.n_homes:
             raise ConfigError(f"die={die}: the pod has dies 0 to {spec.n_dies - 1}")
         return die * spec.die_bytes + self.start + i * self.step
 
@@ -117,7 +117,7 @@ class Region:
         names = (f"[{i}]" if self.count > 1 else "" for i in range(self.count))
         at = die * self._placed().die_bytes + self.start
         for name, nbytes in self.parts(number) if self.parts else ((name, self.step) for name in names):
-            yield f"die{die}.{self.name}{name}", at, nbytes
+            yield f"{self._placed().home(die)}.{self.name}{name}", at, nbytes
             at += nbytes
 
     def _placed(self) -> PodSpec:
@@ -127,10 +127,13 @@ class Region:
 
 
 class Regions:
-    """All regions of a protocol on so many dies, from ``first_die`` on, one behind the other in their areas."""
+    """All regions of a protocol on so many dies, from ``first_die`` on, one behind the other in their areas.
 
-    def __init__(self, dies: int, first_die: int = 0) -> None:
-        self.dies = range(first_die, first_die + dies)
+    With ``cpus`` they are on so many CPU sockets too, which go by their numbers behind the dies (`Pod.cpu`).
+    """
+
+    def __init__(self, dies: int, first_die: int = 0, cpus: int = 0) -> None:
+        self.dies, self.cpus = range(first_die, first_die + dies), cpus
         self._all: list[Region] = []
         self.managed_start = self.meta_start = 0
         """Offsets in the areas from which on they are placed."""
@@ -166,7 +169,8 @@ class Regions:
         """A pod with no more room than these regions need; app data and data buffer as given, in bytes."""
         meta, managed = (max(GRANULE_BYTES, self.bytes_of(area)) for area in ("meta", "managed"))
         room = {"app_bytes": align(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
-        return small_pod(len(self.dies), cores, **room, ub_bytes=align(ub_bytes))
+        dies = small_pod(len(self.dies), cores, **room, ub_bytes=align(ub_bytes))
+        return dies.with_(nodes=1, chips_per_node=dies.nodes, cpus_per_node=self.cpus) if self.cpus else dies
 
     def fit(self, spec: PodSpec, managed: int, meta: int, remedy: str, ub_bytes: int = 0) -> None:
         """Give the regions their addresses, from these offsets of the areas on.
@@ -197,7 +201,7 @@ class Regions:
     def label(self, bench: Bench) -> None:
         """Name the regions in reports."""
         for region in self._all:
-            for number, die in enumerate(self.dies):
+            for number, die in enumerate((*self.dies, *range(self.dies.stop, self.dies.stop + self.cpus))):
                 for label in region.labels(die, number):
                     bench.label(*label)
 

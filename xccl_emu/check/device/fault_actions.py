@@ -6,7 +6,7 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_ATOMIC_ADD
-from xccl_emu.machine.device import flight, tentative, words
+from xccl_emu.machine.device import flight, lost, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
@@ -117,6 +117,8 @@ def act_fault(mem, st, code):
             words.put(st, ms.FAULT_CUT, 1 + (die_of(code) | other_of(code) << 16))
     elif kind == fault_codes.AGAIN:
         taken = _again(mem, st)
+    elif kind == fault_codes.LOSE:
+        taken = _lose(mem, st, die_of(code), other_of(code))
     if taken:
         happened(st, kind)
     return taken
@@ -159,6 +161,21 @@ def _again(mem, st):
         words.words_to_bytes(mem, address, st, ms.FAULT_COPY + ms.FLIGHT_DATA, st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
     flight.note_writer(st, address, st[ms.FAULT_COPY + ms.FLIGHT_CORE], st[ms.FAULT_COPY + ms.FLIGHT_SITE])
     words.put(st, ms.FAULT_COPY + ms.FLIGHT_NBYTES, 0)
+    return True
+
+
+@jit
+def _lose(mem, st, die, number):
+    """Bytes are lost, and the word that tells says so; False if some were before, or there are none."""
+    start, end, told = lost.range_of(st, die, number)
+    if st[ms.LOST_END] or start >= end:
+        return False
+    words.put(st, ms.LOST_START, start)
+    words.put(st, ms.LOST_END, end)
+    tentative.meet(st, start, end - start)
+    if told >= 0:
+        tentative.meet(st, told, 8)
+        words.store_i64(mem, told, 1)
     return True
 
 

@@ -107,8 +107,8 @@ class Monitor:
             self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] = done
             self.m[at.DEPTH] = depth
             if fault is not None:
-                when = -1 if fault.at is None else fault.at
-                self.m[at.FAULT : at.FAULT_AT + 1] = fault.number, fault.source, fault.target, when
+                when, target = -1 if fault.at is None else fault.at, fault.target_on(self.trial.pod)
+                self.m[at.FAULT : at.FAULT_AT + 1] = fault.number, fault.source, target, when
             code = self._call(many_runs, space, run, policy, seed, first, end, True)
             first = int(self.m[at.NEXT_NUMBER])
             done = int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]), int(self.m[at.FAULTS])

@@ -50,12 +50,14 @@ class FaultySearch:
 
     def __init__(self, trial: Trial, fault: Fault, *, max_states: int, seconds: float | None) -> None:
         self._trial, self._pod, self._max_states, self._seconds = trial, trial.pod, max_states, seconds
+        target = fault.target_on(trial.pod)
         begin(self._pod)
         memory, state = self._pod.memory, self._pod.state
         self._space = (memory, state, memory.view(np.uint64), state.view(np.uint64))
         broken = (PLAIN, at.FAULT_CUT, at.FAULT_HAPPENED + 1 - at.FAULT_CUT)
-        self._parts = np.concatenate([changing(self._pod), np.array([broken], np.int64)])
-        words = np.array([fault.number, fault.source, fault.target, trial.may_wait(fault)], np.int64)
+        lost = (PLAIN, at.LOST_START, 2)
+        self._parts = np.concatenate([changing(self._pod), np.array([broken, lost], np.int64)])
+        words = np.array([fault.number, fault.source, target, trial.may_wait(fault)], np.int64)
         self._asked = device.Asked(words, np.array([*trial.stops], np.int64), *self._expected())
         n = 1 << 12
         self._graph = device.Graph(

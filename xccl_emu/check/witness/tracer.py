@@ -285,7 +285,7 @@ class Stepper:
             step = self._again(code)
         else:
             spec, actor = self._pod.spec, die * self._pod.spec.cores_per_die
-            told = words(code, spec)
+            told = words(code, self._pod)
             step = trace.Step(self._number, code, actor, spec.home(die), trace.PERFORM, "fault", told, None)
         return self._take(step)
 
@@ -294,7 +294,7 @@ class Stepper:
         if k >= len(flying):
             raise self._not_enabled()
         write = flying[k]
-        told = words(code, self._pod.spec)
+        told = words(code, self._pod)
         step = replace(self._perform(code, die, k), pipe=trace.PERFORM, operation="fault", fault=told)
         if decode(code)[0] == DUPLICATE:
             self._copied = write
@@ -308,7 +308,7 @@ class Stepper:
         if self._copied is None:
             raise self._not_enabled()
         step = self._step_of_write(code, self._copied)
-        return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code, self._pod.spec))
+        return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code, self._pod))
 
     def _step_of_write(self, code: int, write: trace.Write) -> trace.Step:
         by = write.by

@@ -3,7 +3,7 @@
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import maps
+from xccl_emu.machine.device import lost, maps
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.vectors import alignments, is_fp8, other_range, ranges
@@ -35,7 +35,7 @@ def _memory(st, core, base, address, nbytes, right):
     if nbytes <= 0:
         return set_error(st, core, base, ms.ERR_SIZE, address, nbytes)
     if address >= 0:
-        shift = st[ms.DIE_SHIFT]
+        shift, op = st[ms.DIE_SHIFT], st[base + REQUEST]
         die = address >> shift
         start = address - (die << shift)
         w = base + ms.WINDOWS
@@ -43,6 +43,9 @@ def _memory(st, core, base, address, nbytes, right):
             on_die = st[w + ms.WINDOW_DIE] == die or (st[w + ms.WINDOW_DIE] == ms.ANY_DIE and die < st[ms.N_DIES])
             if on_die and st[w + ms.WINDOW_START] <= start and nbytes <= st[w + ms.WINDOW_END] - start:
                 if st[w + ms.WINDOW_RIGHTS] & right:
+                    plain = right == ms.READ and (op != rq.OP_MTU_IN or st[base + REQUEST + 4] == 0)
+                    if plain and lost.is_lost(st, address, nbytes):
+                        return set_error(st, core, base, ms.ERR_UNDEFINED, address, ms.UNDEFINED_LOST)
                     return True
             w += ms.WINDOW_WORDS
     return set_error(st, core, base, ms.ERR_ACCESS, address, nbytes)

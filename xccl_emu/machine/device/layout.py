@@ -35,7 +35,9 @@ FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 105, 106, 128  # what a check has broken
 CACHE_BASE, CACHE_LINES, CACHE_WORDS = range(129, 132)  # lines that a core's scalar unit caches; words of a core's
 SOME_TENTATIVE = 132  # has a core read tentatively?  It saves a look at each write, and is no part of the state
 SOME_FLAGS = 133  # are there windows of flags?
-HEADER_WORDS = 134
+LOST_START, LOST_END = 134, 135  # bytes that a check has lost; no end: none
+LOSSES, LOSS_WORDS, LOSSES_MOST = 136, 3, 4  # what may be lost by name: start, end, and the word that tells, or -1
+HEADER_WORDS = LOSSES + LOSS_WORDS * LOSSES_MOST
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
@@ -122,7 +124,7 @@ CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every 
 # ---- errors that end a run
 ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND, ERR_LEFT_SET = range(1, 9)
 ERR_ARITHMETIC, ERR_CPU, ERR_UNDEFINED = 9, 10, 11
-UNDEFINED_USED, UNDEFINED_RACED, UNDEFINED_UNREAD = range(3)  # why bytes that were read tentatively are in error
+UNDEFINED_USED, UNDEFINED_RACED, UNDEFINED_UNREAD, UNDEFINED_LOST = range(4)  # why bytes are in error
 
 # ---- how a policy's run ended
 ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT_ENABLED = range(6)

@@ -9,8 +9,9 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.machine.device import flight, maps, numerics, sparse, vectors
+from xccl_emu.machine.device import flight, lost, maps, numerics, sparse, vectors
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.far import read_far
 from xccl_emu.machine.device.sparse import count
 from xccl_emu.machine.device.words import copy_bytes, jit, put
@@ -140,6 +141,8 @@ def step_mtu_in(mem, st, core, base, choice):
         return (j == 0) and (choice == ms.CHOICE_ALL or choice == 0) and _flag(st, core, base, queue, entry)
     if st[entry + ms.ENTRY_PROGRESS] == _READ_DONE or not _may_overtake(st, queue, j):
         return False
+    if st[entry + 4] == 0 and lost.is_lost(st, st[entry + 1], st[entry + 3]):
+        return _reads_lost(st, core, base, entry)
     if not _read_subtransfer(mem, st, base, entry, choice):
         return False
     if st[entry + ms.ENTRY_PROGRESS] == _READ_DONE:
@@ -147,6 +150,12 @@ def step_mtu_in(mem, st, core, base, choice):
         if j == 0:
             _pop(st, queue)
     return True
+
+
+@jit
+def _reads_lost(st, core, base, entry):
+    """Record that a transfer, under way or about to begin, reads bytes that are lost."""
+    return set_error_at(st, core, base, ms.ERR_UNDEFINED, st[entry + 1], ms.UNDEFINED_LOST, st[entry + ms.ENTRY_SITE])
 
 
 @jit
@@ -376,6 +385,8 @@ def step_dma(mem, st, core, base, choice):
         slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
         chosen = choice == ms.CHOICE_ALL or k == (choice & 15)
         if chosen and st[slot] != 0 and st[slot + ms.ENTRY_PROGRESS] != flight.DMA_READ_DONE:
+            if lost.is_lost(st, st[slot + 1], st[slot + 3]):
+                return _reads_lost(st, core, base, slot)
             if _copy_subtransfer(mem, st, core, base, slot, k, choice):
                 flight.finish_dma(st, core, base, slot)
                 return True

@@ -10,7 +10,7 @@ those before it, which the machine takes first, were in vain.
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import vectors
+from xccl_emu.machine.device import lost, vectors
 from xccl_emu.machine.device.access import set_error
 from xccl_emu.machine.device.words import call, jit, put
 
@@ -130,6 +130,8 @@ def note_issue(st, base, op):
         put(st, base + ms.HELD_END, max(target + written, st[base + ms.HELD_END]))
     if tentative:
         st[ms.SOME_TENTATIVE] = 1
+        if lost.is_lost(st, a, c):
+            put(st, base + ms.RACED, 1)
 
 
 @jit

@@ -9,6 +9,7 @@ from xccl_emu.check.device.sampling.policies.draw import draw_below
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_ATOMIC_ADD
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import lost
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.words import jit
 
@@ -27,7 +28,7 @@ def draw_fault(space, run):
     m = space.m
     m[ml.SEEN], m[ml.STRUCK], m[ml.LATER] = 0, 0, NEVER
     m[ml.MOMENT] = draw_below(run.rng, m[ml.LENGTH])
-    if m[ml.FAULT] == fault_codes.F_STOP:
+    if m[ml.FAULT] == fault_codes.F_STOP or m[ml.FAULT] == fault_codes.F_LOSE:
         m[ml.MOMENT] = draw_below(run.rng, m[ml.MOMENT] + 1)  # more often early, when more has still to come
 
 
@@ -48,6 +49,10 @@ def watched_fault(space, code):
     else:
         if kind == fault_codes.AGAIN and st[ms.FAULT_COPY + ms.FLIGHT_NBYTES] != 0:
             save(space, st[ms.FAULT_COPY + ms.FLIGHT_ADDRESS], st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
+        if kind == fault_codes.LOSE and st[ms.LOST_END] == 0:
+            told = lost.range_of(st, fault_actions.die_of(code), fault_actions.other_of(code))[2]
+            if told >= 0:
+                save(space, told, 8)
         if not fault_actions.act_fault(mem, st, code):
             return ml.NOT_ENABLED
         result = m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
@@ -77,11 +82,12 @@ def strike(space, run, n_taken):
             if kind == fault_codes.F_DUPLICATE
             else _code(fault_codes.CUT, m[ml.FAULT_FROM], fault_codes.ANY_TARGET, 0)
         )
-    elif m[ml.STRUCK] == 0 and due and (kind == fault_codes.F_STOP or kind == fault_codes.F_CUT):
+    elif m[ml.STRUCK] == 0 and due and (kind <= fault_codes.F_CUT or kind == fault_codes.F_LOSE):
         m[ml.STRUCK] = 1
         code = _code(fault_codes.STOP, m[ml.FAULT_FROM], 0, 0)
-        if kind == fault_codes.F_CUT:
-            code = _code(fault_codes.CUT, m[ml.FAULT_FROM], m[ml.FAULT_TO], 0)
+        if kind != fault_codes.F_STOP:
+            action = fault_codes.CUT if kind == fault_codes.F_CUT else fault_codes.LOSE
+            code = _code(action, m[ml.FAULT_FROM], m[ml.FAULT_TO], 0)
     if code == 0 or watched_fault(space, code) == ml.NOT_ENABLED:
         return 0
     _note(space, run, n_taken)
@@ -125,7 +131,8 @@ def repeat_now(space):
 def strikes_write(space, candidate, n_taken):
     """Return whether a write in flight, about to become visible, is the one that is duplicated or corrupted."""
     st, m = space.st, space.m
-    if m[ml.FAULT] < fault_codes.F_DUPLICATE or m[ml.STRUCK] or not _on_link(st, m, candidate):
+    on_write = m[ml.FAULT] == fault_codes.F_DUPLICATE or m[ml.FAULT] == fault_codes.F_CORRUPT
+    if not on_write or m[ml.STRUCK] or not _on_link(st, m, candidate):
         return False
     return m[ml.SEEN] + 1 == m[ml.FAULT_AT] if m[ml.FAULT_AT] >= 0 else n_taken >= m[ml.MOMENT]
 
@@ -162,7 +169,7 @@ def count(space, candidate, of_core):
     st, m = space.st, space.m
     if of_core:
         if (
-            m[ml.FAULT] == fault_codes.F_STOP
+            (m[ml.FAULT] == fault_codes.F_STOP or m[ml.FAULT] == fault_codes.F_LOSE)
             and st[block_of_core(st, candidate // ms.ACTORS_PER_CORE) + ms.DIE] == m[ml.FAULT_FROM]
         ):
             m[ml.SEEN] += 1

@@ -86,6 +86,8 @@ def log_touched(st, ck):
     while ck[cs.TOUCHED] >> i:
         if ck[cs.TOUCHED] >> i & 1:
             base, registers, n, block, kept = _places(st, ck, i)
+            if st[ms.SOME_FLAGS]:  # its kernel may go round
+                clocks.renumber(st, ck, block)
             if ck[cs.LOG] + 3 * (ms.WINDOWS + cs.BLOCK + n + st[ms.CACHE_WORDS]) > ck[cs.LOG_END]:
                 ck[cs.LIMIT] = cs.LIMIT_LOG
                 return
@@ -234,7 +236,6 @@ def _after_pipe(st, ck, rows, x, event):
     elif pipe == rq.MTU_IN and accesses.is_of_flags(rows):
         if rows[cs.ROWS_CLASS, 0] == granules.SYNC:
             _learn(st, ck, x)
-        clocks.renumber(st, ck, block)
     elif pipe == rq.DMA and st[x.entry] == 0:
         clocks.note_set(ck, block, rq.DMA, rq.SCALAR, event, clocks.completion_of(ck, block, x.descriptor))
 
@@ -475,8 +476,6 @@ def _after_scalar(st, ck, rows, x, op):
     )
     if reads or op == rq.OP_AWAIT_GROUP:  # who arrived may have seen a flag of this core
         _learn(st, ck, x)
-    if op == rq.OP_LOAD and reads and accesses.reads_flags(st, base, a, b):
-        clocks.renumber(st, ck, block)
     if ck[cs.JOINING] and op == rq.OP_WAIT_FLAG and a == rq.DMA and st[ms.ORDER] == ms.ORDER_FIFO:
         inside.note_landed(st, ck, x.i)  # what DMA has written is visible, and what was before it on its way
 

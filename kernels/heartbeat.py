@@ -1,0 +1,177 @@
+"""Heartbeats of a serving engine: a shell asks masters, whose loops wait for executors ([xDeepServe] 6.1).
+
+A master has one loop: it gives its executors work, waits for all their replies, and only then looks whether there is a
+heartbeat to answer.  No other core answers for it.  So an executor that hangs makes its master silent, within the loop
+that it hangs in, and the shell, whose wait for an answer has a time-out, says which master that is.
+
+Steps: 1 the shell sends a beat to all masters; 2 a master's loop turns: work for its executors, then their replies; 3
+behind a turn it answers the last beat; 4 the shell waits for each answer, or the time-out; 5 it keeps who was silent.
+
+Time-outs are longer than a turn of a loop takes (``patient``).  So one passes only where a turn does not end: the
+master, whose executor hangs, raises it then, in place of the clock.  Else any time-out may pass at any moment, rightly
+or not: the environment chooses, or a timer of virtual time does.
+
+An executor that hangs says so where only the shell's own checks look: a master that is called silent though its
+executors go on is a false alarm, and an answer to a beat that was sent behind a hang is missed, which ends the run.
+
+All of it is scalar, since shells and masters run on CPUs, and words are stored, not put.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+
+FIELD_BYTES = 32
+FALSE_ALARM, MISSED = 1, 2
+"""Failed with: a master that could answer is called silent; one that could not has answered."""
+
+
+class Tree(NamedTuple):
+    """Where words are, the same on each die and CPU, and the sizes."""
+
+    masters: int
+    executors: int
+    """Executors of each master."""
+    beats: int
+    turns: int
+    """Turns of a master's loop, which is idle behind them and only answers."""
+    patient: int
+    """Does a time-out pass only where a turn does not end?"""
+    pitch: int
+    """From a die to the next, or from a CPU to the next, which stand behind them."""
+    shell: int
+    """Number of the CPU that the shell is on; its masters are on those behind it."""
+    beat: int
+    """On a master's CPU: number of the last beat."""
+    answers: int
+    """[masters] on the shell's CPU: number of the last beat that was answered."""
+    stalled: int
+    """[masters] on the shell's CPU: has a time-out passed?"""
+    hung: int
+    """[masters] on the shell's CPU: does one of its executors hang?  For checks alone."""
+    over: int
+    """On each: nothing more will come."""
+    work: int
+    """On an executor's die: number of turns that it is to take part in."""
+    replies: int
+    """[executors] on a master's CPU: number of turns that the executor has taken part in."""
+    hangs: int
+    """[executors] on a master's CPU: will it never reply again?  In place of the clock."""
+
+
+def tell(word, value, step):
+    """Store a word for another core; a scalar cache writes it back."""
+    yield xl.store(word, value, step=step, sync="told")
+    yield xl.dcci(word, step=step, sync="told line")
+
+
+def look(word, step):
+    """Load a word that another core may store."""
+    yield xl.dcci(word, step=step, sync="seen line")
+    seen = yield xl.load(word, step=step, sync="seen")
+    return seen
+
+
+def answered(m, number, t: Tree):
+    """Wait for a master's answer to a beat, or the time-out; returns whether it has answered."""
+    word = t.answers + m * FIELD_BYTES
+    late = 0
+    if t.patient:
+        stalled = t.stalled + m * FIELD_BYTES
+        yield xl.poll_any((word, xl.CMP_GE, number), (stalled, xl.CMP_GE, 1), step=4, sync="answer in")
+    seen = yield from look(word, 4)
+    while seen < number and late == 0 and t.patient == 0:
+        late = yield xl.choose(2, of=number * t.masters + m, step=4, sync="time-out")
+        seen = yield from look(word, 4)
+    return seen >= number
+
+
+@xl.kernel
+def shell(silent, t: Tree):
+    """Send beats, and leave of each which masters were silent, a bit each, in ``silent`` [beats] words."""
+    for i in range(t.beats):
+        hanging = 0
+        for m in range(t.masters):
+            hangs = yield from look(t.hung + m * FIELD_BYTES, 1)
+            hanging = hanging | hangs << m
+        for m in range(t.masters):
+            yield from tell(t.beat + (t.shell + 1 + m) * t.pitch, i + 1, 1)
+        told = 0
+        for m in range(t.masters):
+            came = yield from answered(m, i + 1, t)
+            if came and hanging >> m & 1:
+                yield xl.fail(MISSED, m, step=4)
+            if came == 0:
+                hangs = yield from look(t.hung + m * FIELD_BYTES, 4)
+                if hangs == 0 and t.patient:
+                    yield xl.fail(FALSE_ALARM, m, step=4)
+                told = told | 1 << m
+        yield xl.store(silent + i * 8, told, step=5)
+    for m in range(t.masters):
+        yield from tell(t.over + (t.shell + 1 + m) * t.pitch, 1, 5)
+
+
+def turn(first, number, here, t: Tree):
+    """A turn of a master's loop; returns 0 for one that will not end."""
+    came = 0
+    for e in range(t.executors):
+        yield from tell(t.work + (first + e) * t.pitch, number, 2)
+    for e in range(t.executors):
+        if came == 0:
+            reply = t.replies + here + e * FIELD_BYTES
+            hangs = t.hangs + here + e * FIELD_BYTES
+            came = yield xl.poll_any(
+                (reply, xl.CMP_GE, number), (hangs, xl.CMP_GE, 1), (t.over + here, xl.CMP_GE, 1), step=2,
+                sync="reply in",
+            )  # fmt: skip
+    return came == 0
+
+
+@xl.kernel
+def master(m, t: Tree):
+    """Turn so many times, answering behind each turn, then answer the beats that are left."""
+    here = (t.shell + 1 + m) * t.pitch
+    first = m * t.executors
+    turns = 0
+    last = 0
+    going = 1
+    while going and last < t.beats:
+        if turns < t.turns:
+            turns += 1
+            going = yield from turn(first, turns, here, t)
+        else:
+            yield xl.poll_any(
+                (t.beat + here, xl.CMP_GE, last + 1), (t.over + here, xl.CMP_GE, 1), step=3, sync="beat in"
+            )
+        if going:
+            beat = yield from look(t.beat + here, 3)
+            if beat > last:
+                last = beat
+                yield from tell(t.answers + m * FIELD_BYTES, last, 3)
+            over = yield from look(t.over + here, 3)
+            going = over == 0 or last == t.beats
+    if going == 0:
+        yield from tell(t.stalled + m * FIELD_BYTES, 1, 4)
+        yield xl.poll_ge(t.over + here, 1, step=5, sync="end in")
+    for e in range(t.executors):
+        yield from tell(t.over + (first + e) * t.pitch, 1, 5)
+
+
+@xl.kernel
+def executor(m, e, hangs, t: Tree):
+    """Reply to each turn of the master, up to number ``hangs`` (-1 for none), where it hangs."""
+    here = (m * t.executors + e) * t.pitch
+    there = (t.shell + 1 + m) * t.pitch
+    over = 0
+    for i in range(t.turns):
+        if over == 0:
+            over = yield xl.poll_any(
+                (t.work + here, xl.CMP_GE, i + 1), (t.over + here, xl.CMP_GE, 1), step=2, sync="work in"
+            )
+        if over == 0 and i != hangs:
+            yield from tell(t.replies + there + e * FIELD_BYTES, i + 1, 2)
+        elif over == 0:
+            yield from tell(t.hung + m * FIELD_BYTES, 1, 2)
+            yield xl.quiet(step=2, sync="hang before time-out")
+            yield from tell(t.hangs + there + e * FIELD_BYTES, 1, 2)
+            over = 1

@@ -1,0 +1,1 @@
+"""Blocks of on-chip memory that may be lost: host code."""

@@ -1,0 +1,1 @@
+"""Heartbeats of a serving engine."""

@@ -1,0 +1,96 @@
+"""Heartbeats as a case: a shell, masters and executors, one of which may hang ([xDeepServe] 6.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from xccl_emu import protocol
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels import heartbeat
+from xccl_emu.machine.pod import Pod
+
+NONE = -1
+_SMALL = {"masters": 1, "turns": 1}
+
+
+@dataclass(frozen=True)
+class Heartbeat(protocol.Case):
+    """The shell is on CPU 0, masters are on those behind it, executors on dies; the first executor may hang.
+
+    Which beats its master still answers depends on the schedule, unless it hangs in the first turn: then none.  The
+    shell's own checks end a run that calls a master silent that is not, or misses one that is.
+    """
+
+    papers = protocol.read_papers("heartbeat")
+    presets: ClassVar[tuple[protocol.Preset, ...]] = (
+        protocol.Preset("heartbeat", "An executor hangs, and its master is silent (xDeepServe 6.1)", {}, _SMALL),
+    )
+
+    masters: int = protocol.size(2, "Masters, one of each DP group.", most=32)
+    executors: int = protocol.size(1, "Executors of each master.", most=32)
+    beats: int = protocol.size(1, "Heartbeats.", most=1 << 10)
+    turns: int = protocol.size(2, "Turns of each master's loop.", most=1 << 10)
+    hangs: int = protocol.size(0, "Turn in which the first executor hangs; -1: in none.", least=NONE, most=1 << 10)
+    patient: int = protocol.switch(1, "Does a time-out pass only where a turn does not end?")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hangs >= self.turns:
+            raise ConfigError(f"hangs={self.hangs}: must be less than turns={self.turns}, or -1 for none")
+
+    def lay_out(self, bench: protocol.Bench) -> None:
+        """Words are alike on all dies and CPUs."""
+        dies, field = self.masters * self.executors, heartbeat.FIELD_BYTES
+        regions = protocol.Regions(dies, cpus=1 + self.masters)
+        beat, over, work = (regions.meta(name, field) for name in ("beat", "over", "work"))
+        answers, stalled, hung = (regions.meta(name, field, self.masters) for name in ("answer", "stalled", "hung"))
+        replies, hangs = (regions.meta(name, field, self.executors) for name in ("reply", "hang"))
+        pod = bench.pod(regions.tight_pod(app_bytes=max(32, 8 * self.beats), ub_bytes=0))
+        regions.place(bench, pod)
+        shell = pod.cpu(0)
+        told = heartbeat.Tree(
+            self.masters, self.executors, self.beats, self.turns, self.patient, pod.spec.die_bytes, shell, beat.at(0),
+            answers.at(shell), stalled.at(shell), hung.at(shell), over.at(0), work.at(0), replies.at(0), hangs.at(0),
+        )  # fmt: skip
+        silent = pod.alloc(shell, 8 * self.beats)
+        bench.label_buffer(silent, "silent")
+        if self.patient and self.hangs <= 0:
+            each = np.full(self.beats, self.hangs + 1, np.int64)  # the first master's bit, or none
+            bench.expect(silent.address, each, "silent masters", owners="cpu0")
+        grants = [pod.grant(silent, "w"), *(each.grant(shell, "r") for each in (answers, stalled, hung))]
+        grants += [each.grant(shell + 1 + m, "w") for each in (beat, over) for m in range(self.masters)]
+        pod.launch(heartbeat.shell, shell, [0], {"silent": silent.address, "t": told}, grants)
+        for m in range(self.masters):
+            self._launch_group(pod, m, told, (beat, over, work, answers, stalled, hung, replies, hangs))
+        bench.tolerates("stop", "cut", "stall")
+        if not self.patient:
+            bench.recovers(*range(dies))
+
+    def _launch_group(self, pod: Pod, m: int, told: heartbeat.Tree, regions: tuple[protocol.Region, ...]) -> None:
+        """A master and its executors."""
+        beat, over, work, answers, stalled, hung, replies, hangs = regions
+        shell, cpu, own = told.shell, told.shell + 1 + m, range(m * self.executors, (m + 1) * self.executors)
+        grants = [each.grant(cpu, "r") for each in (beat, over, replies, hangs)]
+        grants += [each.grant(shell, "w", m) for each in (answers, stalled)]
+        grants += [each.grant(die, "w") for each in (work, over) for die in own]
+        pod.launch(heartbeat.master, cpu, [0], {"m": m, "t": told}, grants)
+        for e, die in enumerate(own):
+            grants = [work.grant(die, "r"), over.grant(die, "r"), hung.grant(shell, "w", m)]
+            grants += [replies.grant(cpu, "w", e), hangs.grant(cpu, "w", e)]
+            args = {"m": m, "e": e, "hangs": self.hangs if die == 0 else NONE}
+            pod.launch(heartbeat.executor, die, [0], {**args, "t": told}, grants)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, protocol.Case]:
+        """Nobody hangs, or one does, in the first turn or a later one, before a beat or between two."""
+        usual = cls()
+        return {
+            "hangs in the first turn": usual,
+            "nobody hangs": replace(usual, hangs=NONE),
+            "hangs later": replace(usual, hangs=1),
+            "one master, two beats": replace(usual, masters=1, beats=2, hangs=1),
+            "one master, two executors": replace(usual, masters=1, executors=2),
+            "time-outs at any moment": replace(usual, masters=1, turns=1, patient=0),
+        }

@@ -1,0 +1,109 @@
+"""Heartbeats: a master whose executor hangs is silent, no other is called so, and how long that takes to be known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.state import ORDERS
+from xccl_emu.protocol import Case
+from xccl_emu.protocols.heartbeat.case import NONE, Heartbeat
+from xccl_emu.protocols.heartbeat.detection import detection_us
+from xccl_emu.timing.run import VirtualTime
+
+IMPATIENT = Heartbeat(masters=1, turns=1, patient=0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(*(st.integers(1, most) for most in (4, 3, 4, 4)), st.integers(NONE, 3), st.booleans(), st.sampled_from(ORDERS))
+def test_who_hangs_is_silent_and_no_one_else(
+    masters: int, executors: int, beats: int, turns: int, hangs: int, patient: bool, order: str
+) -> None:
+    """For drawn sizes and orders, on some drawn schedules: no false alarm, and no answer behind a hang."""
+    case = Heartbeat(masters, executors, beats, turns, min(hangs, turns - 1), int(patient))
+    assert check(case, policy="random", schedules=3, order=order).violation is None
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "unordered"])
+@pytest.mark.parametrize("what", Heartbeat.proofs())
+def test_proved_under_other_orders(what: str, order: str) -> None:
+    """Not under `relaxed` alone (`tests/cases/test_verified.py`)."""
+    assert check(Heartbeat.proofs()[what], order=order, seconds=60).verdict == VERIFIED
+
+
+def test_whichever_executor_stops_the_others_end() -> None:
+    """At every moment, where the environment says some day that the time is up; a patient shell waits for ever."""
+    found = check(IMPATIENT, fault="stop:die0", policy="exhaustive", seconds=60)
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+    blocked = replace(IMPATIENT, patient=1, hangs=NONE)
+    assert check(blocked, fault="stop:die0", schedules=60).ended["blocked"] > 0
+
+
+@pytest.mark.parametrize("fault", ["stop:cpu1", "stop:cpu2", "cut:cpu1-cpu0", "stall:cpu1-cpu0"])
+@pytest.mark.parametrize("case", [Heartbeat(), IMPATIENT, Heartbeat(hangs=1)], ids=["hangs", "impatient", "later"])
+def test_masters_that_stop_mislead_nobody(case: Case, fault: str) -> None:
+    """Exhaustively: whatever stops or is cut, no alarm is false, as far as time-outs are right."""
+    if isinstance(case, Heartbeat) and f"cpu{case.masters + 1}" in fault:
+        return
+    assert check(case, fault=fault, policy="exhaustive", seconds=60).verdict == VERIFIED
+
+
+@pytest.mark.parametrize("without", ["told", "seen", "answer in", "reply in", "hang before time-out"])
+def test_what_it_needs_is_needed(without: str) -> None:
+    """Without it a schedule shows what goes wrong."""
+    assert check(Heartbeat(), without=[without]).verdict == VIOLATION
+
+
+def test_an_impatient_shell_needs_its_time_out() -> None:
+    """Else it waits for a master whose executor hangs."""
+    found = check(IMPATIENT, without=["time-out"])
+    assert found.violation is not None
+    assert found.violation.kind in (DEADLOCK, "livelock")
+
+
+@pytest.mark.parametrize("time_out_us", [20.0, 200.0])
+def test_silence_is_known_when_the_time_is_up(time_out_us: float) -> None:
+    """In virtual time, by a timer in the shell: the time-out and less than two microseconds."""
+    trial = Heartbeat(beats=1, turns=1, patient=0).build("sc")
+    clock = trial.pod.policy = VirtualTime(timers_us={"time-out": time_out_us})
+    trial.pod.run()
+    shell = trial.pod.cpu(0) * trial.pod.spec.cores_per_die
+    assert time_out_us < clock.timing.finished_us[shell] < time_out_us + 2
+    silent = next(each.address for each in trial.labels if each.name == "cpu0.silent")
+    assert trial.pod.span(silent, 8)[0] == 1, "the first master, and no other"
+
+
+@given(*(st.floats(1.0, 1e6) for _ in range(3)), st.integers(0, 9))
+def test_a_hang_is_known_in_time(control_us: float, shell_us: float, time_out_us: float, seed: int) -> None:
+    """Never before the time-out, never later than both intervals and two time-outs."""
+    took = detection_us(control_us, shell_us, time_out_us, 1000, seed)
+    assert (took >= time_out_us * (1 - 1e-9)).all()
+    assert (took <= (control_us + shell_us + 2 * time_out_us) * (1 + 1e-9)).all()
+
+
+def test_on_the_mean_half_of_both_intervals_passes() -> None:
+    """Mean of 10,000 draws, and their latest."""
+    took = detection_us(1000.0, 300.0, 500.0)
+    assert np.mean(took) == pytest.approx(500 + 300 / 2 + 1000 / 2, rel=0.02)
+    assert took.max() < 1000 + 300 + 500
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ((0.0, 1.0, 1.0), "control_us=0.0: must be a time above 0"),
+        ((1.0, 1.0, float("nan")), "time_out_us=nan: must be a time above 0"),
+        ((1.0, 1.0, 1.0, 0), "draws=0: must be at least 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(asked: tuple[float, ...], says: str) -> None:
+    """Times that are none, no draws; and a hang behind the last turn."""
+    with pytest.raises(ConfigError, match=says):
+        detection_us(*asked)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="hangs=2: must be less than turns=2"):
+        Heartbeat(hangs=2)
