@@ -14,7 +14,6 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.oracle import (
     BF16,
     FP16,
-    QUANTIZERS,
     dequantize_int8,
     hidden_dtype,
     quantize_int8,
@@ -128,7 +127,7 @@ def test_cann_agrees_with_the_scalar_formula(x: np.ndarray) -> None:
         assert scales[i] == np.float32(1) / factor
 
 
-@pytest.mark.parametrize("quantize", QUANTIZERS.values())
+@pytest.mark.parametrize("quantize", [quantize_int8, quantize_int8_cann])
 def test_a_zero_row_is_the_same_by_every_rule(quantize: Quantizer) -> None:
     """All-zero rows give zeros and scale +0 by each rule, although CANN's goes through NaNs, and leave others alone."""
     q, scales = quantize(rows([0.0, -0.0], [0.0, 3.0]))
@@ -145,7 +144,7 @@ def test_cann_saturates_rows_too_small_to_invert() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("quantize", QUANTIZERS.values())
+@pytest.mark.parametrize("quantize", [quantize_int8, quantize_int8_cann])
 def test_refuses_what_is_not_finite(bad: float, quantize: Quantizer) -> None:
     """A NaN or infinity is refused by its position."""
     with pytest.raises(ConfigError, match=r"x\[1, 2\] is (nan|inf|-inf)"):
