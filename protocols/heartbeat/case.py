@@ -47,7 +47,8 @@ class Heartbeat(protocol.Case):
         beat, over, work = (regions.meta(name, field) for name in ("beat", "over", "work"))
         answers, stalled, hung = (regions.meta(name, field, self.masters) for name in ("answer", "stalled", "hung"))
         replies, hangs = (regions.meta(name, field, self.executors) for name in ("reply", "hang"))
-        pod = bench.pod(regions.tight_pod(app_bytes=max(32, 8 * self.beats), ub_bytes=0))
+        spec = regions.tight_pod(app_bytes=max(32, 8 * self.beats), ub_bytes=0)
+        pod = bench.pod(spec, draw_answers=not self.patient)
         regions.place(bench, pod)
         shell = pod.cpu(0)
         told = heartbeat.Tree(

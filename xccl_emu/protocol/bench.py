@@ -54,14 +54,15 @@ class Bench:
         bench._pod = pod
         return bench
 
-    def pod(self, spec: PodSpec) -> Pod:
+    def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
         """The pod, in the memory order of the check and without what it switches off, and as the case is to have it.
 
-        ConfigError for a second one.
+        ``draw_answers`` is as of `Pod`, for kernels that ask until the answer is not 0.  ConfigError for a second one.
         """
         if self._pod is not None:
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
-        self._pod = Pod(spec.with_(**self._pod_sizes), order=self._order, without=self._without)
+        spec = spec.with_(**self._pod_sizes)
+        self._pod = Pod(spec, order=self._order, without=self._without, draw_answers=draw_answers)
         return self._pod
 
     def filled(self, die: int, array: NDArray[Any], name: str = "", *, travels: bool = False) -> Buffer:

@@ -204,7 +204,7 @@ class _Shared(Bench):
         """So is what is expected there."""
         super().expect(address, array, f"{name}, beside" if self.corner.core else name, owners)
 
-    def pod(self, spec: PodSpec) -> Pod:
+    def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
         if self._pod is not None:
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
         self._pod = self._given

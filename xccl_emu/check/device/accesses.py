@@ -8,7 +8,7 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import conditions, pipes
+from xccl_emu.machine.device import access, conditions, pipes
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.lines import line_part, polls_line
@@ -42,22 +42,6 @@ def _row(out, n, start, nbytes, flags, agent, site):
     out[n, AGENT] = agent
     out[n, SITE] = site
     return n + 1
-
-
-@jit
-def reads_flags(st, base, address, nbytes):
-    """Return whether bytes lie in a window of flags of the core, so that a load or mtu-in of them synchronizes."""
-    if st[ms.SOME_FLAGS] == 0:
-        return False
-    die = address >> st[ms.DIE_SHIFT]
-    start, w = address - (die << st[ms.DIE_SHIFT]), base + ms.WINDOWS
-    for _ in range(st[base + ms.N_WINDOWS]):
-        inside = st[w + ms.WINDOW_START] <= start and start + nbytes <= st[w + ms.WINDOW_END]
-        on_die = st[w + ms.WINDOW_DIE] == die or st[w + ms.WINDOW_DIE] == ms.ANY_DIE
-        if inside and on_die and st[w + ms.WINDOW_RIGHTS] & ms.FLAGS:
-            return True
-        w += ms.WINDOW_WORDS
-    return False
 
 
 @jit
@@ -99,7 +83,7 @@ def accesses(st, base, pipe, choice, named, out):
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
             start, end = pipes.subtransfer(st, source, source, nbytes, choice >> 4)
-        how = SYNC if reads_flags(st, base, source, nbytes) else 0
+        how = SYNC if access.reads_flags(st, base, source, nbytes) else 0
         how = SYNC | TENTATIVE if st[entry + 4] else how
         n = _row(out, 0, source + start, end - start, how, rq.MTU_IN, site)
         return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, rq.MTU_IN, site)
@@ -132,7 +116,7 @@ def _of_scalar(st, base, choice, named, out):
     site, off = request_site(st, base), switched_off(st, base)
     if op == rq.OP_LOAD:
         named_so = named[st[base + ms.KERNEL] * ms.MAX_SITES + site] & 1
-        sync = SYNC if (named_so or reads_flags(st, base, a, b)) and not off else 0
+        sync = SYNC if (named_so or access.reads_flags(st, base, a, b)) and not off else 0
         return _row(out, 0, a, b, WHOLE | sync, rq.SCALAR, site)
     if polls_line(st, base):
         first, nbytes = line_part(st, base, choice)

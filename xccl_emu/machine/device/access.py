@@ -280,3 +280,19 @@ def check_vector(st, core, base, op, a, b, c, d, e):
     return _apart(st, core, base, source, read, target, written) and _apart(
         st, core, base, other, more, target, written
     )
+
+
+@jit
+def reads_flags(st, base, address, nbytes):
+    """Return whether bytes lie in a window of flags of the core, so that a load or mtu-in of them synchronizes."""
+    if st[ms.SOME_FLAGS] == 0:
+        return False
+    die = address >> st[ms.DIE_SHIFT]
+    start, w = address - (die << st[ms.DIE_SHIFT]), base + ms.WINDOWS
+    for _ in range(st[base + ms.N_WINDOWS]):
+        inside = st[w + ms.WINDOW_START] <= start and start + nbytes <= st[w + ms.WINDOW_END]
+        on_die = st[w + ms.WINDOW_DIE] == die or st[w + ms.WINDOW_DIE] == ms.ANY_DIE
+        if inside and on_die and st[w + ms.WINDOW_RIGHTS] & ms.FLAGS:
+            return True
+        w += ms.WINDOW_WORDS
+    return False

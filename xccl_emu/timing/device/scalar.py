@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
+from xccl_emu.machine.device import access
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import flags_in, is_line, polls_whole_word
 from xccl_emu.machine.device.pipes import free_descriptor
@@ -53,7 +54,7 @@ def step_scalar_timed(space, core):
         return step_poll_any(space, core)
     memory = op == rq.OP_LOAD or op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD
     told = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.TOLD
-    looks = told and op == rq.OP_LOAD
+    looks = op == rq.OP_LOAD and (told or access.reads_flags(st, base, a, asked.b))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[row + tl.SCALAR_AT]
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS

@@ -1,6 +1,5 @@
 """Transitions of a search: one action on shared memory, and all that follows from it at once."""
 
-from xccl_emu.check.device import accesses
 from xccl_emu.check.device.accesses import WHOLE_TRANSFER, instruction_of
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import classify, clocks, granules, linked, moves, races, record
@@ -8,7 +7,7 @@ from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.waits import note_site
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import cache, conditions, flight, pipes
+from xccl_emu.machine.device import access, cache, conditions, flight, pipes
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.scalar import drained, which_holds
@@ -252,7 +251,7 @@ def _all_whole(st, ck, i, base):
         if st[entry] == rq.OP_MTU_IN:
             source, nbytes = st[entry + 1], st[entry + 3]
             # Flags, of which one may be seen without another
-            apart = accesses.reads_flags(st, base, source, nbytes) and granules.shared(ck, source, nbytes)
+            apart = access.reads_flags(st, base, source, nbytes) and granules.shared(ck, source, nbytes)
             if apart or not _read_whole(ck, i, source, nbytes):
                 return False
     return ck[cs.FULL] != 0
