@@ -181,7 +181,7 @@ class _SpecKnown(Exception):
 class _Asking(Bench):
     """A bench on which a case says what its pod must be, and nothing more."""
 
-    def pod(self, spec: PodSpec) -> Pod:
+    def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
         raise _SpecKnown(spec)
 
 
