@@ -61,17 +61,17 @@ def test_two_builds_are_the_same(what: str) -> None:
 
 @pytest.mark.parametrize("what", ALL)
 def test_labels_lie_side_by_side_inside_of_the_pod(what: str) -> None:
-    """No two labels have a byte or a name in common, each lies on the die that it names, and none is empty."""
+    """No two labels have a byte or a name in common, each lies on the die or CPU that it names, and none is empty."""
     trial = ALL[what].build("relaxed")
-    die_bytes = trial.pod.spec.die_bytes
+    spec, die_bytes = trial.pod.spec, trial.pod.spec.die_bytes
     ranges = sorted((label.address, label.address + label.nbytes) for label in trial.labels)
     assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
     assert len({label.name for label in trial.labels}) == len(trial.labels)
     for label in trial.labels:
         assert label.nbytes > 0
         last = label.address + label.nbytes - 1
-        assert label.name.startswith(f"die{label.address // die_bytes}.")
-        assert last // die_bytes == label.address // die_bytes < trial.pod.spec.n_dies
+        assert label.name.startswith(f"{spec.home(label.address // die_bytes)}.")
+        assert last // die_bytes == label.address // die_bytes < spec.n_homes
 
 
 @pytest.mark.parametrize("what", ALL)
@@ -79,7 +79,7 @@ def test_every_byte_that_a_kernel_may_touch_has_a_name(what: str) -> None:
     """Whatever address a report has to print, there is a label for it; what is filled and expected is named too."""
     trial = ALL[what].build("relaxed")
     spec = trial.pod.spec
-    named = np.zeros(spec.n_dies * spec.die_bytes, bool)
+    named = np.zeros(spec.memory_bytes, bool)
     for label in trial.labels:
         named[label.address : label.address + label.nbytes] = True
     for grant in (g for core in trial.pod.active_cores() for g in trial.pod.grants_of(core)):
