@@ -15,12 +15,14 @@ from xccl_emu.kernels.transfers import copy_blocks
 from xccl_emu.machine.device import layout as machine
 from xccl_emu.machine.device import sparse
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import MIB, small_pod
+from xccl_emu.machine.spec import MIB, PodSpec, small_pod
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.registry import make, names, proofs_of
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.pull.session import ExpertParallel
+from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.run import VirtualTime
+from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 from .support import COSTS, ROUND
 
@@ -54,13 +56,18 @@ def sizes(draw: st.DrawFn, name: str) -> dict[str, Any]:
     return shared | ({"attention": ranks, "experts": ranks} if name.startswith("a2e") else {"ranks": ranks})
 
 
+def fabric_for(spec: PodSpec) -> Fabric:
+    """One of round numbers, or for a pod with CPUs one that has them."""
+    return ROUND if spec.n_homes == spec.n_dies else CLOUDMATRIX384
+
+
 def run(trial: Trial, data: bool, payload: bool) -> tuple[Any, str]:
     """When each core returned, and a hash of all memory; without payload its buffers are zeros."""
     if not payload:
         for label in trial.labels:
             if label.name.endswith(_PAYLOAD):
                 trial.pod.memory[label.address : label.address + label.nbytes] = 0
-    trial.pod.policy = policy = VirtualTime(ROUND, COSTS, data=data)
+    trial.pod.policy = policy = VirtualTime(fabric_for(trial.pod.spec), COSTS, data=data)
     trial.pod.run()
     return policy.timing.finished_us, trial.pod.digest()
 
@@ -95,7 +102,7 @@ def test_a_log_changes_no_time(name: str) -> None:
     ended = []
     for log in (False, True):
         trial = make(name).build("sc")
-        trial.pod.policy = policy = VirtualTime(ROUND, COSTS, log=log)
+        trial.pod.policy = policy = VirtualTime(fabric_for(trial.pod.spec), COSTS, log=log)
         trial.pod.run()
         assert (len(policy.timing.records) > 0) == log
         ended.append((policy.timing.finished_us, trial.pod.digest()))
@@ -156,7 +163,7 @@ def test_what_is_written_is_marked(name: str) -> None:
     @given(cases(name))
     def holds(case: Case) -> None:
         pod = case.build("sc").pod
-        pod.policy = VirtualTime(ROUND, COSTS, data=False)
+        pod.policy = VirtualTime(fabric_for(pod.spec), COSTS, data=False)
         pod.run()
         assert first_that_nobody_marked(pod) is None
 

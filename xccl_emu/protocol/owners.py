@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from xccl_emu.check.messages import core_name
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
@@ -35,6 +34,8 @@ def _cores_of_one(pod: Pod, owner: int | str) -> list[int]:
     else:
         raise ConfigError(f"owners={owner!r}: must be the global number of a core, or a text as 'die1.core0'")
     if not cores:
+        from xccl_emu.check.messages import core_name  # with it comes compiled code
+
         known = ", ".join(f"{core_name(pod, core)} (number {core})" for core in running)
         raise ConfigError(f"owners={owner!r}: no kernel runs there; kernels run on {known}")
     return cores
