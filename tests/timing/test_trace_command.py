@@ -34,7 +34,7 @@ def test_every_protocol_has_a_trace(protocol: str, tmp_path: Path) -> None:
     assert (told["wrong"], told["wrong_bytes"]) == (0, {})
     assert told["slices"] == sum(event["ph"] == "X" for event in events)
     assert sum(told["critical_path_us"].values()) == pytest.approx(told["latency_us"])
-    assert told["arrows"] > 0
+    assert told["arrows"] > 0 or protocol == "block-map"  # of whose cores none reads what another has written
 
 
 def test_the_eight_steps_of_a_transfer_can_be_read_off(tmp_path: Path) -> None:
