@@ -225,7 +225,7 @@ def test_digest_sees_every_byte_of_every_die() -> None:
 def test_the_whole_supernode_takes_little_memory() -> None:
     """On 768 dies of 64 GB a copy from the first die's end to the last one's commits only what it touches."""
     spec: PodSpec = CLOUDMATRIX384
-    assert (spec.n_dies, spec.n_cores, spec.n_dies * spec.die_bytes) == (768, 36_864, 48 << 40)
+    assert (spec.n_dies, spec.cores_per_die, spec.n_dies * spec.die_bytes) == (768, 48, 48 << 40)
     Pod(small_pod(1), order="relaxed", policy="random").run()  # what is compiled or loaded for a run does not count
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     pod = Pod(spec, order="relaxed", policy="random")
