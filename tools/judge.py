@@ -77,7 +77,7 @@ MISTAKES = (
     ),
     Mistake(
         "flags-at-once", "a transfer that synchronizes sees all its flags at one moment", _RUN,
-        "            apart = accesses", "            apart = not PLANTED and accesses",
+        "            apart = access", "            apart = not PLANTED and access",
     ),
     Mistake(
         "clocks-alike", "clocks that are numbered anew are all the same, so all is known", "device/search/clocks.py",
