@@ -35,6 +35,7 @@ class DeepEpConfig(EpConfig):
     COUNTINGS: ClassVar[tuple[str, ...]] = ("auto",)
     RULES: ClassVar[tuple[str, ...]] = tuple(QUANTIZERS)
     position_bytes = 0  # the place of a contribution follows from token and choice
+    batch_bytes = 16  # and the number of the dispatch, by which handles know it
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,7 +95,7 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
 
 
 _RIGHTS = {
-    DISPATCH: {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw"},
+    DISPATCH: {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw", "stats": "rw"},
     COMBINE: {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
 }
 
@@ -104,6 +105,11 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
 
     dispatches = Phase(DISPATCH, dispatch_kernel.deepep_dispatch, _RIGHTS[DISPATCH])
     combines = Phase(COMBINE, combine_kernel.deepep_combine, _RIGHTS[COMBINE])
+    sends = Phase(DISPATCH, dispatch_kernel.send_dispatch, _RIGHTS[DISPATCH])
+    receives = Phase(DISPATCH, dispatch_kernel.receive_dispatch, _RIGHTS[DISPATCH])
+    sends_back = Phase(COMBINE, combine_kernel.send_combine, _RIGHTS[COMBINE])
+    receives_back = Phase(COMBINE, combine_kernel.receive_combine, _RIGHTS[COMBINE])
+    """The phases of these two, for users who do something in between."""
     lays_out = DeepEpLayout
     layout: DeepEpLayout
 
@@ -126,7 +132,7 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
         )
 
     def _places(self, phase: Phase, ahead: int) -> Args:
-        return {"call": self.next_dispatch() + ahead, "s": self.sets()}
+        return {"call": self.next_dispatch() + ahead, "s": self.sets(), "stats": 0}
 
     def steps(self, rounds: int) -> Iterator[Step]:
         """Both calls of a round take a buffer set."""
@@ -140,11 +146,6 @@ class Hooked(DeepEp):
 
     Each call is received before the next one is sent.  If their number is odd the last round goes alone.
     """
-
-    sends = Phase(DISPATCH, dispatch_kernel.send_dispatch, _RIGHTS[DISPATCH])
-    receives = Phase(DISPATCH, dispatch_kernel.receive_dispatch, _RIGHTS[DISPATCH])
-    sends_back = Phase(COMBINE, combine_kernel.send_combine, _RIGHTS[COMBINE])
-    receives_back = Phase(COMBINE, combine_kernel.receive_combine, _RIGHTS[COMBINE])
 
     def steps(self, rounds: int) -> Iterator[Step]:
         """Two rounds at a time."""
