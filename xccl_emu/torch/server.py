@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from xccl_emu.errors import ConfigError, UnfinishedError, XcclEmuError
+from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError, XcclEmuError
 from xccl_emu.torch.pods import Group, Settings
 from xccl_emu.torch.wire import Arrays, Line, Message
 
@@ -104,9 +104,10 @@ class Server:
             answers = members.group.serve(asked[0][0]["call"], asked)
         except XcclEmuError as error:
             text = str(error)
-            brief = f"{text.splitlines()[0] if text else ''} (all of it is told to rank 0)"
-            said = {"error": type(error).__name__}
-            answers = [({**said, "text": brief if rank.number else text}, {}) for rank in ranks]
+            if isinstance(error, ViolationError):  # a page of schedule: here, and not once for each rank
+                print(f"xccl_emu: {text}", file=sys.stderr, flush=True)
+                text = f"{text.splitlines()[0]}; replay file: {error.witness}"
+            answers = [({"error": type(error).__name__, "text": text}, {})] * len(ranks)
         for rank, answer in zip(ranks, answers, strict=True):
             self._send(rank, *answer)
 

@@ -71,13 +71,15 @@ class Buffer:
         refuse(use_mxfp4=(use_mxfp4, "xccl_emu.torch has no MXFP4"))
         most, local = num_max_dispatch_tokens_per_rank, num_experts // self.group_size
         kernel = "MoeLowLatencyDispatchV2"
-        number, recv, scales, got = self._dispatched(kernel, x, topk_idx, quant_mode, (most, local))
+        stats = cumulative_local_expert_recv_stats
+        counted = {} if stats is None else {"stats": to_numpy(stats.int())}
+        number, recv, scales, got = self._dispatched(kernel, x, topk_idx, quant_mode, (most, local), counted)
         rows, n = self.group_size * most * min(topk_idx.size(1), local), len(recv)
         counts = to_torch(got["counts"])
         source = torch.stack([to_torch(got[name]) for name in ("source", "token", "choice")], 1).int().flatten()
         layout, count = counts.flatten().cumsum(0).int(), counts.sum(1)
-        if cumulative_local_expert_recv_stats is not None:
-            cumulative_local_expert_recv_stats += count.to(cumulative_local_expert_recv_stats.dtype)
+        if stats is not None:
+            stats.copy_(to_torch(got["stats"]))
         source.xccl_emu_handle = number, n
         handle = source, layout, most, x.size(1), num_experts, count, None
         whole = unfilled((rows, x.size(1)), recv.dtype)
@@ -127,7 +129,7 @@ class Buffer:
         most = torch.tensor([x.size(0)])
         dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
         shape = int(most), num_tokens_per_expert.numel() // self.group_size
-        number, recv, scales, got = self._dispatched("CamMoeDispatchNormal", x, topk_idx, quant_mode, shape)
+        number, recv, scales, got = self._dispatched("CamMoeDispatchNormal", x, topk_idx, quant_mode, shape, {})
         counts = to_torch(got["counts"]).sum(1)
         sums = os.getenv("MOE_EXPERT_TOKEN_NUMS_TYPE", "1") == "0"
         numbers = (counts.cumsum(0) if sums else counts).tolist()
@@ -145,11 +147,12 @@ class Buffer:
     # ---- both
 
     def _dispatched(
-        self, kernel: str, x: torch.Tensor, topk_idx: torch.Tensor, quant_mode: str | None, sizes: tuple[int, int]
+        self, kernel: str, x: torch.Tensor, topk_idx: torch.Tensor, quant_mode: str | None, sizes: tuple[int, int],
+        counted: Mapping[str, NDArray[Any]],
     ) -> tuple[int, torch.Tensor, torch.Tensor | None, Mapping[str, NDArray[Any]]]:
         """Number of the dispatch, rows that came, their scales if they are quantized, and what else is known of them.
 
-        sizes: most tokens of a rank, and its experts.
+        sizes: most tokens of a rank, and its experts.  counted: statistics that are to go on, if there are any.
         """
         if quant_mode not in _MODES:
             raise ConfigError(f"quant_mode={quant_mode!r}: xccl_emu.torch has int8 and bf16")
@@ -158,7 +161,7 @@ class Buffer:
             "quantized": bool(_MODES[quant_mode]), "quantizer": "cann",
         }  # fmt: skip
         sent = {"x": to_numpy(x), "topk": to_numpy(topk_idx.int())}
-        said, got = self._rank.call("dispatch", sent, kernel, shape=shape)
+        said, got = self._rank.call("dispatch", {**sent, **counted}, kernel, shape=shape)
         scales = to_torch(got["scales"]) if _MODES[quant_mode] else None
         return said["handle"], to_torch(got["x"]), scales, got
 
@@ -169,4 +172,4 @@ class Buffer:
             "y": to_numpy(rows.to(torch.bfloat16)), "topk": to_numpy(topk_idx.int()),
             "weights": to_numpy(weights.masked_fill(topk_idx == -1, 0).float()),
         }  # fmt: skip
-        return to_torch(self._rank.call("combine", sent, kernel, handle=number)[1]["out"])
+        return to_torch(self._rank.call("combine", sent, kernel, handle=number)[1][f"out{self.rank}"])

@@ -24,6 +24,7 @@ __all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t"]
 topk_idx_t = torch.int64
 _BLOCK = 128
 """Elements with one scale."""
+_Arrays = Mapping[str, NDArray[Any]]
 _OTHER = "xccl_emu.torch has the low-latency mode of the legacy Buffer alone"
 
 
@@ -107,7 +108,7 @@ class Buffer:
         count = torch.zeros(local, dtype=torch.int32)
         source, layout = unfilled((local, rows), torch.int32), torch.zeros((local, self.group_size), dtype=torch.int64)
 
-        def received(got: Mapping[str, NDArray[Any]]) -> None:
+        def received(got: _Arrays) -> None:
             """Put rows into the block of their expert, behind each other by source."""
             counts = got["counts"].astype(np.int64)
             count.copy_(to_torch(counts.sum(1)))
@@ -121,11 +122,14 @@ class Buffer:
                     packed = _packed(got["scales"][mine]) if use_ue8m0 else got["scales"][mine]
                     scales[expert, :n] = to_torch(packed)
                 first += n
-            if cumulative_local_expert_recv_stats is not None:
-                cumulative_local_expert_recv_stats.add_(count)
+            if stats is not None:
+                stats.copy_(to_torch(got["stats"]))
 
-        sent = {"x": to_numpy(x), "topk": to_numpy(topk_idx.int())}
-        number, hook = self._phases("dispatch", sent, return_recv_hook, received, shape=shape)
+        stats = cumulative_local_expert_recv_stats
+        sent, counted = {"x": to_numpy(x), "topk": to_numpy(topk_idx.int())}, {}
+        if stats is not None:
+            counted["stats"] = to_numpy(stats.int())
+        number, hook = self._phases("dispatch", (sent, counted), return_recv_hook, received, shape=shape)
         source.xccl_emu_handle, source.xccl_emu_counts = number, count
         handle = source, layout, most, hidden, num_experts
         return ((recv, scales) if use_fp8 else recv), count, handle, EventOverlap(), hook
@@ -157,23 +161,26 @@ class Buffer:
             "weights": to_numpy(topk_weights.masked_fill(topk_idx == -1, 0).float()),
         }  # fmt: skip
 
-        def received(got: Mapping[str, NDArray[Any]]) -> None:
-            result[: len(got["out"])] = to_torch(got["out"])
+        def received(got: _Arrays) -> None:
+            result[:] = to_torch(got[f"out{self.rank}"])
 
-        _, hook = self._phases("combine", sent, return_recv_hook, received, handle=source.xccl_emu_handle)
+        _, hook = self._phases("combine", (sent, {}), return_recv_hook, received, handle=source.xccl_emu_handle)
         return result, EventOverlap(), hook
 
     def _phases(
-        self, call: str, sent: Mapping[str, NDArray[Any]], hooked: bool, received: Callable[..., None], **said: Any
+        self, call: str, sent: tuple[_Arrays, _Arrays], hooked: bool, received: Callable[[_Arrays], None], **said: Any
     ) -> tuple[int, Callable[[], None]]:
-        """Make a call, or send now and receive in the hook; returns the number of its handle, and the hook."""
+        """Make a call, or send now and receive in the hook; returns the number of its handle, and the hook.
+
+        sent: what the send phase is given, and what the receive phase is.
+        """
         kernel = f"deep_ep::internode_ll::{call}"
         if not hooked:
-            answer, got = self._rank.call(call, sent, kernel, **said)
+            answer, got = self._rank.call(call, {**sent[0], **sent[1]}, kernel, **said)
             received(got)
             return answer["handle"], nothing
-        number = self._rank.call(f"{call}_send", sent, kernel, **said)[0]["handle"]
-        return number, lambda: received(self._rank.call(f"{call}_recv", {}, kernel, handle=number)[1])
+        number = self._rank.call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
+        return number, lambda: received(self._rank.call(f"{call}_recv", sent[1], kernel, handle=number)[1])
 
     def _refused(self, *_: Any, **__: Any) -> None:
         raise ConfigError(f"dispatch, combine: {_OTHER}")
