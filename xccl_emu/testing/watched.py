@@ -43,7 +43,8 @@ class Watched:
 
     policy: of `xccl_emu.check`, ``"portfolio"`` for all in turn.  schedules: how many of each run.  seed: of them; the
     n-th run of a pod is judged by the same schedules whenever it has the same seed.  witnesses: the folder for replay
-    files of violations.  replay: such a file; then the run of that number takes its schedule, and no other is judged.
+    files of violations.  replay: such a file; then the run of that number takes its schedule, and each other run is
+    judged by one, not by ``schedules``.
 
     What went before a run counts as done: nothing is said of accesses in two runs.  The pod is poisoned (`Pod.poison`).
 
