@@ -95,6 +95,9 @@ def run_plainly(parent: int) -> None:
     """What the other process does; it ends with the one that has started it."""
     processes.end_with(parent)
     from xccl_emu import __main__
+    from xccl_emu.check import shrink
+
+    shrink.SECONDS = PATIENCE_S  # it takes longer to come to the schedule that compiled code comes to
 
     __main__.main()
 
