@@ -29,7 +29,7 @@ def forget(rank, core, tokens, c: Group, f: Fused):
     for t in range(tokens * core // c.cores, tokens * (core + 1) // c.cores):
         own = rank * c.die_bytes + t * FIELD_BYTES
         yield xl.dcci(f.arrivals + own, sync="arrivals line")
-        arrived = yield xl.load(f.arrivals + own, sync="arrivals in")
+        arrived = yield xl.load(f.arrivals + own)
         yield xl.store(f.due + own, arrived, sync="arrivals forgotten")
 
 
