@@ -23,6 +23,8 @@ class MemoryPoolCase(protocol.Case):
         ),
     )  # fmt: skip
 
+    papers = protocol.read_papers("memory_pool", "Memory pool")
+
     clients: int = protocol.size(1, "Dies that get blocks.", most=700)
     buckets: int = protocol.size(1, "Places of the server, in each namespace.", most=1 << 12)
     puts: int = protocol.size(2, "Blocks that are put, one for each key of a namespace.", most=1 << 12)
