@@ -1,9 +1,11 @@
 """Bugs in the memory pool."""
 
+from dataclasses import replace
+
 from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
 from xccl_emu.protocols.memory_pool.models import ModelCase, PutCase
 
-from .kinds import AREA, FAILED, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
+from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
 from .mutants import Of, bug
 
 PAIR = MemoryPoolCase()
@@ -74,11 +76,15 @@ OWN = (
     bug("memory pool: nobody looks whose block it is", PAIR, WRONG | RACE,
         of("        if there == key:\n", "        if 1:\n")),
     bug("memory pool: a block is evicted and not kept", PAIR, LIVELOCK | LOCKED | WRONG | UNWRITTEN,
-        of('    yield xl.put(p.stored + key * FIELD_BYTES, 1, step=4, sync="stored")\n', "")),
+        of.without("stored")),
     bug("memory pool unpinned: nobody looks whose block it is", UNPINNED, WRONG,
         of("    if before >> VERSION_BITS == key and before", "    if before")),
     bug("memory pool unpinned: looked at whether it is even, not which it is", UNPINNED, UNDEFINED | WRONG,
         of(COMPARED, COMPARED.replace("before == after", "after & 1 == 0"))),
+    bug("memory pool on a CPU: the version is not odd for certain when DMA copies", replace(UNPINNED, cpu=1),
+        UNDEFINED | WRONG, of.without("odd before copy")),
+    bug("memory pool on a CPU: open before DMA has copied", replace(PAIR, cpu=1), BROKEN | EVENTS | LEFTOVER,
+        of.without("block copied")),
     bug("memory pool unpinned: no odd version", UNPINNED, UNDEFINED | WRONG, of.without("odd")),
     bug("model cache: no odd version", MODEL, UNDEFINED | WRONG | FAILED, of_models.without("odd")),
     bug("pool put: a block that is claimed is read without waiting", PUT, BROKEN, of_models.without("there")),
