@@ -90,10 +90,10 @@ def await_rows(i, n, tail, call, r: Rings):
 
 
 def tell_taken(i, n, head, call, r: Rings):
-    """Step 7: behind each part of the rows its places are free."""
+    """Step 7: behind each part of the rows its places are free, before they have left the data buffer."""
     if (i + 1) % r.chunk == 0 or i + 1 == n:
         yield from hand_over(xl.MTU_IN, xl.SCALAR, 2, "rows read", step=7)
-        yield xl.put(head, call * CALL_ROWS + i + 1, step=7, sync="head")
+        yield xl.store(head, call * CALL_ROWS + i + 1, step=7, sync="head")
 
 
 def load_row(source, at, nbytes, turn):

@@ -22,7 +22,7 @@ class NormalCase(LayerCase):
     """A small group that runs ``rounds`` rounds of dispatch and combine."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("deepep-normal", "DeepEP's normal dispatch and combine, through channels", {}, {"tokens": 3}),
+        Preset("deepep-normal", "DeepEP's normal dispatch and combine, through channels", {}, {"tokens": 6, "places": 1, "rounds": 1}),
     )
     papers = read_papers("deepep", "Normal dispatch", "Normal combine")
     group, config = NormalMode, NormalConfig
@@ -79,11 +79,11 @@ class NormalCase(LayerCase):
         usual = cls(tokens=2)
         return {
             "two ranks, two tokens": usual,
-            "three ranks, one token": replace(usual, ranks=3, tokens=1, top_k=2),
+            "three ranks, one token": replace(usual, ranks=3, tokens=1, top_k=2, rounds=1),
             "a ring of one place": replace(usual, places=1, rounds=1, tokens=3),
             "two rows at once": replace(usual, chunk=2, rounds=1, tokens=3),
             "a rank with no tokens": replace(usual, tokens="2,0"),
-            "two channels a rank": replace(usual, cores=4, rounds=1),
+            "two channels a rank": replace(usual, cores=4, tokens="2,0", rounds=1),
             "two experts a rank": replace(usual, tokens=1, experts=2, top_k=3),
         }
 
