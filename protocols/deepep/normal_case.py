@@ -22,8 +22,11 @@ class NormalCase(LayerCase):
     """A small group that runs ``rounds`` rounds of dispatch and combine."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("deepep-normal", "DeepEP's normal dispatch and combine, through channels", {}, {"tokens": 6, "places": 1, "rounds": 1}),
-    )
+        Preset(
+            "deepep-normal", "DeepEP's normal dispatch and combine, through channels", {},
+            {"tokens": 6, "places": 1, "rounds": 1},
+        ),
+    )  # fmt: skip
     papers = read_papers("deepep", "Normal dispatch", "Normal combine")
     group, config = NormalMode, NormalConfig
     written = ("recv_x", "route", "counts", "out")
