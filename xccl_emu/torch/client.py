@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from xccl_emu import errors
-from xccl_emu.torch.wire import ADDRESS, Arrays, Line, Message
+from xccl_emu.torch.wire import POLICY, Arrays, Line, Message
 
 
 class Event(NamedTuple):
@@ -26,7 +26,7 @@ class Event(NamedTuple):
 class Clock:
     """The time of a process: virtual if the pod runs in virtual time, else that of this computer."""
 
-    virtual: bool = os.environ.get(f"{ADDRESS}_POLICY", "time") == "time"
+    virtual: bool = os.environ.get(POLICY, "time") == "time"
     us: float = 0.0
     """Virtual time that the calls took."""
     events: list[Event] = field(default_factory=list)

@@ -39,6 +39,8 @@ class Settings:
     """Synchronizations that are switched off."""
     witnesses: str = "witnesses"
     """Folder for replay files of violations."""
+    replay: str = ""
+    """Such a file: the call of that number is run by its schedule."""
 
     def session(self, config: DeepEpConfig) -> "Session":
         """A session of this configuration on a pod on which it just fits."""
@@ -47,7 +49,10 @@ class Settings:
         )
         if self.policy == TIME:
             return Session(Pod(spec, policy=VirtualTime(), without=self.without), config)
-        policy = Watched(self.policy, schedules=self.schedules, seed=self.seed, witnesses=Path(self.witnesses))
+        policy = Watched(
+            self.policy, schedules=self.schedules, seed=self.seed, witnesses=Path(self.witnesses),
+            replay=self.replay or None,
+        )  # fmt: skip
         return Session(Pod(spec, order=self.order, policy=policy, without=self.without), config)
 
 
@@ -57,6 +62,12 @@ class Session:
     def __init__(self, pod: Pod, config: DeepEpConfig) -> None:
         self.group = LowLatency(pod, config)
         self._stats = [pod.alloc(die, 4 * config.local_experts) for die in self.group.layout.dies]
+        pod.labels.add(self.group.layout.labels())
+        pod.labels.add(
+            (f"{pod.spec.home(buffer.die)}.app.{name}", buffer.address, buffer.nbytes)
+            for buffers in self.group.buffers
+            for name, buffer in buffers.items()
+        )
 
     def put_stats(self, asked: Each) -> list[Buffer] | None:
         """What ranks have counted so far, for a kernel to add to; None if they want none."""

@@ -17,6 +17,9 @@ from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError, XcclEm
 from xccl_emu.torch.pods import Group, Settings
 from xccl_emu.torch.wire import Arrays, Line, Message
 
+_FIRST_LINES, _LAST_LINES = 4, 30
+"""Lines that are printed of a violation; all of it is in the replay file."""
+
 
 @dataclass(eq=False)
 class _Rank:
@@ -105,7 +108,7 @@ class Server:
         except XcclEmuError as error:
             text = str(error)
             if isinstance(error, ViolationError):  # a page of schedule: here, and not once for each rank
-                print(f"xccl_emu: {text}", file=sys.stderr, flush=True)
+                print(f"xccl_emu: {_short(text)}", file=sys.stderr, flush=True)
                 text = f"{text.splitlines()[0]}; replay file: {error.witness}"
             answers = [({"error": type(error).__name__, "text": text}, {})] * len(ranks)
         for rank, answer in zip(ranks, answers, strict=True):
@@ -129,6 +132,15 @@ def _check_same(group: Group, ranks: list[_Rank]) -> None:
         if mine and first and mine[0] != first[0]:
             asks = f"rank {rank.number} asks {mine[0]}, rank 0 {first[0]}"
             raise ConfigError(f"{asks}: all ranks must make the same call")
+
+
+def _short(text: str) -> str:
+    """The beginning and the end of what is told of a schedule, which may have a thousand steps."""
+    lines = text.splitlines()
+    left_out = len(lines) - _FIRST_LINES - _LAST_LINES
+    if left_out <= 0:
+        return text
+    return "\n".join([*lines[:_FIRST_LINES], f"... {left_out} lines ...", *lines[-_LAST_LINES:]])
 
 
 def main() -> None:

@@ -22,6 +22,8 @@ from xccl_emu.errors import ConfigError, UnfinishedError
 
 ADDRESS = "XCCL_EMU_TORCH"
 """Environment variable by which a process knows the server."""
+POLICY = "XCCL_EMU_TORCH_POLICY"
+"""Environment variable: by which policy calls are run."""
 _MESSAGE_BYTES = 1 << 17
 _TEXT_MOST = 1 << 16
 """Characters of a text of a message, so that it fits."""
