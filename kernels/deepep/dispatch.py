@@ -71,6 +71,9 @@ def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
     """Steps 1-3: of all tokens those that go to this core's experts; one is loaded while another is written."""
     n_slots = c.n_ranks * c.n_local
     at = message_at(0, c.hidden, c.payload, c.quantized, s.work)
+    token = c.payload
+    if c.quantized:
+        token = 2 * c.hidden
     yield from clear_slots(at, c.payload, c.payload + SLOT_BYTES)
     for i in range(first, last):
         yield xl.ub_store(4 * i, 0, step=3)
@@ -83,7 +86,7 @@ def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
                 half = sent % 2
                 if sent >= 2:
                     yield xl.wait_flag(xl.MTU_OUT, xl.SCALAR, half, sync="message left")
-                yield from prepare(half, b.x + t * 2 * c.hidden, c, s.work, 2)
+                yield from prepare(half, b.x + t * token, c, s.work, 2)
                 if c.quantized:
                     yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")
                 else:

@@ -8,8 +8,8 @@ outputs = group.combine(weights)
 Several rounds in one run: `DeepEp(pod, config, rounds=3).run_rounds(tokens, topk, weights)`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,11 +34,19 @@ class DeepEpConfig(EpConfig):
     PATHS: ClassVar[tuple[str, ...]] = ("mtu",)
     COUNTINGS: ClassVar[tuple[str, ...]] = ("auto",)
     RULES: ClassVar[tuple[str, ...]] = tuple(QUANTIZERS)
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {**EpConfig.RANGES, "opaque_bytes": (0, 1 << 22)}
     position_bytes = 0  # the place of a contribution follows from token and choice
     batch_bytes = 16  # and the number of the dispatch, by which handles know it
 
+    _: KW_ONLY
+    opaque_bytes: int = 0
+    """Bytes of a token that travels to the experts as it is, whatever its type (one that is quantized already, its
+    scales behind it), a multiple of 32; 0 where it is a hidden state.  Experts return hidden states all the same."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.opaque_bytes % 32 or (self.opaque_bytes and self.quantized):
+            raise ConfigError(f"opaque_bytes={self.opaque_bytes}: must be a multiple of 32, and quantized=False")
         if self.quantized_back:
             raise ConfigError("quantized_back=True: combine sends what experts return as it is")
 

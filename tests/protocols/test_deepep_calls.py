@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,26 @@ def test_what_is_written_where_the_caller_says() -> None:
     for rank in range(3):
         rows = sum(oracle_of(SMALL, batch).received_by(rank).counts.sum(axis=1) for batch in batches[:2])
         np.testing.assert_array_equal(group.pod.view(stats[rank], np.int32), np.array([7, 70]) + rows)
+
+
+@pytest.mark.parametrize("opaque_bytes", [32, 96, 160])
+def test_opaque_rows_arrive_as_they_are(opaque_bytes: int) -> None:
+    """Any bytes, fewer or more than those of a hidden state; experts return hidden states of their own."""
+    config = replace(SMALL, quantized=False, opaque_bytes=opaque_bytes)
+    group, batch, rng = calls_of(replace(CASE, config=config)), CASE.batches()[0], np.random.default_rng(1)
+    tokens = [rng.integers(0, 256, (len(x), opaque_bytes)).astype(np.uint8) for x in batch.tokens]
+    handle, received = group.dispatch_whole(tokens, batch.topk)
+    made = [rng.standard_normal((len(got.x), SMALL.hidden)).astype(SMALL.numpy_dtype()) for got in received]
+    for rank, got in enumerate(received):
+        want = oracle_of(SMALL, batch).received_by(rank)
+        rows = [tokens[source][token] for source, token in zip(want.source, want.token, strict=True)]
+        assert_same_bits(f"rank {rank}", got.x, np.array(rows, np.uint8).reshape(-1, opaque_bytes))
+        group.expert_output(rank, handle.place)[:] = made[rank]
+    for rank, got in enumerate(group.combine_whole(handle, batch.weights)):
+        fetch = lambda ranks, rows: np.array([made[r][i] for r, i in zip(ranks, rows, strict=True)])  # noqa: E731
+        assert_same_bits("output", got, oracle_of(SMALL, batch).combined_for(rank, batch.weights[rank], fetch))
+    if opaque_bytes < config.row_bytes:
+        refused(group.pod, partial(group.run_dummy_on, handle), f"opaque_bytes={opaque_bytes}: must be 128 or more")
 
 
 def test_what_calls_refuse() -> None:
