@@ -149,7 +149,7 @@ class Group:
         made = self._current(number)
         group, out = made.session.group, []
         if phase != "recv":
-            if getattr(group.config, "opaque_bytes", 0):  # nothing else is of the type of what comes back
+            if group.config.opaque_bytes:  # nothing else is of the type of what comes back
                 group.config = replace(group.config, dtype=said["dtype"])
             for rank, (_, arrays) in enumerate(asked):
                 group.expert_output(rank, made.handle.place)[:] = arrays["y"]
