@@ -93,6 +93,16 @@ def test_ranks_call_together(pair: list[Rank], hooked: bool) -> None:
     assert together(pair, lambda rank: layer(rank, hooked)) == [True, True]
 
 
+def test_a_rank_without_tokens(pair: list[Rank]) -> None:
+    """A rank that sends nothing takes part in a call like the others, and is given what is for its expert."""
+
+    def dispatch(rank: Rank) -> int:
+        mine = {name: array[: 2 * rank.rank] for name, array in tokens_of(rank).items()}
+        return len(rank.call("dispatch", mine, shape=SHAPE)[1]["x"])
+
+    assert together(pair, dispatch) == [1, 1]
+
+
 def test_times_are_those_of_the_kernels(pair: list[Rank]) -> None:
     """Each call says how long the kernel of a rank took in virtual time; a phase is shorter than both."""
     whole = together(pair, lambda rank: rank.call("dispatch", tokens_of(rank), shape=SHAPE)[0]["us"])

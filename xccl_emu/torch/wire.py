@@ -27,7 +27,7 @@ POLICY = "XCCL_EMU_TORCH_POLICY"
 _MESSAGE_BYTES = 1 << 17
 _TEXT_MOST = 1 << 16
 """Characters of a text of a message, so that it fits."""
-_ALIGN = 64
+_ALIGN, _MEMORY_LEAST = 64, 1 << 20
 
 Arrays = dict[str, NDArray[Any]]
 Message = dict[str, Any]
@@ -119,9 +119,10 @@ class Line:
 
     def _map(self, nbytes: int) -> Any:
         """The shared memory, with at least so many bytes."""
-        if os.fstat(self._memory).st_size < nbytes:
-            os.ftruncate(self._memory, max(nbytes, 1 << 20))
         size = os.fstat(self._memory).st_size
-        if size and (self._mapped is None or len(self._mapped) < nbytes):
+        if size < max(nbytes, _MEMORY_LEAST):
+            size = max(nbytes, _MEMORY_LEAST)
+            os.ftruncate(self._memory, size)
+        if self._mapped is None or len(self._mapped) < nbytes:
             self._mapped = mmap.mmap(self._memory, size)
         return self._mapped
