@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of drawn schedules [%(default)s]")
     add("--seeds", type=int, default=1, help="run the script with so many seeds, until one fails [%(default)s]")
     add("--schedules", type=int, default=usage.schedules, help="drawn for each call [%(default)s]")
+    add("--together", type=int, default=usage.together, help="calls judged together, hosts not waiting [%(default)s]")
     add("--without", action="append", default=[], metavar="SYNC", help="switch a synchronization off; may be repeated")
     add("--cores", type=int, default=usage.cores, help="of each rank [%(default)s]")
     add("--witnesses", default=usage.witnesses, help="folder for replay files [%(default)s]")
@@ -88,14 +89,16 @@ def _settings(given: argparse.Namespace) -> Settings:
     if policy == TIME and given.without:
         raise ConfigError("policy='time': nothing can be switched off in virtual time; take portfolio")
     settings = Settings(
-        policy, given.order, given.seed, given.schedules, given.cores, tuple(given.without),
+        policy, given.order, given.seed, given.schedules, given.together, given.cores, tuple(given.without),
         str(Path(given.witnesses).resolve()), given.replay and str(Path(given.replay).resolve()),
     )  # fmt: skip
     if policy != TIME:
         from xccl_emu.testing.watched import Watched
 
         # refuses what cannot be, before anything starts
-        Watched(policy, schedules=given.schedules, seed=given.seed, replay=given.replay or None)
+        Watched(
+            policy, schedules=given.schedules, seed=given.seed, replay=given.replay or None, together=given.together
+        )
     return settings
 
 

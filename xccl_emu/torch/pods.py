@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import tight_pod
 from xccl_emu.protocols.deepep.calls import Handle, LowLatency
-from xccl_emu.protocols.deepep.session import DeepEpConfig, deepep_buffer_bytes
+from xccl_emu.protocols.deepep.session import DeepEpConfig, DeepEpLayout, deepep_buffer_bytes
 from xccl_emu.testing.watched import Watched
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.torch.wire import Arrays, Message
@@ -20,6 +21,8 @@ from xccl_emu.torch.wire import Arrays, Message
 Each = Sequence[tuple[Message, Arrays]]
 """What each rank asks, or is answered, by number."""
 TIME = "time"
+_TABLES_BYTES = 1 << 16
+"""Room for tables of launches, where several calls are judged together."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Settings:
     seed: int = 0
     schedules: int = 1
     """Drawn for each run."""
+    together: int = 1
+    """Calls that are judged together, as if hosts did not wait between them."""
     cores: int = 4
     """Cores of a rank."""
     without: tuple[str, ...] = ()
@@ -44,16 +49,27 @@ class Settings:
 
     def session(self, config: DeepEpConfig) -> "Session":
         """A session of this configuration on a pod on which it just fits."""
-        spec = tight_pod(
-            config.n_ranks, config.cores, deepep_buffer_bytes(config), lambda pod: Session(pod, config).group.layout
-        )
+
+        def lay_out(pod: Pod) -> DeepEpLayout:
+            session = Session(pod, config)
+            for die in session.group.layout.dies if self.together > 1 else ():
+                pod.alloc(die, _TABLES_BYTES + self.together * _written_bytes(config))
+            return session.group.layout
+
+        spec = tight_pod(config.n_ranks, config.cores, deepep_buffer_bytes(config), lay_out)
         if self.policy == TIME:
             return Session(Pod(spec, policy=VirtualTime(), without=self.without), config)
         policy = Watched(
             self.policy, schedules=self.schedules, seed=self.seed, witnesses=Path(self.witnesses),
-            replay=self.replay or None,
+            replay=self.replay or None, together=self.together,
         )  # fmt: skip
         return Session(Pod(spec, order=self.order, policy=policy, without=self.without), config)
+
+
+def _written_bytes(config: DeepEpConfig) -> int:
+    """What the host of a rank writes for a call at most: tokens with tables of choices and weights, or rows."""
+    tokens = config.tokens_max * (max(config.row_bytes, config.payload_bytes) + 2 * INDEX_BYTES)
+    return max(tokens, config.rows_max * config.row_bytes)
 
 
 class Session:
