@@ -1,4 +1,4 @@
-"""``deep_ep`` of the Ascend port ([sgl-kernel-npu]): rows flat by expert, source and token, and a handle of seven."""
+"""``deep_ep`` of the Ascend port ([SglKernelNpu]): rows flat by expert, source and token, and a handle of seven."""
 
 import os
 from collections.abc import Mapping
