@@ -153,6 +153,14 @@ def test_a_missing_synchronization_raises_in_the_ranks(monkeypatch: pytest.Monke
     assert len(list(tmp_path.glob("*.json"))) == 1
 
 
+@pytest.mark.parametrize(("rank", "size"), [(0, 2), (2, 2), (0, 3)])
+def test_a_place_that_is_not_free(pair: list[Rank], request: Any, rank: int, size: int) -> None:
+    """A rank that is there already, or is none of the group, is refused when it joins; the others go on."""
+    with pytest.raises(ConfigError, match="no free place in a group of 2"):
+        Rank(request.node.name, rank, size)
+    assert together(pair, layer) == [True, True]
+
+
 def test_without_a_server() -> None:
     """A script that is started by itself is told how it must be."""
     with pytest.raises(ConfigError, match=r"python -m xccl_emu\.torch SCRIPT"):
@@ -201,7 +209,7 @@ def shared_files() -> set[str]:
 
 @pytest.mark.parametrize(("whom", "how"), [
     ("launcher", signal.SIGTERM), pytest.param("launcher", signal.SIGINT, marks=pytest.mark.slow),
-    ("rank", signal.SIGKILL),
+    ("rank", signal.SIGKILL), pytest.param("launcher", signal.SIGKILL, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_nothing_is_left(tmp_path: Path, whom: str, how: signal.Signals) -> None:
     """Whoever is ended, and however: no process and no segment of shared memory stays, and the exit code tells."""
@@ -216,7 +224,11 @@ def test_nothing_is_left(tmp_path: Path, whom: str, how: signal.Signals) -> None
         os.kill(launcher.pid if whom == "launcher" else int(said[1]), how)
         launcher.stdout.read()
         code = launcher.wait(timeout=5)
-    assert code == {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: 1}[how]
+    codes = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: 1 if whom == "rank" else -how}
+    assert code == codes[how]
+    deadline = time.monotonic() + (5 if code == -how else 0)
+    while time.monotonic() < deadline and processes_of(tmp_path):
+        time.sleep(0.05)
     assert processes_of(tmp_path) == []
     assert shared_files() <= before
 

@@ -68,6 +68,12 @@ class Server:
             return
         members = self._groups.setdefault(said["group"], _Members(Group(self._settings, said["size"])))
         rank = _Rank(line, said["rank"], said["pid"])
+        if said["size"] != members.group.size or rank.number not in range(said["size"]) or rank.number in members.ranks:
+            text = f"rank={said['rank']}, size={said['size']}: no free place in a group of {members.group.size}"
+            self._send(rank, {"error": ConfigError.__name__, "text": text}, {})
+            line.close()
+            return
+        self._send(rank, {}, {})
         members.ranks[rank.number] = rank
         self._read(line, lambda: self._hear(said["group"], members, rank))
 
@@ -103,7 +109,7 @@ class Server:
         ranks = [members.ranks[number] for number in sorted(members.ranks)]
         asked = [rank.asked for rank in ranks if rank.asked]
         try:
-            _check_same(members.group, ranks)
+            _check_same(ranks)
             answers = members.group.serve(asked[0][0]["call"], asked)
         except XcclEmuError as error:
             text = str(error)
@@ -122,11 +128,8 @@ class Server:
             return  # it has ended, which is heard next
 
 
-def _check_same(group: Group, ranks: list[_Rank]) -> None:
+def _check_same(ranks: list[_Rank]) -> None:
     """Raises ConfigError unless all ranks make the same call."""
-    numbers = [rank.number for rank in ranks]
-    if numbers != list(range(group.size)):
-        raise ConfigError(f"ranks {numbers} of a group of {group.size}: must be numbered from 0 on")
     for rank in ranks[1:]:
         mine, first = rank.asked, ranks[0].asked
         if mine and first and mine[0] != first[0]:

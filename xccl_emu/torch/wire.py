@@ -25,7 +25,7 @@ ADDRESS = "XCCL_EMU_TORCH"
 POLICY = "XCCL_EMU_TORCH_POLICY"
 """Environment variable: by which policy calls are run."""
 _MESSAGE_BYTES = 1 << 17
-_TEXT_MOST = 1 << 16
+_TEXT_MOST = 1 << 14
 """Characters of a text of a message, so that it fits."""
 _ALIGN, _MEMORY_LEAST = 64, 1 << 20
 
@@ -90,7 +90,7 @@ class Line:
             np.frombuffer(memory, array.dtype, array.size, start).reshape(shape)[...] = array
         cut = {name: value[:_TEXT_MOST] if isinstance(value, str) else value for name, value in message.items()}
         try:
-            self.socket.send(json.dumps({**cut, "arrays": parts}).encode())
+            self.socket.send(json.dumps({**cut, "arrays": parts}, ensure_ascii=False).encode())
         except OSError as error:
             raise UnfinishedError(f"the other end of the line is gone ({error})") from error
 

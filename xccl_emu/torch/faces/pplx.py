@@ -1,4 +1,4 @@
-"""The operators of [PplxKernels], under its own Python: rows and their scales are bytes that are carried as they are."""
+"""The operators of [PplxKernels], under its own Python: rows and their scales are bytes, carried as they are."""
 
 from types import SimpleNamespace
 from typing import Any
