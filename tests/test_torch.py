@@ -19,7 +19,7 @@ import pytest
 from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError
 from xccl_emu.torch.client import Rank
 from xccl_emu.torch.launch import main, serving
-from xccl_emu.torch.pods import Settings
+from xccl_emu.torch.pods import Group, Settings
 from xccl_emu.torch.wire import ADDRESS
 
 ROOT = Path(__file__).parents[1]
@@ -159,6 +159,24 @@ def test_a_place_that_is_not_free(pair: list[Rank], request: Any, rank: int, siz
     with pytest.raises(ConfigError, match="no free place in a group of 2"):
         Rank(request.node.name, rank, size)
     assert together(pair, layer) == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sync", ["next buffer clean", "all cores have cleaned", "counts in"])
+def test_what_orders_calls_is_missed_too(sync: str, tmp_path: Path) -> None:
+    """Three calls with equal inputs, judged together, show what is missing between one and the next."""
+    x, choices = np.ones((2, 32), ml_dtypes.bfloat16), np.array([[0], [1]], np.int32)
+    settings = Settings("portfolio", schedules=6, together=3, cores=2, without=(sync,), witnesses=str(tmp_path))
+    group = Group(settings, 2)
+
+    def calls() -> None:
+        for _ in range(3):
+            got = group.serve("dispatch", [({"shape": SHAPE}, {"x": x, "topk": choices})] * 2)
+            back = {"topk": choices, "weights": np.ones((2, 1), np.float32)}
+            group.serve("combine", [({"handle": said["handle"]}, {**back, "y": each["x"]}) for said, each in got])
+
+    with pytest.raises(ViolationError, match=f"without {sync}"):
+        calls()
 
 
 def test_without_a_server() -> None:
