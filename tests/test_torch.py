@@ -93,6 +93,22 @@ def test_ranks_call_together(pair: list[Rank], hooked: bool) -> None:
     assert together(pair, lambda rank: layer(rank, hooked)) == [True, True]
 
 
+def test_normal_mode(pair: list[Rank]) -> None:
+    """A token goes once to each rank, with its weights there; what ranks return is added."""
+    shape = {"hidden": 32, "top_k": 2, "tokens_max": 2, "local_experts": 1}
+
+    def rows(rank: Rank) -> bool:
+        x = tokens_of(rank)["x"]
+        topk, weights = np.array([[0, 1], [rank.rank, -1]], np.int32), np.array([[1, 2], [3, 4]], np.float32)
+        said, got = rank.call("dispatch_rows", {"x": x, "topk": topk, "weights": weights}, shape=shape)
+        assert len(got["x"]) == 3
+        assert got["weights"].sum() == 2 * (1 + rank.rank) + 3
+        out = rank.call("combine_rows", {"y": got["x"].copy()}, handle=said["handle"])[1]["out"]
+        return np.array_equal(out.astype(np.float32), x.astype(np.float32) * [[2], [1]])
+
+    assert together(pair, rows) == [True, True]
+
+
 def test_a_rank_without_tokens(pair: list[Rank]) -> None:
     """A rank that sends nothing takes part in a call like the others, and is given what is for its expert."""
 
@@ -265,11 +281,15 @@ def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> No
 
 
 def run_example(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "xccl_emu.torch", "--cores", "1", *options, str(EXAMPLE), "--ranks", "2"]
+    sizes = ("--ranks", "2", "--hidden", "128", "--tokens", "2", "--experts", "2")
+    return run_script(*options, str(EXAMPLE), *sizes, cwd=cwd)
+
+
+def run_script(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "xccl_emu.torch", "--cores", "1", *words]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "MASTER_PORT": str(20_000 + os.getpid() % 20_000)}
-    sizes = ("--hidden", "128", "--tokens", "2", "--experts", "2")
-    return subprocess.run([*command, *sizes], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @needs_torch
@@ -296,3 +316,12 @@ def test_a_script_under_drawn_schedules(tmp_path: Path) -> None:
     again = run_example("--without", "tokens before counts", "--replay", str(witness), cwd=tmp_path)
     assert again.returncode == 1
     assert "violation: data race" in again.stderr
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_in_normal_mode(tmp_path: Path) -> None:
+    """Rows come once to each rank, from choices or a table of ranks or a handle, and weights come back."""
+    done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_normal.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
