@@ -42,7 +42,7 @@ class Measurement(Modelled):
     """Name of the command."""
     suite: ClassVar[Suite | None] = None
     own_fabric: ClassVar[bool] = False
-    """Is it made on the fabric of its paper, whatever ``--fabric`` says?"""
+    """Whether it is made on the fabric of its paper, whatever ``--fabric`` says."""
 
     seed: int = option(0, "Seed of payloads and routings.", least=0)
     no_data: bool = option(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hixl(Measurement):
-    """Copies of 128 MiB by the DMA engine, in blocks of 1 to 8 MiB, to a die of the same and of another node (HIXL)."""
+    """Copies of 128 MiB by the DMA engine, in blocks of 16 KiB to 8 MiB, to the same node or another (HIXL)."""
 
     name = "hixl"
     suite = Suite(9, 8, 1.5, 1.0)
