@@ -26,7 +26,7 @@ from pages import ROOT, between, table
 from xccl_emu.campaign import judge, run
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.device.search import checker_state, faulty
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import VERIFIED
 
@@ -37,6 +37,7 @@ WORD = checker_state.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[at.FULL] = full\n"
+_HOST, _MAY_WAIT = "search/faulty.py", "target, trial.may_wait(fault)"
 _HEADER = "HEADER = ASIDE + ASIDE_WORDS * ASIDE_MAX\n"
 
 
@@ -61,11 +62,13 @@ class Mistake:
             text = path.read_text("utf-8")
             if text.count(old) != 1:
                 raise ValueError(f"{self.name}: {name} has its text {text.count(old)} times, not once")
-            checker = "self.checker" if name == _SETUP else "ck"
-            path.write_text(text.replace(old, new.replace("PLANTED", f"({checker}[{WORD}] == {number})")), "utf-8")
+            word = _WORDS.get(name, f"ck[{WORD}]")
+            path.write_text(text.replace(old, new.replace("PLANTED", f"({word} == {number})")), "utf-8")
 
 
-_SETUP = "search/setup.py"
+_SETUP, _FAULTY = "search/setup.py", "device/search/faulty.py"
+_WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty.MAY_BLOCK + 1}]"}
+"""Files that know another word for which mistake is made, or the checker state by another name."""
 _CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
     f"device/search/{name}.py"
     for name in ("classify", "fields", "foreseen", "granules", "inside", "moves", "races", "run_local")
@@ -272,6 +275,17 @@ MISTAKES = (
         "        ck = self.setup.checker\n        left = left if PLANTED else left[~delivers",
     ),
     Mistake(
+        "lost-is-known", "a state in which bytes are lost is the one in which they are not", _FAULTY,
+        "    to = _number(",
+        "    lost = PLANTED and code < 0 and fault_actions.kind_of(code) == fault_codes.LOSE\n"
+        "    to = node if lost else _number(",
+    ),
+    Mistake(
+        "lost-at-the-end", "bytes are lost when a core has returned, and not before", _FAULTY,
+        "    elif kind == fault_codes.F_LOSE:\n",
+        "    elif kind == fault_codes.F_LOSE and (st[ms.N_LIVE] < st[ms.N_ACTIVE] or not PLANTED):\n",
+    ),
+    Mistake(
         "no-livelock", "depth first does not look for runs that never end", "search/exhaustive.py",
         "            if ck[at.CYCLES] and not (", "            if ck[at.CYCLES] and not PLANTED and not (",
     ),
@@ -286,7 +300,8 @@ def planted(folder: Path) -> None:
         mistake.plant(folder, number)
     chosen = f'        ck[{WORD}] = int(__import__("os").environ.get("{SWITCH}", 0))\n'
     states = "device/search/checker_state.py"
-    for name, old, new in ((_SETUP, _SET, _SET + chosen), (states, _HEADER, _HEADER[:-1] + " + 1\n")):
+    asked = (_HOST, _MAY_WAIT, _MAY_WAIT + f', int(__import__("os").environ.get("{SWITCH}", 0))')
+    for name, old, new in ((_SETUP, _SET, _SET + chosen), (states, _HEADER, _HEADER[:-1] + " + 1\n"), asked):
         path = folder / "xccl_emu" / "check" / name
         path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
 
@@ -295,7 +310,7 @@ def planted(folder: Path) -> None:
 
 
 def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
-    """Mistakes, by number, that change what the full search says of a program, or behind the stop of a die."""
+    """Mistakes, by number, that change what the full search says of a program, behind the stop of a die, or a loss."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET, case.fault) for order in ORDERS]
@@ -309,6 +324,9 @@ def _said(scene: judge.Scene, number: int) -> str:
         said = judge.verdict_of(judge.searched(scene.trial, "full", scene.budget))
         if said == VERIFIED and scene.fault.startswith("stop"):
             said = judge.verdict_of(judge.without_die(scene, parse(scene.fault, scene.pod.spec)))
+        if said == VERIFIED and scene.fault.startswith("lose"):
+            lost = judge.with_fault(scene, parse(scene.fault, scene.pod.spec), scene.trial)
+            said = lost.reason or f"{said}: {lost.actions is None}"
         return said
     except Exception as error:  # a judge that fails is contradicted
         return type(error).__name__

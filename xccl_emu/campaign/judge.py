@@ -17,8 +17,8 @@ from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import reach_of
 from xccl_emu.check.sampling import sample
+from xccl_emu.check.search import faulty
 from xccl_emu.check.search.exhaustive import Found, Search
-from xccl_emu.check.search.faulty import FaultySearch
 from xccl_emu.check.search.recovery import WithoutDie
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
@@ -242,8 +242,7 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
         return
     proved, shown, by_brute = adds_nothing(fault, scene.trial.may_wait(fault)), "", fault.kind != "stall"
     if by_brute:
-        search = FaultySearch(scene.trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds)
-        found = search.run()
+        found = with_fault(scene, fault, scene.trial)
         judged.states += found.states
         if found.actions is not None:
             seen = sample.replay(scene.trial, found.actions, found.loop)
@@ -263,13 +262,17 @@ def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
     """Whether all others return behind a stop: the search of that, beside brute force."""
     if fault.kind != "stop" or check_fits(fault, scene.pod.spec, scene.order):
         return
-    trial, most = replace(scene.trial, may_block=False), scene.budget
-    brute = FaultySearch(trial, fault, max_states=most.brute, seconds=most.seconds).run()
+    brute = with_fault(scene, fault, replace(scene.trial, may_block=False))
     found = without_die(scene, fault)
     judged.states += brute.states + found.states
     if not brute.reason and not found.reason and bool(found.violation) != (brute.actions is not None):
         said = "does not recover" if found.violation else "recovers"
         judged.contradict(f"stop: search {said}; brute force does not agree", str(scene.fault))
+
+
+def with_fault(scene: Scene, fault: Fault, trial: Trial) -> faulty.Found:
+    """What brute force finds of the trial of a scene where something breaks at any moment."""
+    return faulty.FaultySearch(trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds).run()
 
 
 def without_die(scene: Scene, fault: Fault) -> Found:
