@@ -39,8 +39,10 @@ class Communicator(ABC):
     def _cores_on(self, die: int) -> int:
         """How many cores of a die take part, the first ones."""
 
-    def run_as(self, name: str, progress: Progress | None = None) -> None:
+    def run_as(self, name: str, progress: Progress | None = None, *, ends: bool = True) -> None:
         """Run what is launched, as ``stats[name]``; if it fails `reset` is needed.
+
+        Behind it nobody counts on anything in the managed areas, if a call ``ends`` with it.
 
         Raises ConfigError, and none is needed, if something is switched off that no kernel has.
         """
@@ -48,10 +50,11 @@ class Communicator(ABC):
         self._broken = True  # until the run is over
         self.stats[name] = self.pod.run(progress)
         self._broken = False
-        self._spoil()
+        if ends:
+            self._spoil()
 
     def _spoil(self) -> None:
-        """Spoil the managed areas: when all have returned nobody counts on anything there."""
+        """Spoil the managed areas."""
         layout = self.layout
         for die in layout.dies:
             self.pod.spoil(self.pod.managed(die, layout.managed_start), layout.managed_end - layout.managed_start)

@@ -16,6 +16,7 @@ the next call knows that its set is clean on all ranks, and read.
 """
 
 from xccl_emu import lang as xl
+from xccl_emu.kernels.common import add_words
 from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import choice_at, load_choices, slot_of
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_at, prepare
@@ -70,6 +71,9 @@ def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
     """Steps 1-3: of all tokens those that go to this core's experts; one is loaded while another is written."""
     n_slots = c.n_ranks * c.n_local
     at = message_at(0, c.hidden, c.payload, c.quantized, s.work)
+    token = c.payload
+    if c.quantized:
+        token = 2 * c.hidden
     yield from clear_slots(at, c.payload, c.payload + SLOT_BYTES)
     for i in range(first, last):
         yield xl.ub_store(4 * i, 0, step=3)
@@ -82,7 +86,7 @@ def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
                 half = sent % 2
                 if sent >= 2:
                     yield xl.wait_flag(xl.MTU_OUT, xl.SCALAR, half, sync="message left")
-                yield from prepare(half, b.x + t * 2 * c.hidden, c, s.work, 2)
+                yield from prepare(half, b.x + t * token, c, s.work, 2)
                 if c.quantized:
                     yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")
                 else:
@@ -129,6 +133,14 @@ def pack(rank, core, rows, call, c: Group, b: Buffers, s: Sets):
     yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "pull half free")
 
 
+def add_counts(core, stats, c: Group):
+    """Step 7: to the statistics of this core's part of the experts add the rows that each has now."""
+    for e in range(c.n_local * core // c.cores, c.n_local * (core + 1) // c.cores):
+        rows = yield from add_words(4 * e * c.n_ranks, c.n_ranks, 4, 7)
+        before = yield xl.load(stats + 4 * e, 4, step=7)
+        yield xl.store(stats + 4 * e, before + rows, 4, step=7)
+
+
 @xl.kernel
 def send_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     """The send phase on one core of a rank with so many tokens, in the call of that number."""
@@ -142,17 +154,19 @@ def send_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
 
 
 @xl.kernel
-def receive_dispatch(rank, core, call, c: Group, b: Buffers, s: Sets):
-    """The receive phase."""
+def receive_dispatch(rank, core, call, stats, c: Group, b: Buffers, s: Sets):
+    """The receive phase; ``stats`` is 0, or where the 4-byte statistics of the experts here are."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
     yield from await_counts(rank, first, last, call, c, b, s)
     rows = yield from gather_counts(c, b)
+    if stats:
+        yield from add_counts(core, stats, c)
     yield from pack(rank, core, rows, call, c, b, s)
 
 
 @xl.kernel
-def deepep_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+def deepep_dispatch(rank, core, tokens, call, stats, c: Group, b: Buffers, s: Sets):
     """Both, one behind the other."""
     yield from send_dispatch(rank, core, tokens, call, c, b, s)
-    yield from receive_dispatch(rank, core, call, c, b, s)
+    yield from receive_dispatch(rank, core, call, stats, c, b, s)

@@ -24,8 +24,8 @@ def expert_bytes(hidden: int) -> int:
 
 
 def load_row(half, r, rows, routes, c: Group, b: Buffers):
-    """Load a row and its route into a half."""
-    yield xl.mtu_in(b.recv_x + r * c.payload, rows + half * 2 * c.hidden, c.payload)
+    """Load a row and its route into a half; what is opaque has a hidden state at its beginning."""
+    yield xl.mtu_in(b.recv_x + r * c.payload, rows + half * 2 * c.hidden, min(c.payload, 2 * c.hidden))
     yield xl.mtu_in(b.route + r * ROUTE_BYTES, routes + half * ROUTE_BYTES, ROUTE_BYTES)
     yield xl.set_flag(xl.MTU_IN, xl.SCALAR, half, sync="row loaded")
 

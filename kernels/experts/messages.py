@@ -31,7 +31,7 @@ def prepare(half, source, c: Group, work, step):
         yield xl.v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, c.quantized - 1, step=step)
         yield xl.set_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")
     else:
-        yield xl.mtu_in(source, at, 2 * c.hidden, step=1)
+        yield xl.mtu_in(source, at, c.payload, step=1)
         yield xl.set_flag(xl.MTU_IN, xl.SCALAR, half, sync="message made")
 
 

@@ -3,13 +3,20 @@
 Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from xccl_emu.protocol import Case, Preset, read_papers, size
+import numpy as np
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench, Case, Preset, read_papers, size, switch
+from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, Hooked
 from xccl_emu.protocols.experts.case import USUAL, LayerCase
+from xccl_emu.protocols.experts.data import Batch
+from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.experts.routed import PAGE
 
 
@@ -30,11 +37,39 @@ class DeepEpCase(LayerCase):
 
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
+    opaque: int = size(
+        0, "Granules of 32 bytes of a token that travels as it is, a hidden state and more; 0 for a hidden state.",
+        least=0, advanced=True,
+    )  # fmt: skip
+    stats: int = switch(0, "Are the rows that each expert receives added up?", advanced=True)
 
     # ---- what it is made of
 
     def _config(self) -> DeepEpConfig:
-        return DeepEpConfig(**self._shape)
+        config = DeepEpConfig(**self._shape, opaque_bytes=32 * self.opaque)
+        if self.opaque and (32 * self.opaque < config.row_bytes or self.routing):
+            must = f"at least {config.row_bytes // 32}, for a hidden state, and go without a routing"
+            raise ConfigError(f"opaque={self.opaque}: must be {must}")
+        return config
+
+    def _group(self, pod: Pod, **more: int) -> DeepEp:
+        group = self.group(pod, self._config(), **more)
+        if self.stats:
+            before = np.arange(1, group.config.local_experts + 1, dtype=np.int32)
+            group.lent = {"stats": [pod.put(die, before) for die in group.layout.dies]}
+        return group
+
+    def _launched(self, bench: Bench, pod: Pod, batches: Sequence[Batch]) -> tuple[ExpertGroup[Any], Streams]:
+        group, streams = super()._launched(bench, pod, batches)
+        chosen = np.concatenate([choices[choices >= 0] for batch in batches for choices in batch.topk])
+        rows = np.bincount(chosen, minlength=group.config.n_slots).reshape(group.config.n_ranks, -1)
+        for rank, stats in enumerate(group.lent.get("stats", ())):
+            cores = [streams.owner(stats.die, core) for core in range(self.cores)]
+            after = np.arange(1, len(rows[rank]) + 1) + rows[rank]
+            bench.already_filled(stats)
+            bench.expect(stats.address, after.astype(np.int32), f"stats of rank {rank}", cores)
+            bench.label_buffer(stats, "app.stats")
+        return group, streams
 
     @property
     def _under_way(self) -> int:
@@ -63,6 +98,8 @@ class DeepEpCase(LayerCase):
             "two cores a rank": replace(usual, cores=2, rounds=2),
             "two experts a rank": replace(usual, tokens=1, experts=2, top_k=2),
             "nothing quantized": replace(usual, quantized=0, granules=2),
+            "opaque rows": replace(usual, tokens=1, quantized=0, granules=2, opaque=3),
+            "statistics": replace(usual, tokens=1, experts=2, top_k=2, cores=2, rounds=1, stats=1),
             "in FP8": replace(usual, tokens=1, hidden=128, quantizer="fp8"),
             "an expert chosen twice": replace(usual, tokens=1, top_k=2, repeats=1),
         }

@@ -8,8 +8,8 @@ outputs = group.combine(weights)
 Several rounds in one run: `DeepEp(pod, config, rounds=3).run_rounds(tokens, topk, weights)`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,10 +34,19 @@ class DeepEpConfig(EpConfig):
     PATHS: ClassVar[tuple[str, ...]] = ("mtu",)
     COUNTINGS: ClassVar[tuple[str, ...]] = ("auto",)
     RULES: ClassVar[tuple[str, ...]] = tuple(QUANTIZERS)
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {**EpConfig.RANGES, "opaque_bytes": (0, 1 << 22)}
     position_bytes = 0  # the place of a contribution follows from token and choice
+    batch_bytes = 16  # and the number of the dispatch, by which handles know it
+
+    _: KW_ONLY
+    opaque_bytes: int = 0
+    """Bytes of a token that travels to the experts as it is, whatever its type (one that is quantized already, its
+    scales behind it), a multiple of 32; 0 where it is a hidden state.  Experts return hidden states all the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.opaque_bytes % 32 or (self.opaque_bytes and self.quantized):
+            raise ConfigError(f"opaque_bytes={self.opaque_bytes}: must be a multiple of 32, and quantized=False")
         if self.quantized_back:
             raise ConfigError("quantized_back=True: combine sends what experts return as it is")
 
@@ -94,7 +103,7 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
 
 
 _RIGHTS = {
-    DISPATCH: {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw"},
+    DISPATCH: {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw", "stats": "rw"},
     COMBINE: {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
 }
 
@@ -104,6 +113,11 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
 
     dispatches = Phase(DISPATCH, dispatch_kernel.deepep_dispatch, _RIGHTS[DISPATCH])
     combines = Phase(COMBINE, combine_kernel.deepep_combine, _RIGHTS[COMBINE])
+    sends = Phase(DISPATCH, dispatch_kernel.send_dispatch, _RIGHTS[DISPATCH])
+    receives = Phase(DISPATCH, dispatch_kernel.receive_dispatch, _RIGHTS[DISPATCH])
+    sends_back = Phase(COMBINE, combine_kernel.send_combine, _RIGHTS[COMBINE])
+    receives_back = Phase(COMBINE, combine_kernel.receive_combine, _RIGHTS[COMBINE])
+    """The phases of these two, for users who do something in between."""
     lays_out = DeepEpLayout
     layout: DeepEpLayout
 
@@ -126,7 +140,7 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
         )
 
     def _places(self, phase: Phase, ahead: int) -> Args:
-        return {"call": self.next_dispatch() + ahead, "s": self.sets()}
+        return {"call": self.next_dispatch() + ahead, "s": self.sets(), "stats": 0}
 
     def steps(self, rounds: int) -> Iterator[Step]:
         """Both calls of a round take a buffer set."""
@@ -140,11 +154,6 @@ class Hooked(DeepEp):
 
     Each call is received before the next one is sent.  If their number is odd the last round goes alone.
     """
-
-    sends = Phase(DISPATCH, dispatch_kernel.send_dispatch, _RIGHTS[DISPATCH])
-    receives = Phase(DISPATCH, dispatch_kernel.receive_dispatch, _RIGHTS[DISPATCH])
-    sends_back = Phase(COMBINE, combine_kernel.send_combine, _RIGHTS[COMBINE])
-    receives_back = Phase(COMBINE, combine_kernel.receive_combine, _RIGHTS[COMBINE])
 
     def steps(self, rounds: int) -> Iterator[Step]:
         """Two rounds at a time."""

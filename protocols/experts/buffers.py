@@ -51,7 +51,7 @@ def table(c: TokenConfig) -> dict[str, tuple[int, int]]:
     """Bytes of a row, and rows of a batch, of every app buffer, by its name, in the order in which they lie."""
     tokens, rows = c.tokens_max, c.rows_max
     return {
-        "batches": (c.batch_bytes, 1), "x": (c.row_bytes, tokens), "topk": (INDEX_BYTES, tokens),
+        "batches": (c.batch_bytes, 1), "x": (c.token_bytes, tokens), "topk": (INDEX_BYTES, tokens),
         "pos": (c.position_bytes, tokens), "weights": (INDEX_BYTES, tokens), "recv_x": (c.payload_bytes, rows),
         "route": (ROUTE_BYTES, rows), "counts": (c.counts_bytes, 1), "y": (c.row_bytes, rows),
         "out": (c.row_bytes, tokens),
@@ -86,7 +86,8 @@ def fill(
     """Put the i-th batch of a rank or attention die into its buffers, behind those before it."""
     first = i * c.tokens_max
     pod.view(own["batches"], np.int32)[i] = len(x)
-    pod.fill_payload(pod.payload(own["x"], c.numpy_dtype(), (-1, c.hidden))[first : first + len(x)], x)
+    shape = -1, c.opaque_bytes or c.hidden
+    pod.fill_payload(pod.payload(own["x"], c.token_dtype(), shape)[first : first + len(x)], x)
     pod.view(own["topk"], np.int32, (-1, COLUMNS))[first : first + len(x)] = whole_rows(choices)
     if weights is not None:
         fill_weights(pod, c, own, i, weights)
@@ -101,7 +102,7 @@ def fill_weights(pod: Pod, c: TokenConfig, own: Buffered, i: int, weights: NDArr
 def filled(c: TokenConfig, own: Buffered, i: int, n: int) -> Iterator[Buffer]:
     """What `fill` writes for the i-th batch, of n tokens, and its weights: rows without what fills them up."""
     yield row_of(c, own, "batches", i, 0, 4)
-    for name, nbytes in (("x", c.row_bytes), ("topk", INDEX_BYTES), ("weights", 4 * c.top_k)):
+    for name, nbytes in (("x", c.token_bytes), ("topk", INDEX_BYTES), ("weights", 4 * c.top_k)):
         yield from (row_of(c, own, name, i, t, nbytes) for t in range(n))
 
 
@@ -127,7 +128,7 @@ class Received:
     """
 
     x: NDArray[Any]
-    """[rows, hidden] int8 or float8_e4m3fn if quantized, else the input's type."""
+    """[rows, hidden] int8 or float8_e4m3fn if quantized, else the input's type; [rows, bytes] uint8 if it is opaque."""
     scales: NDArray[np.float32]
     """[rows] FP32 to multiply INT8 by; 0 if not quantized; [rows, hidden / 128] for FP8."""
     source: NDArray[np.int32]

@@ -119,7 +119,7 @@ class TokenConfig(ABC):
     def payload_bytes(self) -> int:
         """A token on its way to the experts, without its slot."""
         scales = align(4 * self.hidden // FP8_BLOCK) if self.in_fp8 else 0
-        return self.hidden + scales if self.quantized else 2 * self.hidden
+        return self.hidden + scales if self.quantized else self.token_bytes
 
     @property
     def message_bytes(self) -> int:
@@ -152,6 +152,20 @@ class TokenConfig(ABC):
         return False
 
     @property
+    def opaque_bytes(self) -> int:
+        """Bytes of a token that travels as it is, whatever they mean; 0 where it is a hidden state."""
+        return 0
+
+    @property
+    def token_bytes(self) -> int:
+        """A token as it is given to dispatch."""
+        return self.opaque_bytes or self.row_bytes
+
+    def token_dtype(self) -> Any:
+        """NumPy type of its elements."""
+        return np.uint8 if self.opaque_bytes else self.numpy_dtype()
+
+    @property
     def streams(self) -> bool:
         """Do cores count the choices that they send, streamed through the data buffer, and tell each other?"""
         return self.counting == "scalar" or (self.counting == "auto" and self.tokens_max > _WHOLE_TOKENS_MAX)
@@ -163,7 +177,7 @@ class TokenConfig(ABC):
     def received_dtype(self) -> Any:
         """NumPy type of what experts receive."""
         if not self.quantized:
-            return self.numpy_dtype()
+            return self.token_dtype()
         return ml_dtypes.float8_e4m3fn if self.in_fp8 else np.int8
 
     def group(self, n_ranks: int, cores: int, die_bytes: int, tallies: int = 0) -> Group:
@@ -272,9 +286,10 @@ def buffer_bytes(config: EpConfig) -> int:
 
 def check_tokens(config: TokenConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:
     """Raises ConfigError, naming rank, token and value, for a batch that the group cannot dispatch."""
-    shape = f"[tokens, {config.hidden}] {config.dtype}"
-    if x.ndim != 2 or x.shape[1] != config.hidden or x.dtype != config.numpy_dtype():
-        raise ConfigError(f"tokens of rank {rank}: {list(x.shape)} {x.dtype}, must be {shape}")
+    columns = config.opaque_bytes or config.hidden
+    if x.ndim != 2 or x.shape[1] != columns or x.dtype != config.token_dtype():
+        must = f"[tokens, {columns}] {'uint8' if config.opaque_bytes else config.dtype}"
+        raise ConfigError(f"tokens of rank {rank}: {list(x.shape)} {x.dtype}, must be {must}")
     if len(x) > config.tokens_max:
         raise ConfigError(f"tokens of rank {rank}: {len(x)} exceed tokens_max={config.tokens_max}")
     if topk.shape != (len(x), config.top_k) or not np.issubdtype(topk.dtype, np.integer):

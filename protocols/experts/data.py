@@ -1,5 +1,6 @@
 """Inputs of small expert-parallel groups, and what their app buffers must hold in the end, by the oracle."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,8 +49,17 @@ def make_batches(config: EpConfig, rounds: Sequence[Sequence[int]], seed: int) -
         first = [rank + 1 + i // 2 + apart * np.arange(n)[:, None] for rank, n in enumerate(lengths)]
         topk = [((slots + choice_steps(config)) % config.n_slots).astype(np.int32) for slots in first]
         weights = [rng.uniform(0.5, 2, (n, config.top_k)).astype(np.float32) for n in lengths]
-        batches.append(Batch([states(rng, n, config.hidden, config.dtype) for n in lengths], topk, weights))
+        batches.append(Batch([_rows(rng, n, config) for n in lengths], topk, weights))
     return batches
+
+
+def _rows(rng: np.random.Generator, n: int, config: EpConfig) -> NDArray[Any]:
+    """What n tokens send: hidden states, which what is opaque has at its beginning."""
+    given = states(rng, n, config.hidden, config.dtype)
+    if not config.opaque_bytes:
+        return given
+    rest = rng.integers(1, 256, (n, config.opaque_bytes - config.row_bytes)).astype(np.uint8)
+    return np.hstack([given.view(np.uint8), rest])
 
 
 def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -> NDArray[Any]:
@@ -59,17 +69,19 @@ def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -
 
 
 class Image:
-    """What phases write into the buffers of one rank: ``written`` maps their names to bytes, round behind round."""
+    """What phases write into the buffers of one rank, by the oracle when it is asked for."""
 
     def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int) -> None:
-        self._config = config
-        rounds = [_round(config, batch, rank) for batch in batches]
-        self._rows: dict[str, Rows] = {name: [rows[name] for rows in rounds] for name in rounds[0]}
-        if not config.position_bytes:
-            del self._rows["pos"]
-        self.written = {
-            name: app.image_of(config, name, len(rows), enumerate(rows)) for name, rows in self._rows.items()
-        }
+        self._config, self._batches, self._rank = config, batches, rank
+
+    @functools.cached_property
+    def _rows(self) -> dict[str, Rows]:
+        rounds = [_round(self._config, batch, self._rank) for batch in self._batches]
+        return {name: [rows[name] for rows in rounds] for name in rounds[0]}
+
+    def written(self, name: str) -> NDArray[Any]:
+        """The bytes of a buffer, round behind round."""
+        return app.image_of(self._config, name, len(self._rows[name]), enumerate(self._rows[name]))
 
     def parts(self, name: str, own: app.Buffered) -> Iterator[Buffer]:
         """The bytes of a buffer that hold something: each row of each round, without what fills it up."""
@@ -80,10 +92,18 @@ class Image:
 def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]:
     """The rows of each buffer of a rank in one round; the order of ``recv_x`` and so on is that of the phases."""
     c = config
-    sent = oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
+    given = batch.tokens
+    if c.opaque_bytes:
+        given = [rows[:, : c.row_bytes].view(c.numpy_dtype()) for rows in given]
+    sent = oracle.dispatch(given, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
     quantizer = c.quantizer if c.quantized_back else None
+    received = received_rows(sent, rank)
+    if c.opaque_bytes:
+        route = received["route"].reshape(-1)
+        whole = [batch.tokens[source][token] for source, token in zip(route["source"], route["token"], strict=True)]
+        received["recv_x"] = np.array(whole, np.uint8).reshape(-1, c.opaque_bytes)
     return {
-        **received_rows(sent, rank),
+        **received,
         "pos": _positions(config, batch.topk[rank]),
         "out": sent.combined_for(rank, batch.weights[rank], shared=c.shared, quantizer=quantizer),
     }

@@ -13,7 +13,7 @@ from xccl_emu.kernels.experts import dummy as expert_kernel
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.in_turn import in_turn
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Bench
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.arguments import index_of, listed, number_in, one_for_each
@@ -52,8 +52,8 @@ class Step(NamedTuple):
     """Calls that are launched and not run when this one is, as far as they are counted together."""
 
 
-_NOTHING, _DISPATCHED, _COMBINED = range(3)
-"""Which results a round has."""
+NOTHING, SENT, DISPATCHED, SENT_BACK, COMBINED = range(5)
+"""Which results a round has; sent is what some have not received yet."""
 
 
 class ExpertGroup(Communicator, Generic[C]):
@@ -80,7 +80,9 @@ class ExpertGroup(Communicator, Generic[C]):
         self.buffers = app.allocate(pod, config, self.layout.dies, dict.fromkeys(app.table(config), self.n_rounds))
         """[rank] app buffers of all rounds."""
         self._rounds = [[app.part_of(own, i, self.n_rounds) for own in self.buffers] for i in range(self.n_rounds)]
-        self._rows_committed = [0] * config.n_ranks
+        self.lent: Mapping[str, Sequence[Buffer]] = {}
+        """Buffers of the caller, for each rank, which launches take in place of the group's own."""
+        self._rows_committed = [[0] * config.n_ranks for _ in range(self.n_rounds)]
         super().__init__(pod)
         for phase in (self.dispatches, DUMMY, self.combines):
             pod.switches.know(phase.kernel)
@@ -124,27 +126,34 @@ class ExpertGroup(Communicator, Generic[C]):
         Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
         """
         self.check_ready(self.dispatches.kernel)
+        self._fill_dispatch(tokens, topk, 0)
+        self._run(Step(self.dispatches, 0), DISPATCHED, progress)
+        return [self.received(rank) for rank in range(self.config.n_ranks)]
+
+    def _fill_dispatch(self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], number: int) -> None:
+        """Check a batch, and put it into the buffers of a round."""
         tokens, topk = self._per_rank("tokens", tokens), self._per_rank("topk", topk)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             check_tokens(self.config, rank, x, choices)
-        self._stage()[0] = _NOTHING  # until the run is over
+        self._begin(number)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
-            app.fill(self.pod, self.config, self._of(rank), 0, x, choices)
-        self._commit_rows(topk)
-        self._launch_all(Step(self.dispatches, 0))
-        self.run_as("dispatch", progress)
-        self._stage()[0] = _DISPATCHED
-        return [self.received(rank) for rank in range(self.config.n_ranks)]
+            app.fill(self.pod, self.config, self._of(rank, number), 0, x, choices)
+        self._commit_rows(topk, number)
 
-    def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
-        """Commit what the rows of this round will fill; the buffers are sized for the worst case."""
+    def _begin(self, number: int) -> None:
+        """From now on a round has no results."""
+        self._stage(number)[0] = NOTHING
+
+    def _commit_rows(self, topk: Sequence[NDArray[Any]], number: int) -> None:
+        """Commit what the rows of a round will fill; the buffers are sized for the worst case."""
         slots = np.concatenate([choices[choices >= 0].astype(np.int64) for choices in topk])
         rows = np.bincount(slots // self.config.local_experts, minlength=self.config.n_ranks)
+        committed = self._rows_committed[number]
         for rank, n in enumerate(rows.tolist()):
-            if n > self._rows_committed[rank]:
-                self.pod.commit(self._of(rank)["recv_x"], n * self.config.payload_bytes)
-                self.pod.commit(self._of(rank)["y"], n * self.config.row_bytes)
-                self._rows_committed[rank] = n
+            if n > committed[rank]:
+                self.pod.commit(self._of(rank, number)["recv_x"], n * self.config.payload_bytes)
+                self.pod.commit(self._of(rank, number)["y"], n * self.config.row_bytes)
+                committed[rank] = n
 
     def shape(self) -> Group:
         """What the kernels are told about the group."""
@@ -154,7 +163,7 @@ class ExpertGroup(Communicator, Generic[C]):
     def received(self, rank: int, number: int = 0) -> Received:
         """What dispatch brought to a rank; ConfigError if nothing was dispatched."""
         c, own = self.config, self._of(rank, number)
-        self._check_stage("received", _DISPATCHED, number)
+        self._check_stage("received", DISPATCHED, number)
         counts = self.pod.view(own["counts"], np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
         return Received.of(self.pod, c, own, counts)
 
@@ -165,10 +174,16 @@ class ExpertGroup(Communicator, Generic[C]):
 
         Raises ConfigError, before anything moves, if nothing was dispatched.
         """
+        self._run_dummy(0, progress)
+
+    def _run_dummy(self, number: int, progress: Progress | None = None) -> None:
+        """The same in a round."""
         self.check_ready(DUMMY.kernel)
-        self._check_stage("run_dummy", _DISPATCHED)
-        self._launch_all(Step(DUMMY, 0))
-        self.run_as("expert", progress)
+        self._check_stage("run_dummy", DISPATCHED, number)
+        if 0 < self.config.opaque_bytes < self.config.row_bytes:
+            must = f"{self.config.row_bytes} or more for the dummy expert"
+            raise ConfigError(f"opaque_bytes={self.config.opaque_bytes}: must be {must}")
+        self._run(Step(DUMMY, number), int(self._stage(number)[0]), progress)
 
     def expert_output(self, rank: int, number: int = 0) -> NDArray[Any]:
         """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows.
@@ -177,7 +192,7 @@ class ExpertGroup(Communicator, Generic[C]):
 
         Raises ConfigError if nothing was dispatched.
         """
-        self._check_stage("expert_output", _DISPATCHED, number)
+        self._check_stage("expert_output", DISPATCHED, number)
         return self._states(rank, number, "y")[: len(self.received(rank, number).x)]
 
     # ---- combine
@@ -192,24 +207,26 @@ class ExpertGroup(Communicator, Generic[C]):
         on the way back) for a NaN or infinity among the experts' outputs.
         """
         self.check_ready(self.combines.kernel)
-        self._check_stage("combine", _DISPATCHED)
+        self._fill_combine(weights, 0)
+        self._run(Step(self.combines, 0), COMBINED, progress)
+        return [self.output(rank) for rank in range(self.config.n_ranks)]
+
+    def _fill_combine(self, weights: Sequence[NDArray[np.float32]], number: int) -> None:
+        """Check gate weights, and put them into the buffers of a round, which then has no outputs."""
+        self._check_stage("combine", DISPATCHED, number)
         weights = self._per_rank("weights", weights)
         for rank, table in enumerate(weights):
-            check_weights(self.config, f"weights of rank {rank}", table, self.n_tokens(rank))
+            check_weights(self.config, f"weights of rank {rank}", table, self.n_tokens(rank, number))
             if self.config.quantized_back:
-                check_finite(self.config, f"expert_output of rank {rank}, row", self.expert_output(rank))
-        self._stage()[0] = _DISPATCHED  # until the run is over
+                check_finite(self.config, f"expert_output of rank {rank}, row", self.expert_output(rank, number))
+        self._stage(number)[0] = DISPATCHED
         for rank, table in enumerate(weights):
-            app.fill_weights(self.pod, self.config, self._of(rank), 0, table)
-        self._launch_all(Step(self.combines, 0))
-        self.run_as("combine", progress)
-        self._stage()[0] = _COMBINED
-        return [self.output(rank) for rank in range(self.config.n_ranks)]
+            app.fill_weights(self.pod, self.config, self._of(rank, number), 0, table)
 
     def output(self, rank: int, number: int = 0) -> NDArray[Any]:
         """What combine gave a rank: [T, hidden]; ConfigError if nothing was combined since the last dispatch."""
         n_tokens = self.n_tokens(rank, number)
-        self._check_stage("output", _COMBINED, number)
+        self._check_stage("output", COMBINED, number)
         return self._states(rank, number, "out")[:n_tokens]
 
     # ---- several rounds
@@ -241,7 +258,7 @@ class ExpertGroup(Communicator, Generic[C]):
         finally:
             self.pod.release_app(mark)
         for i in range(rounds):
-            self._stage(i)[0] = _COMBINED
+            self._stage(i)[0] = COMBINED
         return [[self.output(rank, i) for rank in range(self.config.n_ranks)] for i in range(rounds)]
 
     def fill_rounds(self, tokens: PerRound, topk: PerRound, weights: PerRound) -> int:
@@ -260,7 +277,7 @@ class ExpertGroup(Communicator, Generic[C]):
                 check_tokens(self.config, rank, x, choices)
                 check_weights(self.config, f"weights of round {i}, rank {rank}", table, len(x))
         for i, batch in enumerate(batches):
-            self._stage(i)[0] = _NOTHING
+            self._begin(i)
             for rank, (x, choices, table) in enumerate(batch):
                 app.fill(self.pod, self.config, self._of(rank, i), 0, x, choices, table)
         return rounds
@@ -273,6 +290,12 @@ class ExpertGroup(Communicator, Generic[C]):
 
     # ---- all of them
 
+    def _run(self, step: Step, stage: int, progress: Progress | None = None) -> None:
+        """Launch a phase on all ranks and run it; then the round has these results."""
+        self._launch_all(step)
+        self.run_as(step.phase.part, progress, ends=stage not in (SENT, SENT_BACK))
+        self._stage(step.number)[0] = stage
+
     def _launch_all(self, step: Step, streams: Streams | None = None) -> None:
         """Launch a phase on all ranks, on the pod or behind what streams have."""
         places = {"c": self.shape(), "core": range(self.config.cores), **self._places(step.phase, step.ahead)}
@@ -282,11 +305,13 @@ class ExpertGroup(Communicator, Generic[C]):
     def _launch(self, rank: int, step: Step, places: Args, streams: Streams | None) -> None:
         """Launch it on a rank, with those of its buffers that it may touch."""
         phase, die = step.phase, self.die_of(rank)
-        buffers = {name: self._of(rank, step.number)[name] for name in phase.rights}
-        own = (self.pod.grant(buffers[name], rights) for name, rights in phase.rights.items())
+        there = self._of(rank, step.number) | {name: lent[rank] for name, lent in self.lent.items()}
+        buffers = {name: there[name] for name in phase.rights if name in there}
+        own = (self.pod.grant(buffer, phase.rights[name]) for name, buffer in buffers.items())
         grants = [*self.layout.grants(phase.part, rank), *own]
-        addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
-        given = {**places, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": addresses}
+        addresses = {name: buffer.address for name, buffer in buffers.items()}
+        own_b = Buffers(**{name: addresses[name] for name in Buffers._fields if name in addresses})
+        given = {**places, **addresses, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": own_b}
         args = {name: given[name] for name in phase.kernel.params}
         if streams is None:
             self.pod.launch(phase.kernel, die, range(self.config.cores), args, grants)
@@ -311,7 +336,7 @@ class ExpertGroup(Communicator, Generic[C]):
         stage = self._stage(number)[0]
         if stage < least:
             self._check_whole()
-            raise ConfigError(f"{what}: nothing was {'dispatched' if stage == _NOTHING else 'combined'}")
+            raise ConfigError(f"{what}: nothing was {'dispatched' if stage < DISPATCHED else 'combined'}")
 
     def _check_rank(self, rank: int) -> int:
         return index_of("rank", rank, self.config.n_ranks)
@@ -323,5 +348,5 @@ class ExpertGroup(Communicator, Generic[C]):
     def zero_fields(self) -> None:
         """As of any communicator; and there are no results."""
         for i in range(self.n_rounds):
-            self._stage(i)[0] = _NOTHING
+            self._stage(i)[0] = NOTHING
         super().zero_fields()

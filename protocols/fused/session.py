@@ -217,9 +217,9 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
             pipelined=int(c.pipelined),
         )
 
-    def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
+    def _commit_rows(self, topk: Sequence[NDArray[Any]], number: int) -> None:
         """Commit the combine buffers too: contributions lie close together, by token and choice."""
-        super()._commit_rows(topk)
+        super()._commit_rows(topk, number)
         for rank, choices in enumerate(topk):
             if choices.size > self._choices_committed[rank]:
                 nbytes = choices.size * self.config.row_bytes

@@ -64,12 +64,14 @@ def test_tolerated_faults_are_proved(case: Checkable, order: str, fault: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_each_tolerated_fault_is_proved_of_the_smallest_configuration(name: str) -> None:
-    """Every fault that a shipped protocol declares to tolerate, of the first die or the link between the first two."""
+    """Every fault that a shipped protocol declares to tolerate, of the first die, its block that may be lost, or the
+    link between the first two."""
     case = smallest(name)
     tolerated = case.build("relaxed").tolerated
     assert tolerated
     for kind in tolerated:
-        found = searched(case, "stop:die0" if kind == "stop" else f"{kind}:0-1")
+        where = {"stop": "die0", "lose": "die0:block"}.get(kind, "0-1")
+        found = searched(case, f"{kind}:{where}")
         assert found.verdict == verdict.VERIFIED, (kind, found.reason)
 
 

@@ -93,6 +93,8 @@ class Case:
     spare_ub: int = 0
     """Bytes of the data buffer beyond what the group needs."""
     flight_granules: int = 64
+    more_app: int = 0
+    """App data that is left, for buffers of the test's own."""
 
     def batches(self) -> list[Batch]:
         """The rounds' inputs, the same each time."""
@@ -151,7 +153,7 @@ class Case:
         tokens = c.tokens_max * (2 * c.row_bytes + 2 * INDEX_BYTES + c.position_bytes)
         rows = c.rows_max * (c.payload_bytes + ROUTE_BYTES + c.row_bytes)
         tables = c.cores * 5 * rounds * 512 + 32
-        app = rounds * (tokens + rows + align(4 * c.n_slots) + 128) + tables
+        app = rounds * (tokens + rows + align(4 * c.n_slots) + 128) + tables + self.more_app
         dies, ub = c.first_die + c.n_ranks, align(kind.buffer_bytes(c) + self.spare_ub)
         roomy = Pod(small_pod(dies, c.cores, app_bytes=MIB, meta_bytes=MIB, managed_bytes=64 * MIB, ub_bytes=ub))
         layout = kind.lay_out(c, roomy)
@@ -345,7 +347,7 @@ class Touched:
         c, b = self.config, self.group._of(rank)
         states, table = tokens * c.row_bytes, tokens * INDEX_BYTES
         sizes = {
-            "batches": 8, "x": states, "topk": table, "pos": tokens * c.position_bytes, "weights": table,
+            "batches": c.batch_bytes, "x": states, "topk": table, "pos": tokens * c.position_bytes, "weights": table,
             "recv_x": rows * c.payload_bytes, "route": rows * ROUTE_BYTES, "counts": 4 * c.n_slots,
             "y": rows * c.row_bytes, "out": states,
         }  # fmt: skip

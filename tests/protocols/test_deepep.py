@@ -84,6 +84,8 @@ def test_what_it_needs_is_needed(without: str) -> None:
     ({"quantized_back": True}, "quantized_back=True: combine sends"),
     ({"counting": "scalar"}, "counting='scalar': must be"),
     ({"path": "dma"}, "path='dma': must be"),
+    ({"opaque_bytes": 32}, "opaque_bytes=32: must be a multiple of 32, and quantized=False"),
+    ({"opaque_bytes": 33, "quantized": False}, "opaque_bytes=33: must be a multiple of 32"),
 )
 def test_what_this_mode_has_not_is_refused() -> None:
     """By the name of the option, before there is a group."""

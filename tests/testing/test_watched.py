@@ -15,6 +15,7 @@ from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.protocols.sendrecv.session import SendRecv
 from xccl_emu.testing import Watched
+from xccl_emu.testing.together import Together
 
 SMALL = DeepEpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
 CASE = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2)))
@@ -24,7 +25,8 @@ NEEDED = (
     "received counts loaded", "routes loaded", "row in", "rows before flags", "flag", "rows left", "flags in",
     "all flags are in", "contribution in", "sum made",
 )  # fmt: skip
-"""What `check deepep-ll --each-sync` calls needed, but for cleaning buffers, which orders a call and the next."""
+ACROSS = ("next buffer clean", "all cores have cleaned")
+"""What `check deepep-ll --each-sync` calls needed; the last two order a call and the next."""
 
 
 def three_calls(watched: Watched, **options: Any) -> None:
@@ -63,15 +65,57 @@ def test_what_is_missing_is_found_though_inputs_repeat(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.parametrize("name", [*NEEDED, *ACROSS])
 def test_each_needed_synchronization_is_found(name: str, tmp_path: Path) -> None:
     """Whichever is switched off, three equal calls raise, or give wrong bits, for one of 20 seeds."""
     for seed in range(20):
         try:
-            three_calls(Watched(seed=seed, witnesses=tmp_path), without=[name])
+            watched = Watched(seed=seed, witnesses=tmp_path, together=3 if name in ACROSS else 1)
+            three_calls(watched, without=[name])
         except ViolationError:
             return
     pytest.fail(f"{name}: not found")
+
+
+TINY = replace(
+    CASE, config=DeepEpConfig(n_ranks=2, hidden=32, tokens_max=1, top_k=1), lengths=((1, 1),) * 3, masked=0.0
+)  # fmt: skip
+
+
+def test_what_orders_a_call_and_the_next_is_found_together(tmp_path: Path) -> None:
+    """Without it each call alone is right; two runs together are a deadlock, which the file replays."""
+
+    def calls(together: int, **more: Any) -> None:
+        watched = Watched(schedules=6, witnesses=tmp_path, together=together, **more)
+        group = TINY.group_in("relaxed", watched, 0, without=["next buffer clean"])  # type: ignore[arg-type]
+        for _ in range(2):
+            check_round(group, TINY.batches()[0])
+
+    calls(1)
+    with pytest.raises(ViolationError, match="deadlock") as raised:
+        calls(2)
+    with pytest.raises(ViolationError, match="deadlock"):
+        calls(2, replay=raised.value.witness)
+
+
+def test_runs_together_are_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one run, with what the hosts write in between, runs leave the bytes that they leave one by one: calls of
+    different batches, with what the host makes of rows between them."""
+    trials, built = list[Any](), Together.trial
+    monkeypatch.setattr(Together, "trial", lambda self, pod: trials.append(built(self, pod)) or trials[-1])
+    case = replace(CASE, config=replace(SMALL, cores=1), lengths=((4, 1, 3), (0, 3, 2), (2, 2, 4)), more_app=1 << 14)
+    group = case.group_in("relaxed", Watched(schedules=1, witnesses=tmp_path, together=3), 0)  # type: ignore[arg-type]
+    for batch in case.batches():
+        received = group.dispatch(batch.tokens, batch.topk)
+        for rank, got in enumerate(received):
+            group.expert_output(rank)[:] = got.x[:, :1].astype(np.float32)
+        group.combine(batch.weights)
+        if trials[-1] is not None:
+            trials[-1].pod.run()
+            for rank, buffers in enumerate(group.buffers):
+                out = (pod.view(buffers["out"])[: group.output(rank).nbytes] for pod in (trials[-1].pod, group.pod))
+                np.testing.assert_array_equal(*out)
+    assert [trial is None for trial in trials] == [True, False, False, False, False, False]
 
 
 def test_after_a_violation_a_group_is_reset(tmp_path: Path) -> None:
@@ -107,6 +151,7 @@ def test_transfers_under_watch(tmp_path: Path) -> None:
     ({"policy": "exhaustive"}, "policy='exhaustive'"),
     ({"schedules": 0}, "schedules=0"),
     ({"seed": -1}, "seed=-1"),
+    ({"together": 0}, "together=0: must be 1 to 8"),
 )
 def test_refusals() -> None:
     """What cannot be is refused by name when the policy is made."""

@@ -17,7 +17,6 @@ from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import print_others, print_witness, rows
 from xccl_emu.check.witness.trace import steps
-from xccl_emu.cli import sooner
 from xccl_emu.cli.cases import named
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.check_job import Job, Result, SyncResult
@@ -45,7 +44,6 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     with ticking(quiet=as_json) as progress:
         result = Job(named(options, words, more), progress).run()
-    sooner.answer()
     if as_json:
         print_json("check", result.to_json())
     else:

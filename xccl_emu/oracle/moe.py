@@ -146,6 +146,7 @@ class Dispatched:
         fetch: Fetch | None = None,
         shared: bool = False,
         quantizer: str | None = None,
+        kept: NDArray[np.bool_] | None = None,
     ) -> Hidden:
         """What source rank `source` holds after combine: [tokens, hidden] in the type of the hidden states.
 
@@ -155,7 +156,8 @@ class Dispatched:
         shared expert and is added as it is. One rounding at the end. A token whose choices are all masked gives zeros.
 
         With a `quantizer`, the name of a rule, expert outputs travel as INT8 (xDeepServe 4.7): each is quantized, and
-        FP32(q) * scale, rounded, stands in place of FP32(output).
+        FP32(q) * scale, rounded, stands in place of FP32(output).  With `kept`, a bool [tokens, choices], the other
+        choices are left out, as if they were masked; the experts had them.
 
         Raises ConfigError if there is no such source rank, or the weights or fetched rows have a wrong shape or type.
         """
@@ -167,7 +169,7 @@ class Dispatched:
             )
         acc = np.zeros((len(ranks), self.hidden), np.float32)
         for k in range(self.n_choices):
-            taken = np.flatnonzero(ranks[:, k] >= 0)
+            taken = np.flatnonzero((ranks[:, k] >= 0) if kept is None else (ranks[:, k] >= 0) & kept[:, k])
             if not taken.size:
                 continue
             outputs = self._fetched(fetch or self.dummy, ranks[taken, k], rows[taken, k])

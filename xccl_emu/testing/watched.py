@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,14 @@ from xccl_emu.errors import CapacityError, ConfigError, ReplayError, ViolationEr
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import whole
 from xccl_emu.testing import witnesses
+from xccl_emu.testing.together import Together
+
+if TYPE_CHECKING:
+    from xccl_emu.check.sampling.watch import Monitor
 
 FOLDER = "witnesses"
 _RUNS = 1 << 20  # schedules of a run and the next have seeds so far apart
+_TOGETHER_MOST = 8
 
 
 @dataclass(frozen=True)
@@ -39,13 +45,17 @@ class _Launched:
 
 
 class Watched:
-    """The policy of a pod whose runs are judged, each by itself, before they are carried out.
+    """The policy of a pod whose runs are judged before they are carried out.
 
     policy: of `xccl_emu.check`, ``"portfolio"`` for all in turn.  schedules: how many of each run.  seed: of them; the
     n-th run of a pod is judged by the same schedules whenever it has the same seed.  witnesses: the folder for replay
-    files of violations.  replay: such a file; then the run of that number takes its schedule, and no other is judged.
+    files of violations.  replay: such a file; then the run of that number takes its schedule, and each other run is
+    judged by one, not by ``schedules``.
 
-    What went before a run counts as done: nothing is said of accesses in two runs.  The pod is poisoned (`Pod.poison`).
+    together: each run is judged by itself, when what went before it counts as done, and from 2 on also together with
+    those before it, so many in all, where all are on the same cores: then a die goes on when its own cores have ended,
+    as it does behind launches in a stream, and what orders a call and the next shows.  That is for sessions whose hosts
+    need not wait for each other between calls.  The pod is poisoned (`Pod.poison`).
 
     Raises ConfigError for what is out of range, ReplayError for a file that is damaged.
     """
@@ -54,13 +64,15 @@ class Watched:
 
     def __init__(
         self, policy: str = "portfolio", *, schedules: int = 12, seed: int = 0, witnesses: str | Path = FOLDER,
-        replay: str | Path | None = None,
+        replay: str | Path | None = None, together: int = 1,
     ) -> None:  # fmt: skip
         known = [name for name in POLICIES if name != "exhaustive"]
         if policy not in known:
             raise ConfigError(f"policy={policy!r}: must be one of {', '.join(known)}")
         if not 1 <= whole("schedules", schedules) <= MOST_SCHEDULES:
             raise ConfigError(f"schedules={schedules}: must be 1 to {MOST_SCHEDULES}")
+        if not 1 <= whole("together", together) <= _TOGETHER_MOST:
+            raise ConfigError(f"together={together}: must be 1 to {_TOGETHER_MOST}")
         if not 0 <= whole("seed", seed) < 1 << 40:
             raise ConfigError(f"seed={seed}: must be 0 to 2^40 - 1")
         self.policy, self.schedules, self.seed, self.folder = policy, schedules, seed, Path(witnesses)
@@ -70,6 +82,7 @@ class Watched:
         """Runs that were judged so far."""
         self._actions: NDArray[np.int64] = np.zeros(0, np.int64)
         self._error: ViolationError | None = None
+        self._together = Together(together) if together > 1 else None
 
     @property
     def name(self) -> str:
@@ -77,28 +90,45 @@ class Watched:
         return f"{self.policy}, watched"
 
     def look(self, pod: Pod) -> None:
-        """Judge what is about to run."""
-        from xccl_emu.check.sampling.sample import replay, sample  # with them comes compiled code
+        """Judge what is about to run, and the runs before it together with it."""
         from xccl_emu.check.sampling.watch import Monitor
 
         self.runs, self._error = self.runs + 1, None
-        trial = Trial(pod, (), spoilt=tuple(pod.spoilt))
-        launched = _Launched(trial, "run", {"run": self.runs})
-        if self._again is not None and self._again.configuration == launched.configuration:
-            found = replay(self._again.trial(launched), self._again.actions, self._again.loop)
-            if found is None:
-                raise ReplayError(f"run {self.runs}: its schedule in the replay file shows no violation now")
-            self._error = self._told(launched, self._verdict(launched, found), self._file)
-            return
-        monitor, count = Monitor(trial), 1 if self._again is not None else self.schedules
+        alone = _Launched(Trial(pod, (), spoilt=tuple(pod.spoilt)), "run", {"run": self.runs})
+        together = self._together.trial(pod) if self._together else None
+        if not self._replayed(alone):
+            monitor = Monitor(alone.trial)
+            self._judge(alone, monitor, 1 if self._again is not None else self.schedules)
+            self._actions = monitor.taken
+        if together is not None and self._error is None:
+            last = _Launched(together, "runs", {"run": self.runs})
+            if not self._replayed(last) and self._again is None:
+                self._judge(last, Monitor(together), self.schedules)
+
+    def _replayed(self, launched: _Launched) -> bool:
+        """Take the schedule of the replay file, if it is of this."""
+        from xccl_emu.check.sampling.sample import replay
+
+        again = self._again
+        if again is None or (again.protocol, again.configuration) != (launched.name, launched.configuration):
+            return False
+        found = replay(again.trial(launched), again.actions, again.loop)
+        if found is None:
+            raise ReplayError(f"run {self.runs}: its schedule in the replay file shows no violation now")
+        self._error = self._told(launched, self._verdict(launched, found), self._file)
+        return True
+
+    def _judge(self, launched: _Launched, monitor: "Monitor", schedules: int) -> None:
+        """Take so many schedules, and keep what goes wrong."""
+        from xccl_emu.check.sampling.sample import sample  # with it comes compiled code
+
         seed = self.seed * _RUNS + self.runs
-        found = sample(trial, self.policy, seed=seed, schedules=count, monitor=monitor).violation
-        self._actions = monitor.taken
+        found = sample(launched.trial, self.policy, seed=seed, schedules=schedules, monitor=monitor).violation
         if found is not None:
             verdict = self._verdict(launched, found)
             with contextlib.suppress(CapacityError):  # a pod too large to copy: as it was found
                 verdict = with_violation(launched, verdict, found)
-            path = witnesses.keep_witness(launched, verdict, self.folder, f"run-{self.runs}")
+            path = witnesses.keep_witness(launched, verdict, self.folder, f"{launched.name}-{self.runs}")
             self._error = self._told(launched, verdict, path)
 
     def drive(self, pod: Pod, progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
@@ -109,6 +139,8 @@ class Watched:
             error, self._error = self._error, None
             raise error
         ended, seconds = drive_replay(pod, self._actions)
+        if self._together:
+            self._together.ended(pod)
         return ended, seconds, self._actions
 
     def _verdict(self, launched: _Launched, found: Violation) -> Verdict:
