@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,16 +30,53 @@ def started(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_both_say_the_same(tmp_path: Path) -> None:
-    """Verdict, states, the violation and its file are those of the compiled command; only seconds differ."""
-    told = []
-    for first in ("1", "0"):
-        with started(tmp_path, *BROKEN, XCCL_EMU_PLAIN_FIRST=first) as process:
-            printed, errors = process.communicate()
-        assert process.returncode == 1
-        assert ("answered by plain Python" in errors) == (first == "1")
-        told.append(json.loads(printed) | {"seconds": 0.0})
-    assert told[0] == told[1]
-    assert told[0]["violation"]["kind"] == "data race"
+    """Verdict, states, the violation and its file are those of the compiled command; only seconds differ.
+
+    The first answer leaves a process that compiles on, by itself and at low priority; behind it nothing is left to be
+    compiled, and it has written no answer of its own.
+    """
+    told, errors = answered(tmp_path)
+    [number] = map(int, re.findall(r"process (\d+) compiles on", errors))
+    behind = Path(f"/proc/{number}")
+    assert os.getsid(number) == number
+    [replay] = tmp_path.glob("*.json")
+    replay.unlink()
+    while behind.exists() and behind.joinpath("cmdline").read_bytes():
+        time.sleep(0.2)
+    assert not [*tmp_path.glob("*.json")]
+    again, errors = answered(tmp_path)
+    assert errors == ""
+    with started(tmp_path, *BROKEN, XCCL_EMU_PLAIN_FIRST="0", XCCL_EMU_CACHE_DIR=str(tmp_path / "other")) as process:
+        printed, errors = process.communicate()
+    assert "answered by plain Python" not in errors
+    assert told == again == json.loads(printed) | {"seconds": 0.0}
+    assert told["violation"]["kind"] == "data race"
+
+
+def answered(folder: Path) -> tuple[dict[str, Any], str]:
+    """What the broken protocol's check prints, without its seconds, and what it says on stderr."""
+    with started(folder, *BROKEN) as process:
+        printed, errors = process.communicate()
+    assert process.returncode == 1
+    return json.loads(printed) | {"seconds": 0.0}, errors
+
+
+def test_one_process_compiles_behind_answers(tmp_path: Path) -> None:
+    """A second one leaves at once, a command knows of the first, and an environment variable forbids it."""
+    script = """
+from xccl_emu.cli import sooner
+assert sooner._is_free()
+with sooner._lock(sooner.fcntl.LOCK_EX):
+    assert not sooner._is_free()
+    sooner.compile_behind()
+    print(sooner._go_on_behind())
+    sooner.os.environ["XCCL_EMU_COMPILE_BEHIND"] = "0"
+    print(sooner._go_on_behind())
+assert sooner._is_free()
+print(sooner.os.nice(0))
+"""
+    process = python(script, env={**os.environ, "XCCL_EMU_CACHE_DIR": str(tmp_path)})
+    assert process.stdout == f"; a process behind an earlier answer is still at it\n\n{os.nice(0)}\n", process.stderr
 
 
 def test_nothing_of_numba_is_needed(tmp_path: Path) -> None:

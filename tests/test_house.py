@@ -66,11 +66,11 @@ MANY = {"check.py: check"}
 
 
 def test_host_functions_have_few_parameters() -> None:
-    """What takes ten or more wants a record; in kernels and device code each is a register."""
+    """What takes ten or more wants a record; in kernels and device code each is a register, in faces upstream's."""
     folders = ("xccl_emu", "protocols", "tools", "benchmarks")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     found = set()
-    for path in (path for path in paths if not {"device", "kernels"} & {*path.parts}):
+    for path in (path for path in paths if not {"device", "kernels", "faces"} & {*path.parts}):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and len(node.args.args) + len(node.args.kwonlyargs) >= 10:
                 found.add(f"{path.name}: {node.name}")

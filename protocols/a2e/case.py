@@ -112,9 +112,10 @@ class A2ECase(RoutedCase):
         given = self._in_turns(given)
         calls = self._calls(bench.pod(self._spec(given)), given)
         calls.launch()
-        image = Image(calls.config, given, ends=not self.pull)
-        self._expect_outputs(bench, calls, image)
-        self._expect_rows(bench, calls, image)
+        if bench.payload:
+            image = Image(calls.config, given, ends=not self.pull)
+            self._expect_outputs(bench, calls, image)
+            self._expect_rows(bench, calls, image)
         bench.already_filled(*self._filled(calls))
         _label_all(bench, calls)
         bench.stop(WRONG_CALL, "a field speaks of another call than the next")

@@ -1,5 +1,6 @@
 """Inputs of small expert-parallel groups, and what their app buffers must hold in the end, by the oracle."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,17 +69,19 @@ def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -
 
 
 class Image:
-    """What phases write into the buffers of one rank: ``written`` maps their names to bytes, round behind round."""
+    """What phases write into the buffers of one rank, by the oracle when it is asked for."""
 
     def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int) -> None:
-        self._config = config
-        rounds = [_round(config, batch, rank) for batch in batches]
-        self._rows: dict[str, Rows] = {name: [rows[name] for rows in rounds] for name in rounds[0]}
-        if not config.position_bytes:
-            del self._rows["pos"]
-        self.written = {
-            name: app.image_of(config, name, len(rows), enumerate(rows)) for name, rows in self._rows.items()
-        }
+        self._config, self._batches, self._rank = config, batches, rank
+
+    @functools.cached_property
+    def _rows(self) -> dict[str, Rows]:
+        rounds = [_round(self._config, batch, self._rank) for batch in self._batches]
+        return {name: [rows[name] for rows in rounds] for name in rounds[0]}
+
+    def written(self, name: str) -> NDArray[Any]:
+        """The bytes of a buffer, round behind round."""
+        return app.image_of(self._config, name, len(self._rows[name]), enumerate(self._rows[name]))
 
     def parts(self, name: str, own: app.Buffered) -> Iterator[Buffer]:
         """The bytes of a buffer that hold something: each row of each round, without what fills it up."""

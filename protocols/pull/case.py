@@ -103,6 +103,6 @@ class CombineCase(MoeCase):
 
     def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: Image) -> None:
         for name in _COMBINE_INPUTS:
-            raw = np.frombuffer(image.written[name].tobytes(), np.uint8)
+            raw = np.frombuffer(image.written(name).tobytes(), np.uint8)
             pod.view(buffers[name])[: raw.size] = raw
             bench.already_filled(*image.parts(name, buffers))

@@ -313,6 +313,54 @@ def seqlock(rng: Random) -> Texts:
     return rng.choice((1, 2)), tuple(rng.sample(texts, 2))
 
 
+def flags(rng: Random) -> Texts:
+    """Flags that are read by copies: two in one copy, or one buffer in two rounds, of which an event may be missing."""
+    return rng.choice((_flags_in_a_copy, _buffer_of_rounds))(rng)
+
+
+def _flags_in_a_copy(rng: Random) -> Texts:
+    """Two flags, the later one with data behind it, and a copy of both that may see the later one alone."""
+    first, behind = rng.choice(("put 0.0 1", "store 0.0 1")), rng.choice(("quiet", "quiet", "fence", ""))
+    second = rng.choice(("put 0.4 1", "store 0.4 1"))
+    data = rng.choice(("", "", "put m1.0 5; quiet; "))
+    copy, done = rng.choice(("in 0.0 0 4", "in 0.0 0 4", "in 0.4 4 2; in 0.0 0 2")), "set 1 0 0; wait 1 0 0"
+    spin = rng.choice(("", "", "", "spin_in 0.4 1; "))
+    seen = "load m1.0" if data else f"ub_load 0 0; fail_unless 7 {rng.choice((1, 1, 0))}"
+    reader = f"{spin}{copy}; {done}; ub_load 0 4; skip_unless 0 1 {seen.count(';') + 1}; {seen}"
+    if rng.random() < 0.5:
+        return rng.choice((1, 2)), (reader, f"{data}{first}; {behind or 'fence'}; {second}")
+    return 1, (reader, f"{data}{first}; {behind}; put 1.0 1", f"ge 1.0 1; {second}")
+
+
+def _buffer_of_rounds(rng: Random) -> Texts:
+    """Flags are copied to one buffer in rounds, and each is copied on; one of the events between may be missing."""
+    steps = ["in 0.0 0 2", "set 1 2 0; wait 1 2 0", "v_copy 0 4 2", "set 2 1 0; wait 2 1 0"]
+    steps += [rng.choice(("in 0.4 0 2", "in 0.0 0 2")), *steps[1:3]]
+    if rng.random() < 0.8:
+        steps.pop(rng.choice((1, 3, 5, 5)))
+    reader = "; ".join([*steps, "quiet", "ub_load 0 4"])
+    return 1, (reader, rng.choice(("put 0.0 1; put 0.4 1", "put 0.4 1", "store 0.0 1")))
+
+
+def beside_signals(rng: Random) -> Texts:
+    """A tentative read of what one signal copies, behind the flag of another; the transfer may be met, or come late."""
+    flag = rng.choice(("ge 1.4 1", "ge 1.4 1", "ge 0.4 1"))
+    read = f"tentative {rng.choice(('m0.4', 'm0.4', 'e.0'))} 4 2"
+    other = rng.choice(("", "; in e.0 0 2", "; in m0.4 0 2"))
+    done = rng.choice(("quiet", "quiet", "set 1 0 1; wait 1 0 1"))
+    reader = f"{flag}; {read}{other}; {done}; validate 0 4 2; ub_load 0 4"
+    return 1, (reader, "quiet", f"signals 0.4 1{rng.choice(('', '', ' 8'))}{rng.choice(('; quiet', '; quiet', ''))}")
+
+
+def fallen(rng: Random) -> Texts:
+    """A poll of two words, the second of which stands at first and falls; the kernel goes by which one it saw."""
+    falls = rng.choice(("store 0.4 0", "store 0.4 0", "put 0.4 0"))
+    comes = f"{rng.choice(('', 'quiet; ', 'fence; '))}{rng.choice(('store', 'put'))} 0.0 1"
+    seen = rng.choice(("fail_unless 7 0", "skip_unless 0 1 1; store m0.4 1", "load 0.4"))
+    reader, is_one = f"any 0.0 0.4 {rng.randrange(16)}; {seen}", rng.random() < 0.7
+    return rng.choice((1, 2)), (reader, f"{falls}; {comes}") if is_one else (reader, falls, comes)
+
+
 PATTERNS: tuple[Callable[[Random], Texts], ...] = (
     _two_pipes, _second_word, _two_granules, _late_expected, _polled_transfer, _read_back, _unwritten, _retried, _field,
     _at_edge, _at_edge, _signals_at_edge, _behind_events, _behind_events, _descriptors, _four_meet, _over_own,

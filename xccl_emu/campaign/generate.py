@@ -6,13 +6,13 @@ writes that ask for an order, other units than granules that become visible at o
 A program depends on two numbers only, the seed of the campaign and its own, so that any one is made again alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any
 
-from xccl_emu.campaign.corpus import CORPUS, PATTERNS, seqlock
+from xccl_emu.campaign import corpus
 from xccl_emu.campaign.interpreter import SIZE_MAX
 from xccl_emu.campaign.programs import DATA, EDGE, OTHER, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
@@ -78,6 +78,7 @@ def draw(seed: int, number: int) -> Case:
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
     small = _optimistic(Random(f"{seed}/{number}/tentative")) if number % 8 == 3 else small
+    small = _drawn(corpus.beside_signals, Random(f"{seed}/{number}/signals")) if number % 64 == 19 else small
     cleans = any(one.name == "dcci" for each in small.programs for one in each)
     for varied, likely in _VARIATIONS:
         small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
@@ -87,8 +88,10 @@ def draw(seed: int, number: int) -> Case:
     small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
     small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
+    small = _falling(Random(f"{seed}/{number}/fallen")) if number % 64 == 55 else small
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
     small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
+    small = _copied_flags(Random(f"{seed}/{number}/copies")) if number % 32 == 31 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
     return Case(small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault)
@@ -172,6 +175,11 @@ def _with_flags(rng: Random, small: Small) -> Small:
     return _each(_copying, rng, replace(small, flags=True))
 
 
+def _copied_flags(rng: Random) -> Small:
+    """Windows of flags, copied two at a time or in rounds of one buffer."""
+    return replace(_drawn(corpus.flags, rng), flags=True)
+
+
 def _copying(rng: Random, one: Instruction) -> Instruction:
     likely = {"spin": 0.7, "eq": 0.4, "ge": 0.2}.get(one.name, 0.0)
     return Instruction("spin_in", one.a, one.b) if rng.random() < likely else one
@@ -183,6 +191,12 @@ def _polling_any(rng: Random, one: Instruction) -> Instruction:
         return one
     other = (one.a & ~7 if rng.random() < 0.5 else rng.randrange(2) << 3) | rng.choice(WORDS)
     return Instruction("any", one.a, other, rng.randrange(16))
+
+
+def _falling(rng: Random) -> Small:
+    """A poll of two words, of which one stands at first and falls."""
+    small = replace(_drawn(corpus.fallen, rng), together=rng.random() < 0.5)
+    return replace(small, memory={**small.memory, 4: 1})
 
 
 def _adding(rng: Random, one: Instruction) -> Instruction:
@@ -277,7 +291,7 @@ def _with_memory(rng: Random, small: Small) -> Small:
 
 
 def _of_corpus(rng: Random) -> Small:
-    cores_per_die, texts = rng.choice(CORPUS)
+    cores_per_die, texts = rng.choice(corpus.CORPUS)
     small = _with_memory(rng, _mutated(rng, _small(texts, cores_per_die), rng.choice((1, 2, 3))))
     if rng.random() < 0.25:
         small = _moved_to_data(rng, small)
@@ -285,16 +299,20 @@ def _of_corpus(rng: Random) -> Small:
 
 
 def _of_pattern(rng: Random) -> Small:
-    cores_per_die, texts = rng.choice(PATTERNS)(rng)
-    small = _mutated(rng, _small(texts, cores_per_die), rng.choice((0, 1, 2)))
-    return replace(small, together=rng.random() < 0.5, flight_granules=8)
+    small = _drawn(rng.choice(corpus.PATTERNS), rng, (0, 1, 2))
+    return replace(small, together=rng.random() < 0.5)
+
+
+def _drawn(pattern: Callable[[Random], corpus.Texts], rng: Random, most: Sequence[int] = (0, 0, 1)) -> Small:
+    """A pattern, with at most so many mutations, of which one number is drawn."""
+    cores_per_die, texts = pattern(rng)
+    return replace(_mutated(rng, _small(texts, cores_per_die), rng.choice(most)), flight_granules=8)
 
 
 def _optimistic(rng: Random) -> Small:
     """Tentative reads: a pattern of its own, or what another program reads, validated further on or not."""
     if rng.random() < 0.5:
-        cores_per_die, texts = seqlock(rng)
-        small = _mutated(rng, _small(texts, cores_per_die), rng.choice((0, 0, 1, 2)))
+        small = _drawn(corpus.seqlock, rng, (0, 0, 1, 2))
     else:
         small = rng.choice((_of_corpus, _of_pattern))(rng)
     programs = tuple(_tentatively(rng, one) for one in small.programs)

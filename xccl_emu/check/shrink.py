@@ -10,7 +10,8 @@ from xccl_emu.errors import ReplayError
 if TYPE_CHECKING:
     from xccl_emu.check.search.exhaustive import Found
 
-_SHRINK_SECONDS = 5.0
+SECONDS = 5.0
+"""What a witness is made shorter for, at most."""
 
 
 def with_violation(checkable: Checkable, verdict: Verdict, violation: Violation) -> Verdict:
@@ -26,7 +27,7 @@ def with_violation(checkable: Checkable, verdict: Verdict, violation: Violation)
     alone = verdict.fault or violation.loop  # the hardware fails, or a search has seen all of a livelock
     trial = checkable.build(verdict.order, verdict.without)
     found = ranked([violation, *(() if alone else further(trial, seed=verdict.seed))])
-    best = shrink(checkable.build(verdict.order, verdict.without), found[0], replay, seconds=_SHRINK_SECONDS)
+    best = shrink(checkable.build(verdict.order, verdict.without), found[0], replay, seconds=SECONDS)
     others = tuple(other for other in found[1:] if place(other) != place(best))
     return replace(verdict, verdict=VIOLATION, violation=best, others=others)
 
@@ -45,4 +46,4 @@ def shown(trial: Trial, found: "Found", seed: int) -> Violation | None:
             replayed = None
         if replayed is not None:
             return replace(replayed, found_by=SEARCH, found_after=found.states)
-    return next(further(trial, seed=seed), None) or sample(trial, seed=seed, seconds=_SHRINK_SECONDS).violation
+    return next(further(trial, seed=seed), None) or sample(trial, seed=seed, seconds=SECONDS).violation

@@ -17,7 +17,7 @@ from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFI
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import Weakest, weakest
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.cli import ending
+from xccl_emu.cli import ending, sooner
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
@@ -232,14 +232,16 @@ class Job:
     # ---- what is left behind
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
+        sooner.answer()
         return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file)
 
     def _saved(self, verdict: Verdict) -> Result:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""
+        result = self._result(verdict, None)
         if verdict.violation is None:
-            return self._result(verdict, None)
+            return result
         path, unsaved = save_witness(self._case, verdict, self._options.out)
-        return dataclasses.replace(self._result(verdict, path), unsaved=unsaved)
+        return dataclasses.replace(result, replay_file=path, unsaved=unsaved)
 
 
 def _load(options: CheckOptions) -> Witness:

@@ -17,7 +17,6 @@ from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import print_others, print_witness, rows
 from xccl_emu.check.witness.trace import steps
-from xccl_emu.cli import sooner
 from xccl_emu.cli.cases import named
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.check_job import Job, Result, SyncResult
@@ -45,7 +44,6 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     with ticking(quiet=as_json) as progress:
         result = Job(named(options, words, more), progress).run()
-    sooner.answer()
     if as_json:
         print_json("check", result.to_json())
     else:
@@ -142,7 +140,8 @@ def _found(found: Violation) -> str:
 
 def _rows(verdict: Verdict) -> list[tuple[str, str]]:
     found = verdict.violation
-    rate = f" ({verdict.transitions / max(verdict.seconds, 1e-9) / 1e6:.1f} M/s)" if verdict.transitions else ""
+    per_us = verdict.transitions / max(verdict.seconds, 1e-9) / 1e6
+    rate = f" ({per_us:.1f} M/s)" if per_us >= 0.1 else ""
     return [
         ("configuration", ", ".join(f"{name} {value}" for name, value in verdict.configuration.items())),
         ("without", ", ".join(verdict.without)),

@@ -2,42 +2,64 @@
 
 Whoever is through first answers.  Both do the same steps, so verdicts, states and times in the model are the same; only
 seconds differ.  A command whose answer depends on seconds is left to the compiled one.
+
+Where plain Python was first, a third process compiles on behind the answer, at low priority, so that a next command has
+the machine code.  One at a time does; a command that comes meanwhile waits for it, beside plain Python of its own.
 """
 
 import atexit
+import fcntl
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from typing import IO
 
 from xccl_emu import _early
 from xccl_emu.bench import processes
 from xccl_emu.cli import ending
+from xccl_emu.jit import cache
 
 COMMANDS = ("check", "trace")
 BY_SECONDS = ("--seconds", "--certify", "--certify-seconds", "--each-sync", "--weakest", "--advice-seconds")
 """Options with which it depends on seconds what is found."""
 PATIENCE_S = 45.0
 """How long plain Python may take: less than the search may by default."""
+BEHIND_CPU_S = 600
+"""What compiling behind an answer may take: ten times what all functions of a check take."""
+NICENESS = 10
 
 _once = threading.Lock()
 """Whoever holds it answers."""
 _started: list[subprocess.Popen[bytes]] = []
+_behind = threading.Event()
+"""Set where this process compiles behind an answer that has been given."""
 
 
 def listen(family: str) -> None:
-    """Start the other process when more than kernels is compiled, if this process is such a command."""
-    if family != "kernels" and not _started and _applies(sys.argv[1:]):
+    """Start the other process when more than kernels is compiled, if this process is such a command.
+
+    As long as it runs, wait for whoever is compiling the same behind an earlier answer.
+    """
+    if family == "kernels" or not (_started or _applies(sys.argv[1:])):
+        return
+    if not _started:
         process = _start()
         _started.append(process)
         atexit.register(_end, process)
         threading.Thread(target=_answer_for, args=(process,), daemon=True).start()
+    while _started[0].poll() is None and not _is_free():
+        time.sleep(0.1)
 
 
 def answer() -> None:
-    """Whoever calls it is through and answers; the other process is ended."""
+    """Whoever calls it, once, is through and answers, by files as well; the other process is ended."""
+    if _behind.is_set():
+        os._exit(0)
     if _started:
         _once.acquire()
         _end(_started[0])
@@ -57,11 +79,15 @@ def _applies(words: Sequence[str]) -> bool:
 def _start() -> subprocess.Popen[bytes]:
     size = shutil.get_terminal_size()
     shown = {"COLUMNS": str(size.columns), "LINES": str(size.lines), "FORCE_COLOR": "1"} if sys.stdout.isatty() else {}
-    script = f"from xccl_emu.cli import sooner; sooner.run_plainly({os.getpid()})"
+    return _same_command(f"run_plainly({os.getpid()})", subprocess.PIPE, {**shown, "XCCL_EMU_WITHOUT_NUMBA": "1"})
+
+
+def _same_command(call: str, stdout: int, more: dict[str, str]) -> subprocess.Popen[bytes]:
+    """The same command line, by a function of this module, in a session of its own: Ctrl-C does not come there."""
     return subprocess.Popen(
-        [sys.executable, "-c", script, *sys.argv[1:]],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
-        env={**os.environ, **shown, "XCCL_EMU_WITHOUT_NUMBA": "1"},
+        [sys.executable, "-c", f"from xccl_emu.cli import sooner; sooner.{call}", *sys.argv[1:]],
+        stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL, start_new_session=True,
+        env={**os.environ, **more},
     )  # fmt: skip
 
 
@@ -69,8 +95,53 @@ def run_plainly(parent: int) -> None:
     """What the other process does; it ends with the one that has started it."""
     processes.end_with(parent)
     from xccl_emu import __main__
+    from xccl_emu.check import shrink
+
+    shrink.SECONDS = PATIENCE_S  # it takes longer to come to the schedule that compiled code comes to
 
     __main__.main()
+
+
+def compile_behind() -> None:
+    """What the third process does: the same command once more, up to its answer, unless another one is at it."""
+    try:
+        lock = _lock(fcntl.LOCK_EX)
+    except OSError:
+        return
+    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_CPU, (BEHIND_CPU_S, BEHIND_CPU_S))
+    _behind.set()
+    from xccl_emu import __main__
+
+    with lock:
+        __main__.main()
+
+
+def _go_on_behind() -> str:
+    """Have the rest compiled, and say by whom."""
+    if os.environ.get("XCCL_EMU_COMPILE_BEHIND") == "0":
+        return ""
+    if not _is_free():
+        return "; a process behind an earlier answer is still at it"
+    number = _same_command("compile_behind()", subprocess.DEVNULL, {}).pid
+    return f"; process {number} compiles on, at low priority (XCCL_EMU_COMPILE_BEHIND=0 forbids it)"
+
+
+def _lock(kind: int) -> IO[bytes]:
+    """Held until the file is closed, or this process ends; OSError if another process has it, or nobody can."""
+    file = open(os.path.join(os.path.dirname(cache.folder_of("numba")), "compiling.lock"), "ab")  # noqa: SIM115
+    fcntl.flock(file, kind | fcntl.LOCK_NB)
+    return file
+
+
+def _is_free() -> bool:
+    try:
+        _lock(fcntl.LOCK_SH).close()
+    except BlockingIOError:
+        return False
+    except OSError:  # a folder that cannot be written
+        return True
+    return True
 
 
 def _answer_for(process: subprocess.Popen[bytes]) -> None:
@@ -84,7 +155,7 @@ def _answer_for(process: subprocess.Popen[bytes]) -> None:
         return
     if sys.stderr.isatty():
         os.write(2, b"\r\x1b[2K\x1b[?25h")  # the line that spins, and the cursor
-    ending.say("answered by plain Python, before all was compiled")
+    ending.say(f"answered by plain Python, before all was compiled{_go_on_behind()}")
     try:
         sys.stdout.buffer.write(said)
         sys.stdout.flush()

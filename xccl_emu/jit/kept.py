@@ -71,9 +71,12 @@ class Kept(_Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """What was kept for the signature; None if there is nothing, or nothing whole."""
         target_context.refresh()
-        content = cache.read_kept(self._file_of(signature, target_context.codegen()))
+        path = self._file_of(signature, target_context.codegen())
+        content = cache.read_kept(path)
         if content is None:
             cache.tell_compiling(self._family)
+            content = cache.read_kept(path)  # a listener may have waited for another process that compiles it
+        if content is None:
             return None
         return compiler.CompileResult._rebuild(target_context, *pickle.loads(content))
 
@@ -91,4 +94,3 @@ class Kept(_Cache):  # type: ignore[misc]
 
     def flush(self) -> None:
         """Nothing is held back."""
-

@@ -49,7 +49,8 @@ class Watched:
 
     policy: of `xccl_emu.check`, ``"portfolio"`` for all in turn.  schedules: how many of each run.  seed: of them; the
     n-th run of a pod is judged by the same schedules whenever it has the same seed.  witnesses: the folder for replay
-    files of violations.  replay: such a file; then the run of that number takes its schedule, and no other is judged.
+    files of violations.  replay: such a file; then the run of that number takes its schedule, and each other run is
+    judged by one, not by ``schedules``.
 
     together: each run is judged by itself, when what went before it counts as done, and from 2 on also together with
     those before it, so many in all, where all are on the same cores: then a die goes on when its own cores have ended,

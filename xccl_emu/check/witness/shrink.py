@@ -7,7 +7,6 @@ are moved next to each other.  A schedule is only ever replaced by one that the 
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,6 +18,7 @@ from xccl_emu.check import verdict
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.witness.highlight import RACES
 from xccl_emu.errors import ReplayError
+from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout as at
 
 Judge = Callable[[Trial, NDArray[np.int64]], verdict.Violation | None]
@@ -76,7 +76,7 @@ class Shrinker:
 
         self._device, self._trial, self._pod = attempts, trial, trial.pod
         self._judge, self._progress = judge, progress
-        self._deadline = time.perf_counter() + seconds
+        self._deadline = working_seconds() + seconds
         self._original, self._wanted = violation, signature(violation)
         self._seen: set[bytes] = set()
         self.tried = 0
@@ -212,7 +212,7 @@ class Shrinker:
         return len(names), answers, int(np.count_nonzero(np.diff(cores))), int(np.count_nonzero(np.diff(actors)))
 
     def _late(self) -> bool:
-        return time.perf_counter() > self._deadline
+        return working_seconds() > self._deadline
 
 
 def _exchanged(names: NDArray[np.int64], a: int, b: int, c: int) -> NDArray[np.int64]:

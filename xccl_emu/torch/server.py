@@ -1,0 +1,158 @@
+"""The process that has the pods: it gathers a call of all ranks of a group, makes it, and answers each.
+
+    python -m xccl_emu.torch.server LISTENING LIFE SETTINGS
+
+with the number of the listening socket, that of one which closes when the launcher is gone, and settings as JSON.
+"""
+
+import json
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError, XcclEmuError
+from xccl_emu.torch.pods import Group, Settings
+from xccl_emu.torch.wire import Arrays, Line, Message
+
+_FIRST_LINES, _LAST_LINES = 4, 30
+"""Lines that are printed of a violation; all of it is in the replay file."""
+
+
+@dataclass(eq=False)
+class _Rank:
+    line: Line
+    number: int
+    pid: int
+    asked: tuple[Message, Arrays] | None = None
+    """A call that has no answer yet."""
+
+
+@dataclass(eq=False)
+class _Members:
+    """The ranks of a group that are there."""
+
+    group: Group
+    ranks: dict[int, _Rank] = field(default_factory=dict)
+    lost: _Rank | None = None
+    """The first that has ended."""
+
+
+class Server:
+    """Serves ranks until ``life`` is closed at its other end."""
+
+    def __init__(self, listening: socket.socket, life: socket.socket, settings: Settings) -> None:
+        self._listening, self._settings = listening, settings
+        self._groups: dict[str, _Members] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listening, selectors.EVENT_READ, self._accept)
+        self._selector.register(life, selectors.EVENT_READ, None)
+
+    def serve(self) -> None:
+        """Serve; returns when there is nobody to serve."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    return
+                key.data()
+
+    def _accept(self) -> None:
+        accepted = Line.accept(self._listening)
+        if accepted is None:
+            return
+        line, said = accepted
+        if "group" not in said:  # a process that only wants to know when the server is gone
+            self._read(line, lambda: self._forget(line))
+            return
+        members = self._groups.setdefault(said["group"], _Members(Group(self._settings, said["size"])))
+        rank = _Rank(line, said["rank"], said["pid"])
+        if said["size"] != members.group.size or rank.number not in range(said["size"]) or rank.number in members.ranks:
+            text = f"rank={said['rank']}, size={said['size']}: no free place in a group of {members.group.size}"
+            self._send(rank, {"error": ConfigError.__name__, "text": text}, {})
+            line.close()
+            return
+        self._send(rank, {}, {})
+        members.ranks[rank.number] = rank
+        self._read(line, lambda: self._hear(said["group"], members, rank))
+
+    def _read(self, line: Line, then: Callable[[], None]) -> None:
+        self._selector.register(line.socket, selectors.EVENT_READ, then)
+
+    def _forget(self, line: Line) -> None:
+        self._selector.unregister(line.socket)
+        line.close()
+
+    def _hear(self, name: str, members: _Members, rank: _Rank) -> None:
+        """A rank calls, or has ended."""
+        rank.asked = rank.line.receive()
+        if rank.asked is None:
+            self._forget(rank.line)
+            del members.ranks[rank.number]
+            members.lost = members.lost or rank
+            if not members.ranks:
+                self._groups.pop(name, None)
+        if members.lost is not None:
+            self._tell_lost(members, members.lost)
+        elif all(each.asked for each in members.ranks.values()) and len(members.ranks) == members.group.size:
+            self._answer(members)
+
+    def _tell_lost(self, members: _Members, lost: _Rank) -> None:
+        for rank in members.ranks.values():
+            if rank.asked:
+                call = rank.asked[0]["call"]
+                text = f"{call} of rank {rank.number}: rank {lost.number} (process {lost.pid}) has ended"
+                self._send(rank, {"error": UnfinishedError.__name__, "text": text}, {})
+
+    def _answer(self, members: _Members) -> None:
+        ranks = [members.ranks[number] for number in sorted(members.ranks)]
+        asked = [rank.asked for rank in ranks if rank.asked]
+        try:
+            _check_same(ranks)
+            answers = members.group.serve(asked[0][0]["call"], asked)
+        except XcclEmuError as error:
+            text = str(error)
+            if isinstance(error, ViolationError):  # a page of schedule: here, and not once for each rank
+                print(f"xccl_emu: {_short(text)}", file=sys.stderr, flush=True)
+                text = f"{text.splitlines()[0]}; replay file: {error.witness}"
+            answers = [({"error": type(error).__name__, "text": text}, {})] * len(ranks)
+        for rank, answer in zip(ranks, answers, strict=True):
+            self._send(rank, *answer)
+
+    def _send(self, rank: _Rank, message: Message, arrays: Arrays) -> None:
+        rank.asked = None
+        try:
+            rank.line.send(message, arrays)
+        except UnfinishedError:
+            return  # it has ended, which is heard next
+
+
+def _check_same(ranks: list[_Rank]) -> None:
+    """Raises ConfigError unless all ranks make the same call."""
+    for rank in ranks[1:]:
+        mine, first = rank.asked, ranks[0].asked
+        if mine and first and mine[0] != first[0]:
+            asks = f"rank {rank.number} asks {mine[0]}, rank 0 {first[0]}"
+            raise ConfigError(f"{asks}: all ranks must make the same call")
+
+
+def _short(text: str) -> str:
+    """The beginning and the end of what is told of a schedule, which may have a thousand steps."""
+    lines = text.splitlines()
+    left_out = len(lines) - _FIRST_LINES - _LAST_LINES
+    if left_out <= 0:
+        return text
+    return "\n".join([*lines[:_FIRST_LINES], f"... {left_out} lines ...", *lines[-_LAST_LINES:]])
+
+
+def main() -> None:
+    """Run the server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher's business
+    listening, life = (socket.socket(fileno=int(fd)) for fd in sys.argv[1:3])
+    settings = json.loads(sys.argv[3])
+    Server(listening, life, Settings(**{**settings, "without": tuple(settings["without"])})).serve()
+
+
+if __name__ == "__main__":
+    main()
