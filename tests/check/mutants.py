@@ -36,6 +36,10 @@ _PLACES = {
     "fused.combine": ("xccl_emu.protocols.fused.session.FusedExpertParallel.combines.kernel", "fused_combine"),
     "deepep.dispatch": ("xccl_emu.protocols.deepep.session.DeepEp.dispatches.kernel", "deepep_dispatch"),
     "deepep.combine": ("xccl_emu.protocols.deepep.session.DeepEp.combines.kernel", "deepep_combine"),
+    "deepep.normal_dispatch": (
+        "xccl_emu.protocols.deepep.normal.NormalMode.dispatches.kernel", "normal_dispatch"
+    ),
+    "deepep.normal_combine": ("xccl_emu.protocols.deepep.normal.NormalMode.combines.kernel", "normal_combine"),
     "reconfigure": ("xccl_emu.protocols.reconfigure.case.device", ""),
     "collect": ("xccl_emu.protocols.collect.case.device", ""),
     "memory_pool": ("xccl_emu.protocols.memory_pool.case.device", ""),
