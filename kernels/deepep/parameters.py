@@ -19,3 +19,32 @@ class Sets(NamedTuple):
     """Where in the data buffer the room for messages begins."""
     room: int
     """Messages that fit a half of it."""
+
+
+class Rings(NamedTuple):
+    """Where the channels of DeepEP's normal mode are; addresses are those of rank 0, sizes in bytes."""
+
+    fields: int
+    """Counts of rows, by source and channel."""
+    fields_step: int
+    """From a set of them to the other."""
+    tails: int
+    """Rows that are in, by source and channel."""
+    heads: int
+    """Rows that are taken out, by who takes them and channel."""
+    rings: int
+    """Places for rows, by source and channel."""
+    parts: int
+    """What came back, by token and rank."""
+    slots: int
+    """Places of a ring."""
+    slot_bytes: int
+    chunk: int
+    """Rows that are told of at once."""
+    route_bytes: int
+    """What stands behind a row in dispatch."""
+    choices: int
+    """From here on: places in the data buffer."""
+    marks: int
+    counts: int
+    work: int

@@ -31,7 +31,7 @@ class DeepEpCase(LayerCase):
             {"ranks": 8, "cores": 8, "tokens": 128, **USUAL, "redundant": 0},
         ),
     )  # fmt: skip
-    papers = read_papers("deepep")
+    papers = read_papers("deepep", "Low-latency dispatch", "Low-latency combine")
     group, config = DeepEp, DeepEpConfig
     written = ("recv_x", "route", "counts", "y", "out")
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.lang import FP8_BLOCK
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.communicator import allocate_on
@@ -53,7 +52,7 @@ def table(c: TokenConfig) -> dict[str, tuple[int, int]]:
     return {
         "batches": (c.batch_bytes, 1), "x": (c.token_bytes, tokens), "topk": (INDEX_BYTES, tokens),
         "pos": (c.position_bytes, tokens), "weights": (INDEX_BYTES, tokens), "recv_x": (c.payload_bytes, rows),
-        "route": (ROUTE_BYTES, rows), "counts": (c.counts_bytes, 1), "y": (c.row_bytes, rows),
+        "route": (c.route_bytes, rows), "counts": (c.counts_bytes, 1), "y": (c.row_bytes, rows),
         "out": (c.row_bytes, tokens),
     }  # fmt: skip
 

@@ -157,6 +157,11 @@ class TokenConfig(ABC):
         return 0
 
     @property
+    def route_bytes(self) -> int:
+        """What is kept with a received row of where it is from."""
+        return ROUTE.itemsize
+
+    @property
     def token_bytes(self) -> int:
         """A token as it is given to dispatch."""
         return self.opaque_bytes or self.row_bytes

@@ -200,10 +200,14 @@ class Regions:
 
     def label(self, bench: Bench) -> None:
         """Name the regions in reports."""
+        for label in self.labels():
+            bench.label(*label)
+
+    def labels(self) -> Iterator[tuple[str, int, int]]:
+        """Name, address and bytes of each part of each region on each die."""
         for region in self._all:
             for number, die in enumerate((*self.dies, *range(self.dies.stop, self.dies.stop + self.cpus))):
-                for label in region.labels(die, number):
-                    bench.label(*label)
+                yield from region.labels(die, number)
 
     def _add(
         self, name: str, area: str, nbytes: int, count: int, parts: Parts | None, over: Region | None = None

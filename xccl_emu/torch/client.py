@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from xccl_emu import errors
-from xccl_emu.torch.wire import ADDRESS, Arrays, Line, Message
+from xccl_emu.torch.wire import POLICY, Arrays, Line, Message
 
 
 class Event(NamedTuple):
@@ -26,7 +26,7 @@ class Event(NamedTuple):
 class Clock:
     """The time of a process: virtual if the pod runs in virtual time, else that of this computer."""
 
-    virtual: bool = os.environ.get(f"{ADDRESS}_POLICY", "time") == "time"
+    virtual: bool = os.environ.get(POLICY, "time") == "time"
     us: float = 0.0
     """Virtual time that the calls took."""
     events: list[Event] = field(default_factory=list)
@@ -44,12 +44,17 @@ class Rank:
 
     group: a name that all of them have, and no other group.  rank, size: its number, and how many there are.
 
-    Raises ConfigError if there is no server.
+    Raises ConfigError if there is no server, or no such place in the group.
     """
 
     def __init__(self, group: str, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._line = Line.connect({"group": group, "rank": rank, "size": size, "pid": os.getpid()})
+        try:
+            self._answer("joining")
+        except errors.XcclEmuError:
+            self.close()
+            raise
 
     def call(
         self, call: str, arrays: Mapping[str, NDArray[Any]], kernel: str = "", **said: Any
@@ -62,14 +67,19 @@ class Rank:
         """
         started = CLOCK.now_us()
         self._line.send({"call": call, **said}, arrays)
+        answer = self._answer(call)
+        CLOCK.us += answer[0].get("us", 0.0)
+        if kernel:
+            CLOCK.events.append(Event(kernel, started, CLOCK.now_us() - started))
+        return answer
+
+    def _answer(self, call: str) -> tuple[Message, Arrays]:
+        """What the server says; raises what it tells."""
         answer = self._line.receive()
         if answer is None:
             raise errors.UnfinishedError(f"{call} of rank {self.rank}: the server is gone")
         if "error" in answer[0]:
             raise getattr(errors, answer[0]["error"], errors.XcclEmuError)(answer[0]["text"])
-        CLOCK.us += answer[0].get("us", 0.0)
-        if kernel:
-            CLOCK.events.append(Event(kernel, started, CLOCK.now_us() - started))
         return answer
 
     def close(self) -> None:

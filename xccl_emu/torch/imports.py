@@ -11,6 +11,7 @@ from types import ModuleType
 
 DEVICE = "XCCL_EMU_TORCH_DEVICE"
 """Environment variable: ``"npu"`` or ``"cuda"``, the device that is meant when a script names one."""
+_CPU = "https://download.pytorch.org/whl/cpu"
 _FACES = {
     "npu": {"deep_ep": "ascend", "deep_ep.buffer": "ascend", "torch_npu": "torch_npu"},
     "cuda": {
@@ -62,7 +63,10 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname == "torch" and self._torch:
             self._torch = False  # the next one is asked of the others
             spec = importlib.util.find_spec("torch")
-            if spec is not None and spec.loader is not None:
+            if spec is None:
+                how = f"pip install torch --index-url {_CPU}"
+                raise ModuleNotFoundError(f"PyTorch is not installed: {how}", name="torch")
+            if spec.loader is not None:
                 spec.loader = _Patched(spec.loader)
             return spec
         return None

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -10,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import xccl_emu
 from xccl_emu.errors import ConfigError, XcclEmuError
 from xccl_emu.torch.imports import DEVICE
 from xccl_emu.torch.pods import TIME, Settings
-from xccl_emu.torch.wire import ADDRESS, listen
+from xccl_emu.torch.wire import ADDRESS, POLICY, listen
 
 HELP = """\
 Run a script that was written for DeepEP, its Ascend port or pplx-kernels on an emulated pod, as it is.
@@ -49,9 +48,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of drawn schedules [%(default)s]")
     add("--seeds", type=int, default=1, help="run the script with so many seeds, until one fails [%(default)s]")
     add("--schedules", type=int, default=usage.schedules, help="drawn for each call [%(default)s]")
+    add("--together", type=int, help="calls judged together, hosts not waiting [1; with --without 3]")
     add("--without", action="append", default=[], metavar="SYNC", help="switch a synchronization off; may be repeated")
     add("--cores", type=int, default=usage.cores, help="of each rank [%(default)s]")
     add("--witnesses", default=usage.witnesses, help="folder for replay files [%(default)s]")
+    add("--replay", default="", metavar="FILE", help="a replay file: its call is run by its schedule, nothing is drawn")
     add("--device", choices=("auto", "npu", "cuda"), default="auto", help="npu if the script says so, else cuda [auto]")
     add("-m", dest="module", action="store_true", help="SCRIPT is the name of a module, as of python -m")
     add("script", metavar="SCRIPT", help="a file, and what it is to be given")
@@ -82,22 +83,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _settings(given: argparse.Namespace) -> Settings:
     """Raises ConfigError for what cannot be."""
-    if importlib.util.find_spec("torch") is None:
-        index = "https://download.pytorch.org/whl/cpu"
-        raise ConfigError(f"PyTorch is not installed: pip install torch --index-url {index}")
     if not given.module and not Path(given.script).is_file():
         raise ConfigError(f"script={given.script!r}: there is no such file")
-    policy = given.policy or ("portfolio" if given.without else TIME)
+    policy = given.policy or ("portfolio" if given.without or given.replay else TIME)
     if policy == TIME and given.without:
         raise ConfigError("policy='time': nothing can be switched off in virtual time; take portfolio")
+    given.together = given.together or (3 if given.without else 1)
     settings = Settings(
-        policy, given.order, given.seed, given.schedules, given.cores, tuple(given.without),
-        str(Path(given.witnesses).resolve()),
+        policy, given.order, given.seed, given.schedules, given.together, given.cores, tuple(given.without),
+        str(Path(given.witnesses).resolve()), given.replay and str(Path(given.replay).resolve()),
     )  # fmt: skip
     if policy != TIME:
         from xccl_emu.testing.watched import Watched
 
-        Watched(policy, schedules=given.schedules, seed=given.seed)  # refuses what cannot be, before anything starts
+        # refuses what cannot be, before anything starts
+        Watched(
+            policy, schedules=given.schedules, seed=given.seed, replay=given.replay or None, together=given.together
+        )
     return settings
 
 
@@ -110,34 +112,49 @@ def _device(given: argparse.Namespace) -> str:
 
 def _run(settings: Settings, device: str, script: Sequence[str]) -> int:
     """Run a script beside a server of its own; returns its exit code."""
+    was = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        with serving(settings) as environment:
+            hook = str(Path(__file__).parent / "hook")
+            path = os.pathsep.join([hook, environment["PYTHONPATH"]])
+            environment = {**environment, "PYTHONPATH": path, DEVICE: device}
+            with _grouped([sys.executable, *script], environment) as started:
+                code = started.wait()
+        return code if code >= 0 else 128 - code  # as shells say it of a process that a signal ended
+    except KeyboardInterrupt:
+        return 130
+    except _Terminated:
+        return 143
+    finally:
+        signal.signal(signal.SIGTERM, was)
+
+
+@contextlib.contextmanager
+def serving(settings: Settings) -> Iterator[dict[str, str]]:
+    """A server that ranks may call within; gives the environment by which processes know it."""
     listening, name = listen()
     life, other = socket.socketpair()
-    here = Path(__file__).parent
-    path = [str(here / "hook"), os.environ.get("PYTHONPATH", ""), str(Path(xccl_emu.__file__).parents[1])]
-    environment = {
-        **os.environ, ADDRESS: name, f"{ADDRESS}_POLICY": settings.policy, DEVICE: device,
-        "PYTHONPATH": os.pathsep.join(filter(None, path)),
-    }  # fmt: skip
+    path = [os.environ.get("PYTHONPATH", ""), str(Path(xccl_emu.__file__).parents[1])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
     fds = (listening.fileno(), other.fileno())
     command = [sys.executable, "-m", "xccl_emu.torch.server", *map(str, fds), json.dumps(asdict(settings))]
-    with listening, life:
-        server = subprocess.Popen(
-            command, pass_fds=fds, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path[1:]))},
-        )  # fmt: skip
+    with listening, life, other, _grouped(command, environment, fds):
         other.close()
-        was = signal.signal(signal.SIGTERM, _terminated)
-        started = subprocess.Popen([sys.executable, *script], env=environment, start_new_session=True)
-        try:
-            return _code(started.wait())
-        except KeyboardInterrupt:
-            return 130
-        except _Terminated:
-            return 143
-        finally:
-            for each in (started, server):
-                _kill_group(each)
-            signal.signal(signal.SIGTERM, was)
+        yield {**environment, ADDRESS: name, POLICY: settings.policy}
+
+
+@contextlib.contextmanager
+def _grouped(
+    command: Sequence[str], environment: Mapping[str, str], fds: Sequence[int] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends when this does, with all that it started and did not move elsewhere."""
+    process = subprocess.Popen(command, env=environment, pass_fds=fds, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 class _Terminated(Exception):
@@ -146,15 +163,3 @@ class _Terminated(Exception):
 
 def _terminated(*_: object) -> None:
     raise _Terminated
-
-
-def _code(code: int) -> int:
-    """As shells say it of a process that a signal ended."""
-    return code if code >= 0 else 128 - code
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started and did not move elsewhere."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

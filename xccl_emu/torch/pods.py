@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocol import tight_pod
+from xccl_emu.protocol import Regions, tight_pod
 from xccl_emu.protocols.deepep.calls import Handle, LowLatency
-from xccl_emu.protocols.deepep.session import DeepEpConfig, deepep_buffer_bytes
+from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
+from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.testing.watched import Watched
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.torch.wire import Arrays, Message
@@ -20,6 +22,8 @@ from xccl_emu.torch.wire import Arrays, Message
 Each = Sequence[tuple[Message, Arrays]]
 """What each rank asks, or is answered, by number."""
 TIME = "time"
+_TABLES_BYTES = 1 << 16
+"""Room for tables of launches, where several calls are judged together."""
 
 
 @dataclass(frozen=True)
@@ -33,30 +37,61 @@ class Settings:
     seed: int = 0
     schedules: int = 1
     """Drawn for each run."""
+    together: int = 1
+    """Calls that are judged together, as if hosts did not wait between them."""
     cores: int = 4
     """Cores of a rank."""
     without: tuple[str, ...] = ()
     """Synchronizations that are switched off."""
     witnesses: str = "witnesses"
     """Folder for replay files of violations."""
+    replay: str = ""
+    """Such a file: the call of that number is run by its schedule."""
 
     def session(self, config: DeepEpConfig) -> "Session":
         """A session of this configuration on a pod on which it just fits."""
-        spec = tight_pod(
-            config.n_ranks, config.cores, deepep_buffer_bytes(config), lambda pod: Session(pod, config).group.layout
-        )
+
+        def lay_out(pod: Pod) -> Regions:
+            session = Session(pod, config)
+            for die in session.group.layout.dies if self.together > 1 else ():
+                pod.alloc(die, _TABLES_BYTES + self.together * _written_bytes(config))
+            layout: Regions = session.group.layout
+            return layout
+
+        ub_bytes = _kind(config).lays_out.ub_bytes(config)
+        spec = tight_pod(config.n_ranks, config.cores, ub_bytes, lay_out)
         if self.policy == TIME:
             return Session(Pod(spec, policy=VirtualTime(), without=self.without), config)
-        policy = Watched(self.policy, schedules=self.schedules, seed=self.seed, witnesses=Path(self.witnesses))
+        policy = Watched(
+            self.policy, schedules=self.schedules, seed=self.seed, witnesses=Path(self.witnesses),
+            replay=self.replay or None, together=self.together,
+        )  # fmt: skip
         return Session(Pod(spec, order=self.order, policy=policy, without=self.without), config)
+
+
+def _kind(config: DeepEpConfig) -> Any:
+    """Class of the group that has such a configuration."""
+    return NormalMode if isinstance(config, NormalConfig) else LowLatency
+
+
+def _written_bytes(config: DeepEpConfig) -> int:
+    """What the host of a rank writes for a call at most: tokens with tables of choices and weights, or rows."""
+    tokens = config.tokens_max * (max(config.row_bytes, config.payload_bytes) + 2 * INDEX_BYTES)
+    return max(tokens, config.rows_max * config.row_bytes)
 
 
 class Session:
     """A group on a pod, with room for statistics of each rank."""
 
     def __init__(self, pod: Pod, config: DeepEpConfig) -> None:
-        self.group = LowLatency(pod, config)
+        self.group = _kind(config)(pod, config)
         self._stats = [pod.alloc(die, 4 * config.local_experts) for die in self.group.layout.dies]
+        pod.labels.add(self.group.layout.labels())
+        pod.labels.add(
+            (f"{pod.spec.home(buffer.die)}.app.{name}", buffer.address, buffer.nbytes)
+            for buffers in self.group.buffers
+            for name, buffer in buffers.items()
+        )
 
     def put_stats(self, asked: Each) -> list[Buffer] | None:
         """What ranks have counted so far, for a kernel to add to; None if they want none."""
@@ -68,7 +103,8 @@ class Session:
 
     def stats(self, rank: int) -> NDArray[np.int32]:
         """[local experts] what a rank has counted."""
-        return self.group.pod.view(self._stats[rank], np.int32)
+        counts: NDArray[np.int32] = self.group.pod.view(self._stats[rank], np.int32)
+        return counts
 
     def took_us(self) -> list[float]:
         """Virtual time of each rank in the last run; 0 where there is none."""
@@ -85,7 +121,8 @@ class _Dispatch:
     """A dispatch that ranks have a handle of."""
 
     session: Session
-    handle: Handle
+    handle: Handle | None
+    """None in normal mode, which holds one result."""
     choices: list[NDArray[Any]]
     """[rank] those of its tokens."""
 
@@ -101,10 +138,15 @@ class Group:
     dispatches: list[_Dispatch] = field(default_factory=list)
 
     def serve(self, call: str, asked: Each) -> list[tuple[Message, Arrays]]:
-        """Make a call of all ranks: ``dispatch`` or ``combine``, or a phase of it, ``dispatch_send`` and so on.
+        """Make a call of all ranks: ``dispatch`` or ``combine``, or a phase of it, ``dispatch_send`` and so on; in
+        normal mode ``dispatch_rows`` or ``combine_rows``.
 
         Raises ConfigError for a call that there is not, and what a session raises.
         """
+        if call == "dispatch_rows":
+            return self._dispatch_rows(asked)
+        if call == "combine_rows":
+            return self._combine_rows(asked)
         what, _, phase = call.partition("_")
         if what not in ("dispatch", "combine") or phase not in ("", "send", "recv"):
             raise ConfigError(f"call={call!r}: must be dispatch or combine, or with _send or _recv behind it")
@@ -136,9 +178,11 @@ class Group:
     def _combine(self, phase: str, asked: Each) -> list[tuple[Message, Arrays]]:
         said, number = asked[0][0], asked[0][0]["handle"]
         made = self._current(number)
+        if made.handle is None:
+            raise ConfigError(f"handle={number}: is of normal mode, and this combine of the low-latency mode")
         group, out = made.session.group, []
         if phase != "recv":
-            if getattr(group.config, "opaque_bytes", 0):  # nothing else is of the type of what comes back
+            if group.config.opaque_bytes:  # nothing else is of the type of what comes back
                 group.config = replace(group.config, dtype=said["dtype"])
             for rank, (_, arrays) in enumerate(asked):
                 group.expert_output(rank, made.handle.place)[:] = arrays["y"]
@@ -156,16 +200,37 @@ class Group:
         ]
         return self._told(number, made.session, answers)
 
+    def _dispatch_rows(self, asked: Each) -> list[tuple[Message, Arrays]]:
+        session = self._session(asked[0][0]["shape"], normal=True)
+        tokens, topk, weights = ([arrays[name] for _, arrays in asked] for name in ("x", "topk", "weights"))
+        arrived = session.group.dispatch_rows(tokens, topk, weights)
+        self.dispatches.append(_Dispatch(session, None, [choices.copy() for choices in topk]))
+        answers: list[Arrays] = [
+            {"x": a.x, "token": a.token, "experts": a.experts, "weights": a.weights, "counts": a.counts}
+            for a in arrived
+        ]
+        return self._told(len(self.dispatches), session, answers)
+
+    def _combine_rows(self, asked: Each) -> list[tuple[Message, Arrays]]:
+        number = asked[0][0]["handle"]
+        made = self._current(number)
+        if made is not self._last(made.session):
+            raise ConfigError(f"handle={number}: its result was replaced by one of other choices")
+        for rank, (_, arrays) in enumerate(asked):
+            made.session.group.expert_output(rank)[:] = arrays["y"]
+        return self._told(number, made.session, [{"out": out} for out in made.session.group.combine_rows()])
+
     def _told(self, number: int, session: Session, answers: Sequence[Arrays]) -> list[tuple[Message, Arrays]]:
         """What each rank is told: number of the dispatch, time of its kernel, and arrays, if there are any."""
         arrays = answers or [{}] * self.size
         return [({"handle": number, "us": us}, each) for us, each in zip(session.took_us(), arrays, strict=True)]
 
-    def _session(self, shape: Message) -> Session:
-        name = repr(sorted(shape.items()))
+    def _session(self, shape: Message, normal: bool = False) -> Session:
+        name = repr((normal, sorted(shape.items())))
         if name not in self.sessions:
-            config = DeepEpConfig(n_ranks=self.size, cores=self.settings.cores, **shape)
-            self.sessions[name] = self.settings.session(config)
+            cores = self.settings.cores
+            kind, cores = (NormalConfig, cores + cores % 2) if normal else (DeepEpConfig, cores)
+            self.sessions[name] = self.settings.session(kind(n_ranks=self.size, cores=cores, **shape))
         return self.sessions[name]
 
     def _made(self, number: int) -> _Dispatch:
@@ -179,5 +244,8 @@ class Group:
         A handle says where rows came from, which is the same for both; rows are the caller's.
         """
         made = self._made(number)
-        last = next(each for each in reversed(self.dispatches) if each.session is made.session)
+        last = self._last(made.session)
         return last if all(map(np.array_equal, made.choices, last.choices)) else made
+
+    def _last(self, session: Session) -> _Dispatch:
+        return next(each for each in reversed(self.dispatches) if each.session is session)

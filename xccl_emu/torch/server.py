@@ -17,6 +17,9 @@ from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError, XcclEm
 from xccl_emu.torch.pods import Group, Settings
 from xccl_emu.torch.wire import Arrays, Line, Message
 
+_FIRST_LINES, _LAST_LINES = 4, 30
+"""Lines that are printed of a violation; all of it is in the replay file."""
+
 
 @dataclass(eq=False)
 class _Rank:
@@ -65,6 +68,12 @@ class Server:
             return
         members = self._groups.setdefault(said["group"], _Members(Group(self._settings, said["size"])))
         rank = _Rank(line, said["rank"], said["pid"])
+        if said["size"] != members.group.size or rank.number not in range(said["size"]) or rank.number in members.ranks:
+            text = f"rank={said['rank']}, size={said['size']}: no free place in a group of {members.group.size}"
+            self._send(rank, {"error": ConfigError.__name__, "text": text}, {})
+            line.close()
+            return
+        self._send(rank, {}, {})
         members.ranks[rank.number] = rank
         self._read(line, lambda: self._hear(said["group"], members, rank))
 
@@ -100,12 +109,12 @@ class Server:
         ranks = [members.ranks[number] for number in sorted(members.ranks)]
         asked = [rank.asked for rank in ranks if rank.asked]
         try:
-            _check_same(members.group, ranks)
+            _check_same(ranks)
             answers = members.group.serve(asked[0][0]["call"], asked)
         except XcclEmuError as error:
             text = str(error)
             if isinstance(error, ViolationError):  # a page of schedule: here, and not once for each rank
-                print(f"xccl_emu: {text}", file=sys.stderr, flush=True)
+                print(f"xccl_emu: {_short(text)}", file=sys.stderr, flush=True)
                 text = f"{text.splitlines()[0]}; replay file: {error.witness}"
             answers = [({"error": type(error).__name__, "text": text}, {})] * len(ranks)
         for rank, answer in zip(ranks, answers, strict=True):
@@ -119,16 +128,22 @@ class Server:
             return  # it has ended, which is heard next
 
 
-def _check_same(group: Group, ranks: list[_Rank]) -> None:
+def _check_same(ranks: list[_Rank]) -> None:
     """Raises ConfigError unless all ranks make the same call."""
-    numbers = [rank.number for rank in ranks]
-    if numbers != list(range(group.size)):
-        raise ConfigError(f"ranks {numbers} of a group of {group.size}: must be numbered from 0 on")
     for rank in ranks[1:]:
         mine, first = rank.asked, ranks[0].asked
         if mine and first and mine[0] != first[0]:
             asks = f"rank {rank.number} asks {mine[0]}, rank 0 {first[0]}"
             raise ConfigError(f"{asks}: all ranks must make the same call")
+
+
+def _short(text: str) -> str:
+    """The beginning and the end of what is told of a schedule, which may have a thousand steps."""
+    lines = text.splitlines()
+    left_out = len(lines) - _FIRST_LINES - _LAST_LINES
+    if left_out <= 0:
+        return text
+    return "\n".join([*lines[:_FIRST_LINES], f"... {left_out} lines ...", *lines[-_LAST_LINES:]])
 
 
 def main() -> None:

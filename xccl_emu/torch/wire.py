@@ -22,10 +22,12 @@ from xccl_emu.errors import ConfigError, UnfinishedError
 
 ADDRESS = "XCCL_EMU_TORCH"
 """Environment variable by which a process knows the server."""
+POLICY = "XCCL_EMU_TORCH_POLICY"
+"""Environment variable: by which policy calls are run."""
 _MESSAGE_BYTES = 1 << 17
-_TEXT_MOST = 1 << 16
+_TEXT_MOST = 1 << 14
 """Characters of a text of a message, so that it fits."""
-_ALIGN = 64
+_ALIGN, _MEMORY_LEAST = 64, 1 << 20
 
 Arrays = dict[str, NDArray[Any]]
 Message = dict[str, Any]
@@ -88,7 +90,7 @@ class Line:
             np.frombuffer(memory, array.dtype, array.size, start).reshape(shape)[...] = array
         cut = {name: value[:_TEXT_MOST] if isinstance(value, str) else value for name, value in message.items()}
         try:
-            self.socket.send(json.dumps({**cut, "arrays": parts}).encode())
+            self.socket.send(json.dumps({**cut, "arrays": parts}, ensure_ascii=False).encode())
         except OSError as error:
             raise UnfinishedError(f"the other end of the line is gone ({error})") from error
 
@@ -117,9 +119,10 @@ class Line:
 
     def _map(self, nbytes: int) -> Any:
         """The shared memory, with at least so many bytes."""
-        if os.fstat(self._memory).st_size < nbytes:
-            os.ftruncate(self._memory, max(nbytes, 1 << 20))
         size = os.fstat(self._memory).st_size
-        if size and (self._mapped is None or len(self._mapped) < nbytes):
+        if size < max(nbytes, _MEMORY_LEAST):
+            size = max(nbytes, _MEMORY_LEAST)
+            os.ftruncate(self._memory, size)
+        if self._mapped is None or len(self._mapped) < nbytes:
             self._mapped = mmap.mmap(self._memory, size)
         return self._mapped

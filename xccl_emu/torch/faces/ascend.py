@@ -1,4 +1,4 @@
-"""``deep_ep`` of the Ascend port ([sgl-kernel-npu]): rows flat by expert, source and token, and a handle of seven."""
+"""``deep_ep`` of the Ascend port ([SglKernelNpu]): rows flat by expert, source and token, and a handle of seven."""
 
 import os
 from collections.abc import Mapping
@@ -31,7 +31,10 @@ class Buffer:
 
     num_sms = 20
 
-    def __init__(self, group: Any, *_: Any, **__: Any) -> None:
+    def __init__(self, group: Any, *_: Any, **named: Any) -> None:
+        for name in ("normal_strategy", "low_latency_strategy"):
+            strategy = named.get(name) or "default"
+            refuse(**{name: (strategy if strategy != "default" else None, "xccl_emu.torch has the default one")})
         self.group, self.rank, self.group_size = group, group.rank(), group.size()
         self._rank = join(group)
 

@@ -14,7 +14,7 @@ from xccl_emu.torch.client import Rank
 
 _BITS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
 _TYPES = {np.dtype(dtype): (bits, torch_type) for torch_type, (bits, dtype) in _BITS.items()}
-POISON = 0xFF
+POISON, _ROW_BYTES = 0xFF, 32
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
@@ -32,6 +32,24 @@ def to_torch(array: NDArray[Any]) -> torch.Tensor:
         bits, torch_type = _TYPES[array.dtype]
         return torch.from_numpy(array.view(np.int16 if bits is torch.int16 else np.uint8).copy()).view(torch_type)
     return torch.from_numpy(np.array(array))
+
+
+def to_rows(*tensors: torch.Tensor | None) -> NDArray[np.uint8]:
+    """[rows, bytes] the rows of tensors behind each other as bytes, a multiple of 32 of them."""
+    parts = [each.contiguous().view(torch.uint8).numpy() for each in tensors if each is not None]
+    row = np.concatenate(parts, 1)
+    return np.pad(row, ((0, 0), (0, -row.shape[1] % _ROW_BYTES)))
+
+
+def from_rows(rows: NDArray[np.uint8], *like: torch.Tensor | None) -> list[torch.Tensor]:
+    """Tensors of such rows, of as many columns and the types of the given ones."""
+    tensors, first = [], 0
+    for each in like:
+        if each is not None:
+            end = first + each.size(-1) * each.element_size()
+            tensors.append(to_torch(rows[:, first:end]).view(each.dtype))
+            first = end
+    return tensors
 
 
 def unfilled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

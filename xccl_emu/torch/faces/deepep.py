@@ -1,21 +1,24 @@
-"""``deep_ep``, the legacy Buffer of [DeepEP] in low-latency mode: rows in blocks by expert, and a handle of five."""
+"""``deep_ep``, the legacy Buffer of [DeepEP]: low-latency and normal mode."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.torch.faces.common import (
     Config,
     EventOverlap,
+    from_rows,
     join,
     layout_of,
     nothing,
     refuse,
     to_numpy,
+    to_rows,
     to_torch,
     unfilled,
 )
@@ -25,7 +28,19 @@ topk_idx_t = torch.int64
 _BLOCK = 128
 """Elements with one scale."""
 _Arrays = Mapping[str, NDArray[Any]]
-_OTHER = "xccl_emu.torch has the low-latency mode of the legacy Buffer alone"
+
+
+class _Route(NamedTuple):
+    """Where the tokens of a rank go in normal mode."""
+
+    topk: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    most: int
+    """Tokens of the largest batch."""
+    local: int
+    """Experts of a rank."""
+    numbers: list[int] | None
+    """Tokens of each own expert, where choices do not say it."""
 
 
 class EventHandle:
@@ -182,10 +197,87 @@ class Buffer:
         number = self._rank.call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
         return number, lambda: received(self._rank.call(f"{call}_recv", sent[1], kernel, handle=number)[1])
 
-    def _refused(self, *_: Any, **__: Any) -> None:
-        raise ConfigError(f"dispatch, combine: {_OTHER}")
+    # ---- normal mode
 
-    dispatch = combine = internode_dispatch = internode_combine = _refused
+    @staticmethod
+    def is_sm90_compiled() -> bool:
+        """Say that e4m3 is there."""
+        return True
+
+    def dispatch(
+        self, x: Any, handle: tuple[Any, ...] | None = None, num_tokens_per_rank: Any = None,
+        num_tokens_per_rdma_rank: Any = None, is_token_in_rank: torch.Tensor | None = None,
+        num_tokens_per_expert: torch.Tensor | None = None, topk_idx: torch.Tensor | None = None,
+        topk_weights: torch.Tensor | None = None, expert_alignment: int = 1, num_worst_tokens: int = 0, **_: Any,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """Send each token once to each rank that it has experts on, as upstream's of this name."""
+        if handle is not None:
+            route = handle[0].xccl_emu_route
+        else:
+            refuse(num_tokens_per_expert=(num_tokens_per_expert is None, "must be there where there is no handle"))
+            route = self._route(topk_idx, topk_weights, is_token_in_rank, num_tokens_per_expert)
+        parts = x if isinstance(x, tuple) else (x,)
+        sent = {"x": to_rows(*parts), "topk": route.topk, "weights": route.weights}
+        shape = {
+            "hidden": parts[0].size(1), "top_k": route.topk.shape[1], "tokens_max": route.most,
+            "local_experts": route.local, "opaque_bytes": sent["x"].shape[1],
+        }  # fmt: skip
+        said, got = self._rank.call("dispatch_rows", sent, "deep_ep::intranode::dispatch", shape=shape)
+        more = max(0, num_worst_tokens - len(got["x"]))
+        recv = [_padded(each, more) for each in from_rows(got["x"], *parts)]
+        experts = _padded(to_torch(got["experts"]).to(topk_idx_t), more, -1)
+        result = tuple(recv) if isinstance(x, tuple) else recv[0]
+        if handle is not None:
+            return result, None, None, None, None, EventOverlap()
+        numbers = route.numbers or [int((experts == expert).sum()) for expert in range(route.local)]
+        aligned = [] if num_worst_tokens else [-(-m // expert_alignment) * expert_alignment for m in numbers]
+        counts = to_torch(got["counts"])
+        prefix = torch.full((self.group_size, self.group_size), -1, dtype=torch.int32)
+        prefix[:, self.rank] = counts.sum(1).cumsum(0).int()
+        prefix.xccl_emu_route, prefix.xccl_emu_handle = route, (said["handle"], len(got["x"]), got["weights"].copy())
+        made = prefix, None, counts.cumsum(1).int(), to_torch(got["token"]), is_token_in_rank, None
+        topk = (None, None) if topk_idx is None else (experts, _padded(to_torch(got["weights"]), more))
+        return result, *topk, aligned, made, EventOverlap()
+
+    def combine(
+        self, x: torch.Tensor, handle: tuple[Any, ...], topk_weights: torch.Tensor | None = None, bias: Any = None,
+        **_: Any,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """Add up what ranks return for each token, as upstream's of this name."""
+        number, n, arrived = handle[0].xccl_emu_handle
+        same = topk_weights is None or np.array_equal(to_numpy(topk_weights)[:n], arrived)
+        refuse(
+            bias=(bias is not None, "no kernel here adds one"),
+            topk_weights=(not same, "must be those that arrived: no kernel here brings others back"),
+        )
+        sent = {"y": to_numpy(x[:n])}
+        _, got = self._rank.call("combine_rows", sent, "deep_ep::intranode::combine", handle=number)
+        route = handle[0].xccl_emu_route
+        own = None if topk_weights is None else to_torch(np.where(route.topk >= 0, route.weights, 0))
+        return to_torch(got["out"]), own, EventOverlap()
+
+    def _route(
+        self, topk_idx: torch.Tensor | None, weights: torch.Tensor | None, in_rank: Any, per_expert: Any
+    ) -> "_Route":
+        """Where tokens go; collective, since all must know the largest batch."""
+        local, numbers = per_expert.numel() // self.group_size, None
+        if topk_idx is None:  # a choice for each rank, of its first expert
+            experts = torch.arange(self.group_size) * local
+            topk_idx = torch.where(in_rank.bool(), experts, -1)
+            everywhere = per_expert.clone()
+            dist.all_reduce(everywhere, group=self.group)
+            numbers = everywhere.view(self.group_size, -1)[self.rank].tolist()
+        most = torch.tensor([len(topk_idx)])
+        dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
+        topk = to_numpy(topk_idx.int())
+        given = np.zeros(topk.shape, np.float32) if weights is None else to_numpy(weights.float())
+        return _Route(topk, given, int(most), local, numbers)
+
+    def internode_dispatch(self, *_: Any, **__: Any) -> None:
+        """Refused: all ranks of a pod are in reach of each other."""
+        raise ConfigError("internode_dispatch, internode_combine: xccl_emu.torch has dispatch and combine")
+
+    internode_combine = internode_dispatch
 
     def _no_mask(self, *_: Any, **__: Any) -> None:
         raise ConfigError("low_latency_*_mask_buffer: no kernel here masks ranks, or stops waiting for one")
@@ -197,7 +289,13 @@ class ElasticBuffer:
     """DeepEP's second version; refused."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise ConfigError(f"ElasticBuffer: {_OTHER}")
+        raise ConfigError("ElasticBuffer: xccl_emu.torch has the legacy Buffer")
+
+
+def _padded(tensor: torch.Tensor, rows: int, value: int = 0) -> torch.Tensor:
+    """With so many rows more."""
+    more = torch.full((rows, tensor.size(1)), value, dtype=torch.float32).to(tensor.dtype)
+    return torch.cat([tensor, more]) if rows else tensor
 
 
 def _packed(scales: NDArray[np.float32]) -> NDArray[np.int32]:

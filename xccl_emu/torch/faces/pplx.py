@@ -1,4 +1,4 @@
-"""The operators of pplx-kernels, under its own Python: rows and their scales are bytes that are carried as they are."""
+"""The operators of [PplxKernels], under its own Python: rows and their scales are bytes, carried as they are."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,12 +8,10 @@ import torch
 import torch.distributed as dist
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.torch.faces.common import join, to_numpy, to_torch
+from xccl_emu.torch.faces.common import from_rows, join, to_numpy, to_rows, to_torch
 
 _LIBRARY = "libpplx_kernels.so"
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-_ROW_BYTES = 32
-"""A row of bytes is a multiple of them."""
 
 
 class _Plan:
@@ -26,12 +24,10 @@ class _Plan:
         self, most: int, experts: int, top_k: int, rank: int, ranks: int, dp_size: int, *sizes: int | str
     ) -> None:  # fmt: skip
         hidden, row_bytes, scale_bytes = (int(size) for size in sizes[:3])
-        self.row_bytes, self.scale_bytes = row_bytes, scale_bytes
         self.dp_size, self.dp_rank, self.first = dp_size, rank % dp_size, rank // dp_size * dp_size
-        self.wide = -(-(row_bytes + scale_bytes) // _ROW_BYTES) * _ROW_BYTES
         self.shape = {
             "hidden": hidden, "top_k": top_k, "tokens_max": -(-most // dp_size), "local_experts": experts // ranks,
-            "quantized": False, "opaque_bytes": self.wide,
+            "quantized": False, "opaque_bytes": -(-(row_bytes + scale_bytes) // 32) * 32,
         }  # fmt: skip
         self.rank = join(dist.group.WORLD)
         self.handle = 0
@@ -40,10 +36,6 @@ class _Plan:
     def share(self, tensor: torch.Tensor, n: int) -> torch.Tensor:
         """The rows of a tensor that this rank sends, of the first n."""
         return tensor[:n][self.dp_rank :: self.dp_size]
-
-
-def _bytes(tensor: torch.Tensor) -> Any:
-    return tensor.contiguous().view(torch.uint8).numpy()
 
 
 def _phase(name: str, send: bool, receive: bool) -> str:
@@ -61,22 +53,19 @@ def _dispatch(
     n, sent = int(bound_m.item()) if bound_m is not None else x.size(0), {}
     said = {"shape": plan.shape} if send else {"handle": plan.handle}
     if send:
-        parts = [_bytes(plan.share(x, n))] + ([] if x_scale is None else [_bytes(plan.share(x_scale, n))])
-        row = np.concatenate(parts, 1)
-        sent["x"] = np.zeros((len(row), plan.wide), np.uint8)
-        sent["x"][:, : row.shape[1]] = row
+        sent["x"] = to_rows(plan.share(x, n), None if x_scale is None else plan.share(x_scale, n))
         sent["topk"] = plan.share(indices, n).to(torch.int32).numpy()
     call = _phase("dispatch", send, receive)
     answer, got = plan.rank.call(call, sent, call, **said)
     plan.handle = answer["handle"]
     if not receive:
         return
-    plan.counts, first, end = got["counts"].sum(1), 0, plan.row_bytes + plan.scale_bytes
+    plan.counts, first = got["counts"].sum(1), 0
+    outs = [out_x] if out_scale is None else [out_x, out_scale]
     for expert, m in enumerate(plan.counts.tolist()):
-        out_num[expert], rows = m, got["x"][first : first + m]
-        out_x[expert, :m] = to_torch(rows[:, : plan.row_bytes]).view(out_x.dtype)
-        if out_scale is not None:
-            out_scale[expert, :m] = to_torch(rows[:, plan.row_bytes : end]).view(out_scale.dtype)
+        out_num[expert] = m
+        for out, rows in zip(outs, from_rows(got["x"][first : first + m], *outs), strict=True):
+            out[expert, :m] = rows
         first += m
 
 

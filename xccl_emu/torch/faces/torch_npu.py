@@ -9,7 +9,7 @@ import torch
 
 from xccl_emu.torch.client import CLOCK
 
-npu = torch.npu
+npu = getattr(torch, "npu", None)
 __version__ = "xccl_emu"
 
 

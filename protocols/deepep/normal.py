@@ -1,0 +1,243 @@
+"""[DeepEP]'s normal mode for users: a token goes once to each rank, and the rows that ranks return are added.
+
+group = NormalMode(pod, NormalConfig(n_ranks=4, local_experts=2, top_k=2, hidden=128, cores=4))
+arrived = group.dispatch_rows(tokens, topk, weights)
+...                                      # experts: write into group.expert_output(rank)
+outputs = group.combine_rows()
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.deepep.normal_combine import normal_combine
+from xccl_emu.kernels.deepep.normal_dispatch import CALL_ROWS, normal_dispatch
+from xccl_emu.kernels.deepep.parameters import Rings
+from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.experts.sums import sum_bytes
+from xccl_emu.kernels.group import align
+from xccl_emu.protocols.communicator import Progress
+from xccl_emu.protocols.deepep.session import DeepEpConfig
+from xccl_emu.protocols.experts.group import COMBINED, DISPATCHED, Args, ExpertGroup, Phase, Step
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
+
+
+@dataclass(frozen=True)
+class NormalConfig(DeepEpConfig):
+    """A group in DeepEP's normal mode: a channel for each two of its ``cores``.
+
+    ConfigError for what this mode has not: it quantizes nothing; what is quantized already goes as ``opaque_bytes``.
+    """
+
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
+        **DeepEpConfig.RANGES, "n_ranks": (2, 32), "places": (1, 1 << 10), "chunk": (1, 1 << 10),
+        "tokens_max": (1, CALL_ROWS - 1),
+    }  # fmt: skip
+    _: KW_ONLY
+    quantized: bool = False
+    cores: int = 2
+    places: int = 4
+    """Rows that the ring of a source and channel has room for."""
+    chunk: int = 2
+    """Rows that are told of, and whose places are given back, at once."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quantized or self.shared:
+            raise ConfigError("quantized=True: normal mode sends rows as they are, and knows no shared expert")
+        if self.cores % 2:
+            raise ConfigError(f"cores={self.cores}: must be even, since one sends and one receives")
+        if self.chunk > self.places:
+            raise ConfigError(f"chunk={self.chunk}: must be at most places={self.places}")
+
+    @property
+    def channels(self) -> int:
+        """Pairs of cores."""
+        return self.cores // 2
+
+    @property
+    def rows_max(self) -> int:
+        """Most rows that a rank can receive."""
+        return self.n_ranks * self.tokens_max
+
+    @property
+    def counts_bytes(self) -> int:
+        """Their counts, by source and channel."""
+        return align(4 * self.n_ranks * self.channels)
+
+    @property
+    def route_bytes(self) -> int:
+        """Behind a row: its token, and for each choice an expert and a weight."""
+        return align(4 + 8 * self.top_k)
+
+    @property
+    def slot_bytes(self) -> int:
+        """A place of a ring."""
+        return max(self.payload_bytes + self.route_bytes, self.row_bytes)
+
+
+class Places(NamedTuple):
+    """Where a core's data buffer holds what."""
+
+    choices: int
+    marks: int
+    counts: int
+    work: int
+
+    @classmethod
+    def of(cls, c: NormalConfig) -> "Places":
+        """One behind the other."""
+        marks = c.tokens_max * INDEX_BYTES
+        counts = marks + align(4 * c.tokens_max)
+        return cls(0, marks, counts, counts + c.counts_bytes)
+
+
+def normal_buffer_bytes(config: NormalConfig) -> int:
+    """What the kernels need of a core's data buffer at least."""
+    c = config
+    return Places.of(c).work + max(2 * c.slot_bytes, sum_bytes(c.hidden))
+
+
+class NormalLayout(GroupLayout[NormalConfig]):
+    """Rings and fields by source and channel."""
+
+    ub_bytes = staticmethod(normal_buffer_bytes)
+
+    def _add_all(self) -> None:
+        c = self.config
+        blocks = c.n_ranks * c.channels
+        self.rings = self.managed("ring", c.slot_bytes, blocks * c.places)
+        self.parts = self.managed("parts", c.row_bytes, c.tokens_max * c.n_ranks).used(COMBINE, "rw")
+        self.fields = [self.meta(f"counts{i}", FIELD_BYTES, blocks).used(DISPATCH, "r", "w") for i in range(2)]
+        self.tails, self.heads = (self.meta(name, FIELD_BYTES, blocks) for name in ("tails", "heads"))
+        for region in (self.rings, self.tails, self.heads):
+            region.used(DISPATCH, "r", "w").used(COMBINE, "r", "w")
+
+
+@dataclass(frozen=True, eq=False)
+class Arrived:
+    """What dispatch brought to one rank, by source and then token; views, valid until the next dispatch."""
+
+    x: NDArray[Any]
+    """[rows, hidden] of the group's type, or [rows, bytes] uint8."""
+    token: NDArray[np.int32]
+    """[rows] index of the token in the batch of its source."""
+    experts: NDArray[np.int32]
+    """[rows, top_k] experts here, from 0 on; -1 for a choice on another rank, or a masked one."""
+    weights: NDArray[np.float32]
+    """[rows, top_k] and their weights; 0."""
+    counts: NDArray[np.int32]
+    """[n_ranks, channels] rows by source and channel."""
+
+
+_RIGHTS = {
+    DISPATCH: {"x": "r", "topk": "r", "weights": "r", "recv_x": "w", "route": "w", "counts": "w"},
+    COMBINE: {"y": "r", "counts": "r", "topk": "r", "out": "w"},
+}
+
+
+class NormalMode(ExpertGroup[NormalConfig]):
+    """An expert-parallel group in DeepEP's normal mode."""
+
+    dispatches = Phase(DISPATCH, normal_dispatch, _RIGHTS[DISPATCH])
+    combines = Phase(COMBINE, normal_combine, _RIGHTS[COMBINE])
+    lays_out = NormalLayout
+    layout: NormalLayout
+
+    def steps(self, rounds: int) -> Iterator[Step]:
+        """Dispatch and combine; the rows that go back are there."""
+        for i in range(rounds):
+            yield from (Step(self.dispatches, i, 2 * i), Step(self.combines, i, 2 * i + 1))
+
+    def dispatch_rows(
+        self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]],
+        progress: Progress | None = None,
+    ) -> list[Arrived]:  # fmt: skip
+        """Send every token to each rank that it has experts on, with the weights of these.
+
+        tokens: for each rank [T, hidden] of the group's type, or [T, opaque_bytes] uint8.  topk: [T, top_k] integers,
+        expert slots or -1.  weights: [T, top_k] float32.
+
+        Raises ConfigError, before anything moves, for wrong shapes, types or slots.
+        """
+        self.check_ready(self.dispatches.kernel)
+        self.fill_rounds([tokens], [topk], [weights])
+        self._run(Step(self.dispatches, 0), DISPATCHED, progress)
+        return [self.arrived(rank) for rank in range(self.config.n_ranks)]
+
+    def combine_rows(self, progress: Progress | None = None) -> list[NDArray[Any]]:
+        """Bring back the rows in `expert_output`, and add them up for each token of the last dispatch.
+
+        Returns for each rank [T, hidden] of the group's type: views, valid until the next combine.
+        Raises ConfigError, before anything moves, if nothing was dispatched.
+        """
+        self.check_ready(self.combines.kernel)
+        self._check_stage("combine_rows", DISPATCHED)
+        self._run(Step(self.combines, 0), COMBINED, progress)
+        return [self.output(rank) for rank in range(self.config.n_ranks)]
+
+    def arrived(self, rank: int, number: int = 0) -> Arrived:
+        """What dispatch brought to a rank; ConfigError if nothing was dispatched."""
+        self._check_stage("arrived", DISPATCHED, number)
+        c, own = self.config, self._of(rank, number)
+        counts = self.pod.view(own["counts"], np.int32)[: c.n_ranks * c.channels].reshape(c.n_ranks, c.channels)
+        n, k = int(counts.sum()), c.top_k
+        route = self.pod.view(own["route"], np.int32, (-1, c.route_bytes // 4))[:n]
+        x = self.pod.payload(own["recv_x"], np.uint8, (-1, c.payload_bytes))[:n].view(c.received_dtype())
+        return Arrived(x, route[:, 0], route[:, 1 : 1 + k], route[:, 1 + k : 1 + 2 * k].view(np.float32), counts)
+
+    def expert_output(self, rank: int, number: int = 0) -> NDArray[Any]:
+        """[rows, hidden] view to write what a rank returns into, in the order of the rows that arrived."""
+        return self._states(rank, number, "y")[: len(self.arrived(rank, number).x)]
+
+    def next_dispatch(self) -> int:
+        """Number of the next dispatch."""
+        last = (self._word(self.layout.first(fields)) for fields in self.layout.fields)
+        return 1 + max(last)
+
+    def _word(self, address: int) -> int:
+        return int(self.pod.span(address, 8).view(np.int64)[0])
+
+    def _places(self, phase: Phase, ahead: int) -> Args:
+        call = 1 + self._word(self.layout.first(self.layout.tails)) // CALL_ROWS
+        return {"call": call + ahead, "turn": self.next_dispatch() + ahead // 2, "r": self.rings()}
+
+    def rings(self) -> Rings:
+        """Where the channels are."""
+        c, layout, first = self.config, self.layout, self.layout.first
+        return Rings(
+            fields=first(layout.fields[0]), fields_step=first(layout.fields[1]) - first(layout.fields[0]),
+            tails=first(layout.tails), heads=first(layout.heads), rings=first(layout.rings),
+            parts=first(layout.parts), slots=c.places, slot_bytes=c.slot_bytes, chunk=c.chunk,
+            route_bytes=c.route_bytes, **Places.of(c)._asdict(),
+        )  # fmt: skip
+
+    # ---- what low-latency groups have and this one has not
+
+    def _fill_dispatch(self, tokens: Any, topk: Any, number: int) -> NoReturn:
+        raise ConfigError("dispatch: normal mode sends weights along: call dispatch_rows")
+
+    def _fill_combine(self, weights: Any, number: int) -> NoReturn:
+        raise ConfigError("combine: normal mode adds without weights: call combine_rows")
+
+    def _run_dummy(self, number: int, progress: Progress | None = None) -> NoReturn:
+        raise ConfigError("run_dummy: rows of normal mode are of several experts")
+
+
+def layout_of(
+    topk: NDArray[np.integer[Any]], n_ranks: int, local_experts: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    """What `get_dispatch_layout` gives: tokens for each rank, for each expert, and [T, n_ranks] whether one goes there.
+
+    topk: [T, top_k] expert slots, -1 for a masked choice; ConfigError for others.
+    """
+    slots = np.asarray(topk)
+    if slots.ndim != 2 or (slots.size and not -1 <= slots.min() <= slots.max() < n_ranks * local_experts):
+        raise ConfigError(f"topk: must be [T, top_k] slots, -1 to {n_ranks * local_experts - 1}")
+    in_expert = (slots[:, :, None] == np.arange(n_ranks * local_experts)).any(axis=1)
+    in_rank = in_expert.reshape(len(slots), n_ranks, local_experts).any(axis=2)
+    return in_rank.sum(axis=0, dtype=np.int32), in_expert.sum(axis=0, dtype=np.int32), in_rank

@@ -1,0 +1,327 @@
+"""Scripts of others on an emulated pod: what ranks ask of the server, and what is left when one of them ends."""
+
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError
+from xccl_emu.torch.client import Rank
+from xccl_emu.torch.launch import main, serving
+from xccl_emu.torch.pods import Group, Settings
+from xccl_emu.torch.wire import ADDRESS
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "low_latency.py"
+SHAPE = {"hidden": 32, "top_k": 1, "tokens_max": 2, "local_experts": 1, "quantized": False}
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+
+
+@contextlib.contextmanager
+def ranks_of(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, group: str) -> Iterator[list[Rank]]:
+    monkeypatch.setenv(ADDRESS, environment[ADDRESS])
+    ranks = [Rank(group, rank, 2) for rank in range(2)]
+    yield ranks
+    for rank in ranks:
+        rank.close()
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    with serving(Settings(cores=1)) as environment:
+        yield environment
+
+
+@pytest.fixture
+def pair(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: Any) -> Iterator[list[Rank]]:
+    """Two ranks of a group of their own."""
+    with ranks_of(environment, monkeypatch, request.node.name) as ranks:
+        yield ranks
+
+
+def together(ranks: list[Rank], call: Callable[[Rank], Any]) -> list[Any]:
+    """What a call of all ranks gives each, or raises in it."""
+
+    def one(rank: Rank) -> Any:
+        try:
+            return call(rank)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(one, ranks))
+
+
+def tokens_of(rank: Rank) -> dict[str, Any]:
+    """Two tokens, of which one goes to the other rank."""
+    x = np.random.default_rng(rank.rank).normal(size=(2, 32)).astype(ml_dtypes.bfloat16)
+    return {"x": x, "topk": np.array([[rank.rank], [1 - rank.rank]], np.int32)}
+
+
+def layer(rank: Rank, hooked: bool = False) -> bool:
+    """Do tokens come back as they were from experts that change nothing, each with the weight 1?"""
+    sent = tokens_of(rank)
+    if hooked:
+        number = rank.call("dispatch_send", sent, shape=SHAPE)[0]["handle"]
+        got = rank.call("dispatch_recv", {}, handle=number)[1]
+    else:
+        said, got = rank.call("dispatch", sent, shape=SHAPE)
+        number = said["handle"]
+    back = {"y": got["x"].copy(), "topk": sent["topk"], "weights": np.ones((2, 1), np.float32)}
+    if hooked:
+        rank.call("combine_send", back, handle=number)
+        out = rank.call("combine_recv", {}, handle=number)[1]
+    else:
+        out = rank.call("combine", back, handle=number)[1]
+    return np.array_equal(out[f"out{rank.rank}"].view(np.uint16), sent["x"].view(np.uint16))
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_ranks_call_together(pair: list[Rank], hooked: bool) -> None:
+    """Ranks that are threads send tokens and have them back bit for bit, in whole calls and in phases."""
+    assert together(pair, lambda rank: layer(rank, hooked)) == [True, True]
+
+
+def test_normal_mode(pair: list[Rank]) -> None:
+    """A token goes once to each rank, with its weights there; what ranks return is added."""
+    shape = {"hidden": 32, "top_k": 2, "tokens_max": 2, "local_experts": 1}
+
+    def rows(rank: Rank) -> bool:
+        x = tokens_of(rank)["x"]
+        topk, weights = np.array([[0, 1], [rank.rank, -1]], np.int32), np.array([[1, 2], [3, 4]], np.float32)
+        said, got = rank.call("dispatch_rows", {"x": x, "topk": topk, "weights": weights}, shape=shape)
+        assert len(got["x"]) == 3
+        assert got["weights"].sum() == 2 * (1 + rank.rank) + 3
+        out = rank.call("combine_rows", {"y": got["x"].copy()}, handle=said["handle"])[1]["out"]
+        return np.array_equal(out.astype(np.float32), x.astype(np.float32) * [[2], [1]])
+
+    assert together(pair, rows) == [True, True]
+
+
+def test_a_rank_without_tokens(pair: list[Rank]) -> None:
+    """A rank that sends nothing takes part in a call like the others, and is given what is for its expert."""
+
+    def dispatch(rank: Rank) -> int:
+        mine = {name: array[: 2 * rank.rank] for name, array in tokens_of(rank).items()}
+        return len(rank.call("dispatch", mine, shape=SHAPE)[1]["x"])
+
+    assert together(pair, dispatch) == [1, 1]
+
+
+def test_times_are_those_of_the_kernels(pair: list[Rank]) -> None:
+    """Each call says how long the kernel of a rank took in virtual time; a phase is shorter than both."""
+    whole = together(pair, lambda rank: rank.call("dispatch", tokens_of(rank), shape=SHAPE)[0]["us"])
+    sent = together(pair, lambda rank: rank.call("dispatch_send", tokens_of(rank), shape=SHAPE)[0])
+    received = together(pair, lambda rank: rank.call("dispatch_recv", {}, handle=sent[0]["handle"])[0]["us"])
+    assert all(0 < us < 1000 for us in whole)
+    assert all(0 < min(a["us"], b) < us for a, b, us in zip(sent, received, whole, strict=True))
+
+
+def test_calls_that_differ_are_refused_in_all_ranks(pair: list[Rank]) -> None:
+    """Nothing is run when ranks make different calls, and each is told which."""
+    told = together(pair, lambda rank: rank.call("dispatch", tokens_of(rank), shape={**SHAPE, "top_k": 1 + rank.rank}))
+    assert [type(error) for error in told] == [ConfigError, ConfigError]
+    assert "rank 1 asks" in str(told[0])
+    assert str(told[0]) == str(told[1])
+
+
+def test_what_a_session_refuses_is_raised_in_each_rank(pair: list[Rank]) -> None:
+    """An error of the session has its type and text in the ranks; the group goes on."""
+    told = together(pair, lambda rank: rank.call("combine", {}, handle=7))
+    assert [str(error) for error in told] == ["handle=7: no dispatch of this group has it"] * 2
+    assert together(pair, layer) == [True, True]
+
+
+@pytest.mark.parametrize("calling", [False, True])
+def test_peers_of_a_rank_that_ends_are_told(pair: list[Rank], calling: bool) -> None:
+    """Whether they wait already or call later: the error names the rank, and comes at once."""
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        if calling:
+            waiting = pool.submit(layer, pair[0])
+            time.sleep(0.2)
+            pair[1].close()
+        else:
+            pair[1].close()
+            waiting = pool.submit(layer, pair[0])
+        with pytest.raises(UnfinishedError, match=rf"dispatch of rank 0: rank 1 \(process {os.getpid()}\) has ended"):
+            waiting.result(timeout=10)
+    assert time.monotonic() - began < 5
+
+
+def test_a_missing_synchronization_raises_in_the_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Under drawn schedules the monitor sees the race though the values are right, and there is a replay file."""
+    settings = Settings("portfolio", cores=1, without=("tokens before counts",), witnesses=str(tmp_path))
+    with serving(settings) as environment, ranks_of(environment, monkeypatch, "watched") as ranks:
+        told = together(ranks, layer)
+    assert [type(error) for error in told] == [ViolationError, ViolationError]
+    assert len(list(tmp_path.glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize(("rank", "size"), [(0, 2), (2, 2), (0, 3)])
+def test_a_place_that_is_not_free(pair: list[Rank], request: Any, rank: int, size: int) -> None:
+    """A rank that is there already, or is none of the group, is refused when it joins; the others go on."""
+    with pytest.raises(ConfigError, match="no free place in a group of 2"):
+        Rank(request.node.name, rank, size)
+    assert together(pair, layer) == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sync", ["next buffer clean", "all cores have cleaned", "counts in"])
+def test_what_orders_calls_is_missed_too(sync: str, tmp_path: Path) -> None:
+    """Three calls with equal inputs, judged together, show what is missing between one and the next."""
+    x, choices = np.ones((2, 32), ml_dtypes.bfloat16), np.array([[0], [1]], np.int32)
+    settings = Settings("portfolio", schedules=6, together=3, cores=2, without=(sync,), witnesses=str(tmp_path))
+    group = Group(settings, 2)
+
+    def calls() -> None:
+        for _ in range(3):
+            got = group.serve("dispatch", [({"shape": SHAPE}, {"x": x, "topk": choices})] * 2)
+            back = {"topk": choices, "weights": np.ones((2, 1), np.float32)}
+            group.serve("combine", [({"handle": said["handle"]}, {**back, "y": each["x"]}) for said, each in got])
+
+    with pytest.raises(ViolationError, match=f"without {sync}"):
+        calls()
+
+
+def test_without_a_server() -> None:
+    """A script that is started by itself is told how it must be."""
+    with pytest.raises(ConfigError, match=r"python -m xccl_emu\.torch SCRIPT"):
+        Rank("alone", 0, 2)
+
+
+# ---- what is left
+
+
+SCRIPT = """
+import multiprocessing, os, sys, time
+import numpy as np
+from xccl_emu.torch.client import Rank
+
+def work(rank):
+    own = Rank("script", rank, 2)
+    sent = {"x": np.zeros((1, 32), np.float16), "topk": np.zeros((1, 1), np.int32)}
+    shape = {"hidden": 32, "top_k": 1, "tokens_max": 2, "local_experts": 1, "quantized": False, "dtype": "fp16"}
+    while True:
+        own.call("dispatch", sent, shape=shape)
+        print(rank, os.getpid(), flush=True)
+
+if __name__ == "__main__":
+    started = [multiprocessing.get_context("spawn").Process(target=work, args=(rank,)) for rank in range(2)]
+    for each in started: each.start()
+    for each in started: each.join()
+    sys.exit(any(each.exitcode for each in started))
+"""
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Processes that were started there."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if (entry / "cwd").resolve() == folder.resolve():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def shared_files() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+@pytest.mark.parametrize(("whom", "how"), [
+    ("launcher", signal.SIGTERM), pytest.param("launcher", signal.SIGINT, marks=pytest.mark.slow),
+    ("rank", signal.SIGKILL), pytest.param("launcher", signal.SIGKILL, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_nothing_is_left(tmp_path: Path, whom: str, how: signal.Signals) -> None:
+    """Whoever is ended, and however: no process and no segment of shared memory stays, and the exit code tells."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    before = shared_files()
+    command = [sys.executable, "-m", "xccl_emu.torch", "--cores", "1", "--device", "cuda", "script.py"]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        said = launcher.stdout.readline().split()
+        os.kill(launcher.pid if whom == "launcher" else int(said[1]), how)
+        launcher.stdout.read()
+        code = launcher.wait(timeout=5)
+    codes = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: 1 if whom == "rank" else -how}
+    assert code == codes[how]
+    deadline = time.monotonic() + (5 if code == -how else 0)
+    while time.monotonic() < deadline and processes_of(tmp_path):
+        time.sleep(0.05)
+    assert processes_of(tmp_path) == []
+    assert shared_files() <= before
+
+
+# ---- the command
+
+
+@pytest.mark.parametrize("wrong", [
+    ["no-such-file.py"], ["--policy", "lucky", __file__], ["--policy", "time", "--without", "x", __file__],
+    ["--schedules", "0", "--policy", "portfolio", __file__],
+])  # fmt: skip
+def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be is refused before anything starts."""
+    assert main(wrong) == 2
+    assert capsys.readouterr().err.startswith("xccl_emu: ")
+
+
+def run_example(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    sizes = ("--ranks", "2", "--hidden", "128", "--tokens", "2", "--experts", "2")
+    return run_script(*options, str(EXAMPLE), *sizes, cwd=cwd)
+
+
+def run_script(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "xccl_emu.torch", "--cores", "1", *words]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "MASTER_PORT": str(20_000 + os.getpid() % 20_000)}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_in_virtual_time(tmp_path: Path) -> None:
+    """A script in DeepEP's style passes, and the times that it prints are the model's: the same in every run."""
+    first, second = (run_example(cwd=tmp_path) for _ in range(2))
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert sorted(first.stdout.splitlines()) == sorted(second.stdout.splitlines())
+    assert len(first.stdout.splitlines()) == 8
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_under_drawn_schedules(tmp_path: Path) -> None:
+    """It passes as it is, and fails with a replay file where a synchronization is switched off."""
+    right = run_example("--policy", "portfolio", "--seeds", "2", cwd=tmp_path)
+    assert right.returncode == 0, right.stderr
+    assert "this computer's" in right.stderr
+    wrong = run_example("--without", "tokens before counts", cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "violation: data race" in wrong.stderr
+    (witness,) = (tmp_path / "witnesses").glob("*.json")
+    again = run_example("--without", "tokens before counts", "--replay", str(witness), cwd=tmp_path)
+    assert again.returncode == 1
+    assert "violation: data race" in again.stderr
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_in_normal_mode(tmp_path: Path) -> None:
+    """Rows come once to each rank, from choices or a table of ranks or a handle, and weights come back."""
+    done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_normal.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
