@@ -11,7 +11,7 @@ from tests import ascendc_twins
 from tests.foreign_support import ROOT, has_compiler
 from xccl_emu import ascendc
 from xccl_emu.check import check, verdict
-from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.errors import ConfigError, KernelError, KernelFaultError
 from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import registry
@@ -224,3 +224,20 @@ def test_launches_that_are_not_compiled_alike_are_refused() -> None:
     kernels = tuple(ascendc.ascend_kernel(file, "twice", events=events) for events in ascendc.EVENTS)
     with pytest.raises(KernelError, match="all in Ascend C, with one barrier, events and defines"):
         in_turn(kernels)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("raw", ["(__ubuf__ int32_t *)AscendC::get_imm(64)", "(__gm__ int32_t *)a"])
+def test_a_pointer_that_is_followed_is_told(raw: str, tmp_path: Path) -> None:
+    """A raw store to the data buffer or to global memory ends the run by an error with a line, not the process."""
+    (tmp_path / "k.cpp").write_text(
+        '#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void k(GM_ADDR a)\n'
+        f"{{\n    AscendC::PipeBarrier<PIPE_ALL>();\n    auto *raw = {raw};\n    *raw = 1;\n"
+        "    AscendC::PipeBarrier<PIPE_ALL>();\n}\n"
+    )
+    bench = Bench("sc", ())
+    pod = bench.pod(small_pod(1, app_bytes=1024))
+    kernel = ascendc.ascend_kernel(tmp_path / "k.cpp", "k")
+    ascendc.launch(bench, pod, kernel, 0, [0], {"a": pod.meta(0)}, [pod.grant_meta("rw")])
+    with pytest.raises(KernelFaultError, match=r"k\.cpp:4.*touched memory that is not its own"):
+        pod.run()
