@@ -11,9 +11,11 @@ from tests import ascendc_twins
 from tests.foreign_support import ROOT, has_compiler
 from xccl_emu import ascendc
 from xccl_emu.check import check, verdict
-from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.errors import ConfigError, KernelError, KernelFaultError
+from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import registry
+from xccl_emu.protocol.streams import Streams
 from xccl_emu.testing import Bench, protocol
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
@@ -185,3 +187,57 @@ def test_copies_of_other_numbers_do_not_add(tmp_path: Path) -> None:
     (tmp_path / "counts.cpp").write_text(text.replace("SetAtomicAdd<int32_t>", "SetAtomicAdd<float>"))
     with pytest.raises(KernelError, match="SetAtomicAdd of other elements than int32_t"):
         assert ascendc.ascend_kernel(tmp_path / "counts.cpp", "counts").sites
+
+
+@protocol
+def in_sequence(bench: Bench, times: int = 2, cores: int = 2) -> None:
+    """The blocks of a die add to a row, several times, and then one kernel more copies the row for each block."""
+    pod = bench.pod(small_pod(1, cores, app_bytes=4096, ub_bytes=128))
+    numbers = np.arange(cores * 8, dtype=np.int32).reshape(cores, -1) + 3
+    total = numbers.sum(0, dtype=np.int32) * times
+    own, sums, copy = bench.filled(0, numbers), bench.wanted(0, total, "sums"), bench.wanted(0, numbers, "copy")
+    out = bench.wanted(0, np.tile(total, (cores, 1)), "out", owners="die0")
+    counts, twice = (
+        ascendc.ascend_kernel(ROOT / "tests" / "ascendc_sources" / f"{name}.cpp", name, stack_words=200)
+        for name in ("counts", "twice")
+    )
+    streams, block = Streams(bench, pod), 32 * np.arange(cores)
+    grants = [pod.grant(own, "r"), pod.grant(copy, "w"), pod.grant(sums, "rw"), pod.grant(out, "w")]
+    args = {"mine": [*(own.address + block)], "copy": [*(copy.address + block)], "all": sums.address, "count": 1}
+    for _ in range(times):
+        ascendc.launch(bench, pod, counts, 0, range(cores), args, grants, streams=streams)
+    args = {"source": sums.address, "target": [*(out.address + block)], "count": 1}
+    ascendc.launch(bench, pod, twice, 0, range(cores), args, grants, streams=streams)
+    streams.put()
+
+
+@pytest.mark.parametrize(("times", "order"), [(1, "sc"), (2, "relaxed"), (3, "unordered")])
+def test_launches_in_sequence(times: int, order: str) -> None:
+    """A kernel is launched several times on the same memory, and another one behind it; each sees what came before."""
+    found = check.check(in_sequence(times), order=order)
+    assert (found.verdict, found.violation) == (verdict.VERIFIED, None)
+
+
+def test_launches_that_are_not_compiled_alike_are_refused() -> None:
+    """Kernels with two readings of events, or one in C, cannot share a core's stream."""
+    file = ROOT / "tests" / "ascendc_sources" / "twice.cpp"
+    kernels = tuple(ascendc.ascend_kernel(file, "twice", events=events) for events in ascendc.EVENTS)
+    with pytest.raises(KernelError, match="all in Ascend C, with one barrier, events and defines"):
+        in_turn(kernels)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("raw", ["(__ubuf__ int32_t *)AscendC::get_imm(64)", "(__gm__ int32_t *)a"])
+def test_a_pointer_that_is_followed_is_told(raw: str, tmp_path: Path) -> None:
+    """A raw store to the data buffer or to global memory ends the run by an error with a line, not the process."""
+    (tmp_path / "k.cpp").write_text(
+        '#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void k(GM_ADDR a)\n'
+        f"{{\n    AscendC::PipeBarrier<PIPE_ALL>();\n    auto *raw = {raw};\n    *raw = 1;\n"
+        "    AscendC::PipeBarrier<PIPE_ALL>();\n}\n"
+    )
+    bench = Bench("sc", ())
+    pod = bench.pod(small_pod(1, app_bytes=1024))
+    kernel = ascendc.ascend_kernel(tmp_path / "k.cpp", "k")
+    ascendc.launch(bench, pod, kernel, 0, [0], {"a": pod.meta(0)}, [pod.grant_meta("rw")])
+    with pytest.raises(KernelFaultError, match=r"k\.cpp:4.*touched memory that is not its own"):
+        pod.run()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from xccl_emu.ascendc import sites
@@ -19,6 +20,7 @@ EVENTS = ("binary", "counted")
 """How events of `FetchEventID` are read: set or not, none again before it is consumed; or counted."""
 
 INCLUDE = Path(__file__).with_name("include")
+_LAUNCHES = INCLUDE / "xccl_launches.h"
 KEPT = ("block_idx", "block_num")
 """Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return.  `GetHcclContext` follows."""
 
@@ -38,7 +40,7 @@ class AscendKernel(foreign.CKernel):
         self.contexts, self.events = contexts, events
         self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *(("events",) if events == "counted" else ()))
         super().__init__(file, name, stack_words)
-        self._template, self.barrier, self._defines = template, barrier, dict(defines)
+        self._template, self.barrier, self.defines = template, barrier, dict(defines)
 
     def _names(self) -> tuple[str, ...]:
         listed = [each.strip() for each in self._head[2].split(",") if each.strip() not in ("", "void")]
@@ -55,7 +57,7 @@ class AscendKernel(foreign.CKernel):
         return f"{self.name}{self._template}({given})"
 
     def _unit(self) -> compiler.Unit:
-        defines = [f"#define {name} {value}" for name, value in self._defines.items()]
+        defines = [f"#define {name} {value}" for name, value in self.defines.items()]
         known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
         known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.barrier == 'visible')}"]
         known += [f"#define XCCL_CONTEXTS {self.contexts}"]
@@ -66,11 +68,56 @@ class AscendKernel(foreign.CKernel):
             self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(self.kept), tables=self._tables,
         )  # fmt: skip
 
+    def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> "AscendKernel":
+        """A stream of launches; raises KernelError for kernels that are not compiled alike."""
+        alike = [each for each in kernels if isinstance(each, AscendKernel) and each.built == self.built]
+        if len(alike) < len(kernels):
+            names = ", ".join(each.name for each in kernels)
+            alike_in = "with one barrier, events and defines"
+            raise KernelError(f"{names}: kernels of one stream are all in Ascend C, {alike_in}")
+        return AscendStream(tuple(alike), counted)
+
+    @property
+    def built(self) -> tuple[object, ...]:
+        """How it is compiled, but for its template."""
+        return self.barrier, self.events, self.contexts, self.defines
+
+    def _more(self) -> tuple[sites.Call, ...]:
+        """Calls beside those in the source."""
+        return ()
+
     def _tables(self, text: str) -> str:
         try:
-            return sites.tables(text, str(INCLUDE), self.barrier)
+            return sites.tables(text, str(INCLUDE), self.barrier, self._more())
         except KernelError as error:
             raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
+
+
+class AscendStream(AscendKernel):
+    """Kernels in Ascend C that one core runs one behind the other, as `lang.in_turn`."""
+
+    def __init__(self, kernels: tuple[AscendKernel, ...], counted: bool) -> None:
+        first = kernels[0]
+        self.row_words = 1 + max(len(each.params) for each in kernels)
+        words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
+        super().__init__(first.file, first.name, "", first.barrier, first.defines, words, first.contexts, first.events)
+        self.in_turn, self.counted = kernels, counted
+        self.name = self.__name__ = "_then_".join(each.name for each in kernels)
+        self.params = (*self.kept, "table", "launches", *(("done",) if counted else ()))
+
+    def _unit(self) -> compiler.Unit:
+        kept = "".join(f"xccl_keep({i}, row[{1 + i}]); " for i in range(len(self.kept)))
+        calls = [f"if (row[0] == {i}) {{ {kept}{each.call('row', 1)}; }}" for i, each in enumerate(self.in_turn)]
+        known = {"ROW_WORDS": self.row_words, "COUNTED": int(self.counted), "CALL(row)": " ".join(calls)}
+        before = "".join(f"#define XCCL_{name} {value}\n" for name, value in known.items())
+        given = [f"arguments[{len(self.kept) + i}]" for i in range(2 + self.counted)] + ["0"] * (not self.counted)
+        return replace(
+            super()._unit(), files=tuple(dict.fromkeys(each.file for each in self.in_turn)), name=self.name,
+            before=f'{before}#include "{_LAUNCHES.name}"', call=f"xccl_launches({', '.join(given)}); xccl_returned(0);",
+        )  # fmt: skip
+
+    def _more(self) -> tuple[sites.Call, ...]:
+        return (sites.Call(str(_LAUNCHES), 1, _LAUNCHES.stem, ""),)
 
 
 def ascend_kernel(

@@ -12,6 +12,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench
+from xccl_emu.protocol.streams import Streams
 
 STOPS = {
     0xA500: "AllocTensor of a queue without a free buffer", 0xA501: "DeQue of an empty queue",
@@ -82,7 +83,8 @@ def _with_flags(pod: Pod, grant: Grant) -> Grant:
 def launch(
     bench: Bench, pod: Pod, kernel: AscendKernel, die: int, cores: Sequence[int],
     args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant], tiling: Tiling | None = None,
-) -> Launch:  # fmt: skip
+    streams: Streams | None = None,
+) -> Launch | None:  # fmt: skip
     """Launch a kernel on cores of a die, which are its blocks.
 
     Parameters
@@ -90,6 +92,7 @@ def launch(
     grants: those that lie in metadata areas are windows of flags, ``"rf"`` in place of ``"r"``.
     args: an address or a number for each parameter of the source, but for ``tiling`` if there is a struct for it.
     tiling: put into memory of the die, which all of them may read.
+    streams: to launch it behind what these cores run already there, on `Streams.put`; None is returned then.
 
     Raises ConfigError as `Pod.launch` and `Tiling.packed` do.
     """
@@ -102,4 +105,7 @@ def launch(
     blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
     if "events" in kernel.params:
         blocks["events"] = 0
+    if streams is not None:
+        streams.launch(kernel, die, {**blocks, **given}, leave, cores)
+        return None
     return pod.launch(kernel, die, cores, {**blocks, **given}, leave)

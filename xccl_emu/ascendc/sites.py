@@ -7,7 +7,7 @@ flag that is set and waited for, a buffer of a queue that is filled or freed, a 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xccl_emu.errors import KernelError
@@ -28,6 +28,7 @@ REQUESTS = {
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
     "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (),
+    "xccl_launches": ("arrive", "await_group", "load", "poll_ge", "quiet", "atomic_add"),
     **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin"), ("fail",)),
 }  # fmt: skip
 """The requests that a call of each name may make; those of barriers are `BARRIER`."""
@@ -124,8 +125,8 @@ def _set_at(found: list[Call]) -> dict[int, int]:
     return lines | {i: line for of, waits in alone.items() for i, line in zip(waits, is_set[of], strict=False)}
 
 
-def tables(text: str, own: str, barrier: str) -> str:
-    """The source of both tables, sites and calls, as C++.
+def tables(text: str, own: str, barrier: str, more: Sequence[Call] = ()) -> str:
+    """The source of both tables, sites and calls, as C++; with more calls than those in the text.
 
     Raises:
         KernelError: if there is no call of anything in it.
@@ -134,6 +135,7 @@ def tables(text: str, own: str, barrier: str) -> str:
     if not found:
         raise KernelError("no call of Ascend C in the source: it makes no request")
     sites, rows = list[str](), list[str]()
+    found = [*found, *more]
     for call, sync in zip(found, names(found), strict=True):
         asked = call.requests
         if call.name in ("PipeBarrier", "SyncAll"):
@@ -142,7 +144,7 @@ def tables(text: str, own: str, barrier: str) -> str:
             file = json.dumps(call.file)
             shown = "v_map" if request == "v_copy" and call.name != "DataCopy" else request
             sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, "{sync}", 0, ""}}')
-            code = requests.OPERATIONS.index(request)
+            code = requests.OPERATIONS.index(request.removesuffix("_ge"))
             rows.append(f"{{{call.line}, XCCL_NAME_{call.name}, {code}, {file}}}")
     placed = '__attribute__((section("xccl_sites")))'
     return (

@@ -28,7 +28,7 @@ def in_turn(kernels: tuple[Kernel, ...], counted: bool = False) -> Kernel:
     """
     in_c = [kernel for kernel in kernels if isinstance(kernel, foreign.CKernel)]
     if len(in_c) == len(kernels):
-        return foreign.CStream(tuple(in_c), counted)
+        return in_c[0].before(tuple(in_c), counted)
     if counted:
         return _made(kernels, ", done", _AWAIT.format(last=WORD_BYTES * row_words(kernels)), _COUNT, WORD_BYTES)
     return _made(kernels, "", "", "", 0)

@@ -130,7 +130,9 @@ class Streams:
         if done is not None:
             args |= {"done": done.address}
             grants.append(self._pod.grant(done, "rw"))
-        self._pod.launch(in_turn(stream.kernels, done is not None), die, cores, args, grants)
+        kernel = in_turn(stream.kernels, done is not None)
+        given = dict.fromkeys(kernel.params, 0) | args  # some keep words for each launch
+        self._pod.launch(kernel, die, cores, given, grants)
 
 
 def merged(grants: Sequence[Grant]) -> list[Grant]:

@@ -13,7 +13,7 @@ from xccl_emu.lang.foreign import compiler, image
 STACK_WORDS = 96
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
-_STREAM_WORDS = 24
+STREAM_WORDS = 24
 """Words that the loop of a stream of launches takes of the stack, beside a row of its table."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -83,6 +83,10 @@ class CKernel(lang.Kernel):
     def call(self, arguments: str, first: int) -> str:
         """The C expression that calls the kernel, with so many words of an array from this one on."""
         return f"{self.name}({', '.join(f'{arguments}[{first + i}]' for i in range(len(self.params)))})"
+
+    def before(self, kernels: "tuple[CKernel, ...]", counted: bool) -> "CKernel":
+        """A stream of launches, the first of which is of this kernel; raises KernelError for kernels of two kinds."""
+        return CStream(kernels, counted)
 
     def _unit(self) -> compiler.Unit:
         call = self.call("arguments", 0)
@@ -171,7 +175,7 @@ class CStream(CKernel):
     def __init__(self, kernels: tuple[CKernel, ...], counted: bool) -> None:
         first = kernels[0]
         if other := next((each for each in kernels if type(each) is not CKernel), None):
-            raise KernelError(f"{other.name!r}: a core can launch this kind of kernel once in a run")
+            raise KernelError(f"{other.name!r}: kernels of one stream are all in C, or all in Ascend C")
         if len({each.file.suffix == compiler.C_SUFFIX for each in kernels}) > 1:
             names = ", ".join(f"{each.name} ({each.file.name})" for each in kernels)
             raise KernelError(f"{names}: kernels of one stream are all in C or all in C++")
@@ -179,7 +183,7 @@ class CStream(CKernel):
         self.in_turn, self.counted = kernels, counted
         self.name = self.__name__ = "_then_".join(each.name for each in kernels)
         self.params = ("table", "launches", *(("done",) if counted else ()))
-        self.stack_words += self._row_words + _STREAM_WORDS
+        self.stack_words += self._row_words + STREAM_WORDS
 
     @property
     def _row_words(self) -> int:
