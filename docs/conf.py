@@ -72,8 +72,9 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def levels(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Headings of the navigation get the level that readers of screens need, and Sphinx omits."""
+    """Headings of the navigation get the level that readers of screens need, and Sphinx omits; code scrolls by keys."""
     tree = context["furo_navigation_tree"]
+    context["body"] = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
     context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
 
 
