@@ -25,14 +25,29 @@ class Abort(NamedTuple):
     """Event ID of the first round of the epoch."""
 
 
+def unless(going, word, compare, value, x: Abort, step, sync):
+    """Wait until a word is as it should be, and return 1; 0 if an abort came sooner, or had before (``going``)."""
+    came = -1
+    if going:
+        came = yield xl.poll_any((word, compare, value), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
+    return came == 0
+
+
 def until(going, field, event, x: Abort, step, sync):
-    """Wait until a field has come to an event, and return 1; 0 if an abort came sooner, or had before (``going``)."""
+    """Wait until a field has come to an event, or an abort; what it returns is that of `unless`."""
     if x.word:
-        came = -1
-        if going:
-            came = yield xl.poll_any((field, xl.CMP_EQ, event), (x.word, xl.CMP_GE, x.epoch + 1), step=step, sync=sync)
-        return came == 0
+        came = yield from unless(going, field, xl.CMP_EQ, event, x, step, sync)
+        return came
     yield xl.poll_eq(field, event, step=step, sync=sync)
+    return 1
+
+
+def until_least(going, word, least, x: Abort, step, sync):
+    """Wait until a word is at least ``least``, or for an abort; what it returns is that of `unless`."""
+    if x.word:
+        came = yield from unless(going, word, xl.CMP_GE, least, x, step, sync)
+        return came
+    yield xl.poll_ge(word, least, step=step, sync=sync)
     return 1
 
 

@@ -50,20 +50,34 @@ class Pool(NamedTuple):
     """Keys of a namespace."""
     gets: int
     """Gets of each client."""
+    by_dma: int
+    """Does the server copy by DMA, as one on a CPU has to?"""
+
+
+def tell(word, value, p: Pool, step, sync):
+    """Write a word of the index, past the cache; on a CPU, which has none, by the scalar unit."""
+    if p.by_dma:
+        yield xl.store(word, value, step=step, sync=sync)
+    else:
+        yield xl.put(word, value, step=step, sync=sync)
 
 
 def write_block(source, target, p: Pool):
     """Copy a block; the data buffer is free behind the quiet that follows."""
-    yield xl.mtu_in(source, 0, p.nbytes)
-    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "block in buffer")
-    yield xl.mtu_out(0, target, p.nbytes)
+    if p.by_dma:
+        yield xl.dma(source, target, p.nbytes, 0)
+        yield xl.wait_flag(xl.DMA, xl.SCALAR, 0, sync="block copied")
+    else:
+        yield xl.mtu_in(source, 0, p.nbytes)
+        yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "block in buffer")
+        yield xl.mtu_out(0, target, p.nbytes)
 
 
 def keep(bucket, key, p: Pool):
     """Keep the block of a bucket in the second tier."""
     yield from write_block(p.blocks + bucket * p.nbytes, p.tier + key * p.nbytes, p)
-    yield xl.quiet(sync="tier before stored")
-    yield xl.put(p.stored + key * FIELD_BYTES, 1, sync="stored")
+    yield xl.quiet(step=4, sync="tier before stored")
+    yield from tell(p.stored + key * FIELD_BYTES, 1, p, 4, "stored")
 
 
 def evict(bucket, key, p: Pool):
@@ -71,8 +85,8 @@ def evict(bucket, key, p: Pool):
     pins = p.pins + bucket * FIELD_BYTES
     before = CLOSED
     while before != 0:
-        yield xl.poll_eq(pins, 0, sync="no pins")
-        before = yield xl.compare_swap(pins, 0, CLOSED, sync="closed")
+        yield xl.poll_eq(pins, 0, step=3, sync="no pins")
+        before = yield xl.compare_swap(pins, 0, CLOSED, step=3, sync="closed")
     yield from keep(bucket, key, p)
 
 
@@ -87,9 +101,9 @@ def serve(values, p: Pool):
         if key % p.each >= p.buckets:
             yield from evict(bucket, key - p.buckets, p)
         yield from write_block(values + key * p.nbytes, p.blocks + bucket * p.nbytes, p)
-        yield xl.put(p.keys + bucket * FIELD_BYTES, key)
-        yield xl.quiet(sync="block before open")
-        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, sync="open")
+        yield from tell(p.keys + bucket * FIELD_BYTES, key, p, 1, "")
+        yield xl.quiet(step=1, sync="block before open")
+        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, step=1, sync="open")
 
 
 @xl.kernel
@@ -101,21 +115,24 @@ def serve_unpinned(values, p: Pool):
         version = (key << VERSION_BITS) + 2 * (key % p.each // p.buckets)
         if key % p.each >= p.buckets:
             yield from keep(bucket, key - p.buckets, p)
-        yield xl.put(word, version + 1, sync="odd")
-        yield xl.fence(sync="odd before block")
+        yield from tell(word, version + 1, p, 1, "odd")
+        if p.by_dma:
+            yield xl.quiet(step=1, sync="odd before copy")  # a fence holds no DMA back
+        else:
+            yield xl.fence(step=1, sync="odd before block")
         yield from write_block(values + key * p.nbytes, p.blocks + bucket * p.nbytes, p)
-        yield xl.fence(sync="block before even")
-        yield xl.put(word, version + 2, sync="even")
-        yield xl.quiet(sync="even before odd")
+        yield xl.fence(step=1, sync="block before even")
+        yield from tell(word, version + 2, p, 1, "even")
+        yield xl.quiet(step=1, sync="even before odd")
 
 
 def pin(pins):
     """Pin a bucket, whoever else does; returns 0 if it is closed."""
     seen = 0
-    before = yield xl.compare_swap(pins, 0, 1, sync="pinned")
+    before = yield xl.compare_swap(pins, 0, 1, step=2, sync="pinned")
     while before != seen and before != CLOSED:
         seen = before
-        before = yield xl.compare_swap(pins, seen, seen + 1, sync="pinned")
+        before = yield xl.compare_swap(pins, seen, seen + 1, step=2, sync="pinned")
     return before == seen
 
 
@@ -127,12 +144,12 @@ def look(key, p: Pool):
     found = 0
     pinned = yield from pin(pins)
     if pinned:
-        yield xl.dcci(field, sync="key line")
-        there = yield xl.load(field)
+        yield xl.dcci(field, step=2, sync="key line")
+        there = yield xl.load(field, step=2)
         if there == key:
             yield from fetch(p.blocks + bucket * p.nbytes, 0, p.nbytes, 0, "block read")
             found = 1
-        yield xl.atomic_add(pins, -1, sync="unpinned")
+        yield xl.atomic_add(pins, -1, step=2, sync="unpinned")
     if found == 0:
         found = yield from look_in_tier(key, p)
     return found
@@ -140,8 +157,8 @@ def look(key, p: Pool):
 
 def look_in_tier(key, p: Pool):
     """Bring a block that was evicted to the data buffer; returns 0 if it was not."""
-    yield xl.dcci(p.stored + key * FIELD_BYTES, sync="stored line")
-    found = yield xl.load(p.stored + key * FIELD_BYTES, sync="stored in")
+    yield xl.dcci(p.stored + key * FIELD_BYTES, step=4, sync="stored line")
+    found = yield xl.load(p.stored + key * FIELD_BYTES, step=4, sync="stored in")
     if found:
         yield from fetch(p.tier + key * p.nbytes, 0, p.nbytes, 0, "block read")
     return found
@@ -152,15 +169,15 @@ def look_twice(key, p: Pool):
     bucket = key // p.each * p.buckets + key % p.each % p.buckets
     word = p.keys + bucket * FIELD_BYTES
     found = 0
-    yield xl.dcci(word, sync="first line")
-    before = yield xl.load(word, sync="first look")
+    yield xl.dcci(word, step=2, sync="first line")
+    before = yield xl.load(word, step=2, sync="first look")
     if before >> VERSION_BITS == key and before & 1 == 0 and before & (1 << VERSION_BITS) - 1 > 0:
-        yield xl.mtu_in(p.blocks + bucket * p.nbytes, 0, p.nbytes, tentative=True)
+        yield xl.mtu_in(p.blocks + bucket * p.nbytes, 0, p.nbytes, tentative=True, step=2)
         yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "block read")
-        yield xl.dcci(word, sync="second line")
-        after = yield xl.load(word, sync="second look")
+        yield xl.dcci(word, step=2, sync="second line")
+        after = yield xl.load(word, step=2, sync="second look")
         if before == after:
-            yield xl.validate(0, p.nbytes, sync="validated")
+            yield xl.validate(0, p.nbytes, step=2, sync="validated")
             found = 1
     if found == 0:
         found = yield from look_in_tier(key, p)

@@ -40,33 +40,33 @@ class Model(NamedTuple):
 def publish(values, m: Model):
     """Write the versions of ``values`` [versions, blocks], each between an odd word and the next even one."""
     for v in range(m.versions):
-        yield xl.put(m.word, 2 * v + 1 & m.mask, sync="odd")
-        yield xl.fence(sync="odd before blocks")
+        yield xl.put(m.word, 2 * v + 1 & m.mask, step=1, sync="odd")
+        yield xl.fence(step=1, sync="odd before blocks")
         yield xl.mtu_in(values + v * m.blocks * m.nbytes, 0, m.blocks * m.nbytes)
         yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "blocks in buffer")
         for b in range(m.blocks):
             yield xl.mtu_out(b * m.nbytes, m.home + b * m.nbytes, m.nbytes)
-        yield xl.fence(sync="blocks before even")
-        yield xl.put(m.word, 2 * v + 2 & m.mask, sync="even")
-        yield xl.quiet(sync="even before odd")
+        yield xl.fence(step=1, sync="blocks before even")
+        yield xl.put(m.word, 2 * v + 2 & m.mask, step=1, sync="even")
+        yield xl.quiet(step=1, sync="even before odd")
 
 
 def load_version(m: Model):
     """Bring all blocks of the version that there is to the data buffer; returns its word, or 0 if none is whole."""
-    yield xl.dcci(m.word, sync="first line")
-    before = yield xl.load(m.word, sync="first look")
+    yield xl.dcci(m.word, step=2, sync="first line")
+    before = yield xl.load(m.word, step=2, sync="first look")
     if before == 0 or before & 1:
         return 0
     for b in range(m.blocks):
         yield xl.mtu_in(m.home + b * m.nbytes, b * m.nbytes, m.nbytes, tentative=True)
     yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "blocks read")
-    yield xl.dcci(m.word, sync="second line")
-    after = yield xl.load(m.word, sync="second look")
+    yield xl.dcci(m.word, step=2, sync="second line")
+    after = yield xl.load(m.word, step=2, sync="second look")
     if before != after:
         yield xl.v_fill(0, m.blocks * m.nbytes)  # drop all of it: else what comes next counts as more of the same
         yield from hand_over(xl.VECTOR, xl.MTU_IN, 0, "blocks dropped")
         return 0
-    yield xl.validate(0, m.blocks * m.nbytes, sync="validated")
+    yield xl.validate(0, m.blocks * m.nbytes, step=2, sync="validated")
     return before
 
 
@@ -76,7 +76,7 @@ def load(out, m: Model):
     got = 0
     while got != (2 * m.versions & m.mask):
         if got:
-            yield xl.poll_ne(m.word, got, sync="another version")
+            yield xl.poll_ne(m.word, got, step=2, sync="another version")
         got = yield from load_version(m)
         if got:
             first = yield xl.ub_load(0, 8)
@@ -90,15 +90,15 @@ def load(out, m: Model):
 @xl.kernel
 def put_once(value, word, block, nbytes, waits, out):
     """Put a block that others put too, unless somebody has; then get it, from there if it is there."""
-    before = yield xl.compare_swap(word, 0, CLAIMED, sync="claimed")
+    before = yield xl.compare_swap(word, 0, CLAIMED, step=3, sync="claimed")
     source = block
     if before == 0:
         yield from fetch(value, 0, nbytes, 0, "value in buffer")
         yield xl.mtu_out(0, block, nbytes)
-        yield xl.quiet(sync="block before ready")
-        yield xl.put(word, READY, sync="ready")
+        yield xl.quiet(step=3, sync="block before ready")
+        yield xl.put(word, READY, step=3, sync="ready")
     elif before == CLAIMED and waits:
-        yield xl.poll_eq(word, READY, sync="there")
+        yield xl.poll_eq(word, READY, step=3, sync="there")
     elif before == CLAIMED:
         source = value
     yield from fetch(source, 0, nbytes, 0, "block read")

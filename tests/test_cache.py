@@ -1,5 +1,6 @@
 """The folder of Numba's cache: what changes it, where it goes, what is removed."""
 
+import contextlib
 import os
 import stat
 import sys
@@ -163,10 +164,18 @@ def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path, mode: int
     planted = tmp_path / "xccl_emu"
     planted.mkdir()
     planted.chmod(mode)
-    with pytest.warns(RuntimeWarning, match="others can write the cache folder .*chmod go-w"):
+    with pytest.warns(RuntimeWarning, match="others can write or replace the cache folder .*chmod go-w"):
         assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) != str(tmp_path)
     planted.chmod(0o755)
     assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) == str(tmp_path)
+
+
+@pytest.mark.parametrize(("mode", "trusted"), [(0o777, False), (0o1777, True), (0o755, True)])
+def test_a_folder_that_others_can_replace_is_not_trusted(tmp_path: Path, mode: int, trusted: bool) -> None:
+    """Where all may rename what is not theirs, it may be another one at the next look; the sticky bit forbids that."""
+    tmp_path.chmod(mode)
+    with contextlib.nullcontext() if trusted else pytest.warns(RuntimeWarning, match="replace"):
+        assert (cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) == str(tmp_path)) == trusted
 
 
 def test_what_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
@@ -181,7 +190,7 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pyte
     """Whatever its mode says, as in a folder of everybody where another one was first."""
     (tmp_path / "xccl_emu").mkdir(mode=0o700)
     monkeypatch.setattr("os.getuid", lambda: os.geteuid() + 1)
-    with pytest.warns(RuntimeWarning, match="others can write"):
+    with pytest.warns(RuntimeWarning, match="others can write or replace"):
         assert cache.base_folder({"XCCL_EMU_CACHE_DIR": str(tmp_path)}) != str(tmp_path)
 
 

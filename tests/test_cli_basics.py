@@ -242,6 +242,32 @@ def command():
 run_to_end(command)
 """
 
+
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_that_a_library_drops_comes_again(sent: str, code: int) -> None:
+    """Twice an error is cleared with what it stood for; cleaning up behind the third one takes its time in peace."""
+    done = python(DROPPED.format(sent=sent))
+    assert (done.returncode, done.stdout) == (code, "clean\n"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+DROPPED = """
+import contextlib, os, signal, time
+from xccl_emu.cli import ending
+ending._DROPPED_S = 0.1
+def command():
+    for _ in range(2):
+        with contextlib.suppress(BaseException):
+            os.kill(os.getpid(), signal.{sent}) if not ending._heard else None
+            time.sleep(5)
+    try:
+        time.sleep(5)
+    finally:
+        time.sleep(0.3)
+        print("clean")
+ending.run_to_end(command)
+"""
+
 BY_A_USER = """
 from dataclasses import dataclass
 from xccl_emu.protocol import Case, Regions, size

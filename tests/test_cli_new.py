@@ -39,6 +39,16 @@ def test_its_tests_pass(tmp_path: Path) -> None:
     assert "passed" in run(made(tmp_path), "pytest", "-q", "-p", "no:cacheprovider", "test_my_ring.py")
 
 
+@pytest.mark.parametrize(("example", "file"), [("prefix_sum", "prefix_sum/prefix_sum.py"), ("notify", "notify.py")])
+def test_examples_are_copied(example: str, file: str, repository: Path, tmp_path: Path) -> None:
+    """As they are, with what belongs to them, and they can be checked there; a word that is none lists them."""
+    printed("new", "--example", example, "--folder", str(tmp_path))
+    assert (tmp_path / file).read_text() == (repository / "examples" / file).read_text()
+    assert "states" in printed("check", f"{tmp_path / file}:{''.join(map(str.capitalize, example.split('_')))}")
+    assert "is there already" in refusal("new", "--example", example, "--folder", str(tmp_path))
+    assert "ascendc, c_ping" in refusal("new", "--example", "?")
+
+
 @pytest.mark.slow
 def test_it_is_clean(tmp_path: Path) -> None:
     """The linter and the type checker have nothing against what is written."""

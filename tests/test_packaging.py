@@ -13,7 +13,17 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "xccl_emu", "corpus", "kernels", "protocols")
+SOURCES = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "MANIFEST.in",
+    "xccl_emu",
+    "corpus",
+    "examples",
+    "kernels",
+    "protocols",
+)
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys, xccl_emu
@@ -98,7 +108,7 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_links_lead_to_the_top_level_folders(repository: Path) -> None:
     """The links in xccl_emu are relative, so that a checkout works wherever it lies."""
-    for name in ("corpus", "kernels", "protocols"):
+    for name in ("corpus", "examples", "kernels", "protocols"):
         link = repository / "xccl_emu" / name
         assert link.is_symlink(), f"{link} is not a link"
         assert link.readlink() == Path("..") / name

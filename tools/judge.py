@@ -106,6 +106,11 @@ MISTAKES = (
         "            rows[1, w] = rows[2, w]\n",
     ),
     Mistake(
+        "row-in-flight", "what a copy by mtu-out adds is written while it is in flight", _RACES,
+        "== ms.KIND_ADD or kind == ms.KIND_ADD_ROW else 0)",
+        "== ms.KIND_ADD or (kind == ms.KIND_ADD_ROW and not PLANTED) else 0)",
+    ),
+    Mistake(
         "no-cpu", "what cores of a CPU have in flight never becomes visible", _SETUP,
         "{self.cores[i] // per_die for i in members}",
         "{d for i in members if (d := self.cores[i] // per_die) < self.pod.spec.n_dies or not PLANTED}",

@@ -39,3 +39,15 @@ class Option:
         """Return the option of a field; None if it has none."""
         found: Option | None = metadata.get("option")
         return found
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """What every command that tells times is asked of its model."""
+
+    fabric: str = option(
+        "cloudmatrix384", "FILE.toml, or cloudmatrix384, atlas-800t-a2, atlas-900-a3, h20 or h800.", metavar="FABRIC"
+    )  # fmt: skip
+    cost: tuple[str, ...] = option(
+        (), "A constant of the model, such as poll_ns=100; more than once for several.", metavar="NAME=VALUE"
+    )  # fmt: skip

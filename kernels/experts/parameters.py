@@ -43,3 +43,18 @@ class Buffers(NamedTuple):
     counts: int = 0
     y: int = 0
     out: int = 0
+
+
+class Rounds(NamedTuple):
+    """What a rank has to do where rounds may be rolled back."""
+
+    whole: int
+    """1 for dispatch, the dummy expert and combine, 0 for dispatch alone."""
+    failures: int
+    """How many rounds may go wrong, whichever these are."""
+    told: int
+    """Where the first core tells its siblings where they go on."""
+    batches: int
+    """How many tokens each round has."""
+    batch_bytes: int
+    """From a number to the next."""

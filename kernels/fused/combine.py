@@ -8,9 +8,12 @@ The peers are dealt out to the cores from the own rank on, so that no two ranks 
 core may have a part of a peer, and then of the rows that came from it.
 
 Nothing ever resets arrivals: a token's home remembers how many it has waited for.  Choices that are masked bring none.
+
+A rank that has heard of an abort (`aborts`) sends nothing more, and sums up only tokens that have all they are due.
 """
 
 from xccl_emu import lang as xl
+from xccl_emu.kernels.aborts import Abort, unaborted, until_least
 from xccl_emu.kernels.common import ROWS, add_words, fetch, move_row
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, second_table, work_at
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
@@ -136,8 +139,11 @@ def send_back(rank, first, last, c: Group, b: Buffers, f: Fused):
         yield from announce(listed, c, f)
 
 
-def await_arrivals(t, rank, topk, c: Group, f: Fused):
-    """Step 3: wait until a token has got a contribution for each of its choices, this round's and all before."""
+def await_arrivals(going, t, rank, topk, c: Group, f: Fused, x: Abort):
+    """Step 3: wait until a token has got a contribution for each of its choices, this round's and all before.
+
+    Returns 0 if an abort came sooner, or had before (``going``).
+    """
     own = rank * c.die_bytes + t * FIELD_BYTES
     due = yield xl.load(f.due + own, step=3)
     for k in range(c.top_k):
@@ -145,25 +151,37 @@ def await_arrivals(t, rank, topk, c: Group, f: Fused):
         if slot >= 0:
             due = due + 1
     yield xl.store(f.due + own, due, step=3)
-    yield xl.poll_ge(f.arrivals + own, due, step=3, sync="all arrived")
+    came = yield from until_least(going, f.arrivals + own, due, x, 3, "all arrived")
+    return came
 
 
-def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused):
+def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused, x: Abort):
     """Step 3 for this core's tokens."""
     acc = work_at(c.n_ranks * c.n_local)
     turn = 0
+    going = 1
     for t in range(first, last):
-        yield from await_arrivals(t, rank, b.topk, c, f)
-        turn = yield from sum_token(t, f.combine + rank * c.die_bytes, turn, acc, c, b, 3)
+        going = yield from await_arrivals(going, t, rank, b.topk, c, f, x)
+        if going:
+            turn = yield from sum_token(t, f.combine + rank * c.die_bytes, turn, acc, c, b, 3)
+        else:
+            yield xl.v_fill(acc, 4 * c.hidden, step=3)
         yield from write_sum(t, first, acc, c, b, 3)
     yield from drain_sums(turn, last - first)
+
+
+def bring_back(rank, core, tokens, c: Group, b: Buffers, f: Fused, x: Abort):
+    """All steps."""
+    received = yield from unaborted(x)
+    if received:
+        first = c.n_ranks * core // c.cores
+        last = (c.n_ranks * (core + 1) + c.cores - 1) // c.cores
+        yield from find_rows(rank, core, first, last, b.counts, c)
+        yield from send_back(rank, first, last, c, b, f)  # its last quiet frees the data buffer
+    yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, c, b, f, x)
 
 
 @xl.kernel
 def fused_combine(rank, core, tokens, c: Group, b: Buffers, f: Fused):
     """One FusedCombine on one core of a rank with so many tokens."""
-    first = c.n_ranks * core // c.cores
-    last = (c.n_ranks * (core + 1) + c.cores - 1) // c.cores
-    yield from find_rows(rank, core, first, last, b.counts, c)
-    yield from send_back(rank, first, last, c, b, f)  # its last quiet frees the data buffer
-    yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, c, b, f)
+    yield from bring_back(rank, core, tokens, c, b, f, Abort())

@@ -20,11 +20,15 @@ What makes repeated rounds safe, when launches of dispatch and combine follow ea
 - Contributions of round r + 1 come from ranks that have the counts of round r + 1 of the tokens' home.  It sends them
   when it has summed round r, so the combine buffer is free.  Arrivals are counted on from round to round.
 
+A rank that hears of an abort (`aborts`) assembles nothing, and tells no counts if it was not granted its room: what it
+was sent it never reads, and what it is to send is never there.
+
 Without allocation in advance (``exchange``) a rank first tells each peer how many messages it has for it, and writes
 from where the peer says; these fields are double for the same reason.
 """
 
 from xccl_emu import lang as xl
+from xccl_emu.kernels.aborts import Abort, unaborted, until
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
@@ -61,23 +65,27 @@ def ask_for_room(rank, core, tokens, event, c: Group, f: Fused):
         yield xl.put(asked, event, n, step=1, sync="room asked for")
 
 
-def exchange_counts(rank, core, event, c: Group, f: Fused):
-    """Answer each rank of this core's share where its messages begin, and learn the same of all ranks."""
+def exchange_counts(rank, core, event, c: Group, f: Fused, x: Abort):
+    """Answer each rank of this core's share where its messages begin, and learn the same of all ranks; 0 if aborted."""
     answers = f.exchange + 2 * c.n_ranks * FIELD_BYTES
     before = 0
+    going = 1
     for s in range(c.n_ranks):
         asked = field_at(f.exchange + rank * c.die_bytes, event, c.n_ranks, 1, s, 0)
-        yield xl.poll_eq(asked, event, step=1, sync="asked in")
-        n = yield xl.load(asked + 8, step=1)
-        if s % c.cores == core:
-            granted = field_at(answers + s * c.die_bytes, event, c.n_ranks, 1, rank, 0)
-            yield xl.put(granted, event, before, step=1, sync="room granted")
-        before = before + n
+        going = yield from until(going, asked, event, x, 1, "asked in")
+        if going:
+            n = yield xl.load(asked + 8, step=1)
+            if s % c.cores == core:
+                granted = field_at(answers + s * c.die_bytes, event, c.n_ranks, 1, rank, 0)
+                yield xl.put(granted, event, before, step=1, sync="room granted")
+            before = before + n
     for d in range(c.n_ranks):
         granted = field_at(answers + rank * c.die_bytes, event, c.n_ranks, 1, d, 0)
-        yield xl.poll_eq(granted, event, step=1, sync="granted in")
-        n = yield xl.load(granted + 8, step=1)
-        yield xl.ub_store(second_table(c.n_ranks * c.n_local) + 4 * d, n, step=1)
+        going = yield from until(going, granted, event, x, 1, "granted in")
+        if going:
+            n = yield xl.load(granted + 8, step=1)
+            yield xl.ub_store(second_table(c.n_ranks * c.n_local) + 4 * d, n, step=1)
+    return going
 
 
 def room_at(d, rank, c: Group, f: Fused):
@@ -172,12 +180,20 @@ def publish(rank, first, last, event, c: Group, f: Fused):
         yield xl.put(field, event, n, begin + before, step=2, sync="counts")
 
 
-def await_counts(rank, first, last, event, c: Group, f: Fused):
-    """Step 3: wait, each core for its share of the counts, and when all are in load them; returns the sum."""
+def await_counts(rank, first, last, event, c: Group, f: Fused, x: Abort):
+    """Step 3: wait, each core for its share of the counts; returns whether all are in."""
     own = field_at(f.fields + rank * c.die_bytes, event, c.n_ranks, c.n_local, 0, 0)
+    going = 1
     for i in range(first, last):
-        yield xl.poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")
+        going = yield from until(going, own + i * FIELD_BYTES, event, x, 3, "counts in")
     yield from barrier(3, "all counts are in")
+    complete = yield from unaborted(x)
+    return complete
+
+
+def load_fields(rank, event, c: Group, f: Fused):
+    """Step 3: load the counts of all; returns the sum."""
+    own = field_at(f.fields + rank * c.die_bytes, event, c.n_ranks, c.n_local, 0, 0)
     yield from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")
     rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local, FIELD_BYTES, 3)
     return rows
@@ -250,20 +266,39 @@ def assemble(rank, core, rows, c: Group, b: Buffers, f: Fused):
         yield xl.mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=3)
 
 
-@xl.kernel
-def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
-    """One FusedDispatch on one core of a rank with so many tokens, in the round with that event ID."""
+def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, f: Fused, x: Abort):
+    """Steps 1 and 2; without room nothing is sent or told."""
+    granted = 1
     yield from begin_counting(rank, core, tokens, f.work, f.wire + SLOT_BYTES, b.topk, c)
     if f.exchange:
         yield from ask_for_room(rank, core, tokens, event, c, f)
-        yield from exchange_counts(rank, core, event, c, f)
-    early = c.quantized if c.payload == f.wire else 0
-    yield from send_tokens(rank, core, tokens, b, c._replace(payload=f.wire, quantized=early), f)
+        granted = yield from exchange_counts(rank, core, event, c, f, x)
+    if granted:
+        early = c.quantized if c.payload == f.wire else 0
+        yield from send_tokens(rank, core, tokens, b, c._replace(payload=f.wire, quantized=early), f)
     first = c.n_ranks * c.n_local * core // c.cores
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
     yield from count_share(rank, first, last, tokens, f.work, 2, c)
     yield xl.quiet(step=1, sync="messages visible")  # and counted
     yield from barrier(2, "all cores have sent")
-    yield from publish(rank, first, last, event, c, f)
-    rows = yield from await_counts(rank, first, last, event, c, f)
-    yield from assemble(rank, core, rows, c, b, f)
+    if f.exchange:
+        granted = yield from unaborted(x)
+    if granted:
+        yield from publish(rank, first, last, event, c, f)
+
+
+def take_tokens(rank, core, event, c: Group, b: Buffers, f: Fused, x: Abort):
+    """Step 3; if not all counts came nothing is assembled."""
+    first = c.n_ranks * c.n_local * core // c.cores
+    last = c.n_ranks * c.n_local * (core + 1) // c.cores
+    complete = yield from await_counts(rank, first, last, event, c, f, x)
+    if complete:
+        rows = yield from load_fields(rank, event, c, f)
+        yield from assemble(rank, core, rows, c, b, f)
+
+
+@xl.kernel
+def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
+    """One FusedDispatch on one core of a rank with so many tokens, in the round with that event ID."""
+    yield from offer_tokens(rank, core, tokens, event, c, b, f, Abort())
+    yield from take_tokens(rank, core, event, c, b, f, Abort())

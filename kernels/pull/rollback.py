@@ -8,28 +8,17 @@ An iteration is a round of the layer, by the kernels that are launched elsewhere
   before all have told, so then nobody reads blocks of before any more: in the first round of an epoch they are free.
 - What a rank publishes is there, also if it has heard of an abort meanwhile: its peers may not have, and pull it.
 - Who has heard acknowledges what it has not pulled.  It reads no more of that in this epoch.
-
-The first core of a rank agrees with the other ranks, as in `kernels/rollback`, and tells its siblings by a word where
-they go on.
 """
 
-from typing import NamedTuple
-
 from xccl_emu import lang as xl
-from xccl_emu.kernels.aborts import Abort, unaborted
+from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.dummy import dummy_expert
-from xccl_emu.kernels.experts.parameters import Buffers, Group
-from xccl_emu.kernels.group import barrier
+from xccl_emu.kernels.experts.parameters import Buffers, Group, Rounds
+from xccl_emu.kernels.experts.rounds import next_round, settle
 from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
 from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.pull.parameters import Areas
-from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails, go_on
-
-
-def settle():
-    """Wait until all is done that the cores of the rank have issued, as between two launches."""
-    yield xl.quiet(sync="attempt over")
-    yield from barrier(0, "attempt of all cores over")
+from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
 
 
 def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, r: Ranks, x: Abort):
@@ -44,32 +33,6 @@ def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, 
         yield from sum_tokens(r.me, core, tokens, event, c, b, e, x)
         yield from acknowledge_all(r.me, core, event, e.done, c)
         yield from settle()
-
-
-def tell_siblings(core, word, told):
-    """Tell the other cores of the rank where it goes on; returns that."""
-    if core == 0:
-        yield xl.put(told, word, sync="go on")
-        yield xl.quiet(sync="told")
-    yield from barrier(0, "all cores are told")
-    yield xl.dcci(told, sync="told line")
-    word = yield xl.load(told, sync="told in")
-    return word
-
-
-class Rounds(NamedTuple):
-    """What a rank has to do."""
-
-    whole: int
-    """1 for dispatch, the dummy expert and combine, 0 for dispatch alone."""
-    failures: int
-    """How many rounds may go wrong, whichever these are."""
-    told: int
-    """Where the first core tells its siblings where they go on."""
-    batches: int
-    """How many tokens each round has."""
-    batch_bytes: int
-    """From a number to the next."""
 
 
 @xl.kernel
@@ -95,12 +58,8 @@ def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Ar
                 out=b.out + i * stride.out,
             ), d, e, r, Abort(abort, epoch, first),
         )  # fmt: skip
+        broken = 0
         if core == 0:
-            good = 0
             broken = yield from fails(left, r)
             left -= broken
-            if not broken:
-                good = yield from unaborted(Abort(abort, epoch))
-            word = yield from go_on(i + good, epoch, good, r)
-        if c.cores > 1:
-            word = yield from tell_siblings(core, word, n.told)
+        word = yield from next_round(core, i, broken, n.told, c, r, Abort(abort, epoch))

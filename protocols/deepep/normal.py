@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.deepep import normal as kernel
+from xccl_emu.kernels.deepep.normal_combine import normal_combine
+from xccl_emu.kernels.deepep.normal_dispatch import CALL_ROWS, normal_dispatch
 from xccl_emu.kernels.deepep.parameters import Rings
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.sums import sum_bytes
@@ -34,7 +35,7 @@ class NormalConfig(DeepEpConfig):
 
     RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
         **DeepEpConfig.RANGES, "n_ranks": (2, 32), "places": (1, 1 << 10), "chunk": (1, 1 << 10),
-        "tokens_max": (1, kernel.CALL_ROWS - 1),
+        "tokens_max": (1, CALL_ROWS - 1),
     }  # fmt: skip
     _: KW_ONLY
     quantized: bool = False
@@ -142,8 +143,8 @@ _RIGHTS = {
 class NormalMode(ExpertGroup[NormalConfig]):
     """An expert-parallel group in DeepEP's normal mode."""
 
-    dispatches = Phase(DISPATCH, kernel.normal_dispatch, _RIGHTS[DISPATCH])
-    combines = Phase(COMBINE, kernel.normal_combine, _RIGHTS[COMBINE])
+    dispatches = Phase(DISPATCH, normal_dispatch, _RIGHTS[DISPATCH])
+    combines = Phase(COMBINE, normal_combine, _RIGHTS[COMBINE])
     lays_out = NormalLayout
     layout: NormalLayout
 
@@ -202,7 +203,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
         return int(self.pod.span(address, 8).view(np.int64)[0])
 
     def _places(self, phase: Phase, ahead: int) -> Args:
-        call = 1 + self._word(self.layout.first(self.layout.tails)) // kernel.CALL_ROWS
+        call = 1 + self._word(self.layout.first(self.layout.tails)) // CALL_ROWS
         return {"call": call + ahead, "turn": self.next_dispatch() + ahead // 2, "r": self.rings()}
 
     def rings(self) -> Rings:

@@ -23,12 +23,15 @@ class MemoryPoolCase(protocol.Case):
         ),
     )  # fmt: skip
 
+    papers = protocol.read_papers("memory_pool", "Memory pool")
+
     clients: int = protocol.size(1, "Dies that get blocks.", most=700)
     buckets: int = protocol.size(1, "Places of the server, in each namespace.", most=1 << 12)
     puts: int = protocol.size(2, "Blocks that are put, one for each key of a namespace.", most=1 << 12)
     gets: int = protocol.size(2, "Blocks that each client gets.", most=1 << 12)
     granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 20)
     unpinned: int = protocol.switch(0, "Do clients look at a version twice, in place of a pin?", advanced=True)
+    cpu: int = protocol.switch(0, "Is the server a CPU socket, in place of a die?", advanced=True)
     spaces: int = protocol.size(1, "Namespaces; clients take turns, and may touch nothing of another.", most=64)
     seed: int = protocol.size(0, "Of the blocks.", least=0, most=None)
 
@@ -37,39 +40,40 @@ class MemoryPoolCase(protocol.Case):
         return client % self.spaces * self.puts + (client + np.arange(self.gets)) % self.puts
 
     def lay_out(self, bench: protocol.Bench) -> None:
-        """The server is die 0, clients follow, the second tier is the last die."""
+        """The server is die 0 or a CPU, clients follow from die 1 on, the second tier is the last die."""
         nbytes, n = 32 * self.granules, self.clients
         places, puts = self.spaces * self.buckets, self.spaces * self.puts
         values = protocol.payload(puts * nbytes, self.seed).reshape(puts, nbytes)
-        regions, last = protocol.Regions(n + 2), n + 1
+        regions, last = protocol.Regions(n + 2, cpus=self.cpu), n + 1
         blocks, tier = regions.managed("block", nbytes, places), regions.managed("tier", nbytes, puts)
         pins, keys = regions.meta("pins", 8, places), regions.meta("key", device.FIELD_BYTES, places)
         stored = regions.meta("stored", device.FIELD_BYTES, puts)
         app = max(values.nbytes, self.gets * nbytes + align(8 * self.gets))
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=nbytes))
         regions.place(bench, pod)
+        server = pod.cpu(0) if self.cpu else 0
         closed = np.zeros((places, pins.step // 8), np.int64)
         closed[:, 0] = device.CLOSED
-        bench.set_meta(0, pins.at(0) - pod.meta(0), closed)
+        bench.set_meta(server, pins.at(server) - pod.meta(server), closed)
         told = device.Pool(
-            blocks.at(0), pins.at(0), keys.at(0), tier.at(last), stored.at(last), self.buckets, nbytes, puts,
-            self.puts, self.gets,
+            blocks.at(server), pins.at(server), keys.at(server), tier.at(last), stored.at(last), self.buckets, nbytes,
+            puts, self.puts, self.gets, self.cpu,
         )  # fmt: skip
-        given = bench.filled(0, values, "values")
+        given = bench.filled(server, values, "values")
         grants = [
-            pod.grant(given, "r"), blocks.grant(0, "rw"), pins.grant(0, "rw"), keys.grant(0, "w"),
+            pod.grant(given, "r"), blocks.grant(server, "rw"), pins.grant(server, "rw"), keys.grant(server, "w"),
             tier.grant(last, "w"), stored.grant(last, "w"),
         ]  # fmt: skip
         serve, get = (device.serve_unpinned, device.get_unpinned) if self.unpinned else (device.serve, device.get)
-        pod.launch(serve, 0, [0], {"values": given.address, "p": told}, grants)
+        pod.launch(serve, server, [0], {"values": given.address, "p": told}, grants)
         for client in range(n):
             keys_wanted, die = self.wanted(client), client + 1
             asked = bench.filled(die, keys_wanted, "wanted")
             out = bench.wanted(die, values[keys_wanted], "out", owners=f"die{die}")
             own, put = client % self.spaces * self.buckets, client % self.spaces * self.puts
             grants = [
-                pod.grant(asked, "r"), pod.grant(out, "w"), blocks.grant(0, "r", own, self.buckets),
-                pins.grant(0, "rw", own, self.buckets), keys.grant(0, "r", own, self.buckets),
+                pod.grant(asked, "r"), pod.grant(out, "w"), blocks.grant(server, "r", own, self.buckets),
+                pins.grant(server, "rw", own, self.buckets), keys.grant(server, "r", own, self.buckets),
                 tier.grant(last, "r", put, self.puts), stored.grant(last, "r", put, self.puts),
             ]  # fmt: skip
             pod.launch(get, die, [0], {"wanted": asked.address, "out": out.address, "p": told}, grants)
@@ -92,4 +96,6 @@ class MemoryPoolCase(protocol.Case):
             "a place used three times": replace(usual, puts=3, gets=3),
             "blocks of two granules": replace(usual, granules=2),
             "two namespaces": replace(usual, clients=2, spaces=2, gets=1),
+            "the server on a CPU": replace(usual, cpu=1),
+            "the server on a CPU, no pins": replace(unpinned, cpu=1),
         }

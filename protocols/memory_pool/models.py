@@ -17,6 +17,7 @@ FIELD_BYTES = 32
 class ModelCase(protocol.Case):
     """A model whose versions are published one after the other, and dies that load it meanwhile."""
 
+    papers = protocol.read_papers("memory_pool", "Blocks of a model, and blocks that many put")
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset("model-cache", "Versions of a model: a load has blocks of one, or none"),
     )
@@ -70,6 +71,7 @@ class ModelCase(protocol.Case):
 class PutCase(protocol.Case):
     """Dies that put the same block, of which one writes it, and get it."""
 
+    papers = protocol.read_papers("memory_pool", "Blocks of a model, and blocks that many put")
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset("pool-put", "A block that many put: one writes it, others wait or go on"),
     )

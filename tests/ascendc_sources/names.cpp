@@ -13,7 +13,7 @@ using AscendC::LocalTensor; using AscendC::Max; using AscendC::Maxs; using Ascen
 using AscendC::Mul; using AscendC::Muls; using AscendC::Or; using AscendC::PipeBarrier; using AscendC::QuePosition;
 using AscendC::ReduceMax; using AscendC::ReduceMin; using AscendC::ReduceSum; using AscendC::RoundMode;
 using AscendC::SetAtomicAdd; using AscendC::SetAtomicMax; using AscendC::SetAtomicMin; using AscendC::SetAtomicNone;
-using AscendC::SetFlag; using AscendC::Sub; using AscendC::Sum; using AscendC::SumParams; using AscendC::SyncAll;
+using AscendC::TBuffAddr; using AscendC::Hccl; using AscendC::get_imm; using AscendC::SetFlag; using AscendC::Sub; using AscendC::Sum; using AscendC::SumParams; using AscendC::SyncAll;
 using AscendC::TBuf; using AscendC::TPipe; using AscendC::TPosition; using AscendC::TQue; using AscendC::TQueBind;
 using AscendC::TQueSync; using AscendC::UnaryRepeatParams; using AscendC::WaitFlag; using AscendC::WholeReduceMax;
 using AscendC::WholeReduceMin; using AscendC::WholeReduceSum;
@@ -27,6 +27,11 @@ extern "C" __global__ __aicore__ void names(GM_ADDR a)
     global.SetGlobalBuffer((__gm__ int32_t *)a);
     global.SetL2CacheHint(AscendC::CACHE_MODE_DISABLE);
     AscendC::LocalTensor<int32_t> local = buffer.Get<int32_t>(), half = buffer.GetWithOffset<int32_t>(8, 32);
+    AscendC::TBuffAddr start;
+    start.bufferAddr = AscendC::get_imm(0);
+    AscendC::LocalTensor<int32_t> first;
+    first.SetAddr(start);
+    first.address_.logicPos = 0;
     local.ReinterpretCast<float>().SetValue(0, 1.0f);
     half.SetValue(0, local.GetValue(0) + int32_t(global.GetPhyAddr() == nullptr) + int32_t(local.GetPhyAddr()));
     pipe.Reset();

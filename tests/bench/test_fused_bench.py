@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.bench import published
-from xccl_emu.bench.fused import FusedLayer, balanced_choices, baselines, degree_of
+from xccl_emu.bench.fused import FusedLayer, balanced_choices, between, degree_of
 from xccl_emu.bench.layers import Layer
 from xccl_emu.bench.setting import Setting
 from xccl_emu.timing.arrival import arrivals
@@ -45,13 +45,10 @@ def test_dispatch_absorbs_the_skew_and_combine_does_not(protocol: str) -> None:
     assert (apart.wrong_rows, apart.wrong_sums) == (0, 0)
 
 
-def test_baselines_pass_through_what_they_were_given() -> None:
-    """Interpolation is exact at the fit rows; neither baseline is taken for the emulator's."""
+def test_what_fit_rows_alone_say_passes_through_them() -> None:
+    """Interpolation is exact at the fit rows, and is not taken for the emulator's."""
     rows = [row for row in published.rows("fused") if row.unit == "us"]
-    made = baselines(rows)
-    assert len(made) == 2 * len(rows)
-    for result in made:
-        assert result.bench != "fused"
-        if result.bench.endswith("interpolated") and result.role == "fit":
-            assert result.error_percent == pytest.approx(0.0)
+    made = between(rows)
+    assert [result.bench for result in made] == ["fused, interpolated"] * len(rows)
+    assert [result.error_percent for result in made if result.role == "fit"] == pytest.approx([0.0] * 6)
     assert {degree_of(row) for row in rows} == {8, 16, 32, 64, 128, 256}

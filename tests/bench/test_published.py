@@ -25,7 +25,7 @@ def test_seven_rows_may_be_fitted_to() -> None:
     fit = [row for row in published.all_rows() if row.role == "fit"]
     assert [row.measurement for row in fit] == ["hixl"] + 6 * ["fused"]
     assert len(published.rows("fused", "check")) == 6
-    assert len(published.rows("hixl", "check")) == 15
+    assert len(published.rows("hixl", "check")) == 27
 
 
 def test_bandwidths_of_table_7_follow_from_its_latencies() -> None:

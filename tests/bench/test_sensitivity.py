@@ -8,7 +8,10 @@ from xccl_emu.bench import sensitivity
 from xccl_emu.bench.a2e_call import Deployment
 from xccl_emu.bench.layers import Layer
 from xccl_emu.bench.sensitivity import SWITCHES, End, ends, jobs, results_of
+from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.timing.costs import ASSUMED, Costs
+
+BARE = Setting(data=False)
 
 
 def test_every_assumed_constant_is_moved_to_both_ends() -> None:
@@ -22,7 +25,7 @@ def test_every_assumed_constant_is_moved_to_both_ends() -> None:
 
 def test_results_are_percent_of_what_they_are() -> None:
     """From the runs of all jobs, in whatever order they come, and for each constant by its own run."""
-    n = len(jobs(0))
+    n = len(jobs(DEFAULT))
     done = [(0, {"A2E": 100.0}), *((i, {"A2E": 100.0 + i}) for i in range(1, n))]
     rows = results_of(reversed(done))
     assert [row.emulated for row in rows] == pytest.approx([float(i) for i in range(1, n)])
@@ -38,7 +41,7 @@ def take(monkeypatch: pytest.MonkeyPatch, layer: Layer) -> None:
 def test_a_constant_moves_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slower core makes a send take longer than it does with the constants as they are."""
     take(monkeypatch, Layer(2, 1, 64, 2, 1, 2))
-    slow, base = (sensitivity.latencies(end, 0) for end in (End("core_gb_s", 20.0), End()))
+    slow, base = (sensitivity.latencies(end, BARE) for end in (End("core_gb_s", 20.0), End()))
     assert slow["send/recv 512 KB on 2 cores"] > 1.1 * base["send/recv 512 KB on 2 cores"]
     assert slow.keys() == base.keys()
 
@@ -46,7 +49,7 @@ def test_a_constant_moves_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) ->
 def test_cores_and_counting_are_moved_where_a_layer_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """With fewer cores, and with loops in place of an instruction, a dispatch of some tokens takes longer."""
     take(monkeypatch, Layer(2, 32, 64, 2, 1, 4))
-    base, few, loops = (sensitivity.latencies(end, 0) for end in (End(), End("cores", 1), End("counting", "scalar")))
+    base, few, loops = (sensitivity.latencies(end, BARE) for end in (End(), End("cores", 1), End("counting", "scalar")))
     for what in ("fused dispatch EP2", "dispatch EP2, batch 32"):
         assert few[what] > 1.05 * base[what]
         assert loops[what] > 1.05 * base[what]

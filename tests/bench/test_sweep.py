@@ -47,14 +47,14 @@ def test_points_are_all_pairs() -> None:
 def test_a_point_that_does_not_fit_is_refused() -> None:
     """Before anything runs; without payload it may fit."""
     large = Point("fused", 768, 128)
-    assert Point("fused", 768, 128, data=False).bytes_needed < large.bytes_needed / 20
+    assert Point("fused", 768, 128, setting=NO_DATA).bytes_needed < large.bytes_needed / 20
     with pytest.raises(ConfigError, match="take --no-data"):
         list(on_this_machine([large], 8 << 30))
 
 
 def test_results_come_in_order() -> None:
     """Whoever is done first, results are by EP degree and batch, and the same in any process."""
-    small = [Point("dispatch", 2, tokens, cores=2, data=False) for tokens in (2, 1)]
+    small = [Point("dispatch", 2, tokens, cores=2, setting=NO_DATA) for tokens in (2, 1)]
     rows = in_order([run_point(point) for point in small])
     assert [row.what for row in rows] == [f"{op}, EP2, batch {n}" for n in (1, 2) for op in ("dispatch", "combine")]
 

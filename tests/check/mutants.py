@@ -29,12 +29,17 @@ _PLACES = {
     "sendrecv": ("xccl_emu.protocols.sendrecv.calls.device", ""),
     "pull.dispatch": ("xccl_emu.protocols.pull.session.ExpertParallel.dispatches.kernel", "dispatch"),
     "pull.combine": ("xccl_emu.protocols.pull.session.ExpertParallel.combines.kernel", "combine"),
-    "pull.rollback": ("xccl_emu.protocols.pull.rollback.device", ""),
+    "pull.rollback": ("xccl_emu.protocols.pull.rollback.RestartedExperts.kernel", "rank"),
+    "fused.rollback": ("xccl_emu.protocols.fused.rollback.RestartedFused.kernel", "rank"),
     "experts.dummy": ("xccl_emu.protocols.experts.group.DUMMY.kernel", "dummy_expert"),
     "fused.dispatch": ("xccl_emu.protocols.fused.session.FusedExpertParallel.dispatches.kernel", "fused_dispatch"),
     "fused.combine": ("xccl_emu.protocols.fused.session.FusedExpertParallel.combines.kernel", "fused_combine"),
     "deepep.dispatch": ("xccl_emu.protocols.deepep.session.DeepEp.dispatches.kernel", "deepep_dispatch"),
     "deepep.combine": ("xccl_emu.protocols.deepep.session.DeepEp.combines.kernel", "deepep_combine"),
+    "deepep.normal_dispatch": (
+        "xccl_emu.protocols.deepep.normal.NormalMode.dispatches.kernel", "normal_dispatch"
+    ),
+    "deepep.normal_combine": ("xccl_emu.protocols.deepep.normal.NormalMode.combines.kernel", "normal_combine"),
     "reconfigure": ("xccl_emu.protocols.reconfigure.case.device", ""),
     "collect": ("xccl_emu.protocols.collect.case.device", ""),
     "memory_pool": ("xccl_emu.protocols.memory_pool.case.device", ""),

@@ -66,7 +66,8 @@ SUM_COUNTS = "    rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local,
 EACH_COUNT = "    for i in range(c.n_ranks * c.n_local):\n"
 VISIBLE = '    yield xl.quiet(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
-PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
+IF_GRANTED = "    if f.exchange:\n        granted = yield from unaborted(x)\n    if granted:\n"
+PUBLISH = "        yield from publish(rank, first, last, event, c, f)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
 BEFORE = "yield xl.v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
@@ -90,7 +91,7 @@ CLEARED_LATE = (
 )
 BOOLEAN = (
     of_dispatch.at(COUNTS, "event", "1"),
-    of_dispatch.at('xl.poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")', "event", "1"),
+    of_dispatch.at('until(going, own + i * FIELD_BYTES, event, x, 3, "counts in")', "event", "1"),
 )
 RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + EACH_COUNT + CLEAR))
 """Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
@@ -113,7 +114,8 @@ KNOWN = (
     bug("fused: arrivals counted by read, modify and write", permitted(replace(PAIR, tokens=1, top_k=2)),
         LOCKED | TORN | RACE, of_combine(ARRIVAL, READ_MODIFY_WRITE)),
     bug("fused: counts told before the messages are visible", PAIR, RACE | UNWRITTEN,
-        of_dispatch(VISIBLE + ALL_SENT + PUBLISH, PUBLISH + VISIBLE + ALL_SENT), quick=True),
+        of_dispatch(VISIBLE + ALL_SENT + IF_GRANTED + PUBLISH, IF_GRANTED + PUBLISH + VISIBLE + ALL_SENT),
+        quick=True),
 )  # fmt: skip
 
 OWN = (

@@ -1,9 +1,11 @@
 """Bugs in the memory pool."""
 
+from dataclasses import replace
+
 from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
 from xccl_emu.protocols.memory_pool.models import ModelCase, PutCase
 
-from .kinds import AREA, FAILED, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
+from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
 from .mutants import Of, bug
 
 PAIR = MemoryPoolCase()
@@ -17,30 +19,30 @@ of, of_models = Of("memory_pool"), Of("model_cache")
 # ---- what stands in the kernels
 
 PINNED = """    seen = 0
-    before = yield xl.compare_swap(pins, 0, 1, sync="pinned")
+    before = yield xl.compare_swap(pins, 0, 1, step=2, sync="pinned")
     while before != seen and before != CLOSED:
         seen = before
-        before = yield xl.compare_swap(pins, seen, seen + 1, sync="pinned")
+        before = yield xl.compare_swap(pins, seen, seen + 1, step=2, sync="pinned")
     return before == seen
 """
-BY_STORE = """    seen = yield xl.load(pins, sync="pinned")
+BY_STORE = """    seen = yield xl.load(pins, step=2, sync="pinned")
     if seen != CLOSED:
-        yield xl.store(pins, seen + 1, sync="pinned")
+        yield xl.store(pins, seen + 1, step=2, sync="pinned")
     return seen != CLOSED
 """
 CLOSE = """    before = CLOSED
     while before != 0:
-        yield xl.poll_eq(pins, 0, sync="no pins")
-        before = yield xl.compare_swap(pins, 0, CLOSED, sync="closed")
+        yield xl.poll_eq(pins, 0, step=3, sync="no pins")
+        before = yield xl.compare_swap(pins, 0, CLOSED, step=3, sync="closed")
 """
-ONCE = """    yield xl.poll_eq(pins, 0, sync="no pins")
-    yield xl.atomic_add(pins, CLOSED, sync="closed")
+ONCE = """    yield xl.poll_eq(pins, 0, step=3, sync="no pins")
+    yield xl.atomic_add(pins, CLOSED, step=3, sync="closed")
 """
-COMMIT = """        yield xl.quiet(sync="block before open")
-        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, sync="open")
+COMMIT = """        yield xl.quiet(step=1, sync="block before open")
+        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, step=1, sync="open")
 """
-EARLY = """        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, sync="open")
-        yield xl.quiet(sync="block before open")
+EARLY = """        yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, step=1, sync="open")
+        yield xl.quiet(step=1, sync="block before open")
 """
 LOOKED_UP = """    bucket = key // p.each * p.buckets + key % p.each % p.buckets
     pins ="""
@@ -64,8 +66,8 @@ KNOWN = (
     bug("model cache: a load across a change of version", MODEL, UNDEFINED | WRONG | FAILED,
         of_models("    if before != after:\n", "    if after & 1:\n"), quick=True),
     bug("pool put: claimed by a load and a put", PUT, BROKEN,
-        of_models('    before = yield xl.compare_swap(word, 0, CLAIMED, sync="claimed")\n',
-                  '    before = yield xl.load(word, sync="claimed")\n    if before == 0:\n'
+        of_models('    before = yield xl.compare_swap(word, 0, CLAIMED, step=3, sync="claimed")\n',
+                  '    before = yield xl.load(word, step=3, sync="claimed")\n    if before == 0:\n'
                   '        yield xl.put(word, CLAIMED)\n'), quick=True),
     bug("pool put: ready before the block is", PUT, BROKEN, of_models.without("block before ready")),
 )  # fmt: skip
@@ -74,11 +76,15 @@ OWN = (
     bug("memory pool: nobody looks whose block it is", PAIR, WRONG | RACE,
         of("        if there == key:\n", "        if 1:\n")),
     bug("memory pool: a block is evicted and not kept", PAIR, LIVELOCK | LOCKED | WRONG | UNWRITTEN,
-        of('    yield xl.put(p.stored + key * FIELD_BYTES, 1, sync="stored")\n', "")),
+        of.without("stored")),
     bug("memory pool unpinned: nobody looks whose block it is", UNPINNED, WRONG,
         of("    if before >> VERSION_BITS == key and before", "    if before")),
     bug("memory pool unpinned: looked at whether it is even, not which it is", UNPINNED, UNDEFINED | WRONG,
         of(COMPARED, COMPARED.replace("before == after", "after & 1 == 0"))),
+    bug("memory pool on a CPU: the version is not odd for certain when DMA copies", replace(UNPINNED, cpu=1),
+        UNDEFINED | WRONG, of.without("odd before copy")),
+    bug("memory pool on a CPU: open before DMA has copied", replace(PAIR, cpu=1), BROKEN | EVENTS | LEFTOVER,
+        of.without("block copied")),
     bug("memory pool unpinned: no odd version", UNPINNED, UNDEFINED | WRONG, of.without("odd")),
     bug("model cache: no odd version", MODEL, UNDEFINED | WRONG | FAILED, of_models.without("odd")),
     bug("pool put: a block that is claimed is read without waiting", PUT, BROKEN, of_models.without("there")),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from xccl_emu.kernels.rollback import EPOCH
 from xccl_emu.protocols.pull.rollback import DispatchRollback, MoeRollback
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
@@ -14,14 +15,14 @@ FAILING = replace(TWO, failures=1, aborts=0)
 CORES = replace(ONE, cores=2)
 ANY = RACE | TORN | WRONG | UNWRITTEN | FAILED | LOCKED
 
-aborts, pull, agreed = Of("aborts"), Of("pull.rollback"), Of("rollback")
+aborts, pull, rounds = Of("aborts"), Of("pull.rollback"), Of("experts.rounds")
 dispatched, combined = Of("pull.dispatch"), Of("pull.combine")
 
 # ---- what stands in the kernels
 
 FREE = "least = least * (event > x.first)"
-GO_ON = "word = yield from go_on(i + good, epoch, good, r)\n"
-OWN_ROUND = GO_ON + "            if word // EPOCH > epoch:\n                word = word // EPOCH * EPOCH + i\n"
+GO_ON = "word = yield from go_on(i + good, x.epoch, good, r)\n"
+OWN_ROUND = GO_ON + f"        if word // {EPOCH} > x.epoch:\n            word = word // {EPOCH} * {EPOCH} + i\n"
 
 KNOWN = (
     bug("rolled back: fields do not say of which attempt they are", ONE, ANY,
@@ -47,12 +48,12 @@ KNOWN = (
         dispatched("import Abort, until, until_free", "import Abort, unaborted, until, until_free")),
     bug("rolled back: a rank says that it has come to an epoch while it still pulls", CORES, ANY,
         dispatched('    yield from barrier(7, "all rows pulled")\n', ""),
-        pull('    yield from barrier(0, "attempt of all cores over")\n', "")),
-    bug("rolled back: a rank goes on at its own round", TWO, ANY, pull(GO_ON, OWN_ROUND)),
+        rounds('    yield from barrier(0, "attempt of all cores over")\n', "")),
+    bug("rolled back: a rank goes on at its own round", TWO, ANY, rounds(GO_ON, OWN_ROUND)),
     bug("rolled back: each core goes on by itself", CORES, ANY,
-        pull("        if c.cores > 1:\n", "        if c.cores > 1 and core == 0:\n")),
+        rounds("    if c.cores > 1:\n", "    if c.cores > 1 and core == 0:\n")),
     bug("rolled back: a round counts as through though an abort was heard", TWO, ANY,
-        pull("good = yield from unaborted(Abort(abort, epoch))", "good = 1"), quick=True),
-    bug("rolled back: where to go on is told before it is there", CORES, ANY, pull.without("told")),
+        rounds("good = yield from unaborted(x)", "good = 1"), quick=True),
+    bug("rolled back: where to go on is told before it is there", CORES, ANY, rounds.without("told")),
 )  # fmt: skip
 OWN = ()

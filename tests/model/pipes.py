@@ -103,7 +103,8 @@ def _out(program: Program, state: State, core: int, op: Op, number: int, piece: 
         data = state.buffers[core][op.ub + at : op.ub + at + behind - first]
         state.told.append(Read(core, MTU_OUT, number, at, op.ub + at, op.ub + at + behind - first, False, buffer=core))
     part = "payload" if op.kind == "signal" else ""
-    more = {"adds": op.kind == "add", "part": part}
+    row = op.kind == "out" and op.test == "add"
+    more = {"adds": op.kind == "add" or row, "part": "row" if row else part}
     take_off(program, state, write_of(program, state, core, MTU_OUT, number, at, first, data, **more))
 
 

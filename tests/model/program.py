@@ -36,7 +36,7 @@ class Op(NamedTuple):
     words: tuple[int, ...] = ()
     """What a put writes."""
     test: str = ""
-    """eq, ne or ge of a poll; add or set of a signal; eq or ne of a skip."""
+    """eq, ne or ge of a poll; add or set of a signal; add of a transfer out; eq or ne of a skip."""
     mask: int = -1
     """The bits of a poll; the flags of a line."""
     asks: str = ""
@@ -121,7 +121,7 @@ class Write(NamedTuple):
     """How many fences its core has passed before it."""
     asks: str
     part: str = ""
-    """``payload`` or ``signal`` of a request that signals."""
+    """``payload`` or ``signal`` of a request that signals; ``row`` of a copy that adds integers of 4 bytes."""
 
     @property
     def behind(self) -> int:

@@ -185,7 +185,11 @@ def land(program: Program, state: State, write: Write) -> None:
                 state.kernels[core] = kernel._replace(met=True)
     there = slice(write.addr, write.behind)
     data = write.data
-    if write.adds:
+    if write.part == "row":
+        old, ends = state.memory[there], range(0, len(data), 4)
+        sums = [int.from_bytes(old[k : k + 4], "little") + int.from_bytes(data[k : k + 4], "little") for k in ends]
+        data = b"".join((each % (1 << 32)).to_bytes(4, "little") for each in sums)
+    elif write.adds:
         total = int.from_bytes(state.memory[there], "little") + int.from_bytes(data, "little")
         data = (total & BITS_64).to_bytes(8, "little")
     state.memory[there] = data

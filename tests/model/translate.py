@@ -24,7 +24,7 @@ QUEUE_DEPTH, FLAGS_UB = 8, 192
 _WRITES = {
     "store": "store0", "store_seen": "store1", "store4": "store2", "store_named": "store3", "atomic": "atomic_add0",
     "atomic_taken": "atomic_add1", "swap": "compare_swap0", "put": "put0", "put_one": "put1", "put_named": "put2",
-    "add": "add0", "out": "mtu_out0", "signal": "put_signal0", "stores": "store4",
+    "add": "add0", "out": "mtu_out0", "add_out": "mtu_add0", "signal": "put_signal0", "stores": "store4",
     "result": "store5", "outs": "mtu_out1", "puts": "put3", "signals": "put_signal1",
 }  # fmt: skip
 """The site of each instruction that writes, by its name in `WRITING`."""
@@ -210,6 +210,8 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
             return Op("validate", nbytes=nbytes, ub=b * 8)
         case "out":
             return Op("out", shifted, nbytes=nbytes, ub=b * 8, asks=asks)
+        case "add_out":
+            return Op("out", shifted, nbytes=nbytes, ub=b * 8, test="add", asks=asks)
         case "signal":
             if a & EDGE == EDGE:
                 raise Unknown("a signal to the edge")

@@ -17,7 +17,7 @@ from xccl_emu.protocols.memory_pool.models import ModelCase, PutCase
     st.builds(
         MemoryPoolCase, clients=st.integers(1, 4), buckets=st.integers(1, 3), puts=st.integers(1, 5),
         gets=st.integers(1, 5), granules=st.integers(1, 3), spaces=st.integers(1, 3), seed=st.integers(0, 99),
-        unpinned=st.integers(0, 1),
+        unpinned=st.integers(0, 1), cpu=st.integers(0, 1),
     ),
     st.sampled_from(ORDERS),
 )  # fmt: skip
@@ -27,16 +27,18 @@ def test_blocks_are_whole(case: MemoryPoolCase, order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("what", ["one client, a place used twice", "two clients", "two namespaces"])
+@pytest.mark.parametrize(
+    "what", ["one client, a place used twice", "two clients", "two namespaces", "the server on a CPU"]
+)
 def test_it_is_verified_under_every_order(what: str, order: str) -> None:
     """Atomics act where the word is, so that no order lets a pin come late."""
     assert check(MemoryPoolCase.proofs()[what], order=order, seconds=60).verdict == VERIFIED
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("what", [{}, {"clients": 2, "gets": 1}, {"puts": 3, "gets": 3}, {"granules": 2}])
+@pytest.mark.parametrize("what", [{}, {"clients": 2, "gets": 1}, {"puts": 3, "gets": 3}, {"granules": 2}, {"cpu": 1}])
 def test_two_looks_do_for_a_pin(what: dict[str, int], order: str) -> None:
-    """A Get without a pin is verified under every order: the server is on the die of words and blocks, so fences do."""
+    """A Get without a pin is verified under every order; fences do, and a quiet where DMA copies blocks."""
     assert check(MemoryPoolCase(unpinned=1, **what), order=order, seconds=60).verdict == VERIFIED
 
 

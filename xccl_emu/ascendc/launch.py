@@ -18,7 +18,7 @@ STOPS = {
     0xA502: "more buffers of queues than there are events", 0xA503: "DataCopy of bytes that are no whole blocks of 32",
     0xA504: "a mask beyond the 256 bytes of a repeat, or more than 255 repeats",
     0xA505: "a reduction of elements that are not contiguous in a repeat",
-    0xA507: "copies that add, or keep the larger or smaller: not in xccl_emu's header",
+    0xA507: "copies that keep the larger or smaller: not in xccl_emu's header",
     0xA506: "WholeReduceMax or Min with the place in front of the value, or alone",
 }  # fmt: skip
 """What the header stops a run with, as `Bench.stop` takes it."""

@@ -28,7 +28,7 @@ REQUESTS = {
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
     "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (),
-    **dict.fromkeys(("InitBuffer", "SetAtomicAdd", "SetAtomicMax", "SetAtomicMin"), ("fail",)),
+    **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin"), ("fail",)),
 }  # fmt: skip
 """The requests that a call of each name may make; those of barriers are `BARRIER`."""
 
@@ -38,7 +38,7 @@ BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
 _NAMES = "|".join(name for name in REQUESTS if name != "element")
 _CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({_NAMES})\s*(?=[<(])")
-_TENSOR = re.compile(r"\b(?:Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
+_TENSOR = re.compile(r"\b(Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
 _EVENT = re.compile(r"\s*<\s*(?:\w+\s*::\s*)*(\w+)\s*>")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
 
@@ -52,6 +52,17 @@ class Call:
     name: str
     of: str
     """The queue or tensor whose method it is, or the event between pipes; or empty."""
+    where: str = ""
+    """``Local`` or ``Global``, if it is of a tensor of which all of that name are so."""
+
+    @property
+    def requests(self) -> tuple[str, ...]:
+        """The requests that it may make."""
+        asked = REQUESTS[self.name]
+        kinds = {"Local": True, "Global": False}
+        if self.name not in ("element", "GetValue", "SetValue") or self.where not in kinds:
+            return asked
+        return tuple(each for each in asked if each.startswith("ub_") == kinds[self.where])
 
 
 def calls(text: str, own: str) -> list[Call]:
@@ -65,11 +76,15 @@ def calls(text: str, own: str) -> list[Call]:
         if not file.startswith((own, "<", "the call of")):
             rows.append((file, line, row))
         line += 1
-    tensors = {name.strip() for _, _, row in rows for m in _TENSOR.finditer(row) for name in m[1].split(",")}
+    tensors = defaultdict[str, set[str]](set)
+    for m in (m for _, _, row in rows for m in _TENSOR.finditer(row)):
+        for name in m[2].split(","):
+            tensors[name.strip()].add(m[1])
+    where = {name: of.copy().pop() for name, of in tensors.items() if len(of) == 1}
     element = re.compile(rf"\b({'|'.join(sorted(tensors)) or '(?!)'})\s*\(")
     for file, line, row in rows:
-        found += [Call(file, line, m[2], _of(m, row)) for m in _CALL.finditer(row)]
-        found += [Call(file, line, "element", m[1]) for m in element.finditer(row)]
+        found += [Call(file, line, m[2], _of(m, row), where.get(m[1] or "", "")) for m in _CALL.finditer(row)]
+        found += [Call(file, line, "element", m[1], where.get(m[1], "")) for m in element.finditer(row)]
     return found
 
 
@@ -120,7 +135,7 @@ def tables(text: str, own: str, barrier: str) -> str:
         raise KernelError("no call of Ascend C in the source: it makes no request")
     sites, rows = list[str](), list[str]()
     for call, sync in zip(found, names(found), strict=True):
-        asked = REQUESTS[call.name]
+        asked = call.requests
         if call.name in ("PipeBarrier", "SyncAll"):
             asked = (*BARRIER[barrier], *(("arrive", "await_group") if call.name == "SyncAll" else ()))
         for request in asked:

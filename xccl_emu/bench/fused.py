@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.bench import published
+from xccl_emu.bench import baseline, published
 from xccl_emu.bench.layers import Layer, OnPod, Shape, Timed
 from xccl_emu.bench.published import Published
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, Wire
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.timing.arrival import Taken, arrivals
@@ -102,44 +102,33 @@ def table(setting: Setting, protocol: str) -> Iterator[tuple[Published, Shape, f
 
 
 def fused(setting: Setting) -> list[Result]:
-    """Table 7: latency of every row, its bandwidth as the paper counts it, and the baselines of the fit."""
+    """Table 7: latency of every row, its bandwidth as the paper counts it, and what fit rows alone say."""
     made = [*table(setting, "fused")]
-    results = [result for row, shape, us, wrong in made for result in _both(row, us, shape, wrong)]
-    return results + baselines([row for row, *_ in made])
+    results = [result for row, shape, us, wrong in made for result in _both(setting, row, us, shape, wrong)]
+    return results + between([row for row, *_ in made])
 
 
-def _both(row: Published, latency_us: float, shape: Shape, wrong: int | None) -> list[Result]:
+def _both(setting: Setting, row: Published, latency_us: float, shape: Shape, wrong: int | None) -> list[Result]:
     """Latency and the bandwidth that follows from it."""
     operator = row.what.split()[0]
     nbytes = TOKENS * 9 * MESSAGE_BYTES[operator]
+    wire = Wire(operator, baseline.spread_us(setting.fabric, degree_of(row), nbytes))
     bandwidth = published.row("fused", row.what.replace("latency", "bandwidth"))
     gib_s = nbytes / _GIB / (latency_us * 1e-6)
     return [
-        Result.of(row, latency_us, configuration=shape, wrong=wrong),
+        Result.of(row, latency_us, configuration=shape, wrong=wrong, wire=wire),
         Result.of(bandwidth, gib_s, configuration=shape),
     ]
 
 
-# ---- what needs no emulator
-
-
-def baselines(latencies: Sequence[Published]) -> list[Result]:
-    """What a line through the fit rows gives: alpha-beta over the bytes that leave a die, and between EP degrees."""
+def between(latencies: Sequence[Published]) -> list[Result]:
+    """What the fit rows alone say of the others: interpolated between EP degrees, without an emulator."""
     results = []
     for operator in MESSAGE_BYTES:
         rows = [row for row in latencies if row.what.startswith(operator)]
         fit = [row for row in rows if row.role == "fit"]
-        slope, start = np.polyfit([_leaving(row) for row in fit], [row.value for row in fit], 1)
         degrees, values = [np.log2(degree_of(row)) for row in fit], [row.value for row in fit]
         for row in rows:
-            line = start + slope * _leaving(row)
-            between = float(np.interp(np.log2(degree_of(row)), degrees, values))
-            results.append(Result.of(row, float(line), bench="fused, alpha-beta", note="baseline, not emulated"))
-            results.append(Result.of(row, between, bench="fused, interpolated", note="baseline, not emulated"))
-    return sorted(results, key=lambda result: result.bench)
-
-
-def _leaving(row: Published) -> float:
-    """Bytes that leave a die: all but what stays on it."""
-    ranks = degree_of(row)
-    return TOKENS * 9 * MESSAGE_BYTES[row.what.split()[0]] * (ranks - 1) / ranks
+            value = float(np.interp(np.log2(degree_of(row)), degrees, values))
+            results.append(Result.of(row, value, bench="fused, interpolated", note="baseline, not emulated"))
+    return results

@@ -1,5 +1,6 @@
 """What many parts of one search come to, added up as they are done."""
 
+import signal
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -46,6 +47,7 @@ class Gathered:
                     if enough():
                         break
             except KeyboardInterrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)  # it need not come again: what there is, is told
                 self.stopped = INTERRUPTED
             except UnfinishedError as error:
                 self.stopped, self.killed = str(error), True

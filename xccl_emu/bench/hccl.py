@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from xccl_emu.bench import published
+from xccl_emu.bench import baseline, published
 from xccl_emu.bench.published import Published
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, Wire
 from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.machine.spec import KIB, MIB
 from xccl_emu.protocols.collectives.case import CollectiveCase
 
 RANKS, CORES = 16, 16
@@ -14,11 +15,16 @@ COMPARED_MAX = 2_000_000
 """Bytes of a rank up to which payload moves: all ranks get what all have, and the oracle has it once more."""
 
 
+def rank_bytes_of(row: Published) -> int:
+    """Bytes of each rank; the source has them in MiB."""
+    number, unit, *_ = row.what.split()
+    return round(float(number) * {"KiB": KIB, "MiB": MIB}[unit]) // 2 * 2
+
+
 def case_of(row: Published) -> CollectiveCase:
     """One call, with as many bytes of each rank as the row says."""
-    rank_bytes = round(1e6 * float(row.what.split()[0]))
     case = CollectiveCase(collective="all-gather", ranks=RANKS, cores=CORES, calls=1)
-    return case.of_bytes(RANKS * rank_bytes)
+    return case.of_bytes(RANKS * rank_bytes_of(row))
 
 
 def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:
@@ -30,5 +36,6 @@ def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) ->
         with setting.stage(row.what):
             trial, us = replace(setting, data=data).run(case)
         wrong = sum(trial.wrong_bytes().values()) if data else None
-        results.append(Result.of(row, us, wrong=wrong, configuration=case.configuration))
+        wire = Wire("all-gather", baseline.spread_us(setting.fabric, RANKS, RANKS * rank_bytes_of(row), write=False))
+        results.append(Result.of(row, us, wrong=wrong, configuration=case.configuration, wire=wire))
     return results

@@ -9,10 +9,10 @@ import numpy as np
 
 from xccl_emu.bench import published
 from xccl_emu.bench.published import Published
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, Wire
 from xccl_emu.bench.setting import DEFAULT, TARGETS, Setting
 from xccl_emu.kernels.transfers import copy_blocks
-from xccl_emu.machine.spec import GIB, MIB
+from xccl_emu.machine.spec import GIB, KIB, MIB
 
 TOTAL_BYTES = 128 * MIB
 PLACES = {"same node": TARGETS["node"], "other node": TARGETS["pod"]}
@@ -21,7 +21,7 @@ PLACES = {"same node": TARGETS["node"], "other node": TARGETS["pod"]}
 
 def copy_us(setting: Setting, row: Published) -> tuple[float, int | None]:
     """Microseconds from the call of a row's copies to the end of the last, launch included; and wrong bytes."""
-    op, mib, place = _parse(row)
+    op, block, place = _parse(row)
     here, there = (PLACES[place], 0) if op == "read" else (0, PLACES[place])
     pod, policy = setting.pod()
     source, target = pod.alloc(here, TOTAL_BYTES), pod.alloc(there, TOTAL_BYTES)
@@ -29,7 +29,7 @@ def copy_us(setting: Setting, row: Published) -> tuple[float, int | None]:
         rng = np.random.default_rng(setting.seed)
         pod.view(source)[:] = rng.integers(0, 256, TOTAL_BYTES, np.uint8)
     args = {
-        "source": source.address, "target": target.address, "nbytes": mib * MIB, "times": TOTAL_BYTES // (mib * MIB),
+        "source": source.address, "target": target.address, "nbytes": block, "times": TOTAL_BYTES // block,
     }  # fmt: skip
     pod.launch(copy_blocks, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
     pod.run()
@@ -38,10 +38,10 @@ def copy_us(setting: Setting, row: Published) -> tuple[float, int | None]:
 
 
 def _parse(row: Published) -> tuple[str, int, str]:
-    """Read or write, MiB of a block, and where to."""
+    """Read or write, bytes of a block, and where to."""
     blocks, place = row.what.split(", ")
-    op, mib, *_ = blocks.split()
-    return op, int(mib), place
+    op, number, unit, _ = blocks.split()
+    return op, int(number) * {"KiB": KIB, "MiB": MIB}[unit], place
 
 
 def gib_s(took_us: float) -> float:
@@ -55,5 +55,9 @@ def hixl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) ->
     for row in published.rows("hixl") if rows is None else rows:
         with setting.stage(row.what):
             took_us, wrong = copy_us(setting, row)
-        results.append(Result.of(row, gib_s(took_us), wrong=wrong))
+        op, block, place = _parse(row)
+        path = setting.fabric.paths[setting.fabric.path_of(0, PLACES[place])]
+        wire_us = TOTAL_BYTES / 1000 / (path.read if op == "read" else path.write).gb_s
+        wire = Wire("copies", wire_us, TOTAL_BYTES // block, TOTAL_BYTES / GIB)
+        results.append(Result.of(row, gib_s(took_us), wrong=wrong, wire=wire))
     return results

@@ -31,6 +31,8 @@ class Published:
     """One of `RELATIONS`."""
     kind: str = ""
     """For a latency: whose it is, and whether the launch is in it."""
+    machine: str = "CloudMatrix384"
+    """Name of the fabric that it is of."""
 
     def __post_init__(self) -> None:
         here = f"{self.measurement}, {self.what}"
@@ -55,7 +57,7 @@ def _rows_of(measurement: dict[str, Any]) -> list[Published]:
     return [
         Published(
             name, what, value, unit, role, source, next(iter(relation), "="),
-            kind[what.split()[-1]] if several else kind,
+            kind[what.split()[-1]] if several else kind, measurement.get("machine", Published.machine),
         )
         for what, value, unit, role, *relation in measurement["rows"]
     ]  # fmt: skip

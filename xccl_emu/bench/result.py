@@ -1,7 +1,7 @@
 """What every bench gives: rows with what was published, what was emulated, and how far they are apart."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,20 @@ from xccl_emu.bench.published import Published
 EMULATED = "emulated"
 
 Configuration = Mapping[str, int | float | str | bool]
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What a row takes at published rates alone, without any start-up: for a line beside it (`bench.baseline`)."""
+
+    kind: str
+    """Rows of a kind share the start-up that is fitted to them."""
+    us: float
+    """Bytes of a die at the rates of their paths."""
+    starts: int = 1
+    """How often something starts."""
+    gib: float = 0.0
+    """GiB that are moved, for a row of bandwidth."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +52,19 @@ class Result:
     """What others measured, by name: shown beside, never compared."""
     swept: tuple[str, ...] | None = None
     """The sizes that differ, where a case was run at several of them; None for what is no case."""
+    machine: str = ""
+    """Name of the fabric that the published number is of."""
+    wire: Wire | None = None
+    """None where no line stands beside."""
 
     @classmethod
     def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
         """What was emulated for a published row."""
         bench = bench or row.measurement
         return cls(
-            bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, kind=row.kind, **more
-        )
+            bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, kind=row.kind,
+            machine=row.machine, **more,
+        )  # fmt: skip
 
     def size(self, name: str) -> int | float | str | bool:
         """A value of the configuration; for a list of numbers that are all the same, this number."""
@@ -127,10 +146,29 @@ def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | N
 
 def scores(results: Sequence[Result]) -> list[Score]:
     """Return the scores of fit rows and of check rows, then the same for each baseline."""
+    return [
+        s
+        for of, rows in _grouped(results, lambda one: one.baseline or EMULATED).items()
+        for role in ("fit", "check")
+        if (s := score(rows, role, of)) is not None
+    ]
+
+
+def by_table(results: Sequence[Result]) -> dict[str, dict[str, Score]]:
+    """Return by bench, of those that have a line beside check rows: the scores of these rows, emulated and by line."""
+    lines = {(one.bench.partition(", ")[0], one.what) for one in results if one.baseline and one.role == "check"}
+    rows = [one for one in results if (one.bench.partition(", ")[0], one.what) in lines]
+    return {
+        bench: {s.of: s for s in scores(group) if s.role == "check"}
+        for bench, group in _grouped(rows, lambda one: one.bench.partition(", ")[0]).items()
+    }
+
+
+def _grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:
     by: dict[str, list[Result]] = {}
     for result in results:
-        by.setdefault(result.baseline or EMULATED, []).append(result)
-    return [s for of, rows in by.items() for role in ("fit", "check") if (s := score(rows, role, of)) is not None]
+        by.setdefault(name(result), []).append(result)
+    return by
 
 
 def payload_gb_s(result: Result) -> float:

@@ -17,6 +17,7 @@ from xccl_emu.bench.processes import Job
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.spec import KIB
+from xccl_emu.stage import silent
 from xccl_emu.timing.costs import ASSUMED, Costs
 
 FUSED, PULL = Layer(ranks=64, tokens=TOKENS), Layer(ranks=128, tokens=64)
@@ -40,10 +41,9 @@ class End:
     constant: str = ""
     value: float | str = 0.0
 
-    @property
-    def costs(self) -> Costs:
+    def costs(self, usual: Costs) -> Costs:
         """With the constant there, if it is one."""
-        return replace(Costs(), **({} if self.constant in ("", *SWITCHES) else {self.constant: self.value}))  # type: ignore[arg-type]
+        return replace(usual, **({} if self.constant in ("", *SWITCHES) else {self.constant: self.value}))  # type: ignore[arg-type]
 
     @property
     def switched(self) -> dict[str, Any]:
@@ -65,10 +65,10 @@ def ends() -> list[End]:
     return [*moved, *(End(name, value) for name, value in SWITCHES.items())]
 
 
-def latencies(end: End, seed: int) -> dict[str, float]:
+def latencies(end: End, setting: Setting) -> dict[str, float]:
     """Microseconds of an operator of each protocol with a cost at an end of its range, or a switch set."""
-    setting = Setting(costs=end.costs, seed=seed, data=False)
-    fused = FusedLayer(setting, replace(FUSED, **end.switched)).run(end.costs)
+    setting = replace(setting, costs=end.costs(setting.costs))
+    fused = FusedLayer(setting, replace(FUSED, **end.switched)).run(setting.costs)
     pull = time_layer(setting, replace(PULL, **end.switched))
     call = time_call(setting, replace(ONE_DOMAIN, cores=end.switched.get("cores", ONE_DOMAIN.cores)))
     sweep = sendrecv.Sweep(sizes=(SENT_BYTES,), cores=(SENT_CORES,))
@@ -83,9 +83,10 @@ def latencies(end: End, seed: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-def jobs(seed: int) -> list[Job[Any]]:
+def jobs(setting: Setting) -> list[Job[Any]]:
     """The latencies as they are, and those with each constant at each end."""
-    return [Job(f"{end.constant} {end.value}", partial(latencies, end, seed), _RUN_BYTES) for end in (End(), *ends())]
+    bare = replace(setting, stage=silent, data=False)
+    return [Job(f"{end.constant} {end.value}", partial(latencies, end, bare), _RUN_BYTES) for end in (End(), *ends())]
 
 
 def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:

@@ -1,13 +1,14 @@
 """In what a bench runs: the fabric and costs of its pods, whether payload moves, and how it says what it is doing."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.bench.result import Result
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
@@ -41,6 +42,12 @@ class Setting:
 
     free_bytes: int = 1 << 62
     """Memory that a run may plan with."""
+
+    def scored(self, result: Result) -> Result:
+        """A row as it is, if it was published of the fabric that it ran on; else what was published is shown beside."""
+        on = result.configuration.get("fabric", self.fabric.name)
+        kept = result.role not in ("fit", "check") or on == result.machine
+        return result if kept else replace(result, role="shown")
 
     @property
     def fabric_words(self) -> dict[str, str]:

@@ -1,15 +1,16 @@
 """Sweeps over EP degree and batch: every point a layer on a pod of its own, in processes or on a Dask cluster."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
 from xccl_emu.bench.layers import CORES, Layer, time_layer
 from xccl_emu.bench.processes import Job, on_dask, on_processes
 from xccl_emu.bench.result import Result
-from xccl_emu.bench.setting import Setting
+from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
+from xccl_emu.stage import silent
 
 AXES = ("ep", "batch")
 
@@ -23,8 +24,7 @@ class Point:
     ranks: int
     tokens: int
     cores: int = CORES
-    seed: int = 0
-    data: bool = True
+    setting: Setting = DEFAULT
 
     @property
     def layer(self) -> Layer:
@@ -39,7 +39,7 @@ class Point:
     @property
     def bytes_needed(self) -> int:
         """Memory that it touches, estimated."""
-        return self.layer.bytes_needed(self.data)
+        return self.layer.bytes_needed(self.setting.data)
 
 
 def parse_axes(words: Sequence[str]) -> dict[str, list[int]]:
@@ -75,14 +75,15 @@ def points(bench: str, axes: dict[str, list[int]], cores: int, setting: Setting)
     degrees, batches = axes.get("ep", [128]), axes.get("batch", [128])
     if not 2 <= degrees[0] <= degrees[-1] <= 768:
         raise ConfigError(f"--sweep ep={degrees[0]}:{degrees[-1]}: must be 2 to 768, the dies of a pod")
-    made = [Point(bench, ep, batch, cores, setting.seed, setting.data) for ep, batch in product(degrees, batches)]
+    quiet = replace(setting, stage=silent)
+    made = [Point(bench, ep, batch, cores, quiet) for ep, batch in product(degrees, batches)]
     return sorted(made, key=lambda point: -point.ranks * point.tokens)
 
 
 def run_point(point: Point) -> list[Result]:
     """Run one point, in any process: latency of dispatch and of combine."""
-    setting = Setting(seed=point.seed, data=point.data)
-    return time_layer(setting, point.layer, point.bench).rows(setting, point.bench, point.what, point.layer.shape)
+    timed, shape = time_layer(point.setting, point.layer, point.bench), point.layer.shape | point.setting.fabric_words
+    return timed.rows(point.setting, point.bench, point.what, shape)
 
 
 def on_this_machine(made: Iterable[Point], free_bytes: int) -> Iterator[list[Result]]:

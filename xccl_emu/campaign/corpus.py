@@ -352,6 +352,17 @@ def beside_signals(rng: Random) -> Texts:
     return 1, (reader, "quiet", f"signals 0.4 1{rng.choice(('', '', ' 8'))}{rng.choice(('; quiet', '; quiet', ''))}")
 
 
+def sums(rng: Random) -> Texts:
+    """A copy that adds, beside another write of the same bytes, and perhaps a reader that is told."""
+    area, size = rng.choice(("m0.0", "m0.0", "m1.0", "0.0")), rng.choice((0, 2, 2, 4))
+    tells = f"{rng.choice(('; quiet', '; fence', ''))}; put 1.4 1"
+    write = rng.choice(("put {} 1", "put {} 1", "store {} 1", "out {} 4 2", "ub_store 4 0; add_out {} 0 2", "add {} 1"))
+    adder = f"ub_store 3 0; add_out {area} 0 {size}{tells if rng.random() < 0.5 else ''}"
+    reader = f"ge 1.4 1; {rng.choice(('load', 'ge', 'load_named'))} {area} 1"
+    texts = (adder, write.format(area), reader)[: 3 if "1.4" in adder else 2]
+    return rng.choice((1, 2)), tuple(rng.sample(texts, len(texts)))
+
+
 def fallen(rng: Random) -> Texts:
     """A poll of two words, the second of which stands at first and falls; the kernel goes by which one it saw."""
     falls = rng.choice(("store 0.4 0", "store 0.4 0", "put 0.4 0"))

@@ -34,6 +34,7 @@ _FAULTS = tuple(
     for other, to in (("die1", "1"), ("cpu0", "cpu0"))
 )  # fmt: skip
 """What breaks, by whether a CPU takes part."""
+_ADDS_ROW = "mtu_add0"
 _LOSSES = ("", "lose:die0:meta", "lose:die0:managed", "lose:die1:meta", "lose:die1:managed", "lose:die1")
 _FREE_SIZE = 6
 _DIES_MAX = 3
@@ -89,6 +90,8 @@ def draw(seed: int, number: int) -> Case:
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
     small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
     small = _falling(Random(f"{seed}/{number}/fallen")) if number % 64 == 55 else small
+    small = _adding_rows(Random(f"{seed}/{number}/row"), small) if number % 32 == 25 else small
+    small = _drawn(corpus.sums, Random(f"{seed}/{number}/sums")) if number % 64 == 25 else small
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
     small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
     small = _copied_flags(Random(f"{seed}/{number}/copies")) if number % 32 == 31 else small
@@ -140,8 +143,9 @@ def _polled(rng: Random, one: Instruction) -> Instruction:
 
 
 def _ordering(rng: Random, small: Small) -> Small:
-    """Half of the kinds of writes ask for an order."""
-    return replace(small, asks={line: rng.choice(ORDERS[1:]) for line in WRITING if rng.random() < 0.5})
+    """Half of the kinds of writes ask for an order; those that add a row do where such are drawn."""
+    usual = [line for line in WRITING if line != _ADDS_ROW]
+    return replace(small, asks={line: rng.choice(ORDERS[1:]) for line in usual if rng.random() < 0.5})
 
 
 def _of_units(rng: Random, small: Small) -> Small:
@@ -205,6 +209,21 @@ def _adding(rng: Random, one: Instruction) -> Instruction:
         return one
     rows = rng.choice(((0, one.a), (4, one.a), (one.a, 4)))
     return Instruction("v_add", rows[0] | OTHER * rows[1], one.b, one.c)
+
+
+def _adding_rows(rng: Random, small: Small) -> Small:
+    """Copies that add for most of what mtu-out copies, adds or puts; some ask for an order."""
+    asks = {**small.asks, _ADDS_ROW: rng.choice(ORDERS[1:])} if small.asks else small.asks
+    return replace(_each(_adding_row, rng, small), asks=asks)
+
+
+def _adding_row(rng: Random, one: Instruction) -> Instruction:
+    likely = {"out": 0.8, "add": 0.7, "put": 0.3, "atomic": 0.5, "store": 0.1}.get(one.name, 0.0)
+    if rng.random() >= likely:
+        return one
+    return Instruction(
+        "add_out", one.a, rng.choice((0, 0, 1, 4)), one.c if one.name == "out" else rng.choice((0, 2, 2, 4, 5, 13))
+    )
 
 
 def _sum_of_rows(rng: Random) -> Small:
@@ -396,7 +415,7 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 _VARIED = (
     "tentative", "any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain",
-    "spin_in",
+    "spin_in", "add_out",
 )  # fmt: skip
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),

@@ -23,6 +23,7 @@ from xccl_emu.lang import (
     kernel,
     load,
     maps,
+    mtu_add,
     mtu_in,
     mtu_out,
     poll_any,
@@ -51,6 +52,7 @@ OPERATIONS = (
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
     "signal", "dcci", "part_ge", "part_eq", "part_ne", "outs", "puts", "stores", "signals", "dmas", "choose",
     "any", "v_add", "tentative", "validate", "spin_in",
+    "add_out",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 _SUM = maps.function("add", maps.INT32)
@@ -270,6 +272,8 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield mtu_in(word + (c >> 3) * 4, b * 8, nbytes, tentative=1)
         elif op == 56:
             yield validate(b * 8, nbytes)
+        elif op == 58:
+            yield mtu_add(b * 8, word + (c >> 3) * 4, nbytes)
         if _SEEN >> op & 1:
             seen = seen * 8 + last
     yield store(result, seen)

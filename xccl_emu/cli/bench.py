@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,8 @@ from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
 from xccl_emu.cli.perf import Perf
-from xccl_emu.errors import UnfinishedError
-from xccl_emu.options import option
+from xccl_emu.errors import ConfigError, UnfinishedError
+from xccl_emu.options import Modelled, option
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 app = App(cls=CaseGroup, no_args_is_help=True)
 
+_Percent = Annotated[float, typer.Option(help="How far a row may move from --against, in percent.", min=0, metavar="X")]
 OUTPUTS = (
     JSON,
     file("csv", "Write the rows to a CSV file as well; to Parquet if it is named *.parquet."),
     file("plot", "Draw them to a PNG, SVG or PDF file."),
+    file("against", "Compare the rows with those of an earlier --json, a file; exit code 1 if one has moved."),
+    parameter("tolerance", _Percent, 0.0),
 )
 """How every bench shows its rows."""
 
@@ -44,8 +47,8 @@ def _group() -> None:
 
     A row's role says what its published number may be used for: an "input" was put in as it is, free constants are
     fitted to "fit" rows, "check" rows are compared and never fitted to, "shown" ones are not scored, "exact" ones must
-    come out exactly. FILE.py:NAME is a protocol too. Errors are signed. Exit code 1 if data that was moved is wrong,
-    or an exact row differs; 3 if some of many points or benches failed: the others are shown.
+    come out exactly. FILE.py:NAME is a protocol too. Errors are signed. Exit code 1 if data that was moved is wrong, an
+    exact row differs, or a row moved from --against; 3 if some of many points or benches failed: the others are shown.
     """
 
 
@@ -56,23 +59,32 @@ class Output:
     as_json: bool
     csv: Path | None
     plot: Path | None
+    against: Path | None
+    tolerance: float
 
 
-def _bench(make: "Make", output: Output, seed: int = 0, no_data: bool = False) -> None:
+def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
+    from xccl_emu.bench import against, baseline
     from xccl_emu.bench.memory import available_bytes
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
     from xccl_emu.cli.shown import stages
+    from xccl_emu.timing import topologies
 
     check_csv(output.csv)
+    before = against.read(output.against) if output.against else {}
     if output.plot is not None:
         from xccl_emu.cli.bench_plot import check_plot
 
         check_plot(output.plot)
-    setting = Setting(stage=stages(quiet=output.as_json), seed=seed, data=not no_data, free_bytes=available_bytes())
+    fabric, costs = topologies.model(model.fabric, model.cost)
+    setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
     results, failure = _made(make, setting)
-    about = {"seed": seed, "data": setting.data, "stopped": "" if failure is None else str(failure)}
+    results = [setting.scored(result) for result in results]
+    results += baseline.alpha_beta(results)
+    moved = against.moved(results, before, output.tolerance) if output.against else []
+    about = {"seed": seed, "data": setting.data, "stopped": "" if failure is None else str(failure), "moved": moved}
     show(results, output.as_json, "bench", about)
     if output.csv is not None:
         write_csv(results, output.csv)
@@ -82,7 +94,9 @@ def _bench(make: "Make", output: Output, seed: int = 0, no_data: bool = False) -
         draw(results, output.plot, setting.fabric)
     if failure is not None:
         raise failure
-    if any(result.failed for result in results):
+    for line in [] if output.as_json else moved:
+        typer.echo(line)
+    if moved or any(result.failed for result in results):
         raise typer.Exit(WRONG)
 
 
@@ -96,20 +110,20 @@ def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Unfinish
         return error.results, error
 
 
-def _case(perf: Perf, ctx: typer.Context, protocol: str, as_json: bool, csv: Path | None, plot: Path | None) -> None:
+def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
     from xccl_emu.cli.case_job import bench as bench_case
 
     def make(setting: "Setting") -> "Sequence[Result]":
         return bench_case(protocol, sizes_from(ctx.args), perf, setting)
 
-    _bench(make, Output(as_json, csv, plot), no_data=perf.no_data)
+    _bench(make, Output(**output), perf, no_data=perf.no_data)
 
 
 CASE = (CTX, parameter("protocol", Protocol, CTX.default))
 app.command("case", hidden=True, context_settings=ANY_SIZE)(command_of(Perf, _case, *OUTPUTS, first=CASE))
 
 
-def _measure(made: measurements.Measurement, as_json: bool, csv: Path | None, plot: Path | None) -> None:
+def _measure(made: measurements.Measurement, **output: Any) -> None:
     words = made.words if isinstance(made, measurements.Swept) else []
 
     def make(setting: "Setting") -> "Sequence[Result]":
@@ -117,9 +131,11 @@ def _measure(made: measurements.Measurement, as_json: bool, csv: Path | None, pl
             return made.rows(setting)
         from xccl_emu.cli.bench_sweep import sweep
 
-        return sweep(made.name, words, made.cores_used, made.dask, setting, as_json)
+        return sweep(made.name, words, made.cores_used, made.dask, setting, output["as_json"])
 
-    _bench(make, Output(as_json, csv, plot), made.seed, made.no_data)
+    if made.own_fabric and made.fabric != measurements.Measurement.fabric:
+        raise ConfigError(f"--fabric {made.fabric}: bench {made.name} has the fabric of its paper")
+    _bench(make, Output(**output), made, made.seed, made.no_data)
 
 
 for _name, _kind in measurements.found().items():
@@ -127,7 +143,7 @@ for _name, _kind in measurements.found().items():
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Modelled):
     """How far results move when a constant that no published row determines is at an end of its plausible range.
 
     Every constant of the model that is neither published nor fitted, one at a time; takes some minutes.
@@ -136,10 +152,11 @@ class Sensitivity:
     seed: int = option(0, "Seed of payloads and routings.", least=0)
 
 
-def _sensitivity(options: Sensitivity, as_json: bool, csv: Path | None, plot: Path | None) -> None:
+def _sensitivity(options: Sensitivity, **output: Any) -> None:
     from xccl_emu.cli.bench_sweep import sensitivities
 
-    _bench(lambda setting: sensitivities(setting, as_json), Output(as_json, csv, plot), options.seed)
+    shown = Output(**output)
+    _bench(lambda setting: sensitivities(setting, shown.as_json), shown, options, options.seed)
 
 
 app.command("sensitivity")(command_of(Sensitivity, _sensitivity, *OUTPUTS))
@@ -150,10 +167,11 @@ class Every(measurements.Measurement):
     """Run all benches, on all cores as far as the memory goes; what two have in common is run once."""
 
 
-def _every(options: Every, as_json: bool, csv: Path | None, plot: Path | None) -> None:
+def _every(options: Every, **output: Any) -> None:
     from xccl_emu.cli.bench_sweep import every_bench
 
-    _bench(lambda setting: every_bench(setting, as_json), Output(as_json, csv, plot), options.seed, options.no_data)
+    shown = Output(**output)
+    _bench(lambda setting: every_bench(setting, shown.as_json), shown, options, options.seed, options.no_data)
 
 
 app.command("all")(command_of(Every, _every, *OUTPUTS))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from xccl_emu.bench.result import EMULATED, Result, Score, payload_gb_s, scores, total_wrong
+from xccl_emu.bench.result import EMULATED, Result, Score, by_table, payload_gb_s, scores, total_wrong
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.perf_job import lines
@@ -165,6 +165,9 @@ def number(value: float) -> str:
 def _closing(results: Sequence[Result]) -> Iterator[str]:
     for one in scores(results):
         yield score_text(one)
+    for bench, of in by_table(results).items():
+        texts = (f"{name} {one.mape_percent:.1f} %" for name, one in of.items())
+        yield f"  {bench}: {', '.join(texts)}"
     bounds = [result.met for result in results if result.relation != "="]
     if bounds:
         yield f"bounds: {sum(map(bool, bounds))} of {len(bounds)} hold"

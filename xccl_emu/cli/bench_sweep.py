@@ -1,6 +1,7 @@
 """What a bench runs in many processes, with a bar that says how many are done: `--sweep`, and all benches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
 from xccl_emu.cli.shown import counting
 from xccl_emu.errors import UnfinishedError
+from xccl_emu.stage import silent
 
 T = TypeVar("T")
 
@@ -29,7 +31,7 @@ def sweep(
 
 def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
     """Run everything with each assumed constant at both ends of its range; raises ConfigError if one does not fit."""
-    jobs = sensitivity.jobs(setting.seed)
+    jobs = sensitivity.jobs(setting)
     done = on_processes(jobs, available_bytes())
     return sensitivity.results_of(_watched("runs", done, len(jobs), quiet))
 
@@ -38,8 +40,9 @@ def every_bench(setting: Setting, quiet: bool) -> list[Result]:
     """Run all benches; raises ConfigError if one does not fit the memory, and `Partial` if some failed."""
     kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
     kinds.sort(key=lambda one: one[1].turn)
+    quietly = replace(setting, stage=silent)
     jobs = [
-        Job(f"bench {kind.name}", partial(_rows_of, kind, setting.seed, setting.data), suite.bytes_needed(setting.data))
+        Job(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
         for kind, suite in kinds
     ]
 
@@ -49,9 +52,9 @@ def every_bench(setting: Setting, quiet: bool) -> list[Result]:
     return _all_or_partial(_watched("benches", on_processes(jobs, available_bytes()), len(jobs), quiet), in_order)
 
 
-def _rows_of(kind: type[measurements.Measurement], seed: int, data: bool) -> list[Result]:
+def _rows_of(kind: type[measurements.Measurement], setting: Setting) -> list[Result]:
     """The rows of a measurement, in any process."""
-    return kind().rows_in_suite(Setting(seed=seed, data=data))
+    return kind().rows_in_suite(setting)
 
 
 class Partial(UnfinishedError):

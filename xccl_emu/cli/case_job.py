@@ -15,7 +15,6 @@ from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocol.sequence import Sizes
-from xccl_emu.timing.topologies import topology
 
 
 def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
@@ -33,12 +32,11 @@ def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
 
 def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Result]:
     """The time of each combination of sizes, from the first core's beginning to the last one's end; or of a call."""
-    setting = replace(setting, fabric=topology(perf.fabric))
     cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs
     if all(isinstance(case, Collective) for case in cases):
         measured = [point for case in cases for point in points(cast(Collective, case), perf)]
         return [measure(protocol, point, perf, setting) for point in measured]
-    if replace(perf, no_data=False, fabric=Perf.fabric) != Perf():
+    if replace(perf, no_data=False, fabric=Perf.fabric, cost=()) != Perf():
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
     taken = {name: {even(case.configuration[name]) for case in cases} for name in cases[0].configuration}
     swept = tuple(name for name, values in taken.items() if len(values) > 1)

@@ -140,7 +140,8 @@ def _found(found: Violation) -> str:
 
 def _rows(verdict: Verdict) -> list[tuple[str, str]]:
     found = verdict.violation
-    rate = f" ({verdict.transitions / max(verdict.seconds, 1e-9) / 1e6:.1f} M/s)" if verdict.transitions else ""
+    per_us = verdict.transitions / max(verdict.seconds, 1e-9) / 1e6
+    rate = f" ({per_us:.1f} M/s)" if per_us >= 0.1 else ""
     return [
         ("configuration", ", ".join(f"{name} {value}" for name, value in verdict.configuration.items())),
         ("without", ", ".join(verdict.without)),

@@ -43,6 +43,8 @@ _heard: list[int] = []
 _exit = os._exit
 _AGAIN_S, _IMPORT_S = 0.02, 3.0
 """Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
+_DROPPED_S = 0.5
+"""What has been raised is raised again after so long, unless it is under way: libraries in C may clear any error."""
 
 
 def say(message: str) -> None:
@@ -61,9 +63,12 @@ def drop_output() -> None:
 def run_to_end(command: Callable[[], None]) -> None:
     """Run the whole command, and leave through `SystemExit` with the code that fits what has become of it."""
     try:
-        _prepare_streams()
-        _listen()
-        command()
+        try:
+            _prepare_streams()
+            _listen()
+            command()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except SystemExit as error:
         if error.code == TERMINATED:
             say("terminated")
@@ -158,11 +163,21 @@ def _listen() -> None:
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
     """End by KeyboardInterrupt, but not within an import: one in C prints a traceback of it."""
+    if number == signal.SIGALRM and _is_under_way():
+        return _again(_on_interrupt, _DROPPED_S)
     _heard.append(signal.SIGINT)
     if len(_heard) * _AGAIN_S < _IMPORT_S and _in_import(frame):
-        _again(_on_interrupt)
-    else:
-        raise KeyboardInterrupt
+        return _again(_on_interrupt, _AGAIN_S)
+    _again(_on_interrupt, _DROPPED_S)
+    raise KeyboardInterrupt
+
+
+def _is_under_way() -> bool:
+    """Does somebody clean up behind a signal, or tell of it?"""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, (KeyboardInterrupt, SystemExit)):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _in_import(frame: FrameType | None) -> bool:
@@ -172,7 +187,10 @@ def _in_import(frame: FrameType | None) -> bool:
 
 
 def _on_termination(number: int, frame: FrameType | None) -> None:
+    if number == signal.SIGALRM and _is_under_way():
+        return _again(_on_termination, _DROPPED_S)
     _heard.append(signal.SIGTERM)
+    _again(_on_termination, _DROPPED_S)
     raise SystemExit(TERMINATED)
 
 
@@ -197,13 +215,13 @@ def _exit_of_user(code: int) -> None:
 def _on_dropped(what: "sys.UnraisableHookArgs") -> None:
     """A signal is heard again if its exception came within what drops all: a callback of LLVM, of the collector."""
     if issubclass(what.exc_type, KeyboardInterrupt):
-        _again(_on_interrupt)
+        _again(_on_interrupt, _AGAIN_S)
     elif issubclass(what.exc_type, SystemExit):
-        _again(_on_termination)
+        _again(_on_termination, _AGAIN_S)
     else:
         sys.__unraisablehook__(what)
 
 
-def _again(handler: Callable[[int, FrameType | None], None]) -> None:
+def _again(handler: Callable[[int, FrameType | None], None], seconds: float) -> None:
     signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds)

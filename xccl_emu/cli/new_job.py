@@ -3,6 +3,8 @@
 import keyword
 import re
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from string import Template
 
 import typer
@@ -18,20 +20,46 @@ _RESERVED = ("own", "out", "nbytes", "inbox", "flag", "kernel", "payload", "size
 
 def act(options: NewOptions) -> None:
     """Run the command; ConfigError for a name that is none, or a file that is there, before anything is written."""
+    texts = _copied(options) if options.example else _filled_in(options)
+    for path in texts:
+        if path.exists() or path.is_symlink():
+            raise ConfigError(f"{options.name or options.example}: {path} is there already, and is not overwritten")
+    with writing("--folder", options.folder):
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, text)
+    typer.echo("\n".join(f"written: {path}" for path in texts))
+    if options.name:
+        typer.echo(f"now: xccl-emu check {options.folder / options.name}.py:{_case_of(options.name)}")
+
+
+def _filled_in(options: NewOptions) -> dict[Path, str]:
     name = options.name
     taken = keyword.iskeyword(name) or name in _RESERVED
     if taken or not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", name, re.ASCII):
         raise ConfigError(f"NAME {name!r}: must be a name such as my_gather, which Python and the kernel do not use")
-    paths = {options.folder / shape.format(name): source for shape, source in _FILES.items()}
-    for path in paths:
-        if path.exists() or path.is_symlink():
-            raise ConfigError(f"NAME {name}: {path} is there already, and is not overwritten")
-    case = "".join(word.capitalize() for word in name.split("_"))
-    words = {"name": name, "Name": case, "file": f"{name}.py:{case}"}
+    words = {"name": name, "Name": _case_of(name), "file": f"{name}.py:{_case_of(name)}"}
     recipe = resources.files("xccl_emu.cli") / "recipe"
-    with writing("--folder", options.folder):
-        options.folder.mkdir(parents=True, exist_ok=True)
-        for path, source in paths.items():
-            write_text(path, Template((recipe / source).read_text("utf-8")).substitute(words))
-    said = [*(f"written: {path}" for path in paths), f"now: xccl-emu check {options.folder / name}.py:{case}"]
-    typer.echo("\n".join(said))
+    return {
+        options.folder / shape.format(name): Template((recipe / source).read_text("utf-8")).substitute(words)
+        for shape, source in _FILES.items()
+    }
+
+
+def _case_of(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _copied(options: NewOptions) -> dict[Path, str]:
+    examples = {entry.name.removesuffix(".py"): entry for entry in _entries(resources.files("xccl_emu") / "examples")}
+    if options.name or options.example not in examples:
+        known = f"must be one of {', '.join(sorted(examples))}, without a NAME"
+        raise ConfigError(f"--example {options.example}: {known}")
+    entry, folder = examples[options.example], options.folder
+    if entry.is_file():
+        return {folder / entry.name: entry.read_text("utf-8")}
+    return {folder / entry.name / file.name: file.read_text("utf-8") for file in _entries(entry)}
+
+
+def _entries(folder: Traversable) -> list[Traversable]:
+    return [entry for entry in folder.iterdir() if not entry.name.startswith(("_", "."))]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.options import option
+from xccl_emu.options import Modelled, option
 from xccl_emu.sizes import sizes_from
 
 TYPES = {"bf16": "bfloat16", "fp16": "half"}
@@ -12,7 +12,7 @@ TYPES = {"bf16": "bfloat16", "fp16": "half"}
 
 
 @dataclass(frozen=True)
-class Perf:
+class Perf(Modelled):
     """Time a protocol at every combination of its sizes: --dies 2,4,8 --elements 1024,65536.
 
     The time is virtual, from the beginning of the first core to the end of the last. algbw is the payload over the
@@ -28,7 +28,6 @@ class Perf:
     warmup: int = option(1, "Calls before them.", named=("-w",), least=0)
     dtype: str | None = option(None, "bfloat16 or half.", named=("-d",), metavar="TYPE")
     op: str | None = option(None, "sum, or none where nothing is reduced.", named=("-o",), metavar="OP")
-    fabric: str = option("cloudmatrix384", "cloudmatrix384, atlas-800t-a2 or h20.")
     no_data: bool = option(False, "Move no payload and check nothing: the same times, faster.")
 
     def __post_init__(self) -> None:

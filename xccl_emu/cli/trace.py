@@ -6,11 +6,11 @@ from pathlib import Path
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.options import option
+from xccl_emu.options import Modelled, option
 
 
 @dataclass(frozen=True)
-class TraceOptions:
+class TraceOptions(Modelled):
     """Run a protocol in virtual time, and write what every pipe did as a trace for Perfetto (ui.perfetto.dev).
 
     Each process is a die and each thread a pipe of a core: the scalar unit, mtu-in, vector, mtu-out, DMA. A slice is
@@ -40,7 +40,6 @@ class TraceOptions:
     sizes: dict[str, int | str] = field(default_factory=dict)
     out: Path = option(Path("trace.json"), "File to write; JSON, whatever it is called.")
     dies: str | None = option(None, 'Dies to show, as in "0,1" or "0-3,8" [default: all that take part]')
-    fabric: str = option("cloudmatrix384", "cloudmatrix384, atlas-800t-a2 or h20.")
     place: str = option("packed", "Where the dies are: packed (die by die on the chips), chips or nodes (one on each).")
     gantt: int | None = option(None, "Die to draw a Gantt chart of: when it computes, and writes to others.", least=0)
     plot: Path | None = option(None, "Draw that chart to a PNG, SVG or PDF file too.")

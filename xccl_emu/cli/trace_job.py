@@ -16,6 +16,8 @@ from xccl_emu.cli.trace import TraceOptions
 from xccl_emu.errors import ConfigError
 from xccl_emu.output import write_text
 from xccl_emu.protocol.registry import make
+from xccl_emu.timing import topologies
+from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.critical import breakdown
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.gantt import gantt
@@ -23,7 +25,6 @@ from xccl_emu.timing.gantt import lines as gantt_lines
 from xccl_emu.timing.page import ACTIONS_MAX, page
 from xccl_emu.timing.picture import Timeline
 from xccl_emu.timing.run import VirtualTime
-from xccl_emu.timing.topologies import topology
 from xccl_emu.timing.trace import Trace, save_trace
 
 PLACES = ("packed", "chips", "nodes")
@@ -91,7 +92,7 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
 
 def run(options: TraceOptions) -> Result:
     """Do it; ConfigError for options that make no sense, before anything runs."""
-    fabric = _fabric(options)
+    fabric, costs = _model(options)
     for name in ("out", "html", "svg"):
         check_file(f"--{name}", getattr(options, name))
         if name != "out" and options.dies and getattr(options, name):
@@ -100,7 +101,7 @@ def run(options: TraceOptions) -> Result:
     trial = case.build("sc")
     dies = _dies(options.dies, trial.pod.spec.n_dies)
     _check_gantt(options, dies or range(trial.pod.spec.n_dies))
-    policy = VirtualTime(fabric, log=dies or True)
+    policy = VirtualTime(fabric, costs, log=dies or True)
     trial.pod.policy = policy
     trial.pod.run()
     told = {name: str(value) for name, value in case.configuration.items()}
@@ -146,13 +147,14 @@ def _check_gantt(options: TraceOptions, dies: Collection[int]) -> None:
         check_plot(options.plot)
 
 
-def _fabric(options: TraceOptions) -> Fabric:
-    fabric = topology(options.fabric)
+def _model(options: TraceOptions) -> tuple[Fabric, Costs]:
+    fabric, costs = topologies.model(options.fabric, options.cost)
     if options.place not in PLACES:
         raise ConfigError(f"--place {options.place}: must be one of {', '.join(PLACES)}")
     if options.place == "packed":
-        return fabric
-    return replace(fabric, dies_per_chip=1, chips_per_node=fabric.chips_per_node if options.place == "chips" else 1)
+        return fabric, costs
+    chips = fabric.chips_per_node if options.place == "chips" else 1
+    return replace(fabric, dies_per_chip=1, chips_per_node=chips), costs
 
 
 def _dies(text: str | None, n_dies: int) -> list[int] | None:

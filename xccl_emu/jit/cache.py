@@ -135,7 +135,7 @@ def base_folder(environ: Mapping[str, str]) -> str:
     if not _writable(folder):
         trouble = f"cannot write the cache folder {base!r}" if explicit else ""
     elif not _private(folder):
-        trouble = f"others can write the cache folder {folder!r}, whose code is executed (chmod go-w, or remove it)"
+        trouble = f"others can write or replace the cache folder {folder!r}, whose code is executed (chmod go-w)"
     else:
         return base
     fallback = _private_temporary_folder()
@@ -226,11 +226,13 @@ def _writable(folder: str) -> bool:
 def _private(folder: str) -> bool:
     """Nobody else can have filled the folder; from now on nobody else gets into it, whatever the umask.
 
-    It may be reached by a link of one's own.
+    It may be reached by a link of one's own, but not lie where anybody may put another one in its place.
     """
     try:
-        status, owner = os.stat(folder), os.lstat(folder).st_uid
+        status, owner, around = os.stat(folder), os.lstat(folder).st_uid, os.stat(os.path.dirname(folder)).st_mode
     except OSError:
+        return False
+    if around & stat.S_IWOTH and not around & stat.S_ISVTX:
         return False
     private = status.st_uid == owner == os.getuid() and not status.st_mode & 0o022
     if private and status.st_mode & 0o077:

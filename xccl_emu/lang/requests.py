@@ -36,6 +36,7 @@ TENTATIVE, VALIDATES = 1, 1
 """Fourth operand of an mtu-in that is tentative; third of a `validate`, which is else a `ub_load` of so many bytes."""
 
 SIGNAL_SET, SIGNAL_ADD = 1, 2
+ADDS = 1
 """Sixth operand of an mtu-out that has a signal behind it: is the word set to the value, or is the value added?"""
 
 ANSWERS_MOST = 64
@@ -246,6 +247,15 @@ def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "", or
     return (OP_MTU_OUT, ub, target, nbytes, 0, 0, 0)
 
 
+def mtu_add(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "", order: str = "") -> Request:
+    """Add integers of 4 bytes of the data buffer to those in memory, as a copy by mtu-out that adds.
+
+    Offset, address and size are multiples of 4.  What becomes visible at once is added at once; what does not fit into
+    4 bytes is left out.  Additions of several cores to the same bytes are no race.
+    """
+    return (OP_MTU_OUT, ub, target, nbytes, ADDS, 0, 0)
+
+
 def put_signal(
     ub: int, target: int, nbytes: int, signal: int, value: int, how: int = SIGNAL_SET, step: int = 0, sync: str = "",
     order: str = "",
@@ -260,7 +270,13 @@ def put_signal(
 
 
 def put(
-    target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = "",
+    target: int,
+    word0: int,
+    word1: int = 0,
+    word2: int = 0,
+    word3: int = 0,
+    step: int = 0,
+    sync: str = "",
     order: str = "",
 ) -> Request:
     """Write one aligned 32-byte granule that the scalar unit built, by mtu-out."""

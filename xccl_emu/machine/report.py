@@ -184,8 +184,10 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
         return f"n={a}: must be 1 to {b} answers"
     if op == rq.OP_POLL_ANY:
         return f"condition {a}: comparison {b} must be CMP_EQ, CMP_NE or CMP_GE"
-    if op == rq.OP_MTU_OUT:
+    if op == rq.OP_MTU_OUT and pod.state[pod.core_base(core) + abi.REQUEST + 6]:
         return _bad_signal(pod, core, a)
+    if op == rq.OP_MTU_OUT:
+        return f"how={a}: an mtu-out adds integers of 4 bytes ({rq.ADDS}), or it copies (0)"
     if op == rq.OP_UB_LOAD and b != rq.VALIDATES:
         return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
     if op == rq.OP_MTU_IN and b != rq.TENTATIVE:

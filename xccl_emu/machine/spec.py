@@ -52,7 +52,7 @@ class PodSpec:
     """Data buffer of one core."""
     flight_granules: int = 256
     """Writes in flight that a die holds at most, each at most ``atomic_bytes``; unused under `sc`."""
-    registers: int = 288
+    registers: int = 320
     """Registers a kernel may have on a core."""
     atomic_bytes: int = GRANULE_BYTES
     """The unit in which writes become visible and reads are taken: 4, 8, 16, 32, 64 or 128 bytes."""

@@ -12,7 +12,7 @@ from xccl_emu.lang import Kernel, Site, requests
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.spec import whole
 
-WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "put_signal", "put", "add")
+WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "mtu_add", "put_signal", "put", "add")
 """Requests that may ask for an order."""
 FENCE = "fence"
 _ASKED = (0, 1, 0, 2)

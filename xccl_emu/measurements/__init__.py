@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.options import option
+from xccl_emu.options import Modelled, option
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
@@ -35,12 +35,14 @@ class Suite:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Modelled):
     """What all of them are asked."""
 
     name: ClassVar[str] = ""
     """Name of the command."""
     suite: ClassVar[Suite | None] = None
+    own_fabric: ClassVar[bool] = False
+    """Whether it is made on the fabric of its paper, whatever ``--fabric`` says."""
 
     seed: int = option(0, "Seed of payloads and routings.", least=0)
     no_data: bool = option(

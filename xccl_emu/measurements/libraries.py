@@ -1,13 +1,18 @@
 """Benchmarks that libraries for this hardware publish of themselves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from xccl_emu.measurements import Measurement, Suite
+
+if TYPE_CHECKING:
+    from xccl_emu.bench.result import Result
+    from xccl_emu.bench.setting import Setting
 
 
 @dataclass(frozen=True)
 class Hixl(Measurement):
-    """Copies of 128 MiB by the DMA engine, in blocks of 1 to 8 MiB, to a die of the same and of another node (HIXL)."""
+    """Copies of 128 MiB by the DMA engine, in blocks of 16 KiB to 8 MiB, to the same node or another (HIXL)."""
 
     name = "hixl"
     suite = Suite(9, 8, 1.5, 1.0)
@@ -15,7 +20,7 @@ class Hixl(Measurement):
 
 @dataclass(frozen=True)
 class Hccl(Measurement):
-    """All-gather of 1.3, 8.8 and 40 MB of each of 16 dies of a server, beside what HCCL takes for it.
+    """All-gather of 74 KiB to 40 MiB of each of 16 dies of a server, beside what HCCL takes for it.
 
     Above 2 MB of a rank no payload moves, and nothing is compared.
     """
@@ -26,7 +31,18 @@ class Hccl(Measurement):
 
 @dataclass(frozen=True)
 class DeepEp(Measurement):
-    """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, beside FusedDispatch and the H800."""
+    """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, beside FusedDispatch and the H800.
+
+    On another fabric it is DeepEP's own test: bench deepep --fabric h800, beside DeepEP's table of that machine.
+    """
 
     name = "deepep"
     suite = Suite(12, 2, 17.0, 3.5)
+
+    def rows_in_suite(self, setting: "Setting") -> "list[Result]":
+        """Make both, that on its own machine too."""
+        from xccl_emu.bench.deepep import elsewhere
+        from xccl_emu.timing.topologies import model
+
+        fabric, costs = model("h800")
+        return [*self.rows(setting), *elsewhere(replace(setting, fabric=fabric, costs=costs))]

@@ -13,3 +13,4 @@ class Operators(Measurement):
     """
 
     name = "operators"
+    own_fabric = True

@@ -32,8 +32,8 @@ class Rate:
     """Bandwidth of one die, in 10^9 bytes a second."""
 
     def __post_init__(self) -> None:
-        if not (self.latency_us >= 0 and self.gb_s > 0):
-            raise ConfigError(f"latency_us={self.latency_us}, gb_s={self.gb_s}: must be at least 0, and above 0")
+        if not (0 <= self.latency_us <= 1e6 and 1e-3 <= self.gb_s <= 1e6):
+            raise ConfigError(f"latency_us={self.latency_us}, gb_s={self.gb_s}: must be 0 to 10^6, and 0.001 to 10^6")
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,13 @@ class Cpus:
     """What a socket's port carries, each direction."""
     dram_gb_s: float
     """Its memory's bandwidth."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.per_node, int) and 1 <= self.per_node <= 64):
+            raise ConfigError(f"per_node={self.per_node!r}: must be 1 to 64")
+        for name in ("gb_s", "dram_gb_s"):
+            if not 1e-3 <= getattr(self, name) <= 1e6:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be 0.001 to 10^6")
 
 
 @dataclass(frozen=True)
@@ -100,13 +107,16 @@ class Fabric:
             raise ConfigError(f"planes={self.planes}: must be 1 where nodes have links of their own ({self.within})")
         if self.within == "mesh" and (dies := self.dies_per_chip * self.chips_per_node) > PLANES_MAX:
             raise ConfigError(f"within='mesh': {dies} dies a node; must be at most {PLANES_MAX}")
-        for name, most in (("planes", PLANES_MAX), ("uplinks", UPLINKS_MAX)):
-            if not (isinstance(value := getattr(self, name), int) and 1 <= value <= most):
-                raise ConfigError(f"{name}={value!r}: must be 1 to {most}")
-        if self.stripe_bytes < 32 or self.stripe_bytes & (self.stripe_bytes - 1):
-            raise ConfigError(f"stripe_bytes={self.stripe_bytes}: must be a power of two, at least 32")
-        if not self.uplink_gb_s >= 0:
-            raise ConfigError(f"uplink_gb_s={self.uplink_gb_s}: must be at least 0")
+        most = {"planes": PLANES_MAX, "uplinks": UPLINKS_MAX, "dies_per_chip": 16, "chips_per_node": 1024}
+        for name in most:
+            if not (isinstance(value := getattr(self, name), int) and 1 <= value <= most[name]):
+                raise ConfigError(f"{name}={value!r}: must be 1 to {most[name]}")
+        if not 0 <= self.nodes <= 1 << 20:
+            raise ConfigError(f"nodes={self.nodes!r}: must be 0 to {1 << 20}")
+        if not 32 <= self.stripe_bytes <= 1 << 30 or self.stripe_bytes & (self.stripe_bytes - 1):
+            raise ConfigError(f"stripe_bytes={self.stripe_bytes}: must be a power of two, 32 to 2^30")
+        if self.uplink_gb_s and not 1e-3 <= self.uplink_gb_s <= 1e6:
+            raise ConfigError(f"uplink_gb_s={self.uplink_gb_s}: must be 0, or 0.001 to 10^6")
         if len(self.beside) > BESIDE_MAX or any(fabric.beside for fabric in self.beside):
             raise ConfigError(f"beside: at most {BESIDE_MAX} networks, none with others beside it")
 

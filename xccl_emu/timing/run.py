@@ -185,11 +185,11 @@ class VirtualTime:
         if pod.spec.scalar_cache:
             raise ConfigError(f"scalar_cache={pod.spec.scalar_cache}: must be 0; virtual time knows no caches")
         homes = [core // pod.spec.cores_per_die for core in pod.active_cores()]
+        homes += [grant.die or 0 for core in pod.active_cores() for grant in pod.grants_of(core)]
         last = max((home for home in homes if home < pod.spec.n_dies), default=0)
         if self.fabric.nodes and self.fabric.node_of(last) >= self.fabric.nodes:
             dies = self.fabric.nodes * self.fabric.chips_per_node * self.fabric.dies_per_chip
             raise ConfigError(f"fabric: {self.fabric.name} has {dies} dies; die {last} takes part in this run")
-        homes += [grant.die or 0 for core in pod.active_cores() for grant in pod.grants_of(core)]
         if self.fabric.cpus is None and max(homes, default=0) >= pod.spec.n_dies:
             raise ConfigError(f"fabric: {self.fabric.name} has no CPUs; this run has a core or memory of one")
         if pod.record:

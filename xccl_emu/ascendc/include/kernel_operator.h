@@ -144,6 +144,8 @@ template <class T, class TENSOR> struct xccl_element {
         return value;
     }
     T operator=(const xccl_element &other) const { return *this = T(other); }
+    T operator+=(T value) const { return *this = T(*this) + value; }
+    T operator-=(T value) const { return *this = T(*this) - value; }
 };
 
 template <class T> class GlobalTensor {
@@ -168,8 +170,18 @@ public:
     int64_t address = 0;
 };
 
+/* Where a local tensor begins in the data buffer; of which queue it is counts for nothing here. */
+struct xccl_nothing {
+    template <class T> void operator=(T) {}
+};
+struct TBuffAddr {
+    [[no_unique_address]] xccl_nothing logicPos;
+    uint32_t bufferAddr;
+};
+
 template <class T> class LocalTensor {
 public:
+    void SetAddr(const TBuffAddr &at) { start = at.bufferAddr; }
     xccl_element<T, LocalTensor> operator()(uint32_t index, XCCL_AT(element)) const { return {*this, index, at}; }
     LocalTensor operator[](uint32_t index) const { return {start + index * uint32_t(sizeof(T)), nbytes}; }
     template <class U> LocalTensor<U> ReinterpretCast() const { return {start, nbytes}; }
@@ -181,8 +193,13 @@ public:
     void SetValue(uint32_t index, T value, XCCL_AT(SetValue)) const {
         at(XCCL_OP_UB_STORE, (*this)[index].start, xccl_word(value), sizeof(T));
     }
-    uint32_t start = 0, nbytes = 0;
+    union {
+        uint32_t start = 0;
+        TBuffAddr address_;
+    };
+    uint32_t nbytes = 0;
 };
+inline int64_t get_imm(int64_t offset) { return offset; }
 
 /* ---- events and barriers */
 
@@ -232,13 +249,23 @@ template <bool = true> void SyncAll(XCCL_AT(SyncAll)) {
     xccl_barrier(at);
     at(XCCL_OP_AWAIT_GROUP, at(XCCL_OP_ARRIVE));
 }
-inline int64_t GetBlockIdx() { return xccl_kept(0); }
+/* Above the number of a block: do copies to memory add?  From SetAtomicAdd on, until SetAtomicNone. */
+constexpr int64_t XCCL_ADDING = int64_t(1) << 32;
+inline int64_t GetBlockIdx() { return xccl_kept(0) & (XCCL_ADDING - 1); }
+inline int64_t xccl_adds() { return xccl_kept(0) & XCCL_ADDING ? XCCL_ADDS : 0; }
+template <class T> void SetAtomicAdd() {
+    static_assert(xccl_same<T, int32_t>, "SetAtomicAdd of other elements than int32_t is not in xccl_emu's header");
+    xccl_keep(0, xccl_kept(0) | XCCL_ADDING);
+}
+inline void SetAtomicNone() { xccl_keep(0, GetBlockIdx()); }
 inline int64_t GetBlockNum() { return xccl_kept(1); }
 /* Constants that the host gives (`ascendc.constant`), in memory that can be read by pointers. */
 template <uint32_t N> GM_ADDR GetHcclContext() {
     static_assert(N < XCCL_CONTEXTS, "GetHcclContext: ascend_kernel(contexts=...) says how many there are");
     return reinterpret_cast<GM_ADDR>(xccl_kept(2 + N));
 }
+enum HcclServerType { HCCL_SERVER_TYPE_AICPU, HCCL_SERVER_TYPE_CCU };
+template <HcclServerType> class Hccl {}; /* named by callers that do not call it */
 /* A clock that stands still: what a kernel does by the time is not shown. */
 inline int64_t GetSystemCycle() { return 0; }
 

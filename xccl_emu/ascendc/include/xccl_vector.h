@@ -285,8 +285,6 @@ XCCL_MISSING(OOMCheckAddrRange) XCCL_MISSING(Select) XCCL_MISSING(SetDeqScale)
 /* Refused where they are reached: callers have them in branches that are off. */
 #define XCCL_STOPS(name)                                                                                               \
     template <class T> void name(XCCL_AT(name)) { at.fail(XCCL_OP_FAIL, XCCL_NO_ATOMIC_COPY, 0); }
-XCCL_STOPS(SetAtomicAdd)
 XCCL_STOPS(SetAtomicMax)
 XCCL_STOPS(SetAtomicMin)
-inline void SetAtomicNone() {}
 } // namespace AscendC

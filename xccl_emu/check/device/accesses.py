@@ -96,7 +96,8 @@ def accesses(st, base, pipe, choice, named, out):
         if choice != ms.CHOICE_ALL:
             end = min(nbytes, start + atomic - (target + start) % atomic)
         n = _row(out, 0, ub + st[entry + 1] + start, end - start, 0, rq.MTU_OUT, site)
-        return _row(out, n, target + start, end - start, WRITE, rq.MTU_OUT, site)
+        adds = SYNC if pipes.adds_row(st, entry) else 0
+        return _row(out, n, target + start, end - start, WRITE | adds, rq.MTU_OUT, site)
     if op == rq.OP_PUT:
         start = st[entry + ms.ENTRY_PROGRESS]
         end = ms.GRANULE_BYTES if choice == ms.CHOICE_ALL else min(ms.GRANULE_BYTES, start + atomic)

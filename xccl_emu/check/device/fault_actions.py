@@ -155,10 +155,7 @@ def _again(mem, st):
         return False
     address = st[ms.FAULT_COPY + ms.FLIGHT_ADDRESS]
     tentative.meet(st, address, st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
-    if st[ms.FAULT_COPY + ms.FLIGHT_KIND] == ms.KIND_ADD:
-        words.store_i64(mem, address, words.load_i64(mem, address) + st[ms.FAULT_COPY + ms.FLIGHT_DATA])
-    else:
-        words.words_to_bytes(mem, address, st, ms.FAULT_COPY + ms.FLIGHT_DATA, st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
+    flight.land(mem, st, ms.FAULT_COPY)
     flight.note_writer(st, address, st[ms.FAULT_COPY + ms.FLIGHT_CORE], st[ms.FAULT_COPY + ms.FLIGHT_SITE])
     words.put(st, ms.FAULT_COPY + ms.FLIGHT_NBYTES, 0)
     return True

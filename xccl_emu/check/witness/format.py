@@ -49,7 +49,7 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
     if op == rq.OP_MTU_IN:
         return Formatted(f"{name}{' tentative' * d} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
     if op == rq.OP_MTU_OUT:
-        name = "put_signal" if operands[5] else name
+        name = "put_signal" if operands[5] else "mtu_add" if d else name
         return Formatted(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
     if op == rq.OP_DMA:
         return Formatted(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")

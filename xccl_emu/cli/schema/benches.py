@@ -53,6 +53,7 @@ class Bench(Rows):
     seed: w.Seed
     data: Annotated[bool, "whether payload was moved and compared"]
     stopped: w.Stopped
+    moved: Annotated[list[str], "rows that moved from `--against`, a line each"]
 
 
 class Traffic(TypedDict):

@@ -18,6 +18,7 @@ enum {
     XCCL_VALIDATES = 1,
     XCCL_SIGNAL_SET = 1,
     XCCL_SIGNAL_ADD = 2,
+    XCCL_ADDS = 1,
     XCCL_ANSWERS_MOST = 64,
     XCCL_BF16 = 0,
     XCCL_FP16 = 1,
@@ -184,6 +185,10 @@ enum {
 /* Copy the data buffer to memory. */
 #define xccl_mtu_out(ub, target, nbytes, ...) \
     XCCL_ASK("mtu_out", XCCL_OP_MTU_OUT, ub, target, nbytes, 0, 0, 0, __VA_ARGS__)
+
+/* Add integers of 4 bytes of the data buffer to those in memory, as a copy by mtu-out that adds. */
+#define xccl_mtu_add(ub, target, nbytes, ...) \
+    XCCL_ASK("mtu_add", XCCL_OP_MTU_OUT, ub, target, nbytes, 1, 0, 0, __VA_ARGS__)
 
 /* Copy the data buffer to memory as `mtu_out` does, and when all of that is visible, and only then, signal there. */
 #define xccl_put_signal(ub, target, nbytes, signal, value, how, ...) \

@@ -196,6 +196,15 @@ def _signal(st, core, base, target, nbytes):
 
 
 @jit
+def _adds(st, core, base, all_bits):
+    """May an mtu-out add what it copies: integers of 4 bytes?"""
+    how, rest = st[base + REQUEST + 4], st[base + REQUEST + 5]
+    if how != rq.ADDS or rest != 0:
+        return set_error(st, core, base, ms.ERR_OPERAND, how, rest)
+    return all_bits & 3 == 0 or set_error(st, core, base, ms.ERR_ALIGN, st[base + REQUEST + 2], 4)
+
+
+@jit
 def check_transfer(st, core, base, op, a, b, c):
     """Check an instruction of mtu-in or mtu-out before it is queued; a CPU's stores pass a fence, too."""
     if op != rq.OP_FENCE and not _on_die(st, core, base):
@@ -207,6 +216,8 @@ def check_transfer(st, core, base, op, a, b, c):
         return _memory(st, core, base, a, c, ms.READ) and _buffer(st, core, base, b, c, 1)
     if op == rq.OP_MTU_OUT:
         inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, ms.WRITE)
+        if st[base + REQUEST + 6] == 0 and (st[base + REQUEST + 4] != 0 or st[base + REQUEST + 5] != 0):
+            return inside and _adds(st, core, base, a | b | c)
         return inside and (st[base + REQUEST + 6] == 0 or _signal(st, core, base, b, c))
     if op == rq.OP_PUT:
         return _aligned_memory(st, core, base, a, ms.GRANULE_BYTES, ms.WRITE)

@@ -229,4 +229,4 @@ def _ordered(st, older, younger):
     kind, kind_other = st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]
     if st[at.ORDER] == at.ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same
         return 1 if kind == at.KIND_SCALAR and kind_other == at.KIND_SCALAR else 0
-    return 1 if max(kind, at.KIND_ADD) == max(kind_other, at.KIND_ADD) else 0
+    return 1 if max(kind, at.KIND_ADD_ROW) == max(kind_other, at.KIND_ADD_ROW) else 0

@@ -129,7 +129,12 @@ def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
     """Write bytes that stand at ``source``: at once under `sc`, else into flight, where they must be atomic."""
     if st[ms.ORDER] == ms.ORDER_SC:
         tentative.meet(st, address, nbytes)
-        write_far(mem, st, address, source, nbytes)
+        if kind == ms.KIND_ADD_ROW:
+            mark(mem, st, address, nbytes)
+            for at in range(0, nbytes, 4):
+                _add_number(mem, address + at, words.load_i32(mem, source + at))
+        else:
+            write_far(mem, st, address, source, nbytes)
         _note_writers(st, address, nbytes, core, site)
         return
     words.bytes_to_words(st, _take_off(st, core, base, kind, address, nbytes, site), mem, source, nbytes)
@@ -147,6 +152,25 @@ def write_word(mem, st, core, base, kind, address, nbytes, value, site):
         words.put(st, _take_off(st, core, base, kind, address + 4, 4, site), value >> 32 & 0xFFFFFFFF)
     else:
         words.put(st, _take_off(st, core, base, kind, address, nbytes, site), value)
+
+
+@jit
+def _add_number(mem, address, number):
+    """Add to an integer of 4 bytes."""
+    words.store_u32(mem, address, words.load_i32(mem, address) + number)
+
+
+@jit
+def land(mem, st, entry):
+    """What is in flight is there, or added to what is there."""
+    address, data, kind = st[entry + ms.FLIGHT_ADDRESS], entry + ms.FLIGHT_DATA, st[entry + ms.FLIGHT_KIND]
+    if kind == ms.KIND_ADD:
+        words.store_i64(mem, address, words.load_i64(mem, address) + st[data])
+    elif kind == ms.KIND_ADD_ROW:
+        for at in range(0, st[entry + ms.FLIGHT_NBYTES], 4):
+            _add_number(mem, address + at, st[data + (at >> 3)] >> (at & 4) * 8 & 0xFFFFFFFF)
+    else:
+        words.words_to_bytes(mem, address, st, data, st[entry + ms.FLIGHT_NBYTES])
 
 
 @jit
@@ -338,10 +362,7 @@ def deliver(mem, st, die, k):
     entry = flight(st, ring, k)
     core, kind, address = st[entry + ms.FLIGHT_CORE], st[entry + ms.FLIGHT_KIND], st[entry + ms.FLIGHT_ADDRESS]
     tentative.meet(st, address, st[entry + ms.FLIGHT_NBYTES])
-    if kind == ms.KIND_ADD:
-        words.store_i64(mem, address, words.load_i64(mem, address) + st[entry + ms.FLIGHT_DATA])
-    else:
-        words.words_to_bytes(mem, address, st, entry + ms.FLIGHT_DATA, st[entry + ms.FLIGHT_NBYTES])
+    land(mem, st, entry)
     _note_writers(st, address, st[entry + ms.FLIGHT_NBYTES], core, st[entry + ms.FLIGHT_SITE])
     _remove(st, ring, k)
     base = block_of_core(st, core)

@@ -75,7 +75,7 @@ FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_FEN
 FENCES_MASK, ASKED_SHIFT = (1 << 20) - 1, 20  # above the fences: the order that its request asks for
 PART_SHIFT = 22  # above that: is it what a request copies that signals, or the signal?
 IS_PAYLOAD, IS_SIGNAL = 1, 2
-KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a write of that DMA descriptor
+KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_ADD_ROW, KIND_DMA = range(5)  # KIND_DMA + slot for a write of that DMA descriptor
 
 # ---- the lines that a core's scalar unit caches, in order of addresses, those in use first (`cache`)
 CACHE_LINE_BYTES = 64

@@ -303,6 +303,12 @@ def signals_next(st, entry):
 
 
 @jit
+def adds_row(st, entry):
+    """Return whether an instruction of mtu-out adds what it copies to what is there."""
+    return st[entry] == rq.OP_MTU_OUT and st[entry + 6] == 0 and st[entry + 4] == rq.ADDS
+
+
+@jit
 def _step_out(mem, st, core, base, queue, entry, choice):
     """Write a unit of an mtu-out or a put or all of it, or if that is done, signal."""
     ring, how = flight.block_of_die(st, st[base + ms.DIE]), st[entry + 6]
@@ -338,12 +344,13 @@ def _write_out(mem, st, core, base, entry, choice):
     target, nbytes = (st[entry + 1], ms.GRANULE_BYTES) if words else (st[entry + 2], st[entry + 3])
     source = 8 * (entry + 2) if words else st[base + ms.UB_BASE] + st[entry + 1]
     at_once, atomic = choice == ms.CHOICE_ALL and st[ms.ORDER] == ms.ORDER_SC and not words, 1 << st[ms.ATOMIC_SHIFT]
+    kind = ms.KIND_ADD_ROW if adds_row(st, entry) else ms.KIND_MTU
     while True:
         size = nbytes - done if at_once else min(atomic - (target + done) % atomic, nbytes - done)
         if words:
             flight.write_unit(mem, st, core, base, ms.KIND_MTU, target + done, source + done, size, site)
         else:
-            flight.write_bytes(mem, st, core, base, ms.KIND_MTU, target + done, source + done, size, site)
+            flight.write_bytes(mem, st, core, base, kind, target + done, source + done, size, site)
         done += size
         if choice != ms.CHOICE_ALL or done == nbytes or not flight.room_for_writes(st, base, 1):
             break

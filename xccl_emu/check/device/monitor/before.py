@@ -34,7 +34,7 @@ def before_core(space, core, base, pipe, choice):
     entry = pipes.entry_of(st, queue, j)
     m[ml.X_OP], m[ml.X_A], m[ml.X_B], m[ml.X_C] = st[entry], st[entry + 1], st[entry + 2], st[entry + 3]
     m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH)
-    m[ml.X_ADDS] = 1 if m[ml.X_OP] == rq.OP_ADD else 0
+    m[ml.X_ADDS] = 1 if m[ml.X_OP] == rq.OP_ADD or (pipe == rq.MTU_OUT and pipes.adds_row(st, entry)) else 0
     if m[ml.X_OP] == rq.OP_MTU_OUT and st[entry + 6]:
         signals = pipes.signals_next(st, entry)
         m[ml.X_SIGNAL if signals else ml.X_PAYLOAD] = m[m[ml.SIGNALLED] + i] + 1

@@ -131,6 +131,7 @@ def after_delivery(space, die, k):
         word = monitor_clocks.engine_word(
             m, monitor_clocks.index_of(m, m[ml.X_C]), rq.SCALAR if m[ml.X_OP] == ms.KIND_SCALAR else rq.MTU_OUT
         )
+        adds = m[ml.X_OP] == ms.KIND_ADD or m[ml.X_OP] == ms.KIND_ADD_ROW
         for granule in range(m[ml.X_A] // ms.GRANULE_BYTES, (m[ml.X_A] + m[ml.X_B] - 1) // ms.GRANULE_BYTES + 1):
             number = sync_number(space, granule)
             start, end = (
@@ -138,7 +139,7 @@ def after_delivery(space, die, k):
                 min(m[ml.X_A] + m[ml.X_B], (granule + 1) * ms.GRANULE_BYTES),
             )
             if number:
-                monitor_clocks.publish(m, clocks, number - 1, start, end - start, row, m[ml.X_OP] == ms.KIND_ADD)
+                monitor_clocks.publish(m, clocks, number - 1, start, end - start, row, adds)
                 delivered(space, granule, m[ml.X_A], m[ml.X_B], word, clocks[row + word])
         stack = m[ml.FREE_ROWS] + m[m[ml.DIE_INDEX] + die] * (m[ml.CAPACITY] + 1)
         m[stack + 1 + m[stack]] = (row - m[ml.FLIGHT_ROWS]) // m[ml.WORDS] - first

@@ -92,7 +92,9 @@ def _use(st, ck, rows, named, base, pipe, r):
         )
         return granules.USE_BY_OUT | (granules.USE_ADD if flags & accesses.SYNC else granules.USE_WRITE) | tells
     return (
-        granules.USE_WRITE | granules.USE_UNSTABLE | (granules.USE_BY_OUT if pipe == rq.MTU_OUT else granules.USE_TORN)
+        (granules.USE_ADD if flags & accesses.SYNC else granules.USE_WRITE)
+        | granules.USE_UNSTABLE
+        | (granules.USE_BY_OUT if pipe == rq.MTU_OUT else granules.USE_TORN)
     )
 
 

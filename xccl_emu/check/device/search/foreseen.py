@@ -50,7 +50,7 @@ def _only_delivers(st, ck, die, k):
     entry = flight.flight(st, flight.block_of_die(st, die), k)
     core, address, nbytes = st[entry + ms.FLIGHT_CORE], st[entry + ms.FLIGHT_ADDRESS], st[entry + ms.FLIGHT_NBYTES]
     base = flight.block_of_core(st, core)
-    if st[entry + ms.FLIGHT_KIND] >= ms.KIND_DMA or (
+    if st[entry + ms.FLIGHT_KIND] >= ms.KIND_ADD_ROW or (
         st[ms.CACHE_LINES] and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR
     ):
         return False

@@ -243,7 +243,7 @@ def _flying(st, ck, rows, core, base, at, n):
                 accesses.WRITE
                 | FLYING
                 | (accesses.WHOLE if kind < ms.KIND_DMA else 0)
-                | (accesses.SYNC if kind == ms.KIND_ADD else 0)
+                | (accesses.SYNC if kind == ms.KIND_ADD or kind == ms.KIND_ADD_ROW else 0)
             )
             agent = (
                 kind - ms.KIND_DMA + 4 if kind >= ms.KIND_DMA else rq.SCALAR if kind == ms.KIND_SCALAR else rq.MTU_OUT

@@ -1,14 +1,11 @@
-"""DeepEP's normal mode: a token goes once to each rank that has an expert of it, through channels, and its sum back.
+"""Dispatch of DeepEP's normal mode: a token goes once to each rank that has an expert of it, through channels.
 
-Dispatch.  Steps: 1 find the ranks of each token, 2 tell each rank how many rows will come through each channel, 3 put
-the rows for a rank into the channel's ring there, 4 tell how many are in, 5 wait for the counts of all, which say where
-rows go, 6 take rows out, by source, and behind each its token, experts and weights, 7 tell how many places are free.
-Combine.  Steps: 3, 4 and 7 the same with the rows of the experts, back to where they came from, 6 by token and rank, 8
-add up what came for a token in FP32, in order of the ranks, and round once.
+Steps: 1 find the ranks of each token, 2 tell each rank how many rows will come through each channel, 3 put the rows
+for a rank into the channel's ring there, 4 tell how many are in, 5 wait for the counts of all, which say where rows go,
+6 take rows out, by source, and behind each its token, experts and weights, 7 tell how many places are free.
 
-Two cores are a channel: one sends, the other receives, both for a part of the tokens of each source.  In dispatch both
-go round the ranks in such an order that two meet; in combine all begin with rank 0, so that sums do not depend on who
-is first, and a rank is never waited for by one that it waits for.
+Two cores are a channel: one sends, the other receives, both for a part of the tokens of each source.  They go round the
+ranks in such an order that two meet, so that none is waited for by one that it waits for.
 
 Tails and heads count rows of a call behind the call's number, so that they only rise.  Counts have two sets in turn:
 who has the counts of a dispatch from all knows that those of the dispatch before are read.
@@ -19,13 +16,10 @@ from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.deepep.parameters import Rings
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
-from xccl_emu.kernels.experts.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.kernels.group import drain_halves, hand_over
 
 CALL_ROWS = 1 << 20
 """More rows than go through a channel in a call."""
-ONE = 0x3F800000
-"""FP32 bits of 1."""
 
 
 def mark_ranks(first, last, c: Group, b: Buffers, r: Rings):
@@ -210,87 +204,3 @@ def normal_dispatch(rank, core, tokens, call, turn, c: Group, b: Buffers, r: Rin
         yield from send_side(rank, channel, first, last, call, turn, c, b, r)
     else:
         yield from receive_side(rank, channel, call, turn, c, b, r)
-
-
-def send_back(rank, channel, call, c: Group, b: Buffers, r: Rings):
-    """Combine on the core that sends: the rows of the experts, home by home."""
-    yield from fetch(b.counts, r.counts, 4 * c.n_ranks * (c.cores // 2), 3, "received counts loaded")
-    sent = 0
-    for home in range(c.n_ranks):
-        block = block_of(home, channel, c.cores)
-        own = block_of(rank, channel, c.cores)
-        tail = field_at(r.tails, home, c.die_bytes, own)
-        head = field_at(r.heads, rank, c.die_bytes, block)
-        ring = ring_at(home, own, c.die_bytes, r.rings, r.slots * r.slot_bytes)
-        row = yield from add_words(r.counts, block, 4, 3)
-        n = yield xl.ub_load(r.counts + 4 * block, step=3)
-        for i in range(n):
-            at = r.work + sent % 2 * r.slot_bytes
-            yield from load_row(b.y + (row + i) * 2 * c.hidden, at, 2 * c.hidden, sent)
-            yield from await_room(i, head, call, r)
-            yield xl.mtu_out(at, ring + i % r.slots * r.slot_bytes, 2 * c.hidden, step=3)
-            yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, sent % 2, sync="row left")
-            sent = sent + 1
-            if (i + 1) % r.chunk == 0:
-                yield from tell_rows(i + 1, tail, call)
-        yield from tell_rows(n, tail, call)
-    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, sent, "row left")
-    for home in range(c.n_ranks):
-        block = block_of(home, channel, c.cores)
-        n = yield xl.ub_load(r.counts + 4 * block, step=4)
-        yield from await_taken(n, field_at(r.heads, rank, c.die_bytes, block), call)
-
-
-def take_back(rank, channel, first, last, call, c: Group, r: Rings):
-    """Steps 6 and 7 of combine, rank by rank."""
-    parts = r.parts + rank * c.die_bytes
-    taken = 0
-    for d in range(c.n_ranks):
-        block = block_of(d, channel, c.cores)
-        tail = field_at(r.tails, rank, c.die_bytes, block)
-        head = field_at(r.heads, d, c.die_bytes, block_of(rank, channel, c.cores))
-        ring = ring_at(rank, block, c.die_bytes, r.rings, r.slots * r.slot_bytes)
-        n = yield from count_rows(d, last - first, r)
-        i = 0
-        for t in range(first, last):
-            ranks = yield xl.ub_load(r.marks + 4 * (t - first), step=6)
-            if ranks >> d & 1:
-                yield from await_rows(i, n, tail, call, r)
-                at = r.work + taken % 2 * r.slot_bytes
-                yield from load_row(ring + i % r.slots * r.slot_bytes, at, 2 * c.hidden, taken)
-                yield xl.mtu_out(at, parts + (t * c.n_ranks + d) * 2 * c.hidden, 2 * c.hidden, step=6)
-                yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, taken % 2, sync="row left")
-                taken = taken + 1
-                yield from tell_taken(i, n, head, call, r)
-                i = i + 1
-    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, taken, "row left")
-    yield xl.quiet(step=6, sync="parts written")
-
-
-def sum_parts(rank, first, last, c: Group, b: Buffers, r: Rings):
-    """Step 8: the sums of the channel's tokens."""
-    parts = r.parts + rank * c.die_bytes
-    added = 0
-    for t in range(first, last):
-        yield xl.v_fill(r.work, 4 * c.hidden, step=8)
-        ranks = yield xl.ub_load(r.marks + 4 * (t - first), step=8)
-        for d in range(c.n_ranks):
-            if ranks >> d & 1:
-                yield from add_contribution(parts + (t * c.n_ranks + d) * 2 * c.hidden, r.work, added, 0, ONE, c, 8)
-                added = added + 1
-        yield from write_sum(t, first, r.work, c, b, 8)
-    yield from drain_sums(added, last - first)
-
-
-@xl.kernel
-def normal_combine(rank, core, tokens, call, c: Group, b: Buffers, r: Rings):
-    """A combine on one core, likewise."""
-    channel = core // 2
-    first = tokens * channel // (c.cores // 2)
-    last = tokens * (channel + 1) // (c.cores // 2)
-    if core % 2 == 0:
-        yield from send_back(rank, channel, call, c, b, r)
-    else:
-        yield from mark_ranks(first, last, c, b, r)
-        yield from take_back(rank, channel, first, last, call, c, r)
-        yield from sum_parts(rank, first, last, c, b, r)

@@ -1,0 +1,115 @@
+"""Combine of DeepEP's normal mode: what ranks return for a token goes back through the channels, and is added up.
+
+Steps, in numbers of dispatch: 3 put rows into the ring at their home, 4 tell how many are in, 6 take them out, by token
+and rank, 7 tell how many places are free, 8 add up what came for a token, in FP32 by rank, and round once.
+
+All begin with rank 0, as homes and as what homes wait for: so sums do not depend on who is first, and a rank is never
+waited for by one that it waits for.
+"""
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.common import add_words, fetch
+from xccl_emu.kernels.deepep.normal_dispatch import (
+    await_room,
+    await_rows,
+    await_taken,
+    block_of,
+    count_rows,
+    field_at,
+    load_row,
+    mark_ranks,
+    ring_at,
+    tell_rows,
+    tell_taken,
+)
+from xccl_emu.kernels.deepep.parameters import Rings
+from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.sums import add_contribution, drain_sums, write_sum
+from xccl_emu.kernels.group import drain_halves
+
+ONE = 0x3F800000
+"""FP32 bits of 1."""
+
+
+def send_back(rank, channel, call, c: Group, b: Buffers, r: Rings):
+    """Combine on the core that sends: the rows of the experts, home by home."""
+    yield from fetch(b.counts, r.counts, 4 * c.n_ranks * (c.cores // 2), 3, "received counts loaded")
+    sent = 0
+    for home in range(c.n_ranks):
+        block = block_of(home, channel, c.cores)
+        own = block_of(rank, channel, c.cores)
+        tail = field_at(r.tails, home, c.die_bytes, own)
+        head = field_at(r.heads, rank, c.die_bytes, block)
+        ring = ring_at(home, own, c.die_bytes, r.rings, r.slots * r.slot_bytes)
+        row = yield from add_words(r.counts, block, 4, 3)
+        n = yield xl.ub_load(r.counts + 4 * block, step=3)
+        for i in range(n):
+            at = r.work + sent % 2 * r.slot_bytes
+            yield from load_row(b.y + (row + i) * 2 * c.hidden, at, 2 * c.hidden, sent)
+            yield from await_room(i, head, call, r)
+            yield xl.mtu_out(at, ring + i % r.slots * r.slot_bytes, 2 * c.hidden, step=3)
+            yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, sent % 2, sync="row left")
+            sent = sent + 1
+            if (i + 1) % r.chunk == 0:
+                yield from tell_rows(i + 1, tail, call)
+        yield from tell_rows(n, tail, call)
+    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, sent, "row left")
+    for home in range(c.n_ranks):
+        block = block_of(home, channel, c.cores)
+        n = yield xl.ub_load(r.counts + 4 * block, step=4)
+        yield from await_taken(n, field_at(r.heads, rank, c.die_bytes, block), call)
+
+
+def take_back(rank, channel, first, last, call, c: Group, r: Rings):
+    """Steps 6 and 7 of combine, rank by rank."""
+    parts = r.parts + rank * c.die_bytes
+    taken = 0
+    for d in range(c.n_ranks):
+        block = block_of(d, channel, c.cores)
+        tail = field_at(r.tails, rank, c.die_bytes, block)
+        head = field_at(r.heads, d, c.die_bytes, block_of(rank, channel, c.cores))
+        ring = ring_at(rank, block, c.die_bytes, r.rings, r.slots * r.slot_bytes)
+        n = yield from count_rows(d, last - first, r)
+        i = 0
+        for t in range(first, last):
+            ranks = yield xl.ub_load(r.marks + 4 * (t - first), step=6)
+            if ranks >> d & 1:
+                yield from await_rows(i, n, tail, call, r)
+                at = r.work + taken % 2 * r.slot_bytes
+                yield from load_row(ring + i % r.slots * r.slot_bytes, at, 2 * c.hidden, taken)
+                yield xl.mtu_out(at, parts + (t * c.n_ranks + d) * 2 * c.hidden, 2 * c.hidden, step=6)
+                yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, taken % 2, sync="row left")
+                taken = taken + 1
+                yield from tell_taken(i, n, head, call, r)
+                i = i + 1
+    yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, taken, "row left")
+    yield xl.quiet(step=6, sync="parts written")
+
+
+def sum_parts(rank, first, last, c: Group, b: Buffers, r: Rings):
+    """Step 8: the sums of the channel's tokens."""
+    parts = r.parts + rank * c.die_bytes
+    added = 0
+    for t in range(first, last):
+        yield xl.v_fill(r.work, 4 * c.hidden, step=8)
+        ranks = yield xl.ub_load(r.marks + 4 * (t - first), step=8)
+        for d in range(c.n_ranks):
+            if ranks >> d & 1:
+                yield from add_contribution(parts + (t * c.n_ranks + d) * 2 * c.hidden, r.work, added, 0, ONE, c, 8)
+                added = added + 1
+        yield from write_sum(t, first, r.work, c, b, 8)
+    yield from drain_sums(added, last - first)
+
+
+@xl.kernel
+def normal_combine(rank, core, tokens, call, c: Group, b: Buffers, r: Rings):
+    """A combine on one core, likewise."""
+    channel = core // 2
+    first = tokens * channel // (c.cores // 2)
+    last = tokens * (channel + 1) // (c.cores // 2)
+    if core % 2 == 0:
+        yield from send_back(rank, channel, call, c, b, r)
+    else:
+        yield from mark_ranks(first, last, c, b, r)
+        yield from take_back(rank, channel, first, last, call, c, r)
+        yield from sum_parts(rank, first, last, c, b, r)

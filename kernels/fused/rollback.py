@@ -1,0 +1,72 @@
+"""Layers that may be rolled back: FusedDispatch, experts and FusedCombine, of which an abort can come at any moment.
+
+An iteration is a round of the layer, by the kernels that are launched elsewhere.  What makes it safe to go back:
+
+- The event ID of an attempt is its epoch and iteration.  So no field of an aborted attempt is taken for one of the
+  next; the table is that of the iteration's parity, since epochs are even numbers apart.
+- A rank tells the others that it has come to an epoch when all that its cores did before is done.  Nobody begins
+  before all have told, so then nobody reads messages or contributions of before, and no arrival is under way.
+- Contributions of an attempt come from ranks that have the counts of the token's home.  Before it tells those it counts
+  what has arrived as waited for: so arrivals of aborted attempts are for no later one.
+- Who has heard of an abort assembles, computes and sends nothing more, so what did not come is never used.  Each core
+  looks behind a barrier; one that has left something out heard before it, so no core goes on to what needs that.
+"""
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.aborts import Abort, unaborted
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
+from xccl_emu.kernels.experts.dummy import dummy_expert
+from xccl_emu.kernels.experts.parameters import Buffers, Group, Rounds
+from xccl_emu.kernels.experts.rounds import next_round, settle
+from xccl_emu.kernels.fused.combine import bring_back
+from xccl_emu.kernels.fused.dispatch import offer_tokens, take_tokens
+from xccl_emu.kernels.fused.parameters import Fused
+from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
+
+
+def forget(rank, core, tokens, c: Group, f: Fused):
+    """For this core's tokens count all that has arrived as waited for."""
+    for t in range(tokens * core // c.cores, tokens * (core + 1) // c.cores):
+        own = rank * c.die_bytes + t * FIELD_BYTES
+        yield xl.dcci(f.arrivals + own, sync="arrivals line")
+        arrived = yield xl.load(f.arrivals + own)
+        yield xl.store(f.due + own, arrived, sync="arrivals forgotten")
+
+
+def layer(core, tokens, event, c: Group, b: Buffers, f: Fused, r: Ranks, x: Abort):
+    """One attempt: dispatch, the dummy expert and combine."""
+    yield from forget(r.me, core, tokens, c, f)
+    yield from offer_tokens(r.me, core, tokens, event, c, b, f, x)
+    yield from take_tokens(r.me, core, event, c, b, f, x)
+    yield from settle()
+    received = yield from unaborted(x)
+    if received:
+        yield from dummy_expert(core, c, b)
+    yield from settle()
+    yield from bring_back(r.me, core, tokens, c, b, f, x)
+    yield from settle()
+
+
+@xl.kernel
+def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, f: Fused, r: Ranks):
+    """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart."""
+    word = 0
+    left = n.failures
+    while word != END:
+        i = word % EPOCH
+        epoch = word // EPOCH
+        abort = r.abort + r.me * r.pitch
+        tokens = yield xl.load(n.batches + i * n.batch_bytes, 4)
+        yield from layer(
+            core, tokens, word + 1, c,
+            Buffers(
+                x=b.x + i * stride.x, topk=b.topk + i * stride.topk, weights=b.weights + i * stride.weights,
+                recv_x=b.recv_x + i * stride.recv_x, route=b.route + i * stride.route,
+                counts=b.counts + i * stride.counts, y=b.y + i * stride.y, out=b.out + i * stride.out,
+            ), f, r, Abort(abort, epoch),
+        )  # fmt: skip
+        broken = 0
+        if core == 0:
+            broken = yield from fails(left, r)
+            left -= broken
+        word = yield from next_round(core, i, broken, n.told, c, r, Abort(abort, epoch))

@@ -1,0 +1,107 @@
+"""Layers of which a supervisor may abort any iteration at any moment ([xDeepServe] 6.2), however tokens travel."""
+
+from abc import abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xccl_emu.kernels import rollback
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
+from xccl_emu.kernels.experts.parameters import Buffers, Rounds
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench, size
+from xccl_emu.protocol.streams import Streams, merged
+from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts.case import LayerCase
+from xccl_emu.protocols.experts.group import Args, ExpertGroup
+from xccl_emu.protocols.experts.layout import COMBINE, LAYER, C, GroupLayout
+
+ROLLBACK = "rollback"
+
+
+class RestartedLayout(GroupLayout[C]):
+    """Beside the regions of the layer the words of a rollback; `kernels/rollback` says what they are."""
+
+    def _add_all(self) -> None:
+        super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
+        n = self.config.n_ranks
+        self.readies = self.meta("meta.ready", FIELD_BYTES, n, self._sources).used(ROLLBACK, "r", "w")
+        self.dones = self.meta("meta.done", FIELD_BYTES, n, self._sources).used(ROLLBACK, "r", "w")
+        self.over = self.meta("meta.end", FIELD_BYTES).used(ROLLBACK, "r")
+        self.abort = self.meta("meta.abort", FIELD_BYTES).used(ROLLBACK, "r")
+        self.told = self.meta("meta.go_on", FIELD_BYTES).used(ROLLBACK, "rw")
+        self.errors = self.meta("meta.errors", FIELD_BYTES)
+
+    def label(self, bench: Bench) -> None:
+        """Name the regions in reports, on the supervisor's die too."""
+        super().label(bench)
+        for label in (each for region in self._all for each in region.labels(self.dies.stop, len(self.dies))):
+            bench.label(*label)
+
+
+class RestartedGroup(ExpertGroup[C]):
+    """A group whose rounds are launched at once, with a supervisor on the die behind those of the ranks.
+
+    aborts, failures: as of `RestartedCase`.
+    """
+
+    kernel: ClassVar[Kernel]
+    """The rounds of a rank."""
+    layout: RestartedLayout[C]
+
+    def __init__(self, pod: Pod, config: C, *, aborts: int = 0, failures: int = 0, **more: int) -> None:
+        super().__init__(pod, config, **more)
+        self._aborts, self._failures = aborts, failures
+
+    @abstractmethod
+    def _all_places(self) -> Args:
+        """What the kernel is told of where the protocol keeps what."""
+
+    def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
+        """Launch so many rounds, of all parts or of dispatch alone, and the supervisor."""
+        layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
+        supervisor = self.config.first_die + n
+        known = rollback.Ranks(
+            0, n, rounds, layout.first(layout.readies), layout.first(layout.dones), layout.first(layout.over),
+            layout.first(layout.abort), layout.errors.at(supervisor), self.pod.spec.die_bytes,
+        )  # fmt: skip
+        rights = {name: right for name, right in _RIGHTS.items() if name in self.buffers[0]}
+        for rank, own in enumerate(self.buffers):
+            todo = Rounds(
+                int(COMBINE in parts), self._failures, layout.told.at(self.die_of(rank)), own["batches"].address,
+                self.config.batch_bytes,
+            )  # fmt: skip
+            held = [own.get(name) for name in Buffers._fields]
+            args: dict[str, Any] = {
+                "core": cores, "n": todo, "c": self.shape(), "r": known._replace(me=rank),
+                "b": Buffers(*(buffer.address if buffer else 0 for buffer in held)),
+                "stride": Buffers(*(buffer.nbytes // self.n_rounds if buffer else 0 for buffer in held)),
+                **self._all_places(),
+            }  # fmt: skip
+            grants = [self.pod.grant(own[name], right) for name, right in rights.items()]
+            grants += [each for part in (*LAYER, ROLLBACK) for each in layout.grants(part, rank)]
+            grants += [layout.errors.grant(supervisor, "w"), *([] if rank else [layout.over.grant(None, "w")])]
+            streams.launch(self.kernel, self.die_of(rank), args, merged(grants), cores)
+        seen = [layout.errors.grant(supervisor, "r"), layout.over.grant(supervisor, "r")]
+        grants = [layout.abort.grant(None, "w"), *seen]
+        streams.launch(rollback.supervise, supervisor, {"aborts": self._aborts, "r": known}, grants)
+
+
+_RIGHTS = {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"}
+_RIGHTS |= dict.fromkeys(app.OF_ROWS, "rw")
+
+
+@dataclass(frozen=True)
+class RestartedCase(LayerCase):
+    """Layers; a supervisor on one more die aborts what is under way, and it is executed again."""
+
+    group: ClassVar[type[RestartedGroup[Any]]]
+    side_by_side = False
+    more_dies = 1
+
+    aborts: int = size(1, "Times that the supervisor aborts what is under way.", least=0, most=1 << 10)
+    failures: int = size(0, "Iterations of each rank that may go wrong, whichever these are.", least=0, most=16)
+
+    def _group(self, pod: Pod, **more: int) -> RestartedGroup[Any]:
+        return self.group(pod, self._config(), aborts=self.aborts, failures=self.failures, **more)

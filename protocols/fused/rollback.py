@@ -1,0 +1,55 @@
+"""FusedDispatch and FusedCombine, of which a supervisor may abort any iteration at any moment ([xDeepServe] 6.2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xccl_emu.kernels.fused import rollback as device
+from xccl_emu.protocol import Case, Preset, read_papers
+from xccl_emu.protocols.experts.group import Args
+from xccl_emu.protocols.experts.restarted import RestartedCase, RestartedGroup, RestartedLayout
+from xccl_emu.protocols.fused.case import FusedCase
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout
+
+
+class FusedRestartedLayout(RestartedLayout[FusedConfig], FusedLayout):
+    """Beside the regions of `FusedLayout` the words of a rollback."""
+
+
+class RestartedFused(RestartedGroup[FusedConfig], FusedExpertParallel):
+    """A group whose ranks write to each other, whose rounds are launched at once."""
+
+    kernel = device.rank
+    lays_out = FusedRestartedLayout
+    layout: FusedRestartedLayout
+
+    def _all_places(self) -> Args:
+        return {"f": self.areas()}
+
+
+@dataclass(frozen=True)
+class FusedRollback(RestartedCase, FusedCase):
+    """Layers of `FusedCase`; a supervisor on one more die aborts what is under way, and it is executed again."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "rollback-fused",
+            "FusedDispatch and FusedCombine that are aborted at any moment, and executed again",
+            {"tokens": 1, "cores": 1, "rounds": 2},
+        ),
+    )
+    papers = (*read_papers("fused"), *read_papers("rollback"))
+    group = RestartedFused
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """An abort and two of them, rounds that go wrong, two cores a rank, and each way to send."""
+        usual = cls(ranks=2, tokens=1, cores=1, rounds=2)
+        return {
+            "two rounds, an abort": usual,
+            "an abort of a rollback": replace(usual, aborts=2, rounds=1),
+            "a round of each rank goes wrong": replace(usual, failures=1, aborts=0),
+            "two cores a rank": replace(usual, cores=2, rounds=1),
+            "no allocation in advance": replace(usual, preallocated=0),
+            "SDMA": replace(usual, path="sdma"),
+        }

@@ -1,0 +1,51 @@
+"""What needs no emulator: alpha-beta, a start-up and the bytes at the published rates of their paths.
+
+Every published row whose bytes are known has such a line beside it.  The start-ups are fitted to the very rows that
+they are scored on, one for each kind of operator and machine, so the line is as good as one can be.  A model that is
+behind it explains nothing that a line does not.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from xccl_emu.bench.result import Result
+from xccl_emu.timing.fabric import OTHER_NODE, SAME_NODE, Fabric
+
+ALPHA_BETA = "alpha-beta"
+
+
+def spread_us(fabric: Fabric, ranks: int, nbytes: float, *, write: bool = True) -> float:
+    """Microseconds of bytes that a die has for all ranks evenly, itself too, at the rates within nodes and beyond."""
+    near = min(ranks, fabric.dies_per_chip * fabric.chips_per_node) - 1
+    shares = ((near, fabric.paths[SAME_NODE]), (ranks - 1 - near, fabric.paths[OTHER_NODE]))
+    times = [n / ranks * nbytes / 1000 / (path.write if write else path.read).gb_s for n, path in shares]
+    return sum(times) if fabric.within == "ports" else max(times)
+
+
+def alpha_beta(results: Iterable[Result]) -> Iterator[Result]:
+    """The lines beside results, of a bench that has the name of theirs and of the baseline."""
+    kept = [one for one in results if one.wire is not None and one.role in ("fit", "check")]
+    for kind in dict.fromkeys((one.wire.kind, one.machine) for one in kept if one.wire):
+        rows = [one for one in kept if one.wire and (one.wire.kind, one.machine) == kind]
+        alpha = _fitted(rows)
+        note = f"start-up of {kind[0]}, {alpha:.3g} us, fitted to these rows; the bytes at published rates"
+        for one in rows:
+            yield replace(one, bench=f"{one.bench}, {ALPHA_BETA}", emulated=_value(one, alpha), wrong=None, note=note)
+
+
+def _value(one: Result, alpha_us: float) -> float:
+    assert one.wire is not None
+    us = one.wire.us + one.wire.starts * alpha_us
+    return one.wire.gib / (us * 1e-6) if one.wire.gib else us
+
+
+def _fitted(rows: list[Result]) -> float:
+    """The start-up with the least squares of relative errors in time, at least 0."""
+    above = below = 0.0
+    for one in rows:
+        assert one.wire is not None
+        assert one.published
+        took = one.wire.gib / one.published * 1e6 if one.wire.gib else one.published
+        share = one.wire.starts / took
+        above, below = above + share * (1 - one.wire.us / took), below + share * share
+    return max(0.0, above / below)
