@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--order", default=usage.order, help="of drawn schedules: sc, fifo, relaxed, unordered [%(default)s]")
     add("--seed", type=int, default=0, help="of drawn schedules [%(default)s]")
     add("--seeds", type=int, default=1, help="run the script with so many seeds, until one fails [%(default)s]")
-    add("--schedules", type=int, default=usage.schedules, help="drawn for each call [%(default)s]")
+    add("--schedules", type=int, help="drawn for each call [1; 6, one of each, of the portfolio]")
     add("--together", type=int, help="calls judged together, hosts not waiting [1; with --without 3]")
     add("--without", action="append", default=[], metavar="SYNC", help="switch a synchronization off; may be repeated")
     add("--cores", type=int, default=usage.cores, help="of each rank [%(default)s]")
@@ -88,6 +88,7 @@ def _settings(given: argparse.Namespace) -> Settings:
     policy = given.policy or ("portfolio" if given.without or given.replay else TIME)
     if policy == TIME and given.without:
         raise ConfigError("policy='time': nothing can be switched off in virtual time; take portfolio")
+    given.schedules = given.schedules if given.schedules is not None else 6 if policy == "portfolio" else 1
     given.together = given.together or (3 if given.without else 1)
     settings = Settings(
         policy, given.order, given.seed, given.schedules, given.together, given.cores, tuple(given.without),

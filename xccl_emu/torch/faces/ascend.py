@@ -150,7 +150,12 @@ class Buffer:
     # ---- both
 
     def _dispatched(
-        self, kernel: str, x: torch.Tensor, topk_idx: torch.Tensor, quant_mode: str | None, sizes: tuple[int, int],
+        self,
+        kernel: str,
+        x: torch.Tensor,
+        topk_idx: torch.Tensor,
+        quant_mode: str | None,
+        sizes: tuple[int, int],
         counted: Mapping[str, NDArray[Any]],
     ) -> tuple[int, torch.Tensor, torch.Tensor | None, Mapping[str, NDArray[Any]]]:
         """Number of the dispatch, rows that came, their scales if they are quantized, and what else is known of them.
