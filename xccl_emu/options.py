@@ -41,7 +41,7 @@ class Option:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Modelled:
     """What every command that tells times is asked of its model."""
 

@@ -11,7 +11,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.report import symbolic
 from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 from xccl_emu.timing.run import VirtualTime
-from xccl_emu.timing.topologies import TOPOLOGIES
+from xccl_emu.timing.topologies import topology
 from xccl_emu.timing.trace import trace
 
 SPEC = small_pod(2, 1).with_(cpus_per_node=2)
@@ -165,7 +165,7 @@ def test_a_cpu_takes_time_as_its_paths_do() -> None:
 
 def test_a_fabric_without_cpus_runs_none() -> None:
     """Nodes of MixServe's clusters have no CPUs on the fabric."""
-    pod = Pod(CLOUDMATRIX384, policy=VirtualTime(TOPOLOGIES["atlas-800t-a2"]))
+    pod = Pod(CLOUDMATRIX384, policy=VirtualTime(topology("atlas-800t-a2")))
     pod.launch(ask, pod.cpu(0), [0], {"request": 0, "answer": 0}, [])
     with pytest.raises(ConfigError, match="has no CPUs; this run has a core or memory of one"):
         pod.run()

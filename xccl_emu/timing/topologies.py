@@ -36,8 +36,11 @@ def topology(name: str) -> Fabric:
 CLOUDMATRIX384 = topology("cloudmatrix384")
 """CloudMatrix384 3.2-3.3 and Table 1: seven UB sub-planes, one tier within a node and two between nodes."""
 
-RDMA, VPC = CLOUDMATRIX384.beside
-"""CloudMatrix384 3.2-3.3: the plane to other supernodes, and the datacenter's network, beside UB."""
+RDMA = CLOUDMATRIX384.beside[0]
+"""CloudMatrix384 3.2-3.3: the plane to other supernodes, on links of its own."""
+
+VPC = CLOUDMATRIX384.beside[1]
+"""CloudMatrix384 3.2-3.3: the datacenter's network, one card a node, which its dies share."""
 
 ATLAS_800T_A2 = topology("atlas-800t-a2")
 """MixServe IV-A: four servers of eight NPUs, full-mesh HCCS inside, RoCE between, a port a chip."""
