@@ -168,5 +168,6 @@ OWN = (
     bug("fused: a contribution sent before it is loaded", PAIR, RACE | UNWRITTEN, of_common.without("row in")),
     bug("fused: cores that share a peer send all of its rows", SHARED, RACE | WRONG | UNWRITTEN,
         of_combine("    if end - begin < c.cores:\n", "    if False:\n")),
-    bug("fused: arrivals not awaited", PAIR, UNWRITTEN | RACE, of_combine.without("all arrived")),
+    bug("fused: arrivals not awaited", PAIR, UNWRITTEN | RACE,
+        of_combine('came = yield from until_least(going, f.arrivals + own, due, x, 3, "all arrived")', "came = 1")),
 )  # fmt: skip
