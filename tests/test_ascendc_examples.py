@@ -37,10 +37,13 @@ EVERY = [
 def test_a_search_sees_the_states_of_the_twins(
     name: str, sizes: dict[str, Any], barrier: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernels in Python that make the same requests get the same verdict, by as many states and transitions."""
-    found = check.check(case_of(name, barrier=barrier, **sizes), order=order)
+    """Kernels in Python that make the same requests get the same verdict, by as many states and transitions.
+
+    One search is too large, of a dispatch by `fifo` with empty barriers: both go equally far.
+    """
+    found = check.check(case_of(name, barrier=barrier, **sizes), order=order, policy="exhaustive", max_states=1_000_000)
     ascendc_twins.instead(monkeypatch, barrier)
-    twin = check.check(case_of(name, barrier=barrier, **sizes), order=order)
+    twin = check.check(case_of(name, barrier=barrier, **sizes), order=order, policy="exhaustive", max_states=1_000_000)
     assert found.verdict == twin.verdict
     assert (found.violation and found.violation.kind) == (twin.violation and twin.violation.kind)
     assert (found.states, found.transitions, found.actions) == (twin.states, twin.transitions, twin.actions)
