@@ -42,8 +42,8 @@ def said(small: Small, order: str) -> Program:
         raise Unknown("synchronizations switched off, spins")
     if small.scalar_cache and any(line.startswith("store") for line in small.asks):
         raise Unknown("what a line asks for")
-    if EDGE | DATA in small.far:
-        raise Unknown("memory of a CPU")
+    if small.cpu or EDGE | DATA in small.far:
+        raise Unknown("cores or memory of a CPU")
     cores = []
     for number, instructions in enumerate(small.programs):
         die, place = divmod(number, small.cores_per_die)
