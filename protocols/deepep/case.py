@@ -13,7 +13,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Case, Preset, read_papers, size, switch
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, Hooked
+from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, Hooked, size_hint
 from xccl_emu.protocols.experts.case import USUAL, LayerCase
 from xccl_emu.protocols.experts.data import Batch
 from xccl_emu.protocols.experts.group import ExpertGroup
@@ -78,14 +78,10 @@ class DeepEpCase(LayerCase):
 
     @property
     def published_bytes(self) -> Mapping[str, int]:
-        """As `get_low_latency_rdma_size_hint` of [DeepEP] has it: two sets of what is sent, received and counted."""
+        """The hint of [DeepEP], see `size_hint`."""
         c = self._config()
-        scales, messages = c.hidden // 128, c.n_slots * c.tokens_max
-        dispatched, combined = 16 + max(2 * c.hidden, c.hidden + 4 * scales), 4 * scales + 2 * c.hidden
-        sent = max(c.tokens_max * dispatched, messages * combined)
-        received, counted = messages * max(dispatched, combined), -(-4 * c.n_slots // 128) * 128
-        total = 2 * (sent + received + counted)
-        return {"DeepEP, get_low_latency_rdma_size_hint (csrc/config.hpp)": (total + 128) // 128 * 128}
+        hint = size_hint(c.tokens_max, c.hidden, c.n_slots)
+        return {"DeepEP, get_low_latency_rdma_size_hint (csrc/config.hpp)": hint}
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -22,6 +22,7 @@ from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import work_at
 from xccl_emu.kernels.experts.sums import sum_bytes
+from xccl_emu.lang import FP8_BLOCK
 from xccl_emu.protocols.experts.config import QUANTIZERS, EpConfig, buffer_bytes, fit_half, messages_at
 from xccl_emu.protocols.experts.group import DUMMY, Args, ExpertGroup, Phase, Step
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
@@ -65,6 +66,17 @@ class DeepEpConfig(EpConfig):
         """Data of a buffer set: messages by source and expert, or contributions by token and choice."""
         messages = self.n_slots * self.slots * self.message_bytes
         return max(messages, self.tokens_max * self.top_k * self.row_bytes)
+
+
+def size_hint(tokens: int, hidden: int, experts: int) -> int:
+    """Bytes as `get_low_latency_rdma_size_hint` of [DeepEP] has them: two sets of what is sent, received and counted.
+
+    tokens: most of a rank; experts: of all ranks.
+    """
+    scales, messages = 4 * (hidden // FP8_BLOCK), experts * tokens
+    dispatched, combined = 16 + max(2 * hidden, hidden + scales), scales + 2 * hidden
+    sent, received = max(tokens * dispatched, messages * combined), messages * max(dispatched, combined)
+    return (2 * (sent + received + -(-4 * experts // 128) * 128) + 128) // 128 * 128
 
 
 def deepep_buffer_bytes(config: DeepEpConfig) -> int:

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.torch.faces.common import (
     Config,
     EventOverlap,
-    join,
+    Member,
     layout_of,
     nothing,
     refuse,
@@ -26,41 +25,19 @@ _MODES = {None: "", "bf16": "", "no": "", "int8": "cann"}
 """By quant_mode, the rule by which tokens are quantized; the other modes of the port are those of the A5."""
 
 
-class Buffer:
+class Buffer(Member):
     """A rank's end of a group.  Arguments and results as upstream's; ConfigError for what is not here."""
-
-    num_sms = 20
 
     def __init__(self, group: Any, *_: Any, **named: Any) -> None:
         for name in ("normal_strategy", "low_latency_strategy"):
             strategy = named.get(name) or "default"
             refuse(**{name: (strategy if strategy != "default" else None, "xccl_emu.torch has the default one")})
-        self.group, self.rank, self.group_size = group, group.rank(), group.size()
-        self._rank = join(group)
-
-    def destroy(self) -> None:
-        """Leave the group."""
-        self._rank.close()
+        super().__init__(group)
 
     @staticmethod
     def get_low_latency_rdma_size_hint(tokens: int, hidden: int, ranks: int, experts: int) -> int:
         """Bytes of two sets of messages; nothing is reserved by it."""
         return 2 * tokens * experts * (2 * hidden + 512)
-
-    @classmethod
-    def set_num_sms(cls, number: int) -> None:
-        """Remember it; the cores of a rank are an option of the command."""
-        cls.num_sms = number
-
-    @staticmethod
-    def get_dispatch_config(ranks: int) -> Config:
-        """A configuration, which is not used."""
-        return Config()
-
-    get_combine_config = get_dispatch_config
-
-    def clean_low_latency_buffer(self, *_: int) -> None:
-        """Return: the kernels clean the next set in each call."""
 
     def low_latency_dispatch(
         self, x: torch.Tensor, topk_idx: torch.Tensor, num_max_dispatch_tokens_per_rank: int, num_experts: int,
@@ -129,9 +106,7 @@ class Buffer:
         assert num_tokens_per_expert is not None
         if quant_mode is None and os.getenv("DEEP_NORMAL_MODE_USE_INT8_QUANT") == "1":
             quant_mode = "int8"
-        most = torch.tensor([x.size(0)])
-        dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
-        shape = int(most), num_tokens_per_expert.numel() // self.group_size
+        shape = self._most(x.size(0)), num_tokens_per_expert.numel() // self.group_size
         number, recv, scales, got = self._dispatched("CamMoeDispatchNormal", x, topk_idx, quant_mode, shape, {})
         counts = to_torch(got["counts"]).sum(1)
         sums = os.getenv("MOE_EXPERT_TOKEN_NUMS_TYPE", "1") == "0"
@@ -176,8 +151,5 @@ class Buffer:
     def _combined(
         self, kernel: str, rows: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor, number: int
     ) -> torch.Tensor:
-        sent = {
-            "y": to_numpy(rows.to(torch.bfloat16)), "topk": to_numpy(topk_idx.int()),
-            "weights": to_numpy(weights.masked_fill(topk_idx == -1, 0).float()),
-        }  # fmt: skip
+        sent = self._summands(rows.to(torch.bfloat16), topk_idx, weights)
         return to_torch(self._rank.call("combine", sent, kernel, handle=number)[1][f"out{self.rank}"])

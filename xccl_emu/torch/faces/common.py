@@ -102,6 +102,49 @@ class Config:
     get_rdma_buffer_size_hint = get_nvl_buffer_size_hint
 
 
+class Member:
+    """A rank's end of a process group: what every library's Buffer does alike.  Collective."""
+
+    num_sms = 20
+
+    def __init__(self, group: Any) -> None:
+        self.group, self.rank, self.group_size = group, group.rank(), group.size()
+        self._rank = join(group)
+
+    def destroy(self) -> None:
+        """Leave the group."""
+        self._rank.close()
+
+    @classmethod
+    def set_num_sms(cls, number: int) -> None:
+        """Remember it; the cores of a rank are an option of the command."""
+        cls.num_sms = number
+
+    @staticmethod
+    def get_dispatch_config(ranks: int) -> Config:
+        """A configuration, which is not used."""
+        return Config()
+
+    get_combine_config = get_dispatch_config
+
+    def clean_low_latency_buffer(self, *_: int) -> None:
+        """Return: the kernels clean the next set in each call."""
+
+    def _most(self, tokens: int) -> int:
+        """Tokens of the largest batch of the group; collective."""
+        most = torch.tensor([tokens])
+        dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
+        return int(most)
+
+    @staticmethod
+    def _summands(rows: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor) -> dict[str, NDArray[Any]]:
+        """What combine is given: rows of experts, and the weight of each choice, 0 where it is masked."""
+        return {
+            "y": to_numpy(rows), "topk": to_numpy(topk_idx.int()),
+            "weights": to_numpy(weights.masked_fill(topk_idx == -1, 0).float()),
+        }  # fmt: skip
+
+
 def layout_of(topk_idx: torch.Tensor, experts: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """[ranks] and [experts] how many tokens go there, int32, and [tokens, ranks] which ones, bool."""
     at = torch.where(topk_idx >= 0, topk_idx // (experts // ranks), -1)

@@ -9,11 +9,12 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.protocols.deepep.session import size_hint
 from xccl_emu.torch.faces.common import (
     Config,
     EventOverlap,
+    Member,
     from_rows,
-    join,
     layout_of,
     nothing,
     refuse,
@@ -50,51 +51,26 @@ class EventHandle:
         """Return."""
 
 
-class Buffer:
+class Buffer(Member):
     """A rank's end of a group.  Arguments and results as upstream's; ConfigError for what is not here."""
-
-    num_sms = 20
 
     def __init__(self, group: Any, *_: Any, enable_shrink: bool = False, comm: Any = None, **__: Any) -> None:
         refuse(
             enable_shrink=(enable_shrink, "no kernel here masks ranks, or stops waiting for one"),
             comm=(comm, "a group must be a process group of PyTorch"),
         )
-        self.group, self.rank, self.group_size = group, group.rank(), group.size()
-        self._rank = join(group)
+        super().__init__(group)
         self._zero_copy: dict[tuple[int, ...], torch.Tensor] = {}
-
-    def destroy(self) -> None:
-        """Leave the group."""
-        self._rank.close()
 
     @staticmethod
     def get_low_latency_rdma_size_hint(tokens: int, hidden: int, ranks: int, experts: int) -> int:
         """Bytes that upstream asks for; nothing is reserved by it."""
-        scales, messages = 4 * hidden // _BLOCK, experts * tokens
-        dispatched, combined = 16 + max(2 * hidden, hidden + scales), scales + 2 * hidden
-        sent, received = max(tokens * dispatched, messages * combined), messages * max(dispatched, combined)
-        return (2 * (sent + received + -(-4 * experts // 128) * 128) + 128) // 128 * 128
-
-    @classmethod
-    def set_num_sms(cls, number: int) -> None:
-        """Remember it; the cores of a rank are an option of the command."""
-        cls.num_sms = number
-
-    @staticmethod
-    def get_dispatch_config(ranks: int) -> Config:
-        """A configuration, which is not used."""
-        return Config()
-
-    get_combine_config = get_dispatch_config
+        return size_hint(tokens, hidden, experts)
 
     @staticmethod
     def capture() -> EventOverlap:
         """An event."""
         return EventOverlap(EventHandle())
-
-    def clean_low_latency_buffer(self, *_: int) -> None:
-        """Return: the kernels clean the next set in each call."""
 
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int, *_: Any, **__: Any) -> tuple[Any, ...]:
         """Tokens by rank, by node (None), and by expert; which token goes where; an event."""
@@ -171,10 +147,7 @@ class Buffer:
         x = self.get_next_low_latency_combine_buffer(handle) if zero_copy else x
         result = torch.empty((topk_idx.size(0), x.size(2)), dtype=torch.bfloat16) if out is None else out
         rows = torch.cat([x[expert, :n] for expert, n in enumerate(source.xccl_emu_counts.tolist())])
-        sent = {
-            "y": to_numpy(rows), "topk": to_numpy(topk_idx.int()),
-            "weights": to_numpy(topk_weights.masked_fill(topk_idx == -1, 0).float()),
-        }  # fmt: skip
+        sent = self._summands(rows, topk_idx, topk_weights)
 
         def received(got: _Arrays) -> None:
             result[:] = to_torch(got[f"out{self.rank}"])
@@ -267,11 +240,10 @@ class Buffer:
             everywhere = per_expert.clone()
             dist.all_reduce(everywhere, group=self.group)
             numbers = everywhere.view(self.group_size, -1)[self.rank].tolist()
-        most = torch.tensor([len(topk_idx)])
-        dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
+        most = self._most(len(topk_idx))
         topk = to_numpy(topk_idx.int())
         given = np.zeros(topk.shape, np.float32) if weights is None else to_numpy(weights.float())
-        return _Route(topk, given, int(most), local, numbers)
+        return _Route(topk, given, most, local, numbers)
 
     def internode_dispatch(self, *_: Any, **__: Any) -> None:
         """Refused: all ranks of a pod are in reach of each other."""
