@@ -1,6 +1,7 @@
 """Fabrics from files: what is shipped, every field that is wrong by name, and costs as words."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.options import Modelled
 from xccl_emu.timing import fabric_file, topologies
 from xccl_emu.timing.costs import Costs
 
@@ -37,6 +39,13 @@ def test_each_shipped_fabric_is_read(name: str) -> None:
     fabric, costs = topologies.model(name)
     assert fabric.name
     assert costs == (Costs() if name != "h800" else fabric_file.costs_of(["skew_us=0"], Costs()))
+
+
+def test_help_names_each_shipped_fabric() -> None:
+    """The option is declared where nothing is imported, so its words are held against the files."""
+    (fabric,) = (each for each in fields(Modelled) if each.name == "fabric")
+    assert all(name in fabric.metadata["option"].help for name in topologies.NAMES)
+    assert sorted(topologies.NAMES) == sorted(path.stem for path in (ROOT / "xccl_emu/timing/fabrics").glob("*.toml"))
 
 
 def test_the_example_is_what_the_name_means() -> None:

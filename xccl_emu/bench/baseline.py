@@ -8,10 +8,11 @@ behind it explains nothing that a line does not.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, Wire
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_NODE, Fabric
 
 ALPHA_BETA = "alpha-beta"
+_Row = tuple[Result, Wire]
 
 
 def spread_us(fabric: Fabric, ranks: int, nbytes: float, *, write: bool = True) -> float:
@@ -24,28 +25,25 @@ def spread_us(fabric: Fabric, ranks: int, nbytes: float, *, write: bool = True) 
 
 def alpha_beta(results: Iterable[Result]) -> Iterator[Result]:
     """The lines beside results, of a bench that has the name of theirs and of the baseline."""
-    kept = [one for one in results if one.wire is not None and one.role in ("fit", "check")]
-    for kind in dict.fromkeys((one.wire.kind, one.machine) for one in kept if one.wire):
-        rows = [one for one in kept if one.wire and (one.wire.kind, one.machine) == kind]
+    by_kind: dict[tuple[str, str], list[_Row]] = {}
+    for one in results:
+        if one.wire is not None and one.role in ("fit", "check"):
+            by_kind.setdefault((one.wire.kind, one.machine), []).append((one, one.wire))
+    for (kind, _), rows in by_kind.items():
         alpha = _fitted(rows)
-        note = f"start-up of {kind[0]}, {alpha:.3g} us, fitted to these rows; the bytes at published rates"
-        for one in rows:
-            yield replace(one, bench=f"{one.bench}, {ALPHA_BETA}", emulated=_value(one, alpha), wrong=None, note=note)
+        note = f"start-up of {kind}, {alpha:.3g} us, fitted to these rows; the bytes at published rates"
+        for one, wire in rows:
+            us = wire.us + wire.starts * alpha
+            value = wire.gib / (us * 1e-6) if wire.gib else us
+            yield replace(one, bench=f"{one.bench}, {ALPHA_BETA}", emulated=value, wrong=None, note=note)
 
 
-def _value(one: Result, alpha_us: float) -> float:
-    assert one.wire is not None
-    us = one.wire.us + one.wire.starts * alpha_us
-    return one.wire.gib / (us * 1e-6) if one.wire.gib else us
-
-
-def _fitted(rows: list[Result]) -> float:
+def _fitted(rows: list[_Row]) -> float:
     """The start-up with the least squares of relative errors in time, at least 0."""
     above = below = 0.0
-    for one in rows:
-        assert one.wire is not None
+    for one, wire in rows:
         assert one.published
-        took = one.wire.gib / one.published * 1e6 if one.wire.gib else one.published
-        share = one.wire.starts / took
-        above, below = above + share * (1 - one.wire.us / took), below + share * share
+        took = wire.gib / one.published * 1e6 if wire.gib else one.published
+        share = wire.starts / took
+        above, below = above + share * (1 - wire.us / took), below + share * share
     return max(0.0, above / below)

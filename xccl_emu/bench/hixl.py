@@ -12,7 +12,8 @@ from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result, Wire
 from xccl_emu.bench.setting import DEFAULT, TARGETS, Setting
 from xccl_emu.kernels.transfers import copy_blocks
-from xccl_emu.machine.spec import GIB, KIB, MIB
+from xccl_emu.machine.spec import GIB, MIB
+from xccl_emu.sizes import parse_size
 
 TOTAL_BYTES = 128 * MIB
 PLACES = {"same node": TARGETS["node"], "other node": TARGETS["pod"]}
@@ -41,7 +42,7 @@ def _parse(row: Published) -> tuple[str, int, str]:
     """Read or write, bytes of a block, and where to."""
     blocks, place = row.what.split(", ")
     op, number, unit, _ = blocks.split()
-    return op, int(number) * {"KiB": KIB, "MiB": MIB}[unit], place
+    return op, parse_size("block", number + unit), place
 
 
 def gib_s(took_us: float) -> float:

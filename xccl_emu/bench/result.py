@@ -71,6 +71,11 @@ class Result:
         return even(self.configuration[name])
 
     @property
+    def table(self) -> str:
+        """The bench whose published rows these are, of a baseline as well."""
+        return self.bench.partition(", ")[0]
+
+    @property
     def baseline(self) -> str:
         """The name of what was computed in place of emulating it: its bench is called ``"bench, baseline"``."""
         return self.bench.partition(", ")[2]
@@ -156,11 +161,11 @@ def scores(results: Sequence[Result]) -> list[Score]:
 
 def by_table(results: Sequence[Result]) -> dict[str, dict[str, Score]]:
     """Return by bench, of those that have a line beside check rows: the scores of these rows, emulated and by line."""
-    lines = {(one.bench.partition(", ")[0], one.what) for one in results if one.baseline and one.role == "check"}
-    rows = [one for one in results if (one.bench.partition(", ")[0], one.what) in lines]
+    lines = {(one.table, one.what) for one in results if one.baseline and one.role == "check"}
+    rows = [one for one in results if (one.table, one.what) in lines]
     return {
-        bench: {s.of: s for s in scores(group) if s.role == "check"}
-        for bench, group in _grouped(rows, lambda one: one.bench.partition(", ")[0]).items()
+        table: {s.of: s for s in scores(group) if s.role == "check"}
+        for table, group in _grouped(rows, lambda one: one.table).items()
     }
 
 

@@ -54,7 +54,7 @@ class Streams(Measurement):
 class Fused(Swept):
     """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), beside DeepEP on H800 and baselines.
 
-    The baselines are no emulation: a line through the fit rows over the bytes that leave a die, and between them.
+    The baselines are no emulation: a start-up and the bytes at published rates, and between the rows of the fit.
 
     With --sweep, every EP degree with every batch instead, on all cores, with uniform choices.
     """
