@@ -170,7 +170,7 @@ def quantize_fp8(mem, source, target, count, dtype, rule):
         row, made = x[block * rq.FP8_BLOCK :], q[block * rq.FP8_BLOCK :]
         amax = _LEAST_AMAX
         for i in range(rq.FP8_BLOCK):
-            amax = max(amax, widen(row[i] & np.uint16(0x7FFF), dtype))
+            amax = max(amax, widen(np.uint16(row[i] & 0x7FFF), dtype))
         factor, scale = _E4M3_LIMIT / amax, amax * _E4M3_INVERSE
         if rule == rq.RULE_FP8_UE8M0:
             up = (bits_of(scale) + np.uint32(0x7FFFFF)) & np.uint32(0x7F800000)  # its power of two, or the next
