@@ -36,8 +36,10 @@ TENTATIVE, VALIDATES = 1, 1
 """Fourth operand of an mtu-in that is tentative; third of a `validate`, which is else a `ub_load` of so many bytes."""
 
 SIGNAL_SET, SIGNAL_ADD = 1, 2
-ADDS = 1
 """Sixth operand of an mtu-out that has a signal behind it: is the word set to the value, or is the value added?"""
+
+ADDS = 1
+"""Fourth operand of an mtu-out without a signal that adds integers of 4 bytes in place of writing them."""
 
 ANSWERS_MOST = 64
 """Answers that `choose` may have at most."""
@@ -270,13 +272,7 @@ def put_signal(
 
 
 def put(
-    target: int,
-    word0: int,
-    word1: int = 0,
-    word2: int = 0,
-    word3: int = 0,
-    step: int = 0,
-    sync: str = "",
+    target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = "",
     order: str = "",
 ) -> Request:
     """Write one aligned 32-byte granule that the scalar unit built, by mtu-out."""
