@@ -42,7 +42,7 @@ class Attempts(NamedTuple):
     stride: int
     """From the numbers of the calls of an epoch to those of the next."""
     failures: int
-    """How many attempts of each attention die may go wrong, whichever these are."""
+    """How many attempts of each attention die may go wrong, whichever these are, before it sends or when it is through."""
     settled: int
     """By stream: one more than the epoch in which it has come to rest."""
     told: int
@@ -88,7 +88,11 @@ def attention_again(core, calls, batches, c: Group, b: Buffers, m: Domains, at: 
         broken = yield from fails(left, r)
         left -= broken
         if not broken:
-            i = yield from serve(core, i, calls, batches, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride)))
+            i = yield from serve(
+                core, i, calls, batches, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride))
+            )  # fmt: skip
+            broken = yield from fails(left, r)
+            left -= broken
         yield xl.quiet(sync="attempt over")
         word = yield from next_round(core, min(i, calls - 1), broken, 0, c, r, Abort(abort, word // EPOCH))
 

@@ -123,7 +123,9 @@ class A2ERollback(A2ECase):
             "a call, an abort": usual,
             "two calls, an abort": replace(usual, rounds=2),
             "an abort of a rollback": replace(usual, aborts=2),
-            "an attempt goes wrong": replace(usual, failures=1, aborts=0),
+            "two calls, any attempt goes wrong": replace(usual, rounds=2, failures=1, aborts=0),
+            "two expert dies, any attempt goes wrong": replace(usual, experts=2, tokens=2, failures=1, aborts=0),
             "two calls at once": replace(usual, rounds=2, depth=2),
+            "in two parts": replace(usual, tokens=2, a2e_parts=2, e2a_parts=2),
             "URMA": replace(usual, path="urma"),
         }
