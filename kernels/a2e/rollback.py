@@ -42,7 +42,7 @@ class Attempts(NamedTuple):
     stride: int
     """From the numbers of the calls of an epoch to those of the next."""
     failures: int
-    """How many attempts of each attention die may go wrong, whichever these are, before it sends or when it is through."""
+    """How many attempts of each attention die may go wrong, whichever: before it sends, or when it is through."""
     settled: int
     """By stream: one more than the epoch in which it has come to rest."""
     told: int

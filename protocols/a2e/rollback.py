@@ -65,7 +65,9 @@ class RestartedA2E(A2E):
         super().launch(calls)
         of, supervisor = self.layout.of, self.layout.dies.stop
         grants = [of["abort"].grant(None, "w"), *(of[name].grant(supervisor, "r") for name in ("errors", "end"))]
-        self.pod.launch(rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": self._ranks(0, calls)}, grants)
+        self.pod.launch(
+            rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": self._ranks(0, calls)}, grants
+        )
 
     def _ranks(self, me: int, calls: Calls) -> rollback.Ranks:
         words = (self.layout.at(name) for name in ("ready", "done", "end", "abort"))

@@ -56,7 +56,10 @@ CREDIT = """\
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
             yield xl.put(at.credit + to, call + 1, step=2, sync="credit")
 """
-RELAYED_ON = "            if going:\n                going = yield from relay(core, die, q, call, n, field, c, m, at, x)\n"
+RELAYED_ON = """\
+            if going:
+                going = yield from relay(core, die, q, call, n, field, c, m, at, x)
+"""
 EARLY_CREDIT = """\
             index = first_of(die, m.n_attention, m.trampolines) + q
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
@@ -196,7 +199,8 @@ OWN = (
     bug("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS, RACE | UNWRITTEN,
         returns.without("all cores have sent back")),
     bug("a2e, several attention dies: the tokens of the second not waited for", SHARED,
-        RACE | TORN | UNWRITTEN | LOCKED | WRONG, forwards(NEXT_DIE, "                n = yield xl.load(field + 8, step=2)\n")),
+        RACE | TORN | UNWRITTEN | LOCKED | WRONG,
+        forwards(NEXT_DIE, "                n = yield xl.load(field + 8, step=2)\n")),
     bug("a2e, several attention dies: credit for the first alone", SHARED, LOCKED | FAILED,
         forwards("attention_die(call + 1, index,", "attention_die(call + 1, die,")),
     bug("a2e, several attention dies: lists of the first overwritten while they are kept",

@@ -23,7 +23,6 @@ again, attends, forwards, experts, returns = (
 FORGET = "            yield from forget(die, first_call(word, n.stride), c, m, at)\n"
 GO_ON = '        yield xl.put(n.told + r.me * r.pitch, word, sync="go on")\n'
 IF_ON = "        if word != END:\n"
-AT_REST = '    yield xl.put(n.settled + here + stream * FIELD_BYTES, word // EPOCH + 1, sync="at rest")\n'
 
 KNOWN = (
     bug("a2e, rolled back: calls have the same numbers in every epoch", ONE, ANY,
@@ -41,8 +40,6 @@ KNOWN = (
         again.without("all forgotten")),
     bug("a2e, rolled back: a die says that it has come to an epoch while a stream is in the one before", ONE, ANY,
         again.without("at rest in"), quick=True),
-    bug("a2e, rolled back: a stream says that it is at rest while its writes are under way", SPREAD, ANY,
-        again('    yield xl.quiet(sync="attempt over")\n' + AT_REST, AT_REST)),
     bug("a2e, rolled back: who waits for rows does not hear of an abort", ONE, LOCKED,
         attends.at("until_least(1, at.returned_in, call + 1, x,", " x,", " Abort(),")),
     bug("a2e, rolled back: a trampoline that waits for tokens does not hear of an abort", FAILING, LOCKED,
