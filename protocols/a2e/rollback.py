@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import rollback
 from xccl_emu.kernels.a2e import rollback as device
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
@@ -33,7 +34,7 @@ class RestartedLayout(A2ELayout):
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
         words = {"ready": self.config.n_dies, "done": self.config.n_dies, "settled": device.STREAMS}
         words |= dict.fromkeys(("end", "abort", "told", "errors"), 1)
-        return {**super()._sizes(), **{name: (device.FIELD_BYTES, count) for name, count in words.items()}}
+        return {**super()._sizes(), **{name: (FIELD_BYTES, count) for name, count in words.items()}}
 
     def label(self, bench: Bench) -> None:
         """Name the regions in reports, on the supervisor's die too."""
@@ -70,9 +71,19 @@ class RestartedA2E(A2E):
         )
 
     def _ranks(self, me: int, calls: Calls) -> rollback.Ranks:
-        words = (self.layout.at(name) for name in ("ready", "done", "end", "abort"))
+        at = self.layout.at
         errors = self.layout.of["errors"].at(self.layout.dies.stop)
-        return rollback.Ranks(me, self.config.n_dies, calls.n_calls, *words, errors, self.pod.spec.die_bytes)
+        return rollback.Ranks(
+            me,
+            self.config.n_dies,
+            calls.n_calls,
+            at("ready"),
+            at("done"),
+            at("end"),
+            at("abort"),
+            errors,
+            self.pod.spec.die_bytes,
+        )
 
     def _also(self, kernel: Kernel, die: int, calls: Calls) -> tuple[dict[str, Any], list[Grant]]:
         c, layout, of = self.config, self.layout, self.layout.of
