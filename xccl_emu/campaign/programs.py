@@ -193,7 +193,7 @@ class Small:
         return any(one.name.startswith("spin") for each in self.programs for one in each)
 
     def fits_queues(self) -> bool:
-        """Are its programs too short for any queue of a pipe to fill?"""
+        """Return whether its programs are too short for any queue of a pipe to fill."""
         return all(len(one) <= QUEUE_DEPTH and all(i.name not in LOOPS for i in one) for one in self.programs)
 
     # ---- the pod

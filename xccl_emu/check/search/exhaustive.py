@@ -244,7 +244,7 @@ class Search:
         dfs.begin(*self._args)
 
     def _depth_first(self) -> None:
-        table, why = self._fingerprints(1 << 14), dfs.PAUSED
+        table, why = self._fingerprints(1 << 10), dfs.PAUSED
         while why != dfs.ENDED and not self.found.reason:
             why = dfs.depth_first(*self._args, table, self._slice)
             if why == dfs.TABLE_FULL and self._affords(3 * table.nbytes):
