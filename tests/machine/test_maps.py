@@ -13,7 +13,8 @@ from xccl_emu.lang import maps
 from xccl_emu.lang import requests as rq
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, of infinities and NaNs
-DTYPES = [np.dtype(each) for each in (ml_dtypes.bfloat16, np.float16, np.float32, np.int8, np.int16, np.int32, np.uint8)]
+KINDS = (ml_dtypes.bfloat16, np.float16, np.float32, np.int8, np.int16, np.int32, np.uint8)
+DTYPES = [np.dtype(each) for each in KINDS]
 TWO = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "max": lambda a, b: np.where((a > b) | (a != a), a, b),
