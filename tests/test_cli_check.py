@@ -118,9 +118,9 @@ def test_a_search_that_meets_its_limit_is_unfinished() -> None:
 
 def test_a_search_that_would_take_too_much_memory_is_unfinished() -> None:
     """Exit code 3, and the limit is named."""
-    told = as_json(*TINY, "--policy", "exhaustive", "--memory", "300K", "--order", "unordered", code=3)
-    assert told["verdict"] == "unfinished"
-    assert told["reason"] == "states that take more than 300 KB of memory"
+    told = as_json("check", "sendrecv", "--policy", "exhaustive", "--memory", "20K", code=3)
+    assert (told["verdict"], told["states"]) == ("unfinished", 512)
+    assert told["reason"] == "states that take more than 20 KB of memory"
 
 
 def test_the_default_goes_on_with_drawn_schedules() -> None:
