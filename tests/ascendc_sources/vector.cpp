@@ -29,14 +29,16 @@ extern "C" __global__ __aicore__ void strided(
     }
     LocalTensor<uint8_t> bits = z.template ReinterpretCast<uint8_t>();
     if constexpr (!IsSameType<TYPE, int16_t>::value) {
-        if (which == 7) CompareScalar(x.template ReinterpretCast<uint8_t>(), y, TYPE(3), high ? CMPMODE::EQ : CMPMODE::LT, low);
+        LocalTensor<uint8_t> to = x.template ReinterpretCast<uint8_t>();
+        if (which == 7) CompareScalar(to, y, TYPE(3), high ? CMPMODE::EQ : CMPMODE::LT, low);
         if (which == 8) Select(x, bits, y, TYPE(float(high)), SELMODE::VSEL_TENSOR_SCALAR_MODE, low);
         if (which == 10) Brcb(x, y, repeats, {stride(0), stride(3)});
         if (which == 11) x.template ReinterpretCast<int32_t>().SetValue(0, static_cast<int32_t>(y.GetValue(0)));
     }
     if (which == 9) {
         uint64_t gathered = 0;
-        GatherMask(x, y, bits.ReinterpretCast<uint32_t>(), true, low, {stride(1), uint16_t(repeats), stride(4), stride(5)}, gathered);
+        LocalTensor<uint32_t> of = bits.ReinterpretCast<uint32_t>();
+        GatherMask(x, y, of, true, low, {stride(1), uint16_t(repeats), stride(4), stride(5)}, gathered);
         PipeBarrier<PIPE_ALL>();
         x.template ReinterpretCast<int32_t>().SetValue(1023, gathered);
     }

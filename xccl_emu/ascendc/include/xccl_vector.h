@@ -177,7 +177,8 @@ template <class T> constexpr int64_t xccl_type_cast() {
 }
 template <class TO, class T> constexpr int64_t xccl_cast(RoundMode mode) {
     static_assert(sizeof(T) <= 4 && sizeof(TO) <= 4, "elements of 8 bytes: not in xccl_emu's header for Ascend C");
-    constexpr int64_t types = XCCL_MAP_CAST | xccl_type_cast<T>() << XCCL_DTYPE_SHIFT | xccl_type_cast<TO>() << XCCL_TO_SHIFT;
+    constexpr int64_t types =
+        XCCL_MAP_CAST | xccl_type_cast<T>() << XCCL_DTYPE_SHIFT | xccl_type_cast<TO>() << XCCL_TO_SHIFT;
     constexpr bool known = [] {
         for (int64_t rounding = 0; rounding <= XCCL_ROUND_TRUNC; rounding++)
             if (xccl_is_known(types | rounding << XCCL_ROUNDING_SHIFT)) return true;
