@@ -69,9 +69,9 @@ class Mistake:
 _SETUP, _FAULTY = "search/setup.py", "device/search/faulty.py"
 _WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty.MAY_BLOCK + 1}]"}
 """Files that know another word for which mistake is made, or the checker state by another name."""
-_CLASSIFY, _CLOCKS, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
+_CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
     f"device/search/{name}.py"
-    for name in ("classify", "clocks", "fields", "foreseen", "granules", "inside", "moves", "races", "run_local")
+    for name in ("classify", "fields", "foreseen", "granules", "inside", "moves", "races", "run_local")
 )
 MISTAKES = (
     Mistake(
@@ -228,10 +228,6 @@ MISTAKES = (
     Mistake(
         "events-tell-all", "whatever pipe of a core comes later knows all that others did", _INSIDE,
         "known = other & 15 == agent or clocks.knows(", "known = PLANTED or other & 15 == agent or clocks.knows(",
-    ),
-    Mistake(
-        "set-unasked", "whoever sets an event knows that it was consumed", _CLOCKS,
-        "lane(vector, ck[at + 1]) < ck[at + 2] and", "not PLANTED and lane(vector, ck[at + 1]) < ck[at + 2] and",
     ),
     Mistake(
         "unit-of-granules", "of 64 or 128 bytes that become visible at once each granule has own facts", _GRANULES,
