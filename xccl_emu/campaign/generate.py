@@ -97,6 +97,7 @@ def draw(seed: int, number: int) -> Case:
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
     small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
     small = _falling(Random(f"{seed}/{number}/fallen")) if number % 64 == 55 else small
+    small = _drawn(corpus.events, Random(f"{seed}/{number}/events")) if number % 64 == 41 else small
     small = _adding_rows(Random(f"{seed}/{number}/row"), small) if number % 64 == 57 else small
     small = _drawn(corpus.sums, Random(f"{seed}/{number}/sums")) if number % 64 == 25 else small
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
