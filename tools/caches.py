@@ -17,7 +17,7 @@ LINES, STATES_MAX = 16, 300_000
 
 TABLES = {
     "a2e", "a2e-pull", "a2e-scalar", "a2e-urma", "deepep-ll", "deepep-ll-hooks", "dispatch", "dispatch-scalar", "fused",
-    "fused-scalar", "moe", "rollback-dispatch", "rollback-fused", "rollback-moe",
+    "fused-scalar", "moe", "rollback-a2e", "rollback-dispatch", "rollback-fused", "rollback-moe",
 }  # fmt: skip
 """Protocols whose cores store to lines that they share."""
 

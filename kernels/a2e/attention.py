@@ -46,6 +46,7 @@ on as the count of every expert, and each stream passes it to the next and retur
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.parameters import LIST, STOP, Domains, Microbatch, part_begin
+from xccl_emu.kernels.aborts import Abort, until_least
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import busy
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_at, prepare
@@ -126,12 +127,53 @@ def attend(core, number, m: Domains, at: Microbatch):
     yield from barrier(0, "attention computed")
 
 
-def one_call(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch):
-    """A microbatch of ``n`` tokens there and back."""
-    yield xl.poll_ge(at.credit, call, step=1, sync="slots free")
-    yield from send_parts(core, call, n, c, b, m, at)
-    yield xl.poll_ge(at.returned_in, call + 1, step=7, sync="rows returned")
-    yield from sum_tokens(n * core // c.cores, n * (core + 1) // c.cores, at.returned, 0, c, b, 7)
+def await_slots(call, at: Microbatch, x: Abort):
+    """Wait until the trampoline has read the call before; at the first of an epoch nobody has sent any."""
+    free = yield from until_least(1, at.credit, call * (call > x.first), x, 1, "slots free")
+    return free
+
+
+def one_call(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch, x: Abort):
+    """A microbatch of ``n`` tokens there and back; 0 if an abort came sooner."""
+    going = yield from await_slots(call, at, x)
+    if going:
+        yield from send_parts(core, call, n, c, b, m, at)
+        going = yield from until_least(1, at.returned_in, call + 1, x, 7, "rows returned")
+    if going:
+        yield from sum_tokens(n * core // c.cores, n * (core + 1) // c.cores, at.returned, 0, c, b, 7)
+    return going
+
+
+def serve(core, call, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, x: Abort):
+    """The microbatch's calls from ``call`` on, of all, and what tells of the end; returns the first that is not done.
+
+    The fields count on from ``x.first``.
+    """
+    before = x.first - call
+    call = call + (at.turn + m.turns - call % m.turns) % m.turns
+    token = call // m.turns * m.tokens_max
+    going = 1
+    while going and call < calls:
+        n = yield xl.load(batches + 4 * (call // m.turns), 4)
+        if m.attention_work > 0:
+            yield from attend(core, call // m.turns * (m.turns // m.domains) + at.number, m, at)
+        going = yield from one_call(
+            core, before + call, n, c,
+            Buffers(
+                x=b.x + token * 2 * c.hidden,
+                topk=b.topk + token * INDEX_BYTES,
+                weights=b.weights + token * INDEX_BYTES,
+                out=b.out + token * 2 * c.hidden,
+            ), m, at, x,
+        )  # fmt: skip
+        if going:
+            token = token + m.tokens_max
+            call = call + m.turns
+    if going and call == calls and core == 0:
+        going = yield from await_slots(before + call, at, x)
+        if going:
+            yield xl.put(at.tokens_in, before + call + 1, STOP, step=1, sync="tokens in")
+    return call
 
 
 @xl.kernel
@@ -142,23 +184,4 @@ def attention(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microb
     ``batches`` is a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max``
     rows of hidden states, ``topk`` and ``weights`` by as many rows of a table.
     """
-    token = 0
-    call = at.turn
-    while call < calls:
-        n = yield xl.load(batches + 4 * (call // m.turns), 4)
-        if m.attention_work > 0:
-            yield from attend(core, call // m.turns * (m.turns // m.domains) + at.number, m, at)
-        yield from one_call(
-            core, call, n, c,
-            Buffers(
-                x=b.x + token * 2 * c.hidden,
-                topk=b.topk + token * INDEX_BYTES,
-                weights=b.weights + token * INDEX_BYTES,
-                out=b.out + token * 2 * c.hidden,
-            ), m, at,
-        )  # fmt: skip
-        token = token + m.tokens_max
-        call = call + m.turns
-    if call == calls and core == 0:
-        yield xl.poll_ge(at.credit, call, step=1, sync="slots free")
-        yield xl.put(at.tokens_in, call + 1, STOP, step=1, sync="tokens in")
+    yield from serve(core, 0, calls, batches, c, b, m, at, Abort())

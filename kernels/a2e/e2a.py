@@ -5,6 +5,7 @@ from typing import NamedTuple
 from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.expert import counts_bytes
 from xccl_emu.kernels.a2e.parameters import (
+    STOP,
     Domains,
     Places,
     ReturnPlan,
@@ -16,6 +17,7 @@ from xccl_emu.kernels.a2e.parameters import (
     trampoline_of,
 )
 from xccl_emu.kernels.a2e.trampoline import HEADER_BYTES, lists_bytes
+from xccl_emu.kernels.aborts import Abort, until_least
 from xccl_emu.kernels.common import ROWS, add_words, drain_rings, fetch, move_row, ring
 from xccl_emu.kernels.experts.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
@@ -177,37 +179,43 @@ def return_share(low, high, first, last, kept, source, target, c: Group, plan: R
         t = t + some
 
 
-def return_part(core, die, q, call, part, c: Group, m: Domains, at: Places, plan: ReturnPlan):
-    """Step 6 for a core's share of a part of an attention die's tokens, when the rows of the part are in."""
+def return_part(going, core, die, q, call, part, c: Group, m: Domains, at: Places, plan: ReturnPlan, x: Abort):
+    """Step 6 for a core's share of a part of an attention die's tokens, when the rows of the part are in.
+
+    Returns 0 if an abort came sooner, or had before (``going``).
+    """
     here = die * c.die_bytes
     place = call % m.depth * m.fan_in + q
     kept = at.lists + here + place * lists_bytes(m.tokens_max)
     n = yield xl.load(kept, step=6)
     low = min(n, part_begin(part, m.e2a_parts, m.tokens_max))
     high = min(n, part_begin(part + 1, m.e2a_parts, m.tokens_max))
-    if low < high:
+    if going and low < high:
         number = place * m.e2a_parts + part
         due = yield from expect(number, low, high, kept, c, plan)
-        yield xl.poll_ge(at.arrivals + here + number * FIELD_BYTES, due, step=6, sync="all rows arrived")
+        going = yield from until_least(1, at.arrivals + here + number * FIELD_BYTES, due, x, 6, "all rows arrived")
         index = first_of(die, m.n_attention, m.trampolines) + q
         to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
         to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden
         source = at.staging + here + place * m.tokens_max * c.top_k * 2 * c.hidden
         i = core - c.cores + m.relays
         first, last = low + (high - low) * i // m.relays, low + (high - low) * (i + 1) // m.relays
-        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)
+        if going:
+            yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)
+    return going
 
 
 # ---- the stream
 
 
-def send_and_return(core, die, call, rows, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
+def send_and_return(core, die, call, rows, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, x: Abort):
     """Steps 5 and 6: while the rows of a part are on their way here, those of the part before go on.
 
     The rows of a call are shared evenly by the cores, and every expert die begins with other ones: if all began with
     the same trampolines, these could not take in rows as fast as they would come.  Nobody waits for a part before it
-    has announced it, so nobody waits for himself.
+    has announced it, so nobody waits for himself.  Returns 0 if an abort came before all was done.
     """
+    going = 1
     begin = rows * die // c.n_ranks + rows * min(core, m.senders) // m.senders
     end = rows * die // c.n_ranks + rows * min(core + 1, m.senders) // m.senders
     yield from clear(plan.done, 2 * counts_bytes(m.n_attention, c.n_local))
@@ -216,11 +224,12 @@ def send_and_return(core, die, call, rows, c: Group, b: Buffers, m: Domains, at:
             yield from send_part(Share(begin, end, part, call % m.depth), rows, c, b, m, at, plan)
         if part > 0 and die < m.trampolines and core >= c.cores - m.relays:
             for q in range(dies_of(die, m.n_attention, m.trampolines)):
-                yield from return_part(core, die, q, call, part - 1, c, m, at, plan)
+                going = yield from return_part(going, core, die, q, call, part - 1, c, m, at, plan, x)
         if part < m.e2a_parts and core < m.senders:
             yield xl.quiet(step=5, sync="rows in staging")
             yield from announce(part, call % m.depth, c, m, at, plan)
     yield xl.quiet(step=6, sync="rows at the attention die")
+    return going
 
 
 def hand_back(die, call, c: Group, m: Domains, at: Places):
@@ -250,19 +259,28 @@ def load_counts_of(call, c: Group, b: Buffers, m: Domains, table):
     return n
 
 
+def return_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, x: Abort):
+    """Steps 5 and 6, call after call, from the first of the epoch to the end, or an abort."""
+    yield from clear(0, plan.lists)  # no rows have been waited for, or sent
+    call = x.first
+    n = 0
+    while n >= 0:
+        going = yield from until_least(1, at.computed + die * c.die_bytes, call + 1, x, 5, "rows to send back")
+        n = STOP
+        if going:
+            n = yield from load_counts_of(call, c, b, m, plan.counts)
+        if n >= 0:
+            rows = yield from add_words(plan.counts, c.n_local * m.n_attention, 4, 5)
+            going = yield from send_and_return(core, die, call, rows, c, b, m, at, plan, x)
+            yield from barrier(6, "all cores have sent back")
+            if core == 0 and going:
+                yield from hand_back(die, call, c, m, at)
+            if not going:
+                n = STOP
+        call = call + 1
+
+
 @xl.kernel
 def e2a_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
     """Steps 5 and 6, call after call."""
-    yield from clear(0, plan.lists)  # no rows have been waited for, or sent
-    call = 0
-    n = 0
-    while n >= 0:
-        yield xl.poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")
-        n = yield from load_counts_of(call, c, b, m, plan.counts)
-        if n >= 0:
-            rows = yield from add_words(plan.counts, c.n_local * m.n_attention, 4, 5)
-            yield from send_and_return(core, die, call, rows, c, b, m, at, plan)
-            yield from barrier(6, "all cores have sent back")
-            if core == 0:
-                yield from hand_back(die, call, c, m, at)
-        call = call + 1
+    yield from return_calls(core, die, c, b, m, at, plan, Abort())

@@ -7,8 +7,9 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.a2e.parameters import LIST, Domains, Places, inbox_of
+from xccl_emu.kernels.a2e.parameters import LIST, STOP, Domains, Places, inbox_of
 from xccl_emu.kernels.a2e.trampoline import await_call, pass_on
+from xccl_emu.kernels.aborts import Abort, until_least
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, load_counts
 from xccl_emu.kernels.experts.dummy import busy, compute_rows, expert_bytes
@@ -25,20 +26,24 @@ def counts_bytes(n_attention: int, n_local: int) -> int:
 # ---- step 3
 
 
-def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places):
+def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places, x: Abort):
     """Wait, each core for its share of the fields, and note the counts, by local expert and attention die.
 
-    When all have, each core brings the whole table into its data buffer.
+    When all have, each core brings the whole table into its data buffer.  Returns 0 if an abort came sooner.
     """
+    going = 1
     fields = m.n_attention * c.n_local
     for i in range(fields * core // c.cores, fields * (core + 1) // c.cores):
         field = at.counts + die * c.die_bytes + i * FIELD_BYTES
-        yield from await_call(field, call + 1, 3, "messages announced")
-        n = yield xl.load(field + 8, step=3)
-        yield xl.store(counts + 4 * (i % c.n_local * m.n_attention + i // c.n_local), n, 4, step=3)
+        going = yield from await_call(going, field, call + 1, x, 3, "messages announced")
+        if going:
+            n = yield xl.load(field + 8, step=3)
+            yield xl.store(counts + 4 * (i % c.n_local * m.n_attention + i // c.n_local), n, 4, step=3)
     yield xl.quiet(step=3, sync="counts noted")
     yield from barrier(3, "all messages are announced")
-    yield from fetch(counts, 0, 4 * fields, 3, "counts of messages loaded")
+    if going:
+        yield from fetch(counts, 0, 4 * fields, 3, "counts of messages loaded")
+    return going
 
 
 def name_choice(slot_at, slot, top_k):
@@ -97,18 +102,26 @@ def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
     yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, turn, "gather half free")
 
 
-def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
-    """Step 3: gather what the trampolines have for this die, and hand it over; returns whether it was a call."""
+def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, x: Abort):
+    """Step 3: gather what the trampolines have for this die, and hand it over; returns whether it was a call.
+
+    A call of which an abort was heard is none.
+    """
     here = die * c.die_bytes
     counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
-    yield from await_messages(core, die, call, counts, c, m, at)
-    n = yield xl.ub_load(0, step=3)
+    going = yield from await_messages(core, die, call, counts, c, m, at, x)
+    n = STOP
+    if going:
+        n = yield xl.ub_load(0, step=3)
     if n >= 0:
-        yield xl.poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")
-        yield from gather(core, die, call, c, b, m, at)
+        going = yield from until_least(going, at.sent + here, call + 1 - m.depth, x, 3, "rows free")
+        if going:
+            yield from gather(core, die, call, c, b, m, at)
+        else:
+            n = STOP
     yield xl.quiet(step=3, sync="rows visible")
     yield from barrier(3, "all cores have gathered")
-    if core == 0:
+    if core == 0 and going:
         yield xl.put(at.assembled + here, call + 1, step=3, sync="rows gathered")
     if n >= 0:
         for t in range(m.trampolines):
@@ -117,31 +130,37 @@ def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
     return n >= 0
 
 
-@xl.kernel
-def a2e_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
-    """Steps 2 and 3, call after call."""
-    call = 0
+def take_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, x: Abort):
+    """Steps 2 and 3, call after call, from the first of the epoch to the end, or an abort."""
+    call = x.first
     more = 1
     while more:
         if die < m.trampolines:
-            yield from pass_on(core, die, call, c, m, at)
-        more = yield from receive(core, die, call, c, b, m, at)
+            yield from pass_on(core, die, call, c, m, at, x)
+        more = yield from receive(core, die, call, c, b, m, at, x)
         call = call + 1
+
+
+@xl.kernel
+def a2e_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
+    """Steps 2 and 3, call after call."""
+    yield from take_calls(core, die, c, b, m, at, Abort())
 
 
 # ---- step 4
 
 
-@xl.kernel
-def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
-    """Step 4, call after call: the dummy expert, and vector instructions that compute nothing."""
+def compute_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, x: Abort):
+    """Step 4, call after call, from the first of the epoch to the end, or an abort."""
     here = die * c.die_bytes
-    call = 0
+    call = x.first
     n = 0
     while n >= 0:
-        yield xl.poll_ge(at.assembled + here, call + 1, step=4, sync="rows to compute")
-        counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
-        n = yield from load_counts(counts, 0, "row counts loaded", c._replace(n_ranks=m.n_attention))
+        going = yield from until_least(1, at.assembled + here, call + 1, x, 4, "rows to compute")
+        n = STOP
+        if going:
+            counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
+            n = yield from load_counts(counts, 0, "row counts loaded", c._replace(n_ranks=m.n_attention))
         if n >= 0:
             base = call % m.depth * m.rows_max
             yield from compute_rows(
@@ -154,6 +173,12 @@ def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
                 yield from busy(m.expert_work, expert_bytes(c.hidden), 4)
         yield xl.quiet(step=4, sync="outputs of experts visible")
         yield from barrier(4, "all cores have computed")
-        if core == 0:
+        if core == 0 and going:
             yield xl.put(at.computed + here, call + 1, step=4, sync="rows computed")
         call = call + 1
+
+
+@xl.kernel
+def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
+    """Step 4, call after call: the dummy expert, and vector instructions that compute nothing."""
+    yield from compute_calls(core, die, c, b, m, at, Abort())

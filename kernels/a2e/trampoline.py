@@ -16,6 +16,7 @@ from xccl_emu.kernels.a2e.parameters import (
     microbatch_of,
     part_begin,
 )
+from xccl_emu.kernels.aborts import Abort, until_least
 from xccl_emu.kernels.common import drain_rings, ring
 from xccl_emu.kernels.experts.counts import (
     COLUMNS,
@@ -58,12 +59,17 @@ def lists_bytes(tokens_max: int) -> int:
     return HEADER_BYTES + tokens_max * INDEX_BYTES
 
 
-def await_call(field, calls, step, sync):
-    """Wait until a field speaks of so many calls.  Of more it cannot before this die has answered."""
-    yield xl.poll_ge(field, calls, step=step, sync=sync)
-    seen = yield xl.load(field, step=step)
-    if seen != calls:
-        yield xl.fail(WRONG_CALL, seen, step=step)
+def await_call(going, field, calls, x: Abort, step, sync):
+    """Wait until a field speaks of so many calls.  Of more it cannot before this die has answered.
+
+    Returns 0 if an abort came sooner, or had before (``going``).
+    """
+    came = yield from until_least(going, field, calls, x, step, sync)
+    if came:
+        seen = yield xl.load(field, step=step)
+        if seen != calls:
+            yield xl.fail(WRONG_CALL, seen, step=step)
+    return came
 
 
 def messages_of(q: int, n_slots: int, tallies: int) -> int:
@@ -228,8 +234,9 @@ def count_messages(core, s: Sent, c: Group):
     yield from hand_over(xl.VECTOR, xl.SCALAR, 1, "messages counted")
 
 
-def relay_batch(core, die, call, field, s: Sent, c: Group, m: Domains, at: Places):
-    """Step 2 for a batch: forward each part when it has come, and keep the lists."""
+def relay_batch(core, die, call, field, s: Sent, c: Group, m: Domains, at: Places, x: Abort):
+    """Step 2 for a batch: forward each part when it has come, and keep the lists; 0 if an abort came sooner."""
+    going = 1
     if c.tallies:
         yield from clear_tally(s.messages, 2, c)
     for part in range(m.a2e_parts):
@@ -237,18 +244,21 @@ def relay_batch(core, die, call, field, s: Sent, c: Group, m: Domains, at: Place
         high = min(s.tokens, part_begin(part + 1, m.a2e_parts, m.tokens_max))
         if low < high:
             if part > 0:
-                yield from await_call(field + part * FIELD_BYTES, call + 1, 2, "tokens announced")
-            yield from relay_part(core, die, low, high, s, c, m, at)
-    if not c.tallies:
-        yield from count_messages(core, s, c)
-    if core == 0:
-        yield xl.put(s.kept, s.tokens, step=2)
+                going = yield from await_call(going, field + part * FIELD_BYTES, call + 1, x, 2, "tokens announced")
+            if going:
+                yield from relay_part(core, die, low, high, s, c, m, at)
+    if going:
+        if not c.tallies:
+            yield from count_messages(core, s, c)
+        if core == 0:
+            yield xl.put(s.kept, s.tokens, step=2)
+    return going
 
 
-def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places):
-    """Step 2 for the ``n`` tokens of the q-th attention die that the trampoline has."""
+def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places, x: Abort):
+    """Step 2 for the ``n`` tokens of the q-th attention die that the trampoline has; 0 if an abort came sooner."""
     here = die * c.die_bytes
-    yield from relay_batch(
+    going = yield from relay_batch(
         core, die, call, field,
         Sent(
             sender=first_of(die, m.n_attention, m.trampolines) + q,
@@ -257,8 +267,9 @@ def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places):
             kept=at.lists + here + (call % m.depth * m.fan_in + q) * lists_bytes(m.tokens_max),
             messages=messages_of(q, c.n_ranks * c.n_local, c.tallies),
             lists=lists_at(c.n_ranks * c.n_local, m.fan_in, c.tallies),
-        ), c, m, at,
+        ), c, m, at, x,
     )  # fmt: skip
+    return going
 
 
 def publish(core, index, call, more, totals, c: Group, at: Places):
@@ -273,28 +284,8 @@ def publish(core, index, call, more, totals, c: Group, at: Places):
         yield xl.put(field, call + 1, count, step=2, sync="counts of messages")
 
 
-def pass_on(core, die, call, c: Group, m: Domains, at: Places):
-    """What a trampoline does with a call: wait for tokens and for room, forward, give the slots to the next domain, and
-    tell the experts.
-
-    Of its attention dies it takes one after the other.
-    """
-    here = die * c.die_bytes
-    fields = at.tokens_in + here + call % m.turns * m.fan_in * m.a2e_parts * FIELD_BYTES
-    yield from await_call(fields, call + 1, 2, "tokens announced")
-    n = yield xl.load(fields + 8, step=2)
-    more = n >= 0
-    yield xl.poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")
-    if more:
-        yield xl.poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")
-        for q in range(dies_of(die, m.n_attention, m.trampolines)):
-            field = fields + q * m.a2e_parts * FIELD_BYTES
-            if q > 0:
-                yield from await_call(field, call + 1, 2, "tokens announced")
-                n = yield xl.load(field + 8, step=2)
-            yield from relay(core, die, q, call, n, field, c, m, at)
-    yield xl.quiet(step=2, sync="messages visible")
-    yield from barrier(2, "all cores have forwarded")
+def tell(core, die, call, more, c: Group, m: Domains, at: Places):
+    """When all is forwarded: give the slots to the next domain, and tell the experts what there is for them."""
     for q in range(dies_of(die, m.n_attention, m.trampolines)):
         index = first_of(die, m.n_attention, m.trampolines) + q
         if more and core == 0:
@@ -302,3 +293,33 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
             yield xl.put(at.credit + to, call + 1, step=2, sync="credit")
         yield from publish(core, index, call, more, messages_of(q, c.n_ranks * c.n_local, c.tallies), c, at)
+
+
+def pass_on(core, die, call, c: Group, m: Domains, at: Places, x: Abort):
+    """What a trampoline does with a call: wait for tokens and for room, forward, give the slots to the next domain, and
+    tell the experts.
+
+    Of its attention dies it takes one after the other.  Who has heard of an abort says nothing of the call.
+    """
+    here = die * c.die_bytes
+    fields = at.tokens_in + here + call % m.turns * m.fan_in * m.a2e_parts * FIELD_BYTES
+    going = yield from await_call(1, fields, call + 1, x, 2, "tokens announced")
+    n = STOP
+    if going:
+        n = yield xl.load(fields + 8, step=2)
+    more = n >= 0
+    going = yield from until_least(going, at.acks + here, c.n_ranks * call, x, 2, "inboxes free")
+    if more:
+        going = yield from until_least(going, at.relayed + here, call + 1 - m.depth, x, 2, "staging free")
+        for q in range(dies_of(die, m.n_attention, m.trampolines)):
+            field = fields + q * m.a2e_parts * FIELD_BYTES
+            if q > 0:
+                going = yield from await_call(going, field, call + 1, x, 2, "tokens announced")
+                if going:
+                    n = yield xl.load(field + 8, step=2)
+            if going:
+                going = yield from relay(core, die, q, call, n, field, c, m, at, x)
+    yield xl.quiet(step=2, sync="messages visible")
+    yield from barrier(2, "all cores have forwarded")
+    if going:
+        yield from tell(core, die, call, more, c, m, at)

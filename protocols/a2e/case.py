@@ -9,12 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.a2e.attention import attention
-from xccl_emu.kernels.a2e.e2a import e2a_stream
-from xccl_emu.kernels.a2e.expert import a2e_stream, compute_stream
 from xccl_emu.kernels.a2e.parameters import WRONG_CALL
-from xccl_emu.kernels.a2e.pull import pull_attention, pull_expert
-from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, read_papers, size, switch, text, tight_pod
@@ -29,9 +24,6 @@ from xccl_emu.protocols.experts.routed import PAGE, RoutedCase, bytes_touched
 from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
 from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
-
-_KERNELS = (attention, a2e_stream, compute_stream, e2a_stream), (pull_attention, pull_expert)
-"""Kernels of trampolines, and of plain pull: first that of the attention dies."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +61,8 @@ class A2ECase(RoutedCase):
         "domains": 1, "attention": 1, "experts": 1, "cores": 1, "rounds": 1, "trampolines": 0, "microbatches": 1
     }  # fmt: skip
     papers = (*read_papers("a2e"), *read_papers("pull"))  # plain pull is dispatch and combine
+    more_dies: ClassVar[int] = 0
+    """Dies behind those of attention and experts, that take part too."""
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
     attention: int = size(2, "Attention dies of a domain.")
@@ -127,20 +121,15 @@ class A2ECase(RoutedCase):
                 out = buffers["out"]
                 if out.nbytes:
                     name = f"outputs of attention die {i} of domain {domain}"
-                    cores = cores_running(calls.pod, out.die, _KERNELS[self.pull])
+                    cores = cores_running(calls.pod, out.die, calls.owner.kernels)
                     bench.expect_whole(out, image.outputs(domain, i), name, cores)
 
     def _expect_rows(self, bench: Bench, calls: Calls, image: Image) -> None:
         for die, buffers in enumerate(calls.owner.experts):
             for name, data in image.rows(die).items():
-                cores = cores_running(calls.pod, buffers[name].die, [self._writer(name)])
+                writer = calls.owner.kernels[2 if name == "y" and not self.pull else 1]
+                cores = cores_running(calls.pod, buffers[name].die, [writer])
                 bench.expect_whole(buffers[name], data, f"{name} of expert die {die}", cores)
-
-    def _writer(self, name: str) -> Kernel:
-        """Which kernel owns what is in a buffer of an expert die."""
-        if self.pull:
-            return pull_expert
-        return compute_stream if name == "y" else a2e_stream
 
     def _filled(self, calls: Calls) -> Iterator[Buffer]:
         """The parts of the buffers that hold something when the run begins."""
@@ -255,7 +244,7 @@ class A2ECase(RoutedCase):
     def _spec(self, given: Sequence[Call]) -> PodSpec:
         c = self._config()
         cores, ub_bytes = max(c.microbatches * c.cores, c.expert_cores), self._group.lays_out.ub_bytes(c)
-        return tight_pod(c.n_dies, cores, ub_bytes, lambda pod: self._calls(pod, given).owner.layout)
+        return tight_pod(c.n_dies + self.more_dies, cores, ub_bytes, lambda pod: self._calls(pod, given).owner.layout)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -59,7 +59,15 @@ class A2E(AttentionExperts):
             for i in range(self.config.n_attention):
                 self._launch_attention(calls, turn, i)
         for die in range(self.config.n_experts):
-            self._launch_streams(die)
+            self._launch_streams(calls, die)
+
+    def _kernels(self) -> Sequence[Kernel]:
+        """What is launched on attention dies, and for each stream of an expert die."""
+        return attention.attention, expert.a2e_stream, expert.compute_stream, e2a.e2a_stream
+
+    def _also(self, kernel: Kernel, die: int, calls: Calls) -> tuple[dict[str, Any], list[Grant]]:
+        """What a kernel on the n-th die is told, and may touch, beside what every A2E has."""
+        return {}, []
 
     def _common(self, cores: int) -> dict[str, Any]:
         c, spec = self.config, self.pod.spec
@@ -69,20 +77,23 @@ class A2E(AttentionExperts):
     def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:
         c, layout, die = self.config, self.layout, calls.dies(turn)[i]
         first = c.microbatch_of(turn) * c.cores
-        args = self._common(c.cores) | {"at": layout.microbatch(turn, i), "calls": calls.n_calls}
-        cores, grants = range(first, first + c.cores), layout.attention(turn, i)
-        self._launch(attention.attention, die, cores, args, calls.batches[turn][i], grants)
+        kernel = self._kernels()[0]
+        more, grants = self._also(kernel, die - self.first_die, calls)
+        args = self._common(c.cores) | {"at": layout.microbatch(turn, i), "calls": calls.n_calls, **more}
+        cores, grants = range(first, first + c.cores), [*layout.attention(turn, i), *grants]
+        self._launch(kernel, die, cores, args, calls.batches[turn][i], grants)
 
-    def _launch_streams(self, die: int) -> None:
+    def _launch_streams(self, calls: Calls, die: int) -> None:
         c, layout = self.config, self.layout
-        streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
-            (expert.a2e_stream, c.a2e_cores, {}, layout.a2e(die)),
-            (expert.compute_stream, c.compute_cores, {}, layout.grants("compute", die)),
-            (e2a.e2a_stream, c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, layout.e2a(die)),
+        streams: list[tuple[int, dict[str, Any], list[Grant]]] = [
+            (c.a2e_cores, {}, layout.a2e(die)),
+            (c.compute_cores, {}, layout.grants("compute", die)),
+            (c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, layout.e2a(die)),
         ]
         first = 0
-        for kernel, cores, more, rights in streams:
-            args = self._common(cores) | {"at": self.layout.places, "die": die, **more}
+        for kernel, (cores, plan, rights) in zip(self._kernels()[1:], streams, strict=True):
+            more, grants = self._also(kernel, die, calls)
+            args = self._common(cores) | {"at": self.layout.places, "die": die, **plan, **more}
             on = range(first, first + cores)
-            self._launch(kernel, self.first_die + die, on, args, self.experts[die], rights)
+            self._launch(kernel, self.first_die + die, on, args, self.experts[die], [*rights, *grants])
             first += cores

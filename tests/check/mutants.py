@@ -50,6 +50,7 @@ _PLACES = {
     "a2e.attention": ("xccl_emu.protocols.a2e.session.attention", ""),
     "a2e.expert": ("xccl_emu.protocols.a2e.session.expert", ""),
     "a2e.e2a": ("xccl_emu.protocols.a2e.session.e2a", ""),
+    "a2e.rollback": ("xccl_emu.protocols.a2e.rollback.device", ""),
     "a2e.pull": ("xccl_emu.protocols.a2e.pull.device", ""),
     "collectives.ring": ("xccl_emu.protocols.collectives.case.ring", ""),
     "collectives.exchange": ("xccl_emu.protocols.collectives.case.exchange", ""),

@@ -46,9 +46,7 @@ attends, forwards, experts, returns, counts = (
 
 # ---- attention dies
 
-SLOTS_FREE = """\
-    yield xl.poll_ge(at.credit, call, step=1, sync="slots free")
-    yield from send_parts"""
+SLOTS_FREE = "    going = yield from await_slots(call, at, x)\n    if going:\n        yield from send_parts"
 
 # ---- trampolines on the way to the experts
 
@@ -58,7 +56,10 @@ CREDIT = """\
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
             yield xl.put(at.credit + to, call + 1, step=2, sync="credit")
 """
-RELAYED_ON = "            yield from relay(core, die, q, call, n, field, c, m, at)\n"
+RELAYED_ON = """\
+            if going:
+                going = yield from relay(core, die, q, call, n, field, c, m, at, x)
+"""
 EARLY_CREDIT = """\
             index = first_of(die, m.n_attention, m.trampolines) + q
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
@@ -66,14 +67,15 @@ EARLY_CREDIT = """\
 """
 NEXT_PART = """\
             if part > 0:
-                yield from await_call(field + part * FIELD_BYTES, call + 1, 2, "tokens announced")
+                going = yield from await_call(going, field + part * FIELD_BYTES, call + 1, x, 2, "tokens announced")
 """
 NEXT_DIE = """\
-                yield from await_call(field, call + 1, 2, "tokens announced")
-                n = yield xl.load(field + 8, step=2)
+                going = yield from await_call(going, field, call + 1, x, 2, "tokens announced")
+                if going:
+                    n = yield xl.load(field + 8, step=2)
 """
 UP_TO = "yield xl.v_count(s.lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
-INBOXES_FREE = '    yield xl.poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
+INBOXES_FREE = '    going = yield from until_least(going, at.acks + here, c.n_ranks * call, x, 2, "inboxes free")\n'
 COUNT = '        yield xl.put(field, call + 1, count, step=2, sync="counts of messages")\n'
 DRAIN = """\
                 turn = turn + 1
@@ -85,7 +87,7 @@ DRAIN = """\
 ROWS_VISIBLE = '    yield xl.quiet(step=3, sync="rows visible")\n'
 GATHERED = '    yield from barrier(3, "all cores have gathered")\n'
 ASSEMBLED = """\
-    if core == 0:
+    if core == 0 and going:
         yield xl.put(at.assembled + here, call + 1, step=3, sync="rows gathered")
 """
 ACKS = """\
@@ -95,11 +97,11 @@ ACKS = """\
                 yield xl.add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
 """
 EARLY_ACKS = ACKS.replace("    if n >= 0:\n", "")
-GATHER = "        yield from gather(core, die, call, c, b, m, at)\n"
+GATHER = "        if going:\n            yield from gather(core, die, call, c, b, m, at)\n"
 COMPUTED_VISIBLE = '        yield xl.quiet(step=4, sync="outputs of experts visible")\n'
 ALL_COMPUTED = '        yield from barrier(4, "all cores have computed")\n'
 COMPUTED = """\
-        if core == 0:
+        if core == 0 and going:
             yield xl.put(at.computed + here, call + 1, step=4, sync="rows computed")
 """
 
@@ -109,8 +111,10 @@ DUE = "some * COLUMNS, 0, c.n_ranks * c.n_local,"
 OF_PART = "        if token >= high:\n            break\n"
 DONE = "                yield xl.ub_store(done_at, done + turn - before, step=5)\n"
 STAGING = " + place * m.tokens_max * c.top_k * 2 * c.hidden\n                first"
-TO_SEND = '        yield xl.poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
-RETURN_ROWS = "        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
+TO_SEND = """\
+        going = yield from until_least(1, at.computed + die * c.die_bytes, call + 1, x, 5, "rows to send back")
+"""
+RETURN_ROWS = "            yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
 TOLD = "            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES\n"
 ITS_DIES = """\
@@ -138,7 +142,7 @@ KNOWN = (
 OWN = (
     bug("a2e: tokens announced before they are visible", USUAL, RACE, attends.without("tokens visible")),
     bug("a2e: attention die does not wait for its trampoline's slots", TURNS, RACE | FAILED,
-        attends(SLOTS_FREE, "    yield from send_parts")),
+        attends(SLOTS_FREE, "    going = 1\n    if going:\n        yield from send_parts")),
     bug("a2e: tokens announced by core 0 before core 1 has sent its own", PAIRS, RACE | UNWRITTEN,
         attends.without("all cores have sent")),
     bug("a2e: messages announced before they are visible", USUAL, RACE, forwards.without("messages visible")),
@@ -174,7 +178,7 @@ OWN = (
     bug("e2a: attention die told before its rows are visible", USUAL, RACE | UNWRITTEN,
         returns.without("rows at the attention die")),
     bug("e2a: staging said to be read before it is", TURNS, RACE | WRONG | UNWRITTEN,
-        returns(RELAYED, ""), returns(RETURN_ROWS, RELAYED + RETURN_ROWS)),
+        returns(RELAYED, ""), returns(RETURN_ROWS, "    " + RELAYED + RETURN_ROWS)),
     bug("a2e, in parts: the second forwarded when the first is announced", OUT, RACE | UNWRITTEN,
         forwards(NEXT_PART, "")),
     bug("a2e, in parts: announced before they are visible", OUT, RACE, attends.without("tokens visible")),
@@ -189,13 +193,14 @@ OWN = (
     bug("e2a, in parts: each announced as the first", BACK, LOCKED,
         returns("(place * m.e2a_parts + part) * FIELD_BYTES", "place * m.e2a_parts * FIELD_BYTES")),
     bug("e2a, in parts: the second forwarded when the first has arrived", BACK, RACE | UNWRITTEN,
-        returns.at("yield xl.poll_ge(at.arrivals + here + number * FIELD_BYTES, due", "number", "place * m.e2a_parts")),
+        returns.at("until_least(1, at.arrivals + here + number * FIELD_BYTES, due,", "number", "place * m.e2a_parts")),
     bug("e2a, in parts: all rows sent with the first", BACK, LOCKED, returns(OF_PART, "")),
     bug("e2a, in parts: rows of the first part sent again with the second", BACK, RACE | WRONG, returns(DONE, "")),
     bug("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS, RACE | UNWRITTEN,
         returns.without("all cores have sent back")),
     bug("a2e, several attention dies: the tokens of the second not waited for", SHARED,
-        RACE | TORN | UNWRITTEN | LOCKED | WRONG, forwards(NEXT_DIE, NEXT_DIE.splitlines(keepends=True)[1])),
+        RACE | TORN | UNWRITTEN | LOCKED | WRONG,
+        forwards(NEXT_DIE, "                n = yield xl.load(field + 8, step=2)\n")),
     bug("a2e, several attention dies: credit for the first alone", SHARED, LOCKED | FAILED,
         forwards("attention_die(call + 1, index,", "attention_die(call + 1, die,")),
     bug("a2e, several attention dies: lists of the first overwritten while they are kept",

@@ -2,6 +2,7 @@
 
 from . import (
     mutants_a2e,
+    mutants_a2e_rollback,
     mutants_collect,
     mutants_collectives,
     mutants_deepep,
@@ -42,6 +43,7 @@ MODULES = {
     "rollback of an iteration": mutants_rollback,
     "rollback of dispatch and combine": mutants_pull_rollback,
     "rollback of fused dispatch and combine": mutants_fused_rollback,
+    "rollback of A2E and E2A": mutants_a2e_rollback,
     "two streams on a die": mutants_streams,
     "multi-token prediction": mutants_mtp,
     "going on with fewer ranks": mutants_membership,

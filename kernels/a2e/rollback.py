@@ -1,0 +1,134 @@
+"""A2E and E2A that may be rolled back: an abort can come at any moment, and all dies go back to the same call.
+
+The streams are those that are launched elsewhere, from a call on and not only from the first; an attempt is all of them
+from there to the end, or to where an abort is heard.  What makes it safe to go back:
+
+- Calls are numbered on from epoch to epoch, ``stride`` numbers apart, which is more than there are calls and takes
+  turns, ``depth`` and ``depth + 1`` evenly.  So no field of an aborted attempt is taken for one of the next, and what
+  is by ``call % depth`` stays where it was.
+- A die tells the others that it has come to an epoch when all three of its streams are at rest: each tells the third
+  one, by a word, when all that it issued is done.  Nobody begins before all dies have told, so then no slot, inbox,
+  row or staging is in use, and no arrival under way.
+- Only then the third stream sets what is counted up and not numbered: arrivals to none, acknowledgments, and the calls
+  sent back and relayed, to those before the call.  It tells the other two when that is done.  Whoever adds to these
+  words does so because the die's own first stream has sent him something, so not before.
+- Slots of the first call of an epoch are free; those of later ones are when the trampoline says so, in that epoch.
+- Who has heard of an abort leaves its loop, and says nothing of the call.
+
+An attention die goes back to the first call whose sums it has not written.  An expert die has nothing to say of where
+to go on, so it says the last call, until the end has come to its third stream.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu import lang as xl
+from xccl_emu.kernels.a2e.attention import serve
+from xccl_emu.kernels.a2e.e2a import return_calls
+from xccl_emu.kernels.a2e.expert import compute_calls, take_calls
+from xccl_emu.kernels.a2e.parameters import Domains, Microbatch, Places, ReturnPlan
+from xccl_emu.kernels.aborts import Abort
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
+from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.rounds import next_round
+from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
+
+FIRST, SECOND, STREAMS = range(3)
+"""The streams that the third one waits for, and how many they are."""
+
+
+class Attempts(NamedTuple):
+    """What the streams of a die have to do where calls may be rolled back; words are on die 0."""
+
+    stride: int
+    """From the numbers of the calls of an epoch to those of the next."""
+    failures: int
+    """How many attempts of each attention die may go wrong, whichever: before it sends, or when it is through."""
+    settled: int
+    """By stream: one more than the epoch in which it has come to rest."""
+    told: int
+    """Where the third stream tells the others where they go on."""
+
+
+def first_call(word: int, stride: int) -> int:
+    """The number of the first call of an attempt."""
+    return word // EPOCH * stride + word % EPOCH
+
+
+def rest(word, stream, n: Attempts, r: Ranks):
+    """Tell the third stream that this one is at rest; returns where to go on."""
+    here = r.me * r.pitch
+    yield xl.quiet(sync="attempt over")
+    yield xl.put(n.settled + here + stream * FIELD_BYTES, word // EPOCH + 1, sync="at rest")
+    yield xl.poll_ne(n.told + here, word, sync="told in")
+    yield xl.dcci(n.told + here, sync="told line")
+    word = yield xl.load(n.told + here, sync="told in")
+    return word
+
+
+def forget(die, call, c: Group, m: Domains, at: Places):
+    """Count from ``call`` on: all that was sent before has arrived, and is of no use."""
+    here = die * c.die_bytes
+    yield xl.put(at.sent + here, call, sync="rows forgotten")
+    if die < m.trampolines:
+        yield xl.put(at.relayed + here, call, sync="staging forgotten")
+        yield xl.put(at.acks + here, c.n_ranks * call, sync="acknowledgments forgotten")
+        for i in range(m.depth * m.fan_in * m.e2a_parts):
+            yield xl.put(at.arrivals + here + i * FIELD_BYTES, 0, sync="arrivals forgotten")
+    yield xl.quiet(sync="all forgotten")
+
+
+@xl.kernel
+def attention_again(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, r: Ranks, n: Attempts):
+    """An attention die, whose attempts may be aborted."""
+    word = 0
+    left = n.failures
+    while word != END:
+        abort = r.abort + r.me * r.pitch
+        i = word % EPOCH
+        broken = yield from fails(left, r)
+        left -= broken
+        if not broken:
+            i = yield from serve(
+                core, i, calls, batches, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride))
+            )  # fmt: skip
+            broken = yield from fails(left, r)
+            left -= broken
+        yield xl.quiet(sync="attempt over")
+        word = yield from next_round(core, min(i, calls - 1), broken, 0, c, r, Abort(abort, word // EPOCH))
+
+
+@xl.kernel
+def a2e_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ranks, n: Attempts):
+    """The first stream, whose attempts may be aborted."""
+    word = 0
+    while word != END:
+        abort = r.abort + r.me * r.pitch
+        yield from take_calls(core, die, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride)))
+        word = yield from rest(word, FIRST, n, r)
+
+
+@xl.kernel
+def compute_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ranks, n: Attempts):
+    """The second stream, whose attempts may be aborted."""
+    word = 0
+    while word != END:
+        abort = r.abort + r.me * r.pitch
+        yield from compute_calls(core, die, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride)))
+        word = yield from rest(word, SECOND, n, r)
+
+
+@xl.kernel
+def e2a_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, r: Ranks, n: Attempts):
+    """The third stream, which agrees with the other dies and tells the first two where to go on."""
+    word = 0
+    while word != END:
+        abort = r.abort + r.me * r.pitch
+        yield from return_calls(core, die, c, b, m, at, plan, Abort(abort, word // EPOCH, first_call(word, n.stride)))
+        yield xl.quiet(sync="attempt over")
+        for stream in range(STREAMS):
+            settled = n.settled + r.me * r.pitch + stream * FIELD_BYTES
+            yield xl.poll_ge(settled, word // EPOCH + 1, sync="at rest in")
+        word = yield from next_round(core, r.iterations - 1, 0, 0, c, r, Abort(abort, word // EPOCH))
+        if word != END:
+            yield from forget(die, first_call(word, n.stride), c, m, at)
+        yield xl.put(n.told + r.me * r.pitch, word, sync="go on")

@@ -1,0 +1,144 @@
+"""A2E and E2A, of which a supervisor may abort any call at any moment ([xDeepServe] 6.2)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels import rollback
+from xccl_emu.kernels.a2e import rollback as device
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
+from xccl_emu.protocol.regions import Use
+from xccl_emu.protocols.a2e.calls import Call, Calls
+from xccl_emu.protocols.a2e.case import A2ECase
+from xccl_emu.protocols.a2e.config import A2EConfig
+from xccl_emu.protocols.a2e.layout import A2ELayout
+from xccl_emu.protocols.a2e.session import A2E
+
+
+class RestartedLayout(A2ELayout):
+    """Beside the regions of A2E the words of a rollback; `kernels/rollback` and `kernels/a2e/rollback` tell of them."""
+
+    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
+        **A2ELayout.uses,
+        "agree": {"ready done": Use("r", "w"), "end abort": Use("r")},
+        "lead": {"settled": Use("r"), "told acks": Use("w")},
+        "follow": {"abort told": Use("r"), "settled": Use("w")},
+    }
+
+    def _sizes(self) -> Mapping[str, tuple[int, int]]:
+        words = {"ready": self.config.n_dies, "done": self.config.n_dies, "settled": device.STREAMS}
+        words |= dict.fromkeys(("end", "abort", "told", "errors"), 1)
+        return {**super()._sizes(), **{name: (FIELD_BYTES, count) for name, count in words.items()}}
+
+    def label(self, bench: Bench) -> None:
+        """Name the regions in reports, on the supervisor's die too."""
+        super().label(bench)
+        for label in (each for region in self.of.values() for each in region.labels(self.dies.stop, 0)):
+            bench.label(*label)
+
+
+class RestartedA2E(A2E):
+    """A2E with a supervisor on the die behind its own; aborts, failures: as of `A2ERollback`."""
+
+    name = "rollback-a2e"
+    kernels = (device.attention_again, device.a2e_again, device.compute_again, device.e2a_again)
+    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        again.name: A2E.rights[usual.name] for usual, again in zip(A2E.kernels, kernels, strict=True)
+    }
+    lays_out = RestartedLayout
+    layout: RestartedLayout
+
+    def __init__(self, pod: Pod, config: A2EConfig, *, aborts: int = 0, failures: int = 0) -> None:
+        super().__init__(pod, config)
+        self._aborts, self._failures = aborts, failures
+
+    def _kernels(self) -> Sequence[Kernel]:
+        return device.attention_again, device.a2e_again, device.compute_again, device.e2a_again
+
+    def launch(self, calls: Calls) -> None:
+        """The streams, and the supervisor."""
+        super().launch(calls)
+        of, supervisor = self.layout.of, self.layout.dies.stop
+        grants = [of["abort"].grant(None, "w"), *(of[name].grant(supervisor, "r") for name in ("errors", "end"))]
+        self.pod.launch(
+            rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": self._ranks(0, calls)}, grants
+        )
+
+    def _ranks(self, me: int, calls: Calls) -> rollback.Ranks:
+        at = self.layout.at
+        errors = self.layout.of["errors"].at(self.layout.dies.stop)
+        return rollback.Ranks(
+            me,
+            self.config.n_dies,
+            calls.n_calls,
+            at("ready"),
+            at("done"),
+            at("end"),
+            at("abort"),
+            errors,
+            self.pod.spec.die_bytes,
+        )
+
+    def _also(self, kernel: Kernel, die: int, calls: Calls) -> tuple[dict[str, Any], list[Grant]]:
+        c, layout, of = self.config, self.layout, self.layout.of
+        even = math.lcm(c.turns, c.depth, c.depth + 1)
+        stride = -(-(calls.n_calls + 1) // even) * even
+        known = device.Attempts(stride, self._failures, layout.at("settled"), layout.at("told"))
+        attends, leads = (kernel is self._kernels()[i] for i in (0, -1))
+        grants = [each for part in ("agree",) if attends or leads for each in layout.grants(part, die)]
+        if not attends:
+            grants += layout.grants("lead" if leads else "follow", die)
+        if attends:
+            grants.append(of["errors"].grant(layout.dies.stop, "w"))
+        if die == 0 and leads:
+            grants.append(of["end"].grant(None, "w"))
+        return {"r": self._ranks(die, calls), "n": known}, grants
+
+
+@dataclass(frozen=True)
+class A2ERollback(A2ECase):
+    """Calls of `A2ECase`; a supervisor on one more die aborts what is under way, and it is executed again."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "rollback-a2e", "A2E and E2A that are aborted at any moment, and executed again",
+            {"attention": 1, "experts": 1, "rounds": 1},
+        ),
+    )  # fmt: skip
+    papers = (*read_papers("a2e"), *read_papers("rollback"))
+    more_dies = 1
+
+    aborts: int = size(1, "Times that the supervisor aborts what is under way.", least=0, most=1 << 10)
+    failures: int = size(0, "Attempts of each attention die that may go wrong, whichever these are.", least=0, most=16)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, right in {"pull": 0, "cores": 1, "microbatches": 1, "attention_work": 0}.items():
+            if getattr(self, name) != right:
+                raise ConfigError(f"{name}={getattr(self, name)}: where calls are rolled back it must be {right}")
+        if not self.rounds:
+            raise ConfigError("rounds=0: must be at least 1, as there is nothing to roll back")
+
+    def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
+        return Calls(RestartedA2E(pod, self._config(), aborts=self.aborts, failures=self.failures), given)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """An abort and two of them, calls that go wrong, more dies of each kind, and each way to send."""
+        usual = cls(attention=1, experts=1, rounds=1)
+        return {
+            "a call, an abort": usual,
+            "two calls, an abort": replace(usual, rounds=2),
+            "an abort of a rollback": replace(usual, aborts=2),
+            "two calls, any attempt goes wrong": replace(usual, rounds=2, failures=1, aborts=0),
+            "two expert dies, any attempt goes wrong": replace(usual, experts=2, tokens=2, failures=1, aborts=0),
+            "two calls at once": replace(usual, rounds=2, depth=2),
+            "in two parts": replace(usual, tokens=2, a2e_parts=2, e2a_parts=2),
+            "URMA": replace(usual, path="urma"),
+        }

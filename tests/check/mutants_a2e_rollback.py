@@ -1,0 +1,63 @@
+"""Bugs in the rollback of A2E and E2A."""
+
+from dataclasses import replace
+
+from xccl_emu.protocols.a2e.rollback import A2ERollback
+
+from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug
+
+ONE = A2ERollback(attention=1, experts=1, rounds=1)
+TWO = replace(ONE, rounds=2)
+FAILING = replace(TWO, failures=1, aborts=0)
+SPREAD = replace(ONE, experts=2, tokens=2, failures=1, aborts=0)
+"""A row comes back from another die than the trampoline."""
+ANY = RACE | TORN | WRONG | UNWRITTEN | FAILED | LOCKED
+
+again, attends, forwards, experts, returns = (
+    Of(name) for name in ("a2e.rollback", "a2e.attention", "a2e.trampoline", "a2e.expert", "a2e.e2a")
+)
+
+# ---- what stands in the kernels
+
+FORGET = "            yield from forget(die, first_call(word, n.stride), c, m, at)\n"
+GO_ON = '        yield xl.put(n.told + r.me * r.pitch, word, sync="go on")\n'
+IF_ON = "        if word != END:\n"
+
+KNOWN = (
+    bug("a2e, rolled back: calls have the same numbers in every epoch", ONE, ANY,
+        again("return word // EPOCH * stride + word % EPOCH", "return word % EPOCH"), quick=True),
+    bug("a2e, rolled back: slots of the first call are waited for", ONE, LOCKED,
+        attends("call * (call > x.first)", "call")),
+    bug("a2e, rolled back: arrivals of an aborted attempt count", SPREAD, ANY, again.without("arrivals forgotten")),
+    bug("a2e, rolled back: acknowledgments are those of the epoch before", ONE, LOCKED,
+        again.without("acknowledgments forgotten")),
+    bug("a2e, rolled back: rows are waited for that nobody will send back", ONE, LOCKED,
+        again.without("rows forgotten")),
+    bug("a2e, rolled back: the other streams go on before arrivals are forgotten", SPREAD, ANY,
+        again(IF_ON + FORGET + GO_ON, GO_ON + IF_ON + FORGET)),
+    bug("a2e, rolled back: what is forgotten is not yet when the other streams go on", SPREAD, ANY,
+        again.without("all forgotten")),
+    bug("a2e, rolled back: a die says that it has come to an epoch while a stream is in the one before", ONE, ANY,
+        again.without("at rest in"), quick=True),
+    bug("a2e, rolled back: who waits for rows does not hear of an abort", ONE, LOCKED,
+        attends.at("until_least(1, at.returned_in, call + 1, x,", " x,", " Abort(),")),
+    bug("a2e, rolled back: a trampoline that waits for tokens does not hear of an abort", FAILING, LOCKED,
+        forwards.at("came = yield from until_least(going, field, calls, x,", " x,", " Abort(),")),
+    bug("a2e, rolled back: who waits for rows to compute does not hear of an abort", FAILING, LOCKED,
+        experts.at("until_least(1, at.assembled + here, call + 1, x,", " x,", " Abort(),")),
+    bug("a2e, rolled back: who waits for rows to send back does not hear of an abort", FAILING, LOCKED,
+        returns.at("until_least(1, at.computed + die * c.die_bytes, call + 1, x,", " x,", " Abort(),")),
+    bug("a2e, rolled back: rows that did not come are summed", ONE, ANY,
+        attends("    if going:\n        yield from sum_tokens", "    if 1:\n        yield from sum_tokens")),
+    bug("a2e, rolled back: messages are told that were not forwarded", ONE, ANY,
+        forwards("    if going:\n        yield from tell(", "    if 1:\n        yield from tell(")),
+    bug("a2e, rolled back: rows are computed that never came", ONE, ANY,
+        experts('        if core == 0 and going:\n            yield xl.put(at.computed',
+                '        if core == 0:\n            yield xl.put(at.computed')),
+    bug("a2e, rolled back: a call is handed back of which rows are missing", ONE, ANY,
+        returns("            if core == 0 and going:\n", "            if core == 0:\n")),
+    bug("a2e, rolled back: a call counts as through though an abort was heard", TWO, ANY,
+        attends("        if going:\n            token = token", "        if 1:\n            token = token")),
+)  # fmt: skip
+OWN = ()
