@@ -32,14 +32,15 @@ def ranked(found: Iterable[kinds.Violation]) -> list[kinds.Violation]:
 
 
 def cause(trial: Trial, found: Sequence[kinds.Violation]) -> kinds.Violation:
-    """The first, or of those that tell as much as it does the one that it follows from: whoever does wrong there had
+    """The first, or of those of its kind that tell as much the one that it follows from: whoever does wrong there had
     come through the other's source lines before, and in the other's run nobody had come through those of the first.
 
     ``trial`` must be fresh; it is left as it was.
     """
     best, *rest = found
-    for other in rest:
-        if _rank(other) == _rank(best) and _leads(trial, other, best) and not _leads(trial, best, other):
+    alike = (other for other in rest if (other.kind, _rank(other)) == (best.kind, _rank(best)))
+    for other in alike:
+        if _leads(trial, other, best) and not _leads(trial, best, other):
             best = other
     return best
 
