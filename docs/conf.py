@@ -39,6 +39,13 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 
 _LINK = re.compile(r"\]\(([\w./-]+\.(?:py|h|c|cpp|toml))(?:#L(\d+)[-L\d]*)?\)")
+_OMITTED = {
+    'role="heading">': 'role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
+    '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+}
 _ITEM = re.compile(r"( *)(\w+(?:, \w+)*): (?=\S)")
 
 
@@ -71,11 +78,13 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         yield path, {"title": path, "body": body}, "page.html"
 
 
-def levels(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Headings of the navigation get the level that readers of screens need, and Sphinx omits; code scrolls by keys."""
-    tree = context["furo_navigation_tree"]
-    context["body"] = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
-    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+def accessible(app: Sphinx, error: Exception | None) -> None:
+    """What readers of screens and of keyboards need, and the theme omits: levels, names, and boxes that scroll."""
+    for path in () if error else Path(app.outdir).rglob("*.html"):
+        text = path.read_text("utf-8")
+        for written, needed in _OMITTED.items():
+            text = text.replace(written, needed)
+        path.write_text(text, "utf-8")
 
 
 def lists(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
@@ -99,6 +108,6 @@ def setup(app: Sphinx) -> None:
     app.add_config_value("sources", set(), "")
     app.connect("source-read", source_links)
     app.connect("doctree-resolved", resolved)
-    app.connect("html-page-context", levels, priority=900)  # behind the theme
     app.connect("html-collect-pages", source_pages)
     app.connect("autodoc-process-docstring", lists)
+    app.connect("build-finished", accessible)

@@ -318,6 +318,19 @@ def test_a_reader_who_has_gone(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.slow
+def test_a_page_for_a_reader_who_has_gone(tmp_path: Path) -> None:
+    """`check --html FILE | head` writes the page, whether or not somebody reads the table to its end."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    for more in ([], ["--json"]):
+        page = tmp_path / f"page{len(more)}.html"
+        check = ["check", "sendrecv", "--slots", "1", "--chunks", "1", "--without", "tail", "--html", str(page), *more]
+        done = subprocess.run([sys.executable, "-m", "xccl_emu", *check], stdout=writing, stderr=subprocess.PIPE)
+        assert (done.returncode, page.read_text()[-8:]) == (141, "</html>\n")
+    os.close(writing)
+
+
 def test_a_table_for_a_reader_who_has_gone() -> None:
     """A table on a broken pipe raises the error that it is, so that the command can tell it from others."""
     script = "import os; os.close(1); r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"

@@ -87,3 +87,18 @@ def test_landing_page_is_accessible(site: Path, browser: Any) -> None:  # noqa: 
     narrow(browser)
     assert complaints(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_tour_is_followed(site: Path, browser: Any) -> None:  # noqa: F811  the fixture
+    """From the landing page by what each page says comes next: every page that one begins with, and axe has nothing
+    against any of them."""
+    browser.get((site / "docs" / "index.html").as_uri())
+    seen = []
+    while "Ascend C kernel in ten minutes" not in "".join(seen[-1:]):
+        browser.execute_script("document.querySelector('a.next-page').click()")
+        seen.append(browser.find_element("css selector", "h1").text.removesuffix("#"))
+        assert (seen[-1], complaints(browser)) == (seen[-1], [])
+        assert browser.execute_script("return [...document.images].every(image => image.naturalWidth > 0)")
+    assert [title.partition(":")[0] for title in seen[:3]] == ["Concepts, in pictures", "Tutorial", "xccl_emu"]
+    assert len(seen) == 8

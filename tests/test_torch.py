@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError
+from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.torch.client import Rank
 from xccl_emu.torch.launch import main, serving
 from xccl_emu.torch.pods import Group, Settings
@@ -126,6 +127,21 @@ def test_times_are_those_of_the_kernels(pair: list[Rank]) -> None:
     received = together(pair, lambda rank: rank.call("dispatch_recv", {}, handle=sent[0]["handle"])[0]["us"])
     assert all(0 < us < 1000 for us in whole)
     assert all(0 < min(a["us"], b) < us for a, b, us in zip(sent, received, whole, strict=True))
+
+
+def test_sizes_of_deepeps_own_test() -> None:
+    """Eight ranks, 128 tokens and top-8, though of short rows: the rows that are waited for at once have all room."""
+    config = DeepEpConfig(
+        n_ranks=8, local_experts=1, hidden=64, top_k=8, tokens_max=128, cores=4, dtype="bf16", quantized=False
+    )
+    session = Settings().session(config)
+    tokens = [np.full((128, 64), rank, ml_dtypes.bfloat16) for rank in range(8)]
+    handle, received = session.group.dispatch_whole(tokens, [np.tile(np.arange(8, dtype=np.int32), (128, 1))] * 8)
+    assert all(np.array_equal(each.x[:, 0], each.source.astype(ml_dtypes.bfloat16)) for each in received)
+    for rank, each in enumerate(received):
+        session.group.expert_output(rank, handle.place)[:] = each.x
+    outputs = session.group.combine_whole(handle, [np.full((128, 8), 0.125, np.float32)] * 8)
+    assert all(np.array_equal(out, sent) for out, sent in zip(outputs, tokens, strict=True))
 
 
 def test_calls_that_differ_are_refused_in_all_ranks(pair: list[Rank]) -> None:

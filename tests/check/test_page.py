@@ -88,12 +88,15 @@ def test_who_waits_for_nobody_is_in_no_ring() -> None:
 
 
 def test_a_livelock_goes_back_to_where_its_loop_begins() -> None:
-    """An arrow at the left edge leads from the last row up to the first of the loop."""
+    """An arrow on the left leads from the last row up to the first of the loop; all rows of the loop are marked."""
     violation = test_livelock.found()
     run = trace.steps(test_livelock.spin().build("relaxed"), violation.actions.tolist())
     lines = render.rows(run, marks(run, violation))
     (first,) = (row for row, line in enumerate(lines) if line.mark == LOOP)
-    (arrow,) = ElementTree.fromstring(picture.svg(run, lines)).findall(f"{SVG}line[@class='path']")
+    root = ElementTree.fromstring(picture.svg(run, lines))
+    (arrow,) = root.findall(f"{SVG}line[@class='path']")
+    bands = [int(band.get("data-row", "")) for band in root.findall(f"{SVG}rect[@class='band']")]
+    assert bands == [*range(first, len(lines))]
     assert float(arrow.get("y2", "")) == pytest.approx(picture.y_of(first) - picture.ROW / 2 + 2)
     assert float(arrow.get("y1", "")) == pytest.approx(picture.y_of(len(lines) - 1) + picture.ROW / 2 - 2)
 
@@ -152,6 +155,22 @@ def test_page_is_gone_through_by_keys(browser: Any, tmp_path: Path) -> None:  # 
     narrow(browser)
     assert complaints(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_page_of_a_livelock(browser: Any, tmp_path: Path) -> None:  # noqa: F811  the fixture
+    """It opens where the loop begins, and says who is not done; axe has no complaint, nor on a phone."""
+    text = page.page(lambda: test_livelock.spin().build("relaxed"), test_livelock.found(), "livelock")
+    (tmp_path / "page.html").write_text(text)
+    browser.get((tmp_path / "page.html").as_uri())
+    assert chosen(browser) == "↻ 6"
+    assert press(browser, DOWN) == " 7"
+    assert "another look" in browser.find_element("css selector", "#source mark").text
+    assert press(browser, "m") == "↻ 6"
+    assert LOOP in browser.find_element("id", "found").text
+    for _ in range(2):
+        assert complaints(browser) == []
+        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        narrow(browser)
 
 
 @pytest.mark.slow

@@ -21,10 +21,13 @@ from xccl_emu.check.search.exhaustive import Found
 from xccl_emu.check.shrink import shown
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Verdict, Violation
-from xccl_emu.check.witness.rank import place, ranked
+from xccl_emu.check.witness.rank import cause, place, ranked
 from xccl_emu.check.witness.render import in_a_line, print_others
 from xccl_emu.errors import KernelError
+from xccl_emu.lang import kernel, load, put
+from xccl_emu.machine import small_pod
 from xccl_emu.protocols.sendrecv.case import SendRecvCase
+from xccl_emu.testing import Bench, protocol
 
 from .witness_support import printed
 
@@ -131,12 +134,12 @@ def test_what_no_schedule_shows_is_no_violation(monkeypatch: pytest.MonkeyPatch)
 # ---- which goes first
 
 
-def test_data_between_cores_go_before_all_else_and_machine_faults_last() -> None:
-    """Wrong bits and races on memory, then inside of a data buffer, then runs that do not end, then refusals."""
+def test_accesses_between_cores_go_before_all_else_and_machine_faults_last() -> None:
+    """Races on memory, then in a data buffer, then the wrong bits that they make, runs that do not end, refusals."""
     in_order = [
         violation(kinds.DATA_RACE, "nothing orders two accesses at die1.app+0x0:\n  (a.py:1)\n  (a.py:2)"),
-        violation(kinds.WRONG_BITS, "target is wrong"),
         violation(kinds.UNWRITTEN_READ, "read of memory that was never written, at die0.core0.ub+0x0: (a.py:3)"),
+        violation(kinds.WRONG_BITS, "target is wrong"),
         violation(kinds.DEADLOCK, "deadlock: 2 of 2 cores are blocked"),
         violation(kinds.AREA_VIOLATION, "(a.py:4)"),
         violation(kinds.BAD_INSTRUCTION, "(a.py:5): event 0 is set while it is still set"),
@@ -144,8 +147,44 @@ def test_data_between_cores_go_before_all_else_and_machine_faults_last() -> None
     ]
     assert ranked(in_order) == in_order
     backwards = ranked(in_order[::-1])
-    assert [each.kind for each in backwards[:3]] == [kinds.WRONG_BITS, kinds.DATA_RACE, kinds.UNWRITTEN_READ]
+    assert [each.kind for each in backwards[:3]] == [kinds.DATA_RACE, kinds.UNWRITTEN_READ, kinds.WRONG_BITS]
     assert {each.kind for each in backwards[-2:]} == {kinds.BAD_INSTRUCTION, kinds.LEFTOVER}
+
+
+@kernel
+def ask(reply, box):
+    """Put a letter where the reply says, without waiting for it."""
+    where = yield load(reply)
+    yield put(box + 32 * where, 7)
+
+
+@kernel
+def write(word, value):
+    """The reply, or another letter in the first box."""
+    yield put(word, value)
+
+
+@protocol
+def hasty(bench: Bench) -> None:
+    """Die 0 asks, die 1 replies that the second box is free, and die 2 uses the first."""
+    pod = bench.pod(small_pod(3))
+    reply = bench.filled(0, np.zeros(4, np.int64), "reply")
+    box = bench.filled(1, np.zeros(8, np.int64), "box")
+    pod.launch(ask, 0, [0], {"reply": reply.address, "box": box.address}, [pod.grant(reply, "r"), pod.grant(box, "w")])
+    for die, at, value in ((1, reply, 1), (2, box, 9)):
+        pod.launch(write, die, [0], {"word": at.address, "value": value}, [pod.grant(at, "w")])
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_cause_goes_before_what_follows_from_it(backwards: bool) -> None:
+    """Two letters in one box follow from a reply that was not waited for: its race is told, whichever is found first,
+    and the race for the box is among the others."""
+    trial = hasty().build("relaxed")
+    reply, box = sorted(ranked(further(trial)), key=lambda one: "die0.reply" not in one.message.splitlines()[0])
+    assert "die1.box" in box.message.splitlines()[0]
+    assert cause(trial, [box, reply] if backwards else [reply, box]) is reply
+    verdict = shrink.with_violation(hasty(), Verdict(kinds.VIOLATION, "hasty", {}, "relaxed", "portfolio", 0), box)
+    assert [place(one) for one in (verdict.violation, *verdict.others)] == [place(reply), place(box)]
 
 
 def test_of_a_kind_and_place_the_first_is_kept() -> None:

@@ -29,7 +29,6 @@ BAD_LAUNCHES = {
     "value=1.5 must be a 64-bit": {"args": {"flag": 0, "value": 1.5}},
     "value=9223372036854775808 must": {"args": {"flag": 0, "value": 1 << 63}},
     "value='a' must": {"args": {"flag": 0, "value": ["a", 1]}},
-    "rights='x'": {"grants": [Grant(0, 0, 8, "x")]},
     "outside of the pod": {"grants": [Grant(2, 0, 8, "r")]},
     "outside of the pod ": {"grants": [Grant(None, 0, 1 << 40, "r")]},
     "lies outside": {"grants": [Grant(0, 8, 0, "r")]},
@@ -48,6 +47,14 @@ def test_bad_launches_are_refused_and_leave_nothing(match: str) -> None:
     with pytest.raises(ConfigError, match="core 0 of die 0 is taken"):
         launch_changed(pod)
     pod.run()
+
+
+@pytest.mark.parametrize("rights", ["", "x", "rx", "f", 3])
+def test_rights_that_there_are_not_are_refused(rights: str) -> None:
+    """Where the permission is made, not where a kernel is launched with it."""
+    pod = tiny_pod(1)
+    with pytest.raises(ConfigError, match=f"rights={rights!r}: must be 'r', 'w' or 'rw'"):
+        pod.grant_meta(rights)
 
 
 def test_offsets_outside_of_an_area_are_refused() -> None:

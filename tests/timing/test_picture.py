@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.browser_support import DOWN, END, browser, chosen, complaints, narrow, press  # noqa: F401  a fixture
+from tests.browser_support import DOWN, END, HOME, browser, chosen, complaints, narrow, press  # noqa: F401  a fixture
 from tests.cli_support import printed, refusal
 from xccl_emu.protocol.registry import make
 from xccl_emu.testing import measure
@@ -87,3 +87,20 @@ def test_page_is_gone_through_along_the_path(browser: Any, tmp_path: Path) -> No
     narrow(browser)
     assert complaints(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_page_of_a_timed_a2e(browser: Any, tmp_path: Path) -> None:  # noqa: F811  the fixture
+    """The path goes from attention through both streams of the experts; axe has no complaint, nor on a phone."""
+    timing = measure(make("a2e")).timing
+    (tmp_path / "page.html").write_text(page(timing, "a2e", most=100))
+    browser.get((tmp_path / "page.html").as_uri())
+    first = chosen(browser)
+    kernels = {press(browser, "m") and browser.find_element("id", "place").text.rpartition(" ")[2] for _ in range(40)}
+    assert {"attention", "a2e_stream", "e2a_stream"} <= kernels
+    assert press(browser, HOME) == first
+    assert "left out" in browser.find_element("id", "found").text
+    for _ in range(2):
+        assert complaints(browser) == []
+        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        narrow(browser)

@@ -140,23 +140,23 @@ def test_what_a_larger_transfer_writes_is_visible_at_once() -> None:
 
 def test_versions_that_nobody_can_see_are_forgotten() -> None:
     """A word may be written more often than there is room for versions, and a poll still sees the first that it may."""
-    pod, policy, flag = counted(20_000, 0.0)
-    launch = reader(pod, flag, 0, 15_000)
+    pod, policy, flag = counted(100_000, 0.0)
+    launch = reader(pod, flag, 0, 75_000)
     pod.run()
-    assert launch.results[0] == 15_000
-    assert policy.timing.finished_us[3] == pytest.approx(arrival_us(15_000) + POLL_US, abs=1e-5)
+    assert launch.results[0] == 75_000
+    assert policy.timing.finished_us[3] == pytest.approx(arrival_us(75_000) + POLL_US, abs=1e-5)
 
 
 def test_versions_of_words_that_are_written_no_more_are_forgotten_too() -> None:
     """More words may be written than there is room for versions, if not all of the writes are on their way at once."""
     pod, policy = timed_pod(1)
     block = pod.alloc(0, 6000 * 32)
-    args = {"block": block.address, "words": 6000, "times": 3}
+    args = {"block": block.address, "words": 6000, "times": 12}
     pod.launch(write_each, 0, [0], args, [pod.grant(block, "rw")])
     pod.run()
     assert policy.timing.latency_us > 0
     view = pod.view(block).view("int64").reshape(6000, 4)
-    assert (view[:, 0] == 3).all()
+    assert (view[:, 0] == 12).all()
 
 
 PAIR = small_pod(4, 1, app_bytes=1 << 23, managed_bytes=1 << 23, meta_bytes=1 << 16, ub_bytes=1 << 17)

@@ -21,14 +21,15 @@ def with_violation(checkable: Checkable, verdict: Verdict, violation: Violation)
     before any data is overtaken.  So more is looked for, by schedules that are always the same.
     """
     from xccl_emu.check.sampling.sample import further, replay
-    from xccl_emu.check.witness.rank import place, ranked
+    from xccl_emu.check.witness.rank import cause, place, ranked
     from xccl_emu.check.witness.shrink import shrink
 
     alone = verdict.fault or violation.loop  # the hardware fails, or a search has seen all of a livelock
     trial = checkable.build(verdict.order, verdict.without)
     found = ranked([violation, *(() if alone else further(trial, seed=verdict.seed))])
-    best = shrink(checkable.build(verdict.order, verdict.without), found[0], replay, seconds=SECONDS)
-    others = tuple(other for other in found[1:] if place(other) != place(best))
+    trial = checkable.build(verdict.order, verdict.without)
+    best = shrink(trial, cause(trial, found), replay, seconds=SECONDS)
+    others = tuple(other for other in found if place(other) != place(best))
     return replace(verdict, verdict=VIOLATION, violation=best, others=others)
 
 

@@ -44,13 +44,15 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     with ticking(quiet=as_json) as progress:
         result = Job(named(options, words, more), progress).run()
-    if as_json:
-        print_json("check", result.to_json())
-    else:
-        show(result)
+    try:
+        if as_json:
+            print_json("check", result.to_json())
+        else:
+            show(result)
+    finally:  # who has read enough of the table still wants the page
+        draw(result)
     if result.unsaved:
         raise OutputError(result.unsaved)
-    draw(result)
     raise typer.Exit(result.exit_code)
 
 

@@ -20,9 +20,11 @@ def act(options: ShowOptions) -> None:
     asked = CheckOptions(protocol=options.protocol, replay=kept, html=page, svg=options.svg)
     with check_show.ticking() as progress:
         result = check_job.Job(asked, progress).run()
-    check_show.show(result)
+    try:
+        check_show.show(result)
+    finally:
+        check_show.draw(result)
     if result.verdict.violation is None:
         raise typer.Exit(ending.UNFINISHED)
-    check_show.draw(result)
     for path in filter(None, (page, options.svg)):
         typer.echo(f"written: {path}")

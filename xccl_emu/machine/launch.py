@@ -32,14 +32,17 @@ class Grant:
         die = "any die" if self.die is None else f"die {self.die}"
         return f"{self.rights} {die} {self.start:#x}-{self.end:#x}"
 
-    def words(self) -> tuple[int, int, int, int]:
-        """As the machine keeps it: die or ANY_DIE, start, end, rights."""
+    def __post_init__(self) -> None:
+        """Raises ConfigError for what is no range, and for rights that there are not."""
         if not all(isinstance(end, int) for end in (self.start, self.end)):
             raise ConfigError(f"start={self.start!r}, end={self.end!r}: must be whole numbers")
         letters = set(self.rights) if isinstance(self.rights, str) else set()
         if not letters or not letters <= set(_RIGHTS) or ("f" in letters and "r" not in letters):
             raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw', or have 'f' beside 'r'")
-        rights = sum(_RIGHTS[letter] for letter in letters)
+
+    def words(self) -> tuple[int, int, int, int]:
+        """As the machine keeps it: die or ANY_DIE, start, end, rights."""
+        rights = sum(_RIGHTS[letter] for letter in {*self.rights})
         return (ms.ANY_DIE if self.die is None else self.die, self.start, self.end, rights)
 
 

@@ -26,7 +26,7 @@ Route = tuple[int, int, int]
 """Address, bytes, and the number of the network over which they are reached."""
 
 _LOG_RECORDS = 1 << 25
-_SMALL_CORES, _FEW_GRANULES, _MANY_GRANULES = 64, 14, 22
+_SMALL_CORES, _FEW_GRANULES, _MANY_GRANULES = 64, 17, 22
 _GRANULES_A_CORE = 12
 """Room for words that are polled, in powers of two: a table of 2^22 takes as long to clear as a short run."""
 _LINE_WORDS = 8

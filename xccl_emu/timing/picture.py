@@ -109,7 +109,8 @@ class Timeline:
     @cached_property
     def lanes(self) -> dict[tuple[int, str], float]:
         """The middle of each lane, by core and pipe."""
-        order = sorted({(one.core, PIPE_NAMES.index(one.pipe)) for one in self.shown})
+        shown = {(one.core, PIPE_NAMES.index(one.pipe)) for one in self.shown}
+        order = sorted(shown | {(part.core, min(part.engine, rq.DMA)) for part in self.path})
         return {(core, PIPE_NAMES[pipe]): _HEAD + (i + 0.5) * _LANE for i, (core, pipe) in enumerate(order)}
 
     def svg(self) -> str:

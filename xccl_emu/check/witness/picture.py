@@ -57,6 +57,8 @@ class _Picture:
     def __init__(self, trace: Trace, lines: list[Row]) -> None:
         self._trace, self._taken = trace, lines
         self.lines = [*lines, *blocked(trace)]
+        first = next((row for row, line in enumerate(lines) if line.mark == LOOP), len(lines))
+        self._loop = range(first, len(lines))
         lanes = {lane for line in self.lines for lane in (self._lane(line.step), *self._memories(line.step))}
         self._x = {lane: _LEFT + (i + 0.5) * _LANE for i, lane in enumerate(sorted(lanes))}
         self._right = _LEFT + len(self._x) * _LANE
@@ -81,7 +83,7 @@ class _Picture:
         """All below them."""
         for row, line in enumerate(self.lines):
             into.add("rect", "row", row, x=0, y=y_of(row) - ROW / 2, width=self._right, height=ROW)
-            if line.mark:
+            if line.mark or row in self._loop:
                 into.add("rect", "band", row, x=0, y=y_of(row) - ROW / 2, width=self._right, height=ROW)
         for (_, core, _), x in self._x.items():
             shown = "memory" if core == self._trace.cores_per_die else "lane"
@@ -94,10 +96,9 @@ class _Picture:
 
     def _draw_loop(self, into: Drawing) -> None:
         """From the end of a livelock back to where it goes round."""
-        first = next((row for row, line in enumerate(self._taken) if line.mark == LOOP), None)
-        if first is not None:
-            ends = y_of(len(self._taken) - 1) + ROW / 2 - 2, y_of(first) - ROW / 2 + 2
-            into.line((5, ends[0]), (5, ends[1]), "path", arrow=True)
+        if self._loop:
+            ends = y_of(self._loop[-1]) + ROW / 2 - 2, y_of(self._loop[0]) - ROW / 2 + 2
+            into.line((_LEFT, ends[0]), (_LEFT, ends[1]), "path", arrow=True)
 
     # ---- where
 

@@ -1,12 +1,15 @@
 """Compare violations: which are the same, and which one says most about what is wrong."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.shrink import signature
+from xccl_emu.check.witness.trace import steps
 
-_OF_DATA = (kinds.WRONG_BITS, kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UNDEFINED)
+_OF_DATA = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UNDEFINED)
 _OF_THE_RUN = (kinds.DEADLOCK, kinds.LIVELOCK, kinds.ASSERTION, kinds.AREA_VIOLATION)
 _IN_BUFFER = ".ub+"
 """In the headline of what goes wrong inside of a core's data buffer (`report.symbolic_byte`)."""
@@ -20,8 +23,9 @@ def place(violation: kinds.Violation) -> tuple[str, frozenset[str], bool]:
 def ranked(found: Iterable[kinds.Violation]) -> list[kinds.Violation]:
     """The first one of each kind and place, the most telling in front: of those that tell alike, what was found first.
 
-    Data that go wrong between cores, then inside of one; then runs that end where they must not; then what the machine
-    refuses, such as an event set twice, which says least about a protocol; then an event that could be set twice.
+    Accesses that go wrong between cores, then inside of one; then wrong bits, which such accesses make; then runs that
+    end where they must not; then what the machine refuses, such as an event set twice, which says least of a protocol;
+    then an event that could be set twice.
     """
     each: dict[object, kinds.Violation] = {}
     for violation in found:
@@ -29,12 +33,43 @@ def ranked(found: Iterable[kinds.Violation]) -> list[kinds.Violation]:
     return sorted(each.values(), key=_rank)
 
 
+def cause(trial: Trial, found: Sequence[kinds.Violation]) -> kinds.Violation:
+    """The first, or of those of its kind that tell as much the one that it follows from: whoever does wrong there had
+    come through the other's source lines before, and in the other's run nobody had come through those of the first.
+
+    ``trial`` must be fresh; it is left as it was.
+    """
+    best, *rest = found
+    alike = (other for other in rest if (other.kind, _rank(other)) == (best.kind, _rank(best)))
+    for other in alike:
+        if _leads(trial, other, best) and not _leads(trial, best, other):
+            best = other
+    return best
+
+
+def _leads(trial: Trial, one: kinds.Violation, other: kinds.Violation) -> bool:
+    """In the run of the other one, did a core that does wrong there come through a source line of this one before?"""
+    lines = signature(one)[1] - signature(other)[1]
+    if not lines:
+        return False
+    before = trial.pod.snapshot()
+    run = steps(trial, other.actions.tolist())
+    trial.pod.restore(before)
+    for access in (run.steps[number - 1] for number in marks(run, other)):
+        passed = [step.source for step in run.steps[: access.instruction - 1] if step.core == access.core]
+        if any(source is not None and f"{source.file}:{source.line}" in lines for source in passed):
+            return True
+    return False
+
+
 def _rank(violation: kinds.Violation) -> int:
     if violation.kind in _OF_DATA:
         return 1 if _in_buffer(violation) else 0
-    if violation.kind in _OF_THE_RUN:
+    if violation.kind == kinds.WRONG_BITS:
         return 2
-    return 4 if messages.SET_AGAIN in violation.message else 3
+    if violation.kind in _OF_THE_RUN:
+        return 3
+    return 5 if messages.SET_AGAIN in violation.message else 4
 
 
 def _in_buffer(violation: kinds.Violation) -> bool:
