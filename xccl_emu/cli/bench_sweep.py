@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from xccl_emu import measurements
-from xccl_emu.bench import sensitivity
+from xccl_emu.bench import band, sensitivity
 from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
@@ -34,6 +34,20 @@ def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
     jobs = sensitivity.jobs(setting)
     done = on_processes(jobs, available_bytes())
     return sensitivity.results_of(_watched("runs", done, len(jobs), quiet))
+
+
+def banded(
+    results: Sequence[Result], setting: Setting, make: Callable[[Setting], Sequence[Result]], quiet: bool
+) -> list[Result]:
+    """Give the rows of a bench their intervals."""
+
+    def told(ends: list[sensitivity.End]) -> Iterator[sensitivity.End]:
+        with counting("constants", len(ends), quiet) as count:
+            for number, end in enumerate(ends):
+                count(number, f"{end.constant} {end.value:g}")
+                yield end
+
+    return band.with_bands(results, replace(setting, stage=silent), make, told)
 
 
 def every_bench(setting: Setting, quiet: bool) -> list[Result]:

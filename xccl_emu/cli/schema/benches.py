@@ -25,6 +25,8 @@ class Row(TypedDict):
     note: Annotated[str, "what to know of the row"]
     kind: w.Kind
     beside: Annotated[dict[str, float], "what others measured, or what follows from it"]
+    low: Annotated[float | None, "lower end of the 80% interval of `emulated`; null without `--band`"]
+    high: Annotated[float | None, "upper end of it"]
 
 
 class Score(TypedDict):
@@ -36,6 +38,7 @@ class Score(TypedDict):
     mape_percent: Annotated[float, "mean absolute error"]
     max_percent: Annotated[float, "largest error, signed"]
     worst: Annotated[str, "the row that has it"]
+    inside: Annotated[int | None, "rows whose published number is in the interval; null without `--band`"]
 
 
 class Rows(w.Envelope):
