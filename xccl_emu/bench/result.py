@@ -149,7 +149,7 @@ class Score:
     worst: str
     """The row with the largest error."""
     inside: int | None = None
-    """Of how many rows what was published is in the interval; None without intervals."""
+    """Rows whose published number is in their interval; None without intervals."""
 
 
 def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | None:
@@ -175,14 +175,19 @@ def scores(results: Sequence[Result]) -> list[Score]:
     ]
 
 
+ALL_TABLES = "all of these"
+
+
 def by_table(results: Sequence[Result]) -> dict[str, dict[str, Score]]:
-    """Return by bench, of those that have a line beside check rows: the scores of these rows, emulated and by line."""
+    """Return by bench, of those that have a line beside check rows: the scores of these rows, emulated and by line.
+
+    Of several benches those of all together come first.
+    """
     lines = {(one.table, one.what) for one in results if one.baseline and one.role == "check"}
     rows = [one for one in results if (one.table, one.what) in lines]
-    return {
-        table: {s.of: s for s in scores(group) if s.role == "check"}
-        for table, group in _grouped(rows, lambda one: one.table).items()
-    }
+    groups = _grouped(rows, lambda one: one.table)
+    groups = {ALL_TABLES: rows, **groups} if len(groups) > 1 else groups
+    return {table: {s.of: s for s in scores(group) if s.role == "check"} for table, group in groups.items()}
 
 
 def _grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:

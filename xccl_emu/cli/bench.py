@@ -171,14 +171,20 @@ app.command("sensitivity")(command_of(Sensitivity, _sensitivity, *OUTPUTS))
 
 @dataclass(frozen=True)
 class Every(measurements.Measurement):
-    """Run all benches, on all cores as far as the memory goes; what two have in common is run once."""
+    """Run all benches, on all cores as far as the memory goes; what two have in common is run once.
+
+    Sensitivity comes last, but with --band, which says of each row what the constants do to it.
+    """
 
 
 def _every(options: Every, **output: Any) -> None:
     from xccl_emu.cli.bench_sweep import every_bench
 
     shown = Output(**output)
-    _bench(lambda setting: every_bench(setting, shown.as_json), shown, options, options.seed, options.no_data)
+    _bench(
+        lambda setting: every_bench(setting, shown.as_json, ends=not shown.band),
+        shown, options, options.seed, options.no_data,
+    )  # fmt: skip
 
 
 app.command("all")(command_of(Every, _every, *OUTPUTS))

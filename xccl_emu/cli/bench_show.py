@@ -48,6 +48,7 @@ def as_plain(results: Sequence[Result]) -> dict[str, object]:
     return {
         "results": [result.plain() for result in results],
         "scores": [asdict(score) for score in scores(results)],
+        "tables": [{"table": name, **asdict(s)} for name, of in by_table(results).items() for s in of.values()],
         "wrong": total_wrong(result.wrong for result in results),
         "failed": any(result.failed for result in results),
     }

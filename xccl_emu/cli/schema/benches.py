@@ -41,11 +41,18 @@ class Score(TypedDict):
     inside: Annotated[int | None, "rows whose published number is in the interval; null without `--band`"]
 
 
+class TableScore(Score):
+    """How far the check rows of a bench are off that have a line beside them."""
+
+    table: Annotated[str, "name of the bench, or `all of these`"]
+
+
 class Rows(w.Envelope):
     """Rows and their scores."""
 
     results: list[Row]
     scores: list[Score]
+    tables: Annotated[list[TableScore], "what is emulated and the line, on the same rows"]
     wrong: w.Wrong
     failed: Annotated[bool, "whether data is wrong, or an exact row differs"]
 
