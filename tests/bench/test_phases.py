@@ -30,7 +30,7 @@ def test_every_part_has_one_phase_and_phases_follow_each_other(drawn: list[tuple
 
 @pytest.mark.parametrize("protocol", ["fused", "dispatch"])
 def test_phases_add_up_to_the_operator(protocol: str) -> None:
-    """Of a small layer, that of dispatch and that of combine; each is sent on another die than it is received on."""
+    """A small layer has all phases, in dispatch and in combine; each is sent on another die than it is received on."""
     seen: dict[str, tuple[float, list[str], float]] = {}
     layer, setting = Layer(4, 6, 512, 8, 2, 3), Setting(data=False)
 

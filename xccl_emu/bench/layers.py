@@ -27,7 +27,7 @@ CORES = 48
 
 Shape = dict[str, int | float | str | bool]
 Look = Callable[[str, Timing], None]
-"""Is given the name of an operator, and its timing."""
+"""A function that is given the name of an operator, and its timing."""
 
 
 def bytes_needed(rows: int, cores: int, hidden: int, data: bool) -> int:
