@@ -17,7 +17,7 @@ from xccl_emu.machine.spec import small_pod
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 SOURCE = ROOT / "tests" / "ascendc_sources" / "vector.cpp"
-ADD, MULS, DUPLICATE, WHOLE_MAX, BLOCK_SUM, SUM, SCALARS = range(7)
+ADD, MULS, DUPLICATE, WHOLE_MAX, BLOCK_SUM, SUM, SCALARS, COMPARE, SELECT, GATHER, SPREAD, WHOLE = range(12)
 KINDS = {"float": np.dtype(np.float32), "half": np.dtype(np.float16), "int16_t": np.dtype(np.int16)}
 NBYTES = 12 * 1024
 """The data buffer: three rows, x, y and z, of 4 KB."""
@@ -90,6 +90,84 @@ def test_reductions_of_repeats(n: int, repeats: int, stride: int, seed: int) -> 
     assert (after("float", image, BLOCK_SUM, n, repeats, strides) == wanted).all()
     found = after("float", image, SUM, n, repeats, strides)
     assert found[0] == sum(row.sum() for row in rows)
+
+
+ROW = NBYTES // 3
+FLOATS = ("float", "half")
+
+
+def rows_of(kind: str, seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8]]:
+    """An image of small whole numbers, its row y, and the bytes of row z, any bits."""
+    draw = np.random.default_rng(seed)
+    image = draw.integers(-9, 9, NBYTES // KINDS[kind].itemsize).astype(KINDS[kind])
+    image.view(np.uint8)[2 * ROW :] = draw.integers(0, 256, ROW, dtype=np.uint8)
+    return image, image[image.size // 3 : 2 * image.size // 3], image.view(np.uint8)[2 * ROW :]
+
+
+@settings(max_examples=20, deadline=None)
+@given(kind=st.sampled_from(FLOATS), n=st.integers(1, 300), equal=st.booleans(), seed=st.integers(0, 99))
+def test_bits_of_a_comparison(kind: str, n: int, equal: bool, seed: int) -> None:
+    """A bit for each element that is less than the scalar, or equal to it; the rest stays."""
+    image, y, _ = rows_of(kind, seed)
+    wanted = image.copy()
+    bits = np.packbits(y[:n] == 3 if equal else y[:n] < 3, bitorder="little")
+    wanted.view(np.uint8)[: bits.size] = bits
+    found = after(kind, image, COMPARE, n | int(equal) << 64, 1, [1] * 6)
+    assert (found.view(np.uint8) == wanted.view(np.uint8)).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(kind=st.sampled_from(FLOATS), n=st.integers(1, 300), seed=st.integers(0, 99))
+def test_elements_are_selected(kind: str, n: int, seed: int) -> None:
+    """What has a bit stays as it is, what has none becomes 0; another scalar than 0 stops the run."""
+    image, y, z = rows_of(kind, seed)
+    wanted = image.copy()
+    wanted[:n] = np.where(np.unpackbits(z, bitorder="little")[:n], y[:n], 0)
+    assert (after(kind, image, SELECT, n, 1, [1] * 6).view(np.uint8) == wanted.view(np.uint8)).all()
+    if seed == 0:
+        with pytest.raises(ProtocolError, match="code 42248"):
+            after(kind, image, SELECT, n | 1 << 64, 1, [1] * 6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(KINDS)), n=st.integers(1, 70), repeats=st.integers(1, 3), block=st.integers(1, 2),
+    repeat=st.integers(0, 9), of_bits=st.integers(0, 2), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_elements_are_gathered(
+    kind: str, n: int, repeats: int, block: int, repeat: int, of_bits: int, seed: int
+) -> None:
+    """Elements with a bit, of each repeat, one behind the other; and how many they are."""
+    image, y, z = rows_of(kind, seed)
+    each, wanted, found = 32 // image.itemsize, image.copy(), []
+    for r in range(repeats):
+        bits = np.unpackbits(z[32 * r * of_bits :], bitorder="little")
+        found += [each * (r * repeat + i // each * block) + i % each for i in range(n) if bits[i]]
+    wanted[: len(found)] = y[found]
+    wanted.view(np.int32)[1023] = len(found)
+    strides = [1, block, 1, 1, repeat, of_bits]
+    assert (after(kind, image, GATHER, n, repeats, strides).view(np.uint8) == wanted.view(np.uint8)).all()
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize(("block", "repeat"), [(1, 8), (2, 16), (1, 9)])
+def test_elements_are_spread_over_blocks(kind: str, block: int, repeat: int) -> None:
+    """Eight elements of each repeat, each over a block of 32 bytes, at strides of blocks and repeats."""
+    image, y, _ = rows_of(kind, 5)
+    each, wanted = 32 // image.itemsize, image.copy()
+    for r in range(3):
+        for i in range(8):
+            wanted[each * (r * repeat + i * block) :][:each] = y[8 * r + i]
+    found = after(kind, image, SPREAD, 0, 3, [block, 1, 1, repeat, 8, 8])
+    assert (found.view(np.uint8) == wanted.view(np.uint8)).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 2.75, -3.5, 60000.0, 6e-8])
+def test_a_half_becomes_an_integer(value: float) -> None:
+    """The scalar unit cuts off what is behind the point, of a subnormal too."""
+    image, y, _ = rows_of("half", 1)
+    y[0] = value
+    assert after("half", image, WHOLE, 0, 1, [1] * 6).view(np.int32)[0] == int(np.float16(value))
 
 
 def test_small_scalars_of_the_data_buffer() -> None:

@@ -116,6 +116,13 @@ def test_a_search_that_meets_its_limit_is_unfinished() -> None:
     assert told["reason"]
 
 
+def test_a_search_that_would_take_too_much_memory_is_unfinished() -> None:
+    """Exit code 3, and the limit is named."""
+    told = as_json("check", "sendrecv", "--policy", "exhaustive", "--memory", "20K", code=3)
+    assert (told["verdict"], told["states"]) == ("unfinished", 512)
+    assert told["reason"] == "states that take more than 20 KB of memory"
+
+
 def test_the_default_goes_on_with_drawn_schedules() -> None:
     """Where the search meets its limit the portfolio runs: it finds what the search did not come to, or says so."""
     told = as_json(*TINY, "--states", "5", "--schedules", "20", code=3)

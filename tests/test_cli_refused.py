@@ -104,6 +104,7 @@ REFUSED = (
     ("check fused --set =3", "--set =3:"),
     (f"{TINY} --seconds 0", "--seconds 0.0: must be positive"),
     (f"{TINY} --states 0", "--states"),
+    (f"{TINY} --memory 0", "--memory 0: must be a size such as 512"),
     (f"check sendrecv --states {LARGE}", f"--states {LARGE}: must be a whole number"),
     (f"{TINY} --without 'data befor tail'", "has no such synchronization, but 'data before tail', "),
     (f"{TINY} --out no/such/folder.json", "--out no/such/folder.json: must be a file in a folder that exists"),

@@ -158,9 +158,9 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch:
 
 def test_too_many_requests_or_registers_are_refused(tmp_path: Path) -> None:
     """A launch refuses a kernel with more requests, or more words of stack, than a core can have."""
-    many = "\n".join(["XCCL_KERNEL void k(void) {", *["xccl_quiet();"] * 256, "}"])
+    many = "\n".join(["XCCL_KERNEL void k(void) {", *["xccl_quiet();"] * 1024, "}"])
     pod = Pod(small_pod(1, 1))
-    with pytest.raises(errors.ConfigError, match="256 requests"):
+    with pytest.raises(errors.ConfigError, match="1024 requests"):
         pod.launch(written(tmp_path, many), 0, [0], {}, [])
     deep = written(tmp_path, "XCCL_KERNEL void k(void) { }", stack_words=5000)
     with pytest.raises(errors.ConfigError, match="registers"):

@@ -252,7 +252,10 @@ def test_nothing_is_left(tmp_path: Path, whom: str, how: signal.Signals) -> None
     command = [sys.executable, "-m", "xccl_emu.torch", "--cores", "1", "--device", "cuda", "script.py"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as launcher:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+    ) as launcher:  # fmt: skip
         assert launcher.stdout is not None
         said = launcher.stdout.readline().split()
         os.kill(launcher.pid if whom == "launcher" else int(said[1]), how)

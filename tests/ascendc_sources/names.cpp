@@ -16,7 +16,9 @@ using AscendC::SetAtomicAdd; using AscendC::SetAtomicMax; using AscendC::SetAtom
 using AscendC::TBuffAddr; using AscendC::Hccl; using AscendC::get_imm; using AscendC::SetFlag; using AscendC::Sub; using AscendC::Sum; using AscendC::SumParams; using AscendC::SyncAll;
 using AscendC::TBuf; using AscendC::TPipe; using AscendC::TPosition; using AscendC::TQue; using AscendC::TQueBind;
 using AscendC::TQueSync; using AscendC::UnaryRepeatParams; using AscendC::WaitFlag; using AscendC::WholeReduceMax;
-using AscendC::WholeReduceMin; using AscendC::WholeReduceSum;
+using AscendC::WholeReduceMin; using AscendC::WholeReduceSum; using AscendC::Brcb; using AscendC::CompareScalar;
+using AscendC::CMPMODE; using AscendC::GatherMask; using AscendC::Select; using AscendC::SELMODE;
+using AscendC::SetDeqScale; using AscendC::ToFloat;
 
 extern "C" __global__ __aicore__ void names(GM_ADDR a)
 {

@@ -27,6 +27,21 @@ extern "C" __global__ __aicore__ void strided(
         if (which == 4) BlockReduceSum(x, y, repeats, low, stride(3), stride(1), stride(4));
         if (which == 5) ReduceSum(x, y, z, low, repeats, stride(4));
     }
+    LocalTensor<uint8_t> bits = z.template ReinterpretCast<uint8_t>();
+    if constexpr (!IsSameType<TYPE, int16_t>::value) {
+        LocalTensor<uint8_t> to = x.template ReinterpretCast<uint8_t>();
+        if (which == 7) CompareScalar(to, y, TYPE(3), high ? CMPMODE::EQ : CMPMODE::LT, low);
+        if (which == 8) Select(x, bits, y, TYPE(float(high)), SELMODE::VSEL_TENSOR_SCALAR_MODE, low);
+        if (which == 10) Brcb(x, y, repeats, {stride(0), stride(3)});
+        if (which == 11) x.template ReinterpretCast<int32_t>().SetValue(0, static_cast<int32_t>(y.GetValue(0)));
+    }
+    if (which == 9) {
+        uint64_t gathered = 0;
+        LocalTensor<uint32_t> of = bits.ReinterpretCast<uint32_t>();
+        GatherMask(x, y, of, true, low, {stride(1), uint16_t(repeats), stride(4), stride(5)}, gathered);
+        PipeBarrier<PIPE_ALL>();
+        x.template ReinterpretCast<int32_t>().SetValue(1023, gathered);
+    }
     if (which == 6) {
         LocalTensor<int16_t> small = all.ReinterpretCast<int16_t>();
         small(0) = small.GetValue(1) + 1;

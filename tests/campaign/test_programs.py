@@ -1,9 +1,11 @@
 """Programs as text, as JSON, as drawn; and what they do."""
 
+from itertools import combinations
+
 import pytest
 
 from tests.machine.support import small
-from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.generate import CROSSED, Case, draw
 from xccl_emu.campaign.interpreter import OPERATIONS
 from xccl_emu.campaign.programs import DATA, EDGE, Instruction, Small, address_of, program
 from xccl_emu.errors import ConfigError
@@ -32,6 +34,27 @@ def test_a_program_is_told_by_seed_and_number() -> None:
     assert {far for case in CASES for far in case.small.far} == {EDGE, EDGE | DATA}
     assert all({case.fault != "" for case in CASES if case.small.launched == n} == {True, False} for n in (0, 1))
     assert {order for case in CASES if case.small.scalar_cache for order in case.small.asks.values()} == set(ORDERS[1:])
+
+
+def features(case: Case) -> set[str]:
+    """What of a program a reduction may know of."""
+    small = case.small
+    names = {one.name for each in small.programs for one in each}
+    names &= {"tentative", "any", "v_add", "add_out", "choose", "signal", "dma"}
+    pod = {"cache": small.scalar_cache, "flags": small.flags, "cpu": small.cpu, "units": small.atomic_bytes != 32}
+    return names | {name for name, has in pod.items() if has} | {case.fault.partition(":")[0]} - {""}
+
+
+def test_features_meet() -> None:
+    """Any two features that may stand in one program are drawn together within 8,000 programs."""
+    met = {pair for n in range(8000) if n % 32 in CROSSED for pair in combinations(sorted(features(draw(7, n))), 2)}
+    all_of_them = sorted({name for pair in met for name in pair})
+    assert {"tentative", "any", "v_add", "add_out", "choose", "cache", "flags", "cpu", "lose", "stop"} <= set(
+        all_of_them
+    )
+    faults = {"stop", "cut", "stall", "duplicate", "corrupt", "lose"}
+    missing = {pair for pair in combinations(all_of_them, 2) if not faults.issuperset(pair)} - met
+    assert missing == set()
 
 
 @pytest.mark.parametrize("text", ["jump 1.0", "store 9.0", "store 1.x", "store 1.0 32", "store 1.0 -1"])

@@ -433,6 +433,11 @@ TRAPS = (
          "ub_store 5 0; out m1.0 0 0; put 1.4 1; quiet | ge 1.4 1", LATE | {"relaxed": WRONG}, {0o50: 5}, owners=(1,)),
     Trap("an event set anew before the vector pipe has taken it",
          "set 1 2 0; set 2 1 1; wait 1 2 0; wait 2 1 1; set 1 2 0; wait 1 2 0", EVENTS),
+    Trap("an event of the scalar unit in two rounds", "set 0 3; wait 0 3; put 1.0 1; set 0 3; wait 0 3 | ", EVENTS),
+    Trap("an event set again, which only a full queue puts off",
+         f"set 0 3; wait 0 3; {'; '.join(['put 1.0 1'] * 8)}; set 0 3; wait 0 3 | ", EVENTS),
+    Trap("an event set again behind another one",
+         f"set 0 3; wait 0 3; {'; '.join(['put 1.0 1'] * 8)}; set 3 0; wait 3 0; set 0 3; wait 0 3 | ", OK),
     # what an attack on lines, units of other sizes, swaps and early data under `fifo` found, and what it did not
     Trap("a store that a fence holds back", "in 0.0 0 1; set 1 3; wait 1 3; fence; store 0.1 5; quiet | ge 0.1 5", OK),
     Trap("a swap that a fence holds back", "in 0.0 0 1; set 1 3; wait 1 3; fence; swap 0.1 0 5; quiet | ge 0.1 5", OK),

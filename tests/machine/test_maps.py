@@ -13,7 +13,8 @@ from xccl_emu.lang import maps
 from xccl_emu.lang import requests as rq
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, of infinities and NaNs
-DTYPES = [np.dtype(each) for each in (ml_dtypes.bfloat16, np.float16, np.float32, np.int8, np.int16, np.int32)]
+KINDS = (ml_dtypes.bfloat16, np.float16, np.float32, np.int8, np.int16, np.int32, np.uint8)
+DTYPES = [np.dtype(each) for each in KINDS]
 TWO = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "max": lambda a, b: np.where((a > b) | (a != a), a, b),
@@ -87,14 +88,14 @@ def test_functions_are_those_of_numpy(data: st.DataObject, n: int, name: str, in
 def cast_by_numpy(x: NDArray[np.generic], to: int, rounding: int) -> NDArray[np.generic]:
     """Elements as another type: rounded as it says, integers at their limits, NaNs as 0."""
     kind = DTYPES[to]
-    if x.dtype.kind == "i":
-        return x.astype(kind)
+    if x.dtype.kind in "iu":
+        return x.astype(np.float32).astype(kind)
     wide = x.astype(np.float64)
     whole = {
         "none": np.rint, "rint": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
         "away": lambda v: np.trunc(v) + np.where(np.abs(v - np.trunc(v)) >= 0.5, np.sign(v), 0),
     }[maps.ROUNDINGS[rounding]](wide)  # fmt: skip
-    if kind.kind == "i":
+    if kind.kind in "iu":
         limits = np.iinfo(kind)
         return np.nan_to_num(whole, nan=0).clip(limits.min, limits.max).astype(kind)
     return whole.astype(kind) if kind == x.dtype else x.astype(np.float32).astype(kind)
@@ -113,6 +114,35 @@ def test_casts_are_those_of_numpy(data: st.DataObject, n: int, pair: tuple[int, 
     image = np.concatenate([padded(x), padded(wanted) * 0])
     found = after(rq.OP_V_COPY, image, 0, padded(x).size, n, maps.function("cast", *pair, rounding))
     assert same(found[padded(x).size :][: wanted.nbytes].view(wanted.dtype), wanted)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), n=st.integers(1, 20), name=st.sampled_from(("less", "equal", "keep", "spread")))
+@pytest.mark.boundscheck
+def test_bits_of_elements_are_those_of_numpy(data: st.DataObject, n: int, name: str) -> None:
+    """Elements are compared to bits, the first one lowest; kept by bits; and each spread over a granule."""
+    dtype = data.draw(st.sampled_from(maps.TYPES[name]))
+    a, scalar = drawn(data, dtype, n), drawn(data, dtype, 1)
+    if data.draw(st.booleans()):
+        scalar = a[-1:]
+    bits = data.draw(st.binary(min_size=4, max_size=4))
+    other = np.frombuffer(bits, np.uint8)
+    image = np.concatenate([padded(a), other, np.full(32 * n + 32, 7, np.uint8)])
+    target = -(-(padded(a).size + 4) // 32) * 32
+    if name == "keep":
+        held = np.unpackbits(other, bitorder="little")[:n]
+        wanted = np.where(held, a.view(f"u{a.itemsize}"), 0).astype(f"u{a.itemsize}").view(np.uint8)
+    elif name == "spread":
+        wanted = np.repeat(a.view(f"u{a.itemsize}"), 32 // a.itemsize).view(np.uint8)
+    else:
+        wanted = np.packbits(a < scalar if name == "less" else a == scalar, bitorder="little")
+    number = maps.function(name, dtype, scalar=name in ("less", "equal"))
+    second = padded(a).size if name == "keep" else int(scalar.view(f"u{a.itemsize}")[0])
+    found = after(rq.OP_V_COPY, image, 0, target, n, number, second)
+    assert (found[target:][: wanted.size] == wanted).all()
+    rest = np.ones(image.size, bool)
+    rest[target : target + wanted.size] = False
+    assert (found[rest] == image[rest]).all()
 
 
 def test_functions_that_there_are_not() -> None:

@@ -16,7 +16,7 @@ from xccl_emu.lang import requests
 VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
     "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
-    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin",
+    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "CompareScalar", "Select", "Brcb",
 )  # fmt: skip
 """Instructions of the vector pipe."""
 
@@ -29,7 +29,8 @@ REQUESTS = {
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
     "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (),
     "xccl_launches": ("arrive", "await_group", "load", "poll_ge", "quiet", "atomic_add"),
-    **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin"), ("fail",)),
+    "GatherMask": ("v_copy", "set_flag", "wait_flag", "ub_load"),
+    **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin", "SetDeqScale"), ("fail",)),
 }  # fmt: skip
 """The requests that a call of each name may make; those of barriers are `BARRIER`."""
 

@@ -363,6 +363,15 @@ def sums(rng: Random) -> Texts:
     return rng.choice((1, 2)), tuple(rng.sample(texts, len(texts)))
 
 
+def events(rng: Random) -> Texts:
+    """An event is set in rounds; what lies between may say that it was consumed, or fill a queue, which does not."""
+    pipe, between = rng.choice((1, 2, 3)), rng.choice(("", "set {0} 0 1; wait {0} 0 1", "{1}", "{1}; quiet", "{1}"))
+    fill = {1: "in 0.0 0 2", 2: "v_copy 0 4 2", 3: "put 1.0 1"}[pipe]
+    rounds = [f"set 0 {pipe}; wait 0 {pipe}"] * rng.choice((2, 2, 3))
+    filled = between.format(pipe, "; ".join([fill] * rng.choice((1, 3, 9))))
+    return 1, ("; ".join(part for one in rounds for part in (one, filled) if part), "ge 1.0 1")[: rng.choice((1, 2))]
+
+
 def fallen(rng: Random) -> Texts:
     """A poll of two words, the second of which stands at first and falls; the kernel goes by which one it saw."""
     falls = rng.choice(("store 0.4 0", "store 0.4 0", "put 0.4 0"))

@@ -36,6 +36,8 @@ _FAULTS = tuple(
 """What breaks, by whether a CPU takes part."""
 _ADDS_ROW = "mtu_add0"
 _LOSSES = ("", "lose:die0:meta", "lose:die0:managed", "lose:die1:meta", "lose:die1:managed", "lose:die1")
+CROSSED = (12, 20, 24)
+"""Of 32 programs those of these numbers take any features together; in the others features drawn late seldom meet."""
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -77,6 +79,10 @@ class Case:
 def draw(seed: int, number: int) -> Case:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
+    if number % 32 in CROSSED:
+        small, expects = _crossed(rng), rng.choice((NOTHING, AN_END, AN_END, SPOILED))
+        fault = rng.choice((*_FAULTS[small.cpu], *_LOSSES)) if rng.random() < 0.4 else ""
+        return Case(small, expects, rng.randrange(1 << 16), fault)
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
     small = _optimistic(Random(f"{seed}/{number}/tentative")) if number % 8 == 3 else small
     small = _drawn(corpus.beside_signals, Random(f"{seed}/{number}/signals")) if number % 64 == 19 else small
@@ -85,11 +91,13 @@ def draw(seed: int, number: int) -> Case:
         small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
     small = replace(small, fresh=rng.random() < 0.1, without=without)
-    small = _asking(Random(f"{seed}/{number}/choose"), small)
+    asking = Random(f"{seed}/{number}/choose")
+    small = _asking(asking, small) if asking.random() < 0.12 else small
     small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
     small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
     small = _falling(Random(f"{seed}/{number}/fallen")) if number % 64 == 55 else small
+    small = _drawn(corpus.events, Random(f"{seed}/{number}/events")) if number % 64 == 41 else small
     small = _adding_rows(Random(f"{seed}/{number}/row"), small) if number % 64 == 57 else small
     small = _drawn(corpus.sums, Random(f"{seed}/{number}/sums")) if number % 64 == 25 else small
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
@@ -164,7 +172,7 @@ def _cached(rng: Random, small: Small) -> Small:
 def _asking(rng: Random, small: Small) -> Small:
     """Some programs ask the environment, which of two or three instructions they take."""
     programs = [list(one) for one in small.programs]
-    for _ in range(rng.choice((1, 1, 2)) if rng.random() < 0.12 else 0):
+    for _ in range(rng.choice((1, 1, 2))):
         one = rng.choice(programs)
         k, answers = rng.randrange(len(one) + 1), rng.randrange(2)
         asked = [Instruction("choose", c=answers), Instruction("skip_unless", b=rng.randrange(2 + answers), c=1)]
@@ -248,12 +256,14 @@ def _on_cpu(rng: Random, small: Small) -> Small:
 _SCALAR = {
     "put": "store", "put_named": "store", "put_one": "store", "out": "store", "signal": "store", "signals": "store",
     "outs": "stores", "puts": "stores", "in": "load", "add": "atomic", "line": "ge", "line_ne": "ne",
+    "tentative": "load", "add_out": "store", "spin_in": "spin",
 }  # fmt: skip
 
 
 def _of_scalar(one: Instruction) -> tuple[Instruction, ...]:
     """What a scalar unit does in place of an instruction, if anything: no pipe, no data buffer."""
-    if one.name.startswith(("ub_", "v_")) or (one.name in ("set", "wait") and (one.a not in (0, 4) or one.b)):
+    event = one.name in ("set", "wait")
+    if one.name.startswith(("ub_", "v_", "validate")) or (event and (one.a not in (0, 4) or one.b)):
         return ()
     name = _SCALAR.get(one.name)
     if name is None:
@@ -334,8 +344,11 @@ def _optimistic(rng: Random) -> Small:
         small = _drawn(corpus.seqlock, rng, (0, 0, 1, 2))
     else:
         small = rng.choice((_of_corpus, _of_pattern))(rng)
-    programs = tuple(_tentatively(rng, one) for one in small.programs)
-    return replace(small, programs=programs, together=rng.random() < 0.6, flight_granules=8)
+    return replace(_read_tentatively(rng, small), together=rng.random() < 0.6, flight_granules=8)
+
+
+def _read_tentatively(rng: Random, small: Small) -> Small:
+    return replace(small, programs=tuple(_tentatively(rng, one) for one in small.programs))
 
 
 def _tentatively(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
@@ -363,6 +376,34 @@ def _small(texts: tuple[str, ...], cores_per_die: int) -> Small:
     programs = tuple(program(text) for text in texts)
     named = [1 if word & EDGE == EDGE else word >> 3 & 3 for each in programs for one in each for word in one.words]
     return Small(programs, cores_per_die, max([-(-len(programs) // cores_per_die), *(1 + die for die in named)]))
+
+
+def _crossed(rng: Random) -> Small:
+    """Whatever a feature begins with, and each other feature with some chance on top of that."""
+    small = rng.choice(_BASES)(rng)
+    for change, likely in (*_VARIATIONS, *_LATE):
+        small = change(rng, small) if rng.random() < likely else small
+    return replace(small, fresh=rng.random() < 0.1, together=rng.random() < 0.5)
+
+
+def _copied(rng: Random, small: Small) -> Small:
+    """A copy by DMA, and most often a wait for it, somewhere in one of the programs."""
+    programs = [list(one) for one in small.programs]
+    one, copy = rng.choice(programs), Instruction("dma", *_operands(rng, "dma", _word(rng, 2), 0, _word(rng, 2)))
+    copies = [copy, Instruction("wait", 4, 0, copy.c)][: rng.choice((1, 2, 2))]
+    k = rng.randrange(len(one) + 1)
+    one[k:k] = copies if len(one) + len(copies) <= SIZE_MAX else []
+    return replace(small, programs=tuple(map(tuple, programs)))
+
+
+_BASES: tuple[Callable[[Random], Small], ...] = (
+    _of_corpus, _of_pattern, _optimistic, _copied_flags, _sum_of_rows, _falling,
+    *(lambda rng, pattern=pattern: _drawn(pattern, rng, (0, 1, 2)) for pattern in (corpus.beside_signals, corpus.sums)),
+)  # fmt: skip
+_LATE: tuple[tuple[Callable[[Random, Small], Small], float], ...] = (
+    (_copied, 0.25), (_read_tentatively, 0.3), (partial(_each, _polling_any), 0.3), (partial(_each, _adding), 0.5),
+    (_asking, 0.5), (_adding_rows, 0.15), (_with_flags, 0.2), (_on_cpu, 0.2),
+)  # fmt: skip
 
 
 # ---- mutations

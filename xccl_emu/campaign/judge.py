@@ -313,16 +313,12 @@ def _unfounded(scene: Scene, found: Found) -> str:
         return "brute force has no deadlock"  # of one part beside another that goes on for ever it knows none
     if found.kind == kinds.WRONG_BITS and scene.small.together and not scene.has_other_end():
         return "brute force has no other end"
-    if _foreseen(found) and not any("while it is still set" in error for error in naive.errors):
+    foreseen = found.violation == checker_state.SET_TWICE
+    if foreseen and scene.small.fits_queues() and not any("while it is still set" in error for error in naive.errors):
         return "brute force sets no event twice"
-    if found.kind in MACHINE_KINDS and not _foreseen(found) and found.message not in naive.errors:
+    if found.kind in MACHINE_KINDS and not foreseen and found.message not in naive.errors:
         return "brute force has no such error"
     return ""
-
-
-def _foreseen(found: Found) -> bool:
-    """An error that the search sees coming and does not run into."""
-    return "if its pipes go otherwise" in found.message
 
 
 def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
@@ -331,7 +327,7 @@ def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
     if ended == "not enabled":
         return f"replay ends with {ended}"
     others_go_on = ended == "open" and (len(found.parts) > 1 or scene.small.scalar_cache)  # or a line is evicted
-    if _foreseen(found) or others_go_on:
+    if others_go_on:
         return ""
     return _ended_otherwise(found, ended) or (_not_seen(scene, found) if monitored else "")
 
@@ -339,7 +335,8 @@ def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
 def _ended_otherwise(found: Found, ended: str) -> str:
     if found.violation in (checker_state.DEADLOCK, checker_state.WRONG_BITS) and ended != found.kind:
         return f"replay ends with {ended}"
-    return "replay ends with another error" if found.kind in MACHINE_KINDS and ended != found.message else ""
+    runs_into = found.kind in MACHINE_KINDS and found.violation != checker_state.SET_TWICE
+    return "replay ends with another error" if runs_into and ended != found.message else ""
 
 
 def replayed(trial: Trial, found: Found) -> str:

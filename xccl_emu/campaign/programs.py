@@ -25,6 +25,7 @@ from xccl_emu.campaign.interpreter import (
 )
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import ConfigError
+from xccl_emu.machine.device.layout import QUEUE_DEPTH
 from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
@@ -190,6 +191,10 @@ class Small:
     def spins(self) -> bool:
         """May it load for ever?"""
         return any(one.name.startswith("spin") for each in self.programs for one in each)
+
+    def fits_queues(self) -> bool:
+        """Return whether its programs are too short for any queue of a pipe to fill."""
+        return all(len(one) <= QUEUE_DEPTH and all(i.name not in LOOPS for i in one) for one in self.programs)
 
     # ---- the pod
 

@@ -54,6 +54,7 @@ class _Options:
     progress: Progress | None
     breadth_first: bool
     reduction: str
+    max_bytes: int | None = None
 
 
 def check(
@@ -67,6 +68,7 @@ def check(
     without: Collection[str] | str = (),
     fault: str = "",
     max_states: int = MAX_STATES,
+    max_bytes: int | None = None,
     progress: Progress | None = None,
     breadth_first: bool = False,
     reduction: str = "full",
@@ -84,6 +86,7 @@ def check(
     without: names of synchronizations to switch off, or one name.
     fault: what breaks in the hardware (`xccl_emu.check.faults`); empty for nothing.
     max_states: limit of an exhaustive search.
+    max_bytes: limit of what it keeps of states; None for half of the memory that is free.
     progress: told now and then how far it is.
     breadth_first: search for a violation with the fewest transitions.
     reduction: ``"full"``; ``"less"`` to explore fields and when transfers are read; or ``"merged"`` to search with what
@@ -100,7 +103,7 @@ def check(
     broken = not isinstance(fault, str) or fault != ""
     policy = ("portfolio" if broken else "exhaustive") if policy is None else policy
     _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))
-    _check_limits(schedules=schedules, seconds=seconds, max_states=max_states, certify=certify)
+    _check_limits(schedules=schedules, seconds=seconds, max_states=max_states, max_bytes=max_bytes, certify=certify)
     if broken:
         parse(fault)
         if certify is not None:
@@ -109,7 +112,7 @@ def check(
     names = _names(without)
     seed, sizes = whole("seed", seed), dict(checkable.configuration)
     verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
-    options = _Options(schedules, seconds, max_states, progress, breadth_first, reduction)
+    options = _Options(schedules, seconds, max_states, progress, breadth_first, reduction, max_bytes)
     judge = _sampled if policy != "exhaustive" else _faulty if fault else _exhaustive
     verdict = judge(verdict, checkable, options)
     verdict = replace(verdict, seconds=working_seconds() - started)
@@ -138,7 +141,7 @@ def _check_limits(**limits: float | None) -> None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
             raise ConfigError(f"{name}={limit!r}: must be a number, and positive")
-        if name in ("schedules", "max_states") and whole(name, limit) > MOST_SCHEDULES:
+        if name in ("schedules", "max_states", "max_bytes") and whole(name, limit) > MOST_SCHEDULES:
             raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {MOST_SCHEDULES}")
 
 
@@ -176,7 +179,7 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
     tell = options.progress and partial(options.progress, "states")
     search = WithoutDie(
         Setup(trial, full=options.reduction != "merged", most=options.reduction == "full"), fault.source,
-        max_states=options.max_states, seconds=options.seconds, progress=tell,
+        max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=tell,
     )  # fmt: skip
     found = search.run()
     verdict = replace(
@@ -213,7 +216,9 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
     from xccl_emu.check.search.faulty import FaultySearch
 
     trial = checkable.build(verdict.order, verdict.without)
-    found = FaultySearch(trial, fault, max_states=options.max_states, seconds=options.seconds).run()
+    found = FaultySearch(
+        trial, fault, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds
+    ).run()
     verdict = replace(verdict, states=found.states, transitions=found.transitions, collision=0.0)
     if found.actions is not None:
         return _shown_behind(verdict, checkable, found.actions, found.loop, BRUTE_FORCE)
@@ -250,11 +255,11 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
 
 def search_once(
     checkable: Checkable, order: str, without: Collection[str] = (), *, seconds: float | None = None,
-    max_states: int = MAX_STATES, progress: Progress | None = None,
+    max_states: int = MAX_STATES, max_bytes: int | None = None, progress: Progress | None = None,
 ) -> Verdict:  # fmt: skip
     """One exhaustive search under an order; the schedule of a violation as it was found, not made short."""
     verdict = Verdict("", checkable.name, dict(checkable.configuration), order, "exhaustive", 0, _names(without))
-    return _searched(verdict, checkable, _Options(None, seconds, max_states, progress, False, "full"))[0]
+    return _searched(verdict, checkable, _Options(None, seconds, max_states, progress, False, "full", max_bytes))[0]
 
 
 def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tuple[Verdict, bool]:
@@ -273,7 +278,7 @@ def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tupl
     aside: dict[tuple[int, ...], str] = {}
     while True:
         found = Search(
-            setup, max_states=options.max_states, seconds=options.seconds, progress=tell,
+            setup, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=tell,
             breadth_first=options.breadth_first, aside=list(aside),
         ).run()  # fmt: skip
         verdict = replace(

@@ -17,6 +17,9 @@ _KINDS = {
     at.ERR_ARITHMETIC: verdict.ARITHMETIC, at.ERR_UNDEFINED: verdict.UNDEFINED,
 }  # fmt: skip
 
+SET_AGAIN = "is set again, and nothing orders that behind the wait for it"
+"""Said of an event that could be set while it is still set, if pipes went otherwise and queues were deep."""
+
 _FLAG_WRITES = ("store", "atomic_add", "put", "add")
 """Operations that write words whole, as flags are written."""
 

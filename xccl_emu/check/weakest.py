@@ -101,7 +101,8 @@ class Weakest:
 
 def weakest(
     checkable: Checkable, *, order: str = "relaxed", without: Collection[str] = (), seconds: float | None = None,
-    max_states: int, progress: Progress | None = None, certify: float | None = ADVICE_SECONDS,
+    max_states: int, max_bytes: int | None = None, progress: Progress | None = None,
+    certify: float | None = ADVICE_SECONDS,
 ) -> Iterator[Weakest]:  # fmt: skip
     """For each request that writes and each quiet, in the order of the kernels' sources, the weakest that will do.
 
@@ -110,14 +111,15 @@ def weakest(
     checkable: verified as it is; else nothing is weak enough.
     order: ``"relaxed"`` or ``"unordered"``.
     without: names of synchronizations that are switched off.
-    seconds, max_states: limits of each search.
+    seconds, max_states, max_bytes: limits of each search (`check.check`).
     certify: seconds for which each answer is judged again by brute force and sampled schedules; None for not at all.
 
     Raises ConfigError for another order.
     """
     if order not in ORDERS:
         raise ConfigError(f"order={order!r}: keeps all writes in order; what requests ask for matters under {ORDERS}")
-    reached, judge = _reached(checkable, order, without), _Judge(order, without, seconds, max_states, progress, certify)
+    limits = {"seconds": seconds, "max_states": max_states, "max_bytes": max_bytes}
+    reached, judge = _reached(checkable, order, without), _Judge(order, without, limits, progress, certify)
     for number, kernel in enumerate(checkable.build(order, without).pod.kernels):
         for n, site in enumerate(kernel.sites):
             if site.operation not in (*WRITES, "quiet"):
@@ -136,16 +138,13 @@ class _Judge:
 
     order: str
     without: Collection[str]
-    seconds: float | None
-    max_states: int
+    limits: Mapping[str, Any]
     progress: Progress | None
     certify: float | None
 
     def verdict(self, one: Weakened) -> Verdict:
         """Return the verdict of a search, judged again."""
-        found = search_once(
-            one, self.order, self.without, seconds=self.seconds, max_states=self.max_states, progress=self.progress
-        )
+        found = search_once(one, self.order, self.without, progress=self.progress, **self.limits)
         if self.certify is None or found.verdict not in (VERIFIED, VIOLATION):
             return found
         return certify(one, found, seconds=self.certify)

@@ -16,8 +16,8 @@ _INT64 = range(-(1 << 63), 1 << 63)
 _ARGUMENT = re.compile(r"(?P<name>\w+)=(?P<value>'[^']*'|\S+): ")
 """How the errors of the library begin."""
 _OPTION_OF = {
-    "n_ranks": "ranks", "tokens_max": "tokens", "max_states": "states", "quantized": "quantize", "n_domains": "domains",
-    "n_attention": "attention", "n_experts": "experts", "n_trampolines": "trampolines",
+    "n_ranks": "ranks", "tokens_max": "tokens", "max_states": "states", "max_bytes": "memory", "quantized": "quantize",
+    "n_domains": "domains", "n_attention": "attention", "n_experts": "experts", "n_trampolines": "trampolines",
 }  # fmt: skip
 """The option behind arguments of another name."""
 

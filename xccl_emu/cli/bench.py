@@ -69,10 +69,10 @@ class Output:
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
     from xccl_emu.bench import against, baseline
-    from xccl_emu.bench.memory import available_bytes
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
     from xccl_emu.cli.shown import stages
+    from xccl_emu.machine.free_memory import available_bytes
     from xccl_emu.timing import topologies
 
     check_csv(output.csv)

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from xccl_emu import measurements
 from xccl_emu.bench import band, sensitivity
-from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
 from xccl_emu.cli.shown import counting
 from xccl_emu.errors import UnfinishedError
+from xccl_emu.machine.free_memory import available_bytes
 from xccl_emu.stage import silent
 
 T = TypeVar("T")

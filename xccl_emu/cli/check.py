@@ -58,6 +58,9 @@ class CheckOptions:
     schedules: int | None = option(None, "Most schedules that are drawn.", least=1)
     seconds: float | None = option(None, "Most seconds of each check, without those of compiling [default: 75]")
     states: int | None = option(None, "Most states that are searched.", least=1)
+    memory: str = option(
+        "", "Most memory for what a search keeps of states, such as 500M or 4G [default: half of what is free]"
+    )
     seed: int = option(0, "Seed of drawn schedules.", least=0)
     breadth_first: bool = option(False, "Search for a violation with the fewest transitions.")
     advice_seconds: float | None = option(

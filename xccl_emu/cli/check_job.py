@@ -25,6 +25,7 @@ from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
+from xccl_emu.sizes import parse_size
 
 EXIT_CODES = {
     VERIFIED: 0, NO_VIOLATION: 0, VIOLATION: ending.WRONG, UNFINISHED: ending.UNFINISHED,
@@ -138,6 +139,7 @@ class Job:
         if options.policy is not None and options.policy not in POLICIES:
             raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
         check_seconds(options.seconds)
+        self._max_bytes()
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
             raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and needs --certify")
         advised = options.each_sync or options.weakest
@@ -191,7 +193,7 @@ class Job:
         return check(
             self._case, order=self._order, policy=policy, schedules=options.schedules, seconds=seconds,
             seed=options.seed, without=without, fault=options.fault, max_states=options.states or MAX_STATES,
-            progress=self._progress, breadth_first=options.breadth_first,
+            max_bytes=self._max_bytes(), progress=self._progress, breadth_first=options.breadth_first,
         )  # fmt: skip
 
     def _each_sync(self, verdict: Verdict) -> tuple[tuple[SyncResult, ...], tuple[str, ...]]:
@@ -207,8 +209,12 @@ class Job:
         seconds = SECONDS if options.seconds is None else options.seconds
         return tuple(weakest(
             self._case, order=self._order, without=options.without, seconds=seconds,
-            max_states=options.states or MAX_STATES, progress=self._progress, certify=self._advice_seconds(),
+            max_states=options.states or MAX_STATES, max_bytes=self._max_bytes(), progress=self._progress,
+            certify=self._advice_seconds(),
         ))  # fmt: skip
+
+    def _max_bytes(self) -> int | None:
+        return parse_size("--memory", self._options.memory) if self._options.memory else None
 
     def _advice_seconds(self) -> float | None:
         """How long each answer is judged again; None for not at all."""

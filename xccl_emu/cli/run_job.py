@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from xccl_emu.bench.memory import available_bytes
 from xccl_emu.cli.run_show import PodResult
 from xccl_emu.errors import ConfigError
+from xccl_emu.machine.free_memory import available_bytes
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.machine.state import ORDERS

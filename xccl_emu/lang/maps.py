@@ -8,23 +8,26 @@
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang.requests import BF16, FP16, FP32
 
-INT8, INT16, INT32 = range(3, 6)
+INT8, INT16, INT32, UINT8 = range(3, 7)
 """Element types behind `BF16`, `FP16` and `FP32`; arithmetic on them wraps around."""
-DTYPES = ("bf16", "fp16", "fp32", "int8", "int16", "int32")
-ELEMENT_BYTES = (2, 2, 4, 1, 2, 4)
+DTYPES = ("bf16", "fp16", "fp32", "int8", "int16", "int32", "uint8")
+ELEMENT_BYTES = (2, 2, 4, 1, 2, 4, 1)
 
 KINDS = (
     "copy", "fill", "index", "abs", "cast", "add", "sub", "mul", "div", "max", "min", "and", "or", "sum", "most",
-    "least", "most_at", "least_at",
+    "least", "most_at", "least_at", "less", "equal", "keep", "spread",
 )  # fmt: skip
 """The functions; ``copy`` is no function, but what `requests.v_copy` asks for.
 
-From ``sum`` on one result comes of all elements; ``most_at`` and ``least_at`` say behind the largest or smallest one
-where the first of them stands, as an integer of an element's size.
+From ``sum`` to ``least_at`` one result comes of all elements; ``most_at`` and ``least_at`` say behind the largest or
+smallest one where the first of them stands, as an integer of an element's size.  ``less`` and ``equal`` leave a bit for
+each element, the first one lowest: is it so beside the scalar?  ``keep`` reads such bits as its second operand, and
+leaves the element or 0.  ``spread`` makes a granule of each element.
 """
 (
     MAP_COPY, MAP_FILL, MAP_INDEX, MAP_ABS, MAP_CAST, MAP_ADD, MAP_SUB, MAP_MUL, MAP_DIV, MAP_MAX, MAP_MIN, MAP_AND,
     MAP_OR, MAP_SUM, MAP_MOST, MAP_LEAST, MAP_MOST_AT, MAP_LEAST_AT,
+    MAP_LESS, MAP_EQUAL, MAP_KEEP, MAP_SPREAD,
 ) = range(len(KINDS))  # fmt: skip
 
 ROUNDINGS = ("none", "rint", "floor", "ceil", "away", "trunc")
@@ -35,15 +38,17 @@ DTYPE_SHIFT, TO_SHIFT, ROUNDING_SHIFT, SCALAR_SHIFT, KIND_SHIFT = 4, 7, 10, 13, 
 """Where in the number the element type is, that of a cast's result, its rounding, whether the other is a scalar, and
 the high bit of the function, whose low bits are the first four."""
 
+_OF_TWO = KINDS[MAP_ADD : MAP_OR + 1]
 _ARITHMETIC = (FP16, FP32, INT16, INT32)
 _INTEGERS = (INT16, INT32)
 _ROUNDED = range(ROUND_RINT, ROUND_TRUNC + 1)
 _HALF = (ROUND_NONE, ROUND_RINT)
+_EXACT = [(BF16, FP32), (FP16, FP32), (INT8, FP16), (UINT8, FP16), (INT16, FP16), (INT16, FP32)]
 CASTS = {
-    **dict.fromkeys([(BF16, FP32), (FP16, FP32), (INT8, FP16), (INT16, FP16), (INT16, FP32)], (ROUND_NONE,)),
-    **dict.fromkeys([(FP32, BF16), (FP32, FP16), (INT32, FP32)], _HALF),
+    **dict.fromkeys(_EXACT, (ROUND_NONE,)),
+    **dict.fromkeys([(FP32, BF16), (FP32, FP16), (INT32, FP32), (INT32, FP16)], _HALF),
     **dict.fromkeys([(FP32, FP32), (FP32, INT16), (FP32, INT32), (FP16, INT16), (FP16, INT32)], tuple(_ROUNDED)),
-    (FP16, INT8): tuple(range(ROUND_NONE, ROUND_TRUNC + 1)),
+    **dict.fromkeys([(FP16, INT8), (FP16, UINT8)], tuple(range(ROUND_NONE, ROUND_TRUNC + 1))),
 }
 """The roundings that a cast may have, by the type of what is cast and of what comes out."""
 
@@ -52,6 +57,8 @@ TYPES = {
     "div": (FP16, FP32),
     **dict.fromkeys(("sum", "most", "least", "most_at", "least_at"), (FP16, FP32, INT32)),
     **dict.fromkeys(("add", "sub", "mul", "max", "min"), _ARITHMETIC),
+    **dict.fromkeys(("less", "equal"), (FP16, FP32, INT32)),
+    **dict.fromkeys(("keep", "spread"), (FP16, FP32)),
 }  # fmt: skip
 """The element types that a function has."""
 
@@ -62,7 +69,7 @@ def function(kind: str, dtype: int, to: int = 0, rounding: int = ROUND_NONE, sca
     Parameters
     ----------
     kind: of `KINDS`, but for ``copy``.
-    dtype: the type of its elements, of `BF16`, `FP16`, `FP32`, `INT8`, `INT16` and `INT32`.
+    dtype: the type of its elements, of `BF16`, `FP16`, `FP32`, `INT8`, `INT16`, `INT32` and `UINT8`.
     to: of a cast: the type of what comes out.
     rounding: of a cast: an index of `ROUNDINGS`.
     scalar: of those with two operands: is the other one a scalar?
@@ -92,7 +99,7 @@ KNOWN = frozenset(
     _number(kind, dtype, scalar=scalar)
     for kind, dtypes in TYPES.items()
     for dtype in dtypes
-    for scalar in ((False, True) if MAP_ADD <= KINDS.index(kind) <= MAP_OR else (False,))
+    for scalar in ((True,) if kind in ("less", "equal") else (False, True) if kind in _OF_TWO else (False,))
 ) | frozenset(
     _number("cast", source, to, rounding) for (source, to), roundings in CASTS.items() for rounding in roundings
 )

@@ -86,6 +86,11 @@ constexpr uint16_t xccl_half_of(float value) {
     if (bits < 0x38800000) return sign | (xccl_bits(xccl_float(bits) + 0.5f) - xccl_bits(0.5f));
     return sign | (bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13;
 }
+constexpr float xccl_of_half(uint16_t bits) {
+    uint32_t sign = uint32_t(bits & 0x8000) << 16, rest = bits & 0x7fff;
+    uint32_t wide = rest >= 0x7c00 ? 0x7f800000 | (rest & 0x3ff) << 13 : xccl_bits(xccl_float(rest << 13) * 0x1p112f);
+    return xccl_float(sign | wide);
+}
 constexpr uint16_t xccl_bfloat_of(float value) {
     uint32_t bits = xccl_bits(value);
     if ((bits & 0x7fffffff) > 0x7f800000) return (bits >> 16 & 0x8000) | 0x7fc0;
@@ -95,6 +100,10 @@ struct half {
     uint16_t bits;
     half() = default;
     constexpr half(float value) : bits(xccl_half_of(value)) {}
+    explicit constexpr operator float() const { return xccl_of_half(bits); }
+    explicit constexpr operator int32_t() const { return int32_t(xccl_of_half(bits)); }
+    explicit constexpr operator int64_t() const { return int64_t(xccl_of_half(bits)); }
+    explicit constexpr operator uint32_t() const { return uint32_t(xccl_of_half(bits)); }
     static constexpr half of(uint16_t bits) {
         half made = 0.0f;
         made.bits = bits;
@@ -111,6 +120,8 @@ struct bfloat16_t {
         return made;
     }
 };
+
+constexpr float ToFloat(bfloat16_t value) { return xccl_float(uint32_t(value.bits) << 16); }
 
 template <class T, class U> constexpr bool xccl_same = false;
 template <class T> constexpr bool xccl_same<T, T> = true;

@@ -4,7 +4,7 @@
 namespace AscendC {
 enum {
     XCCL_NO_BUFFER = 0xa500, XCCL_EMPTY_QUEUE, XCCL_MANY_BUFFERS, XCCL_NOT_WHOLE_BLOCKS, XCCL_BAD_MASK, XCCL_NOT_CONTIGUOUS,
-    XCCL_NO_SUCH_ORDER, XCCL_NO_ATOMIC_COPY,
+    XCCL_NO_SUCH_ORDER, XCCL_NO_ATOMIC_COPY, XCCL_NO_SUCH_SCALAR,
 };
 
 constexpr int xccl_turned(int event) { return (event & 15) << 4 | event >> 4; }

@@ -11,6 +11,9 @@ template <class T> constexpr int64_t xccl_type() {
     else return sizeof(T) == 1 ? XCCL_INT8 : sizeof(T) == 2 ? XCCL_INT16 : XCCL_INT32;
 }
 template <class T> constexpr bool xccl_unsigned = T(-1) > T(0);
+template <int BYTES> struct xccl_integer_of { using type = int32_t; };
+template <> struct xccl_integer_of<2> { using type = int16_t; };
+template <int BYTES> using xccl_integer = typename xccl_integer_of<BYTES>::type;
 template <> constexpr bool xccl_unsigned<half> = false;
 template <> constexpr bool xccl_unsigned<bfloat16_t> = false;
 
@@ -167,8 +170,15 @@ void CreateVecIndex(const LocalTensor<T> &to, S first, uint32_t count, XCCL_AT(C
 }
 
 /* A rounding that there is not for these types is refused by the machine, as a bad operand. */
+template <class T> constexpr int64_t xccl_type_cast() {
+    static_assert(!xccl_unsigned<T> || xccl_same<T, uint8_t>, "Cast of these elements without a sign is not in "
+                                                              "xccl_emu's header for Ascend C");
+    return xccl_same<T, uint8_t> ? XCCL_UINT8 : xccl_type<T>();
+}
 template <class TO, class T> constexpr int64_t xccl_cast(RoundMode mode) {
-    constexpr int64_t types = xccl_number<XCCL_MAP_CAST, T, TO>();
+    static_assert(sizeof(T) <= 4 && sizeof(TO) <= 4, "elements of 8 bytes: not in xccl_emu's header for Ascend C");
+    constexpr int64_t types =
+        XCCL_MAP_CAST | xccl_type_cast<T>() << XCCL_DTYPE_SHIFT | xccl_type_cast<TO>() << XCCL_TO_SHIFT;
     constexpr bool known = [] {
         for (int64_t rounding = 0; rounding <= XCCL_ROUND_TRUNC; rounding++)
             if (xccl_is_known(types | rounding << XCCL_ROUNDING_SHIFT)) return true;
@@ -271,17 +281,85 @@ struct SumParams {
 };
 /* The sum of the first n of each row of `inner` elements; an instruction for each row. */
 template <class T> void Sum(const LocalTensor<T> &to, const LocalTensor<T> &a, const SumParams &p, XCCL_AT(Sum)) {
-    static_assert(sizeof(T) == 4, "Sum of elements of 2 bytes: not in xccl_emu's header for Ascend C");
     for (uint32_t i = 0; i < p.outter; i++)
         at(XCCL_OP_V_COPY, a[i * p.inner].start, to[i].start, p.n, xccl_function<XCCL_MAP_SUM, T>(), 0);
 }
 
+/* ---- bits for elements: made by comparing, used to select and to gather; the first element's is the lowest */
+
+enum class CMPMODE { LT, EQ };
+template <class U, class T, class S>
+void CompareScalar(const LocalTensor<U> &to, const LocalTensor<T> &a, S scalar, CMPMODE mode, uint32_t count,
+                   XCCL_AT(CompareScalar)) {
+    constexpr int64_t less = xccl_function<XCCL_MAP_LESS, T, true>(), equal = xccl_function<XCCL_MAP_EQUAL, T, true>();
+    at(XCCL_OP_V_COPY, a.start, to.start, count, mode == CMPMODE::LT ? less : equal, xccl_word(T(scalar)));
+}
+enum class SELMODE { VSEL_TENSOR_SCALAR_MODE };
+template <class T, class U, class S>
+void Select(const LocalTensor<T> &to, const LocalTensor<U> &bits, const LocalTensor<T> &a, S scalar, SELMODE,
+            uint32_t count, XCCL_AT(Select)) {
+    if (xccl_word(T(scalar))) at.fail(XCCL_OP_V_COPY, XCCL_NO_SUCH_SCALAR, xccl_word(T(scalar)));
+    at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<XCCL_MAP_KEEP, T>(), bits.start);
+}
+
+struct xccl_gather {
+    uint16_t block, repeats, repeat, of_bits;
+};
+/* Which elements are gathered, and how many, is known when the call returns: so the scalar unit waits until the vector
+ * pipe has come to it and read the bits.  Then it is a copy of each contiguous part. */
+template <class T, class U, class C>
+void GatherMask(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<U> &bits, bool counts,
+                uint32_t mask, const xccl_gather &p, C &gathered, XCCL_AT(GatherMask)) {
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "GatherMask of these elements is not in xccl_emu's header");
+    using I = xccl_integer<sizeof(T)>;
+    if (!counts || !mask) at.fail(XCCL_OP_V_COPY, XCCL_BAD_MASK, mask);
+    uint32_t n = 0, first = 0, length = 0, word = 0, words = (mask + 31) / 32;
+    auto copy = [&] {
+        if (length)
+            at(XCCL_OP_V_COPY, first, to[n - length].start, length, xccl_function<XCCL_MAP_OR, I, true>(), 0);
+        length = 0;
+    };
+    for (uint32_t r = 0; r < p.repeats; r++) {
+        uint32_t from = bits.start + 32 * r * p.of_bits;
+        const xccl_operand source = {a.start, sizeof(T), p.block, p.repeat};
+        if (r == 0 || p.of_bits) {
+            at(XCCL_OP_V_COPY, from, from, words, xccl_function<XCCL_MAP_OR, int32_t, true>(), 0);
+            at(XCCL_OP_SET_FLAG, PIPE_V, PIPE_S, XCCL_BARRIER_EVENT);
+            at(XCCL_OP_WAIT_FLAG, PIPE_V, PIPE_S, XCCL_BARRIER_EVENT);
+        }
+        for (uint32_t i = 0; i < mask; i++) {
+            if (i % 32 == 0) word = uint32_t(at(XCCL_OP_UB_LOAD, from + i / 8, 4));
+            if (!(word >> i % 32 & 1)) continue;
+            if (source.at(r, i) != first + length * sizeof(T)) copy();
+            if (!length) first = source.at(r, i);
+            length++, n++;
+        }
+    }
+    copy();
+    gathered = n;
+}
+
+struct xccl_spread {
+    uint16_t block, repeat;
+};
+/* Eight elements of each repeat, a block of 32 bytes of each. */
+template <class T>
+void Brcb(const LocalTensor<T> &to, const LocalTensor<T> &a, uint8_t repeats, const xccl_spread &p, XCCL_AT(Brcb)) {
+    for (uint32_t r = 0; r < repeats; r++)
+        for (uint32_t i = 0, n = p.block == 1 ? 8 : 1; i < 8; i += n)
+            at(XCCL_OP_V_COPY, a[8 * r + i].start, to.start + 32 * (r * p.repeat + i * p.block), n,
+               xccl_function<XCCL_MAP_SPREAD, T>(), 0);
+}
+
+/* What an integer is multiplied by when it is cast to half: by nothing. */
+inline void SetDeqScale(half scale, XCCL_AT(SetDeqScale)) {
+    if (scale.bits != half(1.0f).bits) at.fail(XCCL_OP_FAIL, XCCL_NO_SUCH_SCALAR, scale.bits);
+}
+
 /* ---- what is not here */
 
-XCCL_MISSING(Brcb)
-XCCL_MISSING(Broadcast) XCCL_MISSING(Compare) XCCL_MISSING(CompareScalar) XCCL_MISSING(Copy) XCCL_MISSING(Exp)
-XCCL_MISSING(Gather) XCCL_MISSING(GatherMask) 
-XCCL_MISSING(OOMCheckAddrRange) XCCL_MISSING(Select) XCCL_MISSING(SetDeqScale)
+XCCL_MISSING(Broadcast) XCCL_MISSING(Compare) XCCL_MISSING(Copy) XCCL_MISSING(Exp)
+XCCL_MISSING(Gather) XCCL_MISSING(OOMCheckAddrRange)
 /* Refused where they are reached: callers have them in branches that are off. */
 #define XCCL_STOPS(name)                                                                                               \
     template <class T> void name(XCCL_AT(name)) { at.fail(XCCL_OP_FAIL, XCCL_NO_ATOMIC_COPY, 0); }

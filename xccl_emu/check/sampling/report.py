@@ -26,6 +26,8 @@ def describe(monitor: Monitor, code: int) -> tuple[str, str]:
         return verdict.LIVELOCK, _livelock(monitor)
     if code == at.FOUND_WRONG:
         return verdict.WRONG_BITS, messages.wrong_bits(monitor.trial, monitor.trial.expected[int(m[at.V_SITE])])
+    if code == at.FOUND_SET_AGAIN:
+        return verdict.BAD_INSTRUCTION, _set_again(monitor)
     place = report.symbolic_byte(pod, int(m[at.V_AT]))
     if code == at.FOUND_UNWRITTEN:
         who = _who(monitor, at.V_CORE)
@@ -36,6 +38,14 @@ def describe(monitor: Monitor, code: int) -> tuple[str, str]:
     hint = messages.hint(pod, [_core_and_site(monitor, first) for first in (at.V_CORE, at.V_CORE_2)])
     kind = messages.race_kind(pod, int(m[at.V_AT]), both_write)
     return kind, f"nothing orders two accesses at {place}:\n  {before}\n  {now}{hint}"
+
+
+def _set_again(monitor: Monitor) -> str:
+    m, places = monitor.m, [_core_and_site(monitor, first) for first in (at.V_CORE_2, at.V_CORE)]
+    before, now = (report.where(monitor.trial.pod, *place) for place in places)
+    source, target = PIPE_NAMES[int(m[at.V_ENGINE])], PIPE_NAMES[int(m[at.V_ENGINE_2])]
+    event = f"event {int(m[at.V_AT])} from {source} to {target}"
+    return f"{event} {messages.SET_AGAIN}:\n  wait by {before}\n  set by {now}"
 
 
 def _who(monitor: Monitor, first: int) -> str:

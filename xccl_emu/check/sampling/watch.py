@@ -231,7 +231,7 @@ class Monitor:
             at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
             at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_homes,
             at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max, at.SIGNALLED: len(cores),
-            at.CHAINED: len(cores) * signals,
+            at.CHAINED: len(cores) * signals, at.CONSUMED: len(cores) * _EVENT_ROWS * at.CONSUMED_WORDS,
         }  # fmt: skip
         rows = {
             at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),

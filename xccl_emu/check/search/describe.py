@@ -44,8 +44,7 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
         wrong = (text for one in first_due if (text := messages.wrong_bits(trial, one)))
         return kinds.WRONG_BITS, next(wrong, ""), actions
     if what == at.SET_TWICE:
-        message = "an event can be set again before it is consumed, if its pipes go otherwise"
-        return kinds.BAD_INSTRUCTION, message, nothing
+        return kinds.BAD_INSTRUCTION, f"an event {messages.SET_AGAIN}", nothing
     if what == at.UNWRITTEN:
         message = f"{_access(trial, witness[:6])}, some of which nobody has written"
         return kinds.UNWRITTEN_READ, message, nothing

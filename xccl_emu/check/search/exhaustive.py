@@ -15,10 +15,14 @@ from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import compiled
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout
+from xccl_emu.machine.free_memory import available_bytes
+from xccl_emu.sizes import size_text
 
 Progress = Callable[[int, int, float], None]
 """Told now and then: states, transitions, seconds."""
 
+SHARE = 0.5
+"""What of the free memory a search may take."""
 _SLICE_FIRST, _SLICE_MAX, _SLICE_SECONDS = 1 << 10, 1 << 18, 0.05
 _WALKS, _QUIET_WALKS, _WALK_STEPS = 200, 12, 100_000
 
@@ -121,11 +125,16 @@ class Search:
         max_states: int,
         seconds: float | None,
         progress: Progress | None,
+        max_bytes: int | None = None,
         breadth_first: bool = False,
         aside: Sequence[tuple[int, ...]] = (),
     ) -> None:
-        """``aside`` has the signatures of violations that the search is to pass by, at most `ASIDE_MAX`."""
+        """``aside`` has the signatures of violations that the search is to pass by, at most `ASIDE_MAX`.
+
+        What is known of states takes at most ``max_bytes``, or `SHARE` of the memory that is free now.
+        """
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
+        self.max_bytes = max_bytes or int(SHARE * available_bytes())
         self.breadth_first = breadth_first
         self.apart = True
         """Whether parts that share nothing are searched apart."""
@@ -235,14 +244,21 @@ class Search:
         dfs.begin(*self._args)
 
     def _depth_first(self) -> None:
-        table, why = self._fingerprints(1 << 14), dfs.PAUSED
+        table, why = self._fingerprints(1 << 10), dfs.PAUSED
         while why != dfs.ENDED and not self.found.reason:
             why = dfs.depth_first(*self._args, table, self._slice)
-            if why == dfs.TABLE_FULL:
-                larger = np.zeros(4 * table.size, np.uint64)
+            if why == dfs.TABLE_FULL and self._affords(3 * table.nbytes):
+                larger = np.zeros(2 * table.size, np.uint64)
                 dfs.add_all(table, larger)
                 table = larger
             self._look(why)
+
+    def _affords(self, nbytes: int) -> bool:
+        """May what is known of states take so many bytes, with the log?  Else the search is unfinished."""
+        log = 8 * int(self.setup.checker[at.LOG] - self.setup.checker[at.LOG_BASE])
+        if nbytes + log > self.max_bytes:
+            self.found.reason = f"states that take more than {size_text(self.max_bytes)} of memory"
+        return not self.found.reason
 
     def _fingerprints(self, size: int) -> NDArray[np.uint64]:
         """A hash set, of a power of two of places, with the state that the search begins with."""
@@ -255,16 +271,19 @@ class Search:
         """Search breadth first; returns how each state was reached, and all transitions."""
         ck, size, why = self.setup.checker, 1 << 15, dfs.PAUSED
         table, ids = self._fingerprints(size), np.zeros(size, np.int64)
-        queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
+        queue, edges = np.zeros((size // 2, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
         ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
         while why != dfs.ENDED and not self.found.reason:
             why = bfs.breadth_first(*self._args, (table, ids, queue, edges), self._slice)
-            if why == dfs.TABLE_FULL:
+            of_states = table.nbytes + ids.nbytes + queue.nbytes
+            if why == dfs.TABLE_FULL and ck[at.N_EDGES] + bfs.ROOM > len(edges):
+                if self._affords(of_states + 3 * edges.nbytes):
+                    edges = np.concatenate([edges, np.zeros_like(edges)])
+            elif why == dfs.TABLE_FULL and self._affords(3 * of_states + edges.nbytes):
                 old, old_ids = table, ids
-                table, ids = np.zeros(4 * old.size, np.uint64), np.zeros(4 * old.size, np.int64)
+                table, ids = np.zeros(2 * old.size, np.uint64), np.zeros(2 * old.size, np.int64)
                 bfs.move_all(old, old_ids, table, ids)
                 queue = np.concatenate([queue, np.zeros_like(queue)])
-                edges = np.concatenate([edges, np.zeros_like(edges)])
             self._look(why)
         return queue[: int(ck[at.QUEUE_TAIL])], edges[: int(ck[at.N_EDGES])]
 
@@ -301,7 +320,7 @@ class Search:
         states = self.found.states + int(ck[at.STATES])
         if self.progress is not None:
             self.progress(states, self.found.transitions + int(ck[at.TRANSITIONS]), elapsed)
-        if why == dfs.ENDED:
+        if why == dfs.ENDED or self.found.reason:
             return
         if states > self.max_states:
             self.found.reason = f"more than {self.max_states} states"

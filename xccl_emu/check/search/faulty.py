@@ -15,6 +15,7 @@ from xccl_emu.check.device.search import bfs
 from xccl_emu.check.device.search import faulty as device
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.search import livelock, recovery
+from xccl_emu.check.search.exhaustive import SHARE
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine import compiled
 from xccl_emu.machine.clock import working_seconds
@@ -22,6 +23,8 @@ from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.explore import PLAIN, restore, save
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
+from xccl_emu.machine.free_memory import available_bytes
+from xccl_emu.sizes import size_text
 
 _SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 12, 1 << 30
 
@@ -48,8 +51,11 @@ class Found:
 class FaultySearch:
     """One search; `run` returns what it found, the pod is afterwards as it was."""
 
-    def __init__(self, trial: Trial, fault: Fault, *, max_states: int, seconds: float | None) -> None:
+    def __init__(
+        self, trial: Trial, fault: Fault, *, max_states: int, seconds: float | None, max_bytes: int | None = None
+    ) -> None:
         self._trial, self._pod, self._max_states, self._seconds = trial, trial.pod, max_states, seconds
+        self._max_bytes = min(_BYTES_MAX, max_bytes or int(SHARE * available_bytes()))
         target = fault.target_on(trial.pod)
         begin(self._pod)
         memory, state = self._pod.memory, self._pod.state
@@ -94,8 +100,8 @@ class FaultySearch:
             if self._seconds is not None and working_seconds() - started > self._seconds and why != device.ENDED:
                 return f"more than {self._seconds:g} seconds"
             self._grow(why)
-            if sum(array.nbytes for array in self._graph) > _BYTES_MAX:
-                return "the states take more memory than a search by brute force is given"
+            if sum(array.nbytes for array in self._graph) > self._max_bytes:
+                return f"states that take more than {size_text(self._max_bytes)} of memory, by brute force"
         return ""
 
     def _grow(self, why: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.witness.shrink import signature
 
@@ -20,7 +21,7 @@ def ranked(found: Iterable[kinds.Violation]) -> list[kinds.Violation]:
     """The first one of each kind and place, the most telling in front: of those that tell alike, what was found first.
 
     Data that go wrong between cores, then inside of one; then runs that end where they must not; then what the machine
-    refuses, such as an event set twice, which says least about a protocol.
+    refuses, such as an event set twice, which says least about a protocol; then an event that could be set twice.
     """
     each: dict[object, kinds.Violation] = {}
     for violation in found:
@@ -31,7 +32,9 @@ def ranked(found: Iterable[kinds.Violation]) -> list[kinds.Violation]:
 def _rank(violation: kinds.Violation) -> int:
     if violation.kind in _OF_DATA:
         return 1 if _in_buffer(violation) else 0
-    return 2 if violation.kind in _OF_THE_RUN else 3
+    if violation.kind in _OF_THE_RUN:
+        return 2
+    return 4 if messages.SET_AGAIN in violation.message else 3
 
 
 def _in_buffer(violation: kinds.Violation) -> bool:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import xccl_emu
+from xccl_emu.check import messages
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight
@@ -194,7 +195,8 @@ def in_a_line(violation: Violation) -> str:
     """A violation in a line: what, where, by which source lines, and who found it."""
     headline, *more = short(violation.message).splitlines() or [""]
     headline = _CODE.sub("", headline).removeprefix(f"{violation.kind}: ").removesuffix(":")
-    lines = ", ".join(sorted(signature(violation)[1])) if violation.kind in highlight.RACES and more else ""
+    of_two = violation.kind in highlight.RACES or messages.SET_AGAIN in headline
+    lines = ", ".join(sorted(signature(violation)[1])) if of_two and more else ""
     return f"{violation.kind}: {headline}{lines and f' ({short(lines)})'}; by {violation.found_by}"
 
 

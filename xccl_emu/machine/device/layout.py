@@ -96,7 +96,7 @@ ASKS_NO, ASKS_RELAXED, ASKS_STRONG = range(1, 4)
 ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`
 
 MAX_KERNELS = 16
-MAX_SITES = 256  # of one kernel, the last of them for what is no request of it
+MAX_SITES = 1024  # of one kernel, the last of them for what is no request of it
 AT_PLACE = MAX_SITES - 1  # the site of arithmetic that failed; the request says at which place (`Kernel.places`)
 
 # ---- what runs show of a site: a core comes to it; it may have to wait there, or it is none at which one waits

@@ -8,11 +8,12 @@ import numpy as np
 
 from xccl_emu.lang import maps as mp
 from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.numerics import narrow_bf16, narrow_fp16, widen
 from xccl_emu.machine.device.words import bits_of, call, float_of, jit, load_i32, store_u32
 
 _KNOWN = tuple(sorted(mp.KNOWN))
-_BYTES = (*mp.ELEMENT_BYTES, 0, 0)  # so that three bits are an index
+_BYTES = (*mp.ELEMENT_BYTES, 0)  # so that three bits are an index
 
 
 @jit
@@ -47,6 +48,8 @@ def source_bytes(function, count):
 def other_bytes(function, count):
     """Bytes that it reads where its second operand is; 0 if that is a scalar, or there is none."""
     kind = kind_of(function)
+    if kind == mp.MAP_KEEP:
+        return count + 7 >> 3
     has_other = kind >= mp.MAP_ADD and kind <= mp.MAP_OR and function >> mp.SCALAR_SHIFT == 0
     return count * source_element_bytes(function) if has_other else 0
 
@@ -60,7 +63,12 @@ def element_bytes_written(function):
 @jit
 def reduces(function):
     """Return whether one result comes out of all elements."""
-    return kind_of(function) >= mp.MAP_SUM
+    return kind_of(function) >= mp.MAP_SUM and kind_of(function) <= mp.MAP_LEAST_AT
+
+
+@jit
+def _compares(kind):
+    return kind == mp.MAP_LESS or kind == mp.MAP_EQUAL
 
 
 @jit
@@ -68,7 +76,9 @@ def target_bytes(function, count):
     """Bytes that it writes."""
     if reduces(function):
         return element_bytes_written(function) * (2 if kind_of(function) >= mp.MAP_MOST_AT else 1)
-    return element_bytes_written(function) * count
+    if _compares(kind_of(function)):
+        return count + 7 >> 3
+    return ms.GRANULE_BYTES * count if kind_of(function) == mp.MAP_SPREAD else element_bytes_written(function) * count
 
 
 @jit
@@ -106,6 +116,8 @@ def _float(bits, dtype):
 @jit
 def _int(bits, dtype):
     """Value of an integer."""
+    if dtype == mp.UINT8:
+        return np.int64(bits) & 255
     unused = 64 - 8 * _BYTES[dtype]
     return np.int64(bits) << unused >> unused
 
@@ -192,8 +204,9 @@ def _cast(bits, dtype, to, rounding):
         return _bits(np.float32(_rounded(value, rounding)) if whole else np.float32(value), to)
     if value != value:
         return np.int64(0)
-    most = np.float64((1 << 8 * _BYTES[to] - 1) - 1)
-    return np.int64(max(-most - 1.0, min(most, _rounded(value, rounding))))
+    most = np.float64(255 if to == mp.UINT8 else (1 << 8 * _BYTES[to] - 1) - 1)
+    least = np.float64(0 if to == mp.UINT8 else -most - 1.0)
+    return np.int64(max(least, min(most, _rounded(value, rounding))))
 
 
 @jit
@@ -208,6 +221,24 @@ def _of_one(kind, function, dtype, a, i):
     if _is_float(dtype):
         return a & ~(np.int64(1) << 8 * _BYTES[dtype] - 1)
     return abs(_int(a, dtype))
+
+
+@jit
+def _compare(mem, source, target, count, function, other):
+    """A bit for each element: is it less than the scalar, or equal to it?  Zeros behind the last."""
+    kind, dtype = kind_of(function), function >> mp.DTYPE_SHIFT & 7
+    read, byte = _BYTES[dtype], 0
+    for i in range(count):
+        a = _load(mem, source + i * read, read)
+        if _is_float(dtype):
+            x, y = _float(a, dtype), _float(np.int64(other), dtype)
+            holds = x < y if kind == mp.MAP_LESS else x == y
+        else:
+            holds = _int(a, dtype) < _int(other, dtype) if kind == mp.MAP_LESS else _int(a, dtype) == _int(other, dtype)
+        byte |= (1 if holds else 0) << (i & 7)
+        if i & 7 == 7 or i == count - 1:
+            mem[target + (i >> 3)] = byte
+            byte = 0
 
 
 @call
@@ -227,10 +258,19 @@ def apply(mem, source, target, count, function, other, ub):
         if kind >= mp.MAP_MOST_AT:
             _store(mem, target + written, written, at)
         return
+    if _compares(kind):
+        _compare(mem, source, target, count, function, other)
+        return
     reads, reads_other = source_bytes(function, 1) > 0, other_bytes(function, 1) > 0
     for i in range(count):
         a = _load(mem, source + i * read, read) if reads else np.int64(other)
-        if kind >= mp.MAP_ADD:
+        if kind == mp.MAP_KEEP:
+            bits = a if mem[ub + other + (i >> 3)] >> (i & 7) & 1 else np.int64(0)
+        elif kind == mp.MAP_SPREAD:
+            for k in range(ms.GRANULE_BYTES // read):
+                _store(mem, target + i * ms.GRANULE_BYTES + k * read, read, a)
+            continue
+        elif kind >= mp.MAP_ADD:
             b = _load(mem, ub + other + i * read, read) if reads_other else np.int64(other)
             bits = _of_two(kind, dtype, a, b)
         else:

@@ -17,13 +17,14 @@ def before_core(space, core, base, pipe, choice):
     i = index_of(m, core)
     m[ml.X_FLIGHTS] = st[flight.block_of_die(st, st[base + ms.DIE]) + ms.FLIGHT_COUNT]
     m[ml.X_OFF] = m[ml.X_PAYLOAD] = m[ml.X_SIGNAL] = 0
+    m[ml.X_SITE] = flight.request_site(st, base)
     if pipe == rq.SCALAR:
         return st[base + ms.STATUS] == ms.STATUS_RUNNING and _before_scalar(space, i, base, choice)
     if pipe == rq.DMA:
         slot = base + ms.DMA_SLOTS + (choice & 15) * ms.ENTRY_WORDS
         if choice & 15 >= ms.N_DMA_SLOTS or st[slot] == 0:
             return False
-        m[ml.X_DMA], m[ml.X_EVENT] = choice & 15, st[slot + 4]
+        m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = choice & 15, st[slot + 4], st[slot + ms.ENTRY_SITE]
         m[ml.X_OP] = rq.OP_DMA
         m[ml.X_ROW] = dma_row(m, i, choice & 15)
         return True
@@ -34,6 +35,7 @@ def before_core(space, core, base, pipe, choice):
     entry = pipes.entry_of(st, queue, j)
     m[ml.X_OP], m[ml.X_A], m[ml.X_B], m[ml.X_C] = st[entry], st[entry + 1], st[entry + 2], st[entry + 3]
     m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH)
+    m[ml.X_SITE] = st[entry + ms.ENTRY_SITE]
     m[ml.X_ADDS] = 1 if m[ml.X_OP] == rq.OP_ADD or (pipe == rq.MTU_OUT and pipes.adds_row(st, entry)) else 0
     if m[ml.X_OP] == rq.OP_MTU_OUT and st[entry + 6]:
         signals = pipes.signals_next(st, entry)
@@ -96,5 +98,5 @@ def before_delivery(space, die, k):
     )
     if m[ml.X_OP] >= ms.KIND_DMA:
         slot = flight.block_of_core(st, m[ml.X_C]) + ms.DMA_SLOTS + (m[ml.X_OP] - ms.KIND_DMA) * ms.ENTRY_WORDS
-        m[ml.X_DMA], m[ml.X_EVENT] = slot, st[slot + 4]
+        m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = slot, st[slot + 4], st[slot + ms.ENTRY_SITE]
     return True

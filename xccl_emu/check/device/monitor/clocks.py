@@ -48,9 +48,15 @@ def ahead_row(m, i):
 
 
 @jit
+def event_number(i, source, target, event):
+    """Number of an event of a core, among all events of all cores."""
+    return ((i * ms.N_PIPES + source) * ms.N_PIPES + target) * ms.N_EVENTS + event
+
+
+@jit
 def event_row(m, i, source, target, event):
     """What is passed on by an event."""
-    return m[ml.EVENT_ROWS] + (((i * ms.N_PIPES + source) * ms.N_PIPES + target) * ms.N_EVENTS + event) * m[ml.WORDS]
+    return m[ml.EVENT_ROWS] + event_number(i, source, target, event) * m[ml.WORDS]
 
 
 @jit
@@ -146,12 +152,35 @@ def issue(m, clocks, i, row):
 
 
 @jit
-def set_event_clock(m, clocks, i, pipe, issued, row):
+def set_event_clock(m, clocks, i, pipe):
     """A pipe sets an event: all that it did before is known to whoever waits for it."""
-    own = pipe_row(m, i, pipe)
+    row, own = event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]), m[ml.X_KNOWN]
     copy_row(m, clocks, row, own)
-    join_row(m, clocks, row, issued)
+    join_row(m, clocks, row, m[ml.X_ISSUED])
+    judge_set(m, clocks, i, m[ml.X_A], m[ml.X_B], m[ml.X_C], row)
     clocks[own + engine_word(m, i, pipe)] += 1
+
+
+@jit
+def consume_event(m, clocks, i, pipe):
+    """A pipe has waited for an event."""
+    join_row(m, clocks, m[ml.X_KNOWN], event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
+    place = m[ml.CONSUMED] + event_number(i, m[ml.X_A], m[ml.X_B], m[ml.X_C]) * ml.CONSUMED_WORDS
+    m[place], m[place + 1] = m[ml.GENERATION], clocks[m[ml.X_KNOWN] + engine_word(m, i, pipe)]
+    m[place + 2] = m[ml.X_SITE]
+
+
+@jit
+def judge_set(m, clocks, i, source, target, event, row):
+    """Does whoever sets an event know that it was consumed?  Else only the depth of queues keeps it from setting it
+    twice.  ``row`` is what it knows."""
+    place = m[ml.CONSUMED] + event_number(i, source, target, event) * ml.CONSUMED_WORDS
+    known = m[place] != m[ml.GENERATION] or m[place + 1] <= clocks[row + engine_word(m, i, target)]
+    if known or m[ml.JUDGED] != ml.JUDGE_ALL or m[ml.STOP]:
+        return
+    m[ml.STOP], m[ml.V_AT] = ml.FOUND_SET_AGAIN, event
+    m[ml.V_CORE], m[ml.V_ENGINE], m[ml.V_SITE] = i, source, m[ml.X_SITE]
+    m[ml.V_CORE_2], m[ml.V_ENGINE_2], m[ml.V_SITE_2] = i, target, m[place + 2]
 
 
 @jit
@@ -160,6 +189,7 @@ def complete_dma(m, clocks, i, k, event):
     row = event_row(m, i, ms.N_PIPES - 1, rq.SCALAR, event)
     copy_row(m, clocks, row, dma_row(m, i, k))
     clocks[row + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
+    judge_set(m, clocks, i, ms.N_PIPES - 1, rq.SCALAR, event, row)
     return row
 
 

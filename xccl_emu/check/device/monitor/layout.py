@@ -106,7 +106,12 @@ and for each of a core's words of signals one that its next signal tells of too,
 before its payload.
 `AHEAD_ROWS`: rows of `clocks`, under `fifo`, of what is visible of its die's writes when all that a core wrote is."""
 
-HEADER = 88
+X_SITE, CONSUMED = 88, 89
+"""The site of the action under way; and for each event of a core, `CONSUMED_WORDS`: the run in which it was consumed
+last, by which epoch of the pipe that waits, and its site."""
+CONSUMED_WORDS = 3
+
+HEADER = 90
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and
@@ -132,8 +137,8 @@ IMMEDIATE, DELIVERED, LOOSE = 8, 16, 32
 asks for no order."""
 
 NOT_ENABLED, TAKEN_OK = 0, 1
-FOUND_ERROR, FOUND_RACE, FOUND_UNWRITTEN, FOUND_WRONG, FOUND_DEADLOCK, FOUND_LIVELOCK = range(2, 8)
-RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION = range(8, 13)
+FOUND_ERROR, FOUND_RACE, FOUND_UNWRITTEN, FOUND_WRONG, FOUND_DEADLOCK, FOUND_LIVELOCK, FOUND_SET_AGAIN = range(2, 9)
+RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION = range(9, 14)
 """What an action, or a run, comes to.  `RESTART`: a granule turned out to be a synchronization after it was written, so
 the clocks of these writes were not kept; the same run again keeps them.  `GROW`: an array is too small."""
 

@@ -176,11 +176,9 @@ def _after(space, i, core, base, pipe):
             _after_scalar(space, i, core, base, op)
         return
     if op == rq.OP_SET_FLAG:
-        monitor_clocks.set_event_clock(
-            m, clocks, i, pipe, issued, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C])
-        )
+        monitor_clocks.set_event_clock(m, clocks, i, pipe)
     elif op == rq.OP_WAIT_FLAG:
-        monitor_clocks.join_row(m, clocks, known, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
+        monitor_clocks.consume_event(m, clocks, i, pipe)
     elif op == rq.OP_FENCE:
         _pass_fence(m, clocks, i, known, issued)
     elif op == rq.OP_MTU_IN and accesses.is_of_flags(space.rows):
@@ -219,11 +217,9 @@ def _after_scalar(space, i, core, base, op):
     if m[ml.X_ROW] >= 0:
         monitor_clocks.issue(m, clocks, i, m[ml.X_ROW])
     elif op == rq.OP_SET_FLAG:
-        monitor_clocks.set_event_clock(
-            m, clocks, i, rq.SCALAR, own, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C])
-        )
+        monitor_clocks.set_event_clock(m, clocks, i, rq.SCALAR)
     elif op == rq.OP_WAIT_FLAG:
-        monitor_clocks.join_row(m, clocks, own, monitor_clocks.event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
+        monitor_clocks.consume_event(m, clocks, i, rq.SCALAR)
     elif op == rq.OP_POLL or op == rq.OP_LOAD:
         _acquire(space, i, core, base, 0)
     elif op == rq.OP_POLL_ANY:

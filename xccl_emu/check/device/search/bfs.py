@@ -15,6 +15,8 @@ QUEUE_WORDS = 4
 
 FROM, TO, EDGE_PROCESS, EDGE_CHOICE = range(4)
 EDGE_WORDS = 4
+ROOM = 4096
+"""Room for so many states and transitions, at least, before one is expanded."""
 RETURNED = -2
 """As the process of an edge: in this state all cores are done but those that are spared (`SPARED`)."""
 
@@ -63,18 +65,16 @@ def _go_to(mem, st, ck, rows, named, queue, state):
 def breadth_first(mem, st, ck, rows, named, graph, budget):
     """Expand states in order; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
 
-    ``graph`` is a hash table, the numbers of the states that it holds, queue and edges:
+    ``graph`` is a hash table, the numbers of the states that it holds, queue (half as long as these) and edges:
     ``queue`` [states, 4] holds parent, process, choice and depth of each state; ``edges`` [n, 4] takes transitions as
     (from, to, process, choice); (state, -1, -1, -1) is an end, (state, -1, `RETURNED`, -1) one but for who is spared.
     """
-    table, _, queue, edges = graph
+    _, _, queue, edges = graph
     taken = 0
     while ck[cs.QUEUE_HEAD] < ck[cs.QUEUE_TAIL] and not over(ck):
         if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
             return dfs.PAUSED
-        if 2 * (ck[cs.QUEUE_TAIL] + 4096) > table.size or ck[cs.QUEUE_TAIL] + 4096 > queue.shape[0]:
-            return dfs.TABLE_FULL
-        if ck[cs.N_EDGES] + 4096 > edges.shape[0]:
+        if ck[cs.QUEUE_TAIL] + ROOM > queue.shape[0] or ck[cs.N_EDGES] + ROOM > edges.shape[0]:
             return dfs.TABLE_FULL
         state = ck[cs.QUEUE_HEAD]
         _go_to(mem, st, ck, rows, named, queue, state)
