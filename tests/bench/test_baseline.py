@@ -57,6 +57,16 @@ def test_both_scores_stand_beside_each_other_by_table() -> None:
     assert [one.n_rows for one in scores(rows)] == [3]
 
 
+def test_several_tables_are_scored_together_as_well() -> None:
+    """The sum has the rows of all tables that have a line, for the model and for the line, and stands first."""
+    rows = [row(name, us, Wire(name, 10.0), bench=f"bench {name}") for name, us in (("a", 20.0), ("b", 40.0))]
+    found = by_table([*rows, row("c", 7.0, None, emulated=14.0), *baseline.alpha_beta(rows)])
+    assert {name: {of: one.n_rows for of, one in scored.items()} for name, scored in found.items()} == {
+        "all of these": {"emulated": 2, "alpha-beta": 2}, "bench a": {"emulated": 1, "alpha-beta": 1},
+        "bench b": {"emulated": 1, "alpha-beta": 1},
+    }  # fmt: skip
+
+
 def test_bytes_at_published_rates() -> None:
     """Seven eighths of a die's bytes leave it; beyond the node they share its ports, unless they have others."""
     ub, h800 = topologies.topology("cloudmatrix384"), topologies.topology("h800")

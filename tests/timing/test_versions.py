@@ -1,5 +1,6 @@
 """What a word holds when: polls and loads in time see the value that is visible then, not what memory holds already."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from xccl_emu.machine.pod import Launch, Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocols.sendrecv.session import SendRecv
 from xccl_emu.timing.costs import Costs
+from xccl_emu.timing.device.granules import begin_of
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
@@ -185,3 +187,12 @@ def test_neither_less_cost_nor_one_more_slot_makes_a_transfer_slower(
     usual = taken_us(nbytes, slots, ack_each)
     assert taken_us(nbytes, slots, ack_each, **{name: getattr(Costs(), name) * factor}) <= 1.001 * usual
     assert taken_us(nbytes, slots + 1, ack_each) <= 1.001 * usual
+
+
+@pytest.mark.parametrize("dies", [2, 8, 16, 97, 384, 768])
+def test_granules_of_dies_do_not_meet(dies: int) -> None:
+    """Each die has near half of its even share of the table for itself, wherever its words are: no long search."""
+    slots = 1 << 21
+    begins = sorted(begin_of(die, slots) for die in range(dies))
+    gaps = [after - before for before, after in itertools.pairwise([*begins, begins[0] + slots])]
+    assert min(gaps) > 0.44 * slots / dies

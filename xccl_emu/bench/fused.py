@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import baseline, published
-from xccl_emu.bench.layers import Layer, OnPod, Shape, Timed
+from xccl_emu.bench.layers import Layer, Look, OnPod, Shape, Timed
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result, Wire
 from xccl_emu.bench.setting import Setting
@@ -50,11 +50,11 @@ def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: in
 class FusedLayer:
     """A layer with balanced routing on a pod of its own, to be timed again and again, under other costs too."""
 
-    def __init__(self, setting: Setting, layer: Layer, protocol: str = "fused") -> None:
-        """``protocol`` is a case of layers."""
+    def __init__(self, setting: Setting, layer: Layer, protocol: str = "fused", look: Look | None = None) -> None:
+        """``protocol`` is a case of layers; ``look`` as `OnPod` has it."""
         per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
         spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
-        self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec)
+        self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec, look)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)
         self._weights, self._seed = [weights] * layer.ranks, setting.seed

@@ -17,7 +17,7 @@ from xccl_emu.protocol.registry import known
 from xccl_emu.protocols.experts.compared import count_wrong
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
-from xccl_emu.timing.run import Progress
+from xccl_emu.timing.run import Progress, Timing
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -26,6 +26,8 @@ CORES = 48
 """Cores used on each die."""
 
 Shape = dict[str, int | float | str | bool]
+Look = Callable[[str, Timing], None]
+"""A function that is given the name of an operator, and its timing."""
 
 
 def bytes_needed(rows: int, cores: int, hidden: int, data: bool) -> int:
@@ -127,12 +129,16 @@ class OnPod:
 
     def __init__(
         self, setting: Setting, layer: Layer, local_experts: int, protocol: str = "dispatch",
-        spec: PodSpec = CLOUDMATRIX384, **switches: Any,
+        spec: PodSpec = CLOUDMATRIX384, look: Look | None = None, **switches: Any,
     ) -> None:  # fmt: skip
-        """``protocol`` is a case of layers; ``switches`` are more fields of the group's configuration."""
+        """``protocol`` is a case of layers; ``switches`` are more fields of the group's configuration.
+
+        Each operator's timing, with the log of all actions, is given to ``look``.
+        """
         self._name, self._setting, self._layer = f"{layer.ranks} ranks, {layer.tokens} tokens: ", setting, layer
         setting.check_memory(self._name.strip(), layer.bytes_needed(setting.data))
-        pod, self.policy = setting.pod(spec)
+        pod, self.policy = setting.pod(spec, log=look is not None)
+        self._look = look
         self._group = group_on(pod, layer.config(local_experts) | switches, protocol)
         self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
 
@@ -152,6 +158,8 @@ class OnPod:
         self.policy.start_us = on_cores(starts_us, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
         with self._setting.stage(self._name + what) as progress:
             run(progress)
+        if self._look is not None:
+            self._look(what, self.policy.timing)
         return Taken.of(self.policy.timing, starts_us)
 
     def count_wrong(

@@ -48,26 +48,29 @@ class Measured:
     @property
     def by_resource_us(self) -> dict[str, float]:
         """Microseconds of the path by what they are spent on (`timing.critical.RESOURCES`), the most first."""
-        return _sums((part.resource, part) for part in self.path)
+        return sums((part.resource, part) for part in self.path)
 
     @property
     def by_pipe_us(self) -> dict[str, float]:
         """The same by pipe, without waits and what the fabric takes."""
         works = ("issue", "vector", "wire")
-        return _sums((PIPE_NAMES[part.engine], part) for part in self.path if part.resource in works)
+        return sums((PIPE_NAMES[part.engine], part) for part in self.path if part.resource in works)
 
     @property
     def by_wait_us(self) -> dict[str, float]:
         """Waits of the path by the name (`sync=`) or the line of the request that waits."""
-        return _sums((self._site(part), part) for part in self.path if part.resource in WAITS)
-
-    def _site(self, part: Part) -> str:
-        kernel = self.timing.kernels[part.core]
-        site = kernel.sites[part.site]
-        return f"{site.sync or f'line {site.line}'} ({kernel.name})"
+        return sums((site_name(self.timing, part), part) for part in self.path if part.resource in WAITS)
 
 
-def _sums(named: Iterable[tuple[str, Part]]) -> dict[str, float]:
+def site_name(timing: Timing, part: Part) -> str:
+    """The name (`sync=`) or the line of the request of a part, and its kernel."""
+    kernel = timing.kernels[part.core]
+    site = kernel.sites[part.site]
+    return f"{site.sync or f'line {site.line}'} ({kernel.name})"
+
+
+def sums(named: Iterable[tuple[str, Part]]) -> dict[str, float]:
+    """Microseconds by name, the most first."""
     total: dict[str, float] = defaultdict(float)
     for name, part in named:
         total[name] += part.end_us - part.start_us

@@ -56,6 +56,9 @@ class Result:
     """Name of the fabric that the published number is of."""
     wire: Wire | None = None
     """None where no line stands beside."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of the 80% interval of what is emulated (`bench.band`); None where nobody asked for it."""
 
     @classmethod
     def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
@@ -88,6 +91,13 @@ class Result:
         return 100.0 * (self.emulated - self.published) / self.published
 
     @property
+    def inside(self) -> bool | None:
+        """Whether what was published is in the interval; None for bounds and for rows without one of the two."""
+        if self.error_percent is None or self.low is None or self.high is None:
+            return None
+        return self.low <= float(self.published or 0) <= self.high
+
+    @property
     def met(self) -> bool | None:
         """Whether a bound holds or an exact value came out; None for other rows."""
         if self.published is None or (self.relation == "=" and self.role != "exact"):
@@ -110,6 +120,7 @@ class Result:
             "unit": self.unit, "role": self.role, "relation": self.relation, "error_percent": self.error_percent,
             "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
             "note": self.note, "kind": self.kind, "beside": dict(self.beside),
+            "low": self.low, "high": self.high,
         }  # fmt: skip
 
 
@@ -137,16 +148,21 @@ class Score:
     max_percent: float
     worst: str
     """The row with the largest error."""
+    inside: int | None = None
+    """Rows whose published number is in their interval; None without intervals."""
 
 
 def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | None:
     """Return the score of the rows of a role that have an error; None if there are none."""
-    errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in results if r.role == role]
+    rows = [r for r in results if r.role == role]
+    errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in rows]
     known = [(error, what) for error, what in errors if error is not None]
     if not known:
         return None
     largest, worst = max(known, key=lambda one: abs(one[0]))
-    return Score(of, role, len(known), math.fsum(abs(error) for error, _ in known) / len(known), largest, worst)
+    banded = [r.inside for r in rows if r.inside is not None]
+    mape = math.fsum(abs(error) for error, _ in known) / len(known)
+    return Score(of, role, len(known), mape, largest, worst, sum(banded) if banded else None)
 
 
 def scores(results: Sequence[Result]) -> list[Score]:
@@ -159,14 +175,19 @@ def scores(results: Sequence[Result]) -> list[Score]:
     ]
 
 
+ALL_TABLES = "all of these"
+
+
 def by_table(results: Sequence[Result]) -> dict[str, dict[str, Score]]:
-    """Return by bench, of those that have a line beside check rows: the scores of these rows, emulated and by line."""
+    """Return by bench, of those that have a line beside check rows: the scores of these rows, emulated and by line.
+
+    Of several benches those of all together come first.
+    """
     lines = {(one.table, one.what) for one in results if one.baseline and one.role == "check"}
     rows = [one for one in results if (one.table, one.what) in lines]
-    return {
-        table: {s.of: s for s in scores(group) if s.role == "check"}
-        for table, group in _grouped(rows, lambda one: one.table).items()
-    }
+    groups = _grouped(rows, lambda one: one.table)
+    groups = {ALL_TABLES: rows, **groups} if len(groups) > 1 else groups
+    return {table: {s.of: s for s in scores(group) if s.role == "check"} for table, group in groups.items()}
 
 
 def _grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:

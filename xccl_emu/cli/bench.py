@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 app = App(cls=CaseGroup, no_args_is_help=True)
 
 _Percent = Annotated[float, typer.Option(help="How far a row may move from --against, in percent.", min=0, metavar="X")]
+_Band = Annotated[bool, typer.Option("--band", help="Say each row's 80% interval: runs at all constants' ends, too.")]
 OUTPUTS = (
     JSON,
     file("csv", "Write the rows to a CSV file as well; to Parquet if it is named *.parquet."),
     file("plot", "Draw them to a PNG, SVG or PDF file."),
     file("against", "Compare the rows with those of an earlier --json, a file; exit code 1 if one has moved."),
     parameter("tolerance", _Percent, 0.0),
+    parameter("band", _Band, False),
 )
 """How every bench shows its rows."""
 
@@ -61,6 +63,7 @@ class Output:
     plot: Path | None
     against: Path | None
     tolerance: float
+    band: bool
 
 
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
@@ -81,6 +84,10 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     fabric, costs = topologies.model(model.fabric, model.cost)
     setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
     results, failure = _made(make, setting)
+    if output.band and failure is None:
+        from xccl_emu.cli.bench_sweep import banded
+
+        results = banded(results, setting, make, output.as_json)
     results = [setting.scored(result) for result in results]
     results += baseline.alpha_beta(results)
     moved = against.moved(results, before, output.tolerance) if output.against else []
@@ -164,14 +171,20 @@ app.command("sensitivity")(command_of(Sensitivity, _sensitivity, *OUTPUTS))
 
 @dataclass(frozen=True)
 class Every(measurements.Measurement):
-    """Run all benches, on all cores as far as the memory goes; what two have in common is run once."""
+    """Run all benches, on all cores as far as the memory goes; what two have in common is run once.
+
+    Sensitivity comes last, but with --band, which says of each row what the constants do to it.
+    """
 
 
 def _every(options: Every, **output: Any) -> None:
     from xccl_emu.cli.bench_sweep import every_bench
 
     shown = Output(**output)
-    _bench(lambda setting: every_bench(setting, shown.as_json), shown, options, options.seed, options.no_data)
+    _bench(
+        lambda setting: every_bench(setting, shown.as_json, ends=not shown.band),
+        shown, options, options.seed, options.no_data,
+    )  # fmt: skip
 
 
 app.command("all")(command_of(Every, _every, *OUTPUTS))

@@ -48,6 +48,7 @@ def as_plain(results: Sequence[Result]) -> dict[str, object]:
     return {
         "results": [result.plain() for result in results],
         "scores": [asdict(score) for score in scores(results)],
+        "tables": [{"table": name, **asdict(s)} for name, of in by_table(results).items() for s in of.values()],
         "wrong": total_wrong(result.wrong for result in results),
         "failed": any(result.failed for result in results),
     }
@@ -100,12 +101,13 @@ def _table(results: Sequence[Result]) -> Table:
     sources = dict.fromkeys(result.source for result in results if result.source)
     beside = list(dict.fromkeys(name for result in results for name in result.beside))
     numbers = right("published", "computed" if results[0].baseline else "emulated")
-    table = Table("what", *numbers, "unit", *right("error"), "role", *right(*beside))
+    bands = right("80 %") if any(result.low is not None for result in results) else []
+    table = Table("what", *numbers, "unit", *right("error"), "role", *bands, *right(*beside))
     table.title = f"{results[0].bench}: {'; '.join(sources)}" if sources else results[0].bench
     notes = list(dict.fromkeys(result.note for result in results if result.note))
     for result in results:
         others = (number(result.beside[name]) if name in result.beside else "" for name in beside)
-        table.add_row(*_cells(result, notes), *others)
+        table.add_row(*_cells(result, notes), *([_band(result)] if bands else []), *others)
     kinds = [f"of {kind}" for kind in dict.fromkeys(result.kind for result in results if result.kind)]
     table.caption = "\n".join([*kinds, *(f"({i}) {note}" for i, note in enumerate(notes, start=1))]) or None
     table.caption_justify = "left"
@@ -146,6 +148,10 @@ def _cells(result: Result, notes: list[str]) -> Iterator[str]:
     yield result.role
 
 
+def _band(result: Result) -> str:
+    return "" if result.low is None or result.high is None else f"{number(result.low)} to {number(result.high)}"
+
+
 def _error(result: Result) -> str:
     if result.wrong:
         return f"[red]{result.wrong} wrong[/]"
@@ -182,4 +188,6 @@ def _count(wrong: int | None) -> str:
 def score_text(one: Score) -> str:
     """Such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
     kind = f"{one.role} rows" if one.of == EMULATED else f"{one.role} rows, {one.of}"
-    return f"{kind}: MAPE {one.mape_percent:.1f} % of {one.n_rows}, worst {one.max_percent:+.1f} % ({one.worst})"
+    inside = "" if one.inside is None else f", {one.inside} of {one.n_rows} in their 80 % intervals"
+    worst = f"worst {one.max_percent:+.1f} % ({one.worst})"
+    return f"{kind}: MAPE {one.mape_percent:.1f} % of {one.n_rows}, {worst}{inside}"

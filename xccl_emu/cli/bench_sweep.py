@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from xccl_emu import measurements
-from xccl_emu.bench import sensitivity
+from xccl_emu.bench import band, sensitivity
 from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
@@ -36,8 +36,25 @@ def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
     return sensitivity.results_of(_watched("runs", done, len(jobs), quiet))
 
 
-def every_bench(setting: Setting, quiet: bool) -> list[Result]:
-    """Run all benches; raises ConfigError if one does not fit the memory, and `Partial` if some failed."""
+def banded(
+    results: Sequence[Result], setting: Setting, make: Callable[[Setting], Sequence[Result]], quiet: bool
+) -> list[Result]:
+    """Give the rows of a bench their intervals."""
+
+    def told(ends: list[sensitivity.End]) -> Iterator[sensitivity.End]:
+        with counting("constants", len(ends), quiet) as count:
+            for number, end in enumerate(ends):
+                count(number, f"{end.constant} {end.value:g}")
+                yield end
+
+    return band.with_bands(results, replace(setting, stage=silent), make, told)
+
+
+def every_bench(setting: Setting, quiet: bool, ends: bool = True) -> list[Result]:
+    """Run all benches, and if ``ends`` is set those at the ends of ranges as `sensitivities` does.
+
+    Raises ConfigError if one does not fit the memory, and `Partial` if some failed.
+    """
     kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
     kinds.sort(key=lambda one: one[1].turn)
     quietly = replace(setting, stage=silent)
@@ -49,7 +66,8 @@ def every_bench(setting: Setting, quiet: bool) -> list[Result]:
     def in_order(done: list[tuple[int, list[Result]]]) -> list[Result]:
         return [row for _, rows in sorted(done, key=lambda one: kinds[one[0]][1].place) for row in rows]
 
-    return _all_or_partial(_watched("benches", on_processes(jobs, available_bytes()), len(jobs), quiet), in_order)
+    done = _watched("benches", on_processes(jobs, available_bytes()), len(jobs), quiet)
+    return [*_all_or_partial(done, in_order), *(sensitivities(setting, quiet) if ends else [])]
 
 
 def _rows_of(kind: type[measurements.Measurement], setting: Setting) -> list[Result]:

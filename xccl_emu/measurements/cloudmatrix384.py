@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xccl_emu.measurements import Measurement, Suite, Swept
+from xccl_emu.options import option
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
@@ -69,6 +70,27 @@ class Fused(Swept):
 
         theirs = {row.what: {"H800": row.value} for row in published.rows("fused_h800")}
         return [replace(row, beside=theirs.get(row.what, {})) if not row.baseline else row for row in fused(setting)]
+
+
+@dataclass(frozen=True)
+class Phases(Measurement):
+    """Where the time of dispatch and combine goes by EP degree: send, wait and receive, each by pipe and by wait.
+
+    It is the critical path: from the first core's start to the last one's end, without the launch.
+    """
+
+    name = "phases"
+
+    protocol: str = option("fused", "fused, dispatch or deepep-ll.")
+    ranks: str = option("8,16,32,64", "EP degrees, 2 to 64.")
+    tokens: int = option(128, "Tokens of each rank.", least=1, most=4096)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.phases import phases
+        from xccl_emu.sizes import parse_whole
+
+        return phases(setting, self.protocol, parse_whole("--ranks", self.ranks), self.tokens)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ class Row(TypedDict):
     note: Annotated[str, "what to know of the row"]
     kind: w.Kind
     beside: Annotated[dict[str, float], "what others measured, or what follows from it"]
+    low: Annotated[float | None, "lower end of the 80% interval of `emulated`; null without `--band`"]
+    high: Annotated[float | None, "upper end of it"]
 
 
 class Score(TypedDict):
@@ -36,6 +38,13 @@ class Score(TypedDict):
     mape_percent: Annotated[float, "mean absolute error"]
     max_percent: Annotated[float, "largest error, signed"]
     worst: Annotated[str, "the row that has it"]
+    inside: Annotated[int | None, "rows whose published number is in the interval; null without `--band`"]
+
+
+class TableScore(Score):
+    """How far the check rows of a bench are off that have a line beside them."""
+
+    table: Annotated[str, "name of the bench, or `all of these`"]
 
 
 class Rows(w.Envelope):
@@ -43,6 +52,7 @@ class Rows(w.Envelope):
 
     results: list[Row]
     scores: list[Score]
+    tables: Annotated[list[TableScore], "what is emulated and the line, on the same rows"]
     wrong: w.Wrong
     failed: Annotated[bool, "whether data is wrong, or an exact row differs"]
 

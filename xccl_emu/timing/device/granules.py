@@ -12,7 +12,7 @@ from xccl_emu.timing.device.heap import come_back
 from xccl_emu.timing.device.records import cause_of, set_time
 
 _GRANULE_SHIFT = 5
-_SPREAD = 7919  # so that equal fields of different dies have different places
+_GOLDEN = 0x9E3779B9  # of 2^32: so dies are far apart in the table, whatever their number, and their fields do not meet
 _A_TURN = 1024  # more granules and versions than a core's turn can make
 
 
@@ -24,7 +24,7 @@ def find_granule(mem, tm, address):
     """
     key = (address >> _GRANULE_SHIFT) + 1
     slots = tm[tl.GRANULE_SLOTS]
-    slot = (key + key // tm[tl.GRANULES_A_DIE] * _SPREAD) & (slots - 1)
+    slot = (key + begin_of(key // tm[tl.GRANULES_A_DIE], slots)) & (slots - 1)
     while True:
         entry = tm[tl.GRANULE_BASE] + slot * tl.GRANULE_WORDS
         if tm[entry + tl.GRANULE_KEY] == key:
@@ -35,6 +35,12 @@ def find_granule(mem, tm, address):
             _hold(mem, tm, entry)
             return entry
         slot = (slot + 1) & (slots - 1)
+
+
+@jit
+def begin_of(die, slots):
+    """How far on in a table of so many slots the granules of a die stand."""
+    return (die * _GOLDEN & 0xFFFFFFFF) * slots >> 32
 
 
 @jit
