@@ -45,6 +45,17 @@ def test_a_witness_has_room_for_what_the_search_took_to_be_visible(flight_granul
     assert not judged.contradictions
 
 
+@pytest.mark.boundscheck
+def test_a_path_that_cannot_be_followed_again_ends_unfinished() -> None:
+    """Where a die has too little room for what a path takes the search says so, and reads nothing beside its arrays."""
+    reads = "ge 1.4 1; tentative m0.4 4 2; quiet; validate 0 4 2; ub_load 0 4"
+    crowded = replace(
+        small(f"{reads} | quiet; choose 0 0 1; skip_unless 0 0 1 | signals 0.4 1"), flight_granules=2, dies=3
+    )
+    (judged,) = judge(Case(crowded), ["fifo"])
+    assert (judged.verdicts["full"], judged.contradictions) == (kinds.UNFINISHED, [])
+
+
 def test_verified_beside_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that verify what deadlocks are contradicted by brute force and by sampled schedules."""
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(complete=True))

@@ -37,7 +37,7 @@ _FAULTS = tuple(
 _ADDS_ROW = "mtu_add0"
 _LOSSES = ("", "lose:die0:meta", "lose:die0:managed", "lose:die1:meta", "lose:die1:managed", "lose:die1")
 CROSSED = (12, 20, 24)
-"""Of 32 programs those of these numbers take any features together; in the others features drawn late seldom meet."""
+"""Programs of these numbers, of 32, take any features together; in the others features drawn late seldom meet."""
 _FREE_SIZE = 6
 _DIES_MAX = 3
 

@@ -13,6 +13,8 @@ _OF_DATA = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UN
 _OF_THE_RUN = (kinds.DEADLOCK, kinds.LIVELOCK, kinds.ASSERTION, kinds.AREA_VIOLATION)
 _IN_BUFFER = ".ub+"
 """In the headline of what goes wrong inside of a core's data buffer (`report.symbolic_byte`)."""
+_COMPARED = 4
+"""Violations whose runs are gone through step by step, which takes long."""
 
 
 def place(violation: kinds.Violation) -> tuple[str, frozenset[str], bool]:
@@ -37,29 +39,28 @@ def cause(trial: Trial, found: Sequence[kinds.Violation]) -> kinds.Violation:
     """The first, or of those of its kind that tell as much the one that it follows from: whoever does wrong there had
     come through the other's source lines before, and in the other's run nobody had come through those of the first.
 
-    ``trial`` must be fresh; it is left as it was.
+    The first `_COMPARED` of them are looked at.  ``trial`` must be fresh; it is left as it was.
     """
-    best, *rest = found
-    alike = (other for other in rest if (other.kind, _rank(other)) == (best.kind, _rank(best)))
-    for other in alike:
-        if _leads(trial, other, best) and not _leads(trial, best, other):
+    alike = [one for one in found if (one.kind, _rank(one)) == (found[0].kind, _rank(found[0]))][:_COMPARED]
+    if len(alike) == 1:
+        return alike[0]
+    lines, passed = [signature(one)[1] for one in alike], [_passed(trial, one) for one in alike]
+    best = 0
+    for other in range(1, len(alike)):
+        leads = (lines[other] - lines[best]) & passed[best]
+        if leads and not (lines[best] - lines[other]) & passed[other]:
             best = other
-    return best
+    return alike[best]
 
 
-def _leads(trial: Trial, one: kinds.Violation, other: kinds.Violation) -> bool:
-    """In the run of the other one, did a core that does wrong there come through a source line of this one before?"""
-    lines = signature(one)[1] - signature(other)[1]
-    if not lines:
-        return False
+def _passed(trial: Trial, violation: kinds.Violation) -> set[str]:
+    """The source lines that cores had come through before they did wrong."""
     before = trial.pod.snapshot()
-    run = steps(trial, other.actions.tolist())
+    run = steps(trial, violation.actions.tolist())
     trial.pod.restore(before)
-    for access in (run.steps[number - 1] for number in marks(run, other)):
-        passed = [step.source for step in run.steps[: access.instruction - 1] if step.core == access.core]
-        if any(source is not None and f"{source.file}:{source.line}" in lines for source in passed):
-            return True
-    return False
+    wrong = [run.steps[number - 1] for number in marks(run, violation)]
+    sources = (step.source for one in wrong for step in run.steps[: one.instruction - 1] if step.core == one.core)
+    return {f"{source.file}:{source.line}" for source in sources if source is not None}
 
 
 def _rank(violation: kinds.Violation) -> int:

@@ -216,12 +216,11 @@ def n_latent(st, ck, core):
 
 @call
 def in_ring(st, die, k):
-    """Where in the ring the k-th write in flight that the search knows of is."""
+    """Where in the ring the k-th write in flight is that the search knows of; -1 if there are fewer."""
     ring = flight.block_of_die(st, die)
-    j = 0
-    while True:
+    for j in range(st[ring + ms.FLIGHT_COUNT]):
         if not st[flight.flight(st, ring, j) + ms.FLIGHT_SITE] & cs.LATENT:
             if k == 0:
                 return j
             k -= 1
-        j += 1
+    return -1

@@ -327,6 +327,8 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
     """What `execute` is to take for a choice of a pipe; -1 if that cannot be, or is local."""
     base = flight.block_of_core(st, clocks.core_of(ck, i))
     entry, off = instruction_of(st, base, pipe, choice), False
+    if entry < 0:  # what is followed again, to be recorded, has gone another way
+        return -1
     if pipe == rq.SCALAR:
         off = st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
         if _polls(st[entry]) and not off and not _granted(mem, st, ck, i, choice):
