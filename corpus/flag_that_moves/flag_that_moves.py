@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xccl_emu.check.verdict import WRONG_BITS
+from xccl_emu.check.verdict import TORN_METADATA
 from xccl_emu.corpus.parts import copy
 from xccl_emu.lang import kernel, poll_ge, put, quiet, store
 from xccl_emu.machine import Pod, small_pod
@@ -17,7 +17,7 @@ from xccl_emu.protocol import Bench, Call, size
 from xccl_emu.protocol.corpus import Member
 from xccl_emu.protocol.streams import StreamCase, Streams
 
-MEMBER = Member(("deepseek-ai/DeepEP#313",), WRONG_BITS, "two calls, the second one shorter", tool="fuzz")
+MEMBER = Member(("deepseek-ai/DeepEP#313",), TORN_METADATA, "two calls, the second one shorter", tool="fuzz")
 
 
 @kernel
