@@ -14,6 +14,8 @@ from xccl_emu.timing.topologies import topology
 
 WAITS = ("polling", "quiet", "barrier", "contention")
 """What of `timing.critical.RESOURCES` is waiting."""
+WORKS = ("issue", "vector", "wire")
+"""What of them a pipe does."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,7 @@ class Measured:
     @property
     def by_pipe_us(self) -> dict[str, float]:
         """The same by pipe, without waits and what the fabric takes."""
-        works = ("issue", "vector", "wire")
-        return sums((PIPE_NAMES[part.engine], part) for part in self.path if part.resource in works)
+        return sums((PIPE_NAMES[part.engine], part) for part in self.path if part.resource in WORKS)
 
     @property
     def by_wait_us(self) -> dict[str, float]:

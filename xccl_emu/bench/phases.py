@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from xccl_emu.bench.fused import TOKENS, FusedLayer
 from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.measured import WAITS, site_name, sums
+from xccl_emu.bench.measured import WAITS, WORKS, site_name, sums
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
@@ -18,8 +18,6 @@ from xccl_emu.timing.critical import Part, critical_path
 from xccl_emu.timing.run import Timing
 
 PROTOCOLS = ("fused", "dispatch", "deepep-ll")
-WORKS = ("issue", "vector", "wire")
-"""What of `timing.critical.RESOURCES` a pipe does."""
 RANKS = (8, 16, 32, 64)
 RANKS_MAX, TOKENS_MAX = 64, 8192
 """Ranks, and tokens of all of them, that the log of all actions has room for."""

@@ -44,16 +44,21 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     with ticking(quiet=as_json) as progress:
         result = Job(named(options, words, more), progress).run()
+    print_and_draw(result, as_json)
+    if result.unsaved:
+        raise OutputError(result.unsaved)
+    raise typer.Exit(result.exit_code)
+
+
+def print_and_draw(result: Result, as_json: bool = False) -> None:
+    """Print what was found and write the pages that were asked for, also for who does not read the table to its end."""
     try:
         if as_json:
             print_json("check", result.to_json())
         else:
             show(result)
-    finally:  # who has read enough of the table still wants the page
+    finally:
         draw(result)
-    if result.unsaved:
-        raise OutputError(result.unsaved)
-    raise typer.Exit(result.exit_code)
 
 
 @contextmanager

@@ -20,10 +20,7 @@ def act(options: ShowOptions) -> None:
     asked = CheckOptions(protocol=options.protocol, replay=kept, html=page, svg=options.svg)
     with check_show.ticking() as progress:
         result = check_job.Job(asked, progress).run()
-    try:
-        check_show.show(result)
-    finally:
-        check_show.draw(result)
+    check_show.print_and_draw(result)
     if result.verdict.violation is None:
         raise typer.Exit(ending.UNFINISHED)
     for path in filter(None, (page, options.svg)):

@@ -21,7 +21,7 @@ from xccl_emu.sizes import size_text
 Progress = Callable[[int, int, float], None]
 """Told now and then: states, transitions, seconds."""
 
-SHARE = 0.5
+_SHARE = 0.5
 """What of the free memory a search may take."""
 _SLICE_FIRST, _SLICE_MAX, _SLICE_SECONDS = 1 << 10, 1 << 18, 0.05
 _WALKS, _QUIET_WALKS, _WALK_STEPS = 200, 12, 100_000
@@ -110,6 +110,16 @@ class Found:
         return f"{len(self.parts)} parts of the cores share nothing that any of them writes, and were searched apart"
 
 
+def bytes_for_states(given: int | None) -> int:
+    """How many bytes a search may keep of states: those given, or `_SHARE` of what is free now."""
+    return given or int(_SHARE * available_bytes())
+
+
+def too_many_bytes(most: int) -> str:
+    """Why a search ends that would keep more."""
+    return f"states that take more than {size_text(most)} of memory"
+
+
 class Search:
     """One exhaustive search; `run` returns what it found, the pod is afterwards as it was."""
 
@@ -131,10 +141,10 @@ class Search:
     ) -> None:
         """``aside`` has the signatures of violations that the search is to pass by, at most `ASIDE_MAX`.
 
-        What is known of states takes at most ``max_bytes``, or `SHARE` of the memory that is free now.
+        What is known of states takes at most ``max_bytes``, or `_SHARE` of the memory that is free now.
         """
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
-        self.max_bytes = max_bytes or int(SHARE * available_bytes())
+        self.max_bytes = bytes_for_states(max_bytes)
         self.breadth_first = breadth_first
         self.apart = True
         """Whether parts that share nothing are searched apart."""
@@ -257,7 +267,7 @@ class Search:
         """May what is known of states take so many bytes, with the log?  Else the search is unfinished."""
         log = 8 * int(self.setup.checker[at.LOG] - self.setup.checker[at.LOG_BASE])
         if nbytes + log > self.max_bytes:
-            self.found.reason = f"states that take more than {size_text(self.max_bytes)} of memory"
+            self.found.reason = too_many_bytes(self.max_bytes)
         return not self.found.reason
 
     def _fingerprints(self, size: int) -> NDArray[np.uint64]:

@@ -15,7 +15,7 @@ from xccl_emu.check.device.search import bfs
 from xccl_emu.check.device.search import faulty as device
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.search import livelock, recovery
-from xccl_emu.check.search.exhaustive import SHARE
+from xccl_emu.check.search.exhaustive import bytes_for_states, too_many_bytes
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine import compiled
 from xccl_emu.machine.clock import working_seconds
@@ -23,8 +23,6 @@ from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.explore import PLAIN, restore, save
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
-from xccl_emu.machine.free_memory import available_bytes
-from xccl_emu.sizes import size_text
 
 _SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 12, 1 << 30
 
@@ -55,7 +53,7 @@ class FaultySearch:
         self, trial: Trial, fault: Fault, *, max_states: int, seconds: float | None, max_bytes: int | None = None
     ) -> None:
         self._trial, self._pod, self._max_states, self._seconds = trial, trial.pod, max_states, seconds
-        self._max_bytes = min(_BYTES_MAX, max_bytes or int(SHARE * available_bytes()))
+        self._max_bytes = min(_BYTES_MAX, bytes_for_states(max_bytes))
         target = fault.target_on(trial.pod)
         begin(self._pod)
         memory, state = self._pod.memory, self._pod.state
@@ -101,7 +99,7 @@ class FaultySearch:
                 return f"more than {self._seconds:g} seconds"
             self._grow(why)
             if sum(array.nbytes for array in self._graph) > self._max_bytes:
-                return f"states that take more than {size_text(self._max_bytes)} of memory, by brute force"
+                return f"{too_many_bytes(self._max_bytes)}, by brute force"
         return ""
 
     def _grow(self, why: int) -> None:
