@@ -55,9 +55,10 @@ KNOWN = (
     bug("a2e, rolled back: rows are computed that never came", ONE, ANY,
         experts('        if core == 0 and going:\n            yield xl.put(at.computed',
                 '        if core == 0:\n            yield xl.put(at.computed')),
-    bug("a2e, rolled back: a call is handed back of which rows are missing", ONE, ANY,
-        returns("            if core == 0 and going:\n", "            if core == 0:\n")),
     bug("a2e, rolled back: a call counts as through though an abort was heard", TWO, ANY,
         attends("        if going:\n            token = token", "        if 1:\n            token = token")),
 )  # fmt: skip
 OWN = ()
+RARE = bug("a2e, rolled back: a call is handed back of which rows are missing", ONE, ANY,
+           returns("            if core == 0 and going:\n", "            if core == 0:\n"))  # fmt: skip
+"""A bug that the search finds after 25,000 states, and a portfolio of a thousand schedules does not."""
