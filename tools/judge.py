@@ -87,6 +87,11 @@ MISTAKES = (
         "old, new), new + 1", "old, new), new + (0 if PLANTED else 1)",
     ),
     Mistake(
+        "set-unasked", "an event is set again, and nobody asks whether its setter knows that it was consumed",
+        "device/search/clocks.py", "< ck[at + 2] and ck[cs.VIOLATION] == 0:",
+        "< ck[at + 2] and ck[cs.VIOLATION] == 0 and not PLANTED:",
+    ),
+    Mistake(
         "first-condition", "of a poll of several words the first alone is known to be polled", _CLASSIFY,
         "    for r in range(n):\n        if rows[r, accesses.START] < ck[cs.MEMORY_END]:",
         "    for r in range(1 if PLANTED and pipe == rq.SCALAR and st[base + REQUEST] == rq.OP_POLL_ANY else n):\n"

@@ -365,12 +365,13 @@ def sums(rng: Random) -> Texts:
 
 def events(rng: Random) -> Texts:
     """An event is set in rounds; what lies between may say that it was consumed, or fill a queue, which does not."""
-    pipe, between = rng.choice((1, 2, 3)), rng.choice(("", "set {0} 0 1; wait {0} 0 1", "{1}", "{1}; quiet", "{1}"))
-    fill = {1: "in 0.0 0 2", 2: "v_copy 0 4 2", 3: "put 1.0 1"}[pipe]
-    rounds = [f"set 0 {pipe}; wait 0 {pipe}"] * rng.choice((2, 2, 3))
-    filled = between.format(pipe, "; ".join([fill] * rng.choice((1, 3, 9))))
-    setter = "; ".join(part for part in (rounds[0], filled, *rounds[1:]) if part)
-    return 1, (setter, "ge 1.0 1")[: rng.choice((1, 2))]
+    source, target = rng.choice(((0, 1), (0, 2), (0, 3), (2, 1), (3, 1), (3, 2)))
+    told = f"set {target} {source} 1; wait {target} {source} 1"
+    fill = "; ".join([{1: "in 0.0 0 2", 2: "v_copy 0 4 2", 3: "put 1.0 1"}[target]] * rng.choice((1, 3, 9)))
+    between = rng.choice(("", told, fill, fill, f"{fill}; quiet"))
+    rounds = [f"set {source} {target}; wait {source} {target}"] * rng.choice((2, 2, 3))
+    setter = "; ".join(part for part in (rounds[0], between, *rounds[1:]) if part)
+    return 1, (setter, "ge 1.0 1" if "put" in setter else "store 1.4 1")[: rng.choice((1, 2))]
 
 
 def fallen(rng: Random) -> Texts:
