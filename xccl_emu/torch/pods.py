@@ -1,6 +1,6 @@
 """What the server does for a group of ranks: sessions on emulated pods, one for each shape of what moves."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,10 @@ class Session:
 
     def put_stats(self, asked: Each) -> list[Buffer] | None:
         """What ranks have counted so far, for a kernel to add to; None if they want none."""
-        if "stats" not in asked[0][1]:
+        if not any("stats" in arrays for _, arrays in asked):
             return None
         for buffer, (_, arrays) in zip(self._stats, asked, strict=True):
-            self.group.pod.view(buffer, np.int32)[:] = arrays["stats"]
+            self.group.pod.view(buffer, np.int32)[:] = arrays.get("stats", 0)
         return self._stats
 
     def stats(self, rank: int) -> NDArray[np.int32]:
@@ -137,12 +137,19 @@ class Group:
     """By shape."""
     dispatches: list[_Dispatch] = field(default_factory=list)
 
-    def serve(self, call: str, asked: Each) -> list[tuple[Message, Arrays]]:
+    def serve(self, call: str, asked: Each, absent: Collection[int] = ()) -> list[tuple[Message, Arrays]]:
         """Make a call of all ranks: ``dispatch`` or ``combine``, or a phase of it, ``dispatch_send`` and so on; in
-        normal mode ``dispatch_rows`` or ``combine_rows``.
+        normal mode ``dispatch_rows`` or ``combine_rows``; or ``clean``, for which the kernels have nothing to do.
 
-        Raises ConfigError for a call that there is not, and what a session raises.
+        absent: ranks that have left or are masked, whose arrays are not looked at.  Their dies run the kernels, with no
+        tokens of their own, and no choice of the others names an expert there.
+
+        Raises ConfigError for a call that there is not, or not without all ranks, and what a session raises.
         """
+        if call == "clean":
+            return [({}, {}) for _ in asked]
+        if absent:
+            asked = self._without(absent, call, asked)
         if call == "dispatch_rows":
             return self._dispatch_rows(asked)
         if call == "combine_rows":
@@ -151,6 +158,31 @@ class Group:
         if what not in ("dispatch", "combine") or phase not in ("", "send", "recv"):
             raise ConfigError(f"call={call!r}: must be dispatch or combine, or with _send or _recv behind it")
         return self._dispatch(phase, asked) if what == "dispatch" else self._combine(phase, asked)
+
+    def _without(self, absent: Collection[int], call: str, asked: Each) -> Each:
+        """What is asked, for kernels that know nothing of absent ranks."""
+        said = asked[0][0]
+        if call.endswith("_rows"):
+            raise ConfigError(f"{call} without ranks {sorted(absent)}: normal mode needs all ranks")
+        if call.endswith("_recv"):
+            return [(said, {} if rank in absent else arrays) for rank, (_, arrays) in enumerate(asked)]
+        if call.startswith("dispatch"):
+            local = said["shape"]["local_experts"]
+            arrays = next(arrays for rank, (_, arrays) in enumerate(asked) if rank not in absent)
+            theirs = {rank: {name: array[:0] for name, array in arrays.items() if name != "stats"} for rank in absent}
+        else:
+            made = self._current(said["handle"])
+            local, sent = made.session.group.config.local_experts, made.choices
+            theirs = {
+                rank: {"topk": np.full_like(sent[rank], -1), "weights": np.zeros(sent[rank].shape, np.float32)}
+                for rank in absent
+            }
+
+        def of(rank: int, arrays: Arrays) -> Arrays:
+            topk = arrays["topk"]
+            return {**arrays, "topk": np.where(np.isin(topk // local, [*absent]), -1, topk).astype(topk.dtype)}
+
+        return [(said, theirs[rank] if rank in absent else of(rank, arrays)) for rank, (_, arrays) in enumerate(asked)]
 
     def _dispatch(self, phase: str, asked: Each) -> list[tuple[Message, Arrays]]:
         if phase == "recv":
@@ -185,7 +217,8 @@ class Group:
             if group.config.opaque_bytes:  # nothing else is of the type of what comes back
                 group.config = replace(group.config, dtype=said["dtype"])
             for rank, (_, arrays) in enumerate(asked):
-                group.expert_output(rank, made.handle.place)[:] = arrays["y"]
+                if "y" in arrays:  # else of an absent rank, and nobody's choices name what it sends
+                    group.expert_output(rank, made.handle.place)[:] = arrays["y"]
             weights, topk = ([arrays[name] for _, arrays in asked] for name in ("weights", "topk"))
             if phase == "send":
                 group.combine_send(made.handle, weights, topk)

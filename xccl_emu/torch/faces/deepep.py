@@ -55,12 +55,11 @@ class Buffer(Member):
     """A rank's end of a group.  Arguments and results as upstream's; ConfigError for what is not here."""
 
     def __init__(self, group: Any, *_: Any, enable_shrink: bool = False, comm: Any = None, **__: Any) -> None:
-        refuse(
-            enable_shrink=(enable_shrink, "no kernel here masks ranks, or stops waiting for one"),
-            comm=(comm, "a group must be a process group of PyTorch"),
-        )
-        super().__init__(group)
+        refuse(comm=(comm, "a group must be a process group of PyTorch"))
+        super().__init__(group, enable_shrink)
         self._zero_copy: dict[tuple[int, ...], torch.Tensor] = {}
+        self._masked: set[int] | None = set() if enable_shrink else None
+        """Ranks without which calls are made; None where there are no masks."""
 
     @staticmethod
     def get_low_latency_rdma_size_hint(tokens: int, hidden: int, ranks: int, experts: int) -> int:
@@ -164,11 +163,47 @@ class Buffer(Member):
         """
         kernel = f"deep_ep::internode_ll::{call}"
         if not hooked:
-            answer, got = self._rank.call(call, {**sent[0], **sent[1]}, kernel, **said)
+            answer, got = self._call(call, {**sent[0], **sent[1]}, kernel, **said)
             received(got)
             return answer["handle"], nothing
-        number = self._rank.call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
-        return number, lambda: received(self._rank.call(f"{call}_recv", sent[1], kernel, handle=number)[1])
+        number = self._call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
+        return number, lambda: received(self._call(f"{call}_recv", sent[1], kernel, handle=number)[1])
+
+    def _call(self, call: str, arrays: _Arrays, kernel: str = "", **said: Any) -> tuple[Mapping[str, Any], _Arrays]:
+        """Make a call without the masked ranks, and mask those that have left."""
+        if self._masked is None:
+            return self._rank.call(call, arrays, kernel, **said)
+        answer, got = self._rank.call(call, arrays, kernel, masked=sorted(self._masked), **said)
+        self._masked.update(answer["lost"])
+        return answer, got
+
+    # ---- ranks that are left out
+
+    def clean_low_latency_buffer(self, *_: int) -> None:
+        """Wait for all ranks that are not masked, if there are masks; the kernels clean the next set in each call."""
+        if self._masked is not None:
+            self._call("clean", {})
+
+    def low_latency_update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
+        """Leave a rank out from now on, or no more; all others must do the same before they make a call."""
+        masked = self._masks()
+        if not 0 <= rank_to_mask < self.group_size:
+            raise ConfigError(f"rank_to_mask={rank_to_mask}: must be from 0 to {self.group_size - 1}")
+        (masked.add if mask else masked.discard)(rank_to_mask)
+
+    def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
+        """Put 1 for each rank that is left out, and 0 for the others, into [ranks] int32."""
+        masked = self._masks()
+        mask_status.copy_(torch.tensor([rank in masked for rank in range(self.group_size)]))
+
+    def low_latency_clean_mask_buffer(self) -> None:
+        """Leave nobody out any more; the next call masks ranks that have left again."""
+        self._masks().clear()
+
+    def _masks(self) -> set[int]:
+        if self._masked is None:
+            raise ConfigError("enable_shrink=False: must be True for low_latency_*_mask_buffer")
+        return self._masked
 
     # ---- normal mode
 
@@ -250,11 +285,6 @@ class Buffer(Member):
         raise ConfigError("internode_dispatch, internode_combine: xccl_emu.torch has dispatch and combine")
 
     internode_combine = internode_dispatch
-
-    def _no_mask(self, *_: Any, **__: Any) -> None:
-        raise ConfigError("low_latency_*_mask_buffer: no kernel here masks ranks, or stops waiting for one")
-
-    low_latency_query_mask_buffer = low_latency_update_mask_buffer = low_latency_clean_mask_buffer = _no_mask
 
 
 class ElasticBuffer:
