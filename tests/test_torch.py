@@ -182,6 +182,37 @@ def test_peers_of_a_rank_that_ends_are_told(pair: list[Rank], calling: bool) -> 
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_who_waited_for_whom(hooked: bool) -> None:
+    """A rank with many tokens is waited for longest, by the others and in both calls; sums stay within the kernel."""
+    group, shape = Group(Settings(cores=1), 3), {**SHAPE, "tokens_max": 16, "local_experts": 2}
+    topk = [np.arange(n, dtype=np.int32)[:, None] % 6 for n in (1, 16, 1)]
+    sent = [({"shape": shape}, {"x": np.ones((len(each), 32), ml_dtypes.bfloat16), "topk": each}) for each in topk]
+    if hooked:
+        number = group.serve("dispatch_send", sent)[0][0]["handle"]
+        got = group.serve("dispatch_recv", [({"handle": number, "waits": True}, {})] * 3)
+    else:
+        got = group.serve("dispatch", [({**said, "waits": True}, arrays) for said, arrays in sent])
+        for said, arrays in (got[0], got[2]):
+            assert arrays["waits"].argmax() == 1
+            assert 0 < arrays["waits"].sum() < 1000 * said["us"]
+    back = [
+        ({"handle": got[0][0]["handle"], "waits": not hooked},
+         {"y": each["x"], "topk": chosen, "weights": np.ones((len(chosen), 1), np.float32)})
+        for chosen, (_, each) in zip(topk, got, strict=True)
+    ]  # fmt: skip
+    combined = group.serve("combine", back)
+    assert all(("waits" in arrays) is not hooked for _, arrays in combined)
+    assert all(arrays["waits"].shape == (3,) and (arrays["waits"] >= 0).all() for _, arrays in got)
+
+
+def test_waits_are_told_in_virtual_time_alone() -> None:
+    """Where schedules are drawn there is no time to tell."""
+    asked = [({"shape": SHAPE, "waits": True}, {"x": np.ones((0, 32)), "topk": np.zeros((0, 1), np.int32)})] * 2
+    with pytest.raises(ConfigError, match="wait_recv_cost_stats: times are virtual without --policy"):
+        Group(Settings("portfolio", cores=1), 2).serve("dispatch", asked)
+
+
 # ---- ranks that are left out
 
 
@@ -437,3 +468,12 @@ def test_a_script_in_normal_mode(tmp_path: Path) -> None:
     done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_normal.py")), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_that_goes_on_without_a_rank(tmp_path: Path) -> None:
+    """Masked by its peers, or gone: its tokens are missing, sums and statistics of waits are there."""
+    done = run_script(str(Path(__file__).with_name("torch_shrink.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {rank} passed" for rank in range(3)]

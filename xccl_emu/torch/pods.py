@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
+from xccl_emu.lang.requests import OP_POLL, SCALAR
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Regions, tight_pod
 from xccl_emu.protocols.deepep.calls import Handle, LowLatency
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.testing.watched import Watched
+from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.torch.wire import Arrays, Message
 
@@ -106,6 +109,35 @@ class Session:
         counts: NDArray[np.int32] = self.group.pod.view(self._stats[rank], np.int32)
         return counts
 
+    def log_waits(self, said: Message) -> None:
+        """Have the next run note how long it waited, if a call asks for it; ConfigError where times are not virtual."""
+        policy, wanted = self.group.pod.policy, bool(said.get("waits"))
+        if isinstance(policy, VirtualTime):
+            policy.log = wanted
+        elif wanted:
+            raise ConfigError("wait_recv_cost_stats: times are virtual without --policy alone")
+
+    def waits(self, rank: int) -> Arrays:
+        """``waits``: [ranks] int64, nanoseconds that the cores of a rank waited for each source in the last run, as far
+        as that was asked for.
+
+        A core waits for one signal after the other: what passes meanwhile for those behind it is not counted there.
+        """
+        pod, c = self.group.pod, self.group.config
+        if not isinstance(pod.policy, VirtualTime) or not pod.policy.log:
+            return {}
+        die, sets, records = self.group.die_of(rank), self.group.sets(), pod.policy.timing.records
+        waited = np.zeros(c.n_ranks, np.int64)
+        for core in range(die * pod.spec.cores_per_die, (die + 1) * pod.spec.cores_per_die):
+            own = records[(records[:, tl.RECORD_CORE] == core) & (records[:, tl.RECORD_ENGINE] == SCALAR)]
+            own = own[np.argsort(own[:, tl.RECORD_END], kind="stable")]
+            since = np.diff(own[:, tl.RECORD_END], prepend=0)  # a poll begins when what is before it has ended
+            at = own[:, tl.RECORD_READ] - sets.signals - die * pod.spec.die_bytes
+            polls = (own[:, tl.RECORD_OP] == OP_POLL) & (at >= 0) & (at < SETS * sets.signals_step)
+            source = at[polls] % sets.signals_step // (SIGNAL_BYTES * c.local_experts)
+            np.add.at(waited, source, since[polls])
+        return {"waits": waited // 1000}
+
     def took_us(self) -> list[float]:
         """Virtual time of each rank in the last run; 0 where there is none."""
         ranks = range(self.group.config.n_ranks)
@@ -188,9 +220,11 @@ class Group:
         if phase == "recv":
             number = asked[0][0]["handle"]
             made = self._made(number)
+            made.session.log_waits(asked[0][0])
             received = made.session.group.dispatch_recv(made.handle, made.session.put_stats(asked))
         else:
             session = self._session(asked[0][0]["shape"])
+            session.log_waits(asked[0][0])
             choices = [arrays["topk"].copy() for _, arrays in asked]
             tokens = [arrays["x"] for _, arrays in asked]
             if phase == "send":
@@ -213,6 +247,7 @@ class Group:
         if made.handle is None:
             raise ConfigError(f"handle={number}: is of normal mode, and this combine of the low-latency mode")
         group, out = made.session.group, []
+        made.session.log_waits(said)
         if phase != "recv":
             if group.config.opaque_bytes:  # nothing else is of the type of what comes back
                 group.config = replace(group.config, dtype=said["dtype"])
@@ -256,7 +291,10 @@ class Group:
     def _told(self, number: int, session: Session, answers: Sequence[Arrays]) -> list[tuple[Message, Arrays]]:
         """What each rank is told: number of the dispatch, time of its kernel, and arrays, if there are any."""
         arrays = answers or [{}] * self.size
-        return [({"handle": number, "us": us}, each) for us, each in zip(session.took_us(), arrays, strict=True)]
+        return [
+            ({"handle": number, "us": us}, {**each, **session.waits(rank)})
+            for rank, (us, each) in enumerate(zip(session.took_us(), arrays, strict=True))
+        ]
 
     def _session(self, shape: Message, normal: bool = False) -> Session:
         name = repr((normal, sorted(shape.items())))

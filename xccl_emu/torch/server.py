@@ -39,7 +39,7 @@ class _Members:
     """Whether it goes on without those that have ended."""
     ranks: dict[int, _Rank] = field(default_factory=dict)
     lost: list[_Rank] = field(default_factory=list)
-    """Those that have ended, the first one first."""
+    """Ranks that have ended, the first one first."""
 
     def absent(self) -> set[int]:
         """Ranks that have ended, and those that a call that has no answer yet masks."""
