@@ -213,6 +213,38 @@ def test_waits_are_told_in_virtual_time_alone() -> None:
         Group(Settings("portfolio", cores=1), 2).serve("dispatch", asked)
 
 
+@pytest.mark.parametrize("quantized", [False, True])
+def test_fused_calls(quantized: bool) -> None:
+    """Rows and sums are the oracle's; combine takes the choices of its own dispatch, and no handle of another mode."""
+    group, rng = Group(Settings(cores=1), 2), np.random.default_rng(3)
+    shape = {"hidden": 64, "top_k": 2, "tokens_max": 3, "local_experts": 2, "quantized": quantized, "quantizer": "cann"}
+    tokens = [rng.normal(size=(n, 64)).astype(ml_dtypes.bfloat16) for n in (3, 1)]
+    topk = [np.array([rng.permutation(4)[:2] for _ in x], np.int32) for x in tokens]
+    weights = [rng.random((len(x), 2), np.float32) for x in tokens]
+    sent = [({"shape": shape}, {"x": x, "topk": chosen}) for x, chosen in zip(tokens, topk, strict=True)]
+    got = group.serve("dispatch_fused", sent)
+    want = oracle.dispatch(tokens, topk, 2, 2, quantized, quantizer="cann")
+    for rank, (_, each) in enumerate(got):
+        names = ("x", "scales", "source", "token", "choice", "counts")
+        assert all(differ(each[name], getattr(want.received_by(rank), name)) == 0 for name in names)
+    outputs = [rng.normal(size=(len(each["x"]), 64)).astype(ml_dtypes.bfloat16) for _, each in got]
+
+    def back(choices: list[Any]) -> list[Any]:
+        columns = zip(outputs, choices, weights, strict=True)
+        return [({"handle": 1}, {"y": y, "topk": chosen, "weights": table}) for y, chosen, table in columns]
+
+    def fetched(experts: Any, rows: Any) -> Any:
+        return np.stack([outputs[expert][row] for expert, row in zip(experts, rows, strict=True)])
+
+    with pytest.raises(ConfigError, match="expert_ids: must be those of dispatch 1"):
+        group.serve("combine_fused", back([chosen[:, ::-1] for chosen in topk]))
+    for call in ("combine", "combine_rows"):
+        with pytest.raises(ConfigError, match="handle=1: is of another mode"):
+            group.serve(call, back(topk))
+    for rank, (_, each) in enumerate(group.serve("combine_fused", back(topk))):
+        assert differ(each["out"], want.combined_for(rank, weights[rank], fetched)) == 0
+
+
 # ---- ranks that are left out
 
 
@@ -477,3 +509,12 @@ def test_a_script_that_goes_on_without_a_rank(tmp_path: Path) -> None:
     done = run_script(str(Path(__file__).with_name("torch_shrink.py")), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"rank {rank} passed" for rank in range(3)]
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_for_torch_npu(tmp_path: Path) -> None:
+    """Rows, counts and sums of FusedDispatch and FusedCombine, under drawn schedules; what is not there is refused."""
+    done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_distribute.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]

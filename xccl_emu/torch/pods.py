@@ -17,6 +17,8 @@ from xccl_emu.protocol import Regions, tight_pod
 from xccl_emu.protocols.deepep.calls import Handle, LowLatency
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
 from xccl_emu.protocols.deepep.session import DeepEpConfig
+from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 from xccl_emu.testing.watched import Watched
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
@@ -51,7 +53,7 @@ class Settings:
     replay: str = ""
     """Such a file: the call of that number is run by its schedule."""
 
-    def session(self, config: DeepEpConfig) -> "Session":
+    def session(self, config: EpConfig) -> "Session":
         """A session of this configuration on a pod on which it just fits."""
 
         def lay_out(pod: Pod) -> Regions:
@@ -72,12 +74,13 @@ class Settings:
         return Session(Pod(spec, order=self.order, policy=policy, without=self.without), config)
 
 
-def _kind(config: DeepEpConfig) -> Any:
+def _kind(config: EpConfig) -> Any:
     """Class of the group that has such a configuration."""
-    return NormalMode if isinstance(config, NormalConfig) else LowLatency
+    kinds = {DeepEpConfig: LowLatency, NormalConfig: NormalMode, FusedConfig: FusedExpertParallel}
+    return kinds[type(config)]
 
 
-def _written_bytes(config: DeepEpConfig) -> int:
+def _written_bytes(config: EpConfig) -> int:
     """What the host of a rank writes for a call at most: tokens with tables of choices and weights, or rows."""
     tokens = config.tokens_max * (max(config.row_bytes, config.payload_bytes) + 2 * INDEX_BYTES)
     return max(tokens, config.rows_max * config.row_bytes)
@@ -86,7 +89,7 @@ def _written_bytes(config: DeepEpConfig) -> int:
 class Session:
     """A group on a pod, with room for statistics of each rank."""
 
-    def __init__(self, pod: Pod, config: DeepEpConfig) -> None:
+    def __init__(self, pod: Pod, config: EpConfig) -> None:
         self.group = _kind(config)(pod, config)
         self._stats = [pod.alloc(die, 4 * config.local_experts) for die in self.group.layout.dies]
         pod.labels.add(self.group.layout.labels())
@@ -154,7 +157,7 @@ class _Dispatch:
 
     session: Session
     handle: Handle | None
-    """None in normal mode, which holds one result."""
+    """None in normal mode and of the fused kernels, which hold one result."""
     choices: list[NDArray[Any]]
     """[rank] those of its tokens."""
 
@@ -171,7 +174,8 @@ class Group:
 
     def serve(self, call: str, asked: Each, absent: Collection[int] = ()) -> list[tuple[Message, Arrays]]:
         """Make a call of all ranks: ``dispatch`` or ``combine``, or a phase of it, ``dispatch_send`` and so on; in
-        normal mode ``dispatch_rows`` or ``combine_rows``; or ``clean``, for which the kernels have nothing to do.
+        normal mode ``dispatch_rows`` or ``combine_rows``; ``dispatch_fused`` or ``combine_fused``, by FusedDispatch and
+        FusedCombine; or ``clean``, for which the kernels have nothing to do.
 
         absent: ranks that have left or are masked, whose arrays are not looked at.  Their dies run the kernels, with no
         tokens of their own, and no choice of the others names an expert there.
@@ -186,6 +190,10 @@ class Group:
             return self._dispatch_rows(asked)
         if call == "combine_rows":
             return self._combine_rows(asked)
+        if call == "dispatch_fused":
+            return self._dispatch_fused(asked)
+        if call == "combine_fused":
+            return self._combine_fused(asked)
         what, _, phase = call.partition("_")
         if what not in ("dispatch", "combine") or phase not in ("", "send", "recv"):
             raise ConfigError(f"call={call!r}: must be dispatch or combine, or with _send or _recv behind it")
@@ -194,8 +202,8 @@ class Group:
     def _without(self, absent: Collection[int], call: str, asked: Each) -> Each:
         """What is asked, for kernels that know nothing of absent ranks."""
         said = asked[0][0]
-        if call.endswith("_rows"):
-            raise ConfigError(f"{call} without ranks {sorted(absent)}: normal mode needs all ranks")
+        if call.endswith(("_rows", "_fused")):
+            raise ConfigError(f"{call} without ranks {sorted(absent)}: needs all ranks")
         if call.endswith("_recv"):
             return [(said, {} if rank in absent else arrays) for rank, (_, arrays) in enumerate(asked)]
         if call.startswith("dispatch"):
@@ -245,7 +253,7 @@ class Group:
         said, number = asked[0][0], asked[0][0]["handle"]
         made = self._current(number)
         if made.handle is None:
-            raise ConfigError(f"handle={number}: is of normal mode, and this combine of the low-latency mode")
+            raise ConfigError(f"handle={number}: is of another mode than this combine")
         group, out = made.session.group, []
         made.session.log_waits(said)
         if phase != "recv":
@@ -269,7 +277,7 @@ class Group:
         return self._told(number, made.session, answers)
 
     def _dispatch_rows(self, asked: Each) -> list[tuple[Message, Arrays]]:
-        session = self._session(asked[0][0]["shape"], normal=True)
+        session = self._session(asked[0][0]["shape"], NormalConfig)
         tokens, topk, weights = ([arrays[name] for _, arrays in asked] for name in ("x", "topk", "weights"))
         arrived = session.group.dispatch_rows(tokens, topk, weights)
         self.dispatches.append(_Dispatch(session, None, [choices.copy() for choices in topk]))
@@ -280,13 +288,38 @@ class Group:
         return self._told(len(self.dispatches), session, answers)
 
     def _combine_rows(self, asked: Each) -> list[tuple[Message, Arrays]]:
+        number, session = self._returned(asked, NormalMode)
+        return self._told(number, session, [{"out": out} for out in session.group.combine_rows()])
+
+    def _returned(self, asked: Each, kind: type[Any]) -> tuple[int, Session]:
+        """Rows of experts in their place, where one result is held: of which dispatch, and its session."""
         number = asked[0][0]["handle"]
         made = self._current(number)
+        if not isinstance(made.session.group, kind):
+            raise ConfigError(f"handle={number}: is of another mode than this combine")
         if made is not self._last(made.session):
             raise ConfigError(f"handle={number}: its result was replaced by one of other choices")
         for rank, (_, arrays) in enumerate(asked):
             made.session.group.expert_output(rank)[:] = arrays["y"]
-        return self._told(number, made.session, [{"out": out} for out in made.session.group.combine_rows()])
+        return number, made.session
+
+    def _dispatch_fused(self, asked: Each) -> list[tuple[Message, Arrays]]:
+        session = self._session(asked[0][0]["shape"], FusedConfig)
+        tokens, topk = ([arrays[name] for _, arrays in asked] for name in ("x", "topk"))
+        received = session.group.dispatch(tokens, topk)
+        self.dispatches.append(_Dispatch(session, None, [choices.copy() for choices in topk]))
+        names = ("x", "scales", "source", "token", "choice", "counts")
+        answers = [{name: getattr(each, name) for name in names} for each in received]
+        return self._told(len(self.dispatches), session, answers)
+
+    def _combine_fused(self, asked: Each) -> list[tuple[Message, Arrays]]:
+        number, session = self._returned(asked, FusedExpertParallel)
+        if any(
+            not np.array_equal(a["topk"], sent) for (_, a), sent in zip(asked, self._made(number).choices, strict=True)
+        ):
+            raise ConfigError(f"expert_ids: must be those of dispatch {number}")
+        outputs = session.group.combine([arrays["weights"] for _, arrays in asked])
+        return self._told(number, session, [{"out": out} for out in outputs])
 
     def _told(self, number: int, session: Session, answers: Sequence[Arrays]) -> list[tuple[Message, Arrays]]:
         """What each rank is told: number of the dispatch, time of its kernel, and arrays, if there are any."""
@@ -296,11 +329,11 @@ class Group:
             for rank, (us, each) in enumerate(zip(session.took_us(), arrays, strict=True))
         ]
 
-    def _session(self, shape: Message, normal: bool = False) -> Session:
-        name = repr((normal, sorted(shape.items())))
+    def _session(self, shape: Message, kind: type[EpConfig] = DeepEpConfig) -> Session:
+        name = repr((kind.__name__, sorted(shape.items())))
         if name not in self.sessions:
             cores = self.settings.cores
-            kind, cores = (NormalConfig, cores + cores % 2) if normal else (DeepEpConfig, cores)
+            cores += cores % 2 if kind is NormalConfig else 0
             self.sessions[name] = self.settings.session(kind(n_ranks=self.size, cores=cores, **shape))
         return self.sessions[name]
 
