@@ -15,9 +15,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from xccl_emu import oracle
 from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError
 from xccl_emu.protocols.deepep.session import DeepEpConfig
+from xccl_emu.protocols.experts.compared import differ
 from xccl_emu.torch.client import Rank
 from xccl_emu.torch.launch import main, serving
 from xccl_emu.torch.pods import Group, Settings
@@ -30,9 +34,11 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 
 
 @contextlib.contextmanager
-def ranks_of(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, group: str) -> Iterator[list[Rank]]:
+def ranks_of(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, group: str, shrinks: bool = False
+) -> Iterator[list[Rank]]:
     monkeypatch.setenv(ADDRESS, environment[ADDRESS])
-    ranks = [Rank(group, rank, 2) for rank in range(2)]
+    ranks = [Rank(group, rank, 2, shrinks) for rank in range(2)]
     yield ranks
     for rank in ranks:
         rank.close()
@@ -176,10 +182,160 @@ def test_peers_of_a_rank_that_ends_are_told(pair: list[Rank], calling: bool) -> 
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_who_waited_for_whom(hooked: bool) -> None:
+    """A rank with many tokens is waited for longest, by the others and in both calls; sums stay within the kernel."""
+    group, shape = Group(Settings(cores=1), 3), {**SHAPE, "tokens_max": 16, "local_experts": 2}
+    topk = [np.arange(n, dtype=np.int32)[:, None] % 6 for n in (1, 16, 1)]
+    sent = [({"shape": shape}, {"x": np.ones((len(each), 32), ml_dtypes.bfloat16), "topk": each}) for each in topk]
+    if hooked:
+        number = group.serve("dispatch_send", sent)[0][0]["handle"]
+        got = group.serve("dispatch_recv", [({"handle": number, "waits": True}, {})] * 3)
+    else:
+        got = group.serve("dispatch", [({**said, "waits": True}, arrays) for said, arrays in sent])
+        for said, arrays in (got[0], got[2]):
+            assert arrays["waits"].argmax() == 1
+            assert 0 < arrays["waits"].sum() < 1000 * said["us"]
+    back = [
+        ({"handle": got[0][0]["handle"], "waits": not hooked},
+         {"y": each["x"], "topk": chosen, "weights": np.ones((len(chosen), 1), np.float32)})
+        for chosen, (_, each) in zip(topk, got, strict=True)
+    ]  # fmt: skip
+    combined = group.serve("combine", back)
+    assert all(("waits" in arrays) is not hooked for _, arrays in combined)
+    assert all(arrays["waits"].shape == (3,) and (arrays["waits"] >= 0).all() for _, arrays in got)
+
+
+def test_waits_are_told_in_virtual_time_alone() -> None:
+    """Where schedules are drawn there is no time to tell."""
+    asked = [({"shape": SHAPE, "waits": True}, {"x": np.ones((0, 32)), "topk": np.zeros((0, 1), np.int32)})] * 2
+    with pytest.raises(ConfigError, match="wait_recv_cost_stats: times are virtual without --policy"):
+        Group(Settings("portfolio", cores=1), 2).serve("dispatch", asked)
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_fused_calls(quantized: bool) -> None:
+    """Rows and sums are the oracle's; combine takes the choices of its own dispatch, and no handle of another mode."""
+    group, rng = Group(Settings(cores=1), 2), np.random.default_rng(3)
+    shape = {"hidden": 64, "top_k": 2, "tokens_max": 3, "local_experts": 2, "quantized": quantized, "quantizer": "cann"}
+    tokens = [rng.normal(size=(n, 64)).astype(ml_dtypes.bfloat16) for n in (3, 1)]
+    topk = [np.array([rng.permutation(4)[:2] for _ in x], np.int32) for x in tokens]
+    weights = [rng.random((len(x), 2), np.float32) for x in tokens]
+    sent = [({"shape": shape}, {"x": x, "topk": chosen}) for x, chosen in zip(tokens, topk, strict=True)]
+    got = group.serve("dispatch_fused", sent)
+    want = oracle.dispatch(tokens, topk, 2, 2, quantized, quantizer="cann")
+    for rank, (_, each) in enumerate(got):
+        names = ("x", "scales", "source", "token", "choice", "counts")
+        assert all(differ(each[name], getattr(want.received_by(rank), name)) == 0 for name in names)
+    outputs = [rng.normal(size=(len(each["x"]), 64)).astype(ml_dtypes.bfloat16) for _, each in got]
+
+    def back(choices: list[Any]) -> list[Any]:
+        columns = zip(outputs, choices, weights, strict=True)
+        return [({"handle": 1}, {"y": y, "topk": chosen, "weights": table}) for y, chosen, table in columns]
+
+    def fetched(experts: Any, rows: Any) -> Any:
+        return np.stack([outputs[expert][row] for expert, row in zip(experts, rows, strict=True)])
+
+    with pytest.raises(ConfigError, match="expert_ids: must be those of dispatch 1"):
+        group.serve("combine_fused", back([chosen[:, ::-1] for chosen in topk]))
+    for call in ("combine", "combine_rows"):
+        with pytest.raises(ConfigError, match="handle=1: is of another mode"):
+            group.serve(call, back(topk))
+    for rank, (_, each) in enumerate(group.serve("combine_fused", back(topk))):
+        assert differ(each["out"], want.combined_for(rank, weights[rank], fetched)) == 0
+
+
+# ---- ranks that are left out
+
+
+@pytest.fixture(scope="module")
+def three() -> Group:
+    """Three ranks with two experts each."""
+    return Group(Settings(cores=1), 3)
+
+
+@settings(max_examples=15)
+@given(data=st.data())
+def test_results_without_some_ranks(three: Group, data: st.DataObject) -> None:
+    """Whoever is absent from a dispatch, or from its combine alone: rows and sums of the others are the oracle's."""
+    first = data.draw(st.sets(st.integers(0, 2), max_size=2))
+    second = first | data.draw(st.sets(st.integers(0, 2), max_size=1))
+    quantized, hooked = data.draw(st.booleans()), data.draw(st.booleans())
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 20)))
+    shape = {"hidden": 64, "top_k": 2, "tokens_max": 3, "local_experts": 2, "quantized": quantized, "quantizer": "cann"}
+    tokens = [rng.normal(size=(n, 64)).astype(ml_dtypes.bfloat16) for n in rng.integers(0, 4, 3)]
+    topk = [np.array([rng.permutation(6)[:2] for _ in x], np.int32).reshape(-1, 2) for x in tokens]
+    weights = [rng.random((len(x), 2), np.float32) for x in tokens]
+
+    def serve(call: str, absent: set[int], said: dict[str, Any], arrays: list[dict[str, Any]]) -> list[Any]:
+        asked = [(said, {} if rank in absent else each) for rank, each in enumerate(arrays)]
+        return three.serve(call, asked, absent)
+
+    sent = [{"x": x, "topk": choices} for x, choices in zip(tokens, topk, strict=True)]
+    got = serve("dispatch_send" if hooked else "dispatch", first, {"shape": shape}, sent)
+    handle = {"handle": got[0][0]["handle"]}
+    if hooked:
+        got = serve("dispatch_recv", first, handle, [{}] * 3)
+    masked = [np.where(np.isin(choices // 2, [*first]), -1, choices) for choices in topk]
+    masked = [choices[: 0 if rank in first else None] for rank, choices in enumerate(masked)]
+    there = [x[: len(choices)] for x, choices in zip(tokens, masked, strict=True)]
+    want = oracle.dispatch(there, masked, 3, 2, quantized, quantizer="cann")
+    for rank in {0, 1, 2} - first:
+        rows = want.received_by(rank)
+        assert all(differ(got[rank][1][name], getattr(rows, name)) == 0 for name in ("x", "token", "source", "counts"))
+    outputs = [rng.normal(size=(len(each["x"]), 64)).astype(ml_dtypes.bfloat16) for _, each in got]
+    back = [
+        {"y": y, "topk": choices, "weights": table}
+        for y, choices, table in zip(outputs, topk, weights, strict=True)
+    ]  # fmt: skip
+    if second == {0, 1, 2}:
+        return
+
+    def fetched(experts: Any, rows: Any) -> Any:
+        return np.stack([outputs[expert][row] for expert, row in zip(experts, rows, strict=True)])
+
+    out = serve("combine", second, handle, back)
+    for rank in {0, 1, 2} - second:
+        kept = ~np.isin(masked[rank] // 2, [*second])
+        sums = want.combined_for(rank, weights[rank], fetched, kept=kept)
+        assert differ(out[rank][1][f"out{rank}"], sums) == 0
+
+
+def test_a_group_that_shrinks(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """A call that waits is made when a rank leaves, and says so; normal mode alone is refused."""
+    with ranks_of(environment, monkeypatch, request.node.name, shrinks=True) as ranks:
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(lambda: ranks[0].call("dispatch", tokens_of(ranks[0]), shape=SHAPE))
+            time.sleep(0.2)
+            assert not waiting.done()
+            ranks[1].close()
+            said, got = waiting.result(timeout=10)
+        assert said["lost"] == [1]
+        assert np.array_equal(got["x"], tokens_of(ranks[0])["x"][:1])
+        assert ranks[0].call("clean", {})[0]["lost"] == [1]
+        with pytest.raises(ConfigError, match=r"dispatch_rows without ranks \[1\]"):
+            ranks[0].call("dispatch_rows", {})
+
+
+def test_a_rank_that_is_masked(pair: list[Rank]) -> None:
+    """Who masks a rank does not wait for it; if it calls nonetheless, both are told."""
+    assert pair[0].call("dispatch", tokens_of(pair[0]), shape=SHAPE, masked=[1])[0]["lost"] == []
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: pair[1].call("clean", {}))
+        time.sleep(0.2)
+        with pytest.raises(ConfigError, match="masked: rank 1 is"):
+            pair[0].call("clean", {}, masked=[1])
+        with pytest.raises(ConfigError, match="masked: rank 1 is"):
+            waiting.result(timeout=10)
+    assert together(pair, layer) == [True, True]
+
+
 def test_a_missing_synchronization_raises_in_the_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Under drawn schedules the monitor sees the race though the values are right, and there is a replay file."""
-    settings = Settings("portfolio", cores=1, without=("tokens before counts",), witnesses=str(tmp_path))
-    with serving(settings) as environment, ranks_of(environment, monkeypatch, "watched") as ranks:
+    how = Settings("portfolio", cores=1, without=("tokens before counts",), witnesses=str(tmp_path))
+    with serving(how) as environment, ranks_of(environment, monkeypatch, "watched") as ranks:
         told = together(ranks, layer)
     assert [type(error) for error in told] == [ViolationError, ViolationError]
     assert len(list(tmp_path.glob("*.json"))) == 1
@@ -198,8 +354,8 @@ def test_a_place_that_is_not_free(pair: list[Rank], request: Any, rank: int, siz
 def test_what_orders_calls_is_missed_too(sync: str, tmp_path: Path) -> None:
     """Three calls with equal inputs, judged together, show what is missing between one and the next."""
     x, choices = np.ones((2, 32), ml_dtypes.bfloat16), np.array([[0], [1]], np.int32)
-    settings = Settings("portfolio", schedules=6, together=3, cores=2, without=(sync,), witnesses=str(tmp_path))
-    group = Group(settings, 2)
+    how = Settings("portfolio", schedules=6, together=3, cores=2, without=(sync,), witnesses=str(tmp_path))
+    group = Group(how, 2)
 
     def calls() -> None:
         for _ in range(3):
@@ -342,5 +498,23 @@ def test_a_script_under_drawn_schedules(tmp_path: Path) -> None:
 def test_a_script_in_normal_mode(tmp_path: Path) -> None:
     """Rows come once to each rank, from choices or a table of ranks or a handle, and weights come back."""
     done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_normal.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_that_goes_on_without_a_rank(tmp_path: Path) -> None:
+    """Masked by its peers, or gone: its tokens are missing, sums and statistics of waits are there."""
+    done = run_script(str(Path(__file__).with_name("torch_shrink.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {rank} passed" for rank in range(3)]
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_for_torch_npu(tmp_path: Path) -> None:
+    """Rows, counts and sums of FusedDispatch and FusedCombine, under drawn schedules; what is not there is refused."""
+    done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_distribute.py")), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]

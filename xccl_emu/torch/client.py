@@ -43,13 +43,15 @@ class Rank:
     """A rank of a group of ranks that call together.
 
     group: a name that all of them have, and no other group.  rank, size: its number, and how many there are.
+    shrinks: whether the group, all of it, goes on without ranks that have left.
 
     Raises ConfigError if there is no server, or no such place in the group.
     """
 
-    def __init__(self, group: str, rank: int, size: int) -> None:
+    def __init__(self, group: str, rank: int, size: int, shrinks: bool = False) -> None:
         self.rank, self.size = rank, size
-        self._line = Line.connect({"group": group, "rank": rank, "size": size, "pid": os.getpid()})
+        hello = {"group": group, "rank": rank, "size": size, "shrinks": shrinks, "pid": os.getpid()}
+        self._line = Line.connect(hello)
         try:
             self._answer("joining")
         except errors.XcclEmuError:

@@ -163,6 +163,20 @@ def _gloo() -> None:
     def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> None:
         (group or dist.group.WORLD).barrier().wait()
 
+    class Hccl:
+        """What an HCCL group is asked: its name."""
+
+        def __init__(self, group: Any) -> None:
+            self._group = group
+
+        def get_hccl_comm_name(self, rank: int) -> str:
+            return str(self._group.group_name)
+
+    def get_backend(group: Any, device: torch.device) -> Any:
+        return Hccl(group) if device.type in _NAMES else backend_of(group, device)
+
+    backend_of = dist.ProcessGroup._get_backend
+    dist.ProcessGroup._get_backend = get_backend
     changed: dict[str, Callable[..., Any]] = {
         "init_process_group": init_process_group, "new_group": new_group, "barrier": barrier,
         "all_gather_into_tensor": all_gather_into_tensor,

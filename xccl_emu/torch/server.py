@@ -35,9 +35,21 @@ class _Members:
     """The ranks of a group that are there."""
 
     group: Group
+    shrinks: bool
+    """Whether it goes on without those that have ended."""
     ranks: dict[int, _Rank] = field(default_factory=dict)
-    lost: _Rank | None = None
-    """The first that has ended."""
+    lost: list[_Rank] = field(default_factory=list)
+    """Ranks that have ended, the first one first."""
+
+    def absent(self) -> set[int]:
+        """Ranks that have ended, and those that a call that has no answer yet masks."""
+        masks = (rank.asked[0].get("masked", ()) for rank in self.ranks.values() if rank.asked)
+        return {rank.number for rank in self.lost}.union(*masks)
+
+    def all_asked(self) -> bool:
+        """Whether there is a call, and all make it that are not absent."""
+        asked = {number for number, rank in self.ranks.items() if rank.asked}
+        return bool(asked) and asked | self.absent() >= {*range(self.group.size)}
 
 
 class Server:
@@ -66,7 +78,8 @@ class Server:
         if "group" not in said:  # a process that only wants to know when the server is gone
             self._read(line, lambda: self._forget(line))
             return
-        members = self._groups.setdefault(said["group"], _Members(Group(self._settings, said["size"])))
+        new = _Members(Group(self._settings, said["size"]), said["shrinks"])
+        members = self._groups.setdefault(said["group"], new)
         rank = _Rank(line, said["rank"], said["pid"])
         if said["size"] != members.group.size or rank.number not in range(said["size"]) or rank.number in members.ranks:
             text = f"rank={said['rank']}, size={said['size']}: no free place in a group of {members.group.size}"
@@ -90,12 +103,12 @@ class Server:
         if rank.asked is None:
             self._forget(rank.line)
             del members.ranks[rank.number]
-            members.lost = members.lost or rank
+            members.lost.append(rank)
             if not members.ranks:
                 self._groups.pop(name, None)
-        if members.lost is not None:
-            self._tell_lost(members, members.lost)
-        elif all(each.asked for each in members.ranks.values()) and len(members.ranks) == members.group.size:
+        if members.lost and not members.shrinks:
+            self._tell_lost(members, members.lost[0])
+        elif members.all_asked():
             self._answer(members)
 
     def _tell_lost(self, members: _Members, lost: _Rank) -> None:
@@ -106,11 +119,18 @@ class Server:
                 self._send(rank, {"error": UnfinishedError.__name__, "text": text}, {})
 
     def _answer(self, members: _Members) -> None:
-        ranks = [members.ranks[number] for number in sorted(members.ranks)]
-        asked = [rank.asked for rank in ranks if rank.asked]
+        absent = members.absent()
+        asked = {number: rank.asked for number, rank in sorted(members.ranks.items()) if rank.asked}
+        ranks = [members.ranks[number] for number in asked]
         try:
+            if asked.keys() & absent:
+                raise ConfigError(f"masked: rank {min(asked.keys() & absent)} is, and makes the call that masks it")
             _check_same(ranks)
-            answers = members.group.serve(asked[0][0]["call"], asked)
+            said, _ = next(iter(asked.values()))
+            every = [asked.get(number, (said, {})) for number in range(members.group.size)]
+            lost = {"lost": sorted(rank.number for rank in members.lost)}
+            served = members.group.serve(said["call"], every, absent)
+            answers = [({**served[number][0], **lost}, served[number][1]) for number in asked]
         except XcclEmuError as error:
             text = str(error)
             if isinstance(error, ViolationError):  # a page of schedule: here, and not once for each rank

@@ -59,11 +59,11 @@ def unfilled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return tensor
 
 
-def join(group: Any) -> Rank:
-    """The rank of this process in a process group; collective."""
+def join(group: Any, shrinks: bool = False) -> Rank:
+    """The rank of this process in a process group, which may go on without ranks that left; collective."""
     names = [uuid.uuid4().hex]
     dist.broadcast_object_list(names, src=dist.get_global_rank(group, 0), group=group)
-    return Rank(names[0], group.rank(), group.size())
+    return Rank(names[0], group.rank(), group.size(), shrinks)
 
 
 def refuse(**given: tuple[Any, str]) -> None:
@@ -107,9 +107,9 @@ class Member:
 
     num_sms = 20
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, shrinks: bool = False) -> None:
         self.group, self.rank, self.group_size = group, group.rank(), group.size()
-        self._rank = join(group)
+        self._rank = join(group, shrinks)
 
     def destroy(self) -> None:
         """Leave the group."""

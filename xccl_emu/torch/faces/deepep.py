@@ -44,6 +44,23 @@ class _Route(NamedTuple):
     """Tokens of each own expert, where choices do not say it."""
 
 
+class _Received(NamedTuple):
+    """What is done with what a call brought: statistics of waits go on, if there are any; nanoseconds here."""
+
+    waited: torch.Tensor | None
+    then: Callable[[_Arrays], None]
+
+    @property
+    def asks(self) -> dict[str, bool]:
+        """What a call is told."""
+        return {} if self.waited is None else {"waits": True}
+
+    def __call__(self, got: _Arrays) -> None:
+        self.then(got)
+        if self.waited is not None:
+            self.waited.add_(to_torch(got["waits"]))
+
+
 class EventHandle:
     """An event; all is done when a call returns."""
 
@@ -55,12 +72,11 @@ class Buffer(Member):
     """A rank's end of a group.  Arguments and results as upstream's; ConfigError for what is not here."""
 
     def __init__(self, group: Any, *_: Any, enable_shrink: bool = False, comm: Any = None, **__: Any) -> None:
-        refuse(
-            enable_shrink=(enable_shrink, "no kernel here masks ranks, or stops waiting for one"),
-            comm=(comm, "a group must be a process group of PyTorch"),
-        )
-        super().__init__(group)
+        refuse(comm=(comm, "a group must be a process group of PyTorch"))
+        super().__init__(group, enable_shrink)
         self._zero_copy: dict[tuple[int, ...], torch.Tensor] = {}
+        self._masked: set[int] | None = set() if enable_shrink else None
+        """Ranks without which calls are made; None where there are no masks."""
 
     @staticmethod
     def get_low_latency_rdma_size_hint(tokens: int, hidden: int, ranks: int, experts: int) -> int:
@@ -84,7 +100,6 @@ class Buffer(Member):
         use_ue8m0: bool = False, async_finish: bool = False, return_recv_hook: bool = False,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Send tokens to their experts, as upstream's of this name."""
-        refuse(dispatch_wait_recv_cost_stats=(dispatch_wait_recv_cost_stats is not None, "a kernel has no clock"))
         if use_ue8m0 and not round_scale:
             raise ConfigError("use_ue8m0=True: needs round_scale=True")
         most, local, hidden = num_max_dispatch_tokens_per_rank, num_experts // self.group_size, x.size(1)
@@ -120,7 +135,8 @@ class Buffer(Member):
         sent, counted = {"x": to_numpy(x), "topk": to_numpy(topk_idx.int())}, {}
         if stats is not None:
             counted["stats"] = to_numpy(stats.int())
-        number, hook = self._phases("dispatch", (sent, counted), return_recv_hook, received, shape=shape)
+        bring = _Received(dispatch_wait_recv_cost_stats, received)
+        number, hook = self._phases("dispatch", (sent, counted), return_recv_hook, bring, shape=shape)
         source.xccl_emu_handle, source.xccl_emu_counts = number, count
         handle = source, layout, most, hidden, num_experts
         return ((recv, scales) if use_fp8 else recv), count, handle, EventOverlap(), hook
@@ -139,10 +155,7 @@ class Buffer(Member):
         out: torch.Tensor | None = None, combine_wait_recv_cost_stats: torch.Tensor | None = None,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Bring the experts' rows back and sum them by weights, as upstream's of this name."""
-        refuse(
-            use_logfmt=(use_logfmt, "xccl_emu.torch has no LogFMT; combine is in BF16"),
-            combine_wait_recv_cost_stats=(combine_wait_recv_cost_stats is not None, "a kernel has no clock"),
-        )
+        refuse(use_logfmt=(use_logfmt, "xccl_emu.torch has no LogFMT; combine is in BF16"))
         source = handle[0]
         x = self.get_next_low_latency_combine_buffer(handle) if zero_copy else x
         result = torch.empty((topk_idx.size(0), x.size(2)), dtype=torch.bfloat16) if out is None else out
@@ -152,11 +165,12 @@ class Buffer(Member):
         def received(got: _Arrays) -> None:
             result[:] = to_torch(got[f"out{self.rank}"])
 
-        _, hook = self._phases("combine", (sent, {}), return_recv_hook, received, handle=source.xccl_emu_handle)
+        bring = _Received(combine_wait_recv_cost_stats, received)
+        _, hook = self._phases("combine", (sent, {}), return_recv_hook, bring, handle=source.xccl_emu_handle)
         return result, EventOverlap(), hook
 
     def _phases(
-        self, call: str, sent: tuple[_Arrays, _Arrays], hooked: bool, received: Callable[[_Arrays], None], **said: Any
+        self, call: str, sent: tuple[_Arrays, _Arrays], hooked: bool, received: "_Received", **said: Any
     ) -> tuple[int, Callable[[], None]]:
         """Make a call, or send now and receive in the hook; returns the number of its handle, and the hook.
 
@@ -164,11 +178,48 @@ class Buffer(Member):
         """
         kernel = f"deep_ep::internode_ll::{call}"
         if not hooked:
-            answer, got = self._rank.call(call, {**sent[0], **sent[1]}, kernel, **said)
+            answer, got = self._call(call, {**sent[0], **sent[1]}, kernel, **said, **received.asks)
             received(got)
             return answer["handle"], nothing
-        number = self._rank.call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
-        return number, lambda: received(self._rank.call(f"{call}_recv", sent[1], kernel, handle=number)[1])
+        number = self._call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
+        said = {"handle": number, **received.asks}
+        return number, lambda: received(self._call(f"{call}_recv", sent[1], kernel, **said)[1])
+
+    def _call(self, call: str, arrays: _Arrays, kernel: str = "", **said: Any) -> tuple[Mapping[str, Any], _Arrays]:
+        """Make a call without the masked ranks, and mask those that have left."""
+        if self._masked is None:
+            return self._rank.call(call, arrays, kernel, **said)
+        answer, got = self._rank.call(call, arrays, kernel, masked=sorted(self._masked), **said)
+        self._masked.update(answer["lost"])
+        return answer, got
+
+    # ---- ranks that are left out
+
+    def clean_low_latency_buffer(self, *_: int) -> None:
+        """Wait for all ranks that are not masked, if there are masks; the kernels clean the next set in each call."""
+        if self._masked is not None:
+            self._call("clean", {})
+
+    def low_latency_update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
+        """Leave a rank out from now on, or no more; all others must do the same before they make a call."""
+        masked = self._masks()
+        if not 0 <= rank_to_mask < self.group_size:
+            raise ConfigError(f"rank_to_mask={rank_to_mask}: must be from 0 to {self.group_size - 1}")
+        (masked.add if mask else masked.discard)(rank_to_mask)
+
+    def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
+        """Put 1 for each rank that is left out, and 0 for the others, into [ranks] int32."""
+        masked = self._masks()
+        mask_status.copy_(torch.tensor([rank in masked for rank in range(self.group_size)]))
+
+    def low_latency_clean_mask_buffer(self) -> None:
+        """Leave nobody out any more; the next call masks ranks that have left again."""
+        self._masks().clear()
+
+    def _masks(self) -> set[int]:
+        if self._masked is None:
+            raise ConfigError("enable_shrink=False: must be True for low_latency_*_mask_buffer")
+        return self._masked
 
     # ---- normal mode
 
@@ -250,11 +301,6 @@ class Buffer(Member):
         raise ConfigError("internode_dispatch, internode_combine: xccl_emu.torch has dispatch and combine")
 
     internode_combine = internode_dispatch
-
-    def _no_mask(self, *_: Any, **__: Any) -> None:
-        raise ConfigError("low_latency_*_mask_buffer: no kernel here masks ranks, or stops waiting for one")
-
-    low_latency_query_mask_buffer = low_latency_update_mask_buffer = low_latency_clean_mask_buffer = _no_mask
 
 
 class ElasticBuffer:

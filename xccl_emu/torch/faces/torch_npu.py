@@ -8,6 +8,17 @@ from typing import Any
 import torch
 
 from xccl_emu.torch.client import CLOCK
+from xccl_emu.torch.faces.distribute import (
+    npu_moe_distribute_combine,
+    npu_moe_distribute_combine_v2,
+    npu_moe_distribute_dispatch,
+    npu_moe_distribute_dispatch_v2,
+)
+
+__all__ = [
+    "npu", "npu_moe_distribute_combine", "npu_moe_distribute_combine_v2", "npu_moe_distribute_dispatch",
+    "npu_moe_distribute_dispatch_v2", "profiler",
+]  # fmt: skip
 
 npu = getattr(torch, "npu", None)
 __version__ = "xccl_emu"
