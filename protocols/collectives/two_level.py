@@ -28,17 +28,22 @@ ALGORITHMS = {
     ),
 }
 
+_THREE_GROUPS = {"ranks": 6, "calls": 1}
+"""A half of the data buffer is used again, and a third term is added; as many states as two calls of all-reduce."""
+
 
 @dataclass(frozen=True)
 class TwoLevelCase(CollectiveCase):
     """A collective of two levels: ranks of a group follow each other, and the ranks must be whole groups."""
 
     presets: ClassVar[tuple[Preset, ...]] = tuple(
-        Preset(name, each.about, {"collective": name}) for name, each in ALGORITHMS.items()
+        Preset(name, each.about, {"collective": name}, each_sync={} if each.reduce and each.gather else _THREE_GROUPS)
+        for name, each in ALGORITHMS.items()
     )
 
     collective: str = choice("all-reduce-two-level", "Which.", of=ALGORITHMS)
     ranks: int = size(4, "Ranks, one a die; whole groups.", least=2, most=768, examples=(2, 6))
+    calls: int = size(2, "Calls back to back, in one kernel.", examples=(1, 3), each_call=True)
     group: int = size(2, "Ranks of a group, such as the dies of a chip, 2, or of a node, 16.", most=768)
 
     def __post_init__(self) -> None:
@@ -70,15 +75,14 @@ class TwoLevelCase(CollectiveCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """Two groups of two; groups of one, and one group, which leave a level nothing to do but for the other's."""
+        """Two groups of two, so often that slots are used again; one group, and groups of one."""
         more: dict[str, Case] = {}
-        for name in ALGORITHMS:
+        for name, each in ALGORITHMS.items():
             case = cls(collective=name)
+            pair = replace(case, ranks=2)
             more |= {
-                f"{name}, two groups of two": replace(case, calls=2),
-                f"{name}, a group of two, in place, slices": replace(case, ranks=2, in_place=1, elements=40, slot=32),
-                f"{name}, two groups of one, two cores": replace(
-                    case, ranks=2, group=1, cores=2, elements=24, dtype="fp16"
-                ),
+                f"{name}, two groups of two": replace(case, calls=2 if each.reduce and each.gather else 3),
+                f"{name}, one group, in place, slices": replace(pair, in_place=1, elements=40, slot=32),
+                f"{name}, groups of one, two cores": replace(pair, group=1, cores=2, elements=24, dtype="fp16"),
             }
         return more
