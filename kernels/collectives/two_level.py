@@ -48,7 +48,7 @@ def add_up_in_group(turn, group, own, size, w: Work, inner: Peers, outer: Peers)
 
 
 def reduce(turn, own, size, w: Work, inner: Peers, outer: Peers):
-    """The sum of this rank's share, to the beginning of the data buffer; what its group has goes through its own slot."""
+    """The sum of this rank's share, to the beginning of the data buffer; its group's goes through its own slot."""
     yield from scatter_in_group(turn, own, size, w, inner, outer)
     slot = outer.inbox + (turn % 2 * outer.ranks + outer.me) * outer.room
     for i in range(outer.ranks):

@@ -19,9 +19,7 @@ class Layout:
     """Slots of a core."""
     fields: int
 
-    def __init__(
-        self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1, level: str = ""
-    ) -> None:
+    def __init__(self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1, level: str = "") -> None:
         self.ranks, self.cores, self.room = ranks, cores, room
         self.inbox = regions.managed(f"{level}inbox", blocks * room, cores * self.slots_of(ranks))
         self.field = regions.meta(f"{level}field", FIELD_BYTES, cores * self.fields_of(ranks))
@@ -62,7 +60,7 @@ class Layout:
 
 
 class TwoLevels(Layout):
-    """An exchange in each group of ``group`` ranks that follow each other, and one among those of one place in theirs."""
+    """An exchange in each group of ``group`` ranks that follow each other, and among those of one place in theirs."""
 
     def __init__(self, regions: Regions, ranks: int, cores: int, room: int, group: int) -> None:
         groups = ranks // group

@@ -59,7 +59,7 @@ def test_plain_python_gives_the_same(name: str) -> None:
 
 @pytest.mark.nojit
 def test_the_order_of_summation_is_in_the_bits() -> None:
-    """Sums by rank, from the other end, around the ring and in two levels differ, so a mistake in the order would show."""
+    """Sums by rank, from the other end, around the ring and in two levels differ, so a mistake would show."""
     for dtype in ("bf16", "fp16"):
         values = numbers((4, 4, 64), dtype, 1)
         one, end, *others = by_rank(values), by_rank(values[::-1]), by_ring(values), by_level(values, 2)
