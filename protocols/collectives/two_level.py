@@ -28,24 +28,13 @@ ALGORITHMS = {
     ),
 }
 
-_ONE_CALL = {"calls": 1}
-"""Two exchanges of all-reduce; of three groups there are more than three million states."""
-_THREE_GROUPS = {"ranks": 6, "calls": 1}
-"""A half of the data buffer is used again, and a third term is added."""
-
 
 @dataclass(frozen=True)
 class TwoLevelCase(CollectiveCase):
     """A collective of two levels: ranks of a group follow each other, and the ranks must be whole groups."""
 
     presets: ClassVar[tuple[Preset, ...]] = tuple(
-        Preset(
-            name,
-            each.about,
-            {"collective": name},
-            each_sync=_ONE_CALL if each.reduce and each.gather else _THREE_GROUPS,
-        )
-        for name, each in ALGORITHMS.items()
+        Preset(name, each.about, {"collective": name}, each_sync={"calls": 1}) for name, each in ALGORITHMS.items()
     )
 
     collective: str = choice("all-reduce-two-level", "Which.", of=ALGORITHMS)
