@@ -47,8 +47,11 @@ def certificates(verdicts: Iterable[Verdict]) -> str:
     """What kinds of certificates the verdicts have; nothing in it varies from run to run as long as verdicts do not."""
     each = [verdict.certificate for verdict in verdicts if verdict.certificate is not None]
     told = sorted({certificate.covers() for certificate in each})
-    disagree = sum(not certificate.agrees for certificate in each)
-    return f"{'; '.join(told)}; {disagree or 'none'} of them {'disagrees' if disagree < 2 else 'disagree'}"
+    more = [certificate.of_proof for certificate in each if not certificate.agrees]
+    refuted = sum(more)
+    said = f"{refuted or 'none'} of them {'disagrees' if refuted < 2 else 'disagree'} with a proof"
+    found = len(more) - refuted
+    return f"{'; '.join(told)}; {said}" + (f"; {found} found what an unfinished search had not" if found else "")
 
 
 def section(name: str) -> str:
