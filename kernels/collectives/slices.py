@@ -133,16 +133,26 @@ def read(source, size):
     yield from fetch(source, 0, size, 0, "slice in buffer")
 
 
-def copy(i, n, source, target, size, room):
-    """Copy i of ``n`` from memory to memory, through one of two halves of ``room`` bytes; needs a quiet behind them."""
+def fill_half(i, source, size, room):
+    """Read for copy i, into half i % 2; `free_half` is behind what is written out of it."""
     half = i % 2
     if i >= 2:
         yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
     yield xl.mtu_in(source, half * room, size)
     yield from hand_over(xl.MTU_IN, xl.MTU_OUT, half, "half full")
-    yield xl.mtu_out(half * room, target, size)
+
+
+def free_half(i, n):
+    """Let copy i + 2 of ``n`` have the half of copy i."""
     if i + 2 < n:
-        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
+        yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, i % 2, sync="half free")
+
+
+def copy(i, n, source, target, size, room):
+    """Copy i of ``n`` from memory to memory, through one of two halves of ``room`` bytes; needs a quiet behind them."""
+    yield from fill_half(i, source, size, room)
+    yield xl.mtu_out(i % 2 * room, target, size)
+    yield from free_half(i, n)
 
 
 def add_term(i, n, source, size, room, dtype):

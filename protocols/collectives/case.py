@@ -130,8 +130,7 @@ class CollectiveCase(StreamCase, Collective):
         call."""
         cases = [call.case for call in calls if isinstance(call.case, CollectiveCase)]
         regions, room = Regions(self.ranks), max(align(case._slice_bytes) for case in cases)
-        blocks = self.ranks - 1 if self._of.kernel == "ring_all_to_all" else 1
-        layout = self._of.layout(regions, self.ranks, self.cores, room, blocks)
+        layout = self._layout(regions, room)
         app = sum(case._app_bytes for case in cases) + self.cores * Streams.table_bytes(len(cases), self._kernel)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=4 * room, cores=self.cores))
         regions.place(bench, pod)
@@ -140,6 +139,11 @@ class CollectiveCase(StreamCase, Collective):
             case._lay_out_call(bench, pod, streams, layout, number, done)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
+
+    def _layout(self, regions: Regions, room: int) -> Layout:
+        """Where inboxes and fields are, with slots for slices of ``room`` bytes."""
+        blocks = self.ranks - 1 if self._of.kernel == "ring_all_to_all" else 1
+        return self._of.layout(regions, self.ranks, self.cores, room, blocks)
 
     def _lay_out_call(
         self, bench: Bench, pod: Pod, streams: Streams, layout: Layout, number: int, done: list[int]
@@ -155,7 +159,7 @@ class CollectiveCase(StreamCase, Collective):
                 told, grants = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
                 own, out = buffers
                 grants += [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
-                args = {"w": work, self._kernel.params[1]: told}
+                args = dict(zip(self._kernel.params, (work, *told), strict=True))
                 streams.launch(self._kernel, me, args, grants, core)
         for core in range(self.cores):
             done[core] += self.calls * self._slices(core) * self._counted

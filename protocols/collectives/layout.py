@@ -7,8 +7,8 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions
 
-Given = tuple[Any, list[Grant]]
-"""What a core is told, and what it may touch."""
+Given = tuple[tuple[Any, ...], list[Grant]]
+"""What a core is told, record by record, and what it may touch."""
 
 
 class Layout:
@@ -19,10 +19,10 @@ class Layout:
     """Slots of a core."""
     fields: int
 
-    def __init__(self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1) -> None:
+    def __init__(self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1, level: str = "") -> None:
         self.ranks, self.cores, self.room = ranks, cores, room
-        self.inbox = regions.managed("inbox", blocks * room, cores * self.slots_of(ranks))
-        self.field = regions.meta("field", FIELD_BYTES, cores * self.fields_of(ranks))
+        self.inbox = regions.managed(f"{level}inbox", blocks * room, cores * self.slots_of(ranks))
+        self.field = regions.meta(f"{level}field", FIELD_BYTES, cores * self.fields_of(ranks))
 
     @classmethod
     def slots_of(cls, ranks: int) -> int:
@@ -36,8 +36,14 @@ class Layout:
 
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return the parameters and grants of an exchange of all with all."""
-        places = self._at(self.inbox, 0, core), self._at(self.field, 0, core), pod.spec.die_bytes
-        return Peers(me, self.ranks, *places, self.room, scatter, reduce, gather), self._grants(core, me, None)
+        return self.given_among(range(self.ranks), pod, me, core, scatter, reduce, gather)
+
+    def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+        """Return those of an exchange of die ``me`` with the others of ``dies``."""
+        first, pitch = dies.start, dies.step * pod.spec.die_bytes
+        places = self._at(self.inbox, first, core), self._at(self.field, first, core), pitch
+        peers = Peers(dies.index(me), self.ranks, *places, self.inbox.step, scatter, reduce, gather)
+        return (peers,), self._grants(core, me, None)
 
     def _at(self, region: Region, die: int, core: int, i: int = 0) -> int:
         return region.at(die, core * (region.count // self.cores) + i)
@@ -51,6 +57,25 @@ class Layout:
         """Leave to read the own inbox and fields, and to write those of others."""
         leave = [(me, "r"), *((die, "w") for die in to)]
         return [self._part(region, core, *each) for region in (self.inbox, self.field) for each in leave]
+
+
+class TwoLevels(Layout):
+    """An exchange in each group of ``group`` ranks that follow each other, and among those of one place in theirs."""
+
+    def __init__(self, regions: Regions, ranks: int, cores: int, room: int, group: int) -> None:
+        groups = ranks // group
+        self.inner = Layout(regions, group, cores, room, groups, level="inner ")
+        self.outer = Layout(regions, groups, cores, room, level="outer ")
+
+    def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+        """Return the parameters and grants of both levels."""
+        group, groups = self.inner.ranks, self.outer.ranks
+        first = me // group * group
+        near, far = range(first, first + group), range(me % group, group * groups, group)
+        what = pod, me, core, scatter, reduce, gather
+        inner, inner_grants = self.inner.given_among(near, *what)
+        outer, outer_grants = self.outer.given_among(far, *what)
+        return inner + outer, inner_grants + outer_grants
 
 
 class RingLayout(Layout):
@@ -75,7 +100,7 @@ class RingLayout(Layout):
             self._at(self.field, right, core), self._at(self.field, left, core, 1), self.inbox.step, self.room,
             reduce, gather,
         )  # fmt: skip
-        return ring, self._grants(core, me, *{left, right})
+        return (ring,), self._grants(core, me, *{left, right})
 
 
 class BarrierLayout(Layout):
@@ -89,7 +114,7 @@ class BarrierLayout(Layout):
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return the parameters and grants of a barrier between what all write and what all read."""
         places = self._at(self.field, 0, core), self._at(self.inbox, 0, core), pod.spec.die_bytes
-        return Barrier(me, self.ranks, *places, self.room), self._grants(core, me, None)
+        return (Barrier(me, self.ranks, *places, self.room),), self._grants(core, me, None)
 
 
 class SenseLayout(BarrierLayout):

@@ -69,7 +69,7 @@ class SpTpSpCase(StreamCase):
             back = np.ascontiguousarray(heads[:, :, mine].transpose(1, 2, 0, 3))
             gathered = bench.wanted(me, latents, f"gathered{call}", owners=owner)
             gets = gathered, bench.wanted(me, back, f"out{call}", owners=owner)
-            told, grants = layout.given(pod, me, 0, 0, 0, 0)
+            (told,), grants = layout.given(pod, me, 0, 0, 0, 0)
             packed = Packed(
                 self.tokens, 2 * self.latent, 2 * self.part, align(2 * max(self.latent, self.part)), self.layers,
                 has[0].address, gets[0].address, has[1].address, gets[1].address, done,

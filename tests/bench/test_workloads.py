@@ -194,7 +194,7 @@ def test_all_gather_beside_what_hccl_takes() -> None:
     small, large, largest = hccl(DEFAULT, three)
     assert (small.wrong, large.wrong, largest.wrong) == (0, None, None)
     assert {row.role for row in (small, large, largest)} == {"check"}
-    assert float(largest.emulated or 0) / float(large.emulated or 1) == pytest.approx(40 / 8.8, rel=0.01)
+    assert float(largest.emulated or 0) / float(large.emulated or 1) == pytest.approx(40 / 8.8, rel=0.03)
 
 
 def test_the_budget_is_the_published_one() -> None:

@@ -55,6 +55,7 @@ _PLACES = {
     "collectives.ring": ("xccl_emu.protocols.collectives.case.ring", ""),
     "collectives.exchange": ("xccl_emu.protocols.collectives.case.exchange", ""),
     "collectives.barrier": ("xccl_emu.protocols.collectives.case.barrier", ""),
+    "collectives.two_level": ("xccl_emu.protocols.collectives.two_level.two_level", "two_level"),
     "mixserve.layer": ("xccl_emu.protocols.mixserve.case.mixserve", "mixserve"),
     "collectives.sp_tp_sp": ("xccl_emu.protocols.collectives.sp_tp_sp.sp_tp_sp", "sp_tp_sp"),
     "block_map": ("xccl_emu.protocols.block_map.case.block_map", ""),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from xccl_emu.protocols.collectives.case import CollectiveCase
 from xccl_emu.protocols.collectives.sp_tp_sp import SpTpSpCase
+from xccl_emu.protocols.collectives.two_level import TwoLevelCase
 from xccl_emu.protocols.mixserve.case import MixServeCase
 
 from .kinds import AREA, LEFTOVER, LOCKED, RACE, UNWRITTEN, WRONG
@@ -17,6 +18,9 @@ TO_ALL = CollectiveCase(collective="all-to-all")
 PREFILL = SpTpSpCase()
 BARRIER = CollectiveCase(collective="barrier")
 BY_SENSE = CollectiveCase(collective="barrier-sense")
+ALL_GATHER = TwoLevelCase(collective="all-gather-two-level")
+REDUCE_SCATTER = TwoLevelCase(collective="reduce-scatter-two-level")
+ALL_REDUCE = TwoLevelCase(calls=1)
 DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
 LONGER = replace(DISPATCH, rounds=3)
@@ -24,6 +28,7 @@ LONGER = replace(DISPATCH, rounds=3)
 rings, exchanges, repacks, meets = (
     Of(f"collectives.{module}") for module in ("ring", "exchange", "sp_tp_sp", "barrier")
 )
+levels = Of("collectives.two_level")
 dispatches, combines = Of("mixserve.dispatch"), Of("mixserve.combine")
 
 # ---- what stands in the kernels
@@ -53,6 +58,11 @@ COUNT = "        yield xl.put(field + (b.me + distance) % b.ranks * b.pitch, cou
 WRITTEN, READ = (f"((w.done + turn) % 2 * b.ranks + {rank}) * b.room" for rank in ("b.me", "i"))
 QUIET = '    yield xl.quiet(sync="writes before barrier")\n'
 TURNED, SENSE_IN = 'count % 2, sync="sense")', 'count % 2, sync="sense in")'
+RELAY = "        yield from pass_on(turn, i % 2 * outer.room, group, size, inner, outer)\n"
+FREED = "        yield from free_half(i, outer.ranks - 1)\n"
+TOLD = "    yield from tell(turn, inner)\n"
+PASSED_ON = RELAY + FREED + TOLD
+GROUP_SUM = "        yield xl.mtu_out(0, slot + group * outer.pitch, size)\n"
 
 KNOWN = (
     bug("ring: the tail before the data", RING, RACE | UNWRITTEN | WRONG, rings(TAIL, TAIL_FIRST), quick=True),
@@ -85,6 +95,25 @@ KNOWN = (
         exchanges.at("add_term(rank, p.ranks, came,", "rank,", "i,")),
     bug("two-shot: both exchanges in one turn", TWO_SHOT, RACE | UNWRITTEN | WRONG,
         exchanges.at(SECOND, "            exchanges += 1\n", "")),
+    bug("two levels: the group is told before what comes is passed on", ALL_GATHER, RACE | UNWRITTEN | WRONG,
+        levels(PASSED_ON, RELAY + FREED),
+        levels("    yield from broadcast(turn, size, outer)\n", "    yield from broadcast(turn, size, outer)\n" + TOLD),
+        quick=True),
+    bug("two levels: only the own share is passed on", ALL_GATHER, UNWRITTEN | RACE | WRONG,
+        levels(RELAY, "")),
+    bug("two levels: a block by what comes first, not by its group", ALL_GATHER, WRONG | UNWRITTEN | RACE,
+        levels.at(RELAY, "group,", "i + 1,")),
+    bug("two levels: one block for the blocks of all groups", ALL_GATHER, RACE | UNWRITTEN | WRONG,
+        levels.at("* inner.ranks + inner.me) * inner.room + group * outer.room", " + group * outer.room", "")),
+    bug("two levels: shares of the own group go to all", REDUCE_SCATTER, WRONG,
+        levels.at("copy(i, copies, own + (group * inner.ranks", "group *", "outer.me *")),
+    bug("two levels: sums of groups before they are whole", REDUCE_SCATTER, UNWRITTEN | RACE | WRONG,
+        levels.at("slot = yield from await_slice(rank, turn, inner)", "yield from await_slice(rank, turn, inner)",
+                  "inner.inbox + inner.me * inner.pitch + (turn % 2 * inner.ranks + rank) * inner.room")),
+    bug("two levels: the next sum is made before the last one has left", REDUCE_SCATTER, RACE | WRONG,
+        levels(GROUP_SUM + "        yield from leave_buffer()\n", GROUP_SUM)),
+    bug("two levels: both halves of an all-reduce in one exchange", ALL_REDUCE, RACE | UNWRITTEN | WRONG,
+        levels.without("exchanges += outer.reduce")),
     bug("barrier: without its last step", BARRIER, UNWRITTEN | RACE,
         meets.at("while distance < b.ranks:", "distance <", "2 * distance <")),
     bug("barrier: every barrier has the same number", BARRIER, LOCKED, meets.at(COUNT, "count", "1")),

@@ -29,6 +29,11 @@ def by_ring(values: Hidden) -> Hidden:
     return np.stack(sums)
 
 
+def by_level(values: Hidden, group: int) -> Hidden:
+    """The same in two levels: over ``group`` ranks that follow each other, then over these sums."""
+    return by_rank(np.stack([by_rank(values[i : i + group]) for i in range(0, len(values), group)]))
+
+
 def sum_without_empty(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Sums of FP32 over the ranks, [ranks, elements]: from rank 0 on, where -0.0, which means empty, counts as +0.0."""
     there = np.where(values == 0, np.float32(0), values)
