@@ -389,7 +389,8 @@ def _crossed(rng: Random) -> Small:
 def _copied(rng: Random, small: Small) -> Small:
     """A copy by DMA, and most often a wait for it, somewhere in one of the programs."""
     programs = [list(one) for one in small.programs]
-    one, copy = rng.choice(programs), Instruction("dma", *_operands(rng, "dma", _word(rng, 2), 0, _word(rng, 2)))
+    one, word, other = rng.choice(programs), _word(rng, small.n_dies), _word(rng, small.n_dies)
+    copy = Instruction("dma", *_operands(rng, "dma", word, 0, other))
     copies = [copy, Instruction("wait", 4, 0, copy.c)][: rng.choice((1, 2, 2))]
     k = rng.randrange(len(one) + 1)
     one[k:k] = copies if len(one) + len(copies) <= SIZE_MAX else []
