@@ -170,7 +170,7 @@ class Buffer(Member):
         return result, EventOverlap(), hook
 
     def _phases(
-        self, call: str, sent: tuple[_Arrays, _Arrays], hooked: bool, received: "_Received", **said: Any
+        self, call: str, sent: tuple[_Arrays, _Arrays], hooked: bool, received: _Received, **said: Any
     ) -> tuple[int, Callable[[], None]]:
         """Make a call, or send now and receive in the hook; returns the number of its handle, and the hook.
 
