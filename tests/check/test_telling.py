@@ -38,7 +38,7 @@ BOTH = (FENCE, "half sent")
 
 
 def violation(kind: str, message: str = "", number: int = 0) -> Violation:
-    """One that nobody has found."""
+    """One that nobody has found, by so many actions."""
     return Violation(kind, message, np.zeros(number, np.int64), "by hand", number)
 
 
@@ -185,6 +185,12 @@ def test_a_cause_goes_before_what_follows_from_it(backwards: bool) -> None:
     assert cause(trial, [box, reply] if backwards else [reply, box]) is reply
     verdict = shrink.with_violation(hasty(), Verdict(kinds.VIOLATION, "hasty", {}, "relaxed", "portfolio", 0), box)
     assert [place(one) for one in (verdict.violation, *verdict.others)] == [place(reply), place(box)]
+
+
+def test_a_cause_is_not_looked_for_in_a_run_of_millions_of_actions() -> None:
+    """A livelock that only the limit of a schedule ends is not gone through step by step; these could not even be."""
+    runs = [violation(kinds.LIVELOCK, number=1 << 20), violation(kinds.LIVELOCK, number=1 << 21)]
+    assert cause(hasty().build("relaxed"), runs) is runs[0]
 
 
 def test_of_a_kind_and_place_the_first_is_kept() -> None:

@@ -13,8 +13,10 @@ _OF_DATA = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UN
 _OF_THE_RUN = (kinds.DEADLOCK, kinds.LIVELOCK, kinds.ASSERTION, kinds.AREA_VIOLATION)
 _IN_BUFFER = ".ub+"
 """In the headline of what goes wrong inside of a core's data buffer (`report.symbolic_byte`)."""
-_COMPARED = 4
-"""Violations whose runs are gone through step by step, which takes long."""
+_COMPARED, _ACTIONS = 4, 1 << 15
+"""Violations whose runs are gone through step by step, which takes long, and the longest of these runs; a livelock's
+run may have millions of actions.
+"""
 
 
 def place(violation: kinds.Violation) -> tuple[str, frozenset[str], bool]:
@@ -39,11 +41,13 @@ def cause(trial: Trial, found: Sequence[kinds.Violation]) -> kinds.Violation:
     """The first, or of those of its kind that tell as much the one that it follows from: whoever does wrong there had
     come through the other's source lines before, and in the other's run nobody had come through those of the first.
 
-    The first `_COMPARED` of them are looked at.  ``trial`` must be fresh; it is left as it was.
+    The first `_COMPARED` of them are looked at, but for those by long runs.  ``trial`` must be fresh; it is left as it
+    was.
     """
-    alike = [one for one in found if (one.kind, _rank(one)) == (found[0].kind, _rank(found[0]))][:_COMPARED]
-    if len(alike) == 1:
-        return alike[0]
+    alike = [one for one in found if (one.kind, _rank(one)) == (found[0].kind, _rank(found[0]))]
+    alike = [one for one in alike if len(one.actions) <= _ACTIONS][:_COMPARED]
+    if len(alike) < 2:
+        return (alike or found)[0]
     lines, passed = [signature(one)[1] for one in alike], [_passed(trial, one) for one in alike]
     best = 0
     for other in range(1, len(alike)):
