@@ -80,6 +80,19 @@ class Peers(NamedTuple):
     """Does each rank get something of all others?"""
 
 
+class Readers(NamedTuple):
+    """A core's fields on ranks that read each other."""
+
+    me: int
+    ranks: int
+    there: int
+    """Address on rank 0 of [ranks] fields: calls of which a rank has what the others read."""
+    read: int
+    """The same of fields that count the calls of which a rank has read it here."""
+    pitch: int
+    """From an address on one rank to the same place on the next."""
+
+
 class Barrier(NamedTuple):
     """A core's fields on all ranks, one for each step, and its inboxes, with a slot for each rank, twice."""
 

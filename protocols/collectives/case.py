@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.collectives import barrier, exchange, ring
+from xccl_emu.kernels.collectives import barrier, exchange, gather_by_cores, ring
 from xccl_emu.kernels.collectives.slices import Work
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
+from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
-from xccl_emu.protocols.collectives.layout import BarrierLayout, Layout, RingLayout, SenseLayout
+from xccl_emu.protocols.collectives.layout import BarrierLayout, ByCoresLayout, Layout, RingLayout, SenseLayout
 from xccl_emu.protocols.experts.config import DTYPES
 
 MOST = 1 << 28
@@ -59,6 +60,8 @@ class Algorithm:
     reduce: int = 0
     gather: int = 0
     """Does it get something of each other one?"""
+    reads: int = 0
+    """Does it read that where the others have it?"""
 
 
 ALGORITHMS = {
@@ -69,6 +72,9 @@ ALGORITHMS = {
     "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", "exchange", Layout, 1, 1, 0),
     "all-gather-ring": Algorithm("What each has for all, on a ring", "ring", RingLayout, 0, 0, 1),
     "all-gather": Algorithm("What each has for all, written to all", "exchange", Layout, 0, 0, 1),
+    "all-gather-by-cores": Algorithm(
+        "What each has for all, read by cores that share the others", "gather_by_cores", ByCoresLayout, 0, 0, 1, 1
+    ),
     "all-to-all-ring": Algorithm("From each a share for each, on a ring", "ring_all_to_all", RingLayout, 1, 0, 1),
     "all-to-all": Algorithm("From each a share for each, pairwise", "exchange", Layout, 1, 0, 1),
     "barrier": Algorithm("What all wrote is read behind a dissemination barrier", "meet", BarrierLayout, 0, 0, 1),
@@ -157,12 +163,17 @@ class CollectiveCase(StreamCase, Collective):
             for core in range(self.cores):
                 work = self._work(core, me, buffers, done[core])
                 told, grants = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
-                own, out = buffers
-                grants += [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
+                grants += self._grants(pod, *buffers)
                 args = dict(zip(self._kernel.params, (work, *told), strict=True))
                 streams.launch(self._kernel, me, args, grants, core)
         for core in range(self.cores):
             done[core] += self.calls * self._slices(core) * self._counted
+
+    def _grants(self, pod: Pod, own: Buffer, out: Buffer) -> list[Grant]:
+        """What a rank may touch of operands and results; those of all are at the same offsets."""
+        of_others = [replace(pod.grant(out, "r"), die=None)] if self._of.reads else []
+        own_rights = [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
+        return own_rights + of_others
 
     def _buffers(
         self, bench: Bench, pod: Pod, me: int, number: int, had: NDArray[Any], got: NDArray[Any]
@@ -187,7 +198,7 @@ class CollectiveCase(StreamCase, Collective):
 
     def _work(self, core: int, me: int, buffers: tuple[Buffer, Buffer], done: int) -> Work:
         own, out = buffers
-        begin = min(core * self._part, self._share)
+        begin = self._begin(core)
         return Work(
             own.address + 2 * (begin + self._first(me, self._had)),
             out.address + 2 * (begin + self._first(me, self._got)),
@@ -203,7 +214,8 @@ class CollectiveCase(StreamCase, Collective):
 
     @property
     def _kernel(self) -> Kernel:
-        kernels = (ring.ring, ring.ring_all_to_all, exchange.exchange, barrier.meet, barrier.meet_by_sense)
+        of_rings, by_cores = (ring.ring, ring.ring_all_to_all), gather_by_cores.gather_by_cores
+        kernels = (*of_rings, exchange.exchange, by_cores, barrier.meet, barrier.meet_by_sense)
         return {kernel.name: kernel for kernel in kernels}[self._of.kernel]
 
     @property
@@ -224,16 +236,26 @@ class CollectiveCase(StreamCase, Collective):
     @property
     def _part(self) -> int:
         """Elements of a share that a core moves, in whole granules; the last cores may have fewer, or none."""
-        return align(2 * -(-self._share // self.cores)) // 2
+        return align(2 * -(-self._share // (1 if self._whole else self.cores))) // 2
+
+    @property
+    def _whole(self) -> bool:
+        """Do cores move whole shares?"""
+        return self._of.layout is ByCoresLayout
 
     def _nbytes(self, core: int) -> int:
         """Return the bytes of a share that a core moves."""
-        begin, end = (min(i * self._part, self._share) for i in (core, core + 1))
-        return 2 * (end - begin)
+        if self._whole:
+            return 2 * self._share
+        return 2 * (self._begin(core + 1) - self._begin(core))
+
+    def _begin(self, core: int) -> int:
+        """Return the elements of a share before those that a core moves."""
+        return 0 if self._whole else min(core * self._part, self._share)
 
     def _slices(self, core: int) -> int:
-        """Return the number of slices of a core's part of a share."""
-        return -(-self._nbytes(core) // self._slice_bytes)
+        """Return the number of slices of a core's part of a share; what is read is one."""
+        return min(1, self._nbytes(core)) if self._of.reads else -(-self._nbytes(core) // self._slice_bytes)
 
     @property
     def _counted(self) -> int:

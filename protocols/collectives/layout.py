@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from xccl_emu.kernels.collectives.slices import FIELD_BYTES, SLOTS, Barrier, Peers, Ring
+from xccl_emu.kernels.collectives.slices import FIELD_BYTES, SLOTS, Barrier, Peers, Readers, Ring
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions
@@ -21,8 +21,11 @@ class Layout:
 
     def __init__(self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1, level: str = "") -> None:
         self.ranks, self.cores, self.room = ranks, cores, room
-        self.inbox = regions.managed(f"{level}inbox", blocks * room, cores * self.slots_of(ranks))
         self.field = regions.meta(f"{level}field", FIELD_BYTES, cores * self.fields_of(ranks))
+        self._touched = [self.field]
+        if slots := self.slots_of(ranks):
+            self.inbox = regions.managed(f"{level}inbox", blocks * room, cores * slots)
+            self._touched.insert(0, self.inbox)
 
     @classmethod
     def slots_of(cls, ranks: int) -> int:
@@ -56,19 +59,23 @@ class Layout:
     def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
         """Leave to read the own inbox and fields, and to write those of others."""
         leave = [(me, "r"), *((die, "w") for die in to)]
-        return [self._part(region, core, *each) for region in (self.inbox, self.field) for each in leave]
+        return [self._part(region, core, *each) for region in self._touched for each in leave]
 
 
 class TwoLevels(Layout):
     """An exchange in each group of ``group`` ranks that follow each other, and among those of one place in theirs."""
 
+    each: type[Layout] = Layout
+    """The layout of a level."""
+
     def __init__(self, regions: Regions, ranks: int, cores: int, room: int, group: int) -> None:
         groups = ranks // group
-        self.inner = Layout(regions, group, cores, room, groups, level="inner ")
-        self.outer = Layout(regions, groups, cores, room, level="outer ")
+        self.inner = self.each(regions, group, cores, room, groups, level="inner ")
+        self.outer = self.each(regions, groups, cores, room, level="outer ")
 
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return the parameters and grants of both levels."""
+        group, groups = self.inner.ranks, self.outer.ranks
         group, groups = self.inner.ranks, self.outer.ranks
         first = me // group * group
         near, far = range(first, first + group), range(me % group, group * groups, group)
@@ -76,6 +83,45 @@ class TwoLevels(Layout):
         inner, inner_grants = self.inner.given_among(near, *what)
         outer, outer_grants = self.outer.given_among(far, *what)
         return inner + outer, inner_grants + outer_grants
+
+
+class ReadLayout(Layout):
+    """Fields alone: what there is to read, and what has been read."""
+
+    @classmethod
+    def slots_of(cls, ranks: int) -> int:
+        """No slots."""
+        return 0
+
+    @classmethod
+    def fields_of(cls, ranks: int) -> int:
+        """Both fields of each rank."""
+        return 2 * ranks
+
+    def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+        """Return what a die is told that reads the others of ``dies``."""
+        there, read = (self._at(self.field, dies.start, core, i * self.ranks) for i in range(2))
+        readers = Readers(dies.index(me), self.ranks, there, read, dies.step * pod.spec.die_bytes)
+        return (readers,), self._grants(core, me, None)
+
+
+class ReadLevels(TwoLevels):
+    """Two levels of ranks that read each other."""
+
+    each = ReadLayout
+
+
+class ByCoresLayout(ReadLayout):
+    """The same for ranks whose ``n`` cores have fields together."""
+
+    def __init__(self, regions: Regions, ranks: int, n: int, room: int, blocks: int = 1) -> None:
+        super().__init__(regions, ranks, 1, room)
+        self._n = n
+
+    def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+        """Return that, which of how many cores it is, and the bytes of a half of its data buffer."""
+        told, grants = super().given_among(dies, pod, me, 0, scatter, reduce, gather)
+        return (*told, core, self._n, self.room), grants
 
 
 class RingLayout(Layout):

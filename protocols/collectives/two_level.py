@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.collectives.gather_by_reads import gather_by_reads
 from xccl_emu.kernels.collectives.two_level import two_level
 from xccl_emu.lang import Kernel
 from xccl_emu.oracle.collectives import by_level
 from xccl_emu.protocol import Case, Preset, Regions, choice, size
 from xccl_emu.protocols.collectives.case import Algorithm, CollectiveCase
-from xccl_emu.protocols.collectives.layout import Layout, TwoLevels
+from xccl_emu.protocols.collectives.layout import Layout, ReadLevels, TwoLevels
 
 ALGORITHMS = {
     "all-reduce-two-level": Algorithm("Sums for all, in groups and between them", "two_level", TwoLevels, 1, 1, 1),
@@ -25,6 +26,9 @@ ALGORITHMS = {
     ),
     "all-gather-two-level": Algorithm(
         "What each has for all, between groups and then in them", "two_level", TwoLevels, 0, 0, 1
+    ),
+    "all-gather-by-reads": Algorithm(
+        "What each has for all, read by DMA between groups and then in them", "gather_by_reads", ReadLevels, 0, 0, 1, 1
     ),
 }
 
@@ -55,7 +59,8 @@ class TwoLevelCase(CollectiveCase):
         return sums.repeat(self.ranks, 1) if self._of.gather else sums.swapaxes(1, 2)
 
     def _layout(self, regions: Regions, room: int) -> Layout:
-        return TwoLevels(regions, self.ranks, self.cores, room, self.group)
+        layout = ReadLevels if self._of.reads else TwoLevels
+        return layout(regions, self.ranks, self.cores, room, self.group)
 
     @property
     def _of(self) -> Algorithm:
@@ -63,7 +68,7 @@ class TwoLevelCase(CollectiveCase):
 
     @property
     def _kernel(self) -> Kernel:
-        return two_level
+        return gather_by_reads if self._of.reads else two_level
 
     @property
     def _counted(self) -> int:
@@ -77,7 +82,7 @@ class TwoLevelCase(CollectiveCase):
             case = cls(collective=name)
             pair = replace(case, ranks=2)
             more |= {
-                f"{name}, two groups of two": replace(case, calls=2 if each.reduce and each.gather else 3),
+                f"{name}, two groups of two": replace(case, calls=2 if each.reads or each.reduce and each.gather else 3),
                 f"{name}, one group, in place, slices": replace(pair, in_place=1, elements=40, slot=32),
                 f"{name}, groups of one, two cores": replace(pair, group=1, cores=2, elements=24, dtype="fp16"),
             }

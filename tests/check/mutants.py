@@ -56,6 +56,8 @@ _PLACES = {
     "collectives.exchange": ("xccl_emu.protocols.collectives.case.exchange", ""),
     "collectives.barrier": ("xccl_emu.protocols.collectives.case.barrier", ""),
     "collectives.two_level": ("xccl_emu.protocols.collectives.two_level.two_level", "two_level"),
+    "collectives.gather_by_reads": ("xccl_emu.protocols.collectives.two_level.gather_by_reads", "gather_by_reads"),
+    "collectives.gather_by_cores": ("xccl_emu.protocols.collectives.case.gather_by_cores", ""),
     "mixserve.layer": ("xccl_emu.protocols.mixserve.case.mixserve", "mixserve"),
     "collectives.sp_tp_sp": ("xccl_emu.protocols.collectives.sp_tp_sp.sp_tp_sp", "sp_tp_sp"),
     "block_map": ("xccl_emu.protocols.block_map.case.block_map", ""),

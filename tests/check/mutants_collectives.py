@@ -21,6 +21,8 @@ BY_SENSE = CollectiveCase(collective="barrier-sense")
 ALL_GATHER = TwoLevelCase(collective="all-gather-two-level")
 REDUCE_SCATTER = TwoLevelCase(collective="reduce-scatter-two-level")
 ALL_REDUCE = TwoLevelCase(calls=1)
+BY_READS = TwoLevelCase(collective="all-gather-by-reads")
+BY_CORES = CollectiveCase(collective="all-gather-by-cores", cores=2)
 DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
 LONGER = replace(DISPATCH, rounds=3)
@@ -29,6 +31,7 @@ rings, exchanges, repacks, meets = (
     Of(f"collectives.{module}") for module in ("ring", "exchange", "sp_tp_sp", "barrier")
 )
 levels = Of("collectives.two_level")
+reads, by_cores = Of("collectives.gather_by_reads"), Of("collectives.gather_by_cores")
 dispatches, combines = Of("mixserve.dispatch"), Of("mixserve.combine")
 
 # ---- what stands in the kernels
@@ -63,6 +66,12 @@ FREED = "        yield from free_half(i, outer.ranks - 1)\n"
 TOLD = "    yield from tell(turn, inner)\n"
 PASSED_ON = RELAY + FREED + TOLD
 GROUP_SUM = "        yield xl.mtu_out(0, slot + group * outer.pitch, size)\n"
+
+OWN_COPIED = (
+    "    if own != mine:  # not in place\n        yield from ring(own, mine, w.nbytes, 0)\n"
+    "        yield from drain_rings(1)\n"
+)
+THERE_OUTER, THERE_INNER = (f"    yield from tell_there(call, {level})\n" for level in ("outer", "inner"))
 
 KNOWN = (
     bug("ring: the tail before the data", RING, RACE | UNWRITTEN | WRONG, rings(TAIL, TAIL_FIRST), quick=True),
@@ -114,6 +123,26 @@ KNOWN = (
         levels(GROUP_SUM + "        yield from leave_buffer()\n", GROUP_SUM)),
     bug("two levels: both halves of an all-reduce in one exchange", ALL_REDUCE, RACE | UNWRITTEN | WRONG,
         levels.without("exchanges += outer.reduce")),
+    bug("by reads: others are told before the own share is in its place", BY_READS, RACE | UNWRITTEN | WRONG,
+        reads(OWN_COPIED + THERE_OUTER, THERE_OUTER + OWN_COPIED), quick=True),
+    bug("by reads: the group is told before the other groups are read", BY_READS, RACE | UNWRITTEN | WRONG,
+        reads(THERE_INNER, ""), reads(THERE_OUTER, THERE_OUTER + THERE_INNER)),
+    bug("by reads: only the own group's share is read from the group", BY_READS, LEFTOVER | WRONG | UNWRITTEN,
+        reads.at("        for group in range(outer.ranks):\n", "outer.ranks", "outer.me, outer.me + 1")),
+    bug("by reads: shares of the group from who sits there, not from their place", BY_READS, WRONG | UNWRITTEN | RACE,
+        reads.at("target + (rank - inner.me) * inner.pitch", "target", "out + rank * w.share")),
+    bug("by reads: what is there of the call before is enough", BY_READS, RACE | UNWRITTEN | WRONG,
+        reads.at('rank * FIELD_BYTES, call + 1, sync="there in")', "call + 1", "call")),
+    bug("by reads: it has read when the copies are under way", BY_READS, RACE | LEFTOVER,
+        reads.without("yield from drain_rings(turn)")),
+    bug("by cores: it is told before the share is copied", BY_CORES, RACE | UNWRITTEN | WRONG,
+        by_cores.without("share copied")),
+    bug("by cores: cores begin at the next rank", BY_CORES, WRONG | UNWRITTEN | LOCKED,
+        by_cores.at("share_of(core + k * cores,", "core + k", "core + 1 + k")),
+    bug("by cores: who reads last does not say so", BY_CORES, LOCKED,
+        by_cores.at("    if i > 0:\n        yield from tell_one", "i > 0", "0 < i < r.ranks - 1")),
+    bug("by cores: the own share from its place", BY_CORES, WRONG | UNWRITTEN,
+        by_cores.at("    source = own\n", "own", "target")),
     bug("barrier: without its last step", BARRIER, UNWRITTEN | RACE,
         meets.at("while distance < b.ranks:", "distance <", "2 * distance <")),
     bug("barrier: every barrier has the same number", BARRIER, LOCKED, meets.at(COUNT, "count", "1")),

@@ -126,11 +126,20 @@ def asked(name: str, ranks: int, elements: int, **sizes: int) -> tuple[int, int,
 def test_the_page_counts_what_ranks_write_in_two_levels(groups: int, group: int) -> None:
     """As many writes and bytes as in one level, to fewer dies, so with fewer flags."""
     n, elements = groups * group, 160
-    for name in TWO_LEVEL:
+    for name in (name for name in TWO_LEVEL if not TWO_LEVEL[name].reads):
         times = 1 + (name == "all-reduce-two-level")
         writes, flags = times * (n - 1), times * (groups - 1 + group - 1)
         nbytes = writes * 2 * elements + 32 * flags
         assert asked(name, n, elements, group=group) == (writes, flags, nbytes), name
+
+
+@pytest.mark.parametrize(("groups", "group"), [(2, 2), (2, 3), (3, 1)])
+def test_who_reads_writes_flags_alone_to_others(groups: int, group: int) -> None:
+    """Each rank is told by each that it reads and by each that reads it, and no data go through an inbox."""
+    n = groups * group
+    told = 2 * (groups - 1 + group - 1)
+    assert asked("all-gather-by-reads", n, 160, group=group) == (0, told, 32 * told)
+    assert asked("all-gather-by-cores", n, 160) == (0, 2 * (n - 1), 64 * (n - 1))
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
@@ -141,7 +150,7 @@ def test_the_page_counts_what_ranks_write(ranks: int) -> None:
     twice = ("all-reduce-ring", "all-reduce-two-shot")
     writes = dict.fromkeys(ALGORITHMS, n - 1) | {"all-to-all-ring": n * (n - 1) // 2}
     writes |= dict.fromkeys(twice, 2 * (n - 1))
-    for name in ALGORITHMS:
+    for name in (name for name in ALGORITHMS if not ALGORITHMS[name].reads):
         each = share * (n if name == "all-reduce-one-shot" else 1)
         told = {"barrier": steps, "barrier-sense": n + 1}.get(name, (1 + (name in twice)) * (n - 1))
         flags = told * (1 + name.endswith("ring"))

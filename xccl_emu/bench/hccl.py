@@ -1,6 +1,9 @@
-"""HCCL's all-gather on a server of 16 dies, as was measured of it, beside the all-gather in two levels.
+"""HCCL's all-gather on a server of 16 dies, as was measured of it, beside the all-gather in which ranks read.
 
-It comes to more of the bus than the port of a die carries, so it must use the link between the dies of a chip.
+Which form it is follows HCCL's published sources, not these rows (gitee.com/ascend/cann-hccl, what it selects for this
+server): up to 512 KiB of each rank cores copy, one for each rank; beyond that DMA reads what others have, up to 2 MiB
+each rank from all others.  Beyond that HCCL reads along rings.  It comes to more of the bus than the port of a die
+carries, so it must use the link between the dies of a chip, and here ranks read in two levels.
 """
 
 from collections.abc import Sequence
@@ -11,9 +14,12 @@ from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result, Wire
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.machine.spec import KIB, MIB
+from xccl_emu.protocols.collectives.case import CollectiveCase
 from xccl_emu.protocols.collectives.two_level import TwoLevelCase
 
-RANKS, CORES = 16, 16
+RANKS = 16
+BY_CORES_MAX, ONE_LEVEL_MAX = 512 * KIB, 2 * MIB
+"""Most bytes of a rank that cores copy, and that is read in one level."""
 COMPARED_MAX = 2_000_000
 """Bytes of a rank up to which payload moves: all ranks get what all have, and the oracle has it once more."""
 
@@ -24,10 +30,14 @@ def rank_bytes_of(row: Published) -> int:
     return round(float(number) * {"KiB": KIB, "MiB": MIB}[unit]) // 2 * 2
 
 
-def case_of(row: Published) -> TwoLevelCase:
+def case_of(row: Published) -> CollectiveCase:
     """One call, with as many bytes of each rank as the row says."""
-    case = TwoLevelCase(collective="all-gather-two-level", ranks=RANKS, cores=CORES, calls=1, group=2)
-    return case.of_bytes(RANKS * rank_bytes_of(row))
+    nbytes = rank_bytes_of(row)
+    case = CollectiveCase(collective="all-gather-by-cores", ranks=RANKS, cores=RANKS, calls=1)
+    if nbytes > BY_CORES_MAX:
+        group = 2 if nbytes > ONE_LEVEL_MAX else RANKS
+        case = TwoLevelCase(collective="all-gather-by-reads", ranks=RANKS, calls=1, group=group)
+    return case.of_bytes(RANKS * nbytes)
 
 
 def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:

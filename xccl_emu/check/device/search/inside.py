@@ -30,6 +30,8 @@ def note_ring(st, ck, block, base, k):
 
     What it did before goes on under another agent, if something may still come that does not know of it.
     """
+    if not _free_agent(ck, block):
+        _forget_known(st, ck, block, base)
     n, earlier = 0, 0
     while n < ck[block + cs.N_RECORDS]:
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
@@ -69,6 +71,22 @@ def _free_agent(ck, block):
         if not used >> agent & 1:
             return agent
     return 0
+
+
+@jit
+def _forget_known(st, ck, block, base):
+    """Drop what descriptors did before they were used anew, as far as all that can still come knows of it."""
+    known = ck[block + cs.VECTORS]
+    for pipe in range(1, 4):
+        if st[pipe_of(base, pipe) + ms.PIPE_COUNT]:  # the first in its queue knows least of those in it
+            known &= clocks.vector_at(st, ck, block, base, pipe, 0)
+    n = 0
+    while n < ck[block + cs.N_RECORDS]:
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
+        if ck[at + 2] & 15 >= AGENT_BEFORE and clocks.knows(known, ck[at + 2] & 15, 0):
+            _drop(ck, block, n)
+        else:
+            n += 1
 
 
 @jit
