@@ -65,6 +65,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/benchmarks.py
 	$(PY) tools/table7.py
 	$(PY) tools/errors.py
+	$(PY) tools/curves.py
 	$(PY) tools/mixserve.py
 
 # A warning (a link that leads nowhere, a name that is not documented) fails it. Nothing is kept from the run before.

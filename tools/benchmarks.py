@@ -61,6 +61,12 @@ def error(row: Result) -> str:
     return {True: "holds", False: "MISSED", None: ""}[row.met]
 
 
+def with_band(row: Result, n_beside: int) -> str:
+    """A row of a table with so many columns of what others measured, and its interval behind them."""
+    band = "" if row.low is None else f"{number(row.low)} to {number(row.high)}"
+    return f"{line(row)}{' |' * (n_beside - len(row.beside))} {band} |"
+
+
 def line(row: Result) -> str:
     """A row of a table."""
     relation = "" if row.relation == "=" else f"{row.relation} "
@@ -73,8 +79,10 @@ def line(row: Result) -> str:
 def table(rows: Sequence[Result]) -> str:
     """A table of rows, with a column for what each of others measured."""
     beside = dict.fromkeys(name for row in rows for name in row.beside)
-    names = ("published", "emulated", "unit", "role", "error", *beside)
-    return "\n".join([f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *map(line, rows)])
+    banded = any(row.low is not None for row in rows)
+    names = ("published", "emulated", "unit", "role", "error", *beside, *(["80% interval"] if banded else []))
+    lines = (with_band(row, len(beside)) if banded else line(row) for row in rows)
+    return "\n".join([f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *lines])
 
 
 def scored(rows: Sequence[Result]) -> Iterator[str]:
@@ -82,7 +90,9 @@ def scored(rows: Sequence[Result]) -> Iterator[str]:
     for role in ("fit", "check"):
         if one := score(rows, role):
             worst = f"{one.max_percent:+.1f}% ({one.worst.partition(': ')[2]})"
-            yield f"{one.n_rows} {role} rows: MAPE {one.mape_percent:.1f}%, largest {worst}."
+            told = [row.inside for row in rows if row.role == role and row.inside is not None]
+            inside = f"; {sum(told)} of {len(told)} in their intervals" if told else ""
+            yield f"{one.n_rows} {role} rows: MAPE {one.mape_percent:.1f}%, largest {worst}{inside}."
 
 
 def section(name: str, rows: Sequence[Result]) -> str:

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from pages import ROOT, command
 
 PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "table7.svg"
-_ROW = re.compile(r"\| (dispatch|combine) EP(\d+) latency \| ([\d.]+) \| ([\d.]+) \| us \| (fit|check) \|")
+_ROW = re.compile(
+    r"\| (dispatch|combine) EP(\d+) latency \| ([\d.]+) \| ([\d.]+) \| us \| (fit|check) \|"
+    r"(?:.*\| ([\d.]+) to ([\d.]+) \|\n)?"
+)
 _PANEL, _LEFT, _TOP, _BASE, _STEP, _BAR = 340, 40, 44, 204, 50, 26
 _COLOURS = {"fit": "#8db8d9", "check": "#2e86c1"}
 _TEXT, _PUBLISHED = "#6e7781", "#d1495b"
@@ -22,17 +25,22 @@ class Row(NamedTuple):
     published_us: float
     emulated_us: float
     role: str
+    band_us: tuple[float, float] | None
+    """The 80% interval of what is emulated."""
 
 
 def rows(page: str) -> list[Row]:
     """The latencies in the page's section on the fused operators."""
     section = page.partition("\n## fused\n")[2].partition("\n## ")[0]
-    return [Row(name, degree, float(a), float(b), role) for name, degree, a, b, role in _ROW.findall(section)]
+    return [
+        Row(name, degree, float(published), float(ours), role, (float(low), float(high)) if low else None)
+        for name, degree, published, ours, role, low, high in _ROW.findall(section)
+    ]
 
 
 def svg(found: Sequence[Row]) -> str:
-    """Two panels; a bar from zero for what is emulated, a line across it for what was published."""
-    top_us = 10 * -(-max(max(row.published_us, row.emulated_us) for row in found) // 10)
+    """Two panels; a bar from zero for what is emulated, with its interval, a line across it for what was published."""
+    top_us = 10 * -(-max(max(row.published_us, row.emulated_us, *(row.band_us or ())) for row in found) // 10)
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 250" font-family="sans-serif" font-size="12">',
         "<title>Table 7 of CloudMatrix384: latency by EP degree, published and emulated</title>",
@@ -63,6 +71,9 @@ def _panel(left: int, operator: str, panel: Sequence[Row], per_us: float) -> Ite
         x, y = left + i * _STEP + (_STEP - _BAR) // 2, round(_BASE - row.emulated_us * per_us, 1)
         height = round(_BASE - y, 1)
         yield f'<rect x="{x}" y="{y}" width="{_BAR}" height="{height}" fill="{_COLOURS[row.role]}"/>'
+        if row.band_us is not None:
+            low, high = (round(_BASE - us * per_us, 1) for us in row.band_us)
+            yield f'<path d="M{x + _BAR // 2} {high}V{low}m-4 0h8m-8 {round(high - low, 1)}h8" stroke="#1b2631"/>'
         published = round(_BASE - row.published_us * per_us, 1)
         yield f'<path d="M{x - 4} {published}h{_BAR + 8}" stroke="{_PUBLISHED}" stroke-width="3"/>'
         yield _text(x + _BAR // 2, _BASE + 16, f"EP{row.degree}", "middle")

@@ -80,9 +80,9 @@ class TwoLevelCase(CollectiveCase):
         more: dict[str, Case] = {}
         for name, each in ALGORITHMS.items():
             case = cls(collective=name)
-            pair = replace(case, ranks=2)
+            pair, twice = replace(case, ranks=2), each.reads or (each.reduce and each.gather)
             more |= {
-                f"{name}, two groups of two": replace(case, calls=2 if each.reads or each.reduce and each.gather else 3),
+                f"{name}, two groups of two": replace(case, calls=2 if twice else 3),
                 f"{name}, one group, in place, slices": replace(pair, in_place=1, elements=40, slot=32),
                 f"{name}, groups of one, two cores": replace(pair, group=1, cores=2, elements=24, dtype="fp16"),
             }

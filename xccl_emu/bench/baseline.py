@@ -35,7 +35,8 @@ def alpha_beta(results: Iterable[Result]) -> Iterator[Result]:
         for one, wire in rows:
             us = wire.us + wire.starts * alpha
             value = wire.gib / (us * 1e-6) if wire.gib else us
-            yield replace(one, bench=f"{one.bench}, {ALPHA_BETA}", emulated=value, wrong=None, note=note)
+            bare = replace(one, wrong=None, low=None, high=None)
+            yield replace(bare, bench=f"{one.bench}, {ALPHA_BETA}", emulated=value, note=note)
 
 
 def _fitted(rows: list[_Row]) -> float:
