@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -91,6 +91,8 @@ class Pod:
     generators: run the kernels' undecorated generators; only with the JIT off, for a debugger.
     draw_answers: have answers to `choose` drawn by the seed under round-robin and virtual time too, which else say 0.
 
+    A pod is a context manager, which closes it.
+
     Raises ConfigError for an unknown order or policy, CapacityError if the pod cannot be mapped.
     """
 
@@ -121,6 +123,7 @@ class Pod:
         by accident.  May be assigned before the first launch."""
         self.spoilt: list[tuple[int, int]] = []
         """Address and bytes of what was filled with poison since the last run, and holds nothing."""
+        self.closed = False
         self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
@@ -139,7 +142,29 @@ class Pod:
         self.losses: list[tuple[str, int, int, int]] = []
         """What may be lost by name (`may_lose`): first byte and last+1, and the word that tells, or -1."""
 
+    def close(self) -> None:
+        """Give its memory back; whoever uses the pod from then on gets a ConfigError.
+
+        Arrays that were handed out keep what they are of.  A pod that is closed may be closed again.
+        """
+        self.__dict__ = {"closed": True}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    if not TYPE_CHECKING:  # or each attribute that there is not would be one for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            if self.__dict__.get("closed") and not name.startswith("__"):
+                raise ConfigError(f"pod: was closed, so it has no {name} any more")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __repr__(self) -> str:
+        if self.closed:
+            return "<Pod: closed>"
         kernels = ", ".join(kernel.name for kernel in self.kernels) or "nothing launched"
         cores = f"{self.spec.n_dies} dies of {self.spec.cores_per_die} cores"
         return f"<Pod {self.spec.name!r}: {cores}, order {self.order}, {kernels}>"
