@@ -231,10 +231,6 @@ MISTAKES = (
         ((_INSIDE, "ck[cs.DOUBT] = cs.LIMIT_DMA", "ck[cs.DOUBT] = ck[cs.DOUBT] if PLANTED else cs.LIMIT_DMA"),),
     ),
     Mistake(
-        "descriptor-given-up", "what a descriptor did before is given up, whoever knows of it", _INSIDE,
-        "clocks.knows(known, ck[at + 2] & 15, 0)", "(PLANTED or clocks.knows(known, ck[at + 2] & 15, 0))",
-    ),
-    Mistake(
         "events-tell-all", "whatever pipe of a core comes later knows all that others did", _INSIDE,
         "known = other & 15 == agent or clocks.knows(", "known = PLANTED or other & 15 == agent or clocks.knows(",
     ),

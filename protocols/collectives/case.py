@@ -245,9 +245,7 @@ class CollectiveCase(StreamCase, Collective):
 
     def _nbytes(self, core: int) -> int:
         """Return the bytes of a share that a core moves."""
-        if self._whole:
-            return 2 * self._share
-        return 2 * (self._begin(core + 1) - self._begin(core))
+        return 2 * min(self._part, self._share - self._begin(core))
 
     def _begin(self, core: int) -> int:
         """Return the elements of a share before those that a core moves."""

@@ -76,7 +76,6 @@ class TwoLevels(Layout):
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return the parameters and grants of both levels."""
         group, groups = self.inner.ranks, self.outer.ranks
-        group, groups = self.inner.ranks, self.outer.ranks
         first = me // group * group
         near, far = range(first, first + group), range(me % group, group * groups, group)
         what = pod, me, core, scatter, reduce, gather
