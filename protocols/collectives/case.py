@@ -140,6 +140,8 @@ class CollectiveCase(StreamCase, Collective):
         app = sum(case._app_bytes for case in cases) + self.cores * Streams.table_bytes(len(cases), self._kernel)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=4 * room, cores=self.cores))
         regions.place(bench, pod)
+        if self._of.reads:
+            pod.level_app(range(self.ranks))
         streams, done = Streams(bench, pod, calls), [0] * self.cores
         for number, case in enumerate(cases):
             case._lay_out_call(bench, pod, streams, layout, number, done)
@@ -170,7 +172,7 @@ class CollectiveCase(StreamCase, Collective):
             done[core] += self.calls * self._slices(core) * self._counted
 
     def _grants(self, pod: Pod, own: Buffer, out: Buffer) -> list[Grant]:
-        """What a rank may touch of operands and results; those of all are at the same offsets."""
+        """What a rank may touch of operands and results; where ranks read, those of all are at the same offsets."""
         of_others = [replace(pod.grant(out, "r"), die=None)] if self._of.reads else []
         own_rights = [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
         return own_rights + of_others

@@ -159,7 +159,7 @@ class Pod:
 
         def __getattr__(self, name: str) -> Any:
             if self.__dict__.get("closed") and not name.startswith("__"):
-                raise ConfigError(f"pod: was closed, so it has no {name} any more")
+                raise ConfigError("pod: was closed; make another one")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
@@ -233,6 +233,12 @@ class Pod:
     def app_used(self) -> int:
         """Bytes of the app data area that are reserved, of the die that has most."""
         return max(self._app_used.values(), default=0)
+
+    def level_app(self, dies: Iterable[int]) -> None:
+        """Reserve as much on each of these dies as the one that has most, so that what they allocate alike from then on
+        is at the same offsets; kernels may count on it, as on the symmetric memory of SHMEM."""
+        used = {self._check_die(die): self._app_used.get(die, 0) for die in dies}
+        self._app_used.update(dict.fromkeys(used, max(used.values(), default=0)))
 
     def put(self, die: int, array: NDArray[Any]) -> Buffer:
         """Copy an array into a die's app data area; ConfigError for what is none, or holds objects."""
