@@ -66,12 +66,16 @@ def with_bands(
     bare = replace(setting, data=False)
     runs = [_by_key(make(replace(bare, costs=end.costs(setting.costs)))) for end in told(ends(setting.costs))]
     percent = fit_percent()
-    return [
-        _between(one, -percent * one.emulated / 100, percent * one.emulated / 100)
-        if one.role == "fit" and one.emulated is not None
-        else _moved(one, [run[key] for run in runs if (key := _key(one)) in run])
-        for one in results
-    ]
+    return [_banded(one, runs, percent) for one in results]
+
+
+def _banded(one: Result, runs: Sequence[dict[Key, float]], percent: float) -> Result:
+    """A row with its interval; what is computed beside a table is of no constant, and has none."""
+    if one.baseline:
+        return one
+    if one.role == "fit" and one.emulated is not None:
+        return _between(one, -percent * one.emulated / 100, percent * one.emulated / 100)
+    return _moved(one, [run[key] for run in runs if (key := _key(one)) in run])
 
 
 def _key(one: Result) -> Key:
