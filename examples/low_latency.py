@@ -50,7 +50,8 @@ def work(rank: int, args: argparse.Namespace) -> None:
             end.record()
             difference = calc_diff(got, wanted)
             assert difference < (1e-3 if fp8 else 1e-5), f"rank {rank}, {fp8=}, {hooked=}: {difference}"
-            print(f"rank {rank}, {fp8=}, {hooked=}: {1e3 * start.elapsed_time(end):.1f} us", flush=True)
+            line = f"rank {rank}, {fp8=}, {hooked=}: {1e3 * start.elapsed_time(end):.1f} us\n"
+            print(line, end="", flush=True)  # at once, or lines of ranks mix where output has no buffer
     buffer.destroy()
     dist.barrier()
     dist.destroy_process_group()
