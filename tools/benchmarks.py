@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, between
+from pages import ROOT, between, part_of
 
 from xccl_emu.bench.result import Result, score
 
@@ -40,7 +40,7 @@ def results(paths: Sequence[Path]) -> list[Result]:
     """Rows of all benches: out of files, or by running them; a row that comes again stands where it first did."""
     texts = [path.read_text(encoding="utf-8") for path in paths] or [run(command) for command in COMMANDS]
     rows = [result_of(row) for text in texts for row in json.loads(text)["results"]]
-    return [*{(row.bench, row.what, repr(sorted(row.configuration.items()))): row for row in rows}.values()]
+    return [*{row.key: row for row in rows}.values()]
 
 
 def run(arguments: Sequence[str]) -> str:
@@ -139,8 +139,7 @@ def page(text: str, rows: Sequence[Result]) -> str:
 
 def summary(text: str) -> str:
     """Return README's part: rows of Table 7 in the page, without the baseline."""
-    _, _, part = text.partition("\n## fused\n")
-    rows = [line.split("|") for line in part.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    rows = [line.split("|") for line in part_of(text, "fused").splitlines() if line.startswith("|")]
     chosen = ["|".join([*row[:7], ""]) for name in IN_README for row in rows if row[1].strip() == name]
     return "\n".join([table([]), *chosen])
 

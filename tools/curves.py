@@ -4,10 +4,9 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
-from pages import ROOT, command
+from pages import ROOT, command, part_of, svg_text
 
 PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "pictures" / "curves.svg"
 _LINE = re.compile(r"\| (?P<what>[^|]+?) \| (?P<published>[^|]*?) \| (?P<emulated>[\d.]+) \| (?P<unit>\S+) \| \w+ \|")
@@ -65,9 +64,8 @@ class Point(NamedTuple):
 
 def lines(page: str, plot: Plot) -> dict[str, list[Point]]:
     """The rows of a panel, by their lines, along its axis."""
-    section = page.partition(f"\n## {plot.section}\n")[2].partition("\n## ")[0]
     found: dict[str, list[Point]] = {}
-    for text in section.splitlines():
+    for text in part_of(page, plot.section).splitlines():
         row = _LINE.match(text)
         what = row and re.fullmatch(plot.what, row["what"])
         if not row or not what or not (plot.every or row["published"]):
@@ -99,17 +97,17 @@ def panel(plot: Plot, found: Mapping[str, Sequence[Point]], left: float, top: fl
     low, high = min(ys) / 1.15, max(ys) * 1.15
     across = _Scale(xs[0], left, _WIDE / math.log(xs[-1] / xs[0]))
     up = _Scale(low, top + _HIGH, -_HIGH / math.log(high / low))
-    yield _text(left, top - 10, plot.title)
+    yield svg_text(left, top - 10, plot.title)
     for tick in (n * 10.0**power for power in range(-1, 5) for n in (1, 2, 5)):
         if low <= tick <= high:
             yield f'<path d="M{left} {up(tick)}h{_WIDE}" stroke="{_TEXT}" stroke-opacity="0.25"/>'
-            yield _text(left - 6, up(tick) + 4, f"{tick:g}", "end")
+            yield svg_text(left - 6, up(tick) + 4, f"{tick:g}", "end")
     right = math.inf
     for x in reversed(xs):
         if across(x) < right - 52:  # or the words would run into each other
             right = across(x)
-            yield _text(right, top + _HIGH + 16, _x_text(plot, x), "middle")
-    yield _text(left + _WIDE / 2, top + _HIGH + 34, plot.axis, "middle")
+            yield svg_text(right, top + _HIGH + 16, _x_text(plot, x), "middle")
+    yield svg_text(left + _WIDE / 2, top + _HIGH + 34, plot.axis, "middle")
     starts_high = min(up(each[0].emulated) for each in found.values()) < top + _HIGH / 2
     x, y, anchor = left + 6.0, top + 12, "start"
     if starts_high:
@@ -118,7 +116,7 @@ def panel(plot: Plot, found: Mapping[str, Sequence[Point]], left: float, top: fl
         colour = _COLOURS[number % len(_COLOURS)]
         yield from _drawn(each, across, up, colour)
         if len(found) > 1:
-            yield _text(x, y + 13 * number, name or "as shipped", anchor, colour)
+            yield svg_text(x, y + 13 * number, name or "as shipped", anchor, colour)
 
 
 def _drawn(points: Sequence[Point], across: _Scale, up: _Scale, colour: str) -> Iterator[str]:
@@ -157,10 +155,6 @@ def svg(page: str) -> str:
         left, top = _LEFT + place % 2 * (_WIDE + _GAP_X), _TOP + place // 2 * (_HIGH + _GAP_Y)
         parts += panel(plot, lines(page, plot), left, top)
     return "\n".join([*parts, "</svg>", ""])
-
-
-def _text(x: float, y: float, words: str, anchor: str = "start", fill: str = _TEXT) -> str:
-    return f'<text x="{x}" y="{y}" fill="{fill}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 if __name__ == "__main__":

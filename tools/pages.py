@@ -7,6 +7,7 @@
 
 import argparse
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from html import escape
 from pathlib import Path
 
 Row = Callable[[str], Sequence[str]]
@@ -33,6 +34,16 @@ def rows(page: str, mark: str, names: Iterable[str], asked: Collection[str], mak
     lines = page.partition(f"<!-- {mark}: ")[2].partition(f"<!-- {mark} end -->")[0].splitlines()
     old = {cells[0]: cells for cells in (line[2:-2].split(" | ") for line in lines)}
     yield from (old[name] if name in old and name not in asked else make(name) for name in names)
+
+
+def part_of(page: str, title: str) -> str:
+    """What is behind a heading of the second level, up to the next one."""
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def svg_text(x: float, y: float, words: str, anchor: str = "start", fill: str = "#6e7781") -> str:
+    """Words of a picture."""
+    return f'<text x="{x}" y="{y}" fill="{fill}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def command(doc: str | None, page: Path, make: Callable[..., str], names: Sequence[str] = ()) -> int:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pages import ROOT, command
+from pages import ROOT, command, part_of, svg_text
 
 PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "table7.svg"
 _ROW = re.compile(
@@ -31,10 +31,9 @@ class Row(NamedTuple):
 
 def rows(page: str) -> list[Row]:
     """The latencies in the page's section on the fused operators."""
-    section = page.partition("\n## fused\n")[2].partition("\n## ")[0]
     return [
         Row(name, degree, float(published), float(ours), role, (float(low), float(high)) if low else None)
-        for name, degree, published, ours, role, low, high in _ROW.findall(section)
+        for name, degree, published, ours, role, low, high in _ROW.findall(part_of(page, "fused"))
     ]
 
 
@@ -56,17 +55,17 @@ def _legend() -> Iterator[str]:
     x = _LEFT
     for role, words in (("check", "emulated"), ("fit", "emulated, constants were fitted to it")):
         yield f'<rect x="{x}" y="6" width="12" height="12" fill="{_COLOURS[role]}"/>'
-        yield _text(x + 18, 16, words)
+        yield svg_text(x + 18, 16, words)
         x += 90
     yield f'<path d="M{x + 165} 12h20" stroke="{_PUBLISHED}" stroke-width="3"/>'
-    yield _text(x + 191, 16, "published")
+    yield svg_text(x + 191, 16, "published")
 
 
 def _panel(left: int, operator: str, panel: Sequence[Row], per_us: float) -> Iterator[str]:
     for us in (0, 50, 100, 150):
         y = round(_BASE - us * per_us, 1)
         yield f'<path d="M{left} {y}h{_STEP * len(panel)}" stroke="{_TEXT}" stroke-opacity="0.3"/>'
-        yield _text(left - 6, y + 4, f"{us}", "end")
+        yield svg_text(left - 6, y + 4, f"{us}", "end")
     for i, row in enumerate(panel):
         x, y = left + i * _STEP + (_STEP - _BAR) // 2, round(_BASE - row.emulated_us * per_us, 1)
         height = round(_BASE - y, 1)
@@ -76,12 +75,8 @@ def _panel(left: int, operator: str, panel: Sequence[Row], per_us: float) -> Ite
             yield f'<path d="M{x + _BAR // 2} {high}V{low}m-4 0h8m-8 {round(high - low, 1)}h8" stroke="#1b2631"/>'
         published = round(_BASE - row.published_us * per_us, 1)
         yield f'<path d="M{x - 4} {published}h{_BAR + 8}" stroke="{_PUBLISHED}" stroke-width="3"/>'
-        yield _text(x + _BAR // 2, _BASE + 16, f"EP{row.degree}", "middle")
-    yield _text(left + _STEP * len(panel) // 2, _BASE + 38, f"{operator}, latency in us", "middle")
-
-
-def _text(x: float, y: float, words: str, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" fill="{_TEXT}" text-anchor="{anchor}">{words}</text>'
+        yield svg_text(x + _BAR // 2, _BASE + 16, f"EP{row.degree}", "middle")
+    yield svg_text(left + _STEP * len(panel) // 2, _BASE + 38, f"{operator}, latency in us", "middle")
 
 
 if __name__ == "__main__":

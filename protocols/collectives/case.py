@@ -216,8 +216,10 @@ class CollectiveCase(StreamCase, Collective):
 
     @property
     def _kernel(self) -> Kernel:
-        of_rings, by_cores = (ring.ring, ring.ring_all_to_all), gather_by_cores.gather_by_cores
-        kernels = (*of_rings, exchange.exchange, by_cores, barrier.meet, barrier.meet_by_sense)
+        kernels = (
+            ring.ring, ring.ring_all_to_all, exchange.exchange, gather_by_cores.gather_by_cores, barrier.meet,
+            barrier.meet_by_sense,
+        )  # fmt: skip
         return {kernel.name: kernel for kernel in kernels}[self._of.kernel]
 
     @property

@@ -59,8 +59,7 @@ class TwoLevelCase(CollectiveCase):
         return sums.repeat(self.ranks, 1) if self._of.gather else sums.swapaxes(1, 2)
 
     def _layout(self, regions: Regions, room: int) -> Layout:
-        layout = ReadLevels if self._of.reads else TwoLevels
-        return layout(regions, self.ranks, self.cores, room, self.group)
+        return self._of.layout(regions, self.ranks, self.cores, room, self.group)
 
     @property
     def _of(self) -> Algorithm:

@@ -75,15 +75,11 @@ def _banded(one: Result, runs: Sequence[dict[Key, float]], percent: float) -> Re
         return one
     if one.role == "fit" and one.emulated is not None:
         return _between(one, -percent * one.emulated / 100, percent * one.emulated / 100)
-    return _moved(one, [run[key] for run in runs if (key := _key(one)) in run])
-
-
-def _key(one: Result) -> Key:
-    return one.bench, one.what, repr(sorted(one.configuration.items()))
+    return _moved(one, [run[key] for run in runs if (key := one.key) in run])
 
 
 def _by_key(results: Iterable[Result]) -> dict[Key, float]:
-    return {_key(one): one.emulated for one in results if one.emulated is not None}
+    return {one.key: one.emulated for one in results if one.emulated is not None}
 
 
 def _moved(one: Result, moved: Sequence[float]) -> Result:

@@ -74,6 +74,11 @@ class Result:
         return even(self.configuration[name])
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """Bench, name and configuration: the same row of another run has the same."""
+        return self.bench, self.what, repr(sorted(self.configuration.items()))
+
+    @property
     def table(self) -> str:
         """The bench whose published rows these are, of a baseline as well."""
         return self.bench.partition(", ")[0]
