@@ -295,3 +295,9 @@ def test_a_stalled_link_waits_until_nothing_else_can_go_on(policy: str) -> None:
         runs.append(int(first))
     assert runs[0] >= runs[1]
     assert np.all(stalled.log[: int(stalled.m[at.TAKEN])] >= 0)
+
+
+def test_a_copy_under_way_sets_no_event_of_a_core_that_stopped() -> None:
+    """Its DMA may land behind the stop, and nobody is there whose event it would set a second time."""
+    found = check(make("sendrecv-dma"), policy="portfolio", fault="stop:die0", schedules=60)
+    assert found.verdict == verdict.NO_VIOLATION

@@ -98,5 +98,5 @@ def before_delivery(space, die, k):
     )
     if m[ml.X_OP] >= ms.KIND_DMA:
         slot = flight.block_of_core(st, m[ml.X_C]) + ms.DMA_SLOTS + (m[ml.X_OP] - ms.KIND_DMA) * ms.ENTRY_WORDS
-        m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = slot, st[slot + 4], st[slot + ms.ENTRY_SITE]
+        m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = slot, st[slot + 4] if st[slot] else -1, st[slot + ms.ENTRY_SITE]
     return True

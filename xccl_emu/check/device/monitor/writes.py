@@ -148,7 +148,7 @@ def after_delivery(space, die, k):
         flights[(first + j) * 2] = flights[(first + j + 1) * 2]
         flights[(first + j) * 2 + 1] = flights[(first + j + 1) * 2 + 1]
         keys[first + j] = keys[first + j + 1]
-    if m[ml.X_OP] >= ms.KIND_DMA and st[m[ml.X_DMA]] == 0:
+    if m[ml.X_OP] >= ms.KIND_DMA and st[m[ml.X_DMA]] == 0 and m[ml.X_EVENT] >= 0:  # of a stopped core none is set
         i = monitor_clocks.index_of(m, m[ml.X_C])
         row = monitor_clocks.complete_dma(m, clocks, i, m[ml.X_OP] - ms.KIND_DMA, m[ml.X_EVENT])
         monitor_clocks.in_order(st, m, clocks, i, row, row, m[ml.X_A] >> st[ms.DIE_SHIFT])
