@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 project = html_title = "xccl_emu"
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "corpus/*/*.md"]
-exclude_patterns = ["docs/conf.py", "docs/site/*"]
+exclude_patterns = ["README.md", "docs/conf.py", "docs/site/*"]
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_static_path, html_css_files, html_extra_path = ["site/style.css"], ["style.css"], ["site/index.html"]
@@ -47,6 +47,13 @@ _OMITTED = {
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
 }
 _ITEM = re.compile(r"( *)(\w+(?:, \w+)*): (?=\S)")
+
+
+def front_page(app: Sphinx, docname: str, text: list[str]) -> None:
+    """The site begins with README, whose links are then seen from docs/."""
+    if docname == root_doc:
+        readme = re.sub(r"\]\((?=[A-Z])", "](../", (ROOT / "README.md").read_text("utf-8"))
+        text[0] = readme.replace("](docs/", "](") + text[0]
 
 
 def source_links(app: Sphinx, docname: str, text: list[str]) -> None:
@@ -106,6 +113,7 @@ def lists(app: Sphinx, what: str, name: str, thing: object, options: object, lin
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_config_value("sources", set(), "")
+    app.connect("source-read", front_page)
     app.connect("source-read", source_links)
     app.connect("doctree-resolved", resolved)
     app.connect("html-collect-pages", source_pages)

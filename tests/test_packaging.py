@@ -168,14 +168,14 @@ print(readme.examples, *readme.differences, sep="\\n")
 
 
 @pytest.mark.slow
-def test_the_tour_of_the_readme_runs_from_the_wheel(wheel: Path, repository: Path, tmp_path: Path) -> None:
+def test_sessions_of_the_readme_run_from_the_wheel(wheel: Path, repository: Path, tmp_path: Path) -> None:
     """With the wheel installed and no checkout in sight, every session prints what stands there."""
     interpreter = new_environment(tmp_path / "env")
     install(interpreter, wheel)
     for path in (repository / "README.md", repository / "tests" / "testing" / "tutorial.py"):
         shutil.copy(path, tmp_path)
     examples, *differences = run(interpreter, "-c", TOUR, cwd=tmp_path).splitlines()
-    assert (int(examples) > 20, differences) == (True, [])
+    assert (int(examples) >= 6, differences) == (True, [])
 
 
 def imported_by(interpreter: Path, folder: Path, checkout: Path) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli_support import printed
 from tests.testing.tutorial import Tutorial
 from xccl_emu.cli import ending
 from xccl_emu.cli.main import ORDER
@@ -15,11 +16,10 @@ UPDATE = "XCCL_EMU_UPDATE_README"
 
 
 @pytest.mark.nojit
-def test_tour_of_the_readme_runs_and_prints_what_it_says(
+def test_sessions_of_the_readme_print_what_it_says(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every Python session in the README runs as a reader would run it, and its output is the one printed there."""
-    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     page = repository / "README.md"
     readme = Tutorial(page.read_text("utf-8"), tmp_path, {}, [])
@@ -27,13 +27,36 @@ def test_tour_of_the_readme_runs_and_prints_what_it_says(
     if os.environ.get(UPDATE):
         page.write_text(text, "utf-8")
     assert not readme.differences, "\n".join([f"set {UPDATE}=1 to write these into README", *readme.differences])
-    assert readme.examples > 20
+    assert readme.examples >= 6
 
 
-def test_the_map_of_the_readme_is_complete(repository: Path) -> None:
-    """README links every page of docs/, and no page that does not exist."""
-    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", (repository / "README.md").read_text("utf-8")))
-    assert linked == {path.name for path in (repository / "docs").glob("*.md")}
+def test_readme_begins_with_a_bug_and_its_run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels on the first screen are those of the example, and its two commands find what the page shows."""
+    page, example = (repository / "README.md").read_text("utf-8"), "examples/mailbox.py:mailbox"
+    monkeypatch.chdir(repository)
+    kernels = page.partition("# examples/mailbox.py\n")[2].partition("```")[0]
+    assert kernels in (repository / "examples/mailbox.py").read_text("utf-8")
+    assert "verified" in printed("check", example)
+    table = page.partition("```\ndata race")[2].partition("```")[0].splitlines()
+    with_file = ("--out", os.devnull)
+    run = printed("check", example, "--without", "letter before flag", *with_file, code=1).partition("data race")[2]
+    assert [line.rstrip() for line in run.splitlines()[: len(table)]] == table
+
+
+def test_readme_is_short_and_leads_on(repository: Path) -> None:
+    """It has at most 150 lines, and each of its links leads to a file."""
+    page = (repository / "README.md").read_text("utf-8")
+    assert len(page.splitlines()) <= 150
+    links = re.findall(r"\]\(([\w./-]+)\)", page)
+    assert [link for link in links if not (repository / link).exists()] == []
+    assert len(links) > 10
+
+
+def test_every_page_is_in_the_map(repository: Path) -> None:
+    """The site's map has every page of docs/."""
+    index = (repository / "docs" / "index.md").read_text("utf-8")
+    pages = {path.stem for path in (repository / "docs").glob("*.md")} - {"index"}
+    assert pages - set(re.findall(r"^(?:.*<)?([\w-]+)>?$", index, re.MULTILINE)) == set()
 
 
 def test_every_command_and_exit_code_is_on_the_page(repository: Path) -> None:
