@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -150,7 +151,7 @@ def test_a_range_that_is_none() -> None:
     ("nowhere.py:Name", "there is no file 'nowhere.py'"),
     (f"{EXAMPLE / 'prefix_sum.py'}:Wrong", "prefix_sum.py:NAME; there is PrefixSum"),
     (f"{EXAMPLE}:PrefixSum", "there is no file"),
-    ("nothing", r"must be one of a2e, .*, or FILE.py:NAME"),
+    ("nothing", "must be a name that xccl-emu list prints, or FILE.py:NAME"),
 )
 def test_a_name_that_is_none() -> None:
     """The error names the file or the name, and what there is."""
@@ -229,7 +230,9 @@ def test_roles_are_compared_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_list_shows_what_can_be_chosen() -> None:
     """All names; of one its sizes with help and range, its synchronizations and what is to be proved."""
-    assert "sendrecv-async" in invoke("list")[1]
+    names = invoke("list")[1]
+    assert re.search(r"sendrecv +Send and receive .*\(also -async,\s+-both", names)
+    assert max(map(len, names.splitlines())) <= 80
     told = as_json("list", SCAN)
     assert [each["name"] for each in told["sizes"]] == ["dies", "elements", "chunks", "slots", "dtype", "seed"]
     assert "chunk before tail" in told["synchronizations"]

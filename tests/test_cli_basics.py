@@ -16,7 +16,7 @@ from tests.cli_support import interrupted, python, refusal
 from xccl_emu import errors
 from xccl_emu.cli import ending
 from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.main import ORDER, ReportingGroup
+from xccl_emu.cli.main import ORDER, SECTIONS, ReportingGroup
 
 HELP_SECONDS_MAX = 0.5
 
@@ -58,12 +58,13 @@ def test_without_a_command_there_is_help() -> None:
 
 
 def test_help_names_the_subcommands() -> None:
-    """``--help`` lists all, in the order of need and each with a whole sentence, and ``run --help`` answers."""
+    """``--help`` lists all in their sections, each with a whole sentence, and ``run --help`` answers."""
     shown = run_command("--help")
     assert shown.returncode == 0
     assert "Usage: xccl-emu" in shown.stdout
-    commands = shown.stdout.split("Commands:")[1]
-    assert [line.split()[0] for line in commands.splitlines() if line[2:3].strip()][: len(ORDER)] == list(ORDER)
+    commands = shown.stdout.partition("Write and run:")[2].partition("Exit codes")[0]
+    assert [line.split()[0] for line in commands.splitlines() if line[:2] == "  " and line[2:3].strip()] == list(ORDER)
+    assert [line.rstrip(":") for line in commands.splitlines() if line and line[0] != " "] == list(SECTIONS)[1:]
     assert "..." not in commands
     assert run_command("run", "--help").returncode == 0
 

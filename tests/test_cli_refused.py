@@ -90,7 +90,7 @@ REFUSED = (
     ("plan --plot a.gif", "--plot a.gif: must end with"),
     # ---- check
     ("check --json", "PROTOCOL: must be one of a2e, "),
-    ("check ring", "protocol 'ring': must be one of a2e, "),
+    ("check ring", "protocol 'ring': must be a name that xccl-emu list prints, or FILE.py:NAME"),
     (f"{TINY} moe", "moe: must be an option"),
     (f"{TINY} --order weak", "--order weak: must be one of sc, fifo, relaxed"),
     (f"{TINY} --policy fair", "--policy fair: must be one of exhaustive, portfolio"),

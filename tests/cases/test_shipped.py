@@ -168,7 +168,7 @@ def test_a_synchronization_can_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("name", "sizes", "message"),
     [
-        ("sendrev", {}, "protocol 'sendrev': must be one of a2e, "),
+        ("sendrev", {}, "protocol 'sendrev': must be a name that xccl-emu list prints, or FILE.py:NAME; did you"),
         ("sendrecv", {"tokens": 3}, "tokens=3: sendrecv has no such size, but ranks, cores, slots"),
         ("sendrecv", {"ranks": 1}, "ranks=1: must be at least 2"),
         ("sendrecv", {"slots": 0}, "slots=0: must be at least 1"),

@@ -1,6 +1,7 @@
 """``xccl-emu list``: which protocols there are, and what can be chosen of one."""
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from xccl_emu.protocol.case import Size
     from xccl_emu.protocol.registry import Known
 
+_COLUMNS = 80
+
 
 def list_protocols(
     protocol: Annotated[
@@ -19,7 +22,7 @@ def list_protocols(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the protocols; or of one its sizes, its synchronizations, and the configurations that are to be proved.
+    """List the protocols by family, or one's sizes, synchronizations and configurations to be proved.
 
     \b
       xccl-emu list
@@ -31,7 +34,8 @@ def list_protocols(
     if protocol is not None:
         shown = _one(protocol)
     else:
-        shown = {"protocols": [{"protocol": name, "about": known(name).preset.about} for name in names()]}
+        each = [(name, known(name)) for name in names()]
+        shown = {"protocols": [{"protocol": name, "family": it.family, "about": it.preset.about} for name, it in each]}
     if as_json:
         from xccl_emu.cli.schema import print_json
 
@@ -70,9 +74,31 @@ def sizes_text(it: "Known") -> Iterator[str]:
 
 
 def _names(protocols: list[dict[str, str]]) -> Iterator[str]:
-    width = max(len(each["protocol"]) for each in protocols)
+    """A block for each family of several lines, and one for the others; a name with a suffix is in its stem's line."""
+    families: dict[str, dict[str, str]] = {}
     for each in protocols:
-        yield f"{each['protocol']:{width}}  {each['about']}"
+        families.setdefault(each["family"], {})[each["protocol"]] = each["about"]
+    lines = {title: list(_lines(family)) for title, family in sorted(families.items())}
+    large = {title: own for title, own in lines.items() if len(own) > 1}
+    others = {"others": [own[0] for title, own in lines.items() if title not in large]}
+    width = max(len(name) for own in lines.values() for name, _ in own) + 4
+    for title, own in {**large, **others}.items():
+        yield title
+        for name, about in own:
+            start, below = f"  {name}".ljust(width), " " * width
+            yield textwrap.fill(about, _COLUMNS, initial_indent=start, subsequent_indent=below, break_on_hyphens=False)
+
+
+def _lines(family: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Each stem of a family, and what it is, with its suffixes."""
+    for stem in (name for name in family if _stem(name, family) == name):
+        suffixes = [name.removeprefix(stem) for name in family if _stem(name, family) == stem != name]
+        yield stem, family[stem] + (f" (also {', '.join(suffixes)})" if suffixes else "")
+
+
+def _stem(name: str, family: Iterable[str]) -> str:
+    """The shortest name of a family that a name is, or adds a suffix to."""
+    return min((other for other in family if f"{name}-".startswith(f"{other}-")), key=len)
 
 
 def _text(told: dict[str, Any]) -> Iterator[str]:

@@ -16,11 +16,13 @@ from xccl_emu.cli.app import App
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
 
-ORDER = (
-    "list", "run", "check", "show", "fuzz", "trace", "bench", "sizes", "new", "compare", "plan", "fit", "litmus",
-    "corpus", "campaign",
-)  # fmt: skip
-"""Order of the commands in help: what a newcomer needs first.  Each is the ``app`` of the module of its name."""
+SECTIONS = {
+    "Write and run": ("list", "new", "run"),
+    "Prove": ("check", "show", "fuzz", "corpus", "litmus", "campaign"),
+    "Measure": ("bench", "trace", "compare", "sizes", "plan", "fit"),
+}
+"""The commands by what they are for, as help lists them.  Each is the ``app`` of the module of its name."""
+ORDER = tuple(name for section in SECTIONS.values() for name in section)
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 
 
@@ -50,6 +52,14 @@ class ReportingGroup(typer.core.TyperGroup):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**{**named, "commands": named.get("commands") or _Commands()})
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands to help, section by section."""
+        commands = {name: command for name in ORDER if (command := self.get_command(ctx, name))}
+        room = formatter.width - 6 - max(map(len, commands))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, commands[name].get_short_help_str(room)) for name in names])
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
         """Read the command line, which may print help; raises `typer.Exit` as `invoke` does."""

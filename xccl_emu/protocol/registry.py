@@ -4,6 +4,7 @@
 The entry points are of the group ``xccl_emu.protocols``; each is a class derived from `Case` or a protocol function.
 """
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +49,11 @@ class Known:
 
     maker: Maker
     preset: Preset
+
+    @property
+    def family(self) -> str:
+        """The folder of `xccl_emu.protocols` that has it, or the first package of its module."""
+        return self.maker.__module__.removeprefix(f"{GROUP}.").partition(".")[0]
 
     def made(self, sizes: Mapping[str, Any]) -> Case:
         """The case with its usual sizes, some of them changed, or `POD_SIZES`; ConfigError as for `make`."""
@@ -105,7 +111,9 @@ def known(name: str) -> Known:
         return _known(of_file(name), name.rpartition(":")[2])
     found = _found(name)
     if found is None:
-        raise ConfigError(f"protocol {name!r}: must be one of {', '.join(names())}, or FILE.py:NAME")
+        near = difflib.get_close_matches(str(name), names())
+        meant = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ConfigError(f"protocol {name!r}: must be a name that xccl-emu list prints, or FILE.py:NAME{meant}")
     return found
 
 

@@ -11,6 +11,7 @@ class Named(TypedDict):
     """A protocol in a list."""
 
     protocol: w.Protocol
+    family: Annotated[str, "folder of `protocols/` that has it, or package of another distribution"]
     about: w.About
 
 
