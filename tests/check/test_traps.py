@@ -1,13 +1,18 @@
 """The programs of `traps`: every search, brute force and sampled schedules give the verdict that each deserves."""
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import pytest
 
 from xccl_emu.campaign.judge import BRUTE_FORCE, SEARCHES, Budget, Scene, judge_scene, searched, verdict_of
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.check import check
+from xccl_emu.check.check import REDUCTIONS, check
 from xccl_emu.check.sampling.sample import PORTFOLIO, replay, sample
 from xccl_emu.check.search.exhaustive import Found
+from xccl_emu.check.trial import Trial
 
 from .traps import NAMED, OK, TRAPS, Trap
 from .witness_support import shows_again
@@ -94,6 +99,37 @@ def test_an_order_is_searched_by_itself_where_relaxed_says_nothing_of_it(name: s
     verdict = check(NAMED[name], order=order)
     assert (verdict.verdict, verdict.order) == (kinds.VERIFIED, order)
     assert verdict.reason.startswith(told) if told else verdict.reason == ""
+
+
+@dataclass(frozen=True)
+class ByOrder:
+    """A case that launches other programs under one order."""
+
+    name: ClassVar[str] = "by order"
+    configuration: ClassVar[Mapping[str, int | str]] = {}
+    order: str
+    there: Trap
+    elsewhere: Trap
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Launched, on a fresh pod."""
+        return (self.there if order == self.order else self.elsewhere).build(order, without)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("order", ["sc", "fifo"])
+@pytest.mark.parametrize("changed", [
+    {"programs": "store 1.0 5; quiet; store 1.4 1 | load 1.0"}, {"expected": {0o14: 2}}, {"memory": {0o14: 1}},
+])  # fmt: skip
+def test_no_verdict_is_handed_on_to_another_program(changed: dict[str, object], order: str, reduction: str) -> None:
+    """Where a case builds something else under an order, be it kernels, memory or what is expected, that is judged."""
+    elsewhere = NAMED["data behind a quiet"]
+    there = replace(elsewhere, **changed)
+    verdict = check(ByOrder(order, there, elsewhere), order=order, reduction=reduction)
+    itself = check(there, order=order, reduction=reduction)
+    assert "relaxed" not in verdict.reason
+    assert (verdict.verdict, verdict.order, verdict.states) == (itself.verdict, order, itself.states)
+    assert verdict.verdict == kinds.VIOLATION
 
 
 def test_what_is_verified_under_relaxed_need_not_be_right_under_unordered() -> None:

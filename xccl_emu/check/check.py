@@ -232,9 +232,9 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
 def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
     """Search under the order that is asked for, but first under a weaker one, which has fewer states to look at.
 
-    `relaxed` allows every run that `fifo` or `sc` allows, with less of it in order: what is right and without a race
-    there is so under them; but for livelock, of which that is only known where no state can be reached from itself.
-    Its search is reduced most, since it need not tell when a write becomes visible.
+    `relaxed` allows every run that `fifo` or `sc` allows of the same program, with less of it in order: what is right
+    and without a race there is so under them; but for livelock, of which that is only known where no state can be
+    reached from itself.  Its search is reduced most, since it need not tell when a write becomes visible.
     """
     started, orders = working_seconds(), [verdict.order]
     if verdict.order in STRONGER and options.reduction != "merged":
@@ -243,8 +243,11 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
         seconds = options.seconds
         left = None if seconds is None else max(seconds - (working_seconds() - started), _SECONDS_LEAST)
         given = left if left is None or order == orders[-1] else left / 2
-        searched, cycles = _searched(replace(verdict, order=order), checkable, replace(options, seconds=given))
-        if searched.verdict == VERIFIED and order != verdict.order and not cycles:
+        trial = checkable.build(order, verdict.without)
+        searched, cycles = _searched(replace(verdict, order=order), trial, replace(options, seconds=given))
+        if order == verdict.order or searched.verdict != VERIFIED or cycles:
+            continue
+        if trial.is_built_as(checkable.build(verdict.order, verdict.without)):
             also = f"verified under {order}, which allows every run that {verdict.order} allows"
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
@@ -259,17 +262,17 @@ def search_once(
 ) -> Verdict:  # fmt: skip
     """One exhaustive search under an order; the schedule of a violation as it was found, not made short."""
     verdict = Verdict("", checkable.name, dict(checkable.configuration), order, "exhaustive", 0, _names(without))
-    return _searched(verdict, checkable, _Options(None, seconds, max_states, progress, False, "full", max_bytes))[0]
+    options = _Options(None, seconds, max_states, progress, False, "full", max_bytes)
+    return _searched(verdict, checkable.build(order, verdict.without), options)[0]
 
 
-def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tuple[Verdict, bool]:
+def _searched(verdict: Verdict, trial: Trial, options: _Options) -> tuple[Verdict, bool]:
     """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle."""
     from xccl_emu.check.device.search.checker_state import ASIDE_MAX
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
     from xccl_emu.check.shrink import shown
 
-    trial = checkable.build(verdict.order, verdict.without)
     try:
         setup = Setup(trial, full=options.reduction != "merged", most=options.reduction == "full")
     except CapacityError as error:

@@ -1,13 +1,13 @@
 """What messages of search and sampling say alike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check import verdict
+from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.trial import Expected, Trial
-from xccl_emu.lang import Site
 from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.pod import Pod
@@ -61,12 +61,13 @@ def not_done(pod: Pod) -> list[str]:
     return [report.request(pod, core) for core in report.running(pod)]
 
 
-def words_of_sites(pod: Pod, word: Callable[[Site], int]) -> NDArray[np.int64]:
-    """A word for each kernel and site, [kernels * MAX_SITES]."""
+def words_of_sites(pod: Pod) -> NDArray[np.int64]:
+    """`NAMED` and `TAKEN` of each kernel and site, [kernels * MAX_SITES]."""
     words = np.zeros(at.MAX_KERNELS * at.MAX_SITES, np.int64)
     for number, kernel in enumerate(pod.kernels):
         first = number * at.MAX_SITES
-        words[first : first + len(kernel.sites)] = [word(site) for site in kernel.sites]
+        known = [(NAMED if site.sync else 0) | (TAKEN if site.used else 0) for site in kernel.sites]
+        words[first : first + len(known)] = known
     return words
 
 

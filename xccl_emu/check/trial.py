@@ -1,7 +1,7 @@
 """What is checked: one configuration, launched and ready to run, and what must be true at its end."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 import numpy as np
@@ -63,6 +63,11 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
+
+    def is_built_as(self, other: "Trial") -> bool:
+        """Do both ask the same of pods that are alike but for their memory orders?"""
+        asked = (each.name for each in fields(self) if each.name != "pod")
+        return all(getattr(self, name) == getattr(other, name) for name in asked) and self.pod.is_built_as(other.pod)
 
     def may_wait(self, fault: Fault) -> bool:
         """Return whether cores may wait without end behind a fault."""

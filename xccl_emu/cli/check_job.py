@@ -46,6 +46,8 @@ class SyncResult:
     verdict: Verdict
     idle: bool = False
     """Did nobody have to wait at it, in the runs with it?"""
+    as_data: bool = False
+    """Does a kernel take what a poll of that name returns?  Without it that is the word that is there."""
 
     @property
     def finding(self) -> str:
@@ -55,8 +57,8 @@ class SyncResult:
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, "idle": self.idle}
-        return about | self.verdict.to_json()
+        about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding}
+        return about | {"idle": self.idle, "as_data": self.as_data} | self.verdict.to_json()
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,10 @@ class Job:
         verdict, seconds = self._judge([*self._options.without, name]), self._advice_seconds()
         if seconds is not None and verdict.certificate is None and verdict.verdict in (VERIFIED, VIOLATION):
             verdict = certify(self._case, verdict, seconds=seconds)
-        kernels = self._case.build("sc").pod.kernels
-        steps = {site.step for kernel in kernels for site in kernel.sites if site.sync == name}
-        return SyncResult(name, tuple(sorted(steps - {0})), verdict, reach is not None and reach.idle(name))
+        sites = [site for kernel in self._case.build("sc").pod.kernels for site in kernel.sites if site.sync == name]
+        steps = {site.step for site in sites} - {0}
+        as_data = any(site.operation.startswith("poll") and "=" in site.text.partition("poll")[0] for site in sites)
+        return SyncResult(name, tuple(sorted(steps)), verdict, reach is not None and reach.idle(name), as_data)
 
     def _replay(self, witness: Witness) -> Result:
         """Replay a file under watch; its violation shows again, or it is said that it does not."""

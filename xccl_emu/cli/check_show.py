@@ -35,6 +35,7 @@ _REACH = (
     " needed: ask again with larger sizes before removing it"
 )
 _IDLE = "here nobody ever had to wait for it"
+_AS_DATA = "its result is used as data: without it, the word that is there"
 _ONE_AT_A_TIME = (
     "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
@@ -201,6 +202,13 @@ def _again(one: Weakest) -> str:
     return "; ".join([*told, *(each.again(to) for to, each in others.items())])
 
 
+def _why(one: SyncResult) -> str:
+    """Why it is what it is, where no violation says so."""
+    if one.finding == "unfinished":
+        return one.verdict.reason
+    return _IDLE if one.idle else ""
+
+
 def sync_table(each: tuple[SyncResult, ...]) -> Table:
     """One line a synchronization: is it needed, how that shows, and what it took to find out."""
     numbers = right("witness", "states", "schedules", "seconds")
@@ -210,7 +218,7 @@ def sync_table(each: tuple[SyncResult, ...]) -> Table:
         verdict, found = one.verdict, one.verdict.violation
         table.add_row(
             one.sync, ", ".join(map(str, one.steps)), f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]",
-            found.kind if found else verdict.reason if one.finding == "unfinished" else _IDLE if one.idle else "",
+            "; ".join(filter(None, (found.kind if found else _why(one), _AS_DATA if one.as_data else ""))),
             "" if verdict.certificate is None else verdict.certificate.again("redundant"),
             f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
             f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",

@@ -104,7 +104,8 @@ def compare_swap(
 def poll_eq(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
     """Wait until the word, of ``nbytes`` (1, 2, 4 or 8, aligned), equals ``value`` in the bits of ``mask``.
 
-    Returns the whole word, as `load` does, and so do `poll_ne` and `poll_ge`.
+    Returns the whole word, as `load` does, and so do `poll_ne` and `poll_ge`; where the name ``sync`` is switched off,
+    the word that is there.
     """
     return (OP_POLL, address, CMP_EQ, value, nbytes, mask, 0)
 

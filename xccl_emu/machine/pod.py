@@ -524,7 +524,14 @@ class Pod:
         What memory holds when the run begins is no part of it (48 TiB would have to be read): it is the caller's
         business that a replay begins with the bytes that the recorded run began with.
         """
-        parts = [repr(self.spec), self.order, repr(sorted(self.without))]
+        return hashlib.blake2b("\0".join(self._parts(self.order)).encode(), digest_size=16).hexdigest()
+
+    def is_built_as(self, other: "Pod") -> bool:
+        """Are memory and all that is launched alike on both pods, whatever their memory orders?  Reads all bytes."""
+        return self._parts("") == other._parts("") and np.array_equal(self._memory.bytes, other._memory.bytes)
+
+    def _parts(self, order: str) -> list[str]:
+        parts = [repr(self.spec), order, repr(sorted(self.without))]
         if self.switches.weaker:
             parts.append(repr(sorted(self.switches.weaker.items())))
         parts += [repr(self.losses)] if self.losses else []
@@ -533,7 +540,7 @@ class Pod:
             syncs = [site.sync for site in launch.kernel.sites]
             parts += [launch.kernel.name, launch.kernel.source, repr(syncs), repr(what)]
             parts += [repr(orders)] if any(orders := [site.order for site in launch.kernel.sites]) else []
-        return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+        return parts
 
     def snapshot(self) -> Snapshot:
         """Copy the whole pod; CapacityError if it is not small."""

@@ -20,6 +20,8 @@ ACCESS_WORDS = 5
 ACCESSES_MAX = rq.CONDITIONS_MOST
 """Rows that one action needs at most."""
 
+NAMED, TAKEN = 1, 2
+"""Of the site of a request: has it a name, and does its kernel take what it is granted?"""
 WRITE, SYNC, WHOLE, TENTATIVE = 1, 2, 4, 64
 """Flags: it writes; it is a synchronization (poll, atomic, add, load with a name, read of a window of flags); it is one
 word or granule at once; it is a tentative read, which counts as synchronizing and races with nothing.
@@ -66,7 +68,7 @@ def instruction_of(st, base, pipe, choice):
 def accesses(st, base, pipe, choice, named, out):
     """List what the action (pipe of the core at ``base``, choice) would read and write; returns how many rows.
 
-    ``named`` tells for each (kernel, site) whether it has a sync name, [kernels * MAX_SITES].
+    ``named`` has `NAMED` and `TAKEN` of each (kernel, site), [kernels * MAX_SITES].
     """
     if pipe == rq.SCALAR:
         return _of_scalar(st, base, choice, named, out)
@@ -115,15 +117,15 @@ def _of_scalar(st, base, choice, named, out):
     if op < rq.OP_LOAD or op > rq.OP_UB_STORE or _is_eviction(choice):
         return _of_poll_any(st, base, choice, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
+    told = named[st[base + ms.KERNEL] * ms.MAX_SITES + site]
     if op == rq.OP_LOAD:
-        named_so = named[st[base + ms.KERNEL] * ms.MAX_SITES + site] & 1
-        sync = SYNC if (named_so or access.reads_flags(st, base, a, b)) and not off else 0
+        sync = SYNC if (told & NAMED or access.reads_flags(st, base, a, b)) and not off else 0
         return _row(out, 0, a, b, WHOLE | sync, rq.SCALAR, site)
     if polls_line(st, base):
         first, nbytes = line_part(st, base, choice)
         n = _row(out, 0, a + first, nbytes, 0 if off else SYNC, rq.SCALAR, site)
         return _row(out, n, st[base + ms.UB_BASE] + st[base + REQUEST + 6] + first, nbytes, WRITE, rq.SCALAR, site)
-    if off:
+    if off and not (op == rq.OP_POLL and told & TAKEN):
         return 0
     if op == rq.OP_POLL:
         return _row(out, 0, a, st[base + REQUEST + 4], WHOLE | SYNC, rq.SCALAR, site)

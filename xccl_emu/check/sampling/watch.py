@@ -71,8 +71,8 @@ class Monitor:
         self.log: Words = np.zeros(0, np.int64)
         self.endings: Words = np.zeros(0, np.int64)
         """How runs ended in which something broke, by `breaks.ENDED_RIGHT` and so on; of the last `runs`."""
-        self.sites = words_of_sites(trial.pod, lambda site: bool(site.sync))
-        """Has a site a name?  Beside it runs note whether they come to it, and wait (`machine.MAY_WAIT`)."""
+        self.sites = words_of_sites(trial.pod)
+        """What is known of sites (`accesses.NAMED`), and whether runs come to them, and wait (`machine.MAY_WAIT`)."""
         self._filled = _filled(trial)
         self._wanted = (*_expected(trial), _answers(trial), np.array(list(trial.stops), np.int64))
         self._judged = at.JUDGE_NOTHING

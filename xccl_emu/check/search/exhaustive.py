@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.device.search import bfs, dfs
 from xccl_emu.check.device.search import checker_state as at
-from xccl_emu.check.device.search.classify import NAMED, TAKEN
 from xccl_emu.check.search import livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup

@@ -59,9 +59,7 @@ class Setup:
         """Cores, a bit each, of whose flags it matters when each is written (`explore_writes`)."""
         self.initial = Initial(self.memory.copy(), self.state.copy())
         self.rows = np.zeros((races.ROWS, 5), np.int64)
-        self.named = words_of_sites(
-            self.pod, lambda site: (classify.NAMED if site.sync else 0) | (classify.TAKEN if site.used else 0)
-        )
+        self.named = words_of_sites(self.pod)
         self._written = self._filled()
         self.checker = self._checker((at.MOST if most else at.LESS) if full else 0)
         self._mark_owners()

@@ -57,7 +57,7 @@ class Stepper:
         self._pod, self._st, self._mem = pod, pod.state, pod.memory
         self._replayer = Replayer(pod)
         self._writes = Writes(pod)
-        self._named = words_of_sites(pod, lambda site: bool(site.sync))
+        self._named = words_of_sites(pod)
         self._rows = np.zeros((rows.ACCESSES_MAX, rows.ACCESS_WORDS), np.int64)
         self._queued = {core: _Queued() for core in pod.active_cores()}
         self._number = 0

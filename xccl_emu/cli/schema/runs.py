@@ -207,6 +207,7 @@ class Without(Verdict):
     steps: Annotated[list[int], "steps of the paper"]
     finding: Annotated[str, "`needed`, `redundant`, or the verdict"]
     idle: Annotated[bool, "whether nobody had to wait at it"]
+    as_data: Annotated[bool, "whether a kernel uses the result of a poll of that name"]
 
 
 class Request(TypedDict):

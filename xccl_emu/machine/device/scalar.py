@@ -29,16 +29,15 @@ def step_scalar(mem, st, core, base, choice):
         changed = cache.first_changed(st, core)
         if changed >= 0:
             return cache.evict(mem, st, core, base, changed)
-    # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
-    if op == rq.OP_RETURN or op == rq.OP_LOAD or not flight.switched_off(st, base) or _drops_words(st, base):
+    # A return has no site of its own; what is switched off still reads, it only waits for nothing and orders nothing.
+    reads = op == rq.OP_LOAD or op == rq.OP_POLL or op == rq.OP_POLL_ANY
+    if op == rq.OP_RETURN or reads or not flight.switched_off(st, base):
         if not _grant(mem, st, core, base, op, choice):
             return False
         if op == rq.OP_POLL and st[base + ms.POLLED]:
             return True  # of a line not all is read yet
         if op != rq.OP_RETURN and (op <= rq.OP_ATOMIC_ADD or rq.OP_DMA <= op <= rq.OP_ADD):
             note_traffic(st, base, op)
-    elif op == rq.OP_POLL:  # as if it had seen what it waits for
-        words.put(st, base + RESULT, st[base + REQUEST + 3] + (1 if st[base + REQUEST + 2] == rq.CMP_NE else 0))
     st[ms.COUNT_BY_OP + op] += 1
     if op == rq.OP_RETURN:
         words.put(st, base + RESULT, st[base + REQUEST + 1])
@@ -49,12 +48,6 @@ def step_scalar(mem, st, core, base, choice):
         return True
     flight.go_on(st, base)
     return True
-
-
-@jit
-def _drops_words(st, base):
-    """Return whether a request that is switched off is carried out all the same: it leaves something to be dropped."""
-    return polls_line(st, base) or st[base + REQUEST] == rq.OP_POLL_ANY
 
 
 @jit
@@ -131,7 +124,7 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
             return read_line(mem, st, base, choice, flight.switched_off(st, base))
         value = flight.read_word(mem, st, core, base, a, st[base + REQUEST + 4])
         mask = st[base + REQUEST + 5]
-        if conditions.is_awaited(value & mask, b, c & mask):
+        if conditions.is_awaited(value & mask, b, c & mask) or flight.switched_off(st, base):
             words.put(st, base + RESULT, value)
             return True
         return False

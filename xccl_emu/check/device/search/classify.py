@@ -15,9 +15,6 @@ from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit
 
-NAMED, TAKEN = 1, 2
-"""What a search knows of a site: it has a sync name; the kernel takes what is granted."""
-
 NOT, PLAINLY, AT_ONCE = range(3)
 """May an action be done as soon as it is possible?  No; as it is; or so that its writes are visible at once."""
 
@@ -68,8 +65,10 @@ def _use(st, ck, rows, named, base, pipe, r):
     if pipe == rq.SCALAR and st[base + REQUEST] == rq.OP_POLL:
         if polls_line(st, base):
             return granules.USE_EXACT if flags & accesses.SYNC else granules.USE_READ
+        if flight.switched_off(st, base):  # it does not wait: what is there at its moment matters
+            return granules.USE_EXACT | granules.USE_UNORDERED
         part = st[base + REQUEST + 4] != 8 or st[base + REQUEST + 5] != -1
-        taken = named[st[base + ms.KERNEL] * ms.MAX_SITES + rows[r, accesses.SITE]] & TAKEN
+        taken = named[st[base + ms.KERNEL] * ms.MAX_SITES + rows[r, accesses.SITE]] & accesses.TAKEN
         compare = st[base + REQUEST + 2]
         kind = (
             granules.USE_EXACT

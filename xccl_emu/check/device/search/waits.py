@@ -1,6 +1,6 @@
 """Which sites of kernels a search comes to, and at which a core may have to wait.
 
-Two bits of each site, beside what the search knows of it from the start (`classify.NAMED`).  That a site may wait is
+Two bits of each site, beside what the search knows of it from the start (`accesses.NAMED`).  That a site may wait is
 said too often rather than too seldom; docs/soundness.md argues why it is never missed.
 """
 
