@@ -71,7 +71,7 @@ def await_all(flag, copies):
 def copies(bench: Bench) -> None:
     """Thirteen copies to the other die, one after the other."""
     pod, values = bench.pod(small_pod(2)), np.arange(104, dtype=np.int32)
-    source, target = bench.filled(0, values, "source"), bench.wanted(1, values, "target")
+    source, target = bench.filled(0, values, "source"), bench.wanted(1, values, "target", owners="die0")
     args = {"source": source.address, "target": target.address, "flag": pod.meta(1), "copies": 12}
     grants = [pod.grant(source, "r"), pod.grant(target, "rw"), pod.grant_meta("w", 1)]
     pod.launch(copy_one_by_one, 0, [0], args, grants)

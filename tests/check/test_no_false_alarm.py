@@ -89,7 +89,7 @@ def ticket_lock(bench: Bench) -> None:
     """Two dies count up once each; everything is at die 0."""
     pod = _pod(bench, 2)
     words = {"ticket": pod.meta(0), "serving": pod.meta(0, 32), "counter": pod.meta(0, 64)}
-    bench.expect(words["counter"], np.array([2]), "counter")
+    bench.expect(words["counter"], np.array([2]), "counter", owners=["die0", "die1"])
     for die in range(2):
         pod.launch(count_by_ticket, die, [0], words, [pod.grant_meta("rw", 0)])
 

@@ -99,13 +99,28 @@ def two_tell(bench: Bench, owners: Owners) -> None:
 
 @pytest.mark.parametrize(
     ("owners", "cores"),
-    [((), ()), ("die0", (1,)), ("die1.core0", (2,)), (2, (2,)), (["die1", 1, "die1.core0"], (2, 1))],
+    [
+        ((), (1,)), ("die0", (1,)), ("die1.core0", (2,)), (2, (2,)), (["die1", 1, "die1.core0"], (2, 1)),
+        ("drained", ()),
+    ],
 )
 def test_owners_are_dies_or_cores(owners: Owners, cores: tuple[int, ...]) -> None:
-    """Dies stand for their cores that run a kernel; without owners the bytes are judged when all kernels are done."""
+    """Dies stand for their cores that run a kernel; nobody named are those of the die of the bytes, or none at all."""
     bench = Bench("relaxed", ())
     two_tell(bench, owners)
     assert bench.trial().expected[0].cores == cores
+
+
+def test_bytes_of_a_die_without_kernels_are_their_writers() -> None:
+    """Those whose grants let them write there, and not who may only read."""
+    bench = Bench("relaxed", ())
+    pod = bench.pod(small_pod(2, 3, app_bytes=64, meta_bytes=64, managed_bytes=0))
+    out = bench.wanted(1, np.array([1]), "word")
+    grants = [[pod.grant(out, "r")], [pod.grant(out, "rw")], [pod.grant_meta("w")]]
+    for core, each in enumerate(grants):
+        args = {"word": out.address, "flag": pod.meta(0), "value": 1}
+        pod.launch(tell, 0, [core], args, each)
+    assert bench.trial().expected[0].cores == (1,)
 
 
 @pytest.mark.parametrize("owners", ["die2", "die0.core0", 0, 7, -1, "core1", "", True, [1, None]])

@@ -269,6 +269,7 @@ def search_once(
 def _searched(verdict: Verdict, trial: Trial, options: _Options) -> tuple[Verdict, bool]:
     """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle."""
     from xccl_emu.check.device.search.checker_state import ASIDE_MAX
+    from xccl_emu.check.messages import due
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
     from xccl_emu.check.shrink import shown
@@ -286,7 +287,7 @@ def _searched(verdict: Verdict, trial: Trial, options: _Options) -> tuple[Verdic
         ).run()  # fmt: skip
         verdict = replace(
             verdict, states=found.states, transitions=found.transitions, actions=found.actions_taken,
-            bounds=setup.bounds(), collision=found.states**2 / 2.0**65,
+            bounds=setup.bounds(), collision=found.states**2 / 2.0**65, due=due(trial),
         )  # fmt: skip
         if not found.signature:
             break
@@ -305,6 +306,7 @@ def _searched(verdict: Verdict, trial: Trial, options: _Options) -> tuple[Verdic
 
 
 def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
+    from xccl_emu.check.messages import due
     from xccl_emu.check.sampling.sample import sample
 
     trial = checkable.build(verdict.order, verdict.without)
@@ -323,7 +325,9 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         )  # fmt: skip
     except CapacityError as error:
         return replace(verdict, policy=policy, verdict=UNSUPPORTED, reason=str(error))
-    verdict = replace(verdict, policy=policy, schedules=sampled.schedules, actions=sampled.actions)
+    verdict = replace(
+        verdict, policy=policy, schedules=sampled.schedules, actions=sampled.actions, due=due(trial)
+    )
     if fault is not None:
         verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))

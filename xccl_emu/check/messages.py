@@ -90,6 +90,24 @@ def moment(trial: Trial, expected: Expected) -> str:
     return f"when {'its owner' if len(owners) == 1 else 'its owners'} {', '.join(owners)} had returned"
 
 
+def due(trial: Trial) -> dict[str, tuple[str, ...]]:
+    """Names of the expected bytes, by what makes them due: the return of a die's kernels, or cores, or the very end."""
+    told = dict[str, tuple[str, ...]]()
+    for each in trial.expected:
+        when = f"{_whose(trial.pod, each.cores)} returned" if each.cores else "everything drained"
+        told[when] = (*told.get(when, ()), each.name)
+    return told
+
+
+def _whose(pod: Pod, cores: tuple[int, ...]) -> str:
+    """Dies of which these are all cores that run a kernel, else the cores."""
+    per_die = pod.spec.cores_per_die
+    dies = sorted({core // per_die for core in cores})
+    if sorted(cores) == [core for core in pod.active_cores() if core // per_die in dies]:
+        return ", ".join(map(pod.spec.home, dies))
+    return ", ".join(core_name(pod, core) for core in cores)
+
+
 def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
     """A line more for a race of two instructions (core, site), if one looks like a load that waits for a flag."""
     one, other = (report.site_of(pod, core, site) for core, site in sides)

@@ -173,6 +173,8 @@ class Verdict:
     """What other roads say of it, if they were asked."""
     recovery: Recovery | None = None
     """What is said beside a proof that no core waits for ever behind a fault."""
+    due: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the expected bytes, by what made them due (`messages.due`)."""
     reach: Reach | None = None
     """What no run needed: of one that is verified, of all runs; of drawn schedules, of these."""
 

@@ -1,7 +1,7 @@
 """What ``xccl-emu check`` shows: progress on stderr, the verdict and a witness or a table on stdout."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,6 +36,7 @@ _REACH = (
 )
 _IDLE = "here nobody ever had to wait for it"
 _AS_DATA = "its result is used as data: without it, the word that is there"
+_FEW = 4
 _ONE_AT_A_TIME = (
     "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
@@ -161,6 +162,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("schedules", f"{verdict.schedules:,}, seed {verdict.seed}" if verdict.schedules else ""),
         ("actions", f"{verdict.actions:,}"),
         ("seconds", f"{verdict.seconds:.2f}" if verdict.policy != "replay" else ""),
+        ("bytes due when", _due(verdict)),
         ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
         ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),
         ("certificate", verdict.certificate.words() if verdict.certificate is not None else ""),
@@ -168,6 +170,18 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         *_reach_rows(verdict),
         ("rests on" if verdict.verdict == "verified" else "because", verdict.reason),
     ]
+
+
+def _due(verdict: Verdict) -> str:
+    """What made the expected bytes due: the first few, and how many more."""
+    told = [f"{when}: {_few(names, ', ')}" for when, names in verdict.due.items()]
+    return _few(told, "; ")
+
+
+def _few(names: Sequence[str], between: str) -> str:
+    """The first of some names, and how many more there are."""
+    more = [f"{len(names) - _FEW} more"] if len(names) > _FEW else []
+    return between.join([*names[:_FEW], *more])
 
 
 def _reach_rows(verdict: Verdict) -> list[tuple[str, str]]:

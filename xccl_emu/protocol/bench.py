@@ -12,7 +12,7 @@ from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod, bytes_of
 from xccl_emu.machine.spec import PodSpec, whole
-from xccl_emu.protocol.owners import Owners, cores_of
+from xccl_emu.protocol.owners import Owners, owners_of
 
 
 class Corner(NamedTuple):
@@ -90,10 +90,12 @@ class Bench:
         return buffer
 
     def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
-        """Memory at a global address that must hold ``array`` when all kernels are done.
+        """Memory at a global address that must hold ``array`` when its owners have returned, whatever else goes on.
 
-        With ``owners`` (``"die1"``, ``"die1.core0"``, a global number of a core, or several of them) already when the
-        kernels of these cores have returned, whatever goes on elsewhere.  Without payload nothing is expected.
+        ``owners`` are ``"die1"``, ``"die1.core0"``, a global number of a core, or several of them; if nobody is named,
+        the kernels on the die where the bytes lie, and if none runs there, those that may write them (by their grants).
+        With ``"drained"`` nobody is: the bytes must be right when all kernels are done and everything has drained.
+        Without payload nothing is expected.
         """
         if self.payload:
             self._expected.append((Expected(name, address, bytes_of(array).tobytes()), owners))
@@ -166,7 +168,10 @@ class Bench:
         pod = self._built()
         if not pod.active_cores():
             raise ConfigError("the protocol function has launched no kernel")
-        expected = tuple(replace(each, cores=cores_of(pod, owners)) for each, owners in self._expected)
+        expected = tuple(
+            replace(each, cores=owners_of(pod, owners, each.address, len(each.data)))
+            for each, owners in self._expected
+        )
         return Trial(
             pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._tolerated),
             self._may_block, frozenset(self._recovers), self._roles,

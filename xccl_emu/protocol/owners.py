@@ -1,7 +1,7 @@
 """Who owns expected bytes, as a protocol function names them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -10,9 +10,36 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
 
 Owners = int | str | Iterable[int | str]
-"""``"die1"`` or ``"cpu0"`` for its cores that run a kernel, ``"die1.core0"``, the number of a core; or several such."""
+"""``"die1"`` or ``"cpu0"`` for its cores that run a kernel, ``"die1.core0"``, the number of a core; or several such.
+None of these: what `owners_of` says.  `DRAINED`: nobody."""
+
+DRAINED = "drained"
+"""In place of owners: the bytes are judged when all kernels are done and everything has drained."""
 
 _TEXT = re.compile(r"(die|cpu)(\d{1,5})(?:\.core(\d{1,5}))?")
+
+
+def owners_of(pod: Pod, owners: Owners, address: int, nbytes: int) -> tuple[int, ...]:
+    """Global numbers of the cores whose return makes bytes due; none for `DRAINED`.
+
+    Where nobody is named, these are the kernels on the die where the bytes lie; if none runs there, those that have
+    leave to write them.  ConfigError for a core that runs no kernel.
+    """
+    if isinstance(owners, str) and owners == DRAINED:
+        return ()
+    die, start = divmod(address, pod.spec.die_bytes)
+    here = [core for core in pod.active_cores() if core // pod.spec.cores_per_die == die]
+    return cores_of(pod, owners) or tuple(here) or tuple(_writers(pod, die, start, start + nbytes))
+
+
+def _writers(pod: Pod, die: int, start: int, end: int) -> Iterator[int]:
+    """Cores that have leave to write to bytes of a die."""
+    for core in pod.active_cores():
+        if any(
+            "w" in grant.rights and grant.die in (None, die) and grant.start < end and start < grant.end
+            for grant in pod.grants_of(core)
+        ):
+            yield core
 
 
 def cores_of(pod: Pod, owners: Owners) -> tuple[int, ...]:
@@ -26,7 +53,8 @@ def _cores_of_one(pod: Pod, owner: int | str) -> list[int]:
     if isinstance(owner, str):
         found = _TEXT.fullmatch(owner)
         if found is None:
-            raise ConfigError(f"owners={owner!r}: must be a die, as in 'die1', or a core, as in 'die1.core0'")
+            known = f"a die, as in 'die1', a core, as in 'die1.core0', or {DRAINED!r} alone"
+            raise ConfigError(f"owners={owner!r}: must be {known}")
         die, on_die = int(found[2]) + (pod.spec.n_dies if found[1] == "cpu" else 0), found[3]
         cores = [core for core in running if core // per_die == die and on_die in (None, str(core % per_die))]
     elif isinstance(owner, int | np.integer) and not isinstance(owner, bool):

@@ -197,6 +197,7 @@ class Verdict(TypedDict):
     declared: Annotated[dict[str, int], "with a fault: declared errors"]
     certificate: Certificate | None
     recovery: Recovery | None
+    due: Annotated[dict[str, list[str]], "names of the expected bytes, by what made them due"]
     reach: Reach | None
 
 
