@@ -14,7 +14,7 @@ from xccl_emu.machine.pod import Pod
 ADD_ONE, ONE = maps.function("add", lang.FP32, scalar=True), 0x3F800000
 IN, OUT, BARRIER = 8, 10, 29
 """Events of both queues, two each, and of a barrier that empties the pipes."""
-HOW = {"none": 0, "visible": 1, "empty": 2}
+HOW = {"none": 0, "visible": 1, "empty": 2, "visible, dsb": 5, "empty, dsb": 6}
 
 
 def through_queues(target, source, nbytes, i):
@@ -44,14 +44,16 @@ def end_queues(chunks):
 
 
 def barrier_of(how):
-    """All that was issued is visible, or the pipes are empty, or neither."""
-    if how == 1:
+    """All that was issued is visible, or the pipes are empty, or neither; then a `dsb`, or none."""
+    if how & 3 == 1:
         yield lang.quiet(sync="barrier")
-    if how == 2:
+    if how & 3 == 2:
         for pipe in range(lang.MTU_IN, lang.MTU_OUT + 1):
             yield lang.set_flag(pipe, lang.SCALAR, BARRIER, sync="barrier")
         for pipe in range(lang.MTU_IN, lang.MTU_OUT + 1):
             yield lang.wait_flag(pipe, lang.SCALAR, BARRIER, sync="barrier")
+    if how & 4:
+        yield lang.quiet(sync="dsb")
 
 
 @lang.kernel

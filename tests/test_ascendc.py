@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tests import ascendc_twins
+from tests.cli_support import as_json, printed
 from tests.foreign_support import ROOT, has_compiler
 from xccl_emu import ascendc
 from xccl_emu.check import check, verdict
+from xccl_emu.cli import ending
 from xccl_emu.errors import ConfigError, KernelError, KernelFaultError
 from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.spec import small_pod
@@ -24,29 +26,55 @@ EXAMPLE = ROOT / "examples" / "ascendc" / "sendrecv.py"
 
 def case_of(name: str, **sizes: Any) -> Any:
     """A case of the example."""
-    return registry.of_file(f"{EXAMPLE}:{name}")(**sizes)
+    return registry.make(f"{EXAMPLE}:{name}", **sizes)
 
 
 def test_the_message_is_verified() -> None:
-    """With a barrier that waits until all is visible every schedule is fine, and the bits are right."""
-    found = check.check(case_of("Message"))
-    assert (found.verdict, found.violation) == (verdict.VERIFIED, None)
+    """With a barrier and a `dsb` every schedule is fine by both readings, and the bits are right."""
+    for barrier in ("visible", "empty"):
+        found = check.check(case_of("Message", barrier=barrier))
+        assert (found.verdict, found.violation) == (verdict.VERIFIED, None)
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("NoBarrier", {}), ("Message", {"barrier": "empty"})])
-def test_a_race_names_lines_of_the_source(name: str, sizes: dict[str, str]) -> None:
+@pytest.mark.parametrize("name", ["NoBarrier", "NoDsb"])
+def test_a_race_names_lines_of_the_source(name: str) -> None:
     """Without the barrier, or with one that only empties the pipes, the chunk races, at a line of the C++ source."""
-    found = check.check(case_of(name, **sizes))
+    found = check.check(case_of(name))
     assert found.violation is not None
     assert found.violation.kind == verdict.DATA_RACE
     assert "sendrecv.cpp:" in found.violation.message
 
 
+@pytest.mark.parametrize(
+    ("name", "line", "codes"),
+    [
+        ("Message", "verified if barriers wait for visibility; verified if they only drain", (0, 0)),
+        ("NoDsb", "verified if barriers wait for visibility; data race in 34 steps if they only drain", (1, 0)),
+        ("NoBarrier", "", (1, 1)),
+    ],
+)
+def test_both_readings_are_judged_where_nobody_chooses(
+    name: str, line: str, codes: tuple[int, int], tmp_path: Path
+) -> None:
+    """One line says both, the exit code is that of the weaker, or of the chosen one; without a barrier none is read."""
+    out = ("--out", str(tmp_path / "kept.json"))
+    told = printed("check", f"{EXAMPLE}:{name}", *out, code=codes[0])
+    assert (line in told, "if they only drain" in told) == (True, bool(line))
+    assert "if they" not in printed("check", f"{EXAMPLE}:{name}", "--barrier", "visible", *out, code=codes[1])
+
+
+def test_both_readings_are_in_the_json() -> None:
+    """What was read, and the whole verdict by it, beside that of the weaker."""
+    told = as_json("check", f"{EXAMPLE}:NoDsb", "--out", "/dev/null", code=ending.WRONG)
+    assert (told["verdict"], told["stronger"]["verdict"]) == ("violation", "verified")
+    assert told["stronger"]["read"] == {"barrier": "visible"}
+
+
 def test_without_its_barrier_it_races() -> None:
     """A barrier is switched off by its name, and then the chunk races."""
-    kernel = case_of("Message").kernel("send")
+    kernel = case_of("NoDsb").kernel("send")
     name = next(site.sync for site in kernel.sites if site.sync.startswith("PipeBarrier"))
-    found = check.check(case_of("Message"), without=[name])
+    found = check.check(case_of("NoDsb", barrier="visible"), without=[name])
     assert found.violation is not None
     assert found.violation.kind == verdict.DATA_RACE
 
@@ -63,9 +91,11 @@ def test_each_event_of_a_queue_is_needed(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "sizes", "how"),
     [
-        ("Message", {}, "visible"),
-        ("Message", {"chunks": 4}, "visible"),
-        ("Message", {"barrier": "empty"}, "empty"),
+        ("NoDsb", {"barrier": "visible"}, "visible"),
+        ("NoDsb", {"chunks": 4, "barrier": "visible"}, "visible"),
+        ("NoDsb", {}, "empty"),
+        ("Message", {}, "empty, dsb"),
+        ("Message", {"barrier": "visible"}, "visible, dsb"),
         ("NoBarrier", {}, "none"),
     ],
 )
@@ -79,11 +109,11 @@ def test_a_search_sees_the_states_of_the_twins(
     assert found.verdict == twin.verdict
     assert (found.violation and found.violation.kind) == (twin.violation and twin.violation.kind)
     assert (found.states, found.transitions, found.actions) == (twin.states, twin.transitions, twin.actions)
-    if (name, order) == ("Message", "relaxed") and how == "visible":
+    if (name, order) == ("NoDsb", "relaxed") and how == "visible":
         assert found.states == {2: 16, 4: 101}[sizes.get("chunks", 2)]
 
 
-REFUSED = {name: f"AscendC::{name}(a);" for name in ("Barrier", "CastImpl", "OOMCheckAddrRange", "dsb")}
+REFUSED = {name: f"AscendC::{name}(a);" for name in ("Barrier", "CastImpl", "OOMCheckAddrRange")}
 """The names that are refused, each in a statement."""
 
 

@@ -39,9 +39,9 @@ def test_the_commands_end_as_the_page_says(page: str) -> None:
 @needs_cxx
 @pytest.mark.parametrize(("more", "code"), [((), 0), (("--chunks", "4"), ending.WRONG)])
 def test_what_is_switched_off_is_needed_as_the_page_says(page: str, more: tuple[str, ...], code: int) -> None:
-    """A barrier has the name that the page calls it by; `in freed` is needed for four chunks, not for two."""
+    """A `dsb` has the name that the page calls it by; `in freed` is needed for four chunks, not for two."""
     case = ("check", "examples/ascendc/sendrecv.py:Message")
-    named = re.search(r'--without "(PipeBarrier, line \d+)"', page)
+    named = re.search(r'--without "(dsb, line \d+)"', page)
     assert named
     assert invoke(*case, "--without", named[1])[0] == ending.WRONG
     assert "`in freed`" in page

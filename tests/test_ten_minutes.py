@@ -14,11 +14,12 @@ pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler
 
 
 def test_the_page_is_so(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It races at lines of the source; mended it is verified and needs each synchronization; then as each part says."""
+    """It races at lines of the source; with a barrier by one reading; with a `dsb` never; then as each part says."""
     monkeypatch.chdir(tmp_path)
     page = (repository / "docs" / "ten-minutes.md").read_text("utf-8")
-    source, case, mend = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("cpp", "python", "diff"))
-    broken, mended, empty, weak, bench, trace = (
+    source, case = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("cpp", "python"))
+    barrier, dsb = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
+    broken, by_one, mended, weak, bench, trace = (
         shlex.split(line) for line in re.findall(r"^    xccl-emu (.*)$", page, re.MULTILINE)
     )
     Path("handover.cpp").write_text(source)
@@ -26,12 +27,22 @@ def test_the_page_is_so(repository: Path, tmp_path: Path, monkeypatch: pytest.Mo
     code, out, _ = invoke(*broken)
     assert (code, "data race" in out, "handover.cpp:" in out) == (ending.WRONG, True, True)
 
-    before = "".join(f"{line[1:]}\n" for line in mend.splitlines() if line[0] != "+")
-    assert source.count(before) == 1
-    Path("handover.cpp").write_text(source.replace(before, "".join(f"{line[1:]}\n" for line in mend.splitlines())))
+    source = mended_by(barrier, source)
+    code, out, _ = invoke(*by_one)
+    (line,) = re.findall(r"\*(verified if [^*]*)\*", page)
+    assert (code, line in out) == (ending.WRONG, True)
+    mended_by(dsb, source)
     code, out, _ = invoke(*mended)
-    assert (code, "verified" in out, "redundant" in out) == (0, True, False)
-    assert out.count("needed") >= 3
-    assert invoke(*empty)[0] == ending.WRONG
+    assert (code, "verified if they only drain" in out) == (0, True)
+    assert (out.count("│ needed "), re.findall(r"│ (\w+),.*│ redundant ", out)) == (3, ["PipeBarrier"])
     for command in (weak, bench, trace):
         assert invoke(*command)[0] == 0, command
+
+
+def mended_by(diff: str, source: str) -> str:
+    """The source with the lines of a diff, which is written to its file."""
+    before = "".join(f"{line[1:]}\n" for line in diff.splitlines() if line[0] != "+")
+    assert source.count(before) == 1
+    mended = source.replace(before, "".join(f"{line[1:]}\n" for line in diff.splitlines()))
+    Path("handover.cpp").write_text(mended)
+    return mended

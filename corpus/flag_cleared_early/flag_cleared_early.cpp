@@ -54,6 +54,7 @@ extern "C" __global__ __aicore__ void send(GM_ADDR own, GM_ADDR slot, GM_ADDR re
         flag.Await(0);
         Write(slot, room.Get<int8_t>(), nbytes);
         PipeBarrier<PIPE_ALL>();
+        dsb(DSB_DDR);
         flag.Set(1);
     }
 }

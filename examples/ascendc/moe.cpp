@@ -67,6 +67,7 @@ extern "C" __global__ __aicore__ void dispatch(GM_ADDR x, GM_ADDR experts, GM_AD
         narrow.End(row);
     }
     PipeBarrier<PIPE_ALL>();
+    dsb(DSB_DDR);
     for (uint32_t rank = 0; rank < sizes.ranks; rank++) {
         Counter(counts + rank * sizes.stride + sizes.me * COUNTER_BYTES).Set(sent[rank] + 1);
     }
@@ -122,6 +123,7 @@ extern "C" __global__ __aicore__ void give_back(GM_ADDR rows, GM_ADDR routes, GM
         }
     }
     PipeBarrier<PIPE_ALL>();
+    dsb(DSB_DDR);
     for (uint32_t i = 0; i < sizes.rows; i++) {
         Counter(flags + route.GetValue(2 * i) * sizes.stride + route.GetValue(2 * i + 1) * COUNTER_BYTES).Set(1);
     }

@@ -16,7 +16,7 @@ import numpy as np
 
 from xccl_emu import ascendc
 from xccl_emu.machine import Buffer, Pod
-from xccl_emu.protocol import Bench, Case, Region, Regions, choice, size
+from xccl_emu.protocol import Bench, Case, Region, Regions, size
 
 SOURCE = Path(__file__).with_name("moe.cpp")
 COUNTER_BYTES = 64
@@ -31,7 +31,6 @@ class Experts(Case):
     top_k: int = size(1, "Experts that a token chooses.")
     blocks: int = size(1, "Blocks of 16 elements of a token.")
     seed: int = size(0, "Of what tokens choose.", least=0, most=None)
-    barrier: str = choice("visible", "How PipeBarrier<PIPE_ALL> is read.", of=ascendc.BARRIERS)
     places: ClassVar[tuple[tuple[str, str], tuple[str, str]]]
     """Parameters for window and counters, of what receives and of what sends."""
 
@@ -82,7 +81,7 @@ class Experts(Case):
         grants += [at.window.grant(die, rights), at.counters.grant(die, rights)]
         sizes = {"me": me, "ranks": self.ranks, "tokens": self.tokens, "topK": self.top_k, "hidden": self.hidden}
         tiling = ascendc.Tiling("MoeTiling", {**sizes, "rows": rows, "stride": at.pod.spec.die_bytes})
-        kernel = ascendc.ascend_kernel(SOURCE, name, barrier=self.barrier)
+        kernel = ascendc.ascend_kernel(SOURCE, name)
         ascendc.launch(at.bench, at.pod, kernel, me, [0 if sends else 1], args, grants, tiling)
 
 

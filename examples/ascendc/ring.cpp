@@ -34,7 +34,8 @@ extern "C" __global__ __aicore__ void all_gather(GM_ADDR own, GM_ADDR out, GM_AD
         uint32_t slot = i % sizes.slots * n;
         read.Await(int64_t(i) + 1 - sizes.slots); /* the slot is free */
         DataCopy(right[slot], chunk, n);
-        PipeBarrier<PIPE_ALL>(); /* the chunk is there before its tail, and the buffer is free */
+        PipeBarrier<PIPE_ALL>(); /* the buffer is free */
+        dsb(DSB_DDR);            /* the chunk is there before its tail */
         sent.Set(i + 1);
         arrived.Await(i + 1);
         DataCopy(chunk, here[slot], n);

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from xccl_emu import ascendc
-from xccl_emu.protocol import Bench, Case, Regions, choice, size
+from xccl_emu.protocol import Bench, Case, Regions, size
 
 SOURCE = Path(__file__).with_name("ring.cpp")
 
@@ -22,7 +22,6 @@ class Ring(Case):
     dies: int = size(3, "Dies of the ring.", least=2)
     slots: int = size(1, "Slots of an inbox.")
     blocks: int = size(1, "Blocks of 8 elements of a chunk.")
-    barrier: str = choice("visible", "How PipeBarrier<PIPE_ALL> is read.", of=ascendc.BARRIERS)
 
     @property
     def payload_bytes(self) -> int:
@@ -31,7 +30,7 @@ class Ring(Case):
 
     def lay_out(self, bench: Bench) -> None:
         """Inboxes and two counters on each die."""
-        kernel, elements = ascendc.ascend_kernel(SOURCE, "all_gather", barrier=self.barrier), 8 * self.blocks
+        kernel, elements = ascendc.ascend_kernel(SOURCE, "all_gather"), 8 * self.blocks
         chunks = np.arange(1, self.dies * elements + 1, dtype=np.float32).reshape(self.dies, -1)
         regions = Regions(self.dies)
         inbox = regions.managed("inbox", 4 * elements, self.slots)

@@ -22,6 +22,9 @@ __aicore__ inline void Tell(const GlobalTensor<int64_t> &counter, int64_t value)
 {
 #ifndef NO_BARRIER
     PipeBarrier<PIPE_ALL>();
+#ifndef NO_DSB
+    dsb(DSB_DDR);
+#endif
 #endif
     counter.SetValue(0, value);
     DataCacheCleanAndInvalid<int64_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(counter);

@@ -2,7 +2,7 @@
 
 xccl-emu check examples/ascendc/sendrecv.py:Message --each-sync
 xccl-emu check examples/ascendc/sendrecv.py:NoBarrier
-xccl-emu check examples/ascendc/sendrecv.py:Message --barrier empty
+xccl-emu check examples/ascendc/sendrecv.py:NoDsb
 xccl-emu bench examples/ascendc/sendrecv.py:Message
 """
 
@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu import ascendc
-from xccl_emu.protocol import Bench, Case, Regions, choice, size
+from xccl_emu.protocol import Bench, Case, Regions, size
 
 SOURCE = Path(__file__).with_name("sendrecv.cpp")
 
@@ -25,12 +25,11 @@ class Message(Case):
 
     chunks: int = size(2, "Chunks of the message.")
     blocks: int = size(1, "Blocks of 8 elements of a chunk.")
-    barrier: str = choice("visible", "How PipeBarrier<PIPE_ALL> is read.", of=ascendc.BARRIERS)
     defines: ClassVar[Mapping[str, int]] = {}
 
     def kernel(self, name: str) -> ascendc.AscendKernel:
         """A kernel of the source."""
-        return ascendc.ascend_kernel(SOURCE, name, barrier=self.barrier, defines=self.defines)
+        return ascendc.ascend_kernel(SOURCE, name, defines=self.defines)
 
     @property
     def elements(self) -> int:
@@ -68,3 +67,10 @@ class NoBarrier(Message):
     """The tail is written while the chunk may be on its way."""
 
     defines: ClassVar[Mapping[str, int]] = {"NO_BARRIER": 1}
+
+
+@dataclass(frozen=True)
+class NoDsb(Message):
+    """The barrier alone stands between chunk and tail: right if it waits until the chunk is visible."""
+
+    defines: ClassVar[Mapping[str, int]] = {"NO_DSB": 1}

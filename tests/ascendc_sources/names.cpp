@@ -40,4 +40,6 @@ extern "C" __global__ __aicore__ void names(GM_ADDR a)
     AscendC::SetFlag<AscendC::HardEvent::MTE2_S>(AscendC::GetTPipePtr()->FetchEventID(AscendC::HardEvent::MTE2_S));
     AscendC::WaitFlag<AscendC::HardEvent::MTE2_S>(AscendC::GetTPipePtr()->FetchEventID(AscendC::HardEvent::MTE2_S));
     pipe_barrier(PIPE_ALL);
+    dsb(DSB_DDR);
+    dsb((mem_dsb_t)0);
 }

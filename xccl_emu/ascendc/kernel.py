@@ -9,12 +9,16 @@ from xccl_emu.ascendc import sites
 from xccl_emu.errors import ConfigError, KernelError
 from xccl_emu.lang import foreign, maps
 from xccl_emu.lang.foreign import compiler
+from xccl_emu.protocol.bench import READINGS, Bench
 
 STACK_WORDS = 256
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
 BARRIERS = tuple(sites.BARRIER)
 """How `PipeBarrier` of all pipes and `SyncAll` are read: all that was issued is visible, or the pipes are empty."""
+
+GOES_BY = {"PipeBarrier": ("barrier",), "SyncAll": ("sync_all", "barrier")}
+"""Which of `READINGS` a kernel with such a call goes by."""
 
 EVENTS = ("binary", "counted")
 """How events of `FetchEventID` are read: set or not, none again before it is consumed; or counted."""
@@ -40,7 +44,26 @@ class AscendKernel(foreign.CKernel):
         self.contexts, self.events = contexts, events
         self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *(("events",) if events == "counted" else ()))
         super().__init__(file, name, stack_words)
-        self._template, self.barrier, self.defines = template, barrier, dict(defines)
+        self._template, self.defines = template, dict(defines)
+        self.reads = {name: of[-1] for name, of in READINGS.items()} | ({"barrier": barrier} if barrier else {})
+        self._chosen = {"barrier"} if barrier else set[str]()
+        self._read = dict[tuple[str, ...], AscendKernel]()
+
+    def read(self, bench: Bench) -> "AscendKernel":
+        """The same as a run reads what its source leaves open."""
+        called = {site.sync.partition(",")[0] for site in self.sites}
+        asked = {name for call in GOES_BY if call in called for name in GOES_BY[call]} - self._chosen
+        reads = self.reads | {name: bench.reading(name) for name in sorted(asked)}
+        if reads == self.reads:
+            return self
+        return self._read.setdefault(tuple(reads.values()), self._with(reads))
+
+    def _with(self, reads: Mapping[str, str]) -> "AscendKernel":
+        kernel = AscendKernel(
+            self.file, self.name, self._template, "", self.defines, self.stack_words, self.contexts, self.events
+        )  # fmt: skip
+        kernel.reads = dict(reads)
+        return kernel
 
     def _names(self) -> tuple[str, ...]:
         listed = [each.strip() for each in self._head[2].split(",") if each.strip() not in ("", "void")]
@@ -59,7 +82,8 @@ class AscendKernel(foreign.CKernel):
     def _unit(self) -> compiler.Unit:
         defines = [f"#define {name} {value}" for name, value in self.defines.items()]
         known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
-        known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.barrier == 'visible')}"]
+        known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.reads['barrier'] == 'visible')}"]
+        known += [f"#define XCCL_SYNC_ALL_DRAINS {int(self.reads['sync_all'] == 'drains')}"]
         known += [f"#define XCCL_CONTEXTS {self.contexts}"]
         known += [f"#define XCCL_EVENTS_WORD {len(KEPT) + self.contexts if self.events == 'counted' else 0}"]
         head = "\n".join([sites.enumeration(), *known, *defines])
@@ -80,7 +104,7 @@ class AscendKernel(foreign.CKernel):
     @property
     def built(self) -> tuple[object, ...]:
         """How it is compiled, but for its template."""
-        return self.barrier, self.events, self.contexts, self.defines
+        return self.reads, self.events, self.contexts, self.defines
 
     def _more(self) -> tuple[sites.Call, ...]:
         """Calls beside those in the source."""
@@ -88,7 +112,7 @@ class AscendKernel(foreign.CKernel):
 
     def _tables(self, text: str) -> str:
         try:
-            return sites.tables(text, str(INCLUDE), self.barrier, self._more())
+            return sites.tables(text, str(INCLUDE), self.reads["barrier"], self._more())
         except KernelError as error:
             raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
 
@@ -100,7 +124,8 @@ class AscendStream(AscendKernel):
         first = kernels[0]
         self.row_words = 1 + max(len(each.params) for each in kernels)
         words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
-        super().__init__(first.file, first.name, "", first.barrier, first.defines, words, first.contexts, first.events)
+        super().__init__(first.file, first.name, "", "", first.defines, words, first.contexts, first.events)
+        self.reads = first.reads
         self.in_turn, self.counted = kernels, counted
         self.name = self.__name__ = "_then_".join(each.name for each in kernels)
         self.params = (*self.kept, "table", "launches", *(("done",) if counted else ()))
@@ -121,7 +146,7 @@ class AscendStream(AscendKernel):
 
 
 def ascend_kernel(
-    file: str | Path, name: str, template: str = "", barrier: str = "visible",
+    file: str | Path, name: str, template: str = "", barrier: str = "",
     defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS, contexts: int = 0,
     events: str = "binary",
 ) -> AscendKernel:  # fmt: skip
@@ -132,7 +157,7 @@ def ascend_kernel(
     file: the source; as a rule ``Path(__file__).with_name("ring.cpp")``.
     name: of a ``__global__ __aicore__`` function in it.
     template: its arguments if it is a template, for example ``"half, 2"``.
-    barrier: how ``PipeBarrier<PIPE_ALL>`` is read, of `BARRIERS`.
+    barrier: how ``PipeBarrier<PIPE_ALL>`` is read, of `BARRIERS`; empty for as the run reads it (`Bench.reading`).
     defines: macros in front of the source.
     events: how events of ``FetchEventID`` are read, of `EVENTS`.
     contexts: how many addresses `GetHcclContext` knows, as ``context0`` and so on among the arguments.
@@ -140,7 +165,7 @@ def ascend_kernel(
 
     Raises ConfigError and KernelError as `lang.foreign.c_kernel` does.
     """
-    if barrier not in BARRIERS:
+    if barrier and barrier not in BARRIERS:
         raise ConfigError(f"barrier={barrier!r}: must be one of {', '.join(BARRIERS)}")
     if events not in EVENTS:
         raise ConfigError(f"events={events!r}: must be one of {', '.join(EVENTS)}")

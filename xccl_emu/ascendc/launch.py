@@ -96,6 +96,7 @@ def launch(
 
     Raises ConfigError as `Pod.launch` and `Tiling.packed` do.
     """
+    kernel = kernel.read(bench)
     for code, meaning in STOPS.items():
         bench.stop(code, meaning)
     given, leave = dict(args), [_with_flags(pod, each) for each in grants]

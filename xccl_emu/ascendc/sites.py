@@ -27,7 +27,7 @@ REQUESTS = {
     "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
-    "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (),
+    "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (), "dsb": ("quiet",),
     "xccl_launches": ("arrive", "await_group", "load", "poll_ge", "quiet", "atomic_add"),
     "GatherMask": ("v_copy", "set_flag", "wait_flag", "ub_load"),
     **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin", "SetDeqScale"), ("fail",)),
@@ -107,7 +107,7 @@ def names(found: list[Call]) -> Iterator[str]:
             yield f"{call.of}, line {lines.get(i, call.line)}"
         elif call.name in _FILLED + _FREED:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
-        elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid"):
+        elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid", "dsb"):
             yield f"{call.name}, line {call.line}"
         else:
             yield ""

@@ -61,6 +61,9 @@ class Trial:
     """For a pod that has run before, address and bytes of what holds nothing; all else on dies counts as filled, and
     ``filled`` is left empty.  For sampled schedules alone."""
 
+    open_readings: frozenset[str] = frozenset()
+    """What its kernels read in the weaker of two ways because nobody has chosen (`Bench.reading`)."""
+
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
 

@@ -1,5 +1,6 @@
 """What ``xccl-emu check`` does: one check, one check for each synchronization, or a replay."""
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from xccl_emu.cli import ending, sooner
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
+from xccl_emu.cli.readings import Stronger, stronger
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case, reached_syncs
@@ -34,6 +36,7 @@ EXIT_CODES = {
 SECONDS = 75.0
 """Time limit of a check by default."""
 _SHARE_OF_SEARCH = 0.8
+SECONDS_LEAST = 0.01
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Result:
     """Results of ``--weakest``."""
     unsaved: str = ""
     """Why there is no replay file."""
+    stronger: Stronger | None = None
+    """By the stronger readings, where nobody has chosen; the verdict is by the weaker."""
 
     @property
     def exit_code(self) -> int:
@@ -92,6 +97,7 @@ class Result:
         """As ``--json`` prints it."""
         file = None if self.replay_file is None else str(self.replay_file)
         return self.verdict.to_json() | {
+            "stronger": None if self.stronger is None else self.stronger.to_json(),
             "replay_file": file, "unreached": list(self.unreached),
             "each_sync": None if self.each is None else [one.to_json() for one in self.each],
             "each_request": None if self.weakest is None else [one.to_json() for one in self.weakest],
@@ -114,6 +120,10 @@ class Job:
             return self._replay(self._witness)
         check_syncs(self._case, self._options.without)
         verdict = self._judge(self._options.without)
+        return dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
+
+    def _shown(self, verdict: Verdict) -> Result:
+        """The verdict, and what else was asked for."""
         if verdict.verdict == VIOLATION or not (self._options.each_sync or self._options.weakest):
             return self._saved(verdict)
         each, unreached = self._each_sync(verdict) if self._options.each_sync else (None, ())
@@ -170,6 +180,18 @@ class Job:
         if not options.certify:
             return verdict
         return certify(self._case, verdict, seconds=options.certify_seconds or CERTIFICATE_SECONDS)
+
+    def _by_stronger_readings(self, verdict: Verdict) -> Stronger | None:
+        """What is left of the time goes to the same by the stronger readings, where nobody has chosen one."""
+        seconds = SECONDS if self._options.seconds is None else self._options.seconds
+        other = copy.copy(self)
+        other._options = dataclasses.replace(self._options, seconds=max(seconds - verdict.seconds, SECONDS_LEAST))
+
+        def judge(case: Case) -> Verdict:
+            other._case = case
+            return other._verdict(self._options.without)
+
+        return stronger(self._case, self._case.build(self._order).open_readings, judge)
 
     def _verdict(self, without: Sequence[str]) -> Verdict:
         """Check by the policy that was asked for, or search and then sample."""

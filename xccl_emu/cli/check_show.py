@@ -83,6 +83,8 @@ def show(result: Result) -> None:
         print_others(console, result.verdict.others)
         console.print()
     console.print(verdict_table(result.verdict))
+    if result.stronger is not None:
+        console.print(result.stronger.words(result.verdict), highlight=False)
     if result.each is not None:
         console.print(sync_table(result.each))
         if any(one.finding == "redundant" for one in result.each):

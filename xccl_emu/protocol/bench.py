@@ -14,6 +14,12 @@ from xccl_emu.machine.pod import Buffer, Pod, bytes_of
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocol.owners import Owners, owners_of
 
+READINGS: Mapping[str, tuple[str, ...]] = {
+    "barrier": ("both", "visible", "empty"), "sync_all": ("both", "drains", "arrives"),
+}  # fmt: skip
+"""What is read in one of two ways, since documents leave it open: by the stronger, or the weaker; or nobody has chosen,
+then a run goes by the weaker, and the command ``check`` judges both."""
+
 
 class Corner(NamedTuple):
     """Where a communicator begins on each die, if it is not alone on the pod."""
@@ -35,6 +41,8 @@ class Bench:
         self, order: str, without: Collection[str], pod_sizes: Mapping[str, Any] | None = None, payload: bool = True,
     ) -> None:  # fmt: skip
         self._order, self._without, self._pod_sizes = order, without, dict(pod_sizes or {})
+        self._readings = {name: str(self._pod_sizes.pop(name, of[0])) for name, of in READINGS.items()}
+        self._open = set[str]()
         self.payload = payload
         """Whether there is payload.  If not, the case is for a run that moves none (`VirtualTime`, ``data=False``)."""
         self._pod: Pod | None = None
@@ -64,6 +72,14 @@ class Bench:
         spec = spec.with_(**self._pod_sizes)
         self._pod = Pod(spec, order=self._order, without=self._without, draw_answers=draw_answers)
         return self._pod
+
+    def reading(self, name: str) -> str:
+        """How a kernel that goes by one of `READINGS` is to read it."""
+        chosen, (both, _, weaker) = self._readings[name], READINGS[name]
+        if chosen != both:
+            return chosen
+        self._open.add(name)
+        return weaker
 
     def filled(self, die: int, array: NDArray[Any], name: str = "", *, travels: bool = False) -> Buffer:
         """An app data buffer that holds ``array`` when the run begins.
@@ -174,7 +190,7 @@ class Bench:
         )
         return Trial(
             pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._tolerated),
-            self._may_block, frozenset(self._recovers), self._roles,
+            self._may_block, frozenset(self._recovers), self._roles, open_readings=frozenset(self._open),
         )  # fmt: skip
 
     def _built(self) -> Pod:

@@ -15,7 +15,7 @@ from xccl_emu.check.witness.trace import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.spec import CACHE_LINES_MAX, whole
 from xccl_emu.protocol import folder
-from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.bench import READINGS, Bench
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.pod_run import PodRun
 
@@ -109,6 +109,10 @@ POD_SIZES = (
         "scalar_cache", 0, "Lines of 64 bytes that the scalar unit of a core caches; 0: it has no cache.",
         least=0, most=CACHE_LINES_MAX, advanced=True,
     ),
+    *(Size(name, of[0], help, choices=of, advanced=True) for (name, of), help in zip(READINGS.items(), (
+        "Whether PipeBarrier of all pipes waits until writes are visible, or until the pipes are empty.",
+        "Whether SyncAll holds such a barrier, or is arrival and nothing else.",
+    ), strict=True)),
 )  # fmt: skip
 """What can be chosen of the pod of any case, beside the case's own sizes (`Case.with_pod_options`)."""
 

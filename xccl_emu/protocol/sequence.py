@@ -17,7 +17,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol.bench import Bench, Corner
+from xccl_emu.protocol.bench import READINGS, Bench, Corner
 from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, sizes_of
 from xccl_emu.protocol.owners import Owners
 from xccl_emu.protocol.registry import Known, known
@@ -119,13 +119,15 @@ class Sequence:
         made = [[[*self._calls(each)] for each in stage.communicators] for stage in self.stages]
         dies = max(_spec_of(calls, order, 0).n_dies for together in made for calls in together)
         specs = [_specs_of(together, order, dies) for together in made]
-        room = _room([_beside(each) for each in specs]).with_(**_pod_sizes(made))
+        options = _pod_sizes(made)
+        sizes = {name: value for name, value in options.items() if name not in READINGS}
+        room = _room([_beside(each) for each in specs]).with_(**sizes)
         pod = Pod(room, order=order, without=without)
         for together, each in zip(made[:-1], specs, strict=False):
-            _laid_out(together, each, pod)
+            _laid_out(together, each, pod, options)
             pod.run()
             _tidy(pod)
-        return _laid_out(made[-1], specs[-1], pod)
+        return _laid_out(made[-1], specs[-1], pod, options)
 
     def _calls(self, stage: Stage) -> Iterator[Call]:
         calls = list[Call]()
@@ -188,8 +190,8 @@ class _Asking(Bench):
 class _Shared(Bench):
     """A bench whose pod is there already, and has room for what is asked for."""
 
-    def __init__(self, pod: Pod) -> None:
-        super().__init__(pod.order, pod.without)
+    def __init__(self, pod: Pod, options: Mapping[str, Any]) -> None:
+        super().__init__(pod.order, pod.without, options)
         self._given = pod
 
     def settle(self, corner: Corner) -> None:
@@ -237,8 +239,8 @@ def _spec_of(calls: list[Call], order: str, dies: int) -> PodSpec:
     raise ConfigError("the protocol function must make its pod first: pod = bench.pod(small_pod(...))")
 
 
-def _laid_out(together: list[list[Call]], specs: list[PodSpec], pod: Pod) -> Trial:
-    bench, corner = _Shared(pod), Corner(dies=pod.spec.n_dies)
+def _laid_out(together: list[list[Call]], specs: list[PodSpec], pod: Pod, options: Mapping[str, Any]) -> Trial:
+    bench, corner = _Shared(pod, options), Corner(dies=pod.spec.n_dies)
     for calls, spec in zip(together, specs, strict=True):
         bench.settle(corner)
         calls[0].case.lay_out_calls(bench, calls)

@@ -257,7 +257,9 @@ template <pipe_t P> void PipeBarrier(XCCL_AT(PipeBarrier)) {
 #endif
 }
 template <bool = true> void SyncAll(XCCL_AT(SyncAll)) {
+#if XCCL_SYNC_ALL_DRAINS
     xccl_barrier(at);
+#endif
     at(XCCL_OP_AWAIT_GROUP, at(XCCL_OP_ARRIVE));
 }
 /* Above the number of a block: do copies to memory add?  From SetAtomicAdd on, until SetAtomicNone. */
@@ -305,6 +307,12 @@ void DataCacheCleanAndInvalid(const GlobalTensor<T> &line, XCCL_AT(DataCacheClea
 } // namespace AscendC
 
 #define pipe_barrier(pipe) AscendC::PipeBarrier<pipe>()
+
+/* Waits until all that the core has written to memory is visible.  Of the data buffer alone it says nothing here. */
+enum mem_dsb_t { DSB_ALL, DSB_DDR, DSB_UB, DSB_SEQ };
+inline void dsb(mem_dsb_t of, XCCL_AT(dsb)) {
+    if (of == DSB_ALL || of == DSB_DDR) at(XCCL_OP_QUIET);
+}
 
 /* Reads the struct word by word with the scalar unit. */
 template <class T> void xccl_tiling(T &data, GM_ADDR from, XCCL_AT(xccl_tiling)) {

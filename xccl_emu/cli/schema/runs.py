@@ -232,8 +232,16 @@ class Request(TypedDict):
     certificates: Annotated[dict[str, Certificate], "for each that was judged again"]
 
 
+class Stronger(Verdict):
+    """The verdict by the stronger readings of barriers that nobody has chosen."""
+
+    read: Annotated[dict[str, str], "what was read, and how"]
+
+
 class Check(w.Envelope, Verdict):
     """`xccl-emu check`."""
+
+    stronger: Annotated[Stronger | None, "by the stronger readings; null where the kernels leave nothing open"]
 
     replay_file: w.ReplayFile
     each_sync: Annotated[list[Without] | None, "null without `--each-sync`"]

@@ -40,6 +40,9 @@ void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_
 
 #include "xccl_requests.h"
 
+/* As a barrier for data on hardware: waits until all that the core has written is visible. */
+#define xccl_dsb(...) xccl_quiet(__VA_ARGS__)
+
 /* A word of a poll_any: its address, how it is compared (XCCL_CMP_EQ, XCCL_CMP_NE, XCCL_CMP_GE), and with what. */
 struct xccl_condition {
     int64_t address, compare, value;
