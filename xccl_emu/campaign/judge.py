@@ -36,7 +36,7 @@ MACHINE_KINDS = (
 )  # fmt: skip
 WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "relaxed": ("unordered",)}
 """By order, those that allow every run of it."""
-_WALK_STEPS, _QUIET_WALKS = 2_000, 1
+WALK_STEPS, QUIET_WALKS = 2_000, 1
 """Far more than a small program takes that comes to an end; and few walks, so that facts are met in the search."""
 _MOMENTS = (1, 2, 3, 5)
 """After so many actions of a die, or with the write of this number, something breaks in schedules that are drawn."""
@@ -51,6 +51,8 @@ class Budget:
     states: int = 20_000
     brute: int = 2_000
     """States of brute force."""
+    ends: int = 20_000
+    """States of the graph by which choices are judged (`campaign.ends`)."""
     schedules: int = 60
     seconds: float = 2.0
     """Limit of each search, and of sampling."""
@@ -226,7 +228,7 @@ def searched(trial: Trial, name: str, budget: Budget) -> Found:
     setup = Setup(trial, full=name != "merged", most=name != "less")
     breadth_first = name == "breadth first"
     search = Search(setup, max_states=budget.states, seconds=budget.seconds, progress=None, breadth_first=breadth_first)
-    search.walk_steps, search.quiet_walks = _WALK_STEPS, _QUIET_WALKS
+    search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS
     return search.run()
 
 

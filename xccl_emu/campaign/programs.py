@@ -156,6 +156,8 @@ class Small:
     """Whether metadata areas are windows of flags."""
     cpu: bool = False
     """Do cores of a CPU run the programs of the last die that has any?"""
+    filled: bool = False
+    """Does each word of a data buffer hold another value at first, or do all hold 0?"""
 
     @property
     def n_dies(self) -> int:
@@ -223,6 +225,10 @@ class Small:
             for first in range(0, len(cores), size):
                 home = pod.cpu(0) if self.cpu and die == last else die
                 self._launch(pod, home, cores[first : first + size])
+        if self.filled:
+            for core in pod.active_cores():
+                buffer = pod.memory[spec.memory_bytes + core * UB_BYTES :][:UB_BYTES].view(np.int32)
+                buffer[:] = [_filling(core, k) for k in range(len(buffer))]
         for line, order in self.asks.items():
             pod.weaken(0, WRITING[line], order)
         return pod
@@ -322,6 +328,11 @@ def address_of(pod: Pod, word: int) -> int:
         return pod.address(home, 8 * (word & 7))
     area = pod.managed if word & DATA else pod.meta
     return area(word >> 3 & 3, 8 * (word & 7))
+
+
+def _filling(core: int, k: int) -> int:
+    """What the k-th integer of a core's data buffer holds: low halves of words carry, or overflow, when added to."""
+    return (-1, 0x7FFFFFFF, -0x80000000, 1000 + k)[k // 2 % 4] if k % 2 == 0 else 101 * core + 7 * k + 3
 
 
 def _registers(instructions: Collection[Instruction]) -> list[int]:

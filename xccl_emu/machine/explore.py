@@ -82,7 +82,7 @@ def explore(
     that is not ready to run or one of plain generators (their locals cannot be put back), KernelError where the
     arithmetic of a kernel fails.
     """
-    observed = _observed(pod, observe)
+    observed = observed_words(pod, observe)
     begin(pod)
     parts = changing(pod)
     if parts[:, 2].sum() > _STATE_WORDS_MAX:
@@ -125,7 +125,7 @@ def explore(
         device.restore(space, parts, root, 0)
         pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
     states, transitions, deadlocks = (int(counted[i]) for i in (device.STATES, device.TRANSITIONS, device.DEADLOCKS))
-    messages = frozenset(_message(pod, error) for error in bad)
+    messages = frozenset(message_of(pod, error) for error in bad)
     flights, lines = int(pod.state[at.FLIGHT_CAPACITY]), pod.spec.scalar_cache
     bounds = Bounds(at.MAX_SUBTRANSFERS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, flights, lines)
     return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[device.STACK], bounds, sites)
@@ -155,7 +155,7 @@ def _too_large(why: int, stack: NDArray[np.uint64], table: NDArray[np.uint64], m
     return stack.nbytes + table.nbytes + grown > max_bytes
 
 
-def _observed(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+def observed_words(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     """Words that make an outcome, [n, 2]: 1 and index in memory, or 0 and index in state."""
     end = pod.spec.memory_bytes
     for address, nbytes in ranges:
@@ -185,7 +185,8 @@ def changing(pod: Pod) -> NDArray[np.int64]:
     return np.array(parts, np.int64)
 
 
-def _message(pod: Pod, error: Words) -> str:
+def message_of(pod: Pod, error: Words) -> str:
+    """What a violation says, by the words from `layout.ERROR` on."""
     region = slice(at.ERROR, at.ERROR + device.ERROR_WORDS)
     pod.state[region] = error
     message = str(report.violation(pod))

@@ -48,7 +48,7 @@ _OF_ALL = (at.DEADLOCK, at.WRONG_BITS, at.LIVELOCK)
 BY_CLOCKS = (at.RACE_INSIDE, at.SET_TWICE)
 """Violations inside of a core that what other cores answer may rule out."""
 
-_Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
+Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
 """How each state was reached, [states, `bfs.QUEUE_WORDS`], and the transitions, [n, `bfs.EDGE_WORDS`]."""
 
 
@@ -277,7 +277,7 @@ class Search:
         table[begun & (size - 1)] = begun
         return table
 
-    def _breadth_first(self) -> "_Graph":
+    def _breadth_first(self) -> "Graph":
         """Search breadth first; returns how each state was reached, and all transitions."""
         ck, size, why = self.setup.checker, 1 << 15, dfs.PAUSED
         table, ids = self._fingerprints(size), np.zeros(size, np.int64)

@@ -127,14 +127,21 @@ def restore(space, parts, rows, row):
 
 
 @jit
-def _add(table, one, two):
-    """Add a fingerprint to the hash set (open addressing; zeros are free places); False if it is there already."""
+def place_of(table, one, two):
+    """Where a fingerprint is in the hash set, or would be (open addressing; zeros are free places)."""
     last = table.shape[0] - 1
     place = np.int64(one & np.uint64(last))
-    while table[place, 0] != 0 or table[place, 1] != 0:
-        if table[place, 0] == one and table[place, 1] == two:
-            return False
+    while (table[place, 0] != 0 or table[place, 1] != 0) and (table[place, 0] != one or table[place, 1] != two):
         place = (place + 1) & last
+    return place
+
+
+@jit
+def _add(table, one, two):
+    """Add a fingerprint to the hash set; False if it is there already."""
+    place = place_of(table, one, two)
+    if table[place, 0] == one and table[place, 1] == two:
+        return False
     table[place, 0] = one
     table[place, 1] = two
     return True
