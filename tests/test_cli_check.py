@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,9 @@ from tests.cli_support import as_json, interrupted, invoke, printed, refusal
 from tests.refused import refuses
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling import watch
-from xccl_emu.check.verdict import VERIFIED, Verdict
+from xccl_emu.check.verdict import VERIFIED, Opinion, Verdict
+from xccl_emu.cli import ending
+from xccl_emu.cli.check_job import CONFIRM_VARIABLE
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.pod import Pod
@@ -268,6 +271,84 @@ def test_a_verdict_can_be_certified() -> None:
     assert told["certificate"]["schedules"] > 10
     out = printed(*small, "--certify-seconds", "1", "--without", "slot free")
     assert "agrees; brute force" in " ".join(out.split())
+
+
+def test_a_verdict_is_confirmed_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict, then who agrees and what brute force confirms; `--json` has all of it, once."""
+    monkeypatch.delenv(CONFIRM_VARIABLE)
+    small = ("check", "sendrecv", "--slots", "1", "--chunks", "2", "--granules", "1")
+    told = " ".join(printed(*small, "--confirm-seconds", "20").split())
+    assert re.search("under relaxed: verified .* agreed by merged .* confirmed by brute force: [0-9,]+ states", told)
+    found = as_json(*small)["confirmation"]
+    assert 2.0 < found["limit_seconds"] < 60.0
+    assert found["opinions"][0]["by"] == "less"
+    assert as_json(*small, "--confirm-seconds", "0")["confirmation"] is None
+    assert as_json(*small, "--certify", "--certify-seconds", "0.1")["confirmation"] is None
+    assert as_json(*small, "--seconds", "1.5")["confirmation"]["limit_seconds"] < 1.5
+    assert as_json(*small, "--policy", "random", "--schedules", "3")["confirmation"] is None
+
+
+def test_a_contradiction_ends_with_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the search had said, what was found against it, and a file that shows it; with exit code 4."""
+    forged = Verdict(VERIFIED, "sendrecv", {}, "relaxed", "exhaustive", 0, (FENCE,))
+    monkeypatch.setattr("xccl_emu.cli.check_job.check", lambda *_, **__: forged)
+    words = (*TINY, "--without", FENCE, "--confirm-seconds", "20", "--out", "found.json")
+    told = " ".join(printed(*words, code=ending.BUG).replace("│", " ").split())
+    assert "sendrecv under relaxed: verified" in told
+    assert "CONTRADICTED: the exhaustive search had said verified, but less (reductions 1 to 6): data race" in told
+    assert "xccl-emu check --replay found.json" in told
+    assert as_json("check", "--replay", "found.json", code=1)["violation"]["kind"] == "data race"
+    told = as_json(*words, code=ending.BUG)
+    assert (told["verdict"], told["replay_file"]) == ("violation", "found.json")
+    assert [one["contradicts"] for one in told["confirmation"]["opinions"]] == [True]
+
+
+def test_what_a_certificate_contradicts_ends_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By brute force and drawn schedules, with `--certify`."""
+    forged = Verdict(VERIFIED, "sendrecv", {}, "relaxed", "exhaustive", 0, (FENCE,))
+    monkeypatch.setattr("xccl_emu.cli.check_job.check", lambda *_, **__: forged)
+    words = (*TINY, "--without", FENCE, "--certify", "--certify-seconds", "2")
+    assert as_json(*words, code=ending.BUG)["verdict"] == "violation"
+
+
+def test_ctrl_c_leaves_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While second opinions are asked it ends these alone: exit code 0, with those that were given."""
+
+    def some(*_: object, **__: object) -> Iterator[Opinion]:
+        yield Opinion("less", VERIFIED, {}, 42, 0.1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xccl_emu.cli.check_job.opinions", some)
+    told = " ".join(printed(*TINY, "--confirm-seconds", "20").split())
+    assert "sendrecv under relaxed: verified" in told
+    said = "agreed by less (reductions 1 to 6): 42 states; not confirmed within 20.0 s; confirmation interrupted"
+    assert said in told
+    told = as_json(*TINY, "--confirm-seconds", "20")
+    assert (told["verdict"], told["confirmation"]["interrupted"]) == ("verified", True)
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_heard_while_brute_force_runs(tmp_path: Path) -> None:
+    """In a process of its own: the verdict has been printed, and it ends within seconds, as the verdict would."""
+    command = ["-m", "xccl_emu", "check", "dispatch", "--confirm-seconds", "1000"]
+    code, err, seconds = interrupted(command, 8, f"{'dispatch under relaxed: verified':^120}\n", cwd=tmp_path)
+    assert (code, "Traceback" in err, seconds < 10) == (0, False, True)
+
+
+@pytest.mark.parametrize(("given", "said"), [("-1", "--confirm-seconds -1.0"), ("nan", "--confirm-seconds nan")])
+def test_seconds_of_second_opinions_are_checked(given: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option is, and so is the variable."""
+    assert f"{said}: must be a number of seconds, at least 0" in refusal(*TINY, "--confirm-seconds", given)
+    monkeypatch.setenv(CONFIRM_VARIABLE, "some")
+    assert f"{CONFIRM_VARIABLE}='some': must be a number of seconds" in refusal(*TINY)
+
+
+def test_progress_is_said_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line on stderr once two seconds have passed, and nothing of it with `--json`."""
+    monkeypatch.setattr("xccl_emu.cli.check_show._FIRST_LINE_S", 0.0)
+    code, _, err = invoke(*TINY, "--confirm-seconds", "5")
+    assert (code, "xccl-emu: confirming: " in err, " states by brute force, " in err) == (0, True, True)
+    assert "confirming" not in invoke(*TINY, "--confirm-seconds", "5", "--json")[2]
 
 
 def test_ends_of_a_fault_are_told() -> None:

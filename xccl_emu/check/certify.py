@@ -5,7 +5,7 @@ A search reduces, and a mistake in a reduction makes a wrong protocol "verified"
 say less (see `Certificate`), and what they say stands on its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +45,7 @@ def certify(
     if verdict.violation is not None:
         return replace(verdict, certificate=_of_violation(checkable, verdict))
     started = working_seconds()
-    brute = _brute_force(checkable, verdict, _SHARE_OF_BRUTE_FORCE * seconds, max_states)
+    brute = by_brute_force(checkable, verdict, _SHARE_OF_BRUTE_FORCE * seconds, max_states)
     left = max(seconds - (working_seconds() - started), (1 - _SHARE_OF_BRUTE_FORCE) * seconds)
     return _sampled(checkable, verdict, brute, started, left)
 
@@ -62,15 +62,18 @@ def _of_violation(checkable: Checkable, verdict: Verdict) -> Certificate:
     return Certificate(replayed=not why, seconds=working_seconds() - started, disagreement=why)
 
 
-def _brute_force(checkable: Checkable, verdict: Verdict, seconds: float, max_states: int) -> Certificate:
-    """What the brute-force search says, within its limits."""
+def by_brute_force(
+    checkable: Checkable, verdict: Verdict, seconds: float, max_states: int,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Certificate:  # fmt: skip
+    """What the brute-force search says of a verdict, within its limits; of a fault it knows nothing."""
     from xccl_emu.machine.explore import explore
 
     trial = checkable.build(verdict.order, verdict.without)
     ranges = [_rounded(expected.address, len(expected.data)) for expected in trial.expected]
     proof = verdict.verdict == VERIFIED
     try:
-        found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX)
+        found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX, progress)
     except CapacityError as error:
         return Certificate(too_large=f"too large for brute force ({error})", of_proof=proof)
     wrong = [f"a run ends in an error: {message}" for message in sorted(found.errors)[:1]]
@@ -117,7 +120,7 @@ def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started
     found = f"sampled schedules: {sampled.violation.kind}"
     both = "; ".join(text for text in (brute.disagreement, found) if text)
     certificate = replace(certificate, disagreement=both)
-    reason = _contradiction(verdict, both)
+    reason = contradiction(verdict, both)
     shown = with_violation(checkable, verdict, sampled.violation)
     return replace(shown, reason=reason, certificate=certificate, reach=None)
 
@@ -127,11 +130,11 @@ def _unless_contradicted(verdict: Verdict) -> Verdict:
     assert verdict.certificate is not None
     if verdict.certificate.agrees:
         return verdict
-    reason = _contradiction(verdict, verdict.certificate.disagreement)
+    reason = contradiction(verdict, verdict.certificate.disagreement)
     return replace(verdict, verdict=UNFINISHED, reason=f"{reason}; no schedule of it is known", reach=None)
 
 
-def _contradiction(verdict: Verdict, found: str) -> str:
+def contradiction(verdict: Verdict, found: str) -> str:
     """What is said where something was found that the verdict did not say; loudly, if it had been a proof."""
     if verdict.verdict == VERIFIED:
         return f"CONTRADICTED: the exhaustive search had said verified, but {found}; {_REPORT}"

@@ -1,13 +1,14 @@
 """The front door: check a protocol in one configuration and return a verdict."""
 
 import numbers
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import reach_of
@@ -23,6 +24,7 @@ from xccl_emu.check.verdict import (
     UNSUPPORTED,
     VERIFIED,
     VIOLATION,
+    Opinion,
     Recovery,
     Verdict,
 )
@@ -55,6 +57,10 @@ class _Options:
     breadth_first: bool
     reduction: str
     max_bytes: int | None = None
+    hands_over: bool = True
+    """Whether a verdict may be one under a weaker order (`_exhaustive`)."""
+    as_found: bool = False
+    """Whether a violation is left as the search found it."""
 
 
 def check(
@@ -73,6 +79,7 @@ def check(
     breadth_first: bool = False,
     reduction: str = "full",
     certify: float | None = None,
+    confirm_seconds: float | None = None,
 ) -> Verdict:
     """Check a protocol; every schedule with policy ``"exhaustive"``, else as many as the limits allow.
 
@@ -93,6 +100,7 @@ def check(
         is local merged and nothing else.
     certify: spend so many seconds more on the same question by roads that share nothing with the search
         (`xccl_emu.check.certify`).
+    confirm_seconds: how long to ask for second opinions on what is verified (`opinions`); None for not at all.
 
     Raises ConfigError for an unknown order, policy, reduction, fault or synchronization, a limit that is not positive,
     and whatever building the pod raises.
@@ -103,7 +111,10 @@ def check(
     broken = not isinstance(fault, str) or fault != ""
     policy = ("portfolio" if broken else "exhaustive") if policy is None else policy
     _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))
-    _check_limits(schedules=schedules, seconds=seconds, max_states=max_states, max_bytes=max_bytes, certify=certify)
+    _check_limits(
+        schedules=schedules, seconds=seconds, max_states=max_states, max_bytes=max_bytes, certify=certify,
+        confirm_seconds=confirm_seconds,
+    )  # fmt: skip
     if broken:
         parse(fault)
         if certify is not None:
@@ -116,7 +127,36 @@ def check(
     judge = _sampled if policy != "exhaustive" else _faulty if fault else _exhaustive
     verdict = judge(verdict, checkable, options)
     verdict = replace(verdict, seconds=working_seconds() - started)
-    return verdict if certify is None else certified(checkable, verdict, seconds=certify)
+    verdict = verdict if certify is None else certified(checkable, verdict, seconds=certify)
+    if confirm_seconds is None:
+        return verdict
+    given = opinions(checkable, verdict, seconds=confirm_seconds, reduction=reduction, max_bytes=max_bytes)
+    return confirm.confirmed(checkable, verdict, list(given), confirm_seconds)
+
+
+def opinions(
+    checkable: Checkable, verdict: Verdict, *, seconds: float, reduction: str = "full", max_bytes: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Opinion]:  # fmt: skip
+    """Second opinions on a verdict that is verified, as they come, within some seconds (`xccl_emu.check.confirm`).
+
+    The same is searched with less of reductions, under the very order; then brute force is asked, of the configuration
+    itself, and if it does not end of smaller ones, as far as the case says what its sizes are.
+    """
+
+    def named(by: str) -> Progress | None:
+        return progress and (lambda what, *done: progress(f"{what} by {by}", *done))
+
+    def ask(one: Checkable, by: str, seconds: float) -> Verdict:
+        blank = Verdict("", one.name, dict(one.configuration), verdict.order, "exhaustive", verdict.seed,
+                        verdict.without, verdict.fault)  # fmt: skip
+        options = _Options(None, seconds, MAX_STATES, named(by), False, by, max_bytes, by == "full", True)
+        if by == BRUTE_FORCE:
+            return _by_brute_force(blank, one, parse(verdict.fault), options)
+        return (_faulty if verdict.fault else _exhaustive)(blank, one, options)
+
+    explored = progress and partial(progress, f"states by {BRUTE_FORCE}")
+    return confirm.opinions(checkable, verdict, ask, seconds=seconds, reduction=reduction, progress=explored)
 
 
 def _names(without: Collection[str] | str) -> tuple[str, ...]:
@@ -237,7 +277,7 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
     reached from itself.  Its search is reduced most, since it need not tell when a write becomes visible.
     """
     started, orders = working_seconds(), [verdict.order]
-    if verdict.order in STRONGER and options.reduction != "merged":
+    if verdict.order in STRONGER and options.reduction != "merged" and options.hands_over:
         orders.insert(0, WEAKER)
     for order in orders:
         seconds = options.seconds
@@ -251,7 +291,7 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
             also = f"verified under {order}, which allows every run that {verdict.order} allows"
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
-    if searched.violation is not None:
+    if searched.violation is not None and not options.as_found:
         return with_violation(checkable, replace(searched, order=verdict.order), searched.violation)
     return searched
 

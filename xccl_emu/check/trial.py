@@ -1,8 +1,8 @@
 """What is checked: one configuration, launched and ready to run, and what must be true at its end."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -104,3 +104,14 @@ class Checkable(Protocol):
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Make a fresh pod of memory order ``order`` with some synchronizations switched off, kernels launched."""
+
+
+@runtime_checkable
+class Resizable(Protocol):
+    """A checkable of which there are others with smaller sizes."""
+
+    def lesser(self) -> Mapping[str, Sequence[int]]:
+        """Values from the least one up to its own, of each size that may be smaller."""
+
+    def resized(self, sizes: Mapping[str, int]) -> Checkable:
+        """The same with other sizes; ConfigError if that is refused."""

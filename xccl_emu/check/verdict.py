@@ -1,7 +1,7 @@
 """What a check returns: one of five verdicts, how it was reached, and for a violation a schedule that shows it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,97 @@ class Certificate:
         return asdict(self) | {"agrees": self.agrees}
 
 
+REDUCTIONS = {"full": "1 to 8", "less": "1 to 6", "merged": "1, 2, 5"}
+"""Numbers, in docs/soundness.md, of what a search by each reduction uses."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one other road says of a verdict, or of a smaller configuration of the same case."""
+
+    by: str
+    """``"less"`` or ``"merged"``, a search that reduces less; `BRUTE_FORCE`; or `SEARCH`, of a smaller configuration
+    that it refutes."""
+    verdict: str
+    """`VERIFIED`, `VIOLATION`, or `UNFINISHED` for what has not ended in time."""
+    smaller: Mapping[str, int]
+    """Sizes that are smaller; empty for the configuration itself."""
+    states: int
+    seconds: float
+    because: str = ""
+    """What was found, or why it has not ended."""
+    violation: Violation | None = None
+    """What was found, with a schedule, where one is known."""
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether it contradicts the search."""
+        return self.verdict == VIOLATION and self.by != SEARCH
+
+    def words(self) -> str:
+        """Who says what, of what."""
+        rests = f" (reductions {REDUCTIONS[self.by]})" if self.by in REDUCTIONS else ""
+        found = self.because if self.verdict == VIOLATION else f"{self.states:,} states"
+        return f"{self.by}{rests}{self.at()}: {found}"
+
+    def at(self) -> str:
+        """Where it is of a smaller configuration, in words."""
+        return f" at {', '.join(f'{name} {value}' for name, value in self.smaller.items())}" if self.smaller else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the verdict's JSON has it."""
+        plain = {name: value for name, value in vars(self).items() if name != "violation"}
+        seconds = round(self.seconds, 3)
+        return plain | {"smaller": dict(self.smaller), "seconds": seconds, "contradicts": self.contradicts}
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Second opinions on a verdict (`check.confirm`)."""
+
+    limit_seconds: float
+    """For how long they were asked, at most."""
+    opinions: tuple[Opinion, ...] = ()
+    interrupted: bool = False
+    """Whether Ctrl-C has ended it."""
+
+    @property
+    def agreed(self) -> tuple[Opinion, ...]:
+        """Searches that reduce less, and have ended."""
+        return tuple(one for one in self.opinions if one.by in REDUCTIONS and one.verdict == VERIFIED)
+
+    @property
+    def confirmed(self) -> Opinion | None:
+        """Brute force that has ended, on the largest configuration."""
+        return next((one for one in self.opinions[::-1] if one.by == BRUTE_FORCE and one.verdict == VERIFIED), None)
+
+    @property
+    def contradicted(self) -> Opinion | None:
+        """What contradicts the verdict."""
+        return next((one for one in self.opinions if one.contradicts), None)
+
+    def words(self) -> str:
+        """All of it in a line."""
+        if self.contradicted is not None:
+            return f"contradicted by {self.contradicted.words()}"
+        said = [f"agreed by {one.words()}" for one in self.agreed]
+        said.append(f"confirmed by {self.confirmed.words()}" if self.confirmed is not None else self._unconfirmed())
+        refuted = next((one for one in self.opinions if one.by == SEARCH), None)
+        said += [] if refuted is None else [f"but a smaller one is wrong, {refuted.words()}"]
+        return "; ".join([*said, *(["confirmation interrupted"] if self.interrupted else [])])
+
+    def _unconfirmed(self) -> str:
+        tried = next((one for one in self.opinions[::-1] if one.by == BRUTE_FORCE), None)
+        more = "" if tried is None or self.interrupted else f"nor{tried.at()}" if tried.smaller else tried.because
+        return f"not confirmed within {self.limit_seconds:.1f} s" + (more and f", {more}")
+
+    def to_json(self) -> dict[str, Any]:
+        """As the verdict's JSON has it."""
+        opinions = [one.to_json() for one in self.opinions]
+        confirmed = None if self.confirmed is None else self.confirmed.to_json()
+        return asdict(replace(self, opinions=())) | {"opinions": opinions, "confirmed": confirmed}
+
+
 @dataclass(frozen=True)
 class Recovery:
     """How far it is at most from a fault, at any moment, to the return of the last core that it leaves."""
@@ -171,12 +262,21 @@ class Verdict:
     """The declared errors, by code and meaning."""
     certificate: Certificate | None = None
     """What other roads say of it, if they were asked."""
+    confirmation: Confirmation | None = None
+    """What was asked of a proof within some seconds, if that was asked for."""
     recovery: Recovery | None = None
     """What is said beside a proof that no core waits for ever behind a fault."""
     due: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the expected bytes, by what made them due (`messages.due`)."""
     reach: Reach | None = None
     """What no run needed: of one that is verified, of all runs; of drawn schedules, of these."""
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether it has been a proof that another road contradicts: a bug of xccl_emu."""
+        certificate, confirmation = self.certificate, self.confirmation
+        disproved = certificate is not None and certificate.of_proof and not certificate.agrees
+        return disproved or (confirmation is not None and confirmation.contradicted is not None)
 
     @property
     def ok(self) -> bool:
@@ -191,6 +291,7 @@ class Verdict:
             "without": list(self.without),
             "seconds": round(self.seconds, 3),
             "certificate": None if self.certificate is None else self.certificate.to_json(),
+            "confirmation": None if self.confirmation is None else self.confirmation.to_json(),
             "violation": None if self.violation is None else self.violation.to_json(),
             "others": [other.to_json() for other in self.others],
             "recovery": None if self.recovery is None else asdict(self.recovery),

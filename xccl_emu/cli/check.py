@@ -33,8 +33,8 @@ class CheckOptions:
       xccl-emu check examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2 --each-sync
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
-    Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported; more of them:
-    xccl-emu --help.
+    Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported, 4 verified and
+    contradicted by a second opinion; more of them: xccl-emu --help.
     """
 
     protocol: str | None = None
@@ -67,6 +67,11 @@ class CheckOptions:
         None,
         "Seconds for which each answer of --each-sync and --weakest is judged again by brute force and drawn schedules;"
         " 0 for not at all [default: 2]",
+    )
+    confirm_seconds: float | None = option(
+        None,
+        "Seconds for which second opinions are asked on what is verified: searches that reduce less, and brute force; 0"
+        " for none [default: as long as the search took, and 2 more]",
     )
     certify: bool = option(
         False, "Then ask the same by brute force and by drawn schedules, which share nothing with the search."

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
-from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check
+from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
+from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
 from xccl_emu.check.reach import Reach
 from xccl_emu.check.trial import Trial
-from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict
+from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import Weakest, weakest
 from xccl_emu.check.witness.replay_file import Witness
@@ -35,6 +37,10 @@ EXIT_CODES = {
 }  # fmt: skip
 SECONDS = 75.0
 """Time limit of a check by default."""
+CONFIRM_SECONDS = 2.0
+"""How much longer than the search second opinions may take by default."""
+CONFIRM_VARIABLE = "XCCL_EMU_CONFIRM_SECONDS"
+"""Says how long where the option does not."""
 _SHARE_OF_SEARCH = 0.8
 SECONDS_LEAST = 0.01
 
@@ -86,6 +92,8 @@ class Result:
     @property
     def exit_code(self) -> int:
         """Exit code of the verdict; with ``--each-sync``, whether every synchronization got an answer."""
+        if self.verdict.contradicted:
+            return ending.BUG
         code = EXIT_CODES[self.verdict.verdict]
         if self.weakest is not None and any(one.unfinished for one in self.weakest):
             return code or ending.UNFINISHED
@@ -112,6 +120,7 @@ class Job:
         self._witness = None if options.replay is None else _load(options)
         self._case = self._make()
         self._order = options.order or "relaxed"
+        self._asked_seconds = _asked_seconds(options)
         self._check_options()
 
     def run(self) -> Result:
@@ -129,6 +138,24 @@ class Job:
         each, unreached = self._each_sync(verdict) if self._options.each_sync else (None, ())
         found = self._weakest() if self._options.weakest and verdict.verdict == VERIFIED else None
         return dataclasses.replace(self._result(verdict, None), each=each, unreached=unreached, weakest=found)
+
+    def confirm(self, result: Result, progress: Progress) -> Result:
+        """The result with second opinions on what is verified; Ctrl-C ends them, and leaves what has been found."""
+        seconds = self._confirm_seconds(result.verdict)
+        if not seconds or result.verdict.verdict != VERIFIED:
+            return result
+        given, interrupted = list[Opinion](), False
+        try:
+            for one in opinions(
+                self._case, result.verdict, seconds=seconds, max_bytes=self._max_bytes(), progress=progress
+            ):
+                given.append(one)
+        except BaseException as error:
+            interrupted = ending.goes_on(error)
+            if not interrupted:
+                raise
+        verdict = confirmed(self._case, result.verdict, given, seconds, interrupted=interrupted)
+        return self._kept(dataclasses.replace(result, verdict=verdict))
 
     # ---- what is checked
 
@@ -245,6 +272,14 @@ class Job:
         seconds = self._options.advice_seconds
         return (ADVICE_SECONDS if seconds is None else seconds) or None
 
+    def _confirm_seconds(self, verdict: Verdict) -> float:
+        """How long second opinions are asked; 0 for not at all.  With what the search took no longer than a check."""
+        options, given = self._options, self._asked_seconds
+        if given is None and (options.certify or sooner.is_plain()):
+            return 0.0
+        seconds = verdict.seconds + CONFIRM_SECONDS if given is None else given
+        return seconds if options.seconds is None else min(seconds, max(options.seconds - verdict.seconds, 0.0))
+
     def _without(self, name: str, reach: Reach | None) -> SyncResult:
         verdict, seconds = self._judge([*self._options.without, name]), self._advice_seconds()
         if seconds is not None and verdict.certificate is None and verdict.verdict in (VERIFIED, VIOLATION):
@@ -268,16 +303,32 @@ class Job:
 
     def _saved(self, verdict: Verdict) -> Result:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""
-        result = self._result(verdict, None)
-        if verdict.violation is None:
+        return self._kept(self._result(verdict, None))
+
+    def _kept(self, result: Result) -> Result:
+        if result.verdict.violation is None:
             return result
-        path, unsaved = save_witness(self._case, verdict, self._options.out)
+        path, unsaved = save_witness(self._case, result.verdict, self._options.out)
         return dataclasses.replace(result, replay_file=path, unsaved=unsaved)
+
+
+def _asked_seconds(options: CheckOptions) -> float | None:
+    """How long second opinions are to be asked, by the option or else the environment; None if neither says."""
+    name, said = f"--confirm-seconds {options.confirm_seconds}", options.confirm_seconds
+    if said is None and (text := os.environ.get(CONFIRM_VARIABLE)):
+        name = f"{CONFIRM_VARIABLE}={text!r}"
+        try:
+            said = float(text)
+        except ValueError:
+            said = math.nan
+    if said is not None and not 0 <= said < math.inf:
+        raise ConfigError(f"{name}: must be a number of seconds, at least 0")
+    return said
 
 
 def _load(options: CheckOptions) -> Witness:
     assert options.replay is not None
-    names = ("order", "policy", "without", "certify", "fault", "each_sync", "out")
+    names = ("order", "policy", "without", "certify", "confirm_seconds", "fault", "each_sync", "out")
     said = {**options.sizes, **{name: value for name in names if (value := getattr(options, name))}}
     for name, value in said.items():
         option = f"--{name.replace('_', '-')}"

@@ -1,6 +1,8 @@
 """What ``xccl-emu check`` shows: progress on stderr, the verdict and a witness or a table on stdout."""
 
 import json
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import print_others, print_witness, rows
 from xccl_emu.check.witness.trace import steps
+from xccl_emu.cli import ending
 from xccl_emu.cli.cases import named
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.check_job import Job, Result, SyncResult
@@ -34,6 +37,7 @@ _REACH = (
     "redundant: nothing goes wrong without it in this very configuration. With more ranks, cores or rounds it may be"
     " needed: ask again with larger sizes before removing it"
 )
+_FIRST_LINE_S = 2.0
 _IDLE = "here nobody ever had to wait for it"
 _AS_DATA = "its result is used as data: without it, the word that is there"
 _FEW = 4
@@ -45,11 +49,19 @@ _ONE_AT_A_TIME = (
 def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     with ticking(quiet=as_json) as progress:
-        result = Job(named(options, words, more), progress).run()
-    print_and_draw(result, as_json)
-    if result.unsaved:
-        raise OutputError(result.unsaved)
-    raise typer.Exit(result.exit_code)
+        job = Job(named(options, words, more), progress)
+        result = job.run()
+    if not as_json:
+        print_and_draw(result)
+    with ticking("confirming", quiet=as_json) as progress:
+        confirmed = job.confirm(result, progress)
+    if as_json or confirmed.verdict.contradicted:
+        print_and_draw(confirmed, as_json)
+    elif confirmed.verdict.confirmation is not None:
+        stdout_console().print(confirmed.verdict.confirmation.words(), highlight=False)
+    if confirmed.unsaved:
+        raise OutputError(confirmed.unsaved)
+    raise typer.Exit(confirmed.exit_code)
 
 
 def print_and_draw(result: Result, as_json: bool = False) -> None:
@@ -64,13 +76,22 @@ def print_and_draw(result: Result, as_json: bool = False) -> None:
 
 
 @contextmanager
-def ticking(quiet: bool = False) -> Iterator[Progress]:
-    """Says how far a check is, on stderr if that is a terminal: states or schedules so far, and how fast."""
-    with spinner("checking", quiet) as note:
+def ticking(name: str = "checking", quiet: bool = False) -> Iterator[Progress]:
+    """Says on stderr how far a check is: states or schedules so far, and how fast.
+
+    Where that is no terminal it is a line after two seconds, and each time that twice as many have passed.
+    """
+    started, due_s = time.monotonic(), _FIRST_LINE_S
+    with spinner(name, quiet) as note:
 
         def tell(what: str, done: int, moves: int, seconds: float) -> None:
-            of = "transitions" if what == "states" else "actions"
-            note(f"{done:,} {what}, {moves:,} {of}, {moves / 1e6 / max(seconds, 1e-9):.1f} M/s")
+            of = "transitions" if what.startswith("states") else "actions"
+            text = f"{done:,} {what}, {moves:,} {of}, {moves / 1e6 / max(seconds, 1e-9):.1f} M/s"
+            note(text)
+            nonlocal due_s
+            if not quiet and not sys.stderr.isatty() and time.monotonic() - started >= due_s:
+                due_s = 2 * (time.monotonic() - started)
+                ending.say(f"{name}: {text}")
 
         yield tell
 

@@ -19,7 +19,7 @@ USAGE = 2
 UNFINISHED = 3
 """No answer: a check that is unfinished or unsupported, a killed process, points that failed, no memory left."""
 BUG = 4
-"""An error of the emulator itself, with its traceback."""
+"""An error of the emulator itself, with its traceback; or two verdicts on the same that contradict each other."""
 NOT_WRITTEN = 5
 """The answer could not be written: a full disk, a stream that takes no more."""
 INTERRUPTED = _early.INTERRUPTED
@@ -32,8 +32,8 @@ TERMINATED = 143
 EXIT_CODES = """
 Exit codes of all commands: 0 what was asked for holds; 1 it does not (a violation, wrong bits, a failed run, no
 strategy that fits); 2 wrong usage, or what cannot be run here; 3 no answer (unfinished, unsupported, killed, out of
-memory, points of a sweep that failed); 4 a bug of xccl-emu; 5 the result could not be written; 130 Ctrl-C; 141
-broken pipe; 143 SIGTERM.
+memory, points of a sweep that failed); 4 a bug of xccl-emu, or two verdicts of its own that contradict; 5 the result
+could not be written; 130 Ctrl-C; 141 broken pipe; 143 SIGTERM.
 """
 """For ``--help``."""
 
@@ -200,6 +200,15 @@ def raise_heard() -> None:
         raise SystemExit(TERMINATED)
     if signal.SIGINT in _heard:
         raise KeyboardInterrupt
+
+
+def goes_on(error: BaseException) -> bool:
+    """Whether an error is what became of a Ctrl-C, which is forgotten: it has ended a part of the command alone."""
+    if signal.SIGTERM in _heard or not (signal.SIGINT in _heard or isinstance(error, KeyboardInterrupt)):
+        return False
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _heard.clear()
+    return True
 
 
 def _exit_of_user(code: int) -> None:

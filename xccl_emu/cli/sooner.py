@@ -25,7 +25,9 @@ from xccl_emu.cli import ending
 from xccl_emu.jit import cache
 
 COMMANDS = ("check", "trace")
-BY_SECONDS = ("--seconds", "--certify", "--certify-seconds", "--each-sync", "--weakest", "--advice-seconds")
+BY_SECONDS = (
+    "--seconds", "--certify", "--certify-seconds", "--confirm-seconds", "--each-sync", "--weakest", "--advice-seconds",
+)  # fmt: skip
 """Options with which it depends on seconds what is found."""
 PATIENCE_S = 45.0
 """How long plain Python may take: less than the search may by default."""
@@ -63,6 +65,11 @@ def answer() -> None:
     if _started:
         _once.acquire()
         _end(_started[0])
+
+
+def is_plain() -> bool:
+    """Whether this is the process that runs a command in plain Python, while another one compiles."""
+    return "XCCL_EMU_WITHOUT_NUMBA" in os.environ
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,7 @@ order counts which the memory order keeps.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,12 +73,15 @@ def explore(
     max_states: int = 1_000_000,
     seconds: float | None = None,
     max_bytes: int | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
 ) -> Explored:
     """Explore every run of what is launched on `pod`, which is afterwards as it was before its first action.
 
     `observe` lists ranges of memory as (address, bytes), both multiples of 8.  It stops with more than ``max_states``
     states, after about ``seconds`` (to compile does not count), or before states that wait and fingerprints take
-    ``max_bytes``.  Raises CapacityError if more than a MiB of the pod can change, ConfigError for a bad range, a pod
+    ``max_bytes``.  ``progress`` is called now and then with states, transitions and seconds so far.
+
+    Raises CapacityError if more than a MiB of the pod can change, ConfigError for a bad range, a pod
     that is not ready to run or one of plain generators (their locals cannot be put back), KernelError where the
     arithmetic of a kernel fails.
     """
@@ -113,6 +116,9 @@ def explore(
                 ends.update(map(tuple, outcomes[: counted[device.OUTCOMES]].tolist()))
                 bad.update(map(tuple, errors[: counted[device.ERRORS]].tolist()))
                 counted[device.OUTCOMES] = counted[device.ERRORS] = 0
+                if progress is not None:
+                    seen, moved = int(counted[device.STATES]), int(counted[device.TRANSITIONS])
+                    progress(seen, moved, time.perf_counter() - started)
                 if _over(started, seconds) or _too_large(why, stack, table, max_bytes):
                     break
                 if why == device.PAUSED:

@@ -4,7 +4,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
@@ -63,6 +63,13 @@ class Size:
             self._must(isinstance(value, int | str), value, "a whole number or a string")
         checked: int | str = value
         return checked
+
+    def below(self, value: int | str) -> range:
+        """Values from the least up to this one; none where a smaller one is no smaller configuration: of a choice, a
+        text, and a number that may be of any size, such as a seed."""
+        if not isinstance(value, int) or self.choices or (self.least is not None and self.most is None):
+            return range(0)
+        return range(min(1, value) if self.least is None else self.least, value + 1)
 
     def _must(self, right: bool, value: Any, be: str) -> None:
         if not right:
@@ -237,6 +244,14 @@ class Case:
         """Names of the synchronizations in the kernels that it launches."""
         return syncs(self)
 
+    def lesser(self) -> Mapping[str, Sequence[int]]:
+        """Values from the least one up to its own, of each size that may be smaller (`check.confirm`)."""
+        return {each.name: below for each in self.sizes() if len(below := each.below(getattr(self, each.name))) > 1}
+
+    def resized(self, sizes: Mapping[str, int]) -> Self:
+        """The same case with other sizes; ConfigError if it refuses them."""
+        return replace(self, **sizes).with_pod_options(**self.pod_sizes)  # type: ignore[type-var]
+
     def build(self, order: str, without: Collection[str] = (), *, payload: bool = True) -> Trial:
         """A fresh pod with the kernels launched; raises what `lay_out` raises.
 
@@ -290,6 +305,15 @@ class FunctionCase(Case):
     def configuration(self) -> Mapping[str, int | str]:
         """Every size, in the order of the function's parameters."""
         return {**self.values, **self.pod_sizes}
+
+    def lesser(self) -> Mapping[str, Sequence[int]]:
+        """As `Case.lesser`, of the function's parameters."""
+        given = {name: Size(name, value).below(value) for name, value in self.values.items()}
+        return {name: below for name, below in given.items() if len(below) > 1}
+
+    def resized(self, sizes: Mapping[str, int]) -> Self:
+        """As `Case.resized`, of the function's parameters."""
+        return replace(self, values={**self.values, **sizes}).with_pod_options(**self.pod_sizes)
 
     def lay_out(self, bench: Bench) -> None:
         """Call the function."""

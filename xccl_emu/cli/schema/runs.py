@@ -146,6 +146,27 @@ class Certificate(TypedDict):
     agrees: Annotated[bool, "whether nothing contradicts the verdict"]
 
 
+class Opinion(TypedDict):
+    """What one other road says of a proof."""
+
+    by: Annotated[str, "`less`, `merged` or `brute force`; `exhaustive search` of a smaller one that it refutes"]
+    verdict: Annotated[str, "`verified`, `violation`, or `unfinished` for what has not ended in time"]
+    smaller: Annotated[dict[str, int], "sizes that are smaller; empty for the configuration itself"]
+    states: w.States
+    seconds: w.Seconds
+    because: Annotated[str, "what was found, or why it has not ended"]
+    contradicts: Annotated[bool, "whether it contradicts the search: a bug of xccl_emu"]
+
+
+class Confirmation(TypedDict):
+    """Second opinions on a proof, asked within some seconds."""
+
+    limit_seconds: Annotated[float, "for how long they were asked, at most"]
+    opinions: list[Opinion]
+    confirmed: Annotated[Opinion | None, "brute force that has ended, on the largest configuration"]
+    interrupted: Annotated[bool, "whether Ctrl-C has ended it"]
+
+
 class Place(TypedDict):
     """A synchronization at a line of a kernel."""
 
@@ -196,6 +217,7 @@ class Verdict(TypedDict):
     ended: Annotated[dict[str, int], "with a fault: how schedules ended"]
     declared: Annotated[dict[str, int], "with a fault: declared errors"]
     certificate: Certificate | None
+    confirmation: Confirmation | None
     recovery: Recovery | None
     due: Annotated[dict[str, list[str]], "names of the expected bytes, by what made them due"]
     reach: Reach | None
