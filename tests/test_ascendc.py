@@ -11,6 +11,7 @@ from tests import ascendc_twins
 from tests.cli_support import as_json, printed
 from tests.foreign_support import ROOT, has_compiler
 from xccl_emu import ascendc
+from xccl_emu.ascendc import sites
 from xccl_emu.check import check, verdict
 from xccl_emu.cli import ending
 from xccl_emu.errors import ConfigError, KernelError, KernelFaultError
@@ -262,3 +263,45 @@ def test_a_pointer_that_is_followed_is_told(raw: str, tmp_path: Path) -> None:
     ascendc.launch(bench, pod, kernel, 0, [0], {"a": pod.meta(0)}, [pod.grant_meta("rw")])
     with pytest.raises(KernelFaultError, match=r"k\.cpp:4.*touched memory that is not its own"):
         pod.run()
+
+
+@protocol
+def through(bench: Bench, source: str, count: int = 3) -> None:
+    """Blocks copied by one core, by a kernel of a source in tests/ascendc_sources."""
+    pod = bench.pod(small_pod(1, app_bytes=1024, ub_bytes=256))
+    data = np.arange(1, 8 * count + 1, dtype=np.float32)
+    own, out = bench.filled(0, data, "own"), bench.wanted(0, data, "out", owners="die0")
+    kernel = ascendc.ascend_kernel(ROOT / "tests" / "ascendc_sources" / f"{source}.cpp", source)
+    args = {"source": own.address, "target": out.address, "count": count}
+    ascendc.launch(bench, pod, kernel, 0, [0], args, [pod.grant(own, "r"), pod.grant(out, "w")])
+
+
+def test_a_cut_of_an_event_takes_all_that_sets_it_and_waits_for_it() -> None:
+    """Buffers in turns, whose events are set at two places: without them the third copy races, and nothing hangs."""
+    assert check.check(through("pingpong")).verdict == verdict.VERIFIED
+    kinds = {"MTE3_MTE2, line 15": verdict.DATA_RACE, "MTE2_MTE3, line 21": verdict.UNWRITTEN_READ}
+    assert list(through("pingpong").syncs) == [*kinds]
+    for name, kind in kinds.items():
+        found = check.check(through("pingpong"), without=[name])
+        assert (found.violation and found.violation.kind) == kind
+    assert check.check(through("pingpong", count=2), without=["MTE3_MTE2, line 15"]).verdict == verdict.VERIFIED
+
+
+@pytest.mark.parametrize(
+    ("calls", "names"),
+    [
+        ("S0 W0 S0 W0", "1 1 3 3"),
+        ("S0 S1 W0 W1", "1 2 1 2"),
+        ("Si Sj Wi Wj", "1 1 1 1"),
+        ("Wi Si", "2 2"),
+        ("Si Si Wi", "1 1 1"),
+        ("S0 S0 W0 S1 W1", "1 1 1 4 4"),
+    ],
+)
+def test_what_a_cut_of_an_event_takes(calls: str, names: str) -> None:
+    """Literal numbers are told apart; pairs that follow each other too; else all of one direction go together."""
+    kinds = {"S": "SetFlag", "W": "WaitFlag"}
+    lines = [f"{kinds[each[0]]}<HardEvent::MTE2_V>({each[1:]});" for each in calls.split()]
+    text = "\n".join(['# 1 "k.cpp"', *lines])
+    found = list(sites.names(sites.calls(text, "own")))
+    assert found == [f"MTE2_V, line {n}" for n in names.split()]

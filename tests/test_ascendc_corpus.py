@@ -31,6 +31,18 @@ def test_a_member_in_ascend_c_is_as_that_in_python(name: str) -> None:
     assert f"`in_ascendc.py:Mended` is verified, {some(mended.states, 'states')}." in page
 
 
-def test_there_are_three_of_them() -> None:
+def test_there_are_four_of_them() -> None:
     """A member that is lost is noticed."""
-    assert len(NAMES) == 3
+    assert len(NAMES) == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_mended_is_so_by_both_readings(name: str) -> None:
+    """A mend waits for visibility where it needs it, and the store that is issued is wrong by one reading alone."""
+    (member,) = members((name,))
+
+    def of(case: str, barrier: str) -> str:
+        return check(registry.make(f"{member.folder}/in_ascendc.py:{case}", barrier=barrier), **member.options).verdict
+
+    assert {of("Mended", barrier) for barrier in ("visible", "empty")} == {VERIFIED}
+    assert (of("Broken", "visible") == VERIFIED) == (name == "store_issued")

@@ -41,7 +41,9 @@ _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
 _NAMES = "|".join(name for name in REQUESTS if name != "element")
 _CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({_NAMES})\s*(?=[<(])")
 _TENSOR = re.compile(r"\b(Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
-_EVENT = re.compile(r"\s*<\s*(?:\w+\s*::\s*)*(\w+)\s*>")
+_EVENT = re.compile(r"\s*(?:<\s*(?:\w+\s*::\s*)*(\w+)\s*>)?\s*\(?([^;)]*)")
+_NUMBER = re.compile(r"(?:EVENT_ID)?\d+")
+_EVENTS = ("SetFlag", "WaitFlag")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
 
 
@@ -54,6 +56,8 @@ class Call:
     name: str
     of: str
     """The queue or tensor whose method it is, or the event between pipes; or empty."""
+    event: str = ""
+    """What stands for the number of an event."""
     where: str = ""
     """``Local`` or ``Global``, if it is of a tensor of which all of that name are so."""
 
@@ -85,26 +89,28 @@ def calls(text: str, own: str) -> list[Call]:
     where = {name: of.copy().pop() for name, of in tensors.items() if len(of) == 1}
     element = re.compile(rf"\b({'|'.join(sorted(tensors)) or '(?!)'})\s*\(")
     for file, line, row in rows:
-        found += [Call(file, line, m[2], _of(m, row), where.get(m[1] or "", "")) for m in _CALL.finditer(row)]
-        found += [Call(file, line, "element", m[1], where.get(m[1], "")) for m in element.finditer(row)]
+        found += [Call(file, line, m[2], *_of(m, row), where.get(m[1] or "", "")) for m in _CALL.finditer(row)]
+        found += [Call(file, line, "element", m[1], "", where.get(m[1], "")) for m in element.finditer(row)]
     return found
 
 
-def _of(match: re.Match[str], row: str) -> str:
-    event = _EVENT.match(row, match.end()) if match[2] in ("SetFlag", "WaitFlag") else None
-    return event[1] if event else match[1] or ""
+def _of(match: re.Match[str], row: str) -> tuple[str, str]:
+    """What a call is of; and its event, if it is of one."""
+    event = _EVENT.match(row, match.end()) if match[2] in _EVENTS else None
+    return (event[1] or match[1] or "", event[2].strip()) if event else (match[1] or "", "")
 
 
 def names(found: list[Call]) -> Iterator[str]:
     """The name of each call's synchronization, or nothing.
 
-    A flag is named by where it is set: the last time before it is waited for that no other call waits for; or behind
-    it, in a loop that waits for what its last round has set.
+    A flag is named by where it is set first.  What sets it and what waits for it has one name, so a cut takes both.
+    Where numbers of events are no literals, or a flag is set in more places than it is waited for, it may be any of
+    them: then all of them have one name.
     """
     lines = _set_at(found)
     for i, call in enumerate(found):
-        if call.name in ("SetFlag", "WaitFlag"):
-            yield f"{call.of}, line {lines.get(i, call.line)}"
+        if call.name in _EVENTS:
+            yield f"{call.of}, line {lines[i]}"
         elif call.name in _FILLED + _FREED:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
         elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid", "dsb"):
@@ -114,16 +120,33 @@ def names(found: list[Call]) -> Iterator[str]:
 
 
 def _set_at(found: list[Call]) -> dict[int, int]:
-    """By the place of a call of `WaitFlag`: the line of what sets its flag."""
-    lines, is_set, alone = dict[int, int](), defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    """By the place of a call of `SetFlag` or `WaitFlag`: the line where its event is set first."""
+    of_pipes, lines = defaultdict[str, list[int]](list), dict[int, int]()
     for i, call in enumerate(found):
-        if call.name == "SetFlag":
-            is_set[call.of].append(call.line)
-        elif call.name == "WaitFlag" and is_set[call.of]:
-            lines[i] = is_set[call.of].pop()
-        elif call.name == "WaitFlag":
-            alone[call.of].append(i)
-    return lines | {i: line for of, waits in alone.items() for i, line in zip(waits, is_set[of], strict=False)}
+        if call.name in _EVENTS:
+            of_pipes[call.of].append(i)
+    for places in of_pipes.values():
+        is_known = all(_NUMBER.fullmatch(found[i].event) for i in places)
+        of_event = defaultdict[str, list[int]](list)
+        for i in places:
+            of_event[found[i].event if is_known else ""].append(i)
+        for together in (each for calls in of_event.values() for each in _balanced(found, calls)):
+            is_set = (found[i].line for i in together if found[i].name == "SetFlag")
+            lines |= dict.fromkeys(together, next(is_set, found[together[0]].line))
+    return lines
+
+
+def _balanced(found: list[Call], places: list[int]) -> Iterator[list[int]]:
+    """Calls of one event, cut where it has been waited for as often as it was set."""
+    together, n = list[int](), 0
+    for i in places:
+        together.append(i)
+        n += 1 if found[i].name == "SetFlag" else -1
+        if n == 0:
+            yield together
+            together = []
+    if together:
+        yield together
 
 
 def tables(text: str, own: str, barrier: str, more: Sequence[Call] = ()) -> str:
