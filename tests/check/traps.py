@@ -88,6 +88,7 @@ STRONG_HALF = {"store2": "strong"}
 ONE_HALF = "store 1.4 1; eq 1.4; store 1.0 | line 1.4 1; load 1.0; store 1.4"
 """Stores of 4 bytes ask to become visible behind what is before them."""
 READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
+CARRY = "in 0.4 0 0; set 1 3 0; wait 1 3 0"
 TRAPS = (
     # flags
     Trap("a pulse is missed", "store 1.4 1; store 1.4 0 | eq 1.4 1", LOCKED),
@@ -610,5 +611,19 @@ TRAPS = (
          RACES, atomic_bytes=4),
     Trap("two DMA descriptors that write the same bytes fill all places in flight",
          "dma 0.0 1.0 4; dma 0.2 1.2 1; wait 4 0 4; wait 4 0 1 | ", RACES, memory={0: 1}, atomic_bytes=4),
+    # what keeps its turn under `fifo` is in flight, so whoever polls it waits for that
+    Trap("a granule that keeps its turn is a flag in a rare branch",
+         "ge 0.0 1; ge 0.4 1; put m0.0 1; put 1.4 1 | put 1.0 1; put 0.0 1 | load_named 1.0; load_named m1.7; "
+         "skip_unless 0 1 9; load_named m1.7; skip_unless 0 2 7; load_named m1.7; skip_unless 0 3 5; put 0.4 1; "
+         "ge 1.4 1; load_named m0.0; fail_unless 0 1; skip_unless 0 31 1; put 0.4 1 | | "
+         "store m1.7 1; store m1.7 2; store m1.7 3",
+         {"sc": OK, "fifo": FAILED, "relaxed": FAILED}, cores=2, rare=True),
+    # additions: one of a word carries, one of 4-byte integers does not
+    Trap("additions of two widths do not commute", f"{CARRY}; add 0.0 1; add_out 0.0 0 0", TWICE | {"unordered": WRONG},
+         {0: 0x1FFFFFFFF}, memory={0: 0xFFFFFFFF, 4: 0xFFFFFFFF}),
+    Trap("additions of two widths that ask for no order", f"{CARRY}; add 0.0 1; add_out 0.0 0 0",
+         {"sc": OK, "fifo": OK, "relaxed": WRONG}, {0: 0x1FFFFFFFF}, memory={0: 0xFFFFFFFF, 4: 0xFFFFFFFF},
+         asks={"add0": "no-order", "mtu_add0": "no-order"}),
+    Trap("additions of one width", "add 0.0 1; add 0.0 2", OK, {0: 4}, memory={0: 1}),
 )  # fmt: skip
 NAMED = {trap.name: trap for trap in TRAPS}

@@ -219,7 +219,8 @@ def _class(st, ck, users, uses):
     if field and uses & (USE_READ | USE_AS_FIELD):
         return FIELD
     one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer_of(uses) != MANY)
-    if early and one_way and not both and not ck[cs.JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
+    told = not uses & (USE_READ | USE_EXACT | USE_UNSTABLE | USE_IN_TURN)  # what keeps its turn is not made at once
+    if early and one_way and not both and not ck[cs.JOINING] and told:
         return STABLE
     return SYNC
 

@@ -158,11 +158,12 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
 def _may_overtake(st, what, other):
     """May a write of a core, of two to the same bytes, become visible before an earlier one that is recorded?
 
-    Under `unordered`, or where requests ask for orders; whatever these are, since more facts do no harm.
+    Under `unordered`, or where requests ask for orders; whatever these are, since more facts do no harm.  Additions do
+    not commute either: one of 8 bytes carries over the 4-byte integers of another.
     """
     both = what & other
     kept = st[ms.ORDER] != ms.ORDER_UNORDERED and not st[ms.REQUEST_ORDERS]
-    if kept or not both & WRITES or not both & IN_MEMORY or both & ADDS:
+    if kept or not both & WRITES or not both & IN_MEMORY:
         return False
     by_core = what & 15 < AGENT_DMA and other & 15 < AGENT_DMA
     return by_core and not other & VISIBLE and other >> _FENCES == 0
