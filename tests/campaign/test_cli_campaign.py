@@ -9,10 +9,14 @@ from typer.testing import CliRunner
 
 from xccl_emu.bench.processes import LOCAL
 from xccl_emu.campaign import run
+from xccl_emu.campaign.ends import BY_ENDS
 from xccl_emu.campaign.generate import Case
 from xccl_emu.campaign.judge import Judged
 from xccl_emu.campaign.run import Finding, Plan, Summary, campaign, judge_all
+from xccl_emu.campaign.smallest import TOTAL
 from xccl_emu.check import verdict as kinds
+from xccl_emu.cli.campaign import CampaignOptions
+from xccl_emu.cli.campaign_job import plan_of
 from xccl_emu.cli.main import app
 from xccl_emu.errors import ConfigError, UnfinishedError
 
@@ -53,7 +57,6 @@ def test_nothing_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_contradictions_are_kept_and_judged_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """They are counted by kind, shown by a smallest program, written to files, and a file is judged again."""
     monkeypatch.setattr(run, "judge", contradicting)
-    monkeypatch.setattr("xccl_emu.campaign.shrink.judge", contradicting)
     code, out = invoke("--orders", "sc", "--out", str(tmp_path / "found"), "--seed", "5")
     files = sorted((tmp_path / "found").iterdir())
     assert code == 1
@@ -139,3 +142,35 @@ def test_findings_that_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(Finding, "save", full)
     code, out = invoke("--orders", "sc", "--out", str(tmp_path / "found"), "--shrink", "0")
     assert (code, KIND in out, "cannot be written (No space left on device)" in out) == (5, True, True)
+
+
+def losing(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+    """A judge of ends that misses one wherever a core puts."""
+    judged = [Judged(order, {"full": kinds.VERIFIED, "ends": kinds.VERIFIED}) for order in orders]
+    if any(one.name == "put" for each in case.small.programs for one in each):
+        judged[0].verdicts["ends"] = "ends are lost"
+        judged[0].contradict(f"{BY_ENDS} put by itself", "lost: a deadlock")
+    return judged
+
+
+def test_ends_of_the_smallest_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The share that was judged is printed, a finding says how to see it again, and its file is judged by ends."""
+    monkeypatch.setattr(run, "judge_ends", losing)
+    code, out = invoke("--enumerate", "--orders", "sc,fifo", "--out", str(tmp_path / "found"))
+    assert code == 1
+    assert "judged by ends: 16 of 16 that the search verified (100%)" in out
+    assert f"sc: {BY_ENDS} put by itself (--enumerate --first 0 --programs 1)" in out
+    assert 'program("put 0.0"),\n), ' in out
+    file = sorted((tmp_path / "found").iterdir())[0]
+    assert f"{BY_ENDS} put by itself" in invoke("--replay", str(file))[1]
+    code, out = invoke("--ends", "--seed", "3", "--orders", "sc", "--json")
+    assert set(json.loads(out)["verdicts"]) <= {"sc, full, verified", "sc, ends, verified", "sc, ends, refuted"}
+
+
+def test_there_are_so_many_smallest_programs() -> None:
+    """Beyond the last number is nothing to judge; without a number of programs all that are left are."""
+    assert plan_of(CampaignOptions(enumerate=True, first=TOTAL - 3)).programs == 3
+    assert plan_of(CampaignOptions(ends=True)) == Plan(1000, ends=True)
+    code, out = invoke("--enumerate", "--first", str(TOTAL - 3))
+    assert code == 2
+    assert f"--first {TOTAL - 3}, --programs 8: there are {TOTAL:,} smallest programs" in " ".join(out.split())

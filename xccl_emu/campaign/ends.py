@@ -7,10 +7,12 @@ program.  No action is named and no two are compared, so it holds for whatever a
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.campaign.generate import Case
 from xccl_emu.campaign.judge import QUIET_WALKS, WALK_STEPS, Budget, Judged, Scene, verdict_of
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import watch
@@ -22,20 +24,29 @@ from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OPERATIONS, SCALAR, VEC
 from xccl_emu.machine.ends import Ends, ends
 
 JUDGE = "ends"
+BY_ENDS = "full verified; ends are lost:"
+"""How contradictions of this kind begin."""
 _PIPES = {SCALAR: "scalar", MTU_IN: "mtu-in", VECTOR: "vector", MTU_OUT: "mtu-out", DMA: "dma"}
 Sets = NDArray[np.uint64]
 
 
+def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged]:
+    """What the full search says of a program under each order, and whether each choice of what it verifies keeps all.
+
+    What is expected of memory is no matter, nor is a fault.  Data buffers that were written hold other values at each
+    place.
+    """
+    small = replace(case.small, filled=not case.small.fresh)
+    return [judge_by_ends(Scene(small, order, None, budget)) for order in orders]
+
+
 def judge_by_ends(scene: Scene) -> Judged:
-    """What the full search says of a program, and if that is "verified", whether each choice of it keeps all ends."""
+    """The same under one order."""
     return judge_trial(scene.trial, scene.small.observed(scene.pod), scene.budget)
 
 
 def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget) -> Judged:
-    """The same of a trial, whose ends differ if observed memory does, as `machine.explore` takes it.
-
-    What is expected of memory is no matter of ends, so a trial that expects nothing has more of them to keep.
-    """
+    """The same of a trial, whose ends differ if observed memory does, as `machine.explore` takes it."""
     judged = Judged(trial.pod.order)
     search = Watched(Setup(trial, full=True), max_states=budget.states, seconds=budget.seconds)
     search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS
@@ -48,10 +59,10 @@ def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget
     judged.verdicts[JUDGE] = kinds.UNFINISHED if graph is None else kinds.VERIFIED
     if graph is not None:
         judged.states += graph.states
-        for kind, text in wrong_choices(search.choices, graph, len(found.parts) == 1):
+        wrong = next(wrong_choices(search.choices, graph, len(found.parts) == 1), None)
+        if wrong is not None:  # those after it follow from it most often
             judged.verdicts[JUDGE] = "ends are lost"
-            judged.contradict(f"full verified; {kind}", text)
-            break  # those after it follow from it most often
+            judged.contradict(f"{BY_ENDS} {wrong[0]}", wrong[1])
     return judged
 
 

@@ -4,16 +4,18 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
+from xccl_emu.campaign.ends import BY_ENDS, JUDGE, judge_ends
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.judge import BUDGET, Budget, Contradiction, Judged, judge
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.shrink import contradicts_as, shrunk
+from xccl_emu.campaign.smallest import TOTAL, smallest
 from xccl_emu.check import verdict as kinds
 from xccl_emu.errors import ConfigError
 from xccl_emu.output import read_bytes, write_text
@@ -35,19 +37,28 @@ class Plan:
     """Number of the first one."""
     orders: tuple[str, ...] = ORDERS
     budget: Budget = BUDGET
+    ends: bool = False
+    """Is each choice of the full search judged by its ends, in place of its verdict by all other judges?"""
+    enumerated: bool = False
+    """Are the programs `campaign.smallest`, in place of drawn ones?"""
 
     def __post_init__(self) -> None:
         if not self.orders or set(self.orders) - set(ORDERS):
             raise ConfigError(f"--orders {','.join(self.orders)}: must be of {', '.join(ORDERS)}")
+        if self.enumerated and not self.first + self.programs <= TOTAL:
+            raise ConfigError(
+                f"--first {self.first}, --programs {self.programs}: there are {TOTAL:,} smallest programs"
+            )
+
+    def case(self, number: int) -> Case:
+        """The program of a number."""
+        return smallest(number) if self.enumerated else draw(self.seed, number)
 
     def chunks(self, workers: int) -> list["Plan"]:
         """The same in parts, small enough that all workers have something to do."""
         size = max(1, min(CHUNK, self.programs // (4 * workers)))
         end = self.first + self.programs
-        return [
-            Plan(min(size, end - first), self.seed, first, self.orders, self.budget)
-            for first in range(self.first, end, size)
-        ]
+        return [replace(self, programs=min(size, end - first), first=first) for first in range(self.first, end, size)]
 
 
 @dataclass
@@ -125,6 +136,15 @@ class Summary(Gathered):
         """How often a judge came to a verdict."""
         return self.verdicts[f"{order}, {judge}, {verdict}"]
 
+    @property
+    def share(self) -> tuple[int, int]:
+        """How many of the verified were judged by their ends, and how many were verified, of each order one."""
+        counts = [
+            sum(self.count(order, judge, verdict) for order in ORDERS)
+            for judge, verdict in ((JUDGE, kinds.VERIFIED), (JUDGE, REFUTED), ("full", kinds.VERIFIED))
+        ]
+        return counts[0] + counts[1], counts[2]
+
     def to_json(self) -> dict[str, Any]:
         """As the command's ``--json`` prints it."""
         return {
@@ -152,15 +172,16 @@ def judge_all(plan: Plan) -> Summary:
     """Judge the programs of a plan one after the other."""
     summary = Summary()
     for number in range(plan.first, plan.first + plan.programs):
-        case = draw(plan.seed, number)
+        case = plan.case(number)
         if wrong := summary.note(judged(case, plan)):
             summary.findings.append(Finding(plan.seed, number, case, wrong))
     return summary
 
 
 def judge_again(finding: Finding, plan: Plan) -> Summary:
-    """Judge a program that was kept."""
-    summary = Summary()
+    """Judge a program that was kept, by its ends if that is how it was found."""
+    by_ends = any(BY_ENDS in wrong.kind for wrong in finding.contradictions)
+    summary, plan = Summary(), replace(plan, ends=plan.ends or by_ends)
     if wrong := summary.note(judged(finding.case, plan)):
         summary.findings.append(Finding(finding.seed, finding.number, finding.case, wrong))
     return summary
@@ -169,7 +190,7 @@ def judge_again(finding: Finding, plan: Plan) -> Summary:
 def judged(case: Case, plan: Plan) -> list[Judged]:
     """What all judges say of a program; that one of them fails is a contradiction."""
     try:
-        return judge(case, plan.orders, plan.budget)
+        return (judge_ends if plan.ends else judge)(case, plan.orders, plan.budget)
     except Exception as error:  # whatever a judge raises is a finding
         failed = Judged(plan.orders[0])
         failed.contradict(f"{FAILED}: {type(error).__name__}", str(error))
@@ -207,7 +228,7 @@ def find_examples(summary: Summary, budget: Budget, seconds: float) -> None:
     until = time.perf_counter() + seconds
     for key, _ in summary.wrong.most_common():
         finding, wrong = _smallest(summary.findings, key)
-        still = contradicts_as(wrong, budget)
+        still = contradicts_as(wrong, budget, judge_ends if BY_ENDS in wrong.kind else judge)
 
         def in_time(case: Case, still: Callable[[Case], bool] = still) -> bool:
             return time.perf_counter() < until and still(case)

@@ -1,17 +1,18 @@
 """A contradicting program made smaller as long as it contradicts in the same way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from xccl_emu.campaign.generate import NOTHING, Case
-from xccl_emu.campaign.judge import WEAKER, Budget, Contradiction, judge
+from xccl_emu.campaign.judge import WEAKER, Budget, Contradiction, Judged
 from xccl_emu.campaign.programs import DATA, Instruction, Small
 
 Still = Callable[[Case], bool]
+Judge = Callable[[Case, Sequence[str], Budget], list[Judged]]
 
 
-def contradicts_as(wrong: Contradiction, budget: Budget) -> Still:
-    """Does a case contradict in the same way?"""
+def contradicts_as(wrong: Contradiction, budget: Budget, judge: Judge) -> Still:
+    """Does a case contradict in the same way, by what a judge says?"""
     orders = (*(weaker for weaker in WEAKER.get(wrong.order, ()) if f"under {weaker}" in wrong.kind), wrong.order)
 
     def still(case: Case) -> bool:
@@ -49,7 +50,18 @@ def _with_less(case: Case) -> Iterator[Case]:
     yield replace(case, expects=NOTHING, pick=0)
     yield replace(case, pick=0)
     yield replace(case, fault="")
-    for name in ("memory", "without", "dies", "asks", "atomic_bytes", "scalar_cache", "launched", "cpu", "flags"):
+    for name in (
+        "memory",
+        "without",
+        "dies",
+        "asks",
+        "atomic_bytes",
+        "scalar_cache",
+        "launched",
+        "cpu",
+        "flags",
+        "filled",
+    ):
         yield replace(case, small=replace(small, **{name: getattr(usual, name)}))
     for word in small.memory:
         yield replace(case, small=replace(small, memory={w: v for w, v in small.memory.items() if w != word}))

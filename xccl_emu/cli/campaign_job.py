@@ -6,9 +6,11 @@ from tempfile import TemporaryFile
 
 import typer
 
+from xccl_emu.campaign.ends import JUDGE
 from xccl_emu.campaign.judge import JUDGES
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.campaign.run import REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
+from xccl_emu.campaign.run import REFUTED, Example, Finding, Plan, Summary, campaign, find_examples, judge_again
+from xccl_emu.campaign.smallest import TOTAL
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
 from xccl_emu.cli import ending
 from xccl_emu.cli.campaign import CampaignOptions
@@ -18,11 +20,14 @@ from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting
 from xccl_emu.errors import ConfigError
 
+_PROGRAMS = 1000
+"""That are judged if nothing else is asked for."""
+
 
 def act(options: CampaignOptions, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code."""
     summary, code = run_campaign(options, as_json)
-    show(summary, options.seed, as_json)
+    show(summary, options, as_json)
     if options.out is not None and options.replay is None:
         save(summary, options.out)
     raise typer.Exit(code)
@@ -31,7 +36,7 @@ def act(options: CampaignOptions, as_json: bool) -> None:
 def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
     """Judge what the command line asks for; the summary and the exit code."""
     check_seconds(options.seconds)
-    plan = Plan(options.programs, options.seed, options.first, tuple(options.orders.split(",")))
+    plan = plan_of(options)
     if options.replay is not None:
         summary = judge_again(Finding.load(options.replay), plan)
     else:
@@ -41,6 +46,13 @@ def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
             find_examples(summary, plan.budget, options.shrink)
     stopped = ending.INTERRUPTED if summary.interrupted else ending.UNFINISHED if summary.killed else 0
     return summary, ending.WRONG if summary.wrong else stopped
+
+
+def plan_of(options: CampaignOptions) -> Plan:
+    """Which programs the command line asks for, and by whom they are judged."""
+    orders, ends = tuple(options.orders.split(",")), options.ends or options.enumerate
+    programs = options.programs or (max(1, TOTAL - options.first) if options.enumerate else _PROGRAMS)
+    return Plan(programs, options.seed, options.first, orders, ends=ends, enumerated=options.enumerate)
 
 
 def save(summary: Summary, folder: Path) -> None:
@@ -63,7 +75,7 @@ def _make_folder(out: Path | None) -> None:
 def _watched(options: CampaignOptions, plan: Plan, quiet: bool) -> Summary:
     """The campaign, with a line on stderr that says how far it is."""
     workers = options.workers or len(os.sched_getaffinity(0))
-    with counting("campaign", options.programs, quiet) as count:
+    with counting("campaign", plan.programs, quiet) as count:
 
         def tell(summary: Summary) -> None:
             rate = summary.programs / summary.seconds
@@ -72,36 +84,47 @@ def _watched(options: CampaignOptions, plan: Plan, quiet: bool) -> Summary:
         return campaign(plan, workers, options.dask, options.seconds, tell)
 
 
-def show(summary: Summary, seed: int, as_json: bool) -> None:
-    """Print what programs of a seed came to."""
+def show(summary: Summary, options: CampaignOptions, as_json: bool) -> None:
+    """Print what the programs came to."""
     if as_json:
-        return print_json("campaign", {"seed": seed} | summary.to_json())
+        return print_json("campaign", {"seed": options.seed} | summary.to_json())
     rate = f", {summary.programs / summary.seconds:.1f} a second" if summary.seconds else ""
     typer.echo(f"{summary.programs:,} programs{rate}, {summary.states:,} states, {summary.schedules:,} schedules")
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}")
     _show_verdicts(summary)
+    judged, verified = summary.share
+    if judged:
+        typer.echo(
+            f"judged by ends: {judged:,} of {verified:,} that the search verified ({judged / verified:.0%})"
+        )
     found = f"{len(summary.findings):,} programs on which judges contradict each other"
     typer.echo(found + (":" if summary.findings else ""))
     for key, times in summary.wrong.most_common():
         typer.echo(f"  {times:6,}  {key}")
-    _show_programs(summary)
+    _show_programs(summary, options)
 
 
 def _show_verdicts(summary: Summary) -> None:
     sorts = (VERIFIED, REFUTED, UNFINISHED, NO_VIOLATION)
     typer.echo(f"{'':24}" + "".join(f"{name:>20}" for name in sorts))
     for order in ORDERS:
-        for judge in JUDGES:
+        for judge in (*JUDGES, JUDGE):
             counts = [summary.count(order, judge, name) for name in sorts]
             if any(counts):
                 typer.echo(f"{order + ', ' + judge:24}" + "".join(f"{count:20,}" for count in counts))
 
 
-def _show_programs(summary: Summary) -> None:
+def _show_programs(summary: Summary, options: CampaignOptions) -> None:
     for example in summary.examples:
-        typer.echo(f"\n{example.order}: {example.kind} (--seed {example.seed} --first {example.number} --programs 1)")
-        typer.echo(str(example.case))
+        typer.echo(f"\n{example.order}: {example.kind} ({_again(options, example)})\n{example.case}")
     if not summary.examples:
         for finding in summary.findings[:10]:
-            typer.echo(f"\n--seed {finding.seed} --first {finding.number} --programs 1\n{finding.case}")
+            typer.echo(f"\n{_again(options, finding)}\n{finding.case}")
+
+
+def _again(options: CampaignOptions, one: Finding | Example) -> str:
+    """The options that judge a program again."""
+    if options.enumerate:
+        return f"--enumerate --first {one.number} --programs 1"
+    return f"{'--ends ' * options.ends}--seed {one.seed} --first {one.number} --programs 1"

@@ -1,0 +1,71 @@
+"""The smallest programs, all of them: two requests of one core, one of each of two, or two of one and one of another.
+
+A request that is new to the machine is one more line of `ALPHABET`.  Memory and data buffers hold other values at each
+place, so a copy shows where it comes from; where two requests add, sums carry from one half of a word to the other.
+"""
+
+from xccl_emu.campaign.generate import Case
+from xccl_emu.campaign.programs import DATA, Small, program
+
+ALPHABET = (
+    "put 0.0 1",
+    "put 0.1 1",
+    "put_one 0.0 2",
+    "put 1.0 1",
+    "store 0.0 1",
+    "store4 0.0 3 8",
+    "store m0.0 5",
+    "out 0.0 3",
+    "out m0.0 1",
+    "add 0.0 1",
+    "add_out 0.0 0",
+    "add_out 0.0 3 5",
+    "atomic_taken 0.0 1",
+    "swap 0.0 0 2",
+    "signal 0.0",
+    "signal 0.0 0 8",
+    "dma 1.4 0.0; wait 4",
+    "dma 0.0 1.4; wait 4",
+    "load_named 0.0",
+    "load 0.0",
+    "load m0.0",
+    "in 0.0 8; set 1; wait 1; ub_load 0 8",
+    "in m0.0 8; set 1; wait 1; ub_load 0 8",
+    "tentative 0.0 8; set 1; wait 1; validate 0 8; ub_load 0 8",
+    "eq 0.0 0",
+    "eq 0.0 1",
+    "ne 0.0 0",
+    "ge 0.0 1",
+    "any 0.0 0.1 5",
+    "part_ge 0.0 1 2",
+    "fence",
+    "quiet",
+)
+"""Requests, with what it takes to see what they read.  Most are about word 0.0, others about one next to it, data, or
+another die."""
+
+PAIRS = 2 * len(ALPHABET) ** 2
+"""Programs of two requests; they come first."""
+TOTAL = PAIRS + len(ALPHABET) ** 3
+
+_ADDS = ("add", "add_out", "atomic_taken")
+_CARRIES = 0x7FFF_FFFF_FFFF_FFFF
+_MEMORY = {DATA | k: 0x1_0000_0003 * (k + 2) for k in range(4)} | {12: 0x7000_0000_0009}
+
+
+def smallest(number: int) -> Case:
+    """The program of a number below `TOTAL`."""
+    programs = tuple(map(program, _texts(number)))
+    adds = sum(one.name in _ADDS or (one.name == "signal" and one.c > 0) for each in programs for one in each)
+    memory = _MEMORY | ({0: _CARRIES} if adds > 1 else {})
+    return Case(Small(programs, 1, 2, memory, filled=True))
+
+
+def _texts(number: int) -> tuple[str, ...]:
+    """Programs of the cores: two requests of one, one of each of two, or two of one and one of another."""
+    n = len(ALPHABET)
+    if number >= PAIRS:
+        first, z = divmod(number - PAIRS, n)
+        return f"{ALPHABET[first // n]}; {ALPHABET[first % n]}", ALPHABET[z]
+    x, y = (ALPHABET[k] for k in divmod(number % (n * n), n))
+    return (f"{x}; {y}",) if number < n * n else (x, y)
