@@ -20,6 +20,7 @@ def test_pages_run_and_print_what_they_say(
     repository: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each session of the page prints what stands there."""
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     page = Tutorial((repository / "docs" / f"{name}.md").read_text(), tmp_path, dict(os.environ), [])
     page.run()
