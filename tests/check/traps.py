@@ -88,6 +88,7 @@ STRONG_HALF = {"store2": "strong"}
 ONE_HALF = "store 1.4 1; eq 1.4; store 1.0 | line 1.4 1; load 1.0; store 1.4"
 """Stores of 4 bytes ask to become visible behind what is before them."""
 READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
+RARE = "load_named 1.7; skip_unless 0 1 7; load_named 1.7; skip_unless 0 2 5; load_named 1.7; skip_unless 0 3 2"
 CARRY = "in 0.4 0 0; set 1 3 0; wait 1 3 0"
 TRAPS = (
     # flags
@@ -611,6 +612,19 @@ TRAPS = (
          RACES, atomic_bytes=4),
     Trap("two DMA descriptors that write the same bytes fill all places in flight",
          "dma 0.0 1.0 4; dma 0.2 1.2 1; wait 4 0 4; wait 4 0 1 | ", RACES, memory={0: 1}, atomic_bytes=4),
+    # a core's poll of its own put: an older value may be gone, and a fence before the put tells of what is before it
+    Trap("an own poll for the value before the put", "put 0.0 1; eq 0.0", LOCKED),
+    Trap("an own poll for the value before the second put", "put 0.0 1; eq 0.0 1; put 0.0 2; eq 0.0 1", LOCKED),
+    Trap("an own poll of the other word of a put for its value before", "put_one 0.3 1 1; eq 0.0", LOCKED),
+    Trap("an own poll for the value before a put that waits for the poll",
+         "wait 0 3 0; put 0.0 1; eq 0.0; set 0 3 0; eq 0.0 1", OK),
+    Trap("an own poll for the value before a put that waits for a transfer",
+         "ge 0.4 1; in m1.0 0 0; set 1 3 0; wait 1 3 0; put 0.0 1; eq 0.0 | store m1.0 5; quiet; store 0.4 1", LOCKED),
+    Trap("an own poll for each of two puts", "put 0.0 1; eq 0.0 1; put 0.0 2; eq 0.0 2", OK),
+    Trap("an own flag behind data and a fence, then a flag for others",
+         "ub_store 3 0; out m1.0 0 0; fence; put 1.0 1; eq 1.0 1; store 0.0 1 | ge 0.0 1; load m1.0", OK),
+    Trap("a tentative read, then in a rare branch a copy over its source",
+         f"tentative 0.4 0 0; {RARE}; dma 0.0 0.4 0; wait 4 0 0 | {COUNT}", OK),
     # what keeps its turn under `fifo` is in flight, so whoever polls it waits for that
     Trap("a granule that keeps its turn is a flag in a rare branch",
          "ge 0.0 1; ge 0.4 1; put m0.0 1; put 1.4 1 | put 1.0 1; put 0.0 1 | load_named 1.0; load_named m1.7; "

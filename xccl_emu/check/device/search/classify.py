@@ -103,7 +103,7 @@ def _how_written(st, ck, rows, i, vector):
     order, block, worst, r = st[ms.ORDER], clocks.block_of(ck, i), rows[cs.ROWS_CLASS, 0], rows[cs.N_ROWS, 0] - 1
     flag = worst == granules.OWN or worst == granules.STABLE or worst == granules.FIELD
     full = worst == granules.FIELD and ck[block + cs.N_MARKS] == cs.MARKS_MAX
-    if full or (flag and order == ms.ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, accesses.START], worst)):
+    if full or (flag and order == ms.ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, accesses.START])):
         granules.see_bytes(
             ck, rows[r, accesses.START], rows[r, accesses.START] + rows[r, accesses.NBYTES], granules.USE_UNORDERED
         )
@@ -175,11 +175,11 @@ def _flies_before_it(st, core, die, start, nbytes):
 
 
 @jit
-def _behind_fence(st, ck, i, address, worst):
+def _behind_fence(st, ck, i, address):
     """Does a write stand behind a fence, and before it, to the same die, one in flight or of marked data?"""
     core = clocks.core_of(ck, i)
     base = flight.block_of_core(st, core)
-    if worst != granules.OWN and any_before(st, ck, clocks.block_of(ck, i), address, 0):
+    if any_before(st, ck, clocks.block_of(ck, i), address, 0):
         return True
     ring = flight.block_of_die(st, st[base + ms.DIE])
     for k in range(st[ring + ms.FLIGHT_COUNT] if st[base + ms.IN_FLIGHT] else 0):
@@ -188,6 +188,16 @@ def _behind_fence(st, ck, i, address, worst):
             if flight.goes_to(st, entry, address):
                 return True
     return False
+
+
+@jit
+def _nothing_to_write(st, base):
+    """Has mtu-out nothing in its queue?  Then a poll of an OWN granule can wait for no older value than the latest.
+
+    A queued write that comes first prevents the poll for ever, since polled words grow with each write.  If it is local
+    the search takes it first and finds that deadlock; if it is not, it may be behind the poll: both are tried.
+    """
+    return st[pipe_of(base, rq.MTU_OUT) + ms.PIPE_COUNT] == 0
 
 
 @jit
@@ -306,7 +316,9 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         address, compare = st[base + REQUEST + 1], st[base + REQUEST + 2]
         if worst == granules.FIELD:
             return PLAINLY if fields.polled_at_once(st, ck, i, base, address, compare) else NOT
-        return PLAINLY if worst <= granules.OWN or (worst == granules.STABLE and compare == rq.CMP_GE) else NOT
+        if worst == granules.OWN:
+            return PLAINLY if _nothing_to_write(st, base) else NOT
+        return PLAINLY if worst == granules.LOCAL or (worst == granules.STABLE and compare == rq.CMP_GE) else NOT
     if op == rq.OP_STORE and rows[cs.N_ROWS, 0]:
         return _how_written(st, ck, rows, i, clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR]))
     return NOT if (op == rq.OP_CHOOSE and answers(st, base) > 1) or op == rq.OP_POLL_ANY else PLAINLY

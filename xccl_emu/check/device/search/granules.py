@@ -7,8 +7,9 @@ anew. So when a search has ended without that, every access of every explored ru
 `docs/soundness.md` has the argument why this is enough.
 
 - LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
-- OWN: one core uses it, and polls it for equality with a value larger than before, for its own write by mtu-out. Used
-  at once; the poll makes the write known to be visible (`inside`).
+- OWN: one core uses it, writes it by mtu-out and polls it for equality; what is polled grows with each write. Written
+  at once; polled at once where mtu-out has nothing left to write, so that no write can prevent the poll, else explored.
+  The poll makes the write known to be visible (`inside`).
 - DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
   quiet, or under `sc` the release (`races`), and reads transfers whole.
 - STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall.

@@ -14,7 +14,7 @@ import numpy as np
 from xccl_emu.check.device import accesses
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import clocks, fields, granules, inside, races
-from xccl_emu.check.device.search.linked import linked
+from xccl_emu.check.device.search.linked import classify, linked
 from xccl_emu.check.device.search.record import step_machine
 from xccl_emu.check.device.search.spans import adjoin
 from xccl_emu.lang import requests as rq
@@ -206,7 +206,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
         _polled_field(mem, st, ck, rows, x)
     if pipe == rq.SCALAR:
         if not off or op == rq.OP_LOAD:
-            _after_scalar(st, ck, rows, x, op)
+            _after_scalar(mem, st, ck, rows, named, x, op)
         if op == rq.OP_RETURN and not off:
             races.judge_return(mem, st, ck, i)
     else:
@@ -436,7 +436,7 @@ def _mark(st, ck, block, start, end, who):
 
 
 @jit
-def _after_scalar(st, ck, rows, x, op):
+def _after_scalar(mem, st, ck, rows, named, x, op):
     """What the scalar unit's request means for the order inside of its core."""
     base, block, a, b, c = x.base, x.block, x.a, x.b, x.c
     if op >= rq.OP_V_QUANTIZE:
@@ -444,7 +444,7 @@ def _after_scalar(st, ck, rows, x, op):
     elif op >= rq.OP_MTU_IN:
         clocks.note_issue(st, ck, block, base, rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT)
     elif op == rq.OP_DMA:
-        _after_ring(st, ck, x)
+        _after_ring(mem, st, ck, rows, named, x)
     elif op == rq.OP_SET_FLAG and a != rq.SCALAR:
         clocks.note_issue(st, ck, block, base, a)
     elif op == rq.OP_SET_FLAG:
@@ -534,8 +534,12 @@ def _is_flag_by_out(st, ck, entry, core):
 
 
 @jit
-def _after_ring(st, ck, x):
-    """A DMA transfer may be made at any moment from now on until its completion is known."""
+def _after_ring(mem, st, ck, rows, named, x):
+    """A DMA transfer may be made at any moment from now on until its completion is known.
+
+    It is looked at before it is judged: what it does to its granules may be new.
+    """
+    classify(mem, st, ck, rows, named, x.i, rq.DMA << 16 | accesses.WHOLE_TRANSFER | x.descriptor)
     site, agent = (
         st[x.base + ms.DMA_SLOTS + x.descriptor * ms.ENTRY_WORDS + ms.ENTRY_SITE],
         accesses.AGENT_DMA + x.descriptor,
