@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from xccl_emu.campaign.judge import BRUTE_FORCE, SEARCHES, Budget, Scene, judge_scene, searched, verdict_of
+from xccl_emu.campaign.judge import BRUTE_FORCE, SEARCHES, Budget, Scene, judge_scene, replayed, searched, verdict_of
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import REDUCTIONS, check
@@ -21,7 +21,9 @@ BUDGET = Budget(states=1_000_000, brute=200_000, seconds=60)
 
 
 def shown(trap: Trap, order: str, found: Found) -> bool:
-    """Does what was found happen again on the machine?"""
+    """Does what was found happen again on the machine, and can each of its actions be taken?"""
+    if replayed(trap.build(order), found) == "not enabled":
+        return False
     return replay(trap.build(order), found.actions, found.loop) is not None
 
 

@@ -625,6 +625,13 @@ TRAPS = (
          "ub_store 3 0; out m1.0 0 0; fence; put 1.0 1; eq 1.0 1; store 0.0 1 | ge 0.0 1; load m1.0", OK),
     Trap("a tentative read, then in a rare branch a copy over its source",
          f"tentative 0.4 0 0; {RARE}; dma 0.0 0.4 0; wait 4 0 0 | {COUNT}", OK),
+    # a race's accesses are written down one by one: what waits for a value is first, since the other may take it away
+    Trap("a copy over what a poll of several words waits for", "dma 0.1 1.4 0; wait 4 0 0 | any 1.4 1.5 0", RACES,
+         memory={12: 1}),
+    Trap("a copy over what a poll of a line waits for", "dma 0.0 1.4 1; wait 4 0 1 | line 1.4 1 4", RACES,
+         memory={12: 1, 13: 1}),
+    Trap("a copy over what an own poll of several words waits for, in a larger unit",
+         "dma 0.1 0.4 0; any 0.4 0.5 0; wait 4 0 0", RACES, memory={4: 1}, atomic_bytes=128, cores=2),
     # what keeps its turn under `fifo` is in flight, so whoever polls it waits for that
     Trap("a granule that keeps its turn is a flag in a rare branch",
          "ge 0.0 1; ge 0.4 1; put m0.0 1; put 1.4 1 | put 1.0 1; put 0.0 1 | load_named 1.0; load_named m1.7; "

@@ -48,7 +48,7 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     if what == at.UNWRITTEN:
         message = f"{_access(trial, witness[:6])}, some of which nobody has written"
         return kinds.UNWRITTEN_READ, message, nothing
-    sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _is_atomic(pod, side))  # another may hold it up
+    sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _may_wait(pod, side))  # for what the other does
     kind = messages.race_kind(pod, witness[3], bool(witness[5] and witness[11]))
     message = race_message(trial, witness)
     return kind, message, _with_room(pod, [action for side in sides for action in _make(pod, side)])
@@ -171,9 +171,10 @@ def _which_of(pod: Pod, core: int, start: int) -> int:
     return 0
 
 
-def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:
-    """Return whether an access is the atomic that its core asks for."""
-    return bool(access[2] == rq.SCALAR and pod.state[pod.core_base(access[0]) + REQUEST] == rq.OP_ATOMIC_ADD)
+def _may_wait(pod: Pod, access: Sequence[int]) -> bool:
+    """Return whether an access is an atomic or a poll, which another one may hold up: its core asks for it."""
+    asks = pod.state[pod.core_base(access[0]) + REQUEST]
+    return bool(access[2] == rq.SCALAR and asks in (rq.OP_ATOMIC_ADD, rq.OP_POLL, rq.OP_POLL_ANY))
 
 
 def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:
