@@ -59,6 +59,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/ascendc_cuts.py
 	$(PY) tools/orders.py
 	$(PY) tools/proofs.py
+	$(PY) tools/confirmed.py
 	$(PY) tools/synchronizations.py
 	$(PY) tools/protocols.py
 	$(PY) tools/fidelity.py

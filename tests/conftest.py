@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 import xccl_emu  # noqa: F401  (chooses Numba's cache folder, so before any test module imports Numba)
 
-os.environ["XCCL_EMU_CONFIRM_SECONDS"] = "0"  # `check` asks for second opinions where a test says so, and else not
+os.environ["XCCL_EMU_CONFIRM"] = "0"  # `check` asks for second opinions where a test says so, and else not
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -181,7 +181,7 @@ class Confirmation:
 
     @property
     def contradicted(self) -> Opinion | None:
-        """What contradicts the verdict."""
+        """The opinion that contradicts the verdict, if one does."""
         return next((one for one in self.opinions if one.contradicts), None)
 
     def words(self) -> str:

@@ -39,8 +39,6 @@ SECONDS = 75.0
 """Time limit of a check by default."""
 CONFIRM_SECONDS = 2.0
 """How much longer than the search second opinions may take by default."""
-CONFIRM_VARIABLE = "XCCL_EMU_CONFIRM_SECONDS"
-"""Says how long where the option does not."""
 _SHARE_OF_SEARCH = 0.8
 SECONDS_LEAST = 0.01
 
@@ -120,7 +118,6 @@ class Job:
         self._witness = None if options.replay is None else _load(options)
         self._case = self._make()
         self._order = options.order or "relaxed"
-        self._asked_seconds = _asked_seconds(options)
         self._check_options()
 
     def run(self) -> Result:
@@ -181,6 +178,8 @@ class Job:
         self._max_bytes()
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
             raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and needs --certify")
+        if options.confirm_seconds is not None and not 0 <= options.confirm_seconds < math.inf:
+            raise ConfigError(f"--confirm-seconds {options.confirm_seconds}: must be at least 0")
         advised = options.each_sync or options.weakest
         if options.advice_seconds is not None and not (advised and 0 <= options.advice_seconds < math.inf):
             said = f"--advice-seconds {options.advice_seconds}"
@@ -274,8 +273,8 @@ class Job:
 
     def _confirm_seconds(self, verdict: Verdict) -> float:
         """How long second opinions are asked; 0 for not at all.  With what the search took no longer than a check."""
-        options, given = self._options, self._asked_seconds
-        if given is None and (options.certify or sooner.is_plain()):
+        options, given = self._options, self._options.confirm_seconds
+        if given is None and (options.certify or sooner.is_plain() or os.environ.get("XCCL_EMU_CONFIRM") == "0"):
             return 0.0
         seconds = verdict.seconds + CONFIRM_SECONDS if given is None else given
         return seconds if options.seconds is None else min(seconds, max(options.seconds - verdict.seconds, 0.0))
@@ -298,7 +297,7 @@ class Job:
     # ---- what is left behind
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
-        sooner.answer()
+        sooner.answer(is_last=verdict.verdict != VERIFIED)
         return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file)
 
     def _saved(self, verdict: Verdict) -> Result:
@@ -310,20 +309,6 @@ class Job:
             return result
         path, unsaved = save_witness(self._case, result.verdict, self._options.out)
         return dataclasses.replace(result, replay_file=path, unsaved=unsaved)
-
-
-def _asked_seconds(options: CheckOptions) -> float | None:
-    """How long second opinions are to be asked, by the option or else the environment; None if neither says."""
-    name, said = f"--confirm-seconds {options.confirm_seconds}", options.confirm_seconds
-    if said is None and (text := os.environ.get(CONFIRM_VARIABLE)):
-        name = f"{CONFIRM_VARIABLE}={text!r}"
-        try:
-            said = float(text)
-        except ValueError:
-            said = math.nan
-    if said is not None and not 0 <= said < math.inf:
-        raise ConfigError(f"{name}: must be a number of seconds, at least 0")
-    return said
 
 
 def _load(options: CheckOptions) -> Witness:

@@ -47,7 +47,7 @@ def listen(family: str) -> None:
 
     As long as it runs, wait for whoever is compiling the same behind an earlier answer.
     """
-    if family == "kernels" or not (_started or _applies(sys.argv[1:])):
+    if family == "kernels" or _once.locked() or not (_started or _applies(sys.argv[1:])):
         return
     if not _started:
         process = _start()
@@ -58,12 +58,15 @@ def listen(family: str) -> None:
         time.sleep(0.1)
 
 
-def answer() -> None:
-    """Whoever calls it, once, is through and answers, by files as well; the other process is ended."""
-    if _behind.is_set():
+def answer(is_last: bool = True) -> None:
+    """Whoever calls it, once, is through and answers, by files as well; the other process is ended.
+
+    What compiles behind an answer goes on where this one is not the last: what follows needs machine code, too.
+    """
+    if _behind.is_set() and is_last:
         os._exit(0)
+    _once.acquire(blocking=bool(_started))  # within one process there may be several commands
     if _started:
-        _once.acquire()
         _end(_started[0])
 
 
@@ -162,7 +165,8 @@ def _answer_for(process: subprocess.Popen[bytes]) -> None:
         return
     if sys.stderr.isatty():
         os.write(2, b"\r\x1b[2K\x1b[?25h")  # the line that spins, and the cursor
-    ending.say(f"answered by plain Python, before all was compiled{_go_on_behind()}")
+    asked = "" if process.returncode else ", and asked for no second opinion"
+    ending.say(f"answered by plain Python, before all was compiled{asked}{_go_on_behind()}")
     try:
         sys.stdout.buffer.write(said)
         sys.stdout.flush()
