@@ -30,6 +30,7 @@ from xccl_emu.protocol import Case, choice, size
 from xccl_emu.protocol.registry import make
 
 from .test_certify import FORGED, meeting
+from .test_recovery import half_told
 
 
 def test_a_small_proof_is_agreed_with_and_confirmed() -> None:
@@ -111,6 +112,26 @@ def test_the_order_itself_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = check(telling(), order="sc", confirm_seconds=10.0)
     assert verdict.confirmation.confirmed is not None
     assert searched == [("full", "relaxed"), ("less", "sc"), ("merged", "sc")]
+
+
+def test_under_a_fault_it_is_asked_again_where_a_search_has_judged_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A die that stops: brute force has the stop at every moment, finds who waits for ever, and knows a schedule."""
+    stop = {"fault": "stop:die0", "policy": "exhaustive"}
+    rests = check(make("heartbeat", masters=1, turns=1, hangs=-1, patient=0), **stop, confirm_seconds=20.0)
+    assert rests.recovery is not None
+    assert [one.verdict for one in rests.confirmation.opinions] == [VERIFIED] * 3
+    assert rests.confirmation.confirmed.states > 3 * rests.states
+    monkeypatch.setattr(front, "_without_die", lambda verdict, *_: replace(verdict, verdict=VERIFIED))
+    verdict = check(half_told(), **stop, confirm_seconds=20.0)
+    assert (verdict.verdict, verdict.violation.kind, verdict.contradicted) == (VIOLATION, "deadlock", True)
+    assert verdict.violation.found_by == BRUTE_FORCE
+
+
+def test_what_brute_force_has_judged_is_not_asked_of_it_again() -> None:
+    """Of bytes that are lost the verdict is brute force itself; what is asked is the search without the loss."""
+    case = make("block-map")
+    verdict = check(case, fault="lose:die0:block", policy="exhaustive", confirm_seconds=20.0)
+    assert verdict.confirmation.agreed[0].states == check(case, reduction="less").states
 
 
 # ---- smaller configurations

@@ -147,13 +147,15 @@ def opinions(
     def named(by: str) -> Progress | None:
         return progress and (lambda what, *done: progress(f"{what} by {by}", *done))
 
+    reduced = verdict.fault if verdict.fault.startswith("stop") else ""  # any other is brute force already, or nothing
+
     def ask(one: Checkable, by: str, seconds: float) -> Verdict:
         blank = Verdict("", one.name, dict(one.configuration), verdict.order, "exhaustive", verdict.seed,
-                        verdict.without, verdict.fault)  # fmt: skip
+                        verdict.without, reduced)  # fmt: skip
         options = _Options(None, seconds, MAX_STATES, named(by), False, by, max_bytes, by == "full", True)
         if by == BRUTE_FORCE:
-            return _by_brute_force(blank, one, parse(verdict.fault), options)
-        return (_faulty if verdict.fault else _exhaustive)(blank, one, options)
+            return _by_brute_force(replace(blank, verdict=VERIFIED), one, parse(reduced), options)
+        return (_faulty if reduced else _exhaustive)(blank, one, options)
 
     explored = progress and partial(progress, f"states by {BRUTE_FORCE}")
     return confirm.opinions(checkable, verdict, ask, seconds=seconds, reduction=reduction, progress=explored)

@@ -189,14 +189,14 @@ def _larger(sizes: Sizes, name: str, steps: Sequence[int]) -> dict[str, int]:
 
 def _of(by: str, found: Verdict, sizes: Sizes, seconds: float) -> Opinion:
     """A verdict as an opinion."""
-    kind = "" if found.violation is None else f"{found.violation.kind}"
     said = found.verdict if found.verdict in (VERIFIED, VIOLATION) else UNFINISHED
-    return Opinion(by, said, sizes, found.states, seconds, kind or found.reason, found.violation)
+    why = found.reason if said == UNFINISHED else "" if found.violation is None else found.violation.kind
+    return Opinion(by, said, sizes, found.states, seconds, why, found.violation)
 
 
 def _adds(checkable: Checkable, verdict: Verdict) -> bool:
-    """Whether there is a fault by which more may go wrong than without it."""
-    if not verdict.fault:
+    """Whether a search by reductions has judged what a fault adds: that is so of a die that stops."""
+    if not verdict.fault.startswith("stop"):
         return False
     trial = checkable.build(verdict.order, verdict.without)
     fault = parse(verdict.fault, trial.pod.spec)
