@@ -305,3 +305,35 @@ def test_what_a_cut_of_an_event_takes(calls: str, names: str) -> None:
     text = "\n".join(['# 1 "k.cpp"', *lines])
     found = list(sites.names(sites.calls(text, "own")))
     assert found == [f"MTE2_V, line {n}" for n in names.split()]
+
+
+@pytest.mark.parametrize(
+    ("cut", "line", "says"),
+    [
+        ("S_MTE3, line 26", 28, "that the scalar unit wrote are used before an event"),
+        ("PipeBarrier, line 21", 22, "wrote are used by another one before a PipeBarrier<PIPE_V>"),
+        ("V_S, line 23", 25, ""),
+    ],
+)
+def test_hazards_inside_a_core_are_a_reading(cut: str, line: int, says: str) -> None:
+    """Bytes that a core may use too early are a violation where hazards are open, at the line that uses them."""
+    resolved, case = through("hazards"), through("hazards").with_pod_options(hazards="open")
+    assert check.check(resolved, without=[cut]).verdict == (verdict.VERIFIED if says else verdict.VIOLATION)
+    assert check.check(case).verdict == verdict.VERIFIED
+    found = check.check(case, without=[cut]).violation
+    assert found is not None
+    assert f"hazards.cpp:{line})" in found.message
+    assert (found.kind == verdict.ASSERTION, says in found.message) == (bool(says), True)
+
+
+def test_more_ranges_than_are_kept_are_told() -> None:
+    """Ranges that nothing has settled are kept to a number; one more, and the run says that it judges no further."""
+    for count in (12, 13):
+        found = check.check(through("scattered", count=count).with_pod_options(hazards="open")).violation
+        assert (found is None) == (count == 12)
+        assert found is None or "are not judged" in found.message
+
+
+def test_more_ranges_than_are_kept_matter_to_open_hazards_alone() -> None:
+    """Where hazards are resolved nothing is kept."""
+    assert check.check(through("scattered", count=13)).verdict == verdict.VERIFIED

@@ -51,6 +51,15 @@ def test_a_search_sees_the_states_of_the_twins(
         assert found.verdict == verdict.VERIFIED
 
 
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("sendrecv.py:Message", {"chunks": 4}), (RING, {}), (DISPATCH, {"tokens": 3}), (COMBINE, {"tokens": 2})],
+)
+def test_no_example_rests_on_resolved_hazards(name: str, sizes: dict[str, int]) -> None:
+    """Where a core resolves no hazards they are verified too: each has its events, or barriers of the vector pipe."""
+    assert check.check(case_of(name, hazards="open", **sizes)).verdict == verdict.VERIFIED
+
+
 @pytest.mark.parametrize("name", [RING, DISPATCH, COMBINE])
 def test_virtual_time_is_that_of_the_twins(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same requests take the same time, and a run in virtual time leaves the right bits."""

@@ -127,6 +127,34 @@ def test_the_counter_loop_comes_to_what_is_allowed_and_no_more(tmp_path: Path) -
     assert "set --order relaxed --barrier visible" in printed("litmus", "--read", str(file))
 
 
+H200 = {"acq_block": True, "sc_block": True, "weak_block": True, "acq": False}
+"""Results of an H200, and whether each load was awaited in them."""
+SOME = ("2_2W_s_s", "MP_s", "LB", "WRC", "CoWW")
+
+
+@pytest.mark.parametrize("programs", [SOME, pytest.param((), marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("name", H200)
+def test_results_of_an_h200(name: str, programs: tuple[str, ...], data_dir: Path, tmp_path: Path) -> None:
+    """Where loads are awaited the weakest reading of barriers has all outcomes, under `relaxed`; else no order has."""
+    file = data_dir / "h200" / f"{name}.csv"
+    if not file.exists():
+        pytest.skip(f"no results of an H200 at {file}")
+    head, *rows = file.read_text().splitlines()
+    chosen = [row for row in rows if not programs or row.partition(",")[0] in programs]
+    (tmp_path / "results.csv").write_text("\n".join([head, *chosen, ""]))
+    told = as_json("litmus", "--read", str(tmp_path / "results.csv"), code=0 if H200[name] else 1)
+    assert told["set"] == ([{"order": "relaxed", "barrier": "empty"}] if H200[name] else [])
+    by = {(model["order"], model["barrier"]): model["refuted_by"] for model in told["models"]}
+    without_fence = {each["program"] for each in by["relaxed", "visible"]}
+    assert {"2_2W_s_s", "MP_s"} <= without_fence
+    with_s = {each.name for each in litmus.named(()) if any(op.kind == "S" for ops in each.threads for op in ops)}
+    assert not H200[name] or without_fence <= with_s
+    passing = {each["program"]: each["count"] for each in by["unordered", "empty"]}
+    assert {"LB", "WRC"} <= passing.keys() if not H200[name] else not passing
+    if not programs:
+        assert told["n_rounds"] == 163_200_000
+
+
 def test_impossible_results_refute_every_model(tmp_path: Path) -> None:
     """A read that goes back in time is allowed by nothing: exit code 1, and nothing to set."""
     file = tmp_path / "results.csv"

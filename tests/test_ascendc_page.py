@@ -24,11 +24,12 @@ def page(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> s
 
 @needs_cxx
 def test_the_commands_end_as_the_page_says(page: str) -> None:
-    """The first is verified; the others race, at `DataCopy` lines of the source."""
+    """The first and the last are verified; the others race, at `DataCopy` lines of the source."""
     commands = re.findall(r"^    xccl-emu (.*)$", page, re.MULTILINE)
-    verified, *racing = [invoke(*shlex.split(command)) for command in commands]
+    verified, *racing, settled = [invoke(*shlex.split(command)) for command in commands]
     lines = Path("examples/ascendc/sendrecv.cpp").read_text("utf-8").splitlines()
     assert (verified[0], "verified" in verified[1], len(racing)) == (0, True, 2)
+    assert (settled[0], "hazards open" in settled[1]) == (0, True)
     for code, printed, _ in racing:
         assert code == ending.WRONG
         told = re.findall(r"sendrecv\.cpp:(\d+)\)", printed)

@@ -334,3 +334,11 @@ def test_a_kernel_may_be_cxx(tmp_path: Path) -> None:
     pod.run()
     assert launch.results == [10]
     assert launch.kernel.sites[0].sync == "here"
+
+
+def test_a_dsb_is_a_quiet(tmp_path: Path) -> None:
+    """It asks for what a quiet asks for, by a name of hardware, and may be switched off."""
+    file = tmp_path / "k.c"
+    file.write_text('#include "xccl_emu.h"\nXCCL_KERNEL void k(void) { xccl_dsb(.sync = "visible"); xccl_dsb(); }\n')
+    sites = [(site.operation, site.sync) for site in c_kernel(file, "k").sites]
+    assert sites == [("quiet", "visible"), ("quiet", "")]

@@ -1,7 +1,8 @@
 """Kernels in Ascend C: a ``__global__`` function of a source, compiled with our header."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from xccl_emu.ascendc import sites
 from xccl_emu.errors import ConfigError, KernelError
 from xccl_emu.lang import foreign, maps
 from xccl_emu.lang.foreign import compiler
-from xccl_emu.protocol.bench import READINGS, Bench
+from xccl_emu.protocol.bench import BOTH, READINGS, Bench
 
 STACK_WORDS = 256
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
@@ -19,6 +20,9 @@ BARRIERS = tuple(sites.BARRIER)
 
 GOES_BY = {"PipeBarrier": ("barrier",), "SyncAll": ("sync_all", "barrier")}
 """Which of `READINGS` a kernel with such a call goes by."""
+
+RANGES = 12
+"""Byte ranges that a core keeps of what may be used too early, where hazards are open."""
 
 EVENTS = ("binary", "counted")
 """How events of `FetchEventID` are read: set or not, none again before it is consumed; or counted."""
@@ -38,32 +42,30 @@ class AscendKernel(foreign.CKernel):
     head_example = "extern \"C\" __global__ __aicore__ void {name}("
 
     def __init__(
-        self, file: Path, name: str, template: str, barrier: str, defines: Mapping[str, str | int], stack_words: int,
-        contexts: int, events: str,
+        self, file: Path, name: str, template: str, reads: Mapping[str, str], chosen: Collection[str],
+        defines: Mapping[str, str | int], stack_words: int, contexts: int, events: str, cut: Collection[str] = (),
     ) -> None:  # fmt: skip
-        self.contexts, self.events = contexts, events
-        self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *(("events",) if events == "counted" else ()))
+        self.contexts, self.events, self.reads, self._chosen = contexts, events, dict(reads), chosen
+        self.cut = tuple(sorted(cut)) if reads["hazards"] == "open" else ()
+        self.ranges = tuple(f"range{i}" for i in range(2 * RANGES)) if reads["hazards"] == "open" else ()
+        of_events = ("events",) if events == "counted" else ()
+        self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *of_events, *self.ranges)
         super().__init__(file, name, stack_words)
         self._template, self.defines = template, dict(defines)
-        self.reads = {name: of[-1] for name, of in READINGS.items()} | ({"barrier": barrier} if barrier else {})
-        self._chosen = {"barrier"} if barrier else set[str]()
         self._read = dict[tuple[str, ...], AscendKernel]()
 
-    def read(self, bench: Bench) -> "AscendKernel":
-        """The same as a run reads what its source leaves open."""
+    def read(self, bench: Bench, without: Collection[str]) -> "AscendKernel":
+        """The same as a run reads what its source leaves open; `without` are names that it switches off."""
         called = {site.sync.partition(",")[0] for site in self.sites}
-        asked = {name for call in GOES_BY if call in called for name in GOES_BY[call]} - self._chosen
-        reads = self.reads | {name: bench.reading(name) for name in sorted(asked)}
+        asked = {name for call in GOES_BY if call in called for name in GOES_BY[call]} - {*self._chosen}
+        reads = self.reads | {name: bench.reading(name) for name in sorted(asked | {"hazards"})}
         if reads == self.reads:
             return self
-        return self._read.setdefault(tuple(reads.values()), self._with(reads))
-
-    def _with(self, reads: Mapping[str, str]) -> "AscendKernel":
-        kernel = AscendKernel(
-            self.file, self.name, self._template, "", self.defines, self.stack_words, self.contexts, self.events
+        read = AscendKernel(
+            self.file, self.name, self._template, reads, self._chosen, self.defines, self.stack_words, self.contexts,
+            self.events, without,
         )  # fmt: skip
-        kernel.reads = dict(reads)
-        return kernel
+        return self._read.setdefault((*reads.values(), *read.cut), read)
 
     def _names(self) -> tuple[str, ...]:
         listed = [each.strip() for each in self._head[2].split(",") if each.strip() not in ("", "void")]
@@ -86,6 +88,9 @@ class AscendKernel(foreign.CKernel):
         known += [f"#define XCCL_SYNC_ALL_DRAINS {int(self.reads['sync_all'] == 'drains')}"]
         known += [f"#define XCCL_CONTEXTS {self.contexts}"]
         known += [f"#define XCCL_EVENTS_WORD {len(KEPT) + self.contexts if self.events == 'counted' else 0}"]
+        known += [f"#define XCCL_HAZARDS_WORD {len(self.kept) - len(self.ranges) if self.ranges else 0}"]
+        cut = "".join(f"{json.dumps(each)}, " for each in self.cut)
+        known += [f"#define XCCL_RANGES {RANGES}", f"#define XCCL_CUT {cut}"]
         head = "\n".join([sites.enumeration(), *known, *defines])
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
@@ -104,7 +109,7 @@ class AscendKernel(foreign.CKernel):
     @property
     def built(self) -> tuple[object, ...]:
         """How it is compiled, but for its template."""
-        return self.reads, self.events, self.contexts, self.defines
+        return self.reads, self.cut, self.events, self.contexts, self.defines
 
     def _more(self) -> tuple[sites.Call, ...]:
         """Calls beside those in the source."""
@@ -124,8 +129,9 @@ class AscendStream(AscendKernel):
         first = kernels[0]
         self.row_words = 1 + max(len(each.params) for each in kernels)
         words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
-        super().__init__(first.file, first.name, "", "", first.defines, words, first.contexts, first.events)
-        self.reads = first.reads
+        super().__init__(
+            first.file, first.name, "", first.reads, (), first.defines, words, first.contexts, first.events, first.cut
+        )
         self.in_turn, self.counted = kernels, counted
         self.name = self.__name__ = "_then_".join(each.name for each in kernels)
         self.params = (*self.kept, "table", "launches", *(("done",) if counted else ()))
@@ -172,4 +178,8 @@ def ascend_kernel(
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
     given = f"<{template}>" if template else ""
-    return AscendKernel(Path(file).absolute(), name, given, barrier, defines or {}, stack_words, contexts, events)
+    weakest = {name: of[-1] if of[0] == BOTH else of[0] for name, of in READINGS.items()}
+    reads, chosen = weakest | ({"barrier": barrier} if barrier else {}), ("barrier",) if barrier else ()
+    return AscendKernel(
+        Path(file).absolute(), name, given, reads, chosen, defines or {}, stack_words, contexts, events
+    )  # fmt: skip

@@ -20,6 +20,9 @@ STOPS = {
     0xA504: "a mask beyond the 256 bytes of a repeat, or more than 255 repeats",
     0xA505: "a reduction of elements that are not contiguous in a repeat",
     0xA507: "copies that keep the larger or smaller: not in xccl_emu's header",
+    0xA509: "bytes that the scalar unit wrote are used before an event to that pipe has been waited for",
+    0xA50A: "bytes that a vector instruction wrote are used by another one before a PipeBarrier<PIPE_V>",
+    0xA50B: "more byte ranges wait for an event or a barrier than are kept: its hazards are not judged",
     0xA506: "WholeReduceMax or Min with the place in front of the value, or alone",
 }  # fmt: skip
 """What the header stops a run with, as `Bench.stop` takes it."""
@@ -96,7 +99,7 @@ def launch(
 
     Raises ConfigError as `Pod.launch` and `Tiling.packed` do.
     """
-    kernel = kernel.read(bench)
+    kernel = kernel.read(bench, pod.without)
     for code, meaning in STOPS.items():
         bench.stop(code, meaning)
     given, leave = dict(args), [_with_flags(pod, each) for each in grants]
@@ -104,8 +107,7 @@ def launch(
         held = bench.filled(die, tiling.packed(kernel), "tiling")
         given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]
     blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
-    if "events" in kernel.params:
-        blocks["events"] = 0
+    blocks |= dict.fromkeys([each for each in kernel.params if each == "events" or each in kernel.ranges], 0)
     if streams is not None:
         streams.launch(kernel, die, {**blocks, **given}, leave, cores)
         return None

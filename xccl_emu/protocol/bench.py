@@ -14,11 +14,15 @@ from xccl_emu.machine.pod import Buffer, Pod, bytes_of
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocol.owners import Owners, owners_of
 
+BOTH = "both"
+"""A run goes by the weaker reading, and the command ``check`` judges by the stronger as well."""
+
 READINGS: Mapping[str, tuple[str, ...]] = {
-    "barrier": ("both", "visible", "empty"), "sync_all": ("both", "drains", "arrives"),
+    "barrier": (BOTH, "visible", "empty"), "sync_all": (BOTH, "drains", "arrives"),
+    "hazards": ("resolved", "resolved", "open"),
 }  # fmt: skip
-"""What is read in one of two ways, since documents leave it open: by the stronger, or the weaker; or nobody has chosen,
-then a run goes by the weaker, and the command ``check`` judges both."""
+"""What is read in one of two ways, since documents leave it open: what it is where nobody chooses, the stronger reading
+and the weaker one."""
 
 
 class Corner(NamedTuple):
@@ -75,11 +79,10 @@ class Bench:
 
     def reading(self, name: str) -> str:
         """How a kernel that goes by one of `READINGS` is to read it."""
-        chosen, (both, _, weaker) = self._readings[name], READINGS[name]
-        if chosen != both:
-            return chosen
+        if self._readings[name] != BOTH:
+            return self._readings[name]
         self._open.add(name)
-        return weaker
+        return READINGS[name][-1]
 
     def filled(self, die: int, array: NDArray[Any], name: str = "", *, travels: bool = False) -> Buffer:
         """An app data buffer that holds ``array`` when the run begins.

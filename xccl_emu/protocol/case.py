@@ -111,15 +111,21 @@ class Preset:
     """Sizes with which it runs on the whole pod (`Case.run_on_pod`); None if it runs on one that it just fits."""
 
 
+def _reading(name: str, help: str) -> Size:
+    of = READINGS[name]
+    return Size(name, of[0], help, choices=tuple(dict.fromkeys(of)), advanced=True)
+
+
 POD_SIZES = (
     Size(
         "scalar_cache", 0, "Lines of 64 bytes that the scalar unit of a core caches; 0: it has no cache.",
         least=0, most=CACHE_LINES_MAX, advanced=True,
     ),
-    *(Size(name, of[0], help, choices=of, advanced=True) for (name, of), help in zip(READINGS.items(), (
-        "Whether PipeBarrier of all pipes waits until writes are visible, or until the pipes are empty.",
-        "Whether SyncAll holds such a barrier, or is arrival and nothing else.",
-    ), strict=True)),
+    *(_reading(name, help) for name, help in (
+        ("barrier", "Whether PipeBarrier of all pipes waits until writes are visible, or until the pipes are empty."),
+        ("sync_all", "Whether SyncAll holds such a barrier, or is arrival and nothing else."),
+        ("hazards", "Whether a core resolves hazards of its data buffer, or an event or PipeBarrier<PIPE_V> must."),
+    )),
 )  # fmt: skip
 """What can be chosen of the pod of any case, beside the case's own sizes (`Case.with_pod_options`)."""
 

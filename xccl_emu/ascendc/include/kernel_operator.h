@@ -34,6 +34,19 @@ extern "C" void xccl_keep(int64_t word, int64_t value);
 extern const struct xccl_call xccl_calls[];
 extern const int64_t xccl_n_calls;
 
+#if XCCL_HAZARDS_WORD
+struct xccl_place;
+/* Never inlined, and given a copy of the place: what they keep is not on the stack at a request. */
+[[gnu::noinline]] void xccl_watch(xccl_place at, int64_t operation, int64_t a, int64_t b, int64_t c, int64_t d,
+                                  int64_t e);
+[[gnu::noinline]] void xccl_call_begins();
+#define XCCL_WATCH(...) __VA_ARGS__
+#define XCCL_HERE [[gnu::always_inline]] inline
+#else
+#define XCCL_WATCH(...)
+#define XCCL_HERE constexpr
+#endif
+
 struct xccl_place {
     int name;
     const char *file;
@@ -42,6 +55,7 @@ struct xccl_place {
 
     int64_t operator()(int64_t operation, int64_t a = 0, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0,
                        int64_t f = 0) const {
+        XCCL_WATCH(xccl_watch(*this, operation, a, b, c, d, e);)
         return xccl_ask(site ? site : of(operation), operation, a, b, c, d, e, f);
     }
     const xccl_site *of(int64_t operation) const {
@@ -51,7 +65,8 @@ struct xccl_place {
         xccl_ask(of(operation), XCCL_OP_FAIL, code, value, 0, 0, 0, 0);
     }
 };
-constexpr xccl_place xccl_here(int name, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+XCCL_HERE xccl_place xccl_here(int name, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    XCCL_WATCH(xccl_call_begins();)
     return {name, file, line};
 }
 #define XCCL_AT(name) xccl_place at = xccl_here(XCCL_NAME_##name)
@@ -241,7 +256,10 @@ template <HardEvent E> void WaitFlag(int32_t event, XCCL_AT(WaitFlag)) {
 }
 
 /* Two readings of a barrier: what was issued is done and visible, or the pipes are empty. */
+XCCL_WATCH([[gnu::noinline]] inline void xccl_settle(xccl_place at, int64_t operation, bool vector_alone);)
+constexpr int64_t XCCL_OP_OF_BARRIER = XCCL_BARRIER_IS_VISIBLE ? XCCL_OP_QUIET : XCCL_OP_SET_FLAG;
 inline void xccl_barrier(xccl_place at) {
+    XCCL_WATCH(xccl_settle(at, XCCL_OP_OF_BARRIER, false);)
 #if XCCL_BARRIER_IS_VISIBLE
     at(XCCL_OP_QUIET);
 #else
@@ -252,6 +270,7 @@ inline void xccl_barrier(xccl_place at) {
 /* A pipe does one instruction after the other, so that a barrier of one alone orders nothing but writes. */
 template <pipe_t P> void PipeBarrier(XCCL_AT(PipeBarrier)) {
     if constexpr (P == PIPE_ALL) xccl_barrier(at);
+    XCCL_WATCH(if constexpr (P == PIPE_V) xccl_settle(at, XCCL_OP_OF_BARRIER, true);)
 #if XCCL_BARRIER_IS_VISIBLE
     if constexpr (P == PIPE_MTE3) at(XCCL_OP_FENCE);
 #endif
@@ -326,6 +345,9 @@ template <class T> void xccl_tiling(T &data, GM_ADDR from, XCCL_AT(xccl_tiling))
     xccl_tiling(name, from)
 
 #include "xccl_queues.h"
+#if XCCL_HAZARDS_WORD
+#include "xccl_hazards.h"
+#endif
 #include "xccl_copies.h"
 #include "xccl_vector.h"
 using AscendC::GetTPipePtr;
