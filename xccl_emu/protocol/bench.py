@@ -23,6 +23,7 @@ READINGS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What is read in one of two ways, since documents leave it open: what it is where nobody chooses, the stronger reading
 and the weaker one."""
+_GIVES_UP_MAX = 8
 
 
 class Corner(NamedTuple):
@@ -54,6 +55,7 @@ class Bench:
         self._filled: list[Buffer] = []
         self._labels: list[Label] = []
         self._stops: dict[int, str] = {}
+        self._gives_up: set[int] = set()
         self._tolerated: set[str] = set()
         self._may_block = True
         self._recovers: set[int] = set()
@@ -147,11 +149,23 @@ class Bench:
         """What a code of `fail` means; under a fault it is a declared error, and no violation."""
         self._stops[code] = meaning
 
+    def may_give_up(self, code: int, meaning: str) -> None:
+        """A code of `fail` with which a run may end at any time, as by a time-out that passes too early.
+
+        It is no violation, with a fault or without one, and what is not due before is not judged: the result is right,
+        or it is given up.  ConfigError for more than 8 of them.
+        """
+        self.stop(code, meaning)
+        self._gives_up.add(code)
+        if len(self._gives_up) > _GIVES_UP_MAX:
+            raise ConfigError(f"code={code}: a run may be given up with at most {_GIVES_UP_MAX} codes")
+
     def tolerates(self, *faults: str, may_block: bool = True) -> None:
         """Kinds of faults (``"stop"``, ``"cut"`` and so on) under which it never takes wrong bits for right.
 
         After a fault cores may wait without end, unless ``may_block`` is False: then each must return, or end in a
-        declared error (`stop`), and a run in which one waits for ever is a violation.  ConfigError for other kinds.
+        declared error (`stop`), and a run in which one waits for ever is a violation.  What waits for nothing but
+        writes over a link that is cut has ended too: the machine gives these up.  ConfigError for other kinds.
         """
         for kind in faults:
             if kind not in KINDS:
@@ -192,8 +206,9 @@ class Bench:
             for each, owners in self._expected
         )
         return Trial(
-            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._tolerated),
-            self._may_block, frozenset(self._recovers), self._roles, open_readings=frozenset(self._open),
+            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops),
+            frozenset(self._gives_up), frozenset(self._tolerated), self._may_block, frozenset(self._recovers),
+            self._roles, open_readings=frozenset(self._open),
         )  # fmt: skip
 
     def _built(self) -> Pod:

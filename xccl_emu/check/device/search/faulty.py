@@ -17,7 +17,9 @@ from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import call, jit
 
-STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED = range(12)
+(
+    STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED, GIVEN_UP,
+) = range(13)  # fmt: skip
 """What is counted; what was found, behind which state and by which action; how runs ended behind a fault."""
 
 ENDED, STACK_FULL, TABLE_FULL, EDGES_FULL, PAUSED = range(5)
@@ -41,6 +43,8 @@ class Asked(NamedTuple):
     """What may break: `FAULT` and so on."""
     stops: Any
     """Declared errors."""
+    gives_up: Any
+    """Errors that a run may end in without a fault too."""
     expected: Any
     """Rows of what must be in memory (`_wrong`)."""
     data: Any
@@ -93,7 +97,10 @@ def search(space, parts, asked, graph, counted, max_states):
                 _try(space, parts, asked, graph, counted, node, ~fault_codes.AGAIN)
             continue
         moved = _expand(space, parts, asked, graph, counted, node)
-        if not moved and counted[FOUND] == 0:
+        if not moved and counted[FOUND] == 0 and fault_actions.all_given_up(st):
+            counted[GIVEN_UP] += 1
+            _edge(edges, counted, node, -1, 0)
+        elif not moved and counted[FOUND] == 0:
             if st[ms.FAULT_HAPPENED] and words[MAY_BLOCK]:
                 counted[BLOCKED] += 1
             else:
@@ -201,7 +208,7 @@ def _reached(space, parts, asked, graph, counted, node, code):
     stack, ids, table, tree, edges = graph
     counted[TRANSITIONS] += 1
     if st[ms.ERROR] != 0:
-        if not _allowed(st, asked.stops):
+        if not _allowed(st, asked):
             _find(counted, ERROR_FOUND, node, code)
         counted[DECLARED if st[ms.ERROR] == ms.ERR_FAIL else REFUSED] += 1
         _edge(edges, counted, node, -1, code)
@@ -254,10 +261,9 @@ def _edge(edges, counted, node, to, code):
 
 
 @jit
-def _allowed(st, stops):
+def _allowed(st, asked):
     """Return whether the protocol has declared the error, or the machine has seen it behind a wrong word."""
-    if st[ms.FAULT_HAPPENED] == 0:
-        return False
+    stops = asked.stops if st[ms.FAULT_HAPPENED] else asked.gives_up
     if st[ms.ERROR] != ms.ERR_FAIL:
         return st[ms.FAULT_HAPPENED] & fault_actions.MISLEADING != 0
     for i in range(stops.size):
