@@ -1,7 +1,8 @@
 """Kernels in C run, are judged, timed and replayed as their Python twins are."""
 
 import inspect
-from dataclasses import replace
+import platform
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from xccl_emu.machine import Pod, small_pod
 from xccl_emu.machine.device.layout import ACTIONS
 from xccl_emu.machine.explore import explore
 from xccl_emu.machine.launch import Launch
-from xccl_emu.protocol import registry
+from xccl_emu.protocol import Bench, Case, registry
 from xccl_emu.testing import replay, save_witness, witness_text
 from xccl_emu.timing.run import VirtualTime
 
@@ -342,3 +343,80 @@ def test_a_dsb_is_a_quiet(tmp_path: Path) -> None:
     file.write_text('#include "xccl_emu.h"\nXCCL_KERNEL void k(void) { xccl_dsb(.sync = "visible"); xccl_dsb(); }\n')
     sites = [(site.operation, site.sync) for site in c_kernel(file, "k").sites]
     assert sites == [("quiet", "visible"), ("quiet", "")]
+
+
+# ---- nothing that a step leaves is seen by another one
+
+SOIL = """#include <xmmintrin.h>
+static __attribute__((noinline)) int64_t soil(int64_t words, int64_t value) {
+    volatile int64_t *p = __builtin_alloca(8 * words);
+    for (int64_t i = 0; i < words; i++) p[i] = value;
+    return p[0];
+}
+static __attribute__((noinline)) int64_t look(int64_t words) {
+    volatile int64_t *p = __builtin_alloca(8 * words);
+    int64_t seen = 0;
+    for (int64_t i = 0; i < words; i++) seen |= p[i];
+    return seen;
+}
+static int64_t rounding(void) {
+    volatile double a = 0.1, b = 0.2;
+    double c = a + b;
+    int64_t bits;
+    __builtin_memcpy(&bits, &c, 8);
+    return bits == 0x3fd3333333333334;
+}"""
+DIRTY = f"""{SOIL}
+XCCL_KERNEL void dirty(int64_t flag, int64_t words) {{
+    soil(words, 0x55);
+    _mm_setcsr(_mm_getcsr() | 0x6000);
+    xccl_put(flag, rounding() + look(words), 0, 0, 0, .sync = "flag");
+    soil(words, 0x77);
+    _mm_setcsr(_mm_getcsr() | 0x6000);
+}}
+"""
+CLEAN = f"""{SOIL}
+XCCL_KERNEL void clean(int64_t flag, int64_t out, int64_t words) {{
+    xccl_load(flag, 8, .sync = "look");
+    int64_t seen = look(words);
+    xccl_store(out, seen + rounding(), 8, .sync = "out");
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Soiled(Case):
+    """One core leaves what it can in the stack and in its modes; another one, or the next launch of it, looks."""
+
+    folder: str = ""
+    words: int = 1000
+    alone: bool = False
+
+    def lay_out(self, bench: Bench) -> None:
+        """What is found is nothing, and sums are rounded as everywhere."""
+        pod = bench.pod(small_pod(2, 1).with_(registers=160))
+        out = bench.wanted(1, np.array([1]), "out")
+        flag, may = pod.meta(0), [pod.grant_meta("rw"), pod.grant(out, "w")]
+        clean = written(Path(self.folder), CLEAN, "clean")
+        pod.launch(clean, 1, [0], {"flag": flag, "out": out.address, "words": self.words}, may)
+        if not self.alone:
+            pod.launch(written(Path(self.folder), DIRTY, "dirty"), 0, [0], {"flag": flag, "words": self.words}, may)
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels set the rounding of SSE")
+@pytest.mark.parametrize("words", [20, 20_000])
+@pytest.mark.parametrize("first", ["alone", "beside"])
+def test_a_verdict_does_not_depend_on_what_was_searched_before(first: str, words: int, tmp_path: Path) -> None:
+    """Two searches in one process, in either order: same verdicts, states and ends; numpy rounds as it did."""
+    alone, beside = (Soiled(str(tmp_path), words, one) for one in (True, False))
+    found = []
+    for case in (alone, beside, alone) if first == "alone" else (beside, alone, beside):
+        said = check.check(case, order="relaxed")
+        trial = case.build("relaxed")
+        ends = explore(trial.pod, [(trial.expected[0].address, 8)], 10_000, 60)
+        found.append((said.verdict, said.states, said.transitions, ends.states, {end[0] for end in ends.outcomes}))
+    assert found[0] == found[2]
+    assert {each[0] for each in found} == {verdict.VERIFIED}
+    assert {each[4].pop() for each in found} == {1}
+    assert np.float64(0.1) + np.float64(0.2) == 0.30000000000000004

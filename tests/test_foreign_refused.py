@@ -30,6 +30,9 @@ FAULTS = {
     "abort": ("xccl_quiet(); __builtin_abort();", "called abort"),
     "trap": ("xccl_quiet(); __builtin_trap();", "called abort"),
     "loop": ('xccl_quiet(); for (;;) __asm__ volatile("");', "without a request"),
+    "empty loop": ("xccl_quiet(); for (;;) {}", "without a request"),
+    "loop on what does not change": ("xccl_quiet(); while (!a) {} return a;", "without a request"),
+    "back to itself": ("if (a) xccl_quiet(); again: if (!a) goto again;", "without a request"),
     "spin": ("xccl_quiet(); volatile int64_t x = a; while (!x) {} return x;", "without a request"),
 }
 

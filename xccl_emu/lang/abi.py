@@ -30,6 +30,9 @@ DIVISION_BY_ZERO, BAD_VALUE, BAD_INDEX, NO_VALUE = -1, -2, -3, -4
 number of the place (`Kernel.places`)."""
 
 STACK_FULL, FAULT, ENDLESS = -5, -6, -7
-"""What a kernel in C returns in the same way where it faults (`foreign`)."""
+"""What a step returns in the same way where a kernel in C faults (`foreign`), or a loop goes on without a request."""
+
+TURNS_MAX = 1 << 20
+"""Turns of loops, or in C basic blocks, that a kernel may go through between two requests."""
 
 PLACES = 8

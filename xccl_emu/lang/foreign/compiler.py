@@ -7,6 +7,7 @@ kernel keeps is in its core's words alone.
 import functools
 import hashlib
 import importlib.util
+import mmap
 import os
 import platform
 import shlex
@@ -14,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,21 +26,20 @@ from xccl_emu.lang.foreign import image
 
 HERE = Path(__file__).parent
 
-BLOCKS_MAX = 1 << 20
-"""Basic blocks that a kernel may go through between two requests; more is taken for an endless loop."""
-
 C_SUFFIX = ".c"
 
 _FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection"]
 _FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
-_OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
+_OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
 _ON_X86 = ["-fcf-protection=none"]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
     "REQUEST_WORDS", "LONGEST_REQUEST_WORDS",
 )  # fmt: skip
+_COUNT = "__sanitizer_cov_trace_pc"
+_CALLS, _JUMPS = ("bl", "b") if platform.machine() == "aarch64" else ("call", "jmp")
 _LINK = ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none"]
 
 
@@ -89,9 +89,9 @@ class Unit:
         """What `runtime.c` has to know, as definitions."""
         known = {
             **{name: getattr(abi, name) for name in _OF_ABI}, "PARAMS": self.n_params, "STACK_WORDS": self.stack_words,
-            "BLOCKS_MAX": BLOCKS_MAX, "TOP": image.TOP, "ROOM_BYTES": image.ROOM_BYTES,
-            "GUARD_BYTES": image.GUARD_BYTES, "POLL_ANY": requests.OP_POLL_ANY,
-            "KEPT": self.kept,
+            "BLOCKS_MAX": abi.TURNS_MAX, "TOP": image.TOP, "ROOM_BYTES": image.ROOM_BYTES,
+            "GUARD_BYTES": image.GUARD_BYTES, "PAGE_BYTES": mmap.PAGESIZE, "READ_WRITE": image.READ_WRITE,
+            "POLL_ANY": requests.OP_POLL_ANY, "KEPT": self.kept,
         }  # fmt: skip
         return [f"-DXCCL_{name}=({value})" for name, value in known.items()]
 
@@ -155,13 +155,30 @@ def made(unit: Unit) -> Made:
 def _linked(unit: Unit, command: list[str], flags: list[str], of_kernel: list[str], address: int) -> bytes:
     with tempfile.TemporaryDirectory(prefix="xccl_emu-") as folder:
         at = Path(folder)
-        script, kernel, runtime, whole = (str(at / name) for name in ("image.ld", "kernel.o", "runtime.o", "image"))
+        names = ("image.ld", "kernel.s", "kernel.o", "runtime.o", "image")
+        script, assembly, kernel, runtime, whole = (str(at / name) for name in names)
         Path(script).write_text((HERE / "image.ld").read_text().replace("XCCL_ADDRESS", f"{address:#x}"))
-        _run(unit, [*command, *of_kernel, "-c", "-", "-o", kernel])
+        _run(unit, [*command, *of_kernel, "-S", "-", "-o", assembly])
+        Path(assembly).write_text("".join(_counted(Path(assembly).read_text())))
+        _run(unit, [*command, "-c", assembly, "-o", kernel])
         own = [*flags, *_OF_C, "-ffreestanding", *unit.words, "-c", str(HERE / "runtime.c"), "-o", runtime]
         _run(unit, [*command, *own])
         _run(unit, [*command, *_LINK, f"-Wl,-T,{script}", kernel, runtime, "-o", whole])
         return Path(whole).read_bytes()
+
+
+def _counted(assembly: str) -> Iterator[str]:
+    """Lines of assembly; what jumps to itself counts too: compilers count no block that has nothing else in it."""
+    here: set[str] = set()
+    for line in assembly.splitlines(keepends=True):
+        words = line.split()
+        if words[:1] == [_JUMPS] and words[-1] in here:
+            yield f"\t{_CALLS}\t{_COUNT}\n"
+        if line.endswith(":\n"):
+            here.add(line[:-2])
+        elif words and not words[0].startswith((".", "#", "//")):
+            here.clear()
+        yield line
 
 
 @functools.cache

@@ -15,18 +15,23 @@ from typing import Any
 
 from xccl_emu.errors import ConfigError, KernelError
 
-TOP = 0x6000_0010_0000
+OPEN_BYTES = 1 << 10
+"""So much of the stack may be used when a run begins; pages below are opened as kernels touch them.  What is open is
+zeroed before each step."""
+TOP = 0x6000_0010_0000 + OPEN_BYTES
 """Where the stack begins, downwards; from here on upwards is what a step has to know (`runtime.c`)."""
-ROOM_BYTES = 1 << 18
+ROOM_BYTES = (1 << 18) + OPEN_BYTES
 """The stack that a kernel has between two requests; what is live at one must fit the core's registers."""
 GUARD_BYTES = 1 << 19
 """Below it, where nothing may be touched."""
 _CONTROL_BYTES = 1 << 12
 _SIGNAL_STACK_BYTES = 1 << 16
-_SET_DEFAULT_WORD, _PREVIOUS_WORD = 6, 7  # of the words at `TOP`, as `struct control` has them
+_LOWEST_WORD, _PROTECT_WORD, _SET_DEFAULT_WORD, _PREVIOUS_WORD = range(6, 10)
+"""Of the words at `TOP`, as `struct control` has them."""
 
 _FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20
 _CONSTANTS = _FIRST + _SLOT_BYTES * _SLOTS
+READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _NO_RIGHTS, _FIXED_NOREPLACE, _ON_STACK, _SIGINFO = 0, 0x100000, 0x08000000, 4
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
 
@@ -184,8 +189,8 @@ def _checked(what: str, failed: int) -> None:
 
 
 def _map(address: int, nbytes: int) -> None:
-    rights, how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
-    got = _libc().mmap(_pointer(address), _pages(nbytes), rights, how, -1, ctypes.c_int64(0))
+    how = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
+    got = _libc().mmap(_pointer(address), _pages(nbytes), READ_WRITE, how, -1, ctypes.c_int64(0))
     _checked(f"a mapping at {address:#x}", got != address)
 
 
@@ -212,15 +217,29 @@ def _guarded(handler: int) -> None:
     _map(TOP - ROOM_BYTES - GUARD_BYTES, GUARD_BYTES + ROOM_BYTES + _CONTROL_BYTES + _SIGNAL_STACK_BYTES)
     guard = _libc().mprotect(_pointer(TOP - ROOM_BYTES - GUARD_BYTES), _pages(GUARD_BYTES), _NO_RIGHTS)
     _checked("mprotect", guard)
-    words = (ctypes.c_int64 * (_PREVIOUS_WORD + 65)).from_address(TOP)
-    words[_SET_DEFAULT_WORD] = ctypes.cast(_libc().signal, ctypes.c_void_p).value or 0
-    stack = _Stack(TOP + _CONTROL_BYTES, 0, _SIGNAL_STACK_BYTES)
-    _checked("sigaltstack", _libc().sigaltstack(ctypes.byref(stack), None))
+    words = _control()
+    for word, function in ((_PROTECT_WORD, _libc().mprotect), (_SET_DEFAULT_WORD, _libc().signal)):
+        words[word] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    words[_LOWEST_WORD] = TOP - ROOM_BYTES
     for number in _SIGNALS:
         before, action = _Action(), _Action(handler=handler, flags=_ON_STACK | _SIGINFO)
         _checked("sigaction", _libc().sigaction(int(number), ctypes.byref(action), ctypes.byref(before)))
         words[_PREVIOUS_WORD + number] = before.handler or 0
     _handlers.append(handler)
+
+
+def _control() -> Any:
+    return (ctypes.c_int64 * (_PREVIOUS_WORD + 65)).from_address(TOP)
+
+
+def begin() -> None:
+    """Before steps of a loaded image are called in this thread: its signals have a stack, the kernels' one is clean."""
+    stack, lowest = _Stack(TOP + _CONTROL_BYTES, 0, _SIGNAL_STACK_BYTES), TOP - OPEN_BYTES
+    _checked("sigaltstack", _libc().sigaltstack(ctypes.byref(stack), None))
+    if (used := _control()[_LOWEST_WORD]) < lowest:
+        ctypes.memset(used, 0, lowest - used)
+        _checked("mprotect", _libc().mprotect(_pointer(used), _pages(lowest - used), _NO_RIGHTS))
+        _control()[_LOWEST_WORD] = lowest
 
 
 _handlers: list[int] = []

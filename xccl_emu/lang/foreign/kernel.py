@@ -161,8 +161,10 @@ class CKernel(lang.Kernel):
 
     @property
     def entry(self) -> lang.Step:
-        """What the machine calls."""
-        return self.step
+        """What the machine calls in the run that begins."""
+        step = self.step
+        image.begin()
+        return step
 
     def plain_step(self) -> lang.Step:
         """Raises KernelError: there is no plain form."""

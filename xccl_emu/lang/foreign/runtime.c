@@ -23,6 +23,8 @@ struct control {
     int64_t inside; /* is a kernel on its stack? */
     int64_t result, status, blocks;
     int64_t *machine, *kernel; /* stack pointers */
+    char *lowest; /* what lies below may not be touched yet: nobody has, since the run began */
+    int (*protect)(void *, uint64_t, int);
     void (*set_default)(int, void *);
     void (*previous[65])(int, siginfo_t *, void *); /* handlers of signals, before these */
     int64_t request[XCCL_LONGEST_REQUEST_WORDS];
@@ -37,6 +39,19 @@ void xccl_leave(void);
 enum { FRAME_WORDS = 8, ENTRY_WORD = 6 };
 #define PROGRAM_COUNTER(context) (context)->uc_mcontext.gregs[REG_RIP]
 #define STACK_POINTER(context) (context)->uc_mcontext.gregs[REG_RSP]
+
+/* How floating point rounds, and what it raises: the words of SSE and x87. */
+struct modes { uint32_t sse; uint16_t x87; };
+static const struct modes XCCL_USUAL = {0x1f80, 0x037f};
+static struct modes modes(void) {
+    struct modes m;
+    __asm__ volatile("stmxcsr %0\n fnstcw %1" : "=m"(m.sse), "=m"(m.x87));
+    return m;
+}
+static void set_modes(struct modes m) { __asm__ volatile("ldmxcsr %0\n fldcw %1" : : "m"(m.sse), "m"(m.x87)); }
+static void clear(int64_t *from, int64_t words) {
+    __asm__ volatile("rep stosq" : "+D"(from), "+c"(words) : "a"(0) : "memory");
+}
 __asm__(".text\n.globl xccl_swap\n.globl xccl_leave\n"
         "xccl_swap:\n push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
         " mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
@@ -48,6 +63,18 @@ __asm__(".text\n.globl xccl_swap\n.globl xccl_leave\n"
 enum { FRAME_WORDS = 20, ENTRY_WORD = 11 };
 #define PROGRAM_COUNTER(context) (context)->uc_mcontext.pc
 #define STACK_POINTER(context) (context)->uc_mcontext.sp
+
+struct modes { uint64_t fpcr; };
+static const struct modes XCCL_USUAL = {0};
+static struct modes modes(void) {
+    struct modes m;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(m.fpcr));
+    return m;
+}
+static void set_modes(struct modes m) { __asm__ volatile("msr fpcr, %0" : : "r"(m.fpcr)); }
+static void clear(int64_t *from, int64_t words) {
+    for (volatile int64_t *w = from; words--; w++) *w = 0;
+}
 __asm__(".text\n.globl xccl_swap\n.globl xccl_leave\n"
         "xccl_swap:\n sub sp, sp, #160\n stp x19, x20, [sp]\n stp x21, x22, [sp, #16]\n stp x23, x24, [sp, #32]\n"
         " stp x25, x26, [sp, #48]\n stp x27, x28, [sp, #64]\n stp x29, x30, [sp, #80]\n stp d8, d9, [sp, #96]\n"
@@ -155,7 +182,15 @@ int memcmp(const void *one, const void *other, uint64_t n) {
 
 /* ---- on the machine's */
 
-/* A signal that a kernel raises ends its step; any other one goes where it went before. */
+/* From here on upwards the stack may be used. */
+static int open_from(struct control *c, char *address) {
+    char *page = (char *)((uint64_t)address & -(uint64_t)XCCL_PAGE_BYTES);
+    if (c->protect(page, c->lowest - page, XCCL_READ_WRITE)) return 0;
+    c->lowest = page;
+    return 1;
+}
+
+/* A signal that a kernel raises ends its step, unless it only wants more of its stack; others go where they went. */
 void xccl_on_fault(int number, siginfo_t *info, void *context) {
     struct control *c = CONTROL;
     ucontext_t *at = context;
@@ -165,6 +200,7 @@ void xccl_on_fault(int number, siginfo_t *info, void *context) {
         return;
     }
     char *address = info->si_addr, *lowest = (char *)XCCL_TOP - XCCL_ROOM_BYTES;
+    if (number == SIGSEGV && address >= lowest && address < c->lowest && open_from(c, address)) return;
     int is_guard = number == SIGSEGV && address < lowest && address >= lowest - XCCL_GUARD_BYTES;
     c->status = number == SIGFPE ? XCCL_DIVISION_BY_ZERO : is_guard ? XCCL_STACK_FULL : XCCL_FAULT;
     PROGRAM_COUNTER(at) = (uint64_t)xccl_leave;
@@ -179,10 +215,12 @@ static int64_t *fresh(int64_t *top) {
     return frame;
 }
 
-/* Word i of what is kept is the i-th below the top.  What is not live is zeroed: nothing of another core is seen. */
-static void restore(int64_t *top, const int64_t *kept, int64_t live) {
+/* Word i of what is kept is the i-th below the top.  All that may have been used and is not live is zeroed: nothing of
+ * another core or step is seen. */
+static void restore(struct control *c, int64_t *top, const int64_t *kept, int64_t live) {
+    if ((char *)(top - live) < c->lowest) open_from(c, (char *)(top - live));
     for (int64_t i = 0; i < live; i++) { top[-1 - i] = kept[i]; IN_A_LOOP; }
-    for (int64_t i = live; i < XCCL_STACK_WORDS; i++) { top[-1 - i] = 0; IN_A_LOOP; }
+    clear((int64_t *)c->lowest, top - live - (int64_t *)c->lowest);
 }
 
 static void save(const int64_t *top, int64_t *kept, int64_t live, int64_t before) {
@@ -193,14 +231,17 @@ static void save(const int64_t *top, int64_t *kept, int64_t live, int64_t before
 /* The kernel goes on, from its beginning or where it stood. */
 static void go_on(struct control *c, int64_t *core, int64_t *live) {
     int64_t *registers = core + XCCL_REGISTERS, *top = (int64_t *)XCCL_TOP;
-    restore(top, live + 1, *live);
+    struct modes of_machine = modes();
+    restore(c, top, live + 1, *live);
     c->result = core[XCCL_RESULT], c->pc = core[XCCL_PC], c->blocks = XCCL_BLOCKS_MAX;
     if (c->pc == 0)
         for (int64_t i = XCCL_KEPT; i < XCCL_PARAMS; i++) c->arguments[i] = registers[i], registers[i] = 0;
     for (int64_t i = 0; i < XCCL_KEPT; i++) c->arguments[i] = registers[i];
+    set_modes(XCCL_USUAL);
     c->inside = 1;
     xccl_swap(&c->machine, c->pc ? top - *live : fresh(top));
     c->inside = 0;
+    set_modes(of_machine);
     for (int64_t i = 0; i < XCCL_KEPT; i++) registers[i] = c->arguments[i];
 }
 
