@@ -7,9 +7,10 @@ that it hangs in, and the shell, whose wait for an answer has a time-out, says w
 Steps: 1 the shell sends a beat to all masters; 2 a master's loop turns: work for its executors, then their replies; 3
 behind a turn it answers the last beat; 4 the shell waits for each answer, or the time-out; 5 it keeps who was silent.
 
-Time-outs are longer than a turn of a loop takes (``patient``).  So one passes only where a turn does not end: the
-master, whose executor hangs, raises it then, in place of the clock.  Else any time-out may pass at any moment, rightly
-or not: the environment chooses, or a timer of virtual time does.
+Every wait has a time-out, which may pass at any moment, rightly or not: the environment chooses, or a timer of virtual
+time does.  So whoever stops, and whichever link is cut, all others return.  Or time-outs are longer than a turn of a
+loop takes (``patient``).  Then only the shell's passes, where a turn does not end: the master, whose executor hangs,
+raises it, in place of the clock; no fault can be found so, since it may be the master that stops.
 
 An executor that hangs says so where only the shell's own checks look: a master that is called silent though its
 executors go on is a false alarm, and an answer to a beat that was sent behind a hang is missed, which ends the run.
@@ -72,17 +73,27 @@ def look(word, step):
     return seen
 
 
+def in_time(word, number, other, of, step):
+    """Look until a word has come to a number, another one is set, or the time is up; returns the first word."""
+    late = 0
+    ended = 0
+    seen = yield from look(word, step)
+    while seen < number and ended == 0 and late == 0:
+        late = yield xl.choose(2, of=of, step=step, sync="time-out")
+        ended = yield from look(other, step)
+        seen = yield from look(word, step)
+    return seen
+
+
 def answered(m, number, t: Tree):
     """Wait for a master's answer to a beat, or the time-out; returns whether it has answered."""
     word = t.answers + m * FIELD_BYTES
-    late = 0
+    stalled = t.stalled + m * FIELD_BYTES
     if t.patient:
-        stalled = t.stalled + m * FIELD_BYTES
         yield xl.poll_any((word, xl.CMP_GE, number), (stalled, xl.CMP_GE, 1), step=4, sync="answer in")
-    seen = yield from look(word, 4)
-    while seen < number and late == 0 and t.patient == 0:
-        late = yield xl.choose(2, of=number * t.masters + m, step=4, sync="time-out")
         seen = yield from look(word, 4)
+    else:
+        seen = yield from in_time(word, number, stalled, number * t.masters + m, 4)
     return seen >= number
 
 
@@ -120,11 +131,27 @@ def turn(first, number, here, t: Tree):
         if came == 0:
             reply = t.replies + here + e * FIELD_BYTES
             hangs = t.hangs + here + e * FIELD_BYTES
-            came = yield xl.poll_any(
-                (reply, xl.CMP_GE, number), (hangs, xl.CMP_GE, 1), (t.over + here, xl.CMP_GE, 1), step=2,
-                sync="reply in",
-            )  # fmt: skip
+            if t.patient:
+                came = yield xl.poll_any(
+                    (reply, xl.CMP_GE, number), (hangs, xl.CMP_GE, 1), (t.over + here, xl.CMP_GE, 1), step=2,
+                    sync="reply in",
+                )  # fmt: skip
+            else:
+                seen = yield from in_time(reply, number, t.over + here, number, 2)
+                came = seen < number
     return came == 0
+
+
+def beat_in(number, here, t: Tree):
+    """Wait for a beat, or the end; returns 0 where the time is up."""
+    came = 1
+    if t.patient:
+        yield xl.poll_any((t.beat + here, xl.CMP_GE, number), (t.over + here, xl.CMP_GE, 1), step=3, sync="beat in")
+    else:
+        seen = yield from in_time(t.beat + here, number, t.over + here, number, 3)
+        ended = yield from look(t.over + here, 3)
+        came = seen >= number or ended
+    return came
 
 
 @xl.kernel
@@ -140,9 +167,7 @@ def master(m, t: Tree):
             turns += 1
             going = yield from turn(first, turns, here, t)
         else:
-            yield xl.poll_any(
-                (t.beat + here, xl.CMP_GE, last + 1), (t.over + here, xl.CMP_GE, 1), step=3, sync="beat in"
-            )
+            going = yield from beat_in(last + 1, here, t)
         if going:
             beat = yield from look(t.beat + here, 3)
             if beat > last:
@@ -152,7 +177,10 @@ def master(m, t: Tree):
             going = over == 0 or last == t.beats
     if going == 0:
         yield from tell(t.stalled + m * FIELD_BYTES, 1, 4)
-        yield xl.poll_ge(t.over + here, 1, step=5, sync="end in")
+        if t.patient:
+            yield xl.poll_ge(t.over + here, 1, step=5, sync="end in")
+        else:
+            yield from in_time(t.over + here, 1, t.over + here, t.turns + 1, 5)
     for e in range(t.executors):
         yield from tell(t.over + (first + e) * t.pitch, 1, 5)
 
@@ -165,9 +193,13 @@ def executor(m, e, hangs, t: Tree):
     over = 0
     for i in range(t.turns):
         if over == 0:
-            over = yield xl.poll_any(
-                (t.work + here, xl.CMP_GE, i + 1), (t.over + here, xl.CMP_GE, 1), step=2, sync="work in"
-            )
+            if t.patient:
+                over = yield xl.poll_any(
+                    (t.work + here, xl.CMP_GE, i + 1), (t.over + here, xl.CMP_GE, 1), step=2, sync="work in"
+                )
+            else:
+                seen = yield from in_time(t.work + here, i + 1, t.over + here, i, 2)
+                over = seen < i + 1
         if over == 0 and i != hangs:
             yield from tell(t.replies + there + e * FIELD_BYTES, i + 1, 2)
         elif over == 0:

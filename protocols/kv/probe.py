@@ -11,26 +11,33 @@ from xccl_emu.kernels import common
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.kv import probe
 from xccl_emu.kernels.kv.pair import FIELD_BYTES
+from xccl_emu.machine.pod import Buffer
 
 
 @dataclass(frozen=True)
 class ProbeCase(protocol.Case):
     """A prefill die sends KV blocks to a decode die, and probes it when they stand: is the link cut, or decode full?
 
-    What the prober finds is expected word for word.  While decode frees slots, and has not one for each block, it may
-    be full at a moment or not, and that alone is left open.
+    Both sides have time-outs, which may pass at any moment: so what is expected is that a link that is cut is found to
+    be so, and that everybody returns, whatever stops or is cut.  With ``patient`` a time-out passes only where no
+    answer comes, and what the prober finds is expected word for word.  While decode frees slots, and has not one for
+    each block, it may be full at a moment or not, and that alone is left open.
     """
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
-        protocol.Preset("probe", "Probes that tell a link that is cut from decode that is full", {}, {"answers": 1}),
-    )
+        protocol.Preset(
+            "probe", "Probes that tell a link that is cut from decode that is full", {},
+            {"probes": 2, "answers": 1, "patient": 1},
+        ),
+    )  # fmt: skip
     papers = protocol.read_papers("kv", "Link probing")
 
     requests: int = protocol.size(2, "KV blocks.", most=1 << 10)
     slots: int = protocol.size(1, "Blocks of the decode die.", most=1 << 10)
     stands: int = protocol.switch(1, "Does decode free no slot?")
-    probes: int = protocol.size(2, "Probes.", most=1 << 10)
+    probes: int = protocol.size(1, "Probes.", most=1 << 10)
     answers: int = protocol.size(-1, "Answers before the link is cut; -1: it is not.", least=-1, most=1 << 10)
+    patient: int = protocol.switch(0, "Does a time-out pass only where no answer comes?")
     granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 10)
     seed: int = protocol.size(0, "Of the blocks.", least=0, most=None)
 
@@ -51,22 +58,21 @@ class ProbeCase(protocol.Case):
             regions.meta(name, FIELD_BYTES) for name in ("task", "done", "ready", "freed", "probe", "answer", "late")
         )
         app = data.nbytes + 2 * align(8 * self.probes)
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=2))
+        spec = regions.tight_pod(app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=2)
+        pod = bench.pod(spec, draw_answers=not self.patient)
         regions.place(bench, pod)
         blocks = bench.filled(0, data, "blocks", travels=True)
         answers = self.probes if self.answers < 0 else self.answers
         told = probe.Channel(
             blocks.address, task.at(1), done.at(0), slots.at(1), ready.at(1), freed.at(1), asked.at(1), answer.at(0),
             late.at(0), self.slots, nbytes, self.requests, fits if self.stands else self.requests, self.probes, answers,
+            self.patient,
         )  # fmt: skip
         pod.launch(probe.announce, 0, [0], {"c": told}, [task.grant(1, "w")])
-        cut = np.arange(self.probes) >= answers
-        links = bench.wanted(0, cut.astype(np.int64), "link is cut", owners="die0.core1")
-        fulls = pod.alloc(0, 8 * self.probes)
+        links, fulls = (pod.alloc(0, 8 * self.probes) for _ in range(2))
+        bench.label_buffer(links, "link is cut")
         bench.label_buffer(fulls, "decode is full")
-        if self.stands or self.slots > self.requests:
-            full = ~cut & (self.slots <= self.requests)
-            bench.expect(fulls.address, full.astype(np.int64), "decode is full", owners="die0.core1")
+        self._expect(bench, links, fulls, answers)
         args: dict[str, Any] = {"links": links.address, "fulls": fulls.address, "moved": fits}
         grants = [pod.grant(links, "w"), pod.grant(fulls, "w"), asked.grant(1, "w")]
         grants += [each.grant(0, "r") for each in (done, answer, late)]
@@ -76,15 +82,27 @@ class ProbeCase(protocol.Case):
         grants += [each.grant(0, "w") for each in (done, answer, late)]
         pod.launch(probe.progress, 1, [0], {"c": told}, grants)
         if not self.stands:
-            out = bench.wanted(1, data, "out", owners="die1.core1")
+            out = pod.alloc(1, data.nbytes)
+            bench.label_buffer(out, "out")
+            if self.patient:
+                bench.expect(out.address, data, "out of die 1", owners="die1.core1")
             grants = [pod.grant(out, "w"), slots.grant(1, "r"), ready.grant(1, "r"), freed.grant(1, "w")]
             pod.launch(probe.decode, 1, [1], {"out": out.address, "c": told}, grants)
-        bench.tolerates("stop", "cut", "stall")
+        bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
+
+    def _expect(self, bench: protocol.Bench, links: Buffer, fulls: Buffer, answers: int) -> None:
+        """What the prober must find, of the probes of which it is known."""
+        cut, known = np.arange(self.probes) >= answers, 0 if self.patient else answers
+        full = ~cut & (self.slots <= self.requests)
+        found = [(links, cut, "link is cut")]
+        found += [(fulls, full, "decode is full")] if self.stands or self.slots > self.requests else []
+        for buffer, each, name in found if known < self.probes else ():
+            bench.expect(buffer.address + 8 * known, each[known:].astype(np.int64), name, owners="die0.core1")
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:
         """Decode that is full, or not, or is at times; a link that is cut, at once or behind an answer."""
-        usual = cls()
+        usual = cls(probes=2, patient=1)
         return {
             "decode is full": usual,
             "decode is full, then the link is cut": replace(usual, answers=1),
@@ -92,4 +110,6 @@ class ProbeCase(protocol.Case):
             "decode is full at times": replace(usual, stands=0, requests=3),
             "decode has room": replace(usual, stands=0, slots=3),
             "blocks of two granules": replace(usual, granules=2),
+            "time-outs at any moment": cls(),
+            "the link is cut, time-outs at any moment": cls(answers=0),
         }

@@ -90,6 +90,7 @@ class KvRetryCase(protocol.Case):
             pod.launch(retry.request_all, decode, [q], args, grants)
         bench.stop(retry.PAIRING, "a task of a request that was not asked for")
         bench.tolerates("stop", "cut", "stall")
+        bench.recovers(*range(self.instances - 1))
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:

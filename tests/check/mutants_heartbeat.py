@@ -7,10 +7,10 @@ from xccl_emu.protocols.heartbeat.case import NONE, Heartbeat
 from .kinds import FAILED, LOCKED, WRONG
 from .mutants import Of, bug
 
-FIRST = Heartbeat(masters=1, turns=1)
-LATER = Heartbeat(masters=1, beats=2, hangs=1)
-TWO = Heartbeat()
-IDLE = Heartbeat(masters=1, beats=2, hangs=NONE)
+FIRST = Heartbeat(patient=1)
+LATER = Heartbeat(beats=2, turns=2, hangs=1, patient=1)
+TWO = Heartbeat(masters=2, turns=2, patient=1)
+IDLE = Heartbeat(beats=2, turns=2, hangs=NONE, patient=1)
 
 of = Of("heartbeat")
 

@@ -7,7 +7,7 @@ from xccl_emu.protocols.kv.probe import ProbeCase
 from .kinds import LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
 
-FULL = ProbeCase()
+FULL = ProbeCase(probes=2, patient=1)
 CUT = replace(FULL, answers=1)
 AT_TIMES = replace(FULL, stands=0, requests=3)
 

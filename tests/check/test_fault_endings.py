@@ -8,6 +8,7 @@ import pytest
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.witness.replay_file import Witness
+from xccl_emu.lang import atomic_add, choose, kernel, load, poll_eq, put, quiet
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, Case, protocol
 
@@ -20,7 +21,8 @@ def test_a_verdict_says_how_runs_ended(how: str, end: str) -> None:
     """A die that stops at once: each run in which it came to that ended in the one way that is left."""
     found = check(waiting(how), fault="stop:die0@0", schedules=24)
     assert found.verdict == verdict.NO_VIOLATION
-    assert found.ended == {"right": 0, "declared error": 0, "blocked": 0, "refused by the machine": 0} | {end: 24}
+    ends = ("right", "declared error", "blocked", "refused by the machine", "given up at the link")
+    assert found.ended == dict.fromkeys(ends, 0) | {end: 24}
     assert found.to_json()["ended"] == found.ended
     assert found.declared == ({"9 (gave up)": 24} if how == "fail" else {})
     assert "it came to the fault in 24 of 24 schedules: 0 ended right" in found.reason
@@ -52,6 +54,54 @@ def test_a_protocol_may_rule_out_to_block(how: str, kind: str, tmp_path: Path) -
 def test_who_gives_up_does_not_block() -> None:
     """A declared error is an end."""
     assert check(waiting("fail", 0), fault="cut:0-1", schedules=60).verdict == verdict.NO_VIOLATION
+
+
+@kernel
+def tell(word, counter, back, how):
+    """Write over a link, then return, or come past a quiet, or wait for an atomic over it, or for an answer."""
+    yield put(word, 1)
+    if how == 1:
+        yield quiet()
+    if how == 2:
+        yield atomic_add(counter, 1)
+    if how == 3:
+        yield poll_eq(back, 1)
+
+
+@kernel
+def hear(word, back):
+    """Ask whether the time is up until the word is there or it is, and answer."""
+    late = 0
+    seen = yield load(word, sync="seen")
+    while seen == 0 and late == 0:
+        late = yield choose(2, sync="time-out")
+        seen = yield load(word, sync="seen")
+    yield put(back, 1)
+
+
+@protocol
+def telling(bench: Bench, how: int = 0) -> None:
+    """Die 0 writes to die 1, which may take it for cut off; no core may wait for ever."""
+    pod = bench.pod(small_pod(2, app_bytes=32, meta_bytes=96, managed_bytes=0), draw_answers=True)
+    bench.tolerates("cut", may_block=False)
+    args = {"word": pod.meta(1), "counter": pod.meta(1, 32), "back": pod.meta(0), "how": how}
+    pod.launch(tell, 0, [0], args, [pod.grant_meta("rw")])
+    pod.launch(hear, 1, [0], {"word": pod.meta(1), "back": pod.meta(0)}, [pod.grant_meta("rw")])
+
+
+@pytest.mark.parametrize("order", ["fifo", "relaxed", "unordered"])
+@pytest.mark.parametrize("how", range(4))
+def test_writes_over_a_link_that_is_cut_are_given_up(how: int, order: str) -> None:
+    """A return, a quiet and an atomic end in an error, which is an end; whoever waits for an answer waits for it."""
+    told = check(telling(how), fault="cut:0-1", policy="exhaustive", order=order)
+    assert (told.verdict, told.recovery is None) == (verdict.VERIFIED, False), told.reason
+    assert "0 blocked" in told.reason
+    assert " given up at the link" in told.reason
+    drawn = check(telling(how), fault="cut:0-1@0", schedules=24, order=order)
+    assert (drawn.ok, drawn.ended["given up at the link"]) == (True, 24)
+    waits = check(telling(3), fault="cut:1-0", policy="exhaustive", order=order)
+    assert waits.violation.kind == verdict.DEADLOCK
+    assert "polls" in waits.violation.message
 
 
 @protocol

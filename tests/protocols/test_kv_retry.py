@@ -61,7 +61,7 @@ def test_without_a_time_out_a_death_holds_up_the_receiver_for_ever() -> None:
 
 @dataclass(frozen=True)
 class Returns(KvRetryCase):
-    """The same, in which each core that is left must return."""
+    """The same, in which each core that is left must return, whoever stops."""
 
     def lay_out(self, bench: Bench) -> None:
         """Say that none may wait for ever."""
@@ -69,9 +69,8 @@ class Returns(KvRetryCase):
         bench.tolerates("stop", may_block=False)
 
 
-def test_all_others_return_when_an_instance_stops() -> None:
-    """Exhaustively: the die of the first instance stops at any moment, the receiver has the right cache and ends."""
-    assert check(Returns(mortal=0, layers=1), fault="stop:die0", policy="exhaustive", seconds=60).verdict == VERIFIED
+def test_not_all_others_return_when_the_last_instance_stops() -> None:
+    """Exhaustively; if another one stops they do, which the case declares (`test_detection`)."""
     held = check(Returns(mortal=0, layers=1), fault="stop:die1", policy="exhaustive", seconds=60)
     assert held.verdict == VIOLATION  # of the last instance no time-out passes
 

@@ -14,13 +14,16 @@ from xccl_emu.protocols.kv.probe import ProbeCase
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 5), st.integers(1, 5), st.booleans(), st.integers(1, 4), st.data(), st.sampled_from(ORDERS))
+@given(
+    st.integers(1, 5), st.integers(1, 5), st.booleans(), st.integers(1, 4), st.booleans(), st.data(),
+    st.sampled_from(ORDERS),
+)  # fmt: skip
 def test_what_is_found_is_so(
-    requests: int, slots: int, stands: bool, probes: int, data: st.DataObject, order: str
+    requests: int, slots: int, stands: bool, probes: int, patient: bool, data: st.DataObject, order: str
 ) -> None:
     """Link and decode as they are, for drawn sizes and orders, on some drawn schedules."""
     answers = data.draw(st.integers(-1, probes - 1)) if stands else -1
-    case = ProbeCase(requests, slots, int(stands), probes, answers)
+    case = ProbeCase(requests, slots, int(stands), probes, answers, int(patient))
     assert check(case, policy="random", schedules=3, order=order).violation is None
 
 
@@ -35,20 +38,21 @@ def test_proved_under_other_orders(what: str, order: str) -> None:
 @pytest.mark.parametrize("sizes", [{}, {"stands": 0, "requests": 3}], ids=["full", "full at times"])
 def test_no_fault_makes_it_tell_what_is_not_so(sizes: Mapping[str, int], fault: str) -> None:
     """Exhaustively: a prober that ends has not called a link cut that has answered, whatever stops or is cut."""
-    assert check(ProbeCase(**sizes), fault=fault, policy="exhaustive", seconds=60).verdict == VERIFIED
+    case = ProbeCase(**sizes, probes=2, patient=1)
+    assert check(case, fault=fault, policy="exhaustive", seconds=60).verdict == VERIFIED
 
 
 @pytest.mark.parametrize("without", ["task", "done", "probe", "answer", "answers before time-out", "time-out"])
 def test_what_it_needs_is_needed(without: str) -> None:
     """Without it a schedule shows what goes wrong, where the link is cut behind an answer."""
-    assert check(ProbeCase(answers=1), without=[without]).verdict == VIOLATION
+    assert check(ProbeCase(probes=2, answers=1, patient=1), without=[without]).verdict == VIOLATION
 
 
 @pytest.mark.parametrize(
     ("sizes", "says"),
     [
-        ({"answers": 2}, "answers=2: must be less than probes=2, or -1 for all"),
-        ({"answers": 1, "stands": 0}, "answers=1: must be -1 with stands=0, where all blocks arrive"),
+        ({"probes": 2, "answers": 2}, "answers=2: must be less than probes=2, or -1 for all"),
+        ({"probes": 2, "answers": 1, "stands": 0}, "answers=1: must be -1 with stands=0, where all blocks arrive"),
     ],
 )
 def test_what_cannot_be_is_refused(sizes: Mapping[str, int], says: str) -> None:

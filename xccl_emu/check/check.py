@@ -396,4 +396,6 @@ def _endings(verdict: Verdict) -> str:
     told.append(f"{n['blocked']} blocked")
     if verdict.ended["refused by the machine"]:
         told.append(f"{n['refused by the machine']} were refused by the machine")
+    if verdict.ended["given up at the link"]:
+        told.append(f"{n['given up at the link']} waited for writes alone that the machine gives up at the link")
     return ", ".join(told)

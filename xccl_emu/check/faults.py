@@ -100,7 +100,8 @@ def parse(text: str, spec: PodSpec | None = None) -> Fault:
         meant = f"a die, as in {kind}:die1" if of_die else f"two dies, as in {kind}:0-1"
         raise ConfigError(f"fault={text!r}: {where!r} must be {meant}")
     numbers = [_number(text, home, spec) for home in dies.groups()]
-    if len(numbers) == 2 and numbers[0] == numbers[1]:
+    on_cpus = {home.startswith("cpu") for home in dies.groups()}
+    if len(numbers) == 2 and numbers[0] == numbers[1] and len(on_cpus) == 1:
         raise ConfigError(f"fault={text!r}: must name two different dies")
     return Fault(kind, numbers[0], numbers[1] if numbers[1:] else ANY_TARGET, _moment(text, kind, at), area)
 

@@ -257,7 +257,8 @@ class Verdict:
     """Violations of other kinds or at other places, the most telling first; each replays, none has been shrunk."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """For a fault: how many of the schedules that came to it (or behind a stalled link) ended ``"right"``, in a
-    ``"declared error"``, ``"blocked"`` and ``"refused by the machine"``; a violation is none of them."""
+    ``"declared error"``, ``"blocked"``, ``"refused by the machine"`` and ``"given up at the link"``; a violation is
+    none of them."""
     declared: Mapping[str, int] = field(default_factory=dict)
     """The declared errors, by code and meaning."""
     certificate: Certificate | None = None

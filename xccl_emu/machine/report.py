@@ -1,5 +1,6 @@
 """What went wrong, in words: the errors that end a run, with kernel, source line, step of the paper and address."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.far import large_slot
-from xccl_emu.machine.device.flight import read_word
+from xccl_emu.machine.device.flight import block_of_die, flight, read_word
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
 from xccl_emu.machine.stats import PIPE_NAMES
@@ -167,7 +168,16 @@ def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
             entry = entry_of(st, queue, 0)
             words = ", ".join(str(int(st[entry + 1 + i])) for i in range(3))
             stuck.append(f"{PIPE_NAMES[pipe]} stands at {rq.OPERATIONS[st[entry]]}({words})")
-    return stuck or ["nothing is queued"]
+    return [*stuck, *_in_flight(pod, base)] or ["nothing is queued"]
+
+
+def _in_flight(pod: "Pod", base: int) -> list[str]:
+    """How many writes of a core are in flight to each die."""
+    st, ring = pod.state, block_of_die(pod.state, int(pod.state[base + at.DIE]))
+    entries = [flight(st, ring, k) for k in range(st[ring + at.FLIGHT_COUNT])]
+    own = [int(st[entry + at.FLIGHT_ADDRESS]) for entry in entries if pod.core_base(st[entry + at.FLIGHT_CORE]) == base]
+    homes = Counter(pod.spec.home(address // pod.spec.die_bytes) for address in own)
+    return [f"{count} of its writes in flight to {home}" for home, count in sorted(homes.items())]
 
 
 def _bad_signal(pod: "Pod", core: int, word: int) -> str:

@@ -148,7 +148,8 @@ class Bench:
         """Kinds of faults (``"stop"``, ``"cut"`` and so on) under which it never takes wrong bits for right.
 
         After a fault cores may wait without end, unless ``may_block`` is False: then each must return, or end in a
-        declared error (`stop`), and a run in which one waits for ever is a violation.  ConfigError for other kinds.
+        declared error (`stop`), and a run in which one waits for ever is a violation.  What waits for nothing but
+        writes over a link that is cut has ended too: the machine gives these up.  ConfigError for other kinds.
         """
         for kind in faults:
             if kind not in KINDS:

@@ -5,7 +5,7 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import OP_ATOMIC_ADD
+from xccl_emu.lang.requests import OP_ARRIVE, OP_ATOMIC_ADD, OP_AWAIT_GROUP, OP_POLL, OP_POLL_ANY
 from xccl_emu.machine.device import flight, lost, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
@@ -60,6 +60,27 @@ def may_arrive(st, die, k):
 def atomic_cut(st, base):
     """Does a core wait for an atomic that is cut off?"""
     return st[base + REQUEST] == OP_ATOMIC_ADD and is_cut(st, st[base + ms.DIE], st[base + REQUEST + 1])
+
+
+@jit
+def all_given_up(st):
+    """In a state in which nothing is possible: is all that the running cores wait for that the machine gives up writes?
+
+    Of a core from whose die a link is cut, what waits for room, for an event of its own pipes or DMA, in a quiet or at
+    its return waits for writes over that link and for nothing else, and so does an atomic over it.  A poll or a barrier
+    waits for others.
+    """
+    if st[ms.FAULT_CUT] == 0:
+        return False
+    source = (st[ms.FAULT_CUT] - 1) & 0xFFFF
+    for i in range(st[ms.N_ACTIVE]):
+        base = flight.block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
+        op = st[base + REQUEST]
+        for_others = op == OP_POLL or op == OP_POLL_ANY or op == OP_ARRIVE or op == OP_AWAIT_GROUP
+        for_others = for_others or (op == OP_ATOMIC_ADD and not atomic_cut(st, base))
+        if st[base + ms.STATUS] == ms.STATUS_RUNNING and (for_others or st[base + ms.DIE] != source):
+            return False
+    return True
 
 
 @jit

@@ -115,6 +115,7 @@ def _ended(trial: Trial, endings: NDArray[np.int64]) -> tuple[dict[str, int], di
         "declared error": sum(by_code),
         "blocked": int(endings[breaks.ENDED_BLOCKED]),
         "refused by the machine": int(endings[breaks.ENDED_REFUSED]),
+        "given up at the link": int(endings[breaks.ENDED_GIVEN_UP]),
     }
     names = [f"{code} ({meaning})" for code, meaning in trial.stops.items()]
     return ended, {name: count for name, count in zip(names, by_code, strict=True) if count}

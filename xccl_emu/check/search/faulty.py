@@ -24,7 +24,7 @@ from xccl_emu.machine.device.explore import PLAIN, restore, save
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
 
-_SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 12, 1 << 30
+_SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 13, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ class FaultySearch:
                 actions = np.array([*self._path(state), *round_], np.int64)
                 return Found(states, transitions, "", actions, len(round_))
         names = {"right": device.RIGHT, "blocked": device.BLOCKED, "in a declared error": device.DECLARED}
+        names |= {"given up at the link": device.GIVEN_UP} if counted[device.GIVEN_UP] else {}
         ends = ", ".join(f"{int(counted[i]):,} {name}" for name, i in names.items())
         steps = _behind_fault(states, edges) if len(edges) and not reason else None
         return Found(states, transitions, reason, None, steps=steps, ends=ends)

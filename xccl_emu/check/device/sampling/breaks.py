@@ -13,9 +13,10 @@ from xccl_emu.machine.device import lost
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.words import jit
 
-ENDED_RIGHT, ENDED_BLOCKED, ENDED_REFUSED, ENDED_DECLARED = range(4)
+ENDED_RIGHT, ENDED_BLOCKED, ENDED_REFUSED, ENDED_GIVEN_UP, ENDED_DECLARED = range(5)
 """Places of the counts of how runs ended in which something broke: the cores that did not stop returned; some waited
-for ever; the machine refused what followed a wrong word; and from the last one on, a declared error each."""
+for ever; the machine refused what followed a wrong word; it gave up writes over a cut link, for which alone cores still
+waited; and from the last one on, a declared error each."""
 
 NEVER = 1 << 60
 LONGER = 8
@@ -238,6 +239,7 @@ def allowed(space, run, code):
     if st[ms.FAULT_HAPPENED] == 0:
         return code
     waits = (code == ml.FOUND_DEADLOCK or code == ml.FOUND_LIVELOCK) and _may_wait(st, run)
+    waits = waits or (code == ml.FOUND_DEADLOCK and fault_actions.all_given_up(st))
     if waits or (code == ml.FOUND_ERROR and _seen_error(st, run)):
         return ended(space, run)
     return code
@@ -258,7 +260,8 @@ def count_ending(space, run, code, result):
     if code == ml.RUN_DONE:
         endings[ENDED_RIGHT] += 1
     elif code != ml.FOUND_ERROR:
-        endings[ENDED_BLOCKED] += 1
+        given_up = code == ml.FOUND_DEADLOCK and fault_actions.all_given_up(st)
+        endings[ENDED_GIVEN_UP if given_up else ENDED_BLOCKED] += 1
     elif st[ms.ERROR] != ms.ERR_FAIL:
         endings[ENDED_REFUSED] += 1
     else:

@@ -17,7 +17,9 @@ from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import call, jit
 
-STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED = range(12)
+(
+    STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED, GIVEN_UP,
+) = range(13)  # fmt: skip
 """What is counted; what was found, behind which state and by which action; how runs ended behind a fault."""
 
 ENDED, STACK_FULL, TABLE_FULL, EDGES_FULL, PAUSED = range(5)
@@ -93,7 +95,10 @@ def search(space, parts, asked, graph, counted, max_states):
                 _try(space, parts, asked, graph, counted, node, ~fault_codes.AGAIN)
             continue
         moved = _expand(space, parts, asked, graph, counted, node)
-        if not moved and counted[FOUND] == 0:
+        if not moved and counted[FOUND] == 0 and fault_actions.all_given_up(st):
+            counted[GIVEN_UP] += 1
+            _edge(edges, counted, node, -1, 0)
+        elif not moved and counted[FOUND] == 0:
             if st[ms.FAULT_HAPPENED] and words[MAY_BLOCK]:
                 counted[BLOCKED] += 1
             else:
