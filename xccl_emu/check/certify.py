@@ -73,7 +73,7 @@ def by_brute_force(
     ranges = [_rounded(expected.address, len(expected.data)) for expected in trial.expected]
     proof = verdict.verdict == VERIFIED
     try:
-        found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX, progress)
+        found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX, progress, trial.gives_up)
     except CapacityError as error:
         return Certificate(too_large=f"too large for brute force ({error})", of_proof=proof)
     wrong = [f"a run ends in an error: {message}" for message in sorted(found.errors)[:1]]

@@ -7,7 +7,7 @@ order counts which the memory order keeps.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,12 +74,14 @@ def explore(
     seconds: float | None = None,
     max_bytes: int | None = None,
     progress: Callable[[int, int, float], None] | None = None,
+    gives_up: Collection[int] = (),
 ) -> Explored:
     """Explore every run of what is launched on `pod`, which is afterwards as it was before its first action.
 
     `observe` lists ranges of memory as (address, bytes), both multiples of 8.  It stops with more than ``max_states``
     states, after about ``seconds`` (to compile does not count), or before states that wait and fingerprints take
     ``max_bytes``.  ``progress`` is called now and then with states, transitions and seconds so far.
+    ``gives_up`` are codes of `fail` with which a run may end.
 
     Raises CapacityError if more than a MiB of the pod can change, ConfigError for a bad range, a pod
     that is not ready to run or one of plain generators (their locals cannot be put back), KernelError where the
@@ -131,6 +133,8 @@ def explore(
         device.restore(space, parts, root, 0)
         pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
     states, transitions, deadlocks = (int(counted[i]) for i in (device.STATES, device.TRANSITIONS, device.DEADLOCKS))
+    ends_so = {(at.ERR_FAIL, code) for code in gives_up}
+    bad = {error for error in bad if (error[0], error[at.ERROR_A - at.ERROR]) not in ends_so}
     messages = frozenset(message_of(pod, error) for error in bad)
     flights, lines = int(pod.state[at.FLIGHT_CAPACITY]), pod.spec.scalar_cache
     bounds = Bounds(at.MAX_SUBTRANSFERS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, flights, lines)

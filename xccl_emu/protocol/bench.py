@@ -20,6 +20,8 @@ READINGS: Mapping[str, tuple[str, ...]] = {
 """What is read in one of two ways, since documents leave it open: by the stronger, or the weaker; or nobody has chosen,
 then a run goes by the weaker, and the command ``check`` judges both."""
 
+_GIVES_UP_MAX = 8
+
 
 class Corner(NamedTuple):
     """Where a communicator begins on each die, if it is not alone on the pod."""
@@ -50,6 +52,7 @@ class Bench:
         self._filled: list[Buffer] = []
         self._labels: list[Label] = []
         self._stops: dict[int, str] = {}
+        self._gives_up: set[int] = set()
         self._tolerated: set[str] = set()
         self._may_block = True
         self._recovers: set[int] = set()
@@ -144,6 +147,17 @@ class Bench:
         """What a code of `fail` means; under a fault it is a declared error, and no violation."""
         self._stops[code] = meaning
 
+    def may_give_up(self, code: int, meaning: str) -> None:
+        """A code of `fail` with which a run may end at any time, as by a time-out that passes too early.
+
+        It is no violation, with a fault or without one, and what is not due before is not judged: the result is right,
+        or it is given up.  ConfigError for more than 8 of them.
+        """
+        self.stop(code, meaning)
+        self._gives_up.add(code)
+        if len(self._gives_up) > _GIVES_UP_MAX:
+            raise ConfigError(f"code={code}: a run may be given up with at most {_GIVES_UP_MAX} codes")
+
     def tolerates(self, *faults: str, may_block: bool = True) -> None:
         """Kinds of faults (``"stop"``, ``"cut"`` and so on) under which it never takes wrong bits for right.
 
@@ -190,8 +204,9 @@ class Bench:
             for each, owners in self._expected
         )
         return Trial(
-            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._tolerated),
-            self._may_block, frozenset(self._recovers), self._roles, open_readings=frozenset(self._open),
+            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops),
+            frozenset(self._gives_up), frozenset(self._tolerated), self._may_block, frozenset(self._recovers),
+            self._roles, open_readings=frozenset(self._open),
         )  # fmt: skip
 
     def _built(self) -> Pod:

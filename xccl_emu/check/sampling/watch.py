@@ -280,6 +280,7 @@ class Monitor:
             expected_bytes=data,
             owners=answers,
             stops=stops,
+            gives_up=np.array(sorted(self.trial.gives_up), np.int64),
             may_block=np.array([self.trial.may_block, *_recovering(self.trial)], np.int64),
             endings=self.endings,
         )

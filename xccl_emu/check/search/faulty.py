@@ -62,7 +62,7 @@ class FaultySearch:
         lost = (PLAIN, at.LOST_START, 2)
         self._parts = np.concatenate([changing(self._pod), np.array([broken, lost], np.int64)])
         words = np.array([fault.number, fault.source, target, trial.may_wait(fault)], np.int64)
-        self._asked = device.Asked(words, np.array([*trial.stops], np.int64), *self._expected())
+        self._asked = device.Asked(words, *_codes(trial), *self._expected())
         n = 1 << 12
         self._graph = device.Graph(
             stack=np.zeros((64, int(self._parts[:, 2].sum())), np.uint64),
@@ -161,6 +161,11 @@ def _behind_fault(n: int, edges: livelock.Edges) -> int:
         broken[ahead] = True
         ahead = inner[broken[inner[:, bfs.FROM]] & ~broken[inner[:, bfs.TO]], bfs.TO]
     return recovery.longest(n, edges[broken[edges[:, bfs.FROM]]], begins)
+
+
+def _codes(trial: Trial) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Errors that are declared behind a fault, and without one."""
+    return np.array([*trial.stops], np.int64), np.array(sorted(trial.gives_up), np.int64)
 
 
 def _twice(array: NDArray[Any]) -> NDArray[Any]:

@@ -97,6 +97,8 @@ class Setup:
         first = starts[at.FIRST_MEMORY]
         ck[first : first + spec.memory_bytes // 8] = self.initial.memory[: spec.memory_bytes].view(np.int64)
         ck[at.GREW_FIRST], ck[at.GREW_LAST] = granules.NO_GRANULE, -1
+        codes = sorted(self.trial.gives_up)
+        ck[at.GIVES_UP : at.GIVES_UP + 1 + len(codes)] = [len(codes), *codes]
         for number, function in _LINKED.items():
             ck[at.HANDLES + number] = linked.handle_of(function)
         for i, core in enumerate(self.cores):
@@ -217,7 +219,12 @@ class Setup:
         granules.explore_flags(self.state, self.checker, self.n_granules)
 
     def components(self) -> list[list[int]]:
-        """Numbers of the cores in parts that share nothing that any of them writes, as far as is known."""
+        """Numbers of the cores in parts that share nothing that any of them writes, as far as is known.
+
+        Where a core may give up there is one part, since that ends the run of all.
+        """
+        if self.trial.gives_up:
+            return [[*range(len(self.cores))]]
         table = self.table()
         links = [int(users) for users in np.unique(table[table[:, granules.CLASS] != granules.LOCAL, granules.USERS])]
         per_die = self.pod.spec.cores_per_die

@@ -65,6 +65,8 @@ class Run(NamedTuple):
     """Cores that own the expected bytes."""
     stops: Any
     """Errors that the trial declares."""
+    gives_up: Any
+    """Those that a run may end in without a fault too."""
     may_block: Any
     """May cores wait for ever behind a fault; behind the stop of each die?"""
     endings: Any

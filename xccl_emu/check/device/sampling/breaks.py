@@ -237,7 +237,8 @@ def allowed(space, run, code):
     """Return how a run counts in which something broke: a declared error, or a core that may wait, is no violation."""
     st = space.st
     if st[ms.FAULT_HAPPENED] == 0:
-        return code
+        given_up = code == ml.FOUND_ERROR and st[ms.ERROR] == ms.ERR_FAIL and _is_among(st[ms.ERROR_A], run.gives_up)
+        return ml.RUN_DONE if given_up else code
     waits = (code == ml.FOUND_DEADLOCK or code == ml.FOUND_LIVELOCK) and _may_wait(st, run)
     waits = waits or (code == ml.FOUND_DEADLOCK and fault_actions.all_given_up(st))
     if waits or (code == ml.FOUND_ERROR and _seen_error(st, run)):
@@ -275,9 +276,13 @@ def _seen_error(st, run):
     """Return whether the run ended in a declared error, or one that the machine has seen behind a wrong word."""
     if st[ms.ERROR] != ms.ERR_FAIL:
         return st[ms.FAULT_HAPPENED] & fault_actions.MISLEADING != 0
-    stops = run.stops
-    for i in range(stops.size):  # a bare array has no iterator
-        if stops[i] == st[ms.ERROR_A]:
+    return _is_among(st[ms.ERROR_A], run.stops)
+
+
+@jit
+def _is_among(code, codes):
+    for i in range(codes.size):  # a bare array has no iterator
+        if codes[i] == code:
             return True
     return False
 

@@ -81,6 +81,8 @@ def breadth_first(mem, st, ck, rows, named, graph, budget):
         taken += 1
         if ck[cs.SPARED] and dfs.all_done(st, ck, ck[cs.SPARED]):
             _add_edge(ck, edges, state, -1, RETURNED, -1)
+        if dfs.any_gives_up(st, ck, ck[cs.SPARED]):
+            _add_edge(ck, edges, state, -1, RETURNED if ck[cs.SPARED] else -1, -1)
         moved = _expand(mem, st, ck, rows, named, graph, state)
         if over(ck):
             return dfs.ENDED

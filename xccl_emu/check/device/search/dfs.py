@@ -210,8 +210,20 @@ def all_done(st, ck, spared):
 
 
 @call
+def any_gives_up(st, ck, spared):
+    """Has a core that is searched come to a failure that ends the run without blame, but for some, a bit each?"""
+    for m in range(ck[cs.N] if ck[cs.GIVES_UP] else 0):
+        i = ck[ck[cs.MEMBERS] + m]
+        if not spared >> i & 1 and run_local.gives_up(st, ck, block_of_core(st, core_of(ck, i))):
+            return True
+    return False
+
+
+@call
 def judge_end(mem, st, ck):
-    """Nothing can go on: are all kernels done, and is what they should have left in memory there?"""
+    """Nothing can go on: has a core given up, or are all kernels done, and is what they should have left there?"""
+    if any_gives_up(st, ck, 0):
+        return
     if not all_done(st, ck, 0):
         cs.accuse(ck, cs.DEADLOCK, 0)
         return

@@ -43,6 +43,8 @@ class Asked(NamedTuple):
     """What may break: `FAULT` and so on."""
     stops: Any
     """Declared errors."""
+    gives_up: Any
+    """Those that a run may end in without a fault too."""
     expected: Any
     """Rows of what must be in memory (`_wrong`)."""
     data: Any
@@ -206,7 +208,7 @@ def _reached(space, parts, asked, graph, counted, node, code):
     stack, ids, table, tree, edges = graph
     counted[TRANSITIONS] += 1
     if st[ms.ERROR] != 0:
-        if not _allowed(st, asked.stops):
+        if not _allowed(st, asked):
             _find(counted, ERROR_FOUND, node, code)
         counted[DECLARED if st[ms.ERROR] == ms.ERR_FAIL else REFUSED] += 1
         _edge(edges, counted, node, -1, code)
@@ -259,10 +261,9 @@ def _edge(edges, counted, node, to, code):
 
 
 @jit
-def _allowed(st, stops):
+def _allowed(st, asked):
     """Return whether the protocol has declared the error, or the machine has seen it behind a wrong word."""
-    if st[ms.FAULT_HAPPENED] == 0:
-        return False
+    stops = asked.stops if st[ms.FAULT_HAPPENED] else asked.gives_up
     if st[ms.ERROR] != ms.ERR_FAIL:
         return st[ms.FAULT_HAPPENED] & fault_actions.MISLEADING != 0
     for i in range(stops.size):

@@ -29,6 +29,17 @@ def over(ck):
     return ck[cs.VIOLATION] | ck[cs.LIMIT] | ck[cs.RESTART]
 
 
+@jit
+def gives_up(st, ck, base):
+    """Has a core come to a failure that ends a run without blame?  It is not made: nothing follows from it."""
+    if ck[cs.GIVES_UP] == 0 or st[base + ms.STATUS] != ms.STATUS_RUNNING or st[base + REQUEST] != rq.OP_FAIL:
+        return False
+    declared = False
+    for k in range(ck[cs.GIVES_UP]):
+        declared = declared or ck[cs.GIVES_UP + 1 + k] == st[base + REQUEST + 1]
+    return declared and flight.request_site(st, base) != ms.AT_PLACE and not flight.switched_off(st, base)
+
+
 @call
 def run_local(mem, st, ck, rows, named, i):
     """Do everything of a core that is local to it, until nothing local is left."""
@@ -70,7 +81,7 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
         WHOLE_TRANSFER | k if pipe == rq.DMA else ms.CHOICE_ALL,
     )
     entry = instruction_of(st, base, pipe, choice)
-    if entry < 0:
+    if entry < 0 or (pipe == rq.SCALAR and gives_up(st, ck, base)):
         return False
     op, off = st[entry], pipe == rq.SCALAR and st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
     waits = pipe == rq.SCALAR and _polls(op) and not off and not _granted(mem, st, ck, i, choice)
@@ -328,6 +339,8 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
     base = flight.block_of_core(st, clocks.core_of(ck, i))
     entry, off = instruction_of(st, base, pipe, choice), False
     if entry < 0:  # what is followed again, to be recorded, has gone another way
+        return -1
+    if pipe == rq.SCALAR and gives_up(st, ck, base):
         return -1
     if pipe == rq.SCALAR:
         off = st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
