@@ -112,7 +112,7 @@ def test_owners_are_dies_or_cores(owners: Owners, cores: tuple[int, ...]) -> Non
 
 
 def test_bytes_of_a_die_without_kernels_are_their_writers() -> None:
-    """Those whose grants let them write there, and not who may only read."""
+    """Owners are those whose grants let them write there, and not who may only read."""
     bench = Bench("relaxed", ())
     pod = bench.pod(small_pod(2, 3, app_bytes=64, meta_bytes=64, managed_bytes=0))
     out = bench.wanted(1, np.array([1]), "word")

@@ -45,7 +45,7 @@ class Trial:
     stops: Mapping[int, str] = field(default_factory=dict)
     """Codes of `fail` that the protocol declares for faults, with what they mean; without a fault they are bugs."""
     gives_up: frozenset[int] = frozenset()
-    """Those of ``stops`` with which a run may end without a fault too; bytes that are not due before are not judged."""
+    """Codes of ``stops`` with which a run may end without a fault too; bytes that are not due before are not judged."""
     tolerated: frozenset[str] = frozenset()
     """Kinds of faults (`faults.KINDS`) under which it never takes wrong bits for right: it waits, or ends in one of
     ``stops``.  Under others a check runs too, and says that they are not tolerated."""

@@ -66,7 +66,7 @@ class Run(NamedTuple):
     stops: Any
     """Errors that the trial declares."""
     gives_up: Any
-    """Those that a run may end in without a fault too."""
+    """Errors that a run may end in without a fault too."""
     may_block: Any
     """May cores wait for ever behind a fault; behind the stop of each die?"""
     endings: Any

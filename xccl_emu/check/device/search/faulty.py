@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     stops: Any
     """Declared errors."""
     gives_up: Any
-    """Those that a run may end in without a fault too."""
+    """Errors that a run may end in without a fault too."""
     expected: Any
     """Rows of what must be in memory (`_wrong`)."""
     data: Any
