@@ -80,8 +80,8 @@ def explore(
 
     `observe` lists ranges of memory as (address, bytes), both multiples of 8.  It stops with more than ``max_states``
     states, after about ``seconds`` (to compile does not count), or before states that wait and fingerprints take
-    ``max_bytes``.  ``progress`` is called now and then with states, transitions and seconds so far.  ``gives_up`` are
-    codes of `fail` with which a run may end.
+    ``max_bytes``.  ``progress`` is called now and then with states, transitions and seconds so far.
+    ``gives_up`` are codes of `fail` with which a run may end.
 
     Raises CapacityError if more than a MiB of the pod can change, ConfigError for a bad range, a pod
     that is not ready to run or one of plain generators (their locals cannot be put back), KernelError where the

@@ -25,6 +25,8 @@ READINGS: Mapping[str, tuple[str, ...]] = {
 and the weaker one."""
 _GIVES_UP_MAX = 8
 
+_GIVES_UP_MAX = 8
+
 
 class Corner(NamedTuple):
     """Where a communicator begins on each die, if it is not alone on the pod."""
