@@ -66,10 +66,11 @@ class Size:
 
     def below(self, value: int | str) -> range:
         """Values from the least up to this one; none where a smaller one is no smaller configuration: of a choice, a
-        text, and a number that may be of any size, such as a seed."""
+        text, and a number that may be of any size, such as a seed.  0 is not among them: it is none of a thing, or
+        leaves a number to the case."""
         if not isinstance(value, int) or self.choices or (self.least is not None and self.most is None):
             return range(0)
-        return range(min(1, value) if self.least is None else self.least, value + 1)
+        return range(max(1, self.least or 0), value + 1)
 
     def _must(self, right: bool, value: Any, be: str) -> None:
         if not right:
