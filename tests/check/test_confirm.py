@@ -27,7 +27,7 @@ from xccl_emu.check.verdict import (
 )
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol import Case, choice, size
-from xccl_emu.protocol.registry import make
+from xccl_emu.protocol.registry import make, names
 
 from .test_certify import FORGED, meeting
 from .test_recovery import half_told
@@ -244,6 +244,10 @@ def test_sizes_of_cases_of_all_kinds(tmp_path: Path) -> None:
     assert Rounds().lesser() == sizes
     cached = make("sendrecv", slots=3, scalar_cache=4)
     assert cached.resized({"slots": 2}).configuration == {**cached.configuration, "slots": 2}
+    for case in map(make, names()):
+        assert case.resized({}).configuration == case.configuration
+    assert make("dispatch").lesser()["tokens"] == range(1, 3)
+    assert make("a2e").resized({"attention": 1}).configuration["tokens"] == "1"
     told = telling(value=3)
     assert (told.lesser(), told.resized({"value": 2})) == ({"value": range(1, 4)}, telling(value=2))
     source = Path(__file__).parents[1] / "testing" / "cases.py"
