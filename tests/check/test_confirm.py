@@ -27,7 +27,7 @@ from xccl_emu.check.verdict import (
 )
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol import Case, choice, size
-from xccl_emu.protocol.registry import make
+from xccl_emu.protocol.registry import make, names
 
 from .test_certify import FORGED, meeting
 from .test_recovery import half_told
@@ -144,6 +144,7 @@ class Rounds(Case):
     ranks: int = size(6, least=2)
     slots: int = size(3)
     rounds: int = size(5)
+    aborts: int = size(2, least=0)
     mode: str = choice("near", of=("near", "far"))
     seed: int = size(9, least=0, most=None)
 
@@ -193,7 +194,7 @@ def test_smaller_ones_are_asked_from_the_least_on(monkeypatch: pytest.MonkeyPatc
     """Sizes that are refused together are passed by, a choice and a seed stay, and the largest that ends confirms."""
     given = list(Clock(monkeypatch).opinions(Rounds(), 60.0))
     brute = [one for one in given if one.by == BRUTE_FORCE]
-    assert brute[0].smaller == {"ranks": 2, "slots": 1, "rounds": 1}
+    assert brute[0].smaller == {"ranks": 2, "slots": 1, "rounds": 1, "aborts": 1}
     assert all(one.verdict == VERIFIED for one in brute)
     assert [one.states for one in brute] == sorted(one.states for one in brute)
     assert len(brute) > 3
@@ -214,11 +215,12 @@ def test_the_budget_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_that_ends_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what was tried: the least configuration that did not end, no time for one, or none that is smaller."""
-    least = Rounds(ranks=2, slots=1, rounds=1)
+    least = Rounds(ranks=2, slots=1, rounds=1, aborts=1)
     for case, seconds, why in (
-        (Rounds(), 0.9, "nor at ranks 2, slots 1, rounds 1"), (Rounds(), 0.3, "no time was left for a smaller one"),
+        (Rounds(), 0.9, "nor at ranks 2, slots 1, rounds 1, aborts 1"),
+        (Rounds(), 0.3, "no time was left for a smaller one"),
         (least, 0.1, "no smaller configuration fits"),
-    ):  # fmt: skip
+    ):
         clock = Clock(monkeypatch)
         clock.factor = 500
         told = confirmed(case, FORGED, list(clock.opinions(case, seconds)), seconds)
@@ -237,10 +239,15 @@ def test_a_smaller_one_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_sizes_of_cases_of_all_kinds(tmp_path: Path) -> None:
-    """In a class, a function and a file: numbers go down to the least, and the pod's options stay."""
-    assert Rounds().lesser() == {"ranks": range(2, 7), "slots": range(1, 4), "rounds": range(1, 6)}
+    """In a class, a function and a file: numbers go down to the least, none to 0, and the pod's options stay."""
+    sizes = {"ranks": range(2, 7), "slots": range(1, 4), "rounds": range(1, 6), "aborts": range(1, 3)}
+    assert Rounds().lesser() == sizes
     cached = make("sendrecv", slots=3, scalar_cache=4)
     assert cached.resized({"slots": 2}).configuration == {**cached.configuration, "slots": 2}
+    for case in map(make, names()):
+        assert case.resized({}).configuration == case.configuration
+    assert make("dispatch").lesser()["tokens"] == range(1, 3)
+    assert make("a2e").resized({"attention": 1}).configuration["tokens"] == "1"
     told = telling(value=3)
     assert (told.lesser(), told.resized({"value": 2})) == ({"value": range(1, 4)}, telling(value=2))
     source = Path(__file__).parents[1] / "testing" / "cases.py"

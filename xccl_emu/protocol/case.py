@@ -64,12 +64,18 @@ class Size:
         checked: int | str = value
         return checked
 
+    def even(self, value: int | str) -> int | str:
+        """The number that a text repeats, as in "2,2"; any other value as it is."""
+        numbers = {*str(value).split(",")} if isinstance(self.default, int) else set()
+        return int(numbers.pop()) if len(numbers) == 1 and str(value).replace(",", "").isdecimal() else value
+
     def below(self, value: int | str) -> range:
         """Values from the least up to this one; none where a smaller one is no smaller configuration: of a choice, a
-        text, and a number that may be of any size, such as a seed."""
+        text, and a number that may be of any size, such as a seed.  0 is not among them: it is none of a thing, or
+        leaves a number to the case."""
         if not isinstance(value, int) or self.choices or (self.least is not None and self.most is None):
             return range(0)
-        return range(min(1, value) if self.least is None else self.least, value + 1)
+        return range(max(1, self.least or 0), value + 1)
 
     def _must(self, right: bool, value: Any, be: str) -> None:
         if not right:
@@ -252,11 +258,13 @@ class Case:
 
     def lesser(self) -> Mapping[str, Sequence[int]]:
         """Values from the least one up to its own, of each size that may be smaller (`check.confirm`)."""
-        return {each.name: below for each in self.sizes() if len(below := each.below(getattr(self, each.name))) > 1}
+        given = {each.name: each.below(each.even(getattr(self, each.name))) for each in self.sizes()}
+        return {name: below for name, below in given.items() if len(below) > 1}
 
     def resized(self, sizes: Mapping[str, int]) -> Self:
         """The same case with other sizes; ConfigError if it refuses them."""
-        return replace(self, **sizes).with_pod_options(**self.pod_sizes)  # type: ignore[type-var]
+        own = {each.name: each.even(getattr(self, each.name)) for each in self.sizes()}
+        return replace(self, **{**own, **sizes}).with_pod_options(**self.pod_sizes)  # type: ignore[type-var]
 
     def build(self, order: str, without: Collection[str] = (), *, payload: bool = True) -> Trial:
         """A fresh pod with the kernels launched; raises what `lay_out` raises.
