@@ -2,6 +2,7 @@
 
     python tools/judge.py                    all of them
     python tools/judge.py loads-stay ...     some; the lines of others stay as they are
+    python tools/judge.py --ends field-told-late ...    the smallest programs, judged by their ends
     python tools/judge.py --programs 2000    give up sooner
     python tools/judge.py --workers 4        processes, each of which takes every fourth program
 
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pages import ROOT, between, table
@@ -26,6 +27,7 @@ from pages import ROOT, between, table
 from xccl_emu.campaign import judge, run
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.campaign.smallest import PAIRS, smallest
 from xccl_emu.check.device.search import checker_state, faulty
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import VERIFIED
@@ -33,6 +35,7 @@ from xccl_emu.check.verdict import VERIFIED
 PAGE = ROOT / "docs" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
 MOST, SEED = 20_000, 0
+BY_ENDS = "--hunt-ends"
 WORD = checker_state.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
@@ -205,8 +208,8 @@ MISTAKES = (
     ),
     Mistake(
         "read-of-flag", "a flag that somebody reads plainly becomes visible at once", _GRANULES,
-        "uses & (USE_READ | USE_EXACT | USE_UNSTABLE)",
-        "uses & ((0 if PLANTED else USE_READ) | USE_EXACT | USE_UNSTABLE)",
+        "told = not uses & (USE_READ | USE_EXACT | USE_UNSTABLE |",
+        "told = not uses & ((0 if PLANTED else USE_READ) | USE_EXACT | USE_UNSTABLE |",
     ),
     Mistake(
         "flags-fall", "a flag whose value has fallen still becomes visible at once", _MOVES,
@@ -229,6 +232,24 @@ MISTAKES = (
         "descriptor-again", "what a descriptor did before it is used again is forgotten", _INSIDE,
         "= earlier or _free_agent(ck, block)", "= 0 if PLANTED else earlier or _free_agent(ck, block)",
         ((_INSIDE, "ck[cs.DOUBT] = cs.LIMIT_DMA", "ck[cs.DOUBT] = ck[cs.DOUBT] if PLANTED else cs.LIMIT_DMA"),),
+    ),
+    Mistake(
+        "forget-unasked", "what a descriptor did before it is used again is forgotten where records run out", _INSIDE,
+        "AGENT_BEFORE and clocks.knows(known, ck[at + 2] & 15, 0):",
+        "AGENT_BEFORE and (PLANTED or clocks.knows(known, ck[at + 2] & 15, 0)):",
+    ),
+    Mistake(
+        "turn-is-stable", "under fifo a flag that keeps its turn is visible at once, like one that does not", _GRANULES,
+        "USE_UNSTABLE | USE_IN_TURN)", "USE_UNSTABLE | (0 if PLANTED else USE_IN_TURN))",
+    ),
+    Mistake(
+        "own-poll-first", "an own flag is polled at once, though a queued put may take its value away", _CLASSIFY,
+        "if _nothing_to_write(st, base) else", "if _nothing_to_write(st, base) or PLANTED else",
+    ),
+    Mistake(
+        "additions-commute", "of two additions of a core to the same bytes either may come first", _INSIDE,
+        "start < last and _may_overtake(st, what, other):",
+        "start < last and not (PLANTED and what & other & ADDS) and _may_overtake(st, what, other):",
     ),
     Mistake(
         "events-tell-all", "whatever pipe of a core comes later knows all that others did", _INSIDE,
@@ -318,6 +339,8 @@ def planted(folder: Path) -> None:
 
 # ---- in a process that imports the copy
 
+_CAMPAIGN, _ENDS = run.Plan(1), run.Plan(1, ends=True, budget=replace(judge.BUDGET, seconds=60.0))
+
 
 def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
     """Mistakes, by number, that change what the full search says of a program, behind the stop of a die, or a loss."""
@@ -342,10 +365,22 @@ def _said(scene: judge.Scene, number: int) -> str:
         return type(error).__name__
 
 
-def contradictions(case: Case, number: int) -> list[judge.Contradiction]:
+def contradictions(case: Case, number: int, plan: run.Plan = _CAMPAIGN) -> list[judge.Contradiction]:
     """What a campaign with a mistake finds on a program."""
     os.environ[SWITCH] = str(number)
-    return [wrong for judged in run.judged(case, run.Plan(1)) for wrong in judged.contradictions]
+    return [wrong for judged in run.judged(case, plan) for wrong in judged.contradictions]
+
+
+def hunt_ends(programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, int, judge.Contradiction]]:
+    """Smallest program, mistake, and the first choice that loses ends, once of each mistake."""
+    left = list(mistakes)
+    for program in programs:
+        case = smallest(program)
+        for number in tuple(left):
+            wrong = contradictions(case, number, _ENDS)
+            if wrong and not contradictions(case, 0, _ENDS):
+                left.remove(number)
+                yield program, number, wrong[0]
 
 
 def hunt(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, int, judge.Contradiction]]:
@@ -365,7 +400,9 @@ def hunt(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[
 # ---- in the process that was started
 
 
-def found(folder: Path, seed: int, programs: range, mistakes: Sequence[int]) -> dict[int, tuple[str, ...]]:
+def found(
+    folder: Path, seed: int, programs: range, mistakes: Sequence[int], how: str = "--hunt"
+) -> dict[int, tuple[str, ...]]:
     """By mistake: programs, order and contradiction of the first one found by any of the processes."""
     environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": str(folder)}
     asked = ",".join(map(str, mistakes))
@@ -374,7 +411,7 @@ def found(folder: Path, seed: int, programs: range, mistakes: Sequence[int]) -> 
         for first in range(programs.start, programs.start + programs.step)
     ]
     children = [
-        subprocess.Popen([sys.executable, __file__, "--hunt", *part], env=environ, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, __file__, how, *part], env=environ, stdout=subprocess.PIPE, text=True)
         for part in parts
     ]
     best = dict[int, tuple[str, ...]]()
@@ -390,35 +427,41 @@ def found(folder: Path, seed: int, programs: range, mistakes: Sequence[int]) -> 
     return best
 
 
-def write(line: tuple[str, ...]) -> None:
-    """Put a line into the table in the place of the one of that name."""
+def write(line: tuple[str, ...], mark: str = "judge") -> None:
+    """Put a line into the table of a mark, in the place of the one of that name."""
     old = PAGE.read_text("utf-8")
-    rows = {each.split(" | ")[0].strip("| "): each for each in old.splitlines() if each.startswith("| `")}
+    part = old.partition(f"<!-- {mark}: ")[2].partition(f"<!-- {mark} end -->")[0]
+    rows = {each.split(" | ")[0].strip("| "): each for each in part.splitlines() if each.startswith("| `")}
     rows[line[0]] = f"| {' | '.join(line)} |"
     lines = [rows[name] for each in MISTAKES if (name := f"`{each.name}`") in rows]
-    PAGE.write_text(between(old, "judge", "\n".join([table(COLUMNS, ()), *lines])), "utf-8")
+    PAGE.write_text(between(old, mark, "\n".join([table(COLUMNS, ()), *lines])), "utf-8")
 
 
 def main(words: Sequence[str]) -> None:
     """Hunt for those that are asked for, and write the lines of these."""
-    if words[:1] == ["--hunt"]:
+    if words[:1] in (["--hunt"], [BY_ENDS]):
         seed, first, end, step = map(int, words[1:5])
-        for program, number, wrong in hunt(seed, range(first, end, step), [int(one) for one in words[5].split(",")]):
+        programs, mistakes = range(first, end, step), [int(one) for one in words[5].split(",")]
+        hunted = hunt_ends(programs, mistakes) if words[0] == BY_ENDS else hunt(seed, programs, mistakes)
+        for program, number, wrong in hunted:
             print(program, number, wrong.order, wrong.kind, sep="\t", flush=True)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[[], *(each.name for each in MISTAKES)])
-    parser.add_argument("--programs", type=int, default=MOST)
+    parser.add_argument("--ends", action="store_true", help="judge the smallest programs by their ends")
+    parser.add_argument("--programs", type=int)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args(words)
     numbers = [n for n, mistake in enumerate(MISTAKES, 1) if not asked.names or mistake.name in asked.names]
+    how, mark, most = (BY_ENDS, "judge-ends", PAIRS) if asked.ends else ("--hunt", "judge", MOST)
+    most = asked.programs or most
     with tempfile.TemporaryDirectory() as folder:
         planted(Path(folder))
-        best = found(Path(folder), asked.seed, range(0, asked.programs, asked.workers), numbers)
+        best = found(Path(folder), asked.seed, range(0, most, asked.workers), numbers, how)
     for number in numbers:
         mistake = MISTAKES[number - 1]
-        write((f"`{mistake.name}`", mistake.what, *best.get(number, (f"not in {asked.programs:,}", "", ""))))
+        write((f"`{mistake.name}`", mistake.what, *best.get(number, (f"not in {most:,}", "", ""))), mark)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from xccl_emu.cli.shown import counting
 from xccl_emu.errors import ConfigError
 
 _PROGRAMS = 1000
-"""That are judged if nothing else is asked for."""
+"""Drawn programs, if nothing else is asked for."""
 
 
 def act(options: CampaignOptions, as_json: bool) -> None:
@@ -95,9 +95,7 @@ def show(summary: Summary, options: CampaignOptions, as_json: bool) -> None:
     _show_verdicts(summary)
     judged, verified = summary.share
     if judged:
-        typer.echo(
-            f"judged by ends: {judged:,} of {verified:,} that the search verified ({judged / verified:.0%})"
-        )
+        typer.echo(f"judged by ends: {judged:,} of {verified:,} that the search verified ({judged / verified:.0%})")
     found = f"{len(summary.findings):,} programs on which judges contradict each other"
     typer.echo(found + (":" if summary.findings else ""))
     for key, times in summary.wrong.most_common():
