@@ -286,7 +286,8 @@ MISTAKES = (
     ),
     Mistake(
         "field-poll-closed", "a poll of a field for equality that was granted at once does not stay open", _FIELDS,
-        "requests.CMP_EQ and ck[at.LOCALLY]", "requests.CMP_EQ and ck[at.LOCALLY] and not PLANTED",
+        "_may_be_missed(st, compare) and ck[at.LOCALLY]",
+        "_may_be_missed(st, compare) and ck[at.LOCALLY] and not PLANTED",
     ),
     Mistake(
         "data-apart", "cores that share data and no flag are searched apart", _SETUP,

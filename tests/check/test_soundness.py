@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import xccl_emu
+from xccl_emu.check.device.dependence import TABLE
 
 from .attacks import ATTACKS
 from .traps import NAMED
 
-UNSHOWN_MOST = 44
+UNSHOWN_MOST = 38
 """Conditions of which no program is known that fails without them: fewer are better, more are refused."""
 PLACES = ("check.device.search.", "check.search.", "check.device.", "check.", "")
 
@@ -68,6 +69,12 @@ def test_functions_that_ask_are_there(tools: Any) -> None:
     asks = {cell["asks"] for _, _, cell in tools[0].Matrix().cells() if "asks" in cell}
     assert [name for name in sorted(asks) if not defined(name)] == []
     assert not defined("classify.no_such_function")
+
+
+def test_who_answers_for_a_dependence_is_there() -> None:
+    """Each row of the table names functions of the search, or says in a sentence why none must ask."""
+    assert [(row.why, name) for row in TABLE for name in row.by if " " not in name and not defined(name)] == []
+    assert all(row.by for row in TABLE)
 
 
 def test_programs_that_show_a_condition_are_there(tools: Any, repository: Path) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xccl_emu.lang.requests import CMP_GE
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
@@ -71,66 +72,101 @@ class Row(NamedTuple):
     orders: int
     how: int
     why: str
+    by: tuple[str, ...]
+    """Functions of the search that answer for it, or a sentence why none must."""
     kept: str = ""
     """Why it stays although no small program shows it."""
 
 
 TABLE = (
     # bytes
-    Row(_all(READ), CHANGES, BYTES, ALL, DIFFER, "a read has what was there before or behind the write"),
-    Row(_all(WRITE), CHANGES, BYTES, ALL, DIFFER, "what is written last is what remains"),
+    Row(_all(READ), CHANGES, BYTES, ALL, DIFFER, "a read has what was there before or behind the write",
+        ("inside.note_access", "races.find_race_of")),
+    Row(_all(WRITE), CHANGES, BYTES, ALL, DIFFER, "what is written last is what remains",
+        ("inside.note_access", "races.find_race_of")),
     Row(_all(ADD), _all(ADD_ROW), BYTES, ALL, DIFFER,
-        "an addition of 8 bytes carries from one half of a word to the other, and those of 4 do not"),
-    Row(_all(FETCH), _all(FETCH, ADD, ADD_ROW), BYTES, ALL, DIFFER, "an atomic returns what it has found"),
+        "an addition of 8 bytes carries from one half of a word to the other, and those of 4 do not",
+        ("inside._may_overtake",)),
+    Row(_all(FETCH), _all(FETCH, ADD, ADD_ROW), BYTES, ALL, DIFFER, "an atomic returns what it has found",
+        ("classify._use",)),
     Row(_all(POLL), CHANGES, BYTES, ALL, DIFFER | PREVENT | ENABLE,
-        "a poll for equality, inequality, of a line or of several words waits for some values and uses them"),
-    Row(_all(POLL_GE), CHANGES, BYTES, ALL, ENABLE, "a poll for at least waits for a word to grow"),
-    Row(_all(POLL_GE), CHANGES, BYTES | FALLS, ALL, PREVENT, "a poll for at least is prevented by a word that falls"),
+        "a poll for equality, inequality, of a line or of several words waits for some values and uses them",
+        ("classify._how_scalar", "fields._may_be_missed")),
+    Row(_all(POLL_GE), CHANGES, BYTES, ALL, ENABLE, "a poll for at least waits for a word to grow",
+        ("run_local._can_wake",)),
+    Row(_all(POLL_GE), CHANGES, BYTES | FALLS, ALL, PREVENT, "a poll for at least is prevented by a word that falls",
+        ("moves._judge_stable",)),
     Row(_all(HOLD), CHANGES, BYTES, ALL, DIFFER,
         "a write that becomes visible while a tentative read is open is noted, from its issue, or the wait before it "
-        "in its queue, to its last part"),
+        "in its queue, to its last part",
+        ("classify._use", "foreseen._only_delivers")),
     Row(_all(VALIDATE), _all(HOLD), CORE | DIE, ALL, PREVENT,
-        "to validate what is not read yet is an error"),
+        "to validate what is not read yet is an error",
+        ("machine.device.tentative.validate",)),
     # take-offs
-    Row(OFF, OFF, DIE | HOME, FIFO, DIFFER, "writes of a die to a die become visible in the order of their take-off"),
+    Row(OFF, OFF, DIE | HOME, FIFO, DIFFER, "writes of a die to a die become visible in the order of their take-off",
+        ("classify._how_written", "races._conflict_between")),
     Row(_all(STORE_OFF), _all(OUT_OFF), CORE | DIE | UNIT | HOME, RANKED, DIFFER,
-        "writes of a core to a unit become visible in the order of their take-off, by whichever pipe"),
+        "writes of a core to a unit become visible in the order of their take-off, by whichever pipe",
+        ("classify._how_written", "granules.any_used")),
     Row(_all(STORE_OFF), _all(OUT_OFF), CORE | DIE | HOME, TOLD, DIFFER,
-        "a strong write and a signal become visible behind what took off before them"),
+        "a strong write and a signal become visible behind what took off before them",
+        ("granules.all_in_flight",)),
     Row(_all(DMA_OFF), _all(DMA_OFF), CORE | DIE | UNIT | HOME, RANKED, DIFFER,
-        "parts of a descriptor that meet in a unit become visible in the order of their take-off"),
+        "parts of a descriptor that meet in a unit become visible in the order of their take-off",
+        ("run_local._copied_whole",)),
     Row(_all(FETCH), OFF, DIE | HOME, FIFO, PREVENT,
-        "an atomic is made at its memory, behind what its die has in flight to there"),
+        "an atomic is made at its memory, behind what its die has in flight to there",
+        ("classify._use",)),
     Row(_all(FETCH), _all(OUT_OFF), CORE | DIE | UNIT | HOME, RANKED, PREVENT,
-        "an atomic waits for writes of its core to its unit that are in flight"),
+        "an atomic waits for writes of its core to its unit that are in flight",
+        ("classify._use",)),
     Row(_all(FETCH), _all(OUT_OFF), CORE | DIE | HOME, TOLD, PREVENT,
-        "a strong atomic waits for all of its core to that die"),
+        "a strong atomic waits for all of its core to that die",
+        ("classify._use",)),
     Row(_all(FENCE), _all(STORE_OFF), CORE | DIE, LOOSE, DIFFER,
-        "a write that takes off before a fence is passed comes before it: a line that is evicted does not wait"),
-    Row(_all(STORE_OFF, FETCH), _all(FENCE), CORE | DIE, ALL, ENABLE, "the scalar unit waits for fences before it"),
+        "a write that takes off before a fence is passed comes before it: a line that is evicted does not wait",
+        ("classify.how",)),
+    Row(_all(STORE_OFF, FETCH), _all(FENCE), CORE | DIE, ALL, ENABLE, "the scalar unit waits for fences before it",
+        ("run_local._local",)),
     # becoming visible
-    Row(_all(LEAVE), OFF, DIE, FLYING, ENABLE, "what has taken off can become visible"),
-    Row(_all(LEAVE), _all(LEAVE), DIE | HOME, FIFO, ENABLE, "writes of a die to a die become visible one by one"),
+    Row(_all(LEAVE), OFF, DIE, FLYING, ENABLE, "what has taken off can become visible",
+        ("run_local.n_choices",)),
+    Row(_all(LEAVE), _all(LEAVE), DIE | HOME, FIFO, ENABLE, "writes of a die to a die become visible one by one",
+        ("run_local._deliver",)),
     Row(_all(LEAVE), _all(LEAVE), CORE | DIE | HOME, LOOSE, ENABLE,
-        "of a core a write to a unit, one behind a fence, a strong one and a signal become visible behind others"),
-    Row(_all(FETCH), _all(LEAVE), DIE | HOME, FLYING, ENABLE, "what an atomic waits for becomes visible"),
-    Row(OFF, _all(LEAVE) | OFF, DIE, FLYING, BOUND, "there is room for so many writes in flight of a die"),
+        "of a core a write to a unit, one behind a fence, a strong one and a signal become visible behind others",
+        ("run_local._deliver", "classify._behind_fence")),
+    Row(_all(FETCH), _all(LEAVE), DIE | HOME, FLYING, ENABLE, "what an atomic waits for becomes visible",
+        ("run_local._possible",)),
+    Row(OFF, _all(LEAVE) | OFF, DIE, FLYING, BOUND, "there is room for so many writes in flight of a die",
+        ("moves._note_flying",)),
     # a core
-    Row(_all(STEP), _all(ISSUE), CORE | DIE | SAME, ALL, ENABLE, "what is queued or rung can be made"),
+    Row(_all(STEP), _all(ISSUE), CORE | DIE | SAME, ALL, ENABLE, "what is queued or rung can be made",
+        ("run_local._local",)),
     Row(_all(STEP), _all(STEP), CORE | DIE | SAME, ALL, ENABLE | BOUND,
-        "a transfer waits for what it may not overtake"),
-    Row(_all(ISSUE), _all(STEP), CORE | DIE | SAME, ALL, BOUND, "a queue has an end"),
+        "a transfer waits for what it may not overtake",
+        ("run_local._n_parts",)),
+    Row(_all(ISSUE), _all(STEP), CORE | DIE | SAME, ALL, BOUND, "a queue has an end",
+        ("run_local._local",)),
     Row(_all(RING), _all(FINISH), CORE | DIE, ALL, DIFFER | ENABLE,
-        "which descriptors are free decides which one is taken"),
-    Row(_all(QUIET), _all(STEP, LEAVE, FINISH), CORE | DIE, ALL, ENABLE, "a quiet or return waits for all of its core"),
+        "which descriptors are free decides which one is taken",
+        ("nobody can tell which of the free ones is taken: they differ in their numbers alone",)),
+    Row(_all(QUIET), _all(STEP, LEAVE, FINISH), CORE | DIE, ALL, ENABLE, "a quiet or return waits for all of its core",
+        ("run_local._can_wake", "run_local._deliver")),
     Row(_all(WAIT), _all(SET), CORE | DIE | SAME, ALL, DIFFER | ENABLE,
-        "a wait takes what was set; to set what is not taken is an error"),
-    Row(_all(SET), _all(SET), CORE | DIE | SAME, ALL, PREVENT, "to set an event twice is an error"),
-    Row(_all(AWAIT), _all(ARRIVE), SAME, ALL, ENABLE, "the last one to arrive lets all go on"),
+        "a wait takes what was set; to set what is not taken is an error",
+        ("clocks.note_set",)),
+    Row(_all(SET), _all(SET), CORE | DIE | SAME, ALL, PREVENT, "to set an event twice is an error",
+        ("clocks.note_set",)),
+    Row(_all(AWAIT), _all(ARRIVE), SAME, ALL, ENABLE, "the last one to arrive lets all go on",
+        ("run_local._can_wake",)),
     # caches
     Row(_all(CACHED), _all(CACHED), CORE | DIE, ALL, DIFFER | PREVENT | ENABLE,
-        "a line is fetched, changed or dropped"),
-    Row(_all(CACHED), _all(LEAVE), CORE | DIE, FLYING, ENABLE, "a line is fetched when its write-back has landed"),
+        "a line is fetched, changed or dropped",
+        ("run_local._may_evict", "classify._how_scalar")),
+    Row(_all(CACHED), _all(LEAVE), CORE | DIE, FLYING, ENABLE, "a line is fetched when its write-back has landed",
+        ("run_local._deliver",)),
 )  # fmt: skip
 
 
@@ -160,6 +196,12 @@ def order_of(st):
     """Which of `N_ORDERS` a pod has."""
     asked = st[ms.ORDER] >= ms.ORDER_RELAXED and (st[ms.REQUEST_ORDERS] != 0 or st[ms.SOME_SIGNAL] != 0)
     return st[ms.ORDER] + (2 if asked else 0)
+
+
+@jit
+def poll_of(compare):
+    """How a poll of a word that does not use its value is called here."""
+    return POLL_GE if compare == CMP_GE else POLL
 
 
 @jit

@@ -1,6 +1,7 @@
 """Looking at an action before it is taken: what it reads and writes, and whether it may be done as soon as possible."""
 
 from xccl_emu.check.device import accesses
+from xccl_emu.check.device.dependence import DIE, HOME, OUT_OFF, depend
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import clocks, fields, granules
 from xccl_emu.check.device.search.linked import linked
@@ -108,7 +109,7 @@ def _how_written(st, ck, rows, i, vector):
             ck, rows[r, accesses.START], rows[r, accesses.START] + rows[r, accesses.NBYTES], granules.USE_UNORDERED
         )
         return NOT  # it says when others are visible, so when it becomes so matters
-    if order == ms.ORDER_FIFO and not _out_of_turn(st, ck, rows, i):
+    if depend(OUT_OFF, OUT_OFF, DIE | HOME, order) and not _out_of_turn(st, ck, rows, i):
         return NOT  # its place among the writes of the die matters
     if worst >= granules.STABLE and (clocks.any_read(ck, block, vector) or any_released(st, ck, block, vector)):
         return NOT  # others may be ordered by it behind loads or writes that are still open
@@ -225,13 +226,6 @@ def before_its_turn(st, ck, rows):
 
 
 @jit
-def overlaps_itself(st, base, k):
-    """Does a DMA transfer write to what it reads?  Then the order of its sub-transfers matters."""
-    slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
-    return abs(st[slot + 1] - st[slot + 2]) < st[slot + 3]
-
-
-@jit
 def how(st, ck, rows, i, base, pipe, op, off):
     """May the action that was looked at be done as soon as it is possible, and how?"""
     worst, block = rows[cs.ROWS_CLASS, 0], clocks.block_of(ck, i)
@@ -251,7 +245,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
         return PLAINLY
     if pipe == rq.MTU_OUT:
         return _how_written(st, ck, rows, i, clocks.vector_at(st, ck, block, base, rq.MTU_OUT, 0))
-    if worst > granules.OWN or overlaps_itself(st, base, rows[0, accesses.AGENT] - accesses.AGENT_DMA):
+    if worst > granules.OWN:
         return NOT
     return PLAINLY if st[ms.ORDER] == ms.ORDER_SC else AT_ONCE if written_at_once(st, ck, granules.LOCAL) else NOT
 

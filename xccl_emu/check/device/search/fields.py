@@ -9,6 +9,7 @@ come before it, it would wait for ever.  Every two accesses to a field that noth
 (`USE_UNORDERED`), and the granule is explored from then on.
 """
 
+from xccl_emu.check.device import dependence
 from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.device.search import clocks, granules
 from xccl_emu.lang import requests
@@ -25,7 +26,13 @@ def polled_at_once(st, ck, i, base, address, compare):
     uses = ck[granules.granule_of(ck, address) + granules.USES]
     if granules.reader_of(uses) == granules.MANY or not _idle(st, base):
         return False
-    return compare != requests.CMP_EQ or ck[clocks.block_of(ck, i) + at.N_READ] < at.READ_MAX
+    return not _may_be_missed(st, compare) or ck[clocks.block_of(ck, i) + at.N_READ] < at.READ_MAX
+
+
+@jit
+def _may_be_missed(st, compare):
+    """Could a later write of a field, whose words do not fall, have prevented a poll?"""
+    return dependence.depend(dependence.poll_of(compare), dependence.WRITE, dependence.BYTES, st[layout.ORDER])
 
 
 @jit
@@ -39,10 +46,10 @@ def _idle(st, base):
 
 
 @call
-def note_poll(ck, i, address, compare, site):
+def note_poll(st, ck, i, address, compare, site):
     """A poll of a field was granted: one for equality that was granted early stays open for who writes there."""
     own = granules.writer_of(ck[granules.granule_of(ck, address) + granules.USES]) == i + 1
-    if compare == requests.CMP_EQ and ck[at.LOCALLY] and not own:
+    if _may_be_missed(st, compare) and ck[at.LOCALLY] and not own:
         clocks.note_read(ck, clocks.block_of(ck, i), address, 8, requests.SCALAR, site)
 
 

@@ -3,6 +3,7 @@
 An agent is a pipe or a DMA descriptor.  What it did is kept until whatever can still come knows of it, or a quiet.
 """
 
+from xccl_emu.check.device import dependence
 from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import clocks
@@ -14,13 +15,13 @@ from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import call, jit
 
-WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE = 16, 32, 64, 128, 256, 512, 1024
+WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE, IN_ROW = 16, 32, 64, 128, 256, 512, 1024, 2048
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
 write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
-reads of memory, of which the clock is that of the latest."""
+reads of memory, of which the clock is that of the latest; IN_ROW: it adds integers of 4 bytes, not a word."""
 AGENT_BEFORE, N_BEFORE = AGENT_DMA + 8, 3
 """Agents of descriptors that were used anew: of what they did before, while not all know of it."""
-_FENCES = 11
+_FENCES = 12
 """Above that: under `relaxed`, how many fences the core has passed since a write to memory."""
 
 
@@ -158,15 +159,27 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
 def _may_overtake(st, what, other):
     """May a write of a core, of two to the same bytes, become visible before an earlier one that is recorded?
 
-    Under `unordered`, or where requests ask for orders; whatever these are, since more facts do no harm.  Additions do
-    not commute either: one of 8 bytes carries over the 4-byte integers of another.
+    Under `unordered`, or where requests ask for orders; whatever these are, since more facts do no harm.  And only if
+    they depend on each other: two additions of one width do not.
     """
     both = what & other
     kept = st[ms.ORDER] != ms.ORDER_UNORDERED and not st[ms.REQUEST_ORDERS]
     if kept or not both & WRITES or not both & IN_MEMORY:
         return False
+    if not dependence.depend(_effect(what), _effect(other), dependence.OWN_BYTES, dependence.order_of(st)):
+        return False
     by_core = what & 15 < AGENT_DMA and other & 15 < AGENT_DMA
     return by_core and not other & VISIBLE and other >> _FENCES == 0
+
+
+@jit
+def _effect(what):
+    """What a write does to its bytes, as `dependence` names it."""
+    if not what & ADDS:
+        return dependence.WRITE
+    if what & 15 == SCALAR:
+        return dependence.FETCH
+    return dependence.ADD_ROW if what & IN_ROW else dependence.ADD
 
 
 @jit

@@ -357,6 +357,7 @@ def _note_memory(st, ck, rows, x):
         elif pipe != rq.DMA and (not memory or worst <= granules.DATA):
             what = rows[r, accesses.AGENT] | (inside.WRITES if writes else 0) | (inside.IN_MEMORY if memory else 0)
             what |= (inside.ALONE if memory and worst == granules.OWN else 0) | (inside.ADDS if writes and syncs else 0)
+            what |= inside.IN_ROW if writes and syncs and not flags & accesses.WHOLE else 0
             inside.note_access(st, ck, x.i, start, nbytes, what, vector, site)
         if not memory:
             continue
@@ -402,7 +403,7 @@ def _polled_field(mem, st, ck, rows, x):
         fields.see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)  # before it knew: of that no state shows the mark
         touch_core(st, ck, writer)
         fields.end_marks(ck, clocks.block_of(ck, writer), x.a)
-    fields.note_poll(ck, x.i, x.a, x.b, rows[0, accesses.SITE])
+    fields.note_poll(st, ck, x.i, x.a, x.b, rows[0, accesses.SITE])
 
 
 @jit

@@ -23,6 +23,7 @@ A local action (`LOCALLY`) closes and releases nothing: nobody can tell when it 
 """
 
 from xccl_emu.check.device import accesses
+from xccl_emu.check.device.dependence import DIE, HOME, OUT_OFF, depend
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import granules
 from xccl_emu.check.device.search.clocks import block_of, core_of, lane
@@ -387,7 +388,7 @@ def _conflict_between(st, ck, rows, i, a, j, b):
     one_die = (
         st[flight.block_of_core(st, core_of(ck, i)) + ms.DIE] == st[flight.block_of_core(st, core_of(ck, j)) + ms.DIE]
     )
-    kept = st[ms.ORDER] == ms.ORDER_FIFO and one_die and _one_flies(rows, a, b)
+    kept = one_die and depend(OUT_OFF, OUT_OFF, DIE | HOME, st[ms.ORDER]) and _one_flies(rows, a, b)
     return not kept and _conflict(ck, rows, a, b)
 
 

@@ -248,7 +248,7 @@ def _copied_whole(st, ck, i, base, k):
     """May a DMA transfer be made in one go?  Of flags the order matters in which they are copied."""
     slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
-    if classify.overlaps_itself(st, base, k) or granules.worst_class(ck, target, nbytes) > granules.DATA:
+    if granules.worst_class(ck, target, nbytes) > granules.DATA:
         return False
     return _read_whole(ck, i, source, nbytes)
 
@@ -368,7 +368,6 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
         choice = ms.CHOICE_ALL
     if pipe == rq.DMA:
         at_once = ck[cs.FULL] and worst <= granules.DATA and classify.written_at_once(st, ck, worst)
-        at_once = at_once and not classify.overlaps_itself(st, base, choice & 15)
     elif (pipe == rq.MTU_OUT and st[entry] != rq.OP_FENCE) or (pipe == rq.SCALAR and st[entry] == rq.OP_STORE):
         at_once = classify.written_at_once(st, ck, worst) or classify.before_its_turn(st, ck, rows)
     return (1 << 24 if at_once else 0) | pipe << 16 | choice
