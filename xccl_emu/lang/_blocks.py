@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from xccl_emu.lang import _flow
 from xccl_emu.lang._records import Record, fields_of, words_of
-from xccl_emu.lang._resolve import CONSTRUCTORS, Functions, Rewriter, bind, is_empty, plain, value_of
+from xccl_emu.lang._resolve import CONSTRUCTORS, TURNS, Functions, Rewriter, bind, is_empty, plain, turn, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
 from xccl_emu.lang.requests import CONDITION_WORDS, ORDERS, poll_any
 
@@ -121,7 +121,7 @@ class Frame:
 
 def is_local(name: str) -> bool:
     """Whether a name in rewritten code is a local of the step function that the author's code made."""
-    return name not in BUILTINS and name != RESULT_NAME and not name.startswith(f"{RESERVED}f")
+    return name not in BUILTINS and name not in (RESULT_NAME, TURNS) and not name.startswith(f"{RESERVED}f")
 
 
 PLACE = f"{RESERVED}place"
@@ -154,14 +154,34 @@ class Builder:
         self.loops: list[Loop] = []
         self._merged = merged
         self._calls = 0
+        self._bodies: list[tuple[int, tuple[ast.stmt, Frame]]] = []
+        """The first block of each loop's body, and where the loop is."""
         frame = Frame(source, Rewriter(source, kernel_locals(source), self.functions), functions=(source.function,))
         self._here: tuple[ast.stmt, Frame] = source.tree, frame
         """The statement that is being lowered, and the function that it is in."""
         self._current: int | None = self._new()
         self._sequence(source.tree.body, frame)
         self._leave(Done(ast.Constant(0)))
+        for body, here in self._bodies:
+            if self._turns(body):
+                self._here = here
+                self.blocks[body].body[:0] = map(simple, self._turn(here[0].lineno))
 
     # ---- blocks
+
+    def _turns(self, body: int) -> bool:
+        """Does a way lead from a block back to it, without a request?"""
+        seen, todo = set[int](), [body]
+        while todo:
+            how = self.blocks[todo.pop()].exit
+            fresh = set(() if how is None or isinstance(how, Ask) else targets(how)) - seen
+            seen |= fresh
+            todo += fresh
+        return body in seen
+
+    def _turn(self, line: int) -> list[ast.stmt]:
+        counts = turn()
+        return [ast.fix_missing_locations(node) for node in (*self._mark(line, *counts), *counts)]
 
     def _new(self) -> int:
         self.blocks.append(Block())
@@ -192,6 +212,8 @@ class Builder:
             return [*self._mark(line, node), node]
         head = node.iter if isinstance(node, ast.For) else node.test
         node.body = [part for s in node.body for part in self._marked(s, s.lineno)]
+        if not isinstance(node, ast.If):
+            node.body[:0] = self._turn(line)
         node.orelse = [part for s in node.orelse for part in self._marked(s, s.lineno)]
         if isinstance(node, ast.While):
             node.body += self._mark(line, head)
@@ -268,6 +290,8 @@ class Builder:
         self._go_on(after)
 
     def _body(self, body: Sequence[ast.stmt], frame: Frame, go_on: int, after: int) -> None:
+        if self._current is not None:
+            self._bodies.append((self._current, self._here))
         frame.loops.append((go_on, after))
         self._sequence(body, frame)
         frame.loops.pop()

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import PLACE, RESULT_NAME, Ask, Branch, Done, Jump
 from xccl_emu.lang._ir import integer
+from xccl_emu.lang._resolve import TURNS
 from xccl_emu.lang._shape import Shape, Tree
 from xccl_emu.lang._statements import Program, Statements
 from xccl_emu.lang.requests import OP_RETURN
@@ -65,6 +66,8 @@ class StepCode(Statements):
         self._core = self.new("getelementptr i64, i64* %state, i64 %base")
         self.assign(RESULT_NAME, self._load(abi.RESULT))
         self._store(abi.RESULT, "0")
+        if shape.turns:
+            self.assign(TURNS, str(abi.TURNS_MAX))
         returned = self.label()
         self._enter(returned)
         for tree in shape.in_order():

@@ -31,6 +31,7 @@ FAILURES: dict[int, Callable[[], Exception]] = {
     abi.BAD_VALUE: lambda: ValueError("a shift count that is negative or too large, or a range with step 0"),
     abi.BAD_INDEX: lambda: IndexError("tuple index out of range"),
     abi.NO_VALUE: lambda: TypeError("a function ended without the value that its caller takes"),
+    abi.ENDLESS: lambda: TimeoutError("loops that go on without a request"),
 }
 
 
@@ -53,6 +54,7 @@ class MachineCode:
         Raises:
             TypeError: if the state is no array of 64-bit integers.
             ArithmeticError, ValueError, IndexError: if the kernel's arithmetic fails.
+            TimeoutError: if a loop goes on and on without a request.
         """
         words = memoryview(state)
         if words.format not in ("l", "q") or not words.c_contiguous:

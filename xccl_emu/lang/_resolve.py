@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from xccl_emu.lang import requests
 from xccl_emu.lang._records import Record, is_record
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, read
+from xccl_emu.lang.abi import TURNS_MAX
 
 CONSTRUCTORS: dict[Callable[..., Any], str] = {
     value: name
@@ -95,6 +96,24 @@ def right_shift_count(count: int) -> int:
     return min(count, 63)
 
 
+TURNS = f"{RESERVED}turns"
+"""The local that says how often loops may still turn before the next request; never a register."""
+TURNS_AT_FIRST = f"{TURNS} = {TURNS_MAX}"
+
+
+def turn() -> list[ast.stmt]:
+    """Return what stands at the beginning of a loop's body, so that the loop has an end."""
+    return ast.parse(f"{TURNS} -= 1\nif {TURNS} < 0:\n    raise TimeoutError()").body
+
+
+def _with_ends(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the body of a plain function, of which each loop has an end."""
+    loops = [node for s in body for node in ast.walk(s) if isinstance(node, ast.While | ast.For)]
+    for loop in loops:
+        loop.body[:0] = turn()
+    return [*ast.parse(TURNS_AT_FIRST).body, *body] if loops else body
+
+
 class Functions:
     """The plain functions that a kernel calls, each emitted once under a generated name."""
 
@@ -129,6 +148,7 @@ class Functions:
         rewriter = Rewriter(source, {n: ast.Name(n, ast.Load()) for n in source.local}, self)
         parameters = ast.arguments([], [ast.arg(n) for n in source.parameters], None, [], [], None, [])
         body = [rewriter.statement(s) for s in source.tree.body if not is_empty(s)] or [ast.Pass()]
+        body = _with_ends(body)
         return ast.fix_missing_locations(ast.FunctionDef(text_name, parameters, body, []))
 
 

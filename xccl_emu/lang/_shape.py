@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from xccl_emu.lang._blocks import Ask, Block, Branch, Builder, Done, Exit, Jump, is_local, kernel_words, targets
 from xccl_emu.lang._flow import names
+from xccl_emu.lang._resolve import TURNS
 from xccl_emu.lang._source import Source
 
 MAX_NESTED = 12
@@ -101,6 +102,11 @@ class Shape:
         self._make_trees(reached, resumed)
         self.pc = {root: i for i, root in enumerate(self.trees)}
         self.dirty = self._dirty(parameters)
+
+    @property
+    def turns(self) -> bool:
+        """Whether there are loops that may go on without a request."""
+        return any(TURNS in s.stores for block in self.blocks for s in block.body)
 
     # ---- trees
 

@@ -9,7 +9,7 @@ from xccl_emu.lang._expressions import Expressions
 from xccl_emu.lang._ir import Value, each, integer, kind, operands
 from xccl_emu.lang._resolve import definition
 
-RAISED = {"ValueError": abi.BAD_VALUE, "IndexError": abi.BAD_INDEX}
+RAISED = {"ValueError": abi.BAD_VALUE, "IndexError": abi.BAD_INDEX, "TimeoutError": abi.ENDLESS}
 
 
 class Statements(Expressions):

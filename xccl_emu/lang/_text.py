@@ -12,13 +12,14 @@ from typing import Any
 
 from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import PLACE, RESULT_NAME, Ask, Branch, Done, Jump
+from xccl_emu.lang._resolve import TURNS_AT_FIRST
 from xccl_emu.lang._shape import Shape, Tree
 from xccl_emu.lang._source import RESERVED
 from xccl_emu.lang.requests import OP_RETURN
 
 STATE, BASE, PC, INT, WRAPPED = (RESERVED + n for n in ("state", "base", "pc", "int", "wrapped"))
 GROWING = (ast.Add, ast.Sub, ast.Mult, ast.Pow, ast.LShift, ast.FloorDiv)
-_STATUSES = {ZeroDivisionError: abi.DIVISION_BY_ZERO, IndexError: abi.BAD_INDEX}
+_STATUSES = {ZeroDivisionError: abi.DIVISION_BY_ZERO, IndexError: abi.BAD_INDEX, TimeoutError: abi.ENDLESS}
 
 INT64_MAX = (1 << 63) - 1
 
@@ -46,6 +47,7 @@ class _Step:
             f"{PC} = {INT}({word(abi.PC)})",
             f"{RESULT_NAME} = {INT}({word(abi.RESULT)})",
             f"{word(abi.RESULT)} = 0",
+            *([TURNS_AT_FIRST] if self.shape.turns else ()),
             "while True:",
             textwrap.indent("\n".join(cases), "    "),
         ]
@@ -128,7 +130,7 @@ def with_status(step: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
     def called(state: Any, base: int) -> int:
         try:
             return step(state, base)
-        except (ZeroDivisionError, ValueError, IndexError) as error:
+        except (ValueError, *_STATUSES) as error:
             return _status_of(error)
 
     return called
