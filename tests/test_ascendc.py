@@ -184,7 +184,7 @@ def counts(bench: Bench, dies: int = 2, cores: int = 1, count: int = 1) -> None:
     """Blocks add their numbers to a row of die 0, and copy them to their own die."""
     pod = bench.pod(small_pod(dies, cores, app_bytes=2048, ub_bytes=128))
     numbers = np.arange(dies * cores * 8 * count, dtype=np.int32).reshape(dies, cores, -1) - 5
-    sums = bench.wanted(0, numbers.sum((0, 1), dtype=np.int32), "sums")
+    sums = bench.wanted(0, numbers.sum((0, 1), dtype=np.int32), "sums", owners="drained")
     kernel = ascendc.ascend_kernel(ROOT / "tests" / "ascendc_sources" / "counts.cpp", "counts")
     for die in range(dies):
         own, copy = bench.filled(die, numbers[die], "own"), bench.wanted(die, numbers[die], "copy", owners=f"die{die}")

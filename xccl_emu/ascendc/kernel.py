@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from xccl_emu.ascendc import sites
 from xccl_emu.errors import ConfigError, KernelError
@@ -35,6 +36,17 @@ KEPT = ("block_idx", "block_num")
 _PARAM = re.compile(r"(?:const\s+)?[\w:]+\s*[*&]?\s*(\w+)")
 
 
+class Reads(NamedTuple):
+    """How a kernel is compiled where documents leave something open."""
+
+    how: Mapping[str, str]
+    """By the name of a reading (`READINGS`)."""
+    chosen: tuple[str, ...] = ()
+    """Readings that no run changes."""
+    cut: tuple[str, ...] = ()
+    """What is switched off, where hazards are open."""
+
+
 class AscendKernel(foreign.CKernel):
     """A kernel in Ascend C; its parameters are integers, and addresses where the source has ``GM_ADDR``."""
 
@@ -42,30 +54,30 @@ class AscendKernel(foreign.CKernel):
     head_example = "extern \"C\" __global__ __aicore__ void {name}("
 
     def __init__(
-        self, file: Path, name: str, template: str, reads: Mapping[str, str], chosen: Collection[str],
-        defines: Mapping[str, str | int], stack_words: int, contexts: int, events: str, cut: Collection[str] = (),
+        self, file: Path, name: str, template: str, reads: Reads, defines: Mapping[str, str | int], stack_words: int,
+        contexts: int, events: str,
     ) -> None:  # fmt: skip
-        self.contexts, self.events, self.reads, self._chosen = contexts, events, dict(reads), chosen
-        self.cut = tuple(sorted(cut)) if reads["hazards"] == "open" else ()
-        self.ranges = tuple(f"range{i}" for i in range(2 * RANGES)) if reads["hazards"] == "open" else ()
+        self.contexts, self.events, self.reads = contexts, events, reads
+        self.ranges = tuple(f"range{i}" for i in range(2 * RANGES)) if reads.how["hazards"] == "open" else ()
         of_events = ("events",) if events == "counted" else ()
         self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *of_events, *self.ranges)
         super().__init__(file, name, stack_words)
         self._template, self.defines = template, dict(defines)
-        self._read = dict[tuple[str, ...], AscendKernel]()
+        self._read = dict[str, AscendKernel]()
 
     def read(self, bench: Bench, without: Collection[str]) -> "AscendKernel":
         """The same as a run reads what its source leaves open; `without` are names that it switches off."""
         called = {site.sync.partition(",")[0] for site in self.sites}
-        asked = {name for call in GOES_BY if call in called for name in GOES_BY[call]} - {*self._chosen}
-        reads = self.reads | {name: bench.reading(name) for name in sorted(asked | {"hazards"})}
+        asked = {name for call in GOES_BY if call in called for name in GOES_BY[call]} - {*self.reads.chosen}
+        how = {**self.reads.how, **{name: bench.reading(name) for name in sorted(asked | {"hazards"})}}
+        cut = tuple(sorted(without)) if how["hazards"] == "open" else ()
+        reads = self.reads._replace(how=how, cut=cut)
         if reads == self.reads:
             return self
         read = AscendKernel(
-            self.file, self.name, self._template, reads, self._chosen, self.defines, self.stack_words, self.contexts,
-            self.events, without,
+            self.file, self.name, self._template, reads, self.defines, self.stack_words, self.contexts, self.events
         )  # fmt: skip
-        return self._read.setdefault((*reads.values(), *read.cut), read)
+        return self._read.setdefault(repr(reads), read)
 
     def _names(self) -> tuple[str, ...]:
         listed = [each.strip() for each in self._head[2].split(",") if each.strip() not in ("", "void")]
@@ -84,12 +96,12 @@ class AscendKernel(foreign.CKernel):
     def _unit(self) -> compiler.Unit:
         defines = [f"#define {name} {value}" for name, value in self.defines.items()]
         known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
-        known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.reads['barrier'] == 'visible')}"]
-        known += [f"#define XCCL_SYNC_ALL_DRAINS {int(self.reads['sync_all'] == 'drains')}"]
+        known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.reads.how['barrier'] == 'visible')}"]
+        known += [f"#define XCCL_SYNC_ALL_DRAINS {int(self.reads.how['sync_all'] == 'drains')}"]
         known += [f"#define XCCL_CONTEXTS {self.contexts}"]
         known += [f"#define XCCL_EVENTS_WORD {len(KEPT) + self.contexts if self.events == 'counted' else 0}"]
         known += [f"#define XCCL_HAZARDS_WORD {len(self.kept) - len(self.ranges) if self.ranges else 0}"]
-        cut = "".join(f"{json.dumps(each)}, " for each in self.cut)
+        cut = "".join(f"{json.dumps(each)}, " for each in self.reads.cut)
         known += [f"#define XCCL_RANGES {RANGES}", f"#define XCCL_CUT {cut}"]
         head = "\n".join([sites.enumeration(), *known, *defines])
         return compiler.Unit(
@@ -109,7 +121,7 @@ class AscendKernel(foreign.CKernel):
     @property
     def built(self) -> tuple[object, ...]:
         """How it is compiled, but for its template."""
-        return self.reads, self.cut, self.events, self.contexts, self.defines
+        return self.reads, self.events, self.contexts, self.defines
 
     def _more(self) -> tuple[sites.Call, ...]:
         """Calls beside those in the source."""
@@ -117,7 +129,7 @@ class AscendKernel(foreign.CKernel):
 
     def _tables(self, text: str) -> str:
         try:
-            return sites.tables(text, str(INCLUDE), self.reads["barrier"], self._more())
+            return sites.tables(text, str(INCLUDE), self.reads.how["barrier"], self._more())
         except KernelError as error:
             raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
 
@@ -130,7 +142,7 @@ class AscendStream(AscendKernel):
         self.row_words = 1 + max(len(each.params) for each in kernels)
         words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
         super().__init__(
-            first.file, first.name, "", first.reads, (), first.defines, words, first.contexts, first.events, first.cut
+            first.file, first.name, "", first.reads, first.defines, words, first.contexts, first.events
         )
         self.in_turn, self.counted = kernels, counted
         self.name = self.__name__ = "_then_".join(each.name for each in kernels)
@@ -179,7 +191,5 @@ def ascend_kernel(
         raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
     given = f"<{template}>" if template else ""
     weakest = {name: of[-1] if of[0] == BOTH else of[0] for name, of in READINGS.items()}
-    reads, chosen = weakest | ({"barrier": barrier} if barrier else {}), ("barrier",) if barrier else ()
-    return AscendKernel(
-        Path(file).absolute(), name, given, reads, chosen, defines or {}, stack_words, contexts, events
-    )  # fmt: skip
+    reads = Reads(weakest | {"barrier": barrier}, ("barrier",)) if barrier else Reads(weakest)
+    return AscendKernel(Path(file).absolute(), name, given, reads, defines or {}, stack_words, contexts, events)

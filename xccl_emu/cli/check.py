@@ -27,6 +27,7 @@ class CheckOptions:
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --scalar-cache 8 --each-sync     of a scalar unit that has a data cache: which dcci?
+      xccl-emu check ring.py:Ring --barrier visible            in Ascend C: one reading of barriers, else both
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
       xccl-emu check sendrecv --fault stop:die1 --policy exhaustive  never: every schedule, the fault at any moment
       xccl-emu check fused --double-buffered 0                 one buffer for both, and what is overwritten
