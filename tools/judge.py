@@ -208,8 +208,8 @@ MISTAKES = (
     ),
     Mistake(
         "read-of-flag", "a flag that somebody reads plainly becomes visible at once", _GRANULES,
-        "told = not uses & (USE_READ | USE_EXACT | USE_UNSTABLE |",
-        "told = not uses & ((0 if PLANTED else USE_READ) | USE_EXACT | USE_UNSTABLE |",
+        "uses & (USE_READ | USE_EXACT | USE_UNSTABLE | USE_IN_TURN)",
+        "uses & ((0 if PLANTED else USE_READ) | USE_EXACT | USE_UNSTABLE | USE_IN_TURN)",
     ),
     Mistake(
         "flags-fall", "a flag whose value has fallen still becomes visible at once", _MOVES,

@@ -1,7 +1,7 @@
 """Looking at an action before it is taken: what it reads and writes, and whether it may be done as soon as possible."""
 
 from xccl_emu.check.device import accesses
-from xccl_emu.check.device.dependence import DIE, HOME, OUT_OFF, depend
+from xccl_emu.check.device.dependence import BYTES, DIE, HOME, OUT_OFF, WRITE, depend, poll_of
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import clocks, fields, granules
 from xccl_emu.check.device.search.linked import linked
@@ -312,7 +312,8 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
             return PLAINLY if fields.polled_at_once(st, ck, i, base, address, compare) else NOT
         if worst == granules.OWN:
             return PLAINLY if _nothing_to_write(st, base) else NOT
-        return PLAINLY if worst == granules.LOCAL or (worst == granules.STABLE and compare == rq.CMP_GE) else NOT
+        rises = worst == granules.STABLE and not depend(poll_of(compare), WRITE, BYTES, st[ms.ORDER])
+        return PLAINLY if worst == granules.LOCAL or rises else NOT
     if op == rq.OP_STORE and rows[cs.N_ROWS, 0]:
         return _how_written(st, ck, rows, i, clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR]))
     return NOT if (op == rq.OP_CHOOSE and answers(st, base) > 1) or op == rq.OP_POLL_ANY else PLAINLY
