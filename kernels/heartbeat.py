@@ -8,7 +8,7 @@ Steps: 1 the shell sends a beat to all masters; 2 a master's loop turns: work fo
 behind a turn it answers the last beat; 4 the shell waits for each answer, or the time-out; 5 it keeps who was silent.
 
 Every wait has a time-out, which may pass at any moment, rightly or not: the environment chooses, or a timer of virtual
-time does.  So whoever stops, and whichever link is cut, all others return.  Or time-outs are longer than a turn of a
+time does.  So whatever stops, and whichever link is cut, all others return.  Or time-outs are longer than a turn of a
 loop takes (``patient``).  Then only the shell's passes, where a turn does not end: the master, whose executor hangs,
 raises it, in place of the clock; no fault can be found so, since it may be the master that stops.
 

@@ -8,7 +8,7 @@ Steps: 1 KV blocks move, until there is no slot; 2 when they stand the prober as
 by it, and with its free slots; 4 no answer within the time-out: the link; an answer and no free slot: decode is full.
 
 Every wait has a time-out of its own, which the environment lets pass at any moment, rightly or not, or a timer of
-virtual time does: so whoever stops, and whichever link is cut, all others return.  Or time-outs are longer than any
+virtual time does: so whatever stops, and whichever link is cut, all others return.  Or time-outs are longer than any
 answer takes (``patient``).  Then one passes only where none will come: the receiver, behind whose last answer the link
 is cut, raises it, in place of the clock; no fault can be found so, since it may be the receiver that is cut off.
 """

@@ -41,7 +41,7 @@ HANDLES = 67
 ASIDE, ASIDE_WORDS, ASIDE_MAX = 75, 13, 8
 """Violations that are set aside, because no schedule shows them: what, and the words of `WITNESS`, each."""
 GIVES_UP, GIVES_UP_MAX = ASIDE + ASIDE_WORDS * ASIDE_MAX, 8
-"""How many codes of `fail` end a run without blame (`Trial.gives_up`), and behind that these codes."""
+"""How many codes of `fail` end a run without blame (`Trial.gives_up`), then these codes."""
 HEADER = GIVES_UP + 1 + GIVES_UP_MAX
 
 # ---- what must be in memory at the end: (first byte, bytes, where the words are, its owners) each
