@@ -34,8 +34,10 @@ LIMITS = {
     at.LIMIT_RECORDS: "a core has more unordered accesses under way than the checker keeps",
     at.LIMIT_EVENTS: "a core has more events set than the checker keeps",
     at.LIMIT_MARKS: "a core has more writes of shared data before a quiet than the checker keeps",
-    at.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count",
-    at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up; give the pod more (flight_granules)",
+    at.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count: a quiet in the loop that writes "
+    "ends that",
+    at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up: give the pod more (flight_granules), or a "
+    "loop that writes a quiet",
     at.LIMIT_DMA: "DMA descriptors were used again, too many at a time whose completion was not waited for",
     at.LIMIT_LOG: "the log of changes is full",
     at.LIMIT_DEPTH: "a run is longer than the search is deep",
