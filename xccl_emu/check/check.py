@@ -27,6 +27,7 @@ from xccl_emu.check.verdict import (
     Opinion,
     Recovery,
     Verdict,
+    Violation,
 )
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.machine.clock import working_seconds
@@ -286,7 +287,8 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
         left = None if seconds is None else max(seconds - (working_seconds() - started), _SECONDS_LEAST)
         given = left if left is None or order == orders[-1] else left / 2
         trial = checkable.build(order, verdict.without)
-        searched, cycles = _searched(replace(verdict, order=order), trial, replace(options, seconds=given))
+        again = partial(checkable.build, order, verdict.without)
+        searched, cycles = _searched(replace(verdict, order=order), trial, again, replace(options, seconds=given))
         if order == verdict.order or searched.verdict != VERIFIED or cycles:
             continue
         if trial.is_built_as(checkable.build(verdict.order, verdict.without)):
@@ -305,13 +307,20 @@ def search_once(
     """One exhaustive search under an order; the schedule of a violation as it was found, not made short."""
     verdict = Verdict("", checkable.name, dict(checkable.configuration), order, "exhaustive", 0, _names(without))
     options = _Options(None, seconds, max_states, progress, False, "full", max_bytes)
-    return _searched(verdict, checkable.build(order, verdict.without), options)[0]
+    again = partial(checkable.build, order, verdict.without)
+    return _searched(verdict, again(), again, options)[0]
 
 
-def _searched(verdict: Verdict, trial: Trial, options: _Options) -> tuple[Verdict, bool]:
-    """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle."""
+def _searched(
+    verdict: Verdict, trial: Trial, again: Callable[[], Trial], options: _Options
+) -> tuple[Verdict, bool]:  # fmt: skip
+    """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle.
+
+    If it takes long some schedules are drawn beside, of the trial once ``again``.
+    """
     from xccl_emu.check.device.search.checker_state import ASIDE_MAX
     from xccl_emu.check.messages import due
+    from xccl_emu.check.sampling.sample import first_drawn
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
     from xccl_emu.check.shrink import shown
@@ -322,15 +331,23 @@ def _searched(verdict: Verdict, trial: Trial, options: _Options) -> tuple[Verdic
         return replace(verdict, verdict=UNSUPPORTED, reason=str(error)), False
     tell = options.progress and partial(options.progress, "states")
     aside: dict[tuple[int, ...], str] = {}
+    drawn: list[Violation] = []
+
+    def beside() -> bool:
+        drawn.extend(filter(None, [first_drawn(again(), seed=verdict.seed)]))
+        return bool(drawn)
+
     while True:
         found = Search(
             setup, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=tell,
-            breadth_first=options.breadth_first, aside=list(aside),
+            breadth_first=options.breadth_first, aside=list(aside), beside=None if aside else beside,
         ).run()  # fmt: skip
         verdict = replace(
             verdict, states=found.states, transitions=found.transitions, actions=found.actions_taken,
             bounds=setup.bounds(), collision=found.states**2 / 2.0**65, due=due(trial),
         )  # fmt: skip
+        if drawn:
+            return replace(verdict, verdict=VIOLATION, violation=drawn[0]), found.cycles
         if not found.signature:
             break
         if (violation := shown(trial, found, verdict.seed)) is not None:

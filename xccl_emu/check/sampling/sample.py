@@ -31,8 +31,8 @@ OF_CALLS = (*PORTFOLIO, "skew")
 
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000
-_FURTHER_ROUNDS, _FURTHER_ACTIONS = 32, 1 << 18
-"""How far it is looked for further violations: rounds through the portfolio; no other one behind so many actions."""
+_FIRST_ROUNDS, _FURTHER_ACTIONS = 4, 1 << 18
+"""How far it is looked for violations: first rounds through the portfolio; no further one behind so many actions."""
 _SLICE_SECONDS = 0.5
 _LOOP_SHOWN = 200  # actions of a loop that a message looks at
 _Seen = TypeVar("_Seen")
@@ -133,14 +133,19 @@ def replay(trial: Trial, actions: NDArray[np.int64], loop: int = 0) -> Violation
     return found if found is not None or not loop else _round(monitor, np.asarray(actions, np.int64), loop)
 
 
-def further(trial: Trial, *, seed: int = 0) -> Iterator[Violation]:
+def first_drawn(trial: Trial, *, seed: int = 0) -> Violation | None:
+    """What the first schedules of the portfolio show, `_FIRST_ROUNDS` of each policy."""
+    return next(further(trial, seed=seed, rounds=_FIRST_ROUNDS), None)
+
+
+def further(trial: Trial, *, seed: int = 0, rounds: int = 32) -> Iterator[Violation]:
     """What else goes wrong, once something has: every violation that the first schedules of all policies show.
 
     Its end is counted in schedules and actions, so the same trial and seed give the same.  ``found_after`` is the
     number of these schedules.  A kernel whose arithmetic fails ends it.
     """
     monitor, schedules, actions = monitor_of(trial), 0, 0
-    for number in range(_FURTHER_ROUNDS):
+    for number in range(rounds):
         for policy in PORTFOLIO:
             try:
                 code = monitor.runs(at.POLICIES.index(policy), seed, number, number + 1, PCT_DEPTH)

@@ -25,13 +25,19 @@ _SHARE = 0.5
 """What of the free memory a search may take."""
 _SLICE_FIRST, _SLICE_MAX, _SLICE_SECONDS = 1 << 10, 1 << 18, 0.05
 _WALKS, _QUIET_WALKS, _WALK_STEPS = 200, 12, 100_000
+BESIDE_STATES = 20_000
+"""Before a search goes further it asks whether drawn schedules show something: a tenth of a second, once.  Depth first
+may come to what the first of them shows after millions of states; of most cases that are wrong few states show it."""
+SHOWN_BESIDE = "a drawn schedule shows a violation"
 
 LIMITS = {
     at.LIMIT_RECORDS: "a core has more unordered accesses under way than the checker keeps",
     at.LIMIT_EVENTS: "a core has more events set than the checker keeps",
     at.LIMIT_MARKS: "a core has more writes of shared data before a quiet than the checker keeps",
-    at.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count",
-    at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up; give the pod more (flight_granules)",
+    at.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count: a quiet in the loop that writes "
+    "ends that",
+    at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up: give the pod more (flight_granules), or a "
+    "loop that writes a quiet",
     at.LIMIT_DMA: "DMA descriptors were used again, too many at a time whose completion was not waited for",
     at.LIMIT_LOG: "the log of changes is full",
     at.LIMIT_DEPTH: "a run is longer than the search is deep",
@@ -138,14 +144,17 @@ class Search:
         max_bytes: int | None = None,
         breadth_first: bool = False,
         aside: Sequence[tuple[int, ...]] = (),
+        beside: Callable[[], bool] | None = None,
     ) -> None:
-        """``aside`` has the signatures of violations that the search is to pass by, at most `ASIDE_MAX`.
+        """``beside`` is asked once, behind `BESIDE_STATES`: if it says so the search ends there, by `SHOWN_BESIDE`.
+
+        ``aside`` has the signatures of violations that the search is to pass by, at most `ASIDE_MAX`.
 
         What is known of states takes at most ``max_bytes``, or `_SHARE` of the memory that is free now.
         """
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
         self.max_bytes = bytes_for_states(max_bytes)
-        self.breadth_first = breadth_first
+        self.breadth_first, self._beside = breadth_first, beside
         self.apart = True
         """Whether parts that share nothing are searched apart."""
         self.found = Found()
@@ -250,8 +259,12 @@ class Search:
         ck = self.setup.checker
         self.setup.reset(members)
         ck[[at.TRANSITIONS, at.ACTIONS, at.CYCLES, at.DOUBT]] = 0
-        ck[at.STATES], ck[at.STATES_MAX] = 1, self.max_states - self.found.states
+        ck[at.STATES], ck[at.STATES_MAX] = 1, self._until() - self.found.states
         dfs.begin(*self._args)
+
+    def _until(self) -> int:
+        """So many states, and then a look beside, or the end."""
+        return self.max_states if self._beside is None else min(BESIDE_STATES, self.max_states)
 
     def _depth_first(self) -> None:
         table, why = self._fingerprints(1 << 10), dfs.PAUSED
@@ -332,10 +345,16 @@ class Search:
             self.progress(states, self.found.transitions + int(ck[at.TRANSITIONS]), elapsed)
         if why == dfs.ENDED or self.found.reason:
             return
+        if self._beside is not None and states > BESIDE_STATES:
+            beside, self._beside = self._beside, None
+            self.found.reason = SHOWN_BESIDE if beside() else ""
+            ck[at.STATES_MAX] = self._until() - self.found.states
+        if self.found.reason:
+            return
         if states > self.max_states:
             self.found.reason = f"more than {self.max_states} states"
         elif self.seconds is not None and elapsed > self.seconds:
-            self.found.reason = f"more than {self.seconds:g} seconds"
+            self.found.reason = f"more than {round(self.seconds, 2) or self.seconds:g} seconds"
 
     def _limit(self, limit: int) -> str:
         """What was met, in words."""
