@@ -128,7 +128,7 @@ def test_under_a_fault_it_is_asked_again_where_a_search_has_judged_it(monkeypatc
 
 
 def test_what_brute_force_has_judged_is_not_asked_of_it_again() -> None:
-    """Of bytes that are lost the verdict is brute force itself; what is asked is the search without the loss."""
+    """Where bytes are lost the verdict is brute force itself, so the search without the loss is asked."""
     case = make("block-map")
     verdict = check(case, fault="lose:die0:block", policy="exhaustive", confirm_seconds=20.0)
     assert verdict.confirmation.agreed[0].states == check(case, reduction="less").states

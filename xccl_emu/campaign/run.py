@@ -38,9 +38,9 @@ class Plan:
     orders: tuple[str, ...] = ORDERS
     budget: Budget = BUDGET
     ends: bool = False
-    """Is each choice of the full search judged by its ends, in place of its verdict by all other judges?"""
+    """Whether each choice of the full search is judged by its ends, in place of its verdict by all other judges."""
     enumerated: bool = False
-    """Are the programs `campaign.smallest`, in place of drawn ones?"""
+    """Whether the programs are `campaign.smallest`, in place of drawn ones."""
 
     def __post_init__(self) -> None:
         if not self.orders or set(self.orders) - set(ORDERS):

@@ -21,7 +21,7 @@ ACCESSES_MAX = rq.CONDITIONS_MOST
 """Rows that one action needs at most."""
 
 NAMED, TAKEN = 1, 2
-"""Of the site of a request: has it a name, and does its kernel take what it is granted?"""
+"""Bits of the site of a request: it has a name; its kernel takes what it is granted."""
 WRITE, SYNC, WHOLE, TENTATIVE = 1, 2, 4, 64
 """Flags: it writes; it is a synchronization (poll, atomic, add, load with a name, read of a window of flags); it is one
 word or granule at once; it is a tentative read, which counts as synchronizing and races with nothing.
