@@ -41,7 +41,7 @@ WORD = checker_state.HEADER
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[at.FULL] = full\n"
 _HOST, _MAY_WAIT = "search/faulty.py", "target, trial.may_wait(fault)"
-_HEADER = "HEADER = ASIDE + ASIDE_WORDS * ASIDE_MAX\n"
+_HEADER = "HEADER = GIVES_UP + 1 + GIVES_UP_MAX\n"
 
 
 @dataclass(frozen=True)

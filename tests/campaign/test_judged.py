@@ -33,8 +33,7 @@ def test_the_word_that_says_which_is_free(tool: ModuleType, tmp_path: Path) -> N
     tool.planted(tmp_path)
     states = (tmp_path / "xccl_emu" / "check" / "device" / "search" / "checker_state.py").read_text("utf-8")
     assert f"\n{tool._HEADER[:-1]} + 1\n" in states
-    words = checker_state.ASIDE_WORDS * checker_state.ASIDE_MAX
-    assert checker_state.ASIDE + words == checker_state.HEADER == tool.WORD
+    assert checker_state.GIVES_UP + 1 + checker_state.GIVES_UP_MAX == checker_state.HEADER == tool.WORD
 
 
 def test_text_that_is_not_there_is_refused(tool: ModuleType, tmp_path: Path) -> None:
