@@ -337,3 +337,25 @@ def test_more_ranges_than_are_kept_are_told() -> None:
 def test_more_ranges_than_are_kept_matter_to_open_hazards_alone() -> None:
     """Where hazards are resolved nothing is kept."""
     assert check.check(through("scattered", count=13)).verdict == verdict.VERIFIED
+
+
+@protocol
+def together(bench: Bench) -> None:
+    """A row that one block hands to another, with a `SyncAll` in between and nothing else."""
+    pod = bench.pod(small_pod(1, 2, app_bytes=512, ub_bytes=64))
+    data = np.arange(1, 9, dtype=np.float32)
+    own, slot = bench.filled(0, data, "own"), bench.wanted(0, data, "slot", owners="drained")
+    out = bench.wanted(0, data, "out", owners="die0.core1")
+    kernel = ascendc.ascend_kernel(ROOT / "tests" / "ascendc_sources" / "together.cpp", "together")
+    args = {"own": own.address, "slot": slot.address, "out": out.address}
+    grants = [pod.grant(own, "r"), pod.grant(slot, "rw"), pod.grant(out, "w")]
+    ascendc.launch(bench, pod, kernel, 0, [0, 1], args, grants)
+
+
+@pytest.mark.parametrize("barrier", ["visible", "empty"])
+@pytest.mark.parametrize("sync_all", ["drains", "arrives"])
+def test_two_readings_of_sync_all(barrier: str, sync_all: str) -> None:
+    """Who rests on it alone is right if it holds a barrier that waits for visibility, and else races."""
+    found = check.check(together().with_pod_options(barrier=barrier, sync_all=sync_all))
+    assert (found.violation is None) == ((barrier, sync_all) == ("visible", "drains"))
+    assert together().build("relaxed").open_readings == {"barrier", "sync_all"}

@@ -71,6 +71,6 @@ class NoBarrier(Message):
 
 @dataclass(frozen=True)
 class NoDsb(Message):
-    """The barrier alone stands between chunk and tail: right if it waits until the chunk is visible."""
+    """The barrier alone is between chunk and tail: right if it waits until the chunk is visible."""
 
     defines: ClassVar[Mapping[str, int]] = {"NO_DSB": 1}

@@ -57,7 +57,7 @@ class Call:
     of: str
     """The queue or tensor whose method it is, or the event between pipes; or empty."""
     event: str = ""
-    """What stands for the number of an event."""
+    """How the source writes the number of its event."""
     where: str = ""
     """``Local`` or ``Global``, if it is of a tensor of which all of that name are so."""
 

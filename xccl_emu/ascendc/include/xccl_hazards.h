@@ -1,4 +1,4 @@
-/* Hazards inside a core, told by byte ranges of the data buffer in the order of the program: bytes that the scalar unit
+/* Hazards inside a core, by byte ranges of the data buffer in the order of the program: bytes that the scalar unit
  * wrote and a pipe uses before an event says so, and bytes that a vector instruction wrote and the next one uses.
  *
  * Ranges that somebody may still use too early are in the core's registers, two words each.
@@ -85,7 +85,7 @@ inline void xccl_vector(const xccl_place &at, int64_t from, int64_t to, int64_t 
     xccl_wrote(at, XCCL_OP_V_COPY, to, writes, PIPE_V);
 }
 
-/* An event carries what its pipe has written, and what that pipe goes on behind; whoever waits in the scalar unit issues
+/* An event carries what its pipe has written, and what that pipe goes on behind; a wait of the scalar unit is before
  * all that follows behind it. */
 inline void xccl_event(int64_t operation, int source, int target, int event) {
     int code = 128 | source << 5 | (event & 31);
