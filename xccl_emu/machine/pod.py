@@ -527,7 +527,7 @@ class Pod:
         return hashlib.blake2b("\0".join(self._parts(self.order)).encode(), digest_size=16).hexdigest()
 
     def is_built_as(self, other: "Pod") -> bool:
-        """Return whether memory and all that is launched are alike on both pods, whatever their memory orders; reads all bytes."""
+        """Return whether both pods have the same memory and launches, whatever their memory orders; reads all bytes."""
         return self._parts("") == other._parts("") and np.array_equal(self._memory.bytes, other._memory.bytes)
 
     def _parts(self, order: str) -> list[str]:
