@@ -22,6 +22,8 @@ class Expected:
     cores: tuple[int, ...] = ()
     """Global numbers of the cores that own them: once these have returned the bytes must be there,
     whatever goes on elsewhere.  None listed: all cores, so the bytes are judged when all kernels are done."""
+    by_default: bool = False
+    """Whether nobody named these owners."""
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ class Bench:
         if not pod.active_cores():
             raise ConfigError("the protocol function has launched no kernel")
         expected = tuple(
-            replace(each, cores=owners_of(pod, owners, each.address, len(each.data)))
+            replace(each, cores=owners_of(pod, owners, each.address, len(each.data)), by_default=owners == ())
             for each, owners in self._expected
         )
         return Trial(
