@@ -71,7 +71,17 @@ def over_a_range(n):
     return total
 
 
-ENDLESS = (in_a_statement, in_a_function, beside_a_request, over_a_range)
+@kernel
+def turn_by_turn(n):
+    """In a loop and a function that have an end each, and together go on for an hour."""
+    total = 0
+    for _ in range(n * (MOST >> 2)):
+        total += adds_up(MOST >> 2)  # here
+    yield quiet()
+    return total
+
+
+ENDLESS = (in_a_statement, in_a_function, beside_a_request, over_a_range, turn_by_turn)
 
 
 @kernel

@@ -6,7 +6,7 @@ import pytest
 
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import check
-from xccl_emu.check.sampling.sample import replay
+from xccl_emu.check.sampling.sample import first_drawn, replay, sample
 from xccl_emu.check.search import exhaustive
 from xccl_emu.check.verdict import SEARCH
 from xccl_emu.protocol.registry import make
@@ -52,3 +52,10 @@ def test_a_limit_below_the_look_holds(soon: Callable[[int], None]) -> None:
     for most in (2, 3):
         soon(2)
         assert check(RIGHT, max_states=most).reason == f"more than {most} states"
+
+
+def test_a_run_that_is_long_is_no_answer_of_a_look() -> None:
+    """That a drawn run has no end is a guess by its length: the search has the word."""
+    trap = NAMED["a loop of loads need not end"]
+    assert sample(trap.build("relaxed"), schedules=50).violation.kind == kinds.LIVELOCK
+    assert first_drawn(trap.build("relaxed")) is None

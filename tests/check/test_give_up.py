@@ -5,7 +5,8 @@ import pytest
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import ASSERTION, DEADLOCK, VERIFIED, VIOLATION, WRONG_BITS
-from xccl_emu.lang import choose, fail, kernel, load, poll_eq, put, store
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import arrive, await_group, choose, fail, kernel, load, poll_eq, put, store
 from xccl_emu.machine import small_pod
 from xccl_emu.protocol import Bench, protocol
 
@@ -72,3 +73,42 @@ def test_a_declared_failure_ends_a_run_without_blame(sizes: dict[str, object], k
         certified = check(in_time(**sizes), certify=2.0)
         assert certified.certificate.complete, certified.reason
         assert certified.verdict == VERIFIED
+
+
+@kernel
+def wait_alone():
+    """Await a barrier of one core, without an arrival if the environment says so."""
+    which = yield choose(2)
+    if which == 0:
+        yield arrive()
+    yield await_group(0, sync="await")
+
+
+@kernel
+def give_up():
+    """Give up at once."""
+    yield fail(LATE)
+
+
+@protocol
+def hidden(bench: Bench) -> None:
+    """A core that may wait for ever, in runs that another core ends."""
+    pod = bench.pod(small_pod(2, app_bytes=32, meta_bytes=32, managed_bytes=0), draw_answers=True)
+    bench.may_give_up(LATE, "at once")
+    pod.launch(wait_alone, 0, [0], {}, [])
+    pod.launch(give_up, 1, [0], {}, [])
+
+
+def test_a_wait_that_a_give_up_ends_is_not_said_never_to_be() -> None:
+    """Brute force sees the core wait, so the verdict must not say that nobody waits there."""
+    found = check(hidden(), certify=2.0)
+    assert (found.verdict, found.certificate.disagreement) == (VERIFIED, "")
+    assert found.reach.never_waited == ()
+
+
+def test_a_code_is_a_whole_number() -> None:
+    """Anything else is refused where the case is laid out."""
+    bench = Bench("relaxed", ())
+    for declare in (bench.may_give_up, bench.stop):
+        with pytest.raises(ConfigError, match="code='x': must be a whole number"):
+            declare("x", "late")

@@ -12,10 +12,15 @@ from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay, sample
+from xccl_emu.check.search.exhaustive import Search
+from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.explore import explore
 from xccl_emu.protocol import Bench
 from xccl_emu.testing import protocol
+
+from .kinds import TORN
+from .traps import Trap
 
 SEARCHES = ({}, {"reduction": "less"}, {"reduction": "merged"}, {"breadth_first": True})
 POLLS = ("eq", "ne", "ge")
@@ -150,3 +155,12 @@ def test_a_kernel_in_c_goes_on_with_the_same_word(how: int, tmp_path: Path) -> N
         assert ends(in_c(), "relaxed", off) == ends(copied(how=how), "relaxed", off)
         for wanted in (2, how):
             assert judged(in_c(wanted=wanted), "relaxed", off) == judged(copied(wanted, how), "relaxed", off)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_run_of_a_race_with_a_copy_goes_up_to_the_poll(order: str) -> None:
+    """What a search writes down shows its violation by itself, without a drawn schedule to help."""
+    case = Trap("copied over", "part_ne 1.0 1 3 | dma 0.4 1.0; wait 4 0 4", TORN)
+    found = Search(Setup(case.build(order, ["part"]), True), max_states=1000, seconds=60, progress=None).run()
+    assert found.kind == kinds.TORN_METADATA
+    assert replay(case.build(order, ["part"]), found.actions).kind == kinds.TORN_METADATA

@@ -66,8 +66,7 @@ class StepCode(Statements):
         self._core = self.new("getelementptr i64, i64* %state, i64 %base")
         self.assign(RESULT_NAME, self._load(abi.RESULT))
         self._store(abi.RESULT, "0")
-        if shape.turns:
-            self.assign(TURNS, str(abi.TURNS_MAX))
+        self.assign(TURNS, str(abi.TURNS_MAX))
         returned = self.label()
         self._enter(returned)
         for tree in shape.in_order():

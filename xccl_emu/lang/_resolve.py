@@ -108,10 +108,9 @@ def turn() -> list[ast.stmt]:
 
 def _with_ends(body: list[ast.stmt]) -> list[ast.stmt]:
     """Return the body of a plain function, of which each loop has an end."""
-    loops = [node for s in body for node in ast.walk(s) if isinstance(node, ast.While | ast.For)]
-    for loop in loops:
+    for loop in (node for s in body for node in ast.walk(s) if isinstance(node, ast.While | ast.For)):
         loop.body[:0] = turn()
-    return [*ast.parse(TURNS_AT_FIRST).body, *body] if loops else body
+    return body
 
 
 class Functions:

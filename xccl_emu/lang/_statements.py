@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from xccl_emu.lang import _ranges, abi
 from xccl_emu.lang._expressions import Expressions
 from xccl_emu.lang._ir import Value, each, integer, kind, operands
-from xccl_emu.lang._resolve import definition
+from xccl_emu.lang._resolve import TURNS, definition
 
 RAISED = {"ValueError": abi.BAD_VALUE, "IndexError": abi.BAD_INDEX, "TimeoutError": abi.ENDLESS}
 
@@ -24,7 +24,8 @@ class Statements(Expressions):
     def call(self, name: str, arguments: Sequence[Value]) -> Value:
         called = self.program.function(name, arguments)
         into = each(lambda _: self.slot(), called.result)
-        given = [f"i64 {v}" for v in operands(tuple(arguments))] + [f"i64* {s}" for s in operands(into)]
+        pointers = [*operands(into), integer(self.locals[TURNS])]
+        given = [f"i64 {v}" for v in operands(tuple(arguments))] + [f"i64* {s}" for s in pointers]
         status = self.new(f"call i64 @{called.symbol}({', '.join(given)})")
         self.fail_if(self.new(f"icmp ne i64 {status}, 0"), status)
         return each(lambda slot: self.new(f"load i64, i64* {slot}"), into)
@@ -116,7 +117,8 @@ class Statements(Expressions):
 class Helper(Statements):
     """The code of a plain function for arguments of certain kinds.
 
-    It returns 0, or the status of what failed, and writes its result where pointers say that it goes.
+    It returns 0, or the status of what failed, and writes its result where pointers say that it goes.  The turns of its
+    loops are taken from those that the step has left, to which the last pointer leads.
     """
 
     def __init__(self, program: "Program", tree: ast.FunctionDef, symbol: str, arguments: Sequence[Value]) -> None:
@@ -128,11 +130,13 @@ class Helper(Statements):
         self._none = abi.NO_VALUE if returns else 0
         numbers = itertools.count()
         parameters = each(lambda _: f"%a{next(numbers)}", tuple(arguments))
+        self.locals[TURNS] = "%turns"
         for parameter, value in zip(tree.args.args, parameters, strict=True):
             self.assign(parameter.arg, value)
         self.statements(tree.body)
         self.end(f"ret i64 {self._none}")
-        signature = [f"i64 {p}" for p in operands(parameters)] + [f"i64* noalias {p}" for p in operands(self.result)]
+        pointers = [*operands(self.result), "%turns"]
+        signature = [f"i64 {p}" for p in operands(parameters)] + [f"i64* noalias {p}" for p in pointers]
         self.head = f"define internal i64 @{symbol}({', '.join(signature)}) nounwind"
 
     def statement(self, s: ast.stmt) -> None:

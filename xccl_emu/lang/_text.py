@@ -12,7 +12,7 @@ from typing import Any
 
 from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import PLACE, RESULT_NAME, Ask, Branch, Done, Jump
-from xccl_emu.lang._resolve import TURNS_AT_FIRST
+from xccl_emu.lang._resolve import TURNS, TURNS_AT_FIRST
 from xccl_emu.lang._shape import Shape, Tree
 from xccl_emu.lang._source import RESERVED
 from xccl_emu.lang.requests import OP_RETURN
@@ -21,19 +21,31 @@ STATE, BASE, PC, INT, WRAPPED = (RESERVED + n for n in ("state", "base", "pc", "
 GROWING = (ast.Add, ast.Sub, ast.Mult, ast.Pow, ast.LShift, ast.FloorDiv)
 _STATUSES = {ZeroDivisionError: abi.DIVISION_BY_ZERO, IndexError: abi.BAD_INDEX, TimeoutError: abi.ENDLESS}
 
+_SHARED = f"global {TURNS}"
+
 INT64_MAX = (1 << 63) - 1
 
 
 def text(shape: Shape, functions: Iterable[ast.FunctionDef], name: str) -> str:
     """Return the source of a step function and of the plain functions that it calls."""
-    return "\n\n".join((f"{INT} = int", *map(ast.unparse, functions), _Step(shape).text(name)))
+    texts = [_helper_text(tree) for tree in functions]
+    turns = shape.turns or any(_SHARED in each for each in texts)
+    return "\n\n".join((f"{INT} = int", *texts, _Step(shape, turns).text(name)))
+
+
+def _helper_text(tree: ast.FunctionDef) -> str:
+    """Return the source of a plain function, whose loops take their turns from those that the step has left."""
+    counts = any(isinstance(node, ast.Name) and node.id == TURNS for node in ast.walk(tree))
+    body = [*ast.parse(_SHARED).body, *tree.body] if counts else tree.body
+    return ast.unparse(ast.fix_missing_locations(ast.FunctionDef(tree.name, tree.args, body, [])))
 
 
 class _Step:
     """Writes the step function."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, turns: bool) -> None:
         self.shape = shape
+        self.turns = turns
 
     def text(self, name: str) -> str:
         cases = []
@@ -47,7 +59,7 @@ class _Step:
             f"{PC} = {INT}({word(abi.PC)})",
             f"{RESULT_NAME} = {INT}({word(abi.RESULT)})",
             f"{word(abi.RESULT)} = 0",
-            *([TURNS_AT_FIRST] if self.shape.turns else ()),
+            *([_SHARED, TURNS_AT_FIRST] if self.turns else ()),
             "while True:",
             textwrap.indent("\n".join(cases), "    "),
         ]

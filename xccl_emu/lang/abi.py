@@ -32,7 +32,7 @@ number of the place (`Kernel.places`)."""
 STACK_FULL, FAULT, ENDLESS = -5, -6, -7
 """What a step returns in the same way where a kernel in C faults (`foreign`), or a loop goes on without a request."""
 
-TURNS_MAX = 1 << 20
-"""Turns of loops, or in C basic blocks, that a kernel may go through between two requests."""
+TURNS_MAX = 1 << 22
+"""Turns of loops, also of functions, or in C basic blocks, that a kernel may go through between two requests."""
 
 PLACES = 8

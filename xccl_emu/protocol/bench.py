@@ -148,17 +148,20 @@ class Bench:
         self._labels.append(Label(name, address, nbytes))
 
     def stop(self, code: int, meaning: str) -> None:
-        """What a code of `fail` means; under a fault it is a declared error, and no violation."""
-        self._stops[code] = meaning
+        """What a code of `fail` means; under a fault it is a declared error, and no violation.
+
+        ConfigError for a code that is no whole number.
+        """
+        self._stops[whole("code", code)] = meaning
 
     def may_give_up(self, code: int, meaning: str) -> None:
         """A code of `fail` with which a run may end at any time, as by a time-out that passes too early.
 
         It is no violation, with a fault or without one, and what is not due before is not judged: the result is right,
-        or it is given up.  ConfigError for more than 8 of them.
+        or it is given up.  ConfigError for a code that is no whole number, and for more than 8 of them.
         """
         self.stop(code, meaning)
-        self._gives_up.add(code)
+        self._gives_up.add(whole("code", code))
         if len(self._gives_up) > _GIVES_UP_MAX:
             raise ConfigError(f"code={code}: a run may be given up with at most {_GIVES_UP_MAX} codes")
 

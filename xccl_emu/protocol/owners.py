@@ -44,7 +44,7 @@ def _writers(pod: Pod, die: int, start: int, end: int) -> Iterator[int]:
 
 def cores_of(pod: Pod, owners: Owners) -> tuple[int, ...]:
     """Global numbers of the cores that are named, each once; ConfigError for one that runs no kernel."""
-    each = [owners] if isinstance(owners, int | str | np.integer) else list(owners)
+    each = list(owners) if isinstance(owners, Iterable) and not isinstance(owners, str) else [owners]
     return tuple(dict.fromkeys(core for owner in each for core in _cores_of_one(pod, owner)))
 
 

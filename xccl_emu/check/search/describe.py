@@ -99,7 +99,8 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     if agent == rq.SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it stands
-        same = (line or request[0] in (rq.OP_LOAD, rq.OP_STORE, rq.OP_ATOMIC_ADD)) and request[1] == start
+        looks = request[0] == rq.OP_POLL and flight.switched_off(st, base)  # as a load
+        same = (line or looks or request[0] in (rq.OP_LOAD, rq.OP_STORE, rq.OP_ATOMIC_ADD)) and request[1] == start
         which = _which_of(pod, core, start)
         same = (same or which > 0) and request[-1] == site
         fenced = request[0] == rq.OP_ATOMIC_ADD or (request[0] == rq.OP_STORE and not st[layout.CACHE_LINES])

@@ -6,7 +6,7 @@ said too often rather than too seldom; docs/soundness.md argues why it is never 
 
 from xccl_emu.check.device.accesses import instruction_of
 from xccl_emu.check.device.search import clocks
-from xccl_emu.check.device.search.checker_state import FIRST_MEMORY, ROWS_CLASS, VECTORS
+from xccl_emu.check.device.search.checker_state import FIRST_MEMORY, GIVES_UP, ROWS_CLASS, VECTORS
 from xccl_emu.check.device.search.granules import OWN, SYNC
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
@@ -30,7 +30,8 @@ def note_site(st, ck, rows, named, i, pipe):
         bits |= ms.MAY_WAIT if _is_early(st, ck, rows, base) else 0
     elif op == rq.OP_AWAIT_GROUP:
         group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
-        bits |= ms.MAY_WAIT if st[group + ms.GROUP_SIZE] > 1 else 0
+        ended = ck[GIVES_UP]  # by another core, perhaps, before this one has arrived
+        bits |= ms.MAY_WAIT if st[group + ms.GROUP_SIZE] > 1 or ended else 0
     elif op == rq.OP_WAIT_FLAG:
         vector = ck[block + VECTORS] if pipe == rq.SCALAR else clocks.vector_at(st, ck, block, base, pipe, 0)
         issued = pipe == rq.SCALAR and st[entry + 2] != rq.SCALAR  # it waits in its queue
