@@ -30,7 +30,7 @@ _FAILED = {
 _FAULTS = {
     abi.STACK_FULL: "more of its stack is live than fits the core's registers (`stack_words`), or it calls too deeply",
     abi.FAULT: "it touched memory that is not its own, ran what is no instruction, or called abort",
-    abi.ENDLESS: "a loop goes on without a request to the machine; time passes, and others go on, only between requests",
+    abi.ENDLESS: "a loop goes on without a request; time passes, and others go on, at requests alone",
 }
 
 
