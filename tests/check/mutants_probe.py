@@ -27,6 +27,7 @@ KNOWN = (
         of("links + i * 8, number <= i", "links + i * 8, number == 0"), quick=True),
     bug("probe: a time-out counts though the answer is there", CUT, WRONG,
         of("        yield xl.poll_any((c.answer", "        came = yield xl.poll_any((c.answer"),
+        of("yield from came_to(c.answer", "came = yield from came_to(c.answer"),
         of("links + i * 8, number <= i", "links + i * 8, came"), quick=True),
     bug("probe: a time-out that passes before the answers are there", CUT, WRONG | TORN,
         of.without("answers before time-out"), quick=True),
