@@ -27,9 +27,9 @@ help:
 	@echo "make test-nightly      the tests that take minutes"
 	@echo "make lint types layers ruff, mypy, import-linter"
 	@echo "make bench             the benchmarks; SINCE=REVISION says what to compare with, else the last tag"
-	@echo "make docs              the pages made by tools, anew: json, corpus, caches, orders, synchronizations, protocols, fidelity, benchmarks"
+	@echo "make docs              the pages made by tools, again: json, corpus, caches, orders, synchronizations, protocols, fidelity, benchmarks"
 	@echo "make site              the pages as a site, build/site, to be opened as files"
-	@echo "make lock              write $(PINS) anew"
+	@echo "make lock              write $(PINS) again"
 	@echo "make clean             remove the environment and the caches of the tools"
 
 run: $(RUN_ENV)
@@ -86,7 +86,7 @@ layers: $(DEV_ENV)
 bench: $(RUN_ENV)
 	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) "$$file"; done
 
-# A .venv that works is kept, whoever made it; one that does not (half made, its Python gone or too old) is made anew.
+# A .venv that works is kept, whoever made it; one that does not (half made, its Python gone or too old) is made again.
 # .checked holds the path of the checkout: in one that was moved or copied the package is installed again. The check
 # runs each time (FORCE), but as long as it leaves the file alone nothing that depends on it is done again.
 $(VENV)/.checked: FORCE

@@ -1,6 +1,6 @@
 """What finds each planted bug, after how many states or schedules; ``--out docs/mutants.md`` makes that page.
 
-With ``--group`` only one table is made anew, and takes its place among those that are there.
+With ``--group`` only one table is made again, and takes its place among those that are there.
 """
 
 import argparse

@@ -59,7 +59,7 @@ def found(sync: str, cases: Mapping[str, Case]) -> Sequence[str]:
 
 
 def page(text: str, _: bool) -> str:
-    """The page with the table made anew."""
+    """The page with the table made again."""
     return between(text, "cuts", table(COLUMNS, (row for name in GROWING for row in rows(name))))
 
 

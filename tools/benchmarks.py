@@ -145,7 +145,7 @@ def summary(text: str) -> str:
 
 
 def with_summary(readme: str, text: str) -> str:
-    """Return README with its part made anew."""
+    """Return README with its part made again."""
     return between(readme, "benchmarks", summary(text))
 
 

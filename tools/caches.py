@@ -56,7 +56,7 @@ def row(name: str) -> tuple[str, ...]:
 
 
 def page(text: str, check: bool = False, asked: Collection[str] = ()) -> str:
-    """The page with the rows of some protocols, or all, made anew."""
+    """The page with the rows of some protocols, or all, made again."""
     every = (*names(), *IN_TURN)
     return between(text, "caches", table(COLUMNS, rows(text, "caches", every, asked or every, row)))
 

@@ -35,7 +35,7 @@ def brute_force(found: Confirmation) -> tuple[str, str]:
 
 
 def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
-    """The page with the rows of some cases, or all, made anew."""
+    """The page with the rows of some cases, or all, made again."""
     return between(text, "confirmed", table(COLUMNS, rows(text, "confirmed", names(), asked, row)))
 
 

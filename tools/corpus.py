@@ -20,7 +20,7 @@ def row(result: Result) -> tuple[str, ...]:
 
 
 def page(text: str, check: bool = False) -> str:
-    """The page with its table made anew."""
+    """The page with its table made again."""
     return between(text, "corpus", table(COLUMNS, map(row, find((), 60.0))))
 
 

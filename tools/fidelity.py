@@ -166,7 +166,7 @@ def relinked(found: re.Match[str]) -> str:
 
 
 def page(text: str, check: bool = False) -> str:
-    """The page with what is of steps made anew, and with lines of today in the links behind it."""
+    """The page with what is of steps made again, and with lines of today in the links behind it."""
     papers, kernels = shipped()
     if wrong := [*complaints(papers, kernels)]:
         raise SystemExit("\n".join(wrong))

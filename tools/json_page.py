@@ -64,7 +64,7 @@ def says(kind: Any) -> str:
 
 
 def page(text: str, check: bool = False) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables made again."""
     inner = dict.fromkeys(record for kind in COMMANDS.values() for record in [*records(kind)][1:])
     inner = {Rows: None, Verdict: None} | inner
     parts = [("Every object", Envelope), *COMMANDS.items(), *((kind.__name__, kind) for kind in inner)]

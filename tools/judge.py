@@ -86,7 +86,7 @@ MISTAKES = (
         "            apart = access", "            apart = not PLANTED and access",
     ),
     Mistake(
-        "clocks-alike", "clocks that are numbered anew are all the same, so all is known", "device/search/clocks.py",
+        "clocks-alike", "clocks that are numbered again are all the same, so all is known", "device/search/clocks.py",
         "old, new), new + 1", "old, new), new + (0 if PLANTED else 1)",
     ),
     Mistake(
@@ -216,7 +216,7 @@ MISTAKES = (
         "now < rows[cs.ROWS_WORDS, w] or (grows", "(now < rows[cs.ROWS_WORDS, w] and not PLANTED) or (grows",
     ),
     Mistake(
-        "uses-alone", "a new use by a core that is known begins nothing anew", _GRANULES,
+        "uses-alone", "a new use by a core that is known begins nothing again", _GRANULES,
         "or uses != ck[at + SEEN_USES]:", "or (uses != ck[at + SEEN_USES] and not PLANTED):",
     ),
     Mistake(

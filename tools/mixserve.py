@@ -189,12 +189,12 @@ def timed_cells(of: forms_of_runs.Compared, degrees: str) -> Iterator[str]:
 
 
 def with_tables(text: str) -> str:
-    """The page with tables of the analyzer made anew."""
+    """The page with tables of the analyzer made again."""
     return between(text, "analyzer", best(), published(), literal(), robust())
 
 
 def page(text: str, check: bool = False) -> str:
-    """The page with all tables made anew; those of runs are only written."""
+    """The page with all tables made again; those of runs are only written."""
     if check:
         return with_tables(text)
     parts = [timed(part, fabric) for fabric in (ATLAS_800T_A2, H20) for part in forms_of_runs.ALGORITHMS]

@@ -27,7 +27,7 @@ def row(name: str) -> tuple[str, ...]:
 
 
 def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
-    """The page with the rows of some protocols, or all, made anew."""
+    """The page with the rows of some protocols, or all, made again."""
     return between(text, "orders", table(COLUMNS, rows(text, "orders", names(), asked or names(), row)))
 
 

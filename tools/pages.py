@@ -1,8 +1,8 @@
-"""Pages of docs of which a tool writes a part: prose is written by hand, what stands between two marks is made anew.
+"""Pages of docs of which a tool writes a part: prose is written by hand, what stands between two marks is made again.
 
     python tools/NAME.py            write the part
     python tools/NAME.py --check    say which lines of it are not true any more, and end with 1
-    python tools/NAME.py fused ...  where a page has a part for each protocol: make those of some anew alone
+    python tools/NAME.py fused ...  where a page has a part for each protocol: make those of some again alone
 """
 
 import argparse
@@ -30,7 +30,7 @@ def between(page: str, name: str, *parts: str) -> str:
 
 
 def rows(page: str, mark: str, names: Iterable[str], asked: Collection[str], make: Row) -> Iterator[Sequence[str]]:
-    """Rows of a table whose first cells are ``names``: those that are asked for, or that are new, made anew."""
+    """Rows of a table whose first cells are ``names``: those that are asked for, or that are new, made again."""
     lines = page.partition(f"<!-- {mark}: ")[2].partition(f"<!-- {mark} end -->")[0].splitlines()
     old = {cells[0]: cells for cells in (line[2:-2].split(" | ") for line in lines)}
     yield from (old[name] if name in old and name not in asked else make(name) for name in names)
@@ -55,7 +55,7 @@ def command(doc: str | None, page: Path, make: Callable[..., str], names: Sequen
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="say what is not true any more, instead of writing")
     if names:
-        parser.add_argument("names", nargs="*", choices=[[], *names], help="parts to make anew; by default all")
+        parser.add_argument("names", nargs="*", choices=[[], *names], help="parts to make again; by default all")
     asked = parser.parse_args()
     old = page.read_text("utf-8")
     new = make(old, asked.check, *([asked.names or names] if names else []))

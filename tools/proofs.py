@@ -22,7 +22,7 @@ def row(name: str, case: Case) -> tuple[str, ...]:
 
 
 def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
-    """The page with the rows of some protocols, or all, made anew."""
+    """The page with the rows of some protocols, or all, made again."""
     cases = proofs()
     again = [name for name in cases if not asked or name.partition(":")[0] in asked]
     return between(text, "proofs", table(COLUMNS, rows(text, "proofs", cases, again, lambda n: row(n, cases[n]))))

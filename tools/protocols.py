@@ -1,4 +1,4 @@
-"""Write the numbers of docs/protocols.md anew: run each command of the page and put what it prints behind it."""
+"""Write the numbers of docs/protocols.md again: run each command of the page and put what it prints behind it."""
 
 import re
 import subprocess

@@ -44,7 +44,7 @@ def search_of(name: str) -> dict[str, Any]:
 
 
 def main(asked: Sequence[str]) -> None:
-    """Write the file, what is asked for or new made anew."""
+    """Write the file, what is asked for or new made again."""
     old = recorded()
     made = (name for name in names() if not asked or name in asked or name not in old)
     table = {**old, **{name: {"run": run_of(name), "search": search_of(name)} for name in made}}

@@ -75,7 +75,7 @@ def _shown(text: str) -> str:
 
 
 def make(page: str, check: bool = False) -> str:
-    """The page with its matrix made anew."""
+    """The page with its matrix made again."""
     matrix = Matrix()
     return between(page, "soundness", matrix.grid(), *map(matrix.of_reduction, matrix.reductions))
 

@@ -67,7 +67,7 @@ def section(name: str) -> str:
 
 
 def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
-    """The page with some protocols, or all, made anew."""
+    """The page with some protocols, or all, made again."""
     old = {part.partition("\n")[0]: f"## {part}" for part in text.partition("<!-- synch")[2].split("\n## ")[1:]}
     old = {name: part.partition("\n<!--")[0] for name, part in old.items()}
     asked = asked or names()

@@ -103,7 +103,7 @@ class SendRecv:
 
     What has passed on each channel is read from its fields whenever a call begins, and nowhere else: a snapshot of
     the pod holds all there is to know about rings that no call is using.  A pair whose fields do not fit each other
-    (it was never used, or a run on it failed) begins anew with its next call.
+    (it was never used, or a run on it failed) begins again with its next call.
 
     After any error in `run`, `Handle.test` or `Handle.wait` (but a wait without the other side) only `reset` helps.
     """
@@ -247,7 +247,7 @@ class SendRecv:
         """Make the rings usable again after an error.
 
         Clears the pod if a run has failed (its cores stop, what they had in flight is dropped) and drops every queued
-        call and every handle; the fields of their pairs are set anew when the pair is next used.  App data areas stay
+        call and every handle; the fields of their pairs are set again when the pair is next used.  App data areas stay
         as they are: the targets of the transfers that failed before their first chunk are unchanged, those of others in
         the same run hold as much as had arrived.  What lies in the rings is never read again.
         """

@@ -44,7 +44,7 @@ class Fit:
     sensitivity: Mapping[str, Mapping[str, float]]
     """By constant and row: percent of the row per percent of the constant."""
     intervals: Mapping[str, tuple[float, float]]
-    """By constant: how far down and up it may be, the others fitted anew, with no row off by over `OFF_PERCENT`."""
+    """By constant: how far down and up it may be, the others fitted again, with no row off by over `OFF_PERCENT`."""
     evaluations: int
     """How often all rows were run."""
 
@@ -164,7 +164,7 @@ def _lines(found: Fit) -> Iterator[str]:
     yield f"evaluations = {found.evaluations}"
     yield f"mape_percent = {found.mape_percent:.2f}"
     yield ""
-    yield f"# How far each may be, the others fitted anew, with no row off by more than {OFF_PERCENT:g}%."
+    yield f"# How far each may be, the others fitted again, with no row off by more than {OFF_PERCENT:g}%."
     yield "[intervals]"
     yield from (f"{name} = [{low:.4g}, {high:.4g}]" for name, (low, high) in found.intervals.items())
     for row in found.rows:

@@ -211,8 +211,8 @@ def _behind_events(rng: Random) -> Texts:
 def _descriptors(rng: Random) -> Texts:
     """More copies by DMA than are usual, up to all descriptors and one more, which may not wait for the first."""
     waits, n = rng.choice((0, 4, 4)), rng.randrange(4)
-    anew = rng.choice((0, 8)) if n == 3 else 0
-    copies = f"dmas {rng.choice(('0.0', 'm0.0', 'e.0', '1.0'))} {rng.choice(('1.0', '1.4'))} {n + waits + anew}"
+    again = rng.choice((0, 8)) if n == 3 else 0
+    copies = f"dmas {rng.choice(('0.0', 'm0.0', 'e.0', '1.0'))} {rng.choice(('1.0', '1.4'))} {n + waits + again}"
     between = rng.choice(("quiet", "quiet", "wait 4 0 0", "wait 4 0 0; wait 4 0 1", "fence", "in 1.0 0 2; quiet"))
     flag = rng.choice(("put 0.4 1", "store 0.4 1", "add 0.4 1"))
     return 1, (f"stores 0.0 2 1; quiet; {copies}; {between}; {flag}",

@@ -86,7 +86,7 @@ def check(
 
     Parameters
     ----------
-    checkable: builds the pod to be checked, anew for each part of the check.
+    checkable: builds the pod to be checked, again for each part of the check.
     order: memory order, ``"sc"``, ``"fifo"``, ``"relaxed"`` or ``"unordered"``.
     policy: ``"exhaustive"``, or how schedules are drawn; None for the former, and with a fault for ``"portfolio"``.
     schedules, seconds: limits; an exhaustive search that meets one is unfinished.  Seconds of compiling do not count.

@@ -1,6 +1,6 @@
 """The weakest order that each request of a protocol can ask for, and which quiets could be fences.
 
-One request, or quiet, is weakened at a time, all others are as they are; each time all is searched anew.  So two that
+One request, or quiet, is weakened at a time, all others are as they are; each time all is searched again.  So two that
 can each be weaker need not both be: ask again with one of them changed.
 
 What a search says of the weakened protocol is judged again by roads that share nothing with it (`check.certify`), for

@@ -11,7 +11,7 @@ from xccl_emu.options import option
 class CorpusOptions:
     """Find the bugs of the corpus, and prove their mends: all members, or those that are named.
 
-    A member is a bug of a published library, written anew as a broken and a mended case. Each is looked at by the
+    A member is a bug of a published library, written again as a broken and a mended case. Each is looked at by the
     command that finds it; the broken one must be refuted as its page says, the mended one verified.
 
     \b

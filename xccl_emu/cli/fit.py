@@ -20,7 +20,7 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
     """Fit the free constants of the timing model to six rows of Table 7 and one of HIXL, and to no other row.
 
     Each step runs FusedDispatch and FusedCombine at EP8, EP64 and EP256, and copies by DMA, under other costs; it takes
-    minutes. Printed are the constants, how far each may be (the others fitted anew) before a row is off by 3%, the
+    minutes. Printed are the constants, how far each may be (the others fitted again) before a row is off by 3%, the
     residual of each row with its sign, and how many percent a row moves for one percent of a constant. A release takes
     its constants from xccl_emu/timing/fitted.toml: write them there with --out.
 

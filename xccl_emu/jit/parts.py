@@ -1,7 +1,7 @@
 """Functions compiled as parts of what calls them.
 
 Numba makes a library of each function: it links what the function calls into it, optimises all of that, makes machine
-code of it, and begins anew in the caller.  Of a chain of calls the last function is optimised at every level.  A part
+code of it, and begins again in the caller.  Of a chain of calls the last function is optimised at every level.  A part
 stops before that: it is LLVM IR, which each whole (a function that the host calls, or that is called by address)
 links once, with the parts of its parts, and then optimises.
 """

@@ -220,7 +220,7 @@ def choose(n: int, of: int = 0, step: int = 0, sync: str = "") -> Request:
     ``sync`` is switched off.  A kernel that asks again and again gets each answer some day: no livelock is told of a
     loop that one of them leaves.
 
-    ``of`` is what it is asked for, such as the number of a request: a timer of virtual time begins anew with each.
+    ``of`` is what it is asked for, such as the number of a request: a timer of virtual time begins again with each.
     """
     return (OP_CHOOSE, n, of, 0, 0, 0, 0)
 
@@ -240,7 +240,7 @@ def mtu_in(source: int, ub: int, nbytes: int, tentative: int = 0, step: int = 0,
     """Copy memory to the data buffer.
 
     A ``tentative`` one (1 or True) may meet writes: that is no race, but until `validate` nobody may use these bytes
-    but to write over all of them.  Several that touch each other are validated as one; one that covers all begins anew.
+    but to write over all of them.  Several that touch are validated as one; one that covers all begins again.
     """
     return (OP_MTU_IN, source, ub, nbytes, tentative, 0, 0)
 

@@ -25,7 +25,7 @@ def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 class Claims:
-    """The book of a pod.  Who comes later takes over, so that a communicator may simply be made anew."""
+    """The book of a pod.  Who comes later takes over, so that a communicator may simply be made again."""
 
     def __init__(self) -> None:
         self._held: list[tuple[weakref.ref[object], Region]] = []

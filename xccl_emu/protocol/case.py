@@ -175,7 +175,7 @@ class Case:
     def lay_out(self, bench: Bench) -> None:
         """Make the pod, put data in, say what must be there in the end, and launch the kernels.
 
-        It is called anew for each part of a check, and must do the same each time.
+        It is called again for each part of a check, and must do the same each time.
         """
         raise NotImplementedError(f"{type(self).__name__}.lay_out")
 
@@ -194,7 +194,7 @@ class Case:
         """As `lay_out`, of several calls on one communicator, each rank's one behind the other at its own pace.
 
         ``calls`` have the sizes of this case but for those that may differ from call to call (``each_call=True``).  A
-        case that has such sizes overrides this; any other is called on a pod that is at rest, and made anew for it.
+        case that has such sizes overrides this; any other is called on a pod that is at rest, and made again for it.
         """
         if len(calls) != 1:
             raise ConfigError(f"calls: {self.name} makes one call on a pod at rest, there are {len(calls)}")
@@ -340,7 +340,7 @@ def protocol(function: Build) -> Callable[..., Case]:
     """Make a protocol of a function ``f(bench, size=default, ...)``; called with sizes alone it gives a `Case`.
 
     The function makes a pod (`Bench.pod`), puts data in, says what must be there in the end, and launches kernels.  It
-    is called anew for each part of a check and must do the same each time.  Sizes are whole numbers or strings, so that
+    is called for each part of a check and must do the same each time.  Sizes are whole numbers or strings, so that
     a replay file can keep them; ConfigError for anything else, and for a size the function does not have.
     """
     signature = inspect.signature(function)

@@ -33,7 +33,7 @@ def read(path: Path) -> tuple[Fabric, Costs]:
 
 
 def moved(costs: Costs, given: Mapping[str, Any], where: str) -> Costs:
-    """Costs with some constants given anew; ConfigError for a name that there is not, or what is no number."""
+    """Costs with some constants given again; ConfigError for a name that there is not, or what is no number."""
     known = [each.name for each in fields(Costs)]
     for name, value in given.items():
         if name not in known:

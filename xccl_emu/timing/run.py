@@ -100,7 +100,7 @@ class VirtualTime:
     global number (0 for those not named). over: buffers that are reached over another network than the first, by the
     name of that (`Fabric.beside`): what one network carries slows no other. timers_us: for names (`sync`) of `choose`,
     after how long it answers 1: counted on each core from the first time that it asks there, then from the last answer
-    1, and anew when it asks ``of`` something else. Any other `choose` is answered 0, or drawn (``Pod(draw_answers=)``).
+    1, and again when it asks ``of`` something else. Any other `choose` gets 0, or is drawn (``Pod(draw_answers=)``).
 
     Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off (in time, a
     write is visible when it has arrived, and not when a schedule says so), for dies that the fabric does not have, for

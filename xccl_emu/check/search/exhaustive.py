@@ -132,7 +132,7 @@ class Search:
     walk_steps = _WALK_STEPS
     """Transitions of a walk that learns who uses what, at most: so far goes one that spins for ever."""
     quiet_walks = _QUIET_WALKS
-    """Walks in a row that show nothing new, before the search begins.  With fewer it begins anew more often."""
+    """Walks in a row that show nothing new, before the search begins.  With fewer it begins again more often."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Search:
             setup.checker[place : place + len(signature)] = signature
 
     def run(self) -> Found:
-        """Learn, search part after part, and begin anew whenever something was taken for what it is not."""
+        """Learn, search part after part, and begin again whenever something was taken for what it is not."""
         try:
             with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
                 self._learn()
@@ -204,7 +204,7 @@ class Search:
     # ---- searching
 
     def _search_parts(self) -> bool:
-        """Search every part by one frozen table; False if something was seen that is not in it, so all begins anew.
+        """Search every part by one frozen table; False if something was seen that is not in it, so all begins again.
 
         What a part cannot do by itself, such as going on, another one might, if they did share something after all: so
         such a violation counts only if all other parts have been searched to their end; else the whole is searched.

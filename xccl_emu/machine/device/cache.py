@@ -5,7 +5,7 @@ moment.  A store changes the line and nothing else; a line that was changed is w
 bytes were when it was fetched.  Everything else goes past the cache: polls, atomics, mtu-in, mtu-out and DMA.
 
 A line may be evicted at any moment.  Of a clean one that shows only at the next load or store there, so it is a choice
-of that request: `CHOICE_ANEW` fetches a line anew that has become stale.  To evict a changed line is an action by
+of that request: `CHOICE_ANEW` fetches a line again that has become stale.  To evict a changed line is an action by
 itself, `CHOICE_EVICT` and the line's place.  Neither must ever happen: a run in which only they could go on is stuck.
 `dcci` writes back and drops a line.  A return writes back all that is changed, drops all, and waits as for any write.
 
@@ -33,7 +33,7 @@ def through_cache(st, base):
 
 @jit
 def request_choices(st, base):
-    """Choices of the core's request: of a line that is polled, of a load to fetch anew, answers, and conditions."""
+    """Choices of the core's request: of a line that is polled, of a load to fetch again, answers, and conditions."""
     op = st[base + REQUEST]
     if op > rq.OP_POLL:
         return answers(st, base) if op == rq.OP_CHOOSE or op == rq.OP_POLL_ANY else 1
@@ -190,7 +190,7 @@ def _make_place(mem, st, core, base, line):
 
 @call
 def _line_for(mem, st, core, base, address, choice):
-    """The place of the line with an address, fetched if it must be, or anew; -1 if that cannot be now."""
+    """The place of the line with an address, fetched if it must be, or again; -1 if that cannot be now."""
     at = _find(st, core, address >> LINE_SHIFT)
     if choice == ms.CHOICE_ANEW:
         if at < 0 or st[at + ms.CACHED_DIRTY] or not is_stale(mem, st, at):

@@ -217,7 +217,7 @@ def _flights(st, st64, ring):
 
 @jit
 def _ordered(st, older, younger):
-    """1 if it matters which of two writes of a die in flight is older (written anew here, not taken from `flight`)."""
+    """1 if it matters which of two writes of a die in flight is older (written again here, not taken from `flight`)."""
     one, other = st[older + at.FLIGHT_ADDRESS], st[younger + at.FLIGHT_ADDRESS]
     if st[at.ORDER] == at.ORDER_FIFO:
         return 1 if one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT] else 0

@@ -117,7 +117,7 @@ MAX_SUBTRANSFERS = 62  # a transfer is read in at most so many sub-transfers, so
 # ---- an action: an actor and a choice
 ACTORS_PER_CORE = N_PIPES  # behind them one actor a die, which delivers writes
 CHOICE_BITS = 16
-CHOICE_ANEW, CHOICE_EVICT = 1, 64  # of a scalar unit with a cache: fetch a line anew; from here on, evict a line
+CHOICE_ANEW, CHOICE_EVICT = 1, 64  # of a scalar unit with a cache: fetch a line again; from here on, evict a line
 # of a scalar unit at `choose`: the answer, or `CHOICE_ALL` for 0
 CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every write in flight in issue order
 

@@ -1,6 +1,6 @@
 """What the cores of a die ask of other dies, counted request by request when they are granted.
 
-Counters begin anew with every run. No program can observe them: they lie behind the tables of last writers.
+Counters begin again with every run. No program can observe them: they lie behind the tables of last writers.
 """
 
 from xccl_emu.lang import requests as rq

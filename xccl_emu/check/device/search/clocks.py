@@ -6,9 +6,9 @@ quiets (then no other order could give anything else), and this is checked with 
 taken, an access that is not ordered behind an earlier, conflicting one is reported (`inside`).
 
 A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 11 bits that say of which
-DMA descriptors the completion is known, and of which that were used anew the one before (`inside.note_ring`).  A
+DMA descriptors the completion is known, and of which that were used again the one before (`inside.note_ring`).  A
 pipe's own clock ticks when it releases (sets a flag; the scalar unit also when it issues).  A quiet makes everything
-known, so all starts anew; what was noted before it can be forgotten.
+known, so all starts again; what was noted before it can be forgotten.
 
 Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
 quiet.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
@@ -62,7 +62,7 @@ def joined(one, other):
 
 @jit
 def forget_all(ck, block):
-    """Start anew: everything that the core did is known to all of its pipes."""
+    """Start again: everything that the core did is known to all of its pipes."""
     for pipe in range(4):
         ck[block + cs.VECTORS + pipe] = 1 << (_LANE * pipe)
     ck[block + cs.SHARED_VECTOR], ck[block + cs.N_FLYING], ck[block + cs.FENCE_VECTOR] = 0, 0, 0
@@ -90,7 +90,7 @@ def tick(ck, block, pipe):
     ck[at] += 1 << (_LANE * pipe)
 
 
-# ---- numbers anew
+# ---- numbers again
 
 
 @call

@@ -3,7 +3,7 @@
 There are two tables. *Frozen* (`USERS`, `USES`, `CLASS`) is all that a reduction may read; it does not change while a
 search goes on. *Seen* (`SEEN_USERS`, `SEEN_USES`) is what accesses write; it only grows. The moment that anything is
 seen that is not frozen, a bit of any kind, the search ends (`RESTART`), what was seen is frozen, and all is searched
-anew. So when a search has ended without that, every access of every explored run is in the table that it went by.
+again. So when a search has ended without that, every access of every explored run is in the table that it went by.
 `docs/soundness.md` has the argument why this is enough.
 
 - LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
@@ -102,7 +102,7 @@ def _see_core(ck, i, p, use):
 
 @jit
 def see(ck, p, users, uses):
-    """Note users and uses of a granule; the search has to begin anew if one of them was not seen before."""
+    """Note users and uses of a granule; the search has to begin again if one of them was not seen before."""
     at = ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS
     users, uses = ck[at + SEEN_USERS] | users, ck[at + SEEN_USES] | uses
     if users != ck[at + SEEN_USERS] or uses != ck[at + SEEN_USES]:

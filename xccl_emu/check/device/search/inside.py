@@ -20,14 +20,14 @@ WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE, IN_ROW = 16, 32, 64, 12
 write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
 reads of memory, of which the clock is that of the latest; IN_ROW: it adds integers of 4 bytes, not a word."""
 AGENT_BEFORE, N_BEFORE = AGENT_DMA + 8, 3
-"""Agents of descriptors that were used anew: of what they did before, while not all know of it."""
+"""Agents of descriptors that were used again: of what they did before, while not all know of it."""
 _FENCES = 12
 """Above that: under `relaxed`, how many fences the core has passed since a write to memory."""
 
 
 @jit
 def note_ring(st, ck, block, base, k):
-    """A DMA descriptor is used anew: nobody knows of its completion yet.
+    """A DMA descriptor is used again: nobody knows of its completion yet.
 
     What it did before goes on under another agent, if something may still come that does not know of it.
     """
@@ -64,7 +64,7 @@ def note_ring(st, ck, block, base, k):
 
 @jit
 def _free_agent(ck, block):
-    """An agent for what a descriptor did before it was used anew, or 0 if all are in use."""
+    """An agent for what a descriptor did before it was used again, or 0 if all are in use."""
     used = 0
     for n in range(ck[block + cs.N_RECORDS]):
         used |= 1 << (ck[block + cs.RECORDS + n * cs.RECORD_WORDS + 2] & 15)
@@ -76,7 +76,7 @@ def _free_agent(ck, block):
 
 @jit
 def _forget_known(st, ck, block, base):
-    """Drop what descriptors did before they were used anew, as far as all that can still come knows of it."""
+    """Drop what descriptors did before they were used again, as far as all that can still come knows of it."""
     known = ck[block + cs.VECTORS]
     for pipe in range(1, 4):
         if st[pipe_of(base, pipe) + ms.PIPE_COUNT]:  # the first in its queue knows least of those in it

@@ -25,7 +25,7 @@ PER_CORE = 5
 
 @jit
 def over(ck):
-    """Return whether there is something to report, or to begin anew for."""
+    """Return whether there is something to report, or to begin again for."""
     return ck[cs.VIOLATION] | ck[cs.LIMIT] | ck[cs.RESTART]
 
 
@@ -218,7 +218,7 @@ def _n_parts(st, ck, i, base, pipe, j):
 
 @jit
 def need_not_happen(st, ck, process, n):
-    """Return in which ways the n-th transition of a process need never happen: a line is evicted, or fetched anew.
+    """Return in which ways the n-th transition of a process need never happen: a line is evicted, or fetched again.
 
     Two bits: 1 for an eviction, 2 for a load that might see its line as it is instead.
     """
@@ -289,7 +289,7 @@ def _choice(st, ck, i, base, pipe, n):
 def make_transition(mem, st, ck, rows, named, process, n):
     """Make the n-th transition of a process, with all that follows from it; False, and nothing changed, if it is none.
 
-    What changed is logged; the fingerprint is up to date.  A violation, a limit or the wish to begin anew is in the
+    What changed is logged; the fingerprint is up to date.  A violation, a limit or the wish to begin again is in the
     checker state.
     """
     mark, before = ck[cs.LOG], ck[cs.HASH]

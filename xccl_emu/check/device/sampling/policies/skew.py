@@ -1,7 +1,7 @@
 """`skew`: hosts launch apart.
 
 All cores of a die have one factor more, 10^-U(0, 9), so that some die hardly goes on as long as others can; at some
-steps the factors are drawn anew.
+steps the factors are drawn again.
 """
 
 import math
