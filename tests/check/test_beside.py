@@ -55,7 +55,7 @@ def test_a_limit_below_the_look_holds(soon: Callable[[int], None]) -> None:
 
 
 def test_a_run_that_is_long_is_no_answer_of_a_look() -> None:
-    """That a drawn run has no end is a guess by its length: the search has the word."""
+    """A drawn run is taken for endless by its length, which is a guess: the search has the word."""
     trap = NAMED["a loop of loads need not end"]
     assert sample(trap.build("relaxed"), schedules=50).violation.kind == kinds.LIVELOCK
     assert first_drawn(trap.build("relaxed")) is None
