@@ -43,7 +43,7 @@ def test_a_deadlock_report_says_who_waits_for_what() -> None:
     assert f"polls die1.meta+0x20 (address {pod.meta(1, 32):#x}): saw 7, wants == 8;" in text
     assert "last written by die 0 core 0" in text
     assert "die 1 core 0, kernel wait_for" in text
-    assert "saw 0, wants == 5; no write there is known" in text
+    assert "saw 0, wants == 5; no write there is visible" in text
 
 
 def test_a_report_does_not_take_a_writer_of_an_earlier_run_for_one_of_this() -> None:
@@ -53,7 +53,7 @@ def test_a_report_does_not_take_a_writer_of_an_earlier_run_for_one_of_this() -> 
         ("left_flag", "right_flag"), pod.meta(0)) | {"rounds": 1}, [pod.grant_meta("rw")])
     pod.run()
     pod.launch(wait_for, 0, [0], {"flag": pod.meta(0), "value": 5}, [pod.grant_meta("r")])
-    with pytest.raises(DeadlockError, match="saw 1, wants == 5; no write there is known"):
+    with pytest.raises(DeadlockError, match="saw 1, wants == 5; no write there is visible"):
         pod.run()
 
 

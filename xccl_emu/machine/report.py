@@ -108,7 +108,7 @@ def last_writer(pod: "Pod", address: int) -> str:
     slot = int(st[at.WRITER_BASE]) + granule % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
     large = int(st[large_slot(st, address >> at.LARGE_SHIFT)])
     if st[slot] == 0 and large == 0:
-        return "no write there is known"
+        return "no write there is visible"
     if st[slot] != granule + 1 or large > st[slot + 3]:
         return "last writer not known"
     return "last written by " + where(pod, int(st[slot + 1]), int(st[slot + 2]))
