@@ -14,7 +14,6 @@ from xccl_emu.check import check as front
 from xccl_emu.check import confirm
 from xccl_emu.check.check import check, opinions
 from xccl_emu.check.confirm import confirmed
-from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import (
     BRUTE_FORCE,
     SEARCH,
@@ -104,9 +103,9 @@ def test_the_order_itself_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verdict under sc is handed over from relaxed; the searches that are asked then look at sc."""
     searched, search = [], front._searched
 
-    def noted(verdict: Verdict, checkable: Checkable, options: Any) -> tuple[Verdict, bool]:
+    def noted(verdict: Verdict, trial: Any, again: Any, options: Any) -> tuple[Verdict, bool]:
         searched.append((options.reduction, verdict.order))
-        return search(verdict, checkable, options)
+        return search(verdict, trial, again, options)
 
     monkeypatch.setattr(front, "_searched", noted)
     verdict = check(telling(), order="sc", confirm_seconds=10.0)

@@ -94,7 +94,7 @@ def test_seconds_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "told"),
     [
         ((), "PROTOCOL: must be one of"),
-        (("nothing",), "protocol 'nothing': must be one of"),
+        (("nothing",), "protocol 'nothing': must be a name"),
         ((PREFIX_SUM, "--order", "tso"), "must be one of sc, fifo, relaxed"),
         ((PREFIX_SUM, "--seconds", "0"), "--seconds 0.0: must be positive"),
         ((PREFIX_SUM, "--legs", "4"), "has no such size, but dies"),
