@@ -97,7 +97,7 @@ def right_shift_count(count: int) -> int:
 
 
 TURNS = f"{RESERVED}turns"
-"""The local that says how often loops may still turn before the next request; never a register."""
+"""What says how often loops of a step and its functions may still turn before the next request; never a register."""
 TURNS_AT_FIRST = f"{TURNS} = {TURNS_MAX}"
 
 

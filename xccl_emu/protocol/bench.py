@@ -23,7 +23,6 @@ READINGS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What is read in one of two ways, since documents leave it open: what it is where nobody chooses, the stronger reading
 and the weaker one."""
-_GIVES_UP_MAX = 8
 
 _GIVES_UP_MAX = 8
 
