@@ -64,6 +64,13 @@ def test_both_readings_are_judged_where_nobody_chooses(
     assert "if they" not in printed("check", f"{EXAMPLE}:{name}", "--barrier", "visible", *out, code=codes[1])
 
 
+def test_each_reading_that_is_verified_is_confirmed() -> None:
+    """The stronger reading gets second opinions of its own, also where the weaker is refuted."""
+    found = as_json("check", f"{EXAMPLE}:NoDsb", "--confirm-seconds", "20", "--out", "/dev/null", code=ending.WRONG)
+    assert found["confirmation"] is None
+    assert found["stronger"]["confirmation"]["opinions"]
+
+
 def test_both_readings_are_in_the_json() -> None:
     """What was read, and the whole verdict by it, beside that of the weaker."""
     told = as_json("check", f"{EXAMPLE}:NoDsb", "--out", "/dev/null", code=ending.WRONG)

@@ -210,3 +210,27 @@ def test_checkout_works_without_installing(checkout: Path, tmp_path: Path) -> No
     interpreter = new_environment(tmp_path / "env")
     assert imported_by(interpreter, checkout, checkout) == checkout / "xccl_emu"
     assert "Usage: xccl-emu" in run(interpreter, "-m", "xccl_emu", "--help", cwd=checkout)
+
+
+def interpreter_of(version: str) -> Path:
+    """A Python of that version, on the path or from pyenv; the test is skipped, saying so, where there is none."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python"))]
+    for candidate in filter(None, candidates):
+        done = subprocess.run([candidate, "--version"], capture_output=True, text=True)
+        if done.stdout.startswith(f"Python {version}."):
+            return Path(candidate)
+    pytest.skip(f"no Python {version} here")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["whl", "tar.gz"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_clean_install_proves_a_protocol(wheel: Path, tmp_path: Path, version: str, kind: str) -> None:
+    """In an empty environment of each version, wheel and sdist install with their dependencies and give a verdict."""
+    run(interpreter_of(version), "-m", "venv", tmp_path / "env", cwd=tmp_path)
+    (package,) = wheel.parent.glob(f"*.{kind}")
+    pip = (tmp_path / "env" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+    run(*pip, package, cwd=tmp_path)
+    said = run(tmp_path / "env" / "bin" / "xccl-emu", "check", "sendrecv", "--states", "100000", cwd=tmp_path)
+    assert "verified" in said

@@ -88,9 +88,14 @@ class Result:
     """By the stronger readings, where nobody has chosen; the verdict is by the weaker."""
 
     @property
+    def contradicted(self) -> bool:
+        """Whether a second opinion is another than the verdict, of either reading."""
+        return self.verdict.contradicted or (self.stronger is not None and self.stronger.verdict.contradicted)
+
+    @property
     def exit_code(self) -> int:
         """Exit code of the verdict; with ``--each-sync``, whether every synchronization got an answer."""
-        if self.verdict.contradicted:
+        if self.contradicted:
             return ending.BUG
         code = EXIT_CODES[self.verdict.verdict]
         if self.weakest is not None and any(one.unfinished for one in self.weakest):
@@ -137,22 +142,28 @@ class Job:
         return dataclasses.replace(self._result(verdict, None), each=each, unreached=unreached, weakest=found)
 
     def confirm(self, result: Result, progress: Progress) -> Result:
-        """The result with second opinions on what is verified; Ctrl-C ends them, and leaves what has been found."""
-        seconds = self._confirm_seconds(result.verdict)
-        if not seconds or result.verdict.verdict != VERIFIED:
-            return result
+        """The result with second opinions on each reading that is verified."""
+        first, other = self._confirmed(self._case, result.verdict, progress), result.stronger
+        if other is not None:
+            case = self._case.with_pod_options(**other.read)
+            other = dataclasses.replace(other, verdict=self._confirmed(case, other.verdict, progress))
+        result = dataclasses.replace(result, verdict=first, stronger=other)
+        return result if first.confirmation is None else self._kept(result)
+
+    def _confirmed(self, case: Case, verdict: Verdict, progress: Progress) -> Verdict:
+        """A verdict with second opinions on it if it is verified; Ctrl-C ends them, and leaves what has been found."""
+        seconds = self._confirm_seconds(verdict)
+        if not seconds or verdict.verdict != VERIFIED:
+            return verdict
         given, interrupted = list[Opinion](), False
         try:
-            for one in opinions(
-                self._case, result.verdict, seconds=seconds, max_bytes=self._max_bytes(), progress=progress
-            ):
+            for one in opinions(case, verdict, seconds=seconds, max_bytes=self._max_bytes(), progress=progress):
                 given.append(one)
         except BaseException as error:
             interrupted = ending.goes_on(error)
             if not interrupted:
                 raise
-        verdict = confirmed(self._case, result.verdict, given, seconds, interrupted=interrupted)
-        return self._kept(dataclasses.replace(result, verdict=verdict))
+        return confirmed(case, verdict, given, seconds, interrupted=interrupted)
 
     # ---- what is checked
 

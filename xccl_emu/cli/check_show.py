@@ -46,6 +46,14 @@ _ONE_AT_A_TIME = (
 )
 
 
+def _confirmations(result: Result) -> Iterator[str]:
+    """What second opinions came to; a line for each reading that is verified."""
+    if result.verdict.confirmation is not None:
+        yield result.verdict.confirmation.words()
+    if result.stronger is not None and result.stronger.verdict.confirmation is not None:
+        yield f"if {result.stronger.condition}: {result.stronger.verdict.confirmation.words()}"
+
+
 def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     with ticking(quiet=as_json) as progress:
@@ -55,10 +63,11 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
         print_and_draw(result)
     with ticking("confirming", quiet=as_json) as progress:
         confirmed = job.confirm(result, progress)
-    if as_json or confirmed.verdict.contradicted:
+    if as_json or confirmed.contradicted:
         print_and_draw(confirmed, as_json)
-    elif confirmed.verdict.confirmation is not None:
-        stdout_console().print(confirmed.verdict.confirmation.words(), highlight=False)
+    else:
+        for line in _confirmations(confirmed):
+            stdout_console().print(line, highlight=False)
     if confirmed.unsaved:
         raise OutputError(confirmed.unsaved)
     raise typer.Exit(confirmed.exit_code)

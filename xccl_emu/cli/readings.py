@@ -22,8 +22,13 @@ class Stronger:
 
     def words(self, weaker: Verdict) -> str:
         """Both verdicts in one line."""
-        strong, weak = zip(*(_IF[name] for name in self.read), strict=True)
-        return f"{_of(self.verdict)} if {' and '.join(strong)}; {_of(weaker)} if {' and '.join(weak)}"
+        weak = " and ".join(_IF[name][1] for name in self.read)
+        return f"{_of(self.verdict)} if {self.condition}; {_of(weaker)} if {weak}"
+
+    @property
+    def condition(self) -> str:
+        """What these readings say."""
+        return " and ".join(_IF[name][0] for name in self.read)
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
