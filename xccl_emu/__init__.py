@@ -15,7 +15,7 @@ from xccl_emu import _lazy  # noqa: E402  what they import takes its time
 from xccl_emu.jit import cache as _cache  # noqa: E402
 from xccl_emu.jit import without as _without  # noqa: E402
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _cache.activate()
 _without.stand_in()
