@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,17 +142,17 @@ class Job:
         seconds = self._confirm_seconds(result.verdict)
         if not seconds or result.verdict.verdict != VERIFIED:
             return result
-        given, interrupted = list[Opinion](), False
+        given, interrupted, started = list[Opinion](), None, time.monotonic()
         try:
             for one in opinions(
                 self._case, result.verdict, seconds=seconds, max_bytes=self._max_bytes(), progress=progress
             ):
                 given.append(one)
         except BaseException as error:
-            interrupted = ending.goes_on(error)
-            if not interrupted:
+            if not ending.goes_on(error):
                 raise
-        verdict = confirmed(self._case, result.verdict, given, seconds, interrupted=interrupted)
+            interrupted = time.monotonic() - started
+        verdict = confirmed(self._case, result.verdict, given, seconds, interrupted)
         return self._kept(dataclasses.replace(result, verdict=verdict))
 
     # ---- what is checked
