@@ -1,4 +1,4 @@
-"""Sizes as users say them: with K, M or G, from a least to a most by a factor."""
+"""Sizes as users say them: with K, M or G, from a least to a most by a factor; and numbers of things in words."""
 
 from xccl_emu.errors import ConfigError
 
@@ -50,3 +50,8 @@ def parse_whole(name: str, text: str) -> list[int]:
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise ConfigError(f"{name} {text}: must be whole numbers above 0, separated by commas")
     return list(dict.fromkeys(int(word) for word in words))
+
+
+def some(count: int, things: str) -> str:
+    """Say a number of things: ``"1 schedule"``, ``"1,200 schedules"``."""
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"

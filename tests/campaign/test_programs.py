@@ -42,6 +42,7 @@ def features(case: Case) -> set[str]:
     names = {one.name for each in small.programs for one in each}
     names &= {"tentative", "any", "v_add", "add_out", "choose", "signal", "dma"}
     pod = {"cache": small.scalar_cache, "flags": small.flags, "cpu": small.cpu, "units": small.atomic_bytes != 32}
+    pod["gives up"] = small.gives_up
     return names | {name for name, has in pod.items() if has} | {case.fault.partition(":")[0]} - {""}
 
 
@@ -49,9 +50,8 @@ def test_features_meet() -> None:
     """Any two features that may stand in one program are drawn together within 8,000 programs."""
     met = {pair for n in range(8000) if n % 32 in CROSSED for pair in combinations(sorted(features(draw(7, n))), 2)}
     all_of_them = sorted({name for pair in met for name in pair})
-    assert {"tentative", "any", "v_add", "add_out", "choose", "cache", "flags", "cpu", "lose", "stop"} <= set(
-        all_of_them
-    )
+    some = {"tentative", "any", "v_add", "add_out", "choose", "cache", "flags", "cpu", "gives up", "lose", "stop"}
+    assert some <= set(all_of_them)
     faults = {"stop", "cut", "stall", "duplicate", "corrupt", "lose"}
     missing = {pair for pair in combinations(all_of_them, 2) if not faults.issuperset(pair)} - met
     assert missing == set()

@@ -58,7 +58,7 @@ def test_a_wrong_verdict_is_contradicted(sizes: dict[str, int], kind: str) -> No
     assert "please report this" in verdict.reason
 
 
-@pytest.mark.parametrize(("sizes", "told"), [({"wanted": 2}, "states are deadlocks"), ({"word": 6}, "12 is wrong at")])
+@pytest.mark.parametrize(("sizes", "told"), [({"wanted": 2}, "deadlock in"), ({"word": 6}, "12 is wrong at")])
 def test_what_brute_force_alone_finds_is_not_verified(
     sizes: dict[str, int], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ def test_brute_force_contradicts_a_mistake_that_all_searches_share() -> None:
     verdict = check(meeting(wanted=2), confirm_seconds=20.0)
     assert [one.by for one in verdict.confirmation.agreed] == ["less", "merged"]
     assert (verdict.verdict, verdict.violation.kind, verdict.contradicted) == (VIOLATION, "deadlock", True)
-    assert "brute force: 1 states are deadlocks" in verdict.reason
+    assert "brute force: deadlock in 1 state" in verdict.reason
 
 
 @pytest.mark.usefixtures("_believes")
@@ -144,6 +144,7 @@ class Rounds(Case):
     slots: int = size(3)
     rounds: int = size(5)
     aborts: int = size(2, least=0)
+    value: int = size(4)
     mode: str = choice("near", of=("near", "far"))
     seed: int = size(9, least=0, most=None)
 
@@ -178,26 +179,27 @@ class Clock:
     def ask(self, case: Rounds, by: str, seconds: float) -> Verdict:
         """A search: `merged` has more states than there is ever time for."""
         states = 10**6 if by == "merged" else case.ranks + case.slots + case.rounds
+        actions = states + case.aborts
         said = VERIFIED if self.takes(states, seconds) else UNFINISHED
         if by == "full" and self.wrong is not None and self.wrong.items() <= case.configuration.items():
             said = VIOLATION
-        return replace(FORGED, verdict=said, configuration=case.configuration, states=states)
+        return replace(FORGED, verdict=said, configuration=case.configuration, states=states, actions=actions)
 
     def opinions(self, case: Rounds, seconds: float) -> Iterator[Opinion]:
         """Opinions on a proof of a case."""
-        proof = replace(FORGED, states=14, configuration=case.configuration)
+        proof = replace(FORGED, states=14, actions=16, configuration=case.configuration)
         yield from confirm.opinions(case, proof, self.ask, seconds=seconds, reduction="full", progress=None)
 
 
 def test_smaller_ones_are_asked_from_the_least_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes that are refused together are passed by, a choice and a seed stay, and the largest that ends confirms."""
+    """Sizes refused together are passed by; a choice, a seed and what makes nothing smaller stay as they are."""
     given = list(Clock(monkeypatch).opinions(Rounds(), 60.0))
     brute = [one for one in given if one.by == BRUTE_FORCE]
     assert brute[0].smaller == {"ranks": 2, "slots": 1, "rounds": 1, "aborts": 1}
     assert all(one.verdict == VERIFIED for one in brute)
     assert [one.states for one in brute] == sorted(one.states for one in brute)
     assert len(brute) > 3
-    assert not any(one.smaller.keys() & {"mode", "seed"} or one.smaller.get("ranks", 2) % 2 for one in brute)
+    assert not any(one.smaller.keys() & {"value", "mode", "seed"} or one.smaller.get("ranks", 2) % 2 for one in brute)
     words = confirmed(Rounds(), FORGED, given, 60.0).confirmation.words()
     assert f"; confirmed by {brute[-1].words()}" in words
 
@@ -214,7 +216,7 @@ def test_the_budget_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_that_ends_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what was tried: the least configuration that did not end, no time for one, or none that is smaller."""
-    least = Rounds(ranks=2, slots=1, rounds=1, aborts=1)
+    least = Rounds(ranks=2, slots=1, rounds=1, aborts=1, value=1)
     for case, seconds, why in (
         (Rounds(), 0.9, "nor at ranks 2, slots 1, rounds 1, aborts 1"),
         (Rounds(), 0.3, "no time was left for a smaller one"),
@@ -240,6 +242,7 @@ def test_a_smaller_one_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) ->
 def test_sizes_of_cases_of_all_kinds(tmp_path: Path) -> None:
     """In a class, a function and a file: numbers go down to the least, none to 0, and the pod's options stay."""
     sizes = {"ranks": range(2, 7), "slots": range(1, 4), "rounds": range(1, 6), "aborts": range(1, 3)}
+    sizes["value"] = range(1, 5)
     assert Rounds().lesser() == sizes
     cached = make("sendrecv", slots=3, scalar_cache=4)
     assert cached.resized({"slots": 2}).configuration == {**cached.configuration, "slots": 2}

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from tests.machine.support import small
+from xccl_emu.campaign.generate import Case
+from xccl_emu.campaign.judge import judge
+from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import ASSERTION, DEADLOCK, VERIFIED, VIOLATION, WRONG_BITS
+from xccl_emu.check.verdict import ASSERTION, DATA_RACE, DEADLOCK, VERIFIED, VIOLATION, WRONG_BITS
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import arrive, await_group, choose, fail, kernel, load, poll_eq, put, store
 from xccl_emu.machine import small_pod
@@ -73,6 +77,15 @@ def test_a_declared_failure_ends_a_run_without_blame(sizes: dict[str, object], k
         certified = check(in_time(**sizes), certify=2.0)
         assert certified.certificate.complete, certified.reason
         assert certified.verdict == VERIFIED
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_queued_before_a_give_up_is_judged(order: str) -> None:
+    """A transfer that its core does not await races with a load, though the core then gives up."""
+    racing = small("out m0.0; fail_unless 7 1 | load m0.0", gives_up=(LATE,))
+    judged = judge(Case(racing), (order,))[0]
+    assert judged.verdicts["full"] == DATA_RACE
+    assert judged.contradictions == []
 
 
 @kernel

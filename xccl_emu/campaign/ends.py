@@ -87,7 +87,7 @@ def wrong_choices(choices: Choices, graph: Ends, whole: bool) -> Iterator[tuple[
                 f"{names}: more can come out than what is tried leads to",
                 _differ(graph, sets[steps[0].before], together),
             )
-    last = [sets[state] for key, state in met.items() if key not in tried] or [sets[0]] * (not choices.steps)
+    last = [sets[state] for key, state in met.items() if key not in tried] or [graph.sets[0]] * (not choices.steps)
     if whole and last and not np.array_equal(graph.sets[0], np.bitwise_or.reduce(last)):
         yield "other ends than brute force", _differ(graph, graph.sets[0], np.bitwise_or.reduce(last))
 

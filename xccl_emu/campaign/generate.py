@@ -82,6 +82,8 @@ def draw(seed: int, number: int) -> Case:
     if number % 32 in CROSSED:
         small, expects = _crossed(rng), rng.choice((NOTHING, AN_END, AN_END, SPOILED))
         fault = rng.choice((*_FAULTS[small.cpu], *_LOSSES)) if rng.random() < 0.4 else ""
+        giving = Random(f"{seed}/{number}/gives up")
+        small = _giving_up(giving, small) if giving.random() < 0.2 else small
         return Case(small, expects, rng.randrange(1 << 16), fault)
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
     small = _optimistic(Random(f"{seed}/{number}/tentative")) if number % 8 == 3 else small
@@ -103,6 +105,7 @@ def draw(seed: int, number: int) -> Case:
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
     small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
     small = _copied_flags(Random(f"{seed}/{number}/copies")) if number % 32 == 31 else small
+    small = _giving_up(Random(f"{seed}/{number}/gives up"), small) if number % 16 in (1, 10) else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
     return Case(small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault)
@@ -180,6 +183,19 @@ def _asking(rng: Random, small: Small) -> Small:
             one[k:k] = asked
     off = ("choose",) if rng.random() < 0.005 else small.without
     return replace(small, programs=tuple(map(tuple, programs)), without=off)
+
+
+def _giving_up(rng: Random, small: Small) -> Small:
+    """Some programs give up, or not, as the environment answers; most codes with which runs then end are declared."""
+    programs = [list(one) for one in small.programs]
+    for _ in range(rng.choice((1, 1, 2))):
+        one = rng.choice(programs)
+        asked = [Instruction("choose"), Instruction("fail_unless", rng.choice((5, 5, 6, 7)), rng.randrange(2))]
+        k, answered = rng.randrange(len(one) + 1), rng.random() < 0.8
+        if len(one) + 2 <= SIZE_MAX:
+            one[k:k] = asked if answered else asked[1:]
+    declared = (5, 6, 7) if rng.random() < 0.6 else (5, 6) if rng.random() < 0.9 else (6,)
+    return replace(small, programs=tuple(map(tuple, programs)), gives_up=declared)
 
 
 def _with_flags(rng: Random, small: Small) -> Small:

@@ -110,7 +110,8 @@ class Scene:
     @cached_property
     def naive(self) -> Explored:
         """What brute force finds."""
-        return explore(self.pod, self.small.observed(self.pod), self.budget.brute)
+        observed, gives_up = self.small.observed(self.pod), self.small.gives_up
+        return explore(self.pod, observed, self.budget.brute, gives_up=gives_up)
 
     def wrong(self) -> list[str]:
         """Kinds of what brute force has found."""

@@ -158,6 +158,8 @@ class Small:
     """Do cores of a CPU run the programs of the last die that has any?"""
     filled: bool = False
     """Does each word of a data buffer hold another value at first, or do all hold 0?"""
+    gives_up: tuple[int, ...] = ()
+    """Codes of `fail` with which a run may end."""
 
     @property
     def n_dies(self) -> int:
@@ -186,7 +188,7 @@ class Small:
         """How large it is, for whoever looks for a smaller one."""
         instructions = sum(len(one) for one in self.programs)
         options = len(self.memory) + len(self.without) + len(self.asks) + (self.atomic_bytes != 32) + self.scalar_cache
-        options += (self.launched != 0) + self.cpu + self.flags
+        options += (self.launched != 0) + self.cpu + self.flags + len(self.gives_up)
         return 4 * instructions + 2 * len(self.programs) + self.n_dies + options
 
     @property
@@ -269,7 +271,7 @@ class Small:
     def naive(self, order: str, max_states: int = 1_000_000) -> Explored:
         """What brute force finds."""
         pod = self.pod(order)
-        return explore(pod, self.observed(pod), max_states)
+        return explore(pod, self.observed(pod), max_states, gives_up=self.gives_up)
 
     def trial(self, order: str, outcome: Sequence[int] | None) -> Trial:
         """A trial that expects the words of an outcome in memory, or nothing."""
@@ -283,7 +285,9 @@ class Small:
             buffers = pod.spec.memory_bytes
             cores = [(core, buffers + core * UB_BYTES) for core in pod.active_cores()]
             written += [Buffer(core // self.cores_per_die, address, UB_BYTES) for core, address in cores]
-        return Trial(pod, () if outcome is None else self._expected(pod, outcome), tuple(written))
+        expected = () if outcome is None else self._expected(pod, outcome)
+        stops = dict.fromkeys(self.gives_up, "given up")
+        return Trial(pod, expected, tuple(written), stops=stops, gives_up=frozenset(self.gives_up))
 
     def _expected(self, pod: Pod, outcome: Sequence[int]) -> tuple[Expected, ...]:
         words, at, expected, active = np.array(outcome, np.int64), 0, [], pod.active_cores()
@@ -318,7 +322,7 @@ class Small:
         """What `to_json` wrote."""
         small = cls(**{**given, "programs": tuple(program(text) for text in given["programs"])})
         memory = {int(word): int(value) for word, value in small.memory.items()}
-        return replace(small, memory=memory, without=tuple(small.without))
+        return replace(small, memory=memory, without=tuple(small.without), gives_up=tuple(small.gives_up))
 
 
 def address_of(pod: Pod, word: int) -> int:

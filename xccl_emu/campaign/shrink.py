@@ -61,6 +61,7 @@ def _with_less(case: Case) -> Iterator[Case]:
         "cpu",
         "flags",
         "filled",
+        "gives_up",
     ):
         yield replace(case, small=replace(small, **{name: getattr(usual, name)}))
     for word in small.memory:

@@ -17,6 +17,7 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
+from xccl_emu.sizes import some
 
 SECONDS, ADVICE_SECONDS = 30.0, 2.0
 """Seconds of a certificate by default, and of one for advice (redundant, may be weaker), of which there are many."""
@@ -77,7 +78,7 @@ def by_brute_force(
     except CapacityError as error:
         return Certificate(too_large=f"too large for brute force ({error})", of_proof=proof)
     wrong = [f"a run ends in an error: {message}" for message in sorted(found.errors)[:1]]
-    wrong += [f"{found.deadlocks:,} states are deadlocks"] if found.deadlocks else []
+    wrong += [f"deadlock in {some(found.deadlocks, 'states')}"] if found.deadlocks else []
     wrong += [f"{words} waits, which was said never to" for words in _waiting(trial, verdict, found.sites)][:1]
     wrong += [text for outcome in sorted(found.outcomes) for text in _wrong_bytes(trial, ranges, outcome)][:1]
     told = "; ".join(f"brute force: {text}" for text in wrong)

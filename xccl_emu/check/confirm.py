@@ -62,12 +62,13 @@ def opinions(
 
 
 def confirmed(
-    checkable: Checkable, verdict: Verdict, given: Sequence[Opinion], seconds: float, *, interrupted: bool = False
+    checkable: Checkable, verdict: Verdict, given: Sequence[Opinion], seconds: float,
+    interrupted_seconds: float | None = None,
 ) -> Verdict:
     """The verdict with the opinions that were given on it within these seconds; another one if they contradict it."""
     if verdict.verdict != VERIFIED:
         return verdict
-    verdict = replace(verdict, confirmation=Confirmation(seconds, tuple(given), interrupted))
+    verdict = replace(verdict, confirmation=Confirmation(seconds, tuple(given), interrupted_seconds))
     against = next((one for one in given if one.contradicts), None)
     if against is None:
         return verdict
@@ -146,16 +147,20 @@ class _Asked:
                 waiting += [name] if name in larger else []
 
     def _least(self, case: Resizable, steps: Mapping[str, Sequence[int]]) -> Generator[Opinion, None, dict[str, int]]:
-        """The least sizes, found one after the other, that the search verifies with no more states."""
-        sizes, states = dict[str, int](), self.verdict.states
+        """The least sizes, found one after the other, that the search verifies with less to do.
+
+        A number whose value changes nothing of that is no size, as the payload that a function is called with.
+        """
+        sizes, work = dict[str, int](), (self.verdict.states, self.verdict.actions)
         for name, values in steps.items():
             for value in values[:-1]:
                 found = self._searched(case, {**sizes, name: value})
                 self.late |= found.verdict == UNFINISHED
                 if found.verdict == VIOLATION:
                     yield _of(SEARCH, found, {**sizes, name: value}, found.seconds)
-                if found.verdict == VERIFIED and found.states <= states:
-                    sizes[name], states = value, found.states
+                less = (found.states, found.actions)
+                if found.verdict == VERIFIED and less < work:
+                    sizes[name], work = value, less
                     break
         return sizes
 

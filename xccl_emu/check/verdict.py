@@ -1,13 +1,14 @@
 """What a check returns: one of five verdicts, how it was reached, and for a violation a schedule that shows it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.reach import Reach
+from xccl_emu.sizes import some
 
 VERIFIED = "verified"
 NO_VIOLATION = "no violation found"
@@ -106,9 +107,9 @@ class Certificate:
             return "agrees: the schedule replays"
         judged = "deadlocks, errors, bytes at the end; not races, unwritten memory, livelocks, early owners"
         part = "every state" if self.complete else "a part"
-        brute = self.too_large or f"brute force {part}, {self.states:,} states ({judged})"
+        brute = self.too_large or f"brute force {part}, {some(self.states, 'states')} ({judged})"
         said = f"disagrees: {self.disagreement}" if self.disagreement else "agrees"
-        return f"{said}; {brute}; {self.schedules:,} sampled schedules; {self.seconds:.1f} s"
+        return f"{said}; {brute}; {some(self.schedules, 'sampled schedules')}; {self.seconds:.1f} s"
 
     def to_json(self) -> dict[str, Any]:
         """As the verdict's JSON has it."""
@@ -145,7 +146,7 @@ class Opinion:
     def words(self) -> str:
         """Who says what, of what."""
         rests = f" (reductions {REDUCTIONS[self.by]})" if self.by in REDUCTIONS else ""
-        found = self.because if self.verdict == VIOLATION else f"{self.states:,} states"
+        found = self.because if self.verdict == VIOLATION else some(self.states, "states")
         return f"{self.by}{rests}{self.at()}: {found}"
 
     def at(self) -> str:
@@ -166,8 +167,8 @@ class Confirmation:
     limit_seconds: float
     """For how long they were asked, at most."""
     opinions: tuple[Opinion, ...] = ()
-    interrupted: bool = False
-    """Whether Ctrl-C has ended it."""
+    interrupted_seconds: float | None = None
+    """After how long Ctrl-C has ended it; None if it has not."""
 
     @property
     def agreed(self) -> tuple[Opinion, ...]:
@@ -192,18 +193,28 @@ class Confirmation:
         said.append(f"confirmed by {self.confirmed.words()}" if self.confirmed is not None else self._unconfirmed())
         refuted = next((one for one in self.opinions if one.by == SEARCH), None)
         said += [] if refuted is None else [f"but a smaller one is wrong, {refuted.words()}"]
-        return "; ".join([*said, *(["confirmation interrupted"] if self.interrupted else [])])
+        ended = self.confirmed is not None and self.interrupted_seconds is not None
+        return "; ".join([*said, *([self._interrupted()] if ended else [])])
+
+    def _interrupted(self) -> str:
+        return f"interrupted after {self.interrupted_seconds:.1f} s"
 
     def _unconfirmed(self) -> str:
+        if self.interrupted_seconds is not None:
+            return f"not confirmed: {self._interrupted()}"
         tried = next((one for one in self.opinions[::-1] if one.by == BRUTE_FORCE), None)
-        more = "" if tried is None or self.interrupted else f"nor{tried.at()}" if tried.smaller else tried.because
+        more = "" if tried is None else f"nor{tried.at()}" if tried.smaller else tried.because
         return f"not confirmed within {self.limit_seconds:.1f} s" + (more and f", {more}")
 
     def to_json(self) -> dict[str, Any]:
         """As the verdict's JSON has it."""
         opinions = [one.to_json() for one in self.opinions]
         confirmed = None if self.confirmed is None else self.confirmed.to_json()
-        return asdict(replace(self, opinions=())) | {"opinions": opinions, "confirmed": confirmed}
+        seconds, interrupted = round(self.limit_seconds, 3), self.interrupted_seconds
+        return {
+            "limit_seconds": seconds, "opinions": opinions, "confirmed": confirmed,
+            "interrupted": interrupted is not None,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)

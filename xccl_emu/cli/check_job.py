@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,15 +156,15 @@ class Job:
         seconds = self._confirm_seconds(verdict)
         if not seconds or verdict.verdict != VERIFIED:
             return verdict
-        given, interrupted = list[Opinion](), False
+        given, interrupted, started = list[Opinion](), None, time.monotonic()
         try:
             for one in opinions(case, verdict, seconds=seconds, max_bytes=self._max_bytes(), progress=progress):
                 given.append(one)
         except BaseException as error:
-            interrupted = ending.goes_on(error)
-            if not interrupted:
+            if not ending.goes_on(error):
                 raise
-        return confirmed(case, verdict, given, seconds, interrupted=interrupted)
+            interrupted = time.monotonic() - started
+        return confirmed(case, verdict, given, seconds, interrupted)
 
     # ---- what is checked
 

@@ -26,9 +26,10 @@ from xccl_emu.cli.check_job import Job, Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import file_of, right, some, spinner
+from xccl_emu.cli.shown import file_of, right, spinner
 from xccl_emu.errors import OutputError
 from xccl_emu.output import write_text
+from xccl_emu.sizes import some
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 

@@ -13,8 +13,9 @@ from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.corpus import CorpusOptions
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import counting, right, some
+from xccl_emu.cli.shown import counting, right
 from xccl_emu.protocol.corpus import CASES, Member, members
+from xccl_emu.sizes import some
 
 SEQUENCES = 200
 """Sequences drawn for a case that is fuzzed."""

@@ -17,13 +17,14 @@ from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.fuzz import FuzzOptions
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import counting, file_of, some
+from xccl_emu.cli.shown import counting, file_of
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.run import Finding, Plan, Summary, fuzz
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.protocol.sequence import Sequence
+from xccl_emu.sizes import some
 
 EXAMPLES, WITHOUT_END = 200, 100_000
 

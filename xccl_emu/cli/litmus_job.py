@@ -13,8 +13,9 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.litmus import LitmusOptions
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import counting, right, some
+from xccl_emu.cli.shown import counting, right
 from xccl_emu.errors import ConfigError
+from xccl_emu.sizes import some
 
 _CHOICES = {"emulate": ("", *litmus.ORDERS), "barrier": BARRIERS, "homes": tuple(litmus.HOMES)}
 

@@ -7,8 +7,9 @@ from typing import Any
 from rich.table import Table
 
 from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.shown import right, some
+from xccl_emu.cli.shown import right
 from xccl_emu.protocol.pod_run import PodRun
+from xccl_emu.sizes import some
 
 _CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied"
 

@@ -50,11 +50,6 @@ def right(*names: str) -> list[Column]:
     return [Column(name, justify="right") for name in names]
 
 
-def some(count: int, things: str) -> str:
-    """So many of them: ``"1 schedule"``, ``"1,200 schedules"``."""
-    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
-
-
 def file_of(protocol: str) -> str:
     """What must be said again of a protocol that no name is known of."""
     return f" {protocol}" if ":" in protocol else ""

@@ -59,7 +59,7 @@ def ends(
     space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
     root = np.zeros((1, n), np.uint64)
     explore_device.save(space, parts, root, 0)
-    given = np.concatenate([root, states])
+    given = np.concatenate([root, states.reshape(-1, n)])
     most = max_states + len(given)
     if n > _STATE_WORDS_MAX or len(states) > max_states:
         return None
