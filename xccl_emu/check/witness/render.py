@@ -159,7 +159,8 @@ def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
             where = f"; {short(step.source)}" if step.source is not None else ""
             yield f"{mark}  step {step.number}: {step.who}.{step.pipe} {step.words()} {step.place}{where}"
     if ring := [one.step.who for one in trace.cycle]:
-        yield f"{highlight.LOOP}  each waits for what the next one may write: {' → '.join([*ring, ring[0]])}"
+        ring_in_words = " → ".join([*ring, ring[0]])
+        yield f"{highlight.LOOP}  each waits for what the next one wrote last, or writes next: {ring_in_words}"
 
 
 def short(text: object) -> str:
