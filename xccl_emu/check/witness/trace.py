@@ -127,6 +127,11 @@ class Write:
     visible: int = 0
     """Number of the step that made it visible; 0 if none did."""
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """First byte, and the one behind the last."""
+        return self.address, self.address + self.nbytes
+
     def covers(self, address: int) -> bool:
         """Return whether a byte is one that it writes."""
         return self.address <= address < self.address + self.nbytes
