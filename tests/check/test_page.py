@@ -19,6 +19,8 @@ from xccl_emu.check.witness import page, picture, render, trace
 from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import LINE, Witness
 from xccl_emu.errors import ReplayError
+from xccl_emu.lang import add, kernel, poll_ge
+from xccl_emu.protocol import Bench, Regions, protocol
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.registry import make
 
@@ -74,8 +76,41 @@ def test_a_deadlock_says_who_waits_for_whom() -> None:
     assert sum("blocked: poll >= 1" in (text.text or "") for text in root.findall(f"{SVG}text")) == 2
     arrows = [float(line.get("y2", "")) for line in root.findall(f"{SVG}line[@class='path']")]
     assert sorted(arrows) == [picture.y_of(len(lines)), picture.y_of(len(lines) + 1)]
-    ring = "↻  each waits for what the next one may write: die0.core0 → die1.core0 → die0.core0"
+    ring = "↻  each waits for what the next one wrote last, or writes next: die0.core0 → die1.core0 → die0.core0"
     assert list(render.below(run, {})) == [ring]
+
+
+@kernel
+def ring_once(first, second):
+    """Rings both bells, and that was all."""
+    yield add(first, 1)
+    yield add(second, 1)
+
+
+@kernel
+def hear_twice(bell):
+    """Waits for two rings."""
+    yield poll_ge(bell, 2)
+
+
+@protocol
+def one_ring(bench: Bench) -> None:
+    """Each of two dies waits for a second ring of the third; all may write on all dies, and only one does."""
+    regions = Regions(3)
+    bells = regions.meta("bell")
+    pod = bench.pod(regions.tight_pod(app_bytes=32, ub_bytes=32))
+    regions.place(bench, pod)
+    pod.launch(ring_once, 0, [0], {"first": bells.at(1), "second": bells.at(2)}, [bells.grant(None, "rw")])
+    for die in (1, 2):
+        pod.launch(hear_twice, die, [0], {"bell": bells.at(die)}, [bells.grant(None, "rw")])
+
+
+def test_who_may_write_and_never_does_is_in_no_ring() -> None:
+    """Both that wait have a grant for the words of the other, and write none; who wrote them last has returned."""
+    run, _ = run_of(one_ring(), check(one_ring()))
+    assert [one.on for one in run.waiting] == [(), ()]
+    assert list(render.below(run, {})) == []
+    assert all(one.why.endswith(", which has returned") for one in run.waiting)
 
 
 def test_who_waits_for_nobody_is_in_no_ring() -> None:

@@ -20,6 +20,9 @@ _KINDS = {
 SET_AGAIN = "is set again, and nothing orders that behind the wait for it"
 """Said of an event that could be set while it is still set, if pipes went otherwise and queues were deep."""
 
+_RANGES = 4
+"""How many ranges of rows a message names."""
+
 _FLAG_WRITES = ("store", "atomic_add", "put", "add")
 """Operations that write words whole, as flags are written."""
 
@@ -44,10 +47,62 @@ def wrong_byte(pod: Pod, expected: Expected, there: NDArray[np.uint8]) -> tuple[
     wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
     if not wrong.size:
         return -1, ""
-    i = int(wrong[0])
-    place = f"{report.symbolic_byte(pod, expected.address + i)}, byte {i} of {len(expected.data)}"
-    told = f"{expected.name} is wrong at {place}: {there[i]:#04x} instead of {expected.data[i]:#04x}"
-    return expected.address + i, told
+    first, size = int(wrong[0]), expected.dtype.itemsize
+    elements = np.unique(wrong // size)
+    at = expected.address + int(elements[0]) * size
+    which = _which(expected, int(elements[0]))
+    values = _values(expected, int(elements[0]) * size, there)
+    told = f"{expected.name} is wrong at {report.symbolic_byte(pod, at)}, {which}: {values}"
+    return expected.address + first, f"{told}{_how_many(expected, elements)}"
+
+
+def wrong_element(trial: Trial, expected: Expected) -> tuple[int, int] | None:
+    """The first element that is not as expected as the pod stands: its first byte and the one behind its last."""
+    there = trial.pod.memory[expected.address :][: len(expected.data)]
+    first, _ = wrong_byte(trial.pod, expected, there)
+    start = first - (first - expected.address) % expected.dtype.itemsize
+    return None if first < 0 else (start, start + expected.dtype.itemsize)
+
+
+def _which(expected: Expected, element: int) -> str:
+    """An element of expected bytes by its index and type."""
+    if expected.dtype == np.uint8 and len(expected.shape) < 2:
+        return f"byte {element} of {len(expected.data)}"
+    if len(expected.shape) < 2:
+        return f"element {element} of {len(expected.data) // expected.dtype.itemsize} ({expected.dtype})"
+    row, *more = (int(i) for i in np.unravel_index(element, expected.shape))
+    return f"row {row} of {expected.shape[0]}, element {', '.join(map(str, more))} ({expected.dtype})"
+
+
+def _values(expected: Expected, at: int, there: NDArray[np.uint8]) -> str:
+    """What an element is and should be; by its bytes where its value does not say that it is another."""
+    both = [raw[at : at + expected.dtype.itemsize] for raw in (there.tobytes(), expected.data)]
+    one, other = (f"0x{raw[::-1].hex()}" for raw in both)
+    if expected.dtype != np.uint8:
+        told = [str(np.frombuffer(raw, expected.dtype)[0]) for raw in both]
+        one, other = told if told[0] != told[1] else (one, other)
+    return f"{one} instead of {other}"
+
+
+def _how_many(expected: Expected, elements: NDArray[np.int64]) -> str:
+    """How many elements are wrong if more than one is, and in which rows."""
+    n, rows = len(expected.data) // expected.dtype.itemsize, expected.shape[0] if len(expected.shape) > 1 else 0
+    if len(elements) < 2:
+        return ""
+    unit = "bytes" if expected.dtype == np.uint8 else "elements"
+    told = f"{len(elements)} of {n} {unit} are wrong"
+    if not rows:
+        return f" ({told})"
+    wrong = np.unique(elements // (n // rows))
+    right = np.setdiff1d(np.arange(rows), wrong)
+    return f" ({told}: rows {_ranges(wrong)} wrong{f', rows {_ranges(right)} right' if right.size else ''})"
+
+
+def _ranges(numbers: NDArray[np.int64]) -> str:
+    """Numbers as ``0-2, 5``, of many ranges the first."""
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    told = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return ", ".join(told[:_RANGES] + ["..."] * (len(told) > _RANGES))
 
 
 def wrong_bits(trial: Trial, expected: Expected) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from xccl_emu.check.faults import Fault
 from xccl_emu.machine.pod import Buffer, Pod
+
+_BYTE = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Expected:
     whatever goes on elsewhere.  None listed: all cores, so the bytes are judged when all kernels are done."""
     by_default: bool = False
     """Whether nobody named these owners."""
+    dtype: np.dtype[Any] = _BYTE
+    """What the bytes are, for reports."""
+    shape: tuple[int, ...] = ()
+    """Of the array that they are; none: one value behind the other."""
 
 
 @dataclass(frozen=True)

@@ -103,15 +103,26 @@ def site_of(pod: "Pod", core: int, site: int) -> Site | None:
 
 def last_writer(pod: "Pod", address: int) -> str:
     """Who last wrote the 32-byte granule of an address, as far as the table of writers knows."""
+    slot, said = _writer_slot(pod, address)
+    return said or "last written by " + where(pod, int(pod.state[slot + 1]), int(pod.state[slot + 2]))
+
+
+def _writer_slot(pod: "Pod", address: int) -> tuple[int, str]:
+    """Where the table of writers has the granule of an address, and why it says nothing of it, if so."""
     st = pod.state
     granule = address // at.GRANULE_BYTES
     slot = int(st[at.WRITER_BASE]) + granule % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
     large = int(st[large_slot(st, address >> at.LARGE_SHIFT)])
     if st[slot] == 0 and large == 0:
-        return "no write there is visible"
-    if st[slot] != granule + 1 or large > st[slot + 3]:
-        return "last writer not known"
-    return "last written by " + where(pod, int(st[slot + 1]), int(st[slot + 2]))
+        return slot, "no write there is visible"
+    return slot, "last writer not known" if st[slot] != granule + 1 or large > st[slot + 3] else ""
+
+
+def _writer_now(pod: "Pod", address: int) -> str:
+    """Who last wrote there, and whether that core still runs: one that has returned writes nothing more."""
+    slot, unknown = _writer_slot(pod, address)
+    returned = not unknown and pod.state[pod.core_base(pod.state[slot + 1]) + at.STATUS] == at.STATUS_DONE
+    return last_writer(pod, address) + ", which has returned" * bool(returned)
 
 
 def _waits_for(pod: "Pod", base: int, core: int) -> str:
@@ -144,7 +155,7 @@ def _polls(pod: "Pod", base: int, core: int) -> str:
         some = "" if mask == -1 else f" in the bits {mask:#x}"
         saw = f"saw {int(read_word(pod.memory, pod.state, core, base, a, nbytes))}"
         wants = f"wants {sign} {wanted}{some}"
-    return f"polls {symbolic(pod, a)} (address {a:#x}): {saw}, {wants}; {last_writer(pod, a)}"
+    return f"polls {symbolic(pod, a)} (address {a:#x}): {saw}, {wants}; {_writer_now(pod, a)}"
 
 
 def _polls_any(pod: "Pod", base: int, core: int) -> str:
@@ -154,7 +165,7 @@ def _polls_any(pod: "Pod", base: int, core: int) -> str:
         a, compare, wanted = (int(word) for word in st[condition_at(base, k) :][:3])
         saw = int(read_word(pod.memory, st, core, base, a, 8))
         words.append(
-            f"{symbolic(pod, a)} (address {a:#x}): saw {saw}, wants {SIGNS[compare]} {wanted}; {last_writer(pod, a)}"
+            f"{symbolic(pod, a)} (address {a:#x}): saw {saw}, wants {SIGNS[compare]} {wanted}; {_writer_now(pod, a)}"
         )
     return "polls " + " or ".join(words)
 

@@ -120,13 +120,15 @@ class Bench:
         Without payload nothing is expected.
         """
         if self.payload:
-            self._expected.append((Expected(name, address, bytes_of(array).tobytes()), owners))
+            raw, dtype, shape = bytes_of(array).tobytes(), np.asarray(array).dtype, np.shape(array)
+            self._expected.append((Expected(name, address, raw, dtype=dtype, shape=shape), owners))
 
     def expect_whole(self, buffer: Buffer, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
         """A buffer that must hold ``array``, and behind it the zeros of what nobody has written; as for `expect`."""
         raw = np.zeros(buffer.nbytes, np.uint8)
         raw[: array.nbytes] = bytes_of(array)
-        self.expect(buffer.address, raw, name, owners)
+        rows = array.size and buffer.nbytes % (array.nbytes // len(array)) == 0
+        self.expect(buffer.address, raw.view(array.dtype).reshape(-1, *array.shape[1:]) if rows else raw, name, owners)
 
     def set_meta(self, die: int, offset: int, array: NDArray[Any], name: str = "") -> int:
         """Let metadata of a die hold ``array`` when the run begins, in place of zeros; returns its global address."""

@@ -142,7 +142,7 @@ class _Picture:
         into.add("circle", _class_of(line) or "action", row, cx=x, cy=y, r=4.5 if line.mark else 3.5)
 
     def _draw_ring(self, into: Drawing, step: Step, y: float) -> None:
-        """From what a core polls, which is one of a ring of waiting, to the next one, who may write there."""
+        """From what a core polls, which is one of a ring of waiting, to the next one, who writes there."""
         ring = [one.step for one in self._trace.cycle]
         if step in ring:
             following = ring[(ring.index(step) + 1) % len(ring)]

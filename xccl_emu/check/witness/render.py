@@ -17,12 +17,15 @@ from xccl_emu.check import messages
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight
+from xccl_emu.check.witness.fold import cores_that_matter, element, steps_that_matter
 from xccl_emu.check.witness.shrink import signature
 from xccl_emu.check.witness.trace import PERFORM, Part, Step, Trace, steps
 
 _FLAGS = ("set_flag", "wait_flag")
 LINES_MAX = 80
 """Longer tables are cut down to what passes between cores."""
+LINES_OF_BYTES = 40
+"""In longer tables of wrong bits are only the steps that the first wrong element comes from."""
 NARROW = 80
 """Columns below which a table would be letters one below the other: each line of it is then told in several."""
 _CODE = re.compile(r" `[^`]*`")
@@ -99,6 +102,19 @@ def excerpt(trace: Trace, lines: list[Row]) -> list[Row]:
     return [line for line in lines if line.mark or line.step.switched_off or _concerns_others(trace, line.step)]
 
 
+def fold(trial: Trial, violation: Violation, trace: Trace, lines: list[Row]) -> tuple[list[Row], list[str]]:
+    """Return the lines that the violation depends on, and a sentence on the others; the run of ``trial`` has ended."""
+    if trace.waiting:
+        matter, why = cores_that_matter(trace), "cores that play no part, and return"
+        left = [line for line in lines if line.step.core in matter]
+    elif len(lines) > LINES_OF_BYTES and (wrong := element(trial, violation)):
+        matter, why = steps_that_matter(trace, wrong), "what the wrong element does not come from"
+        left = [line for line in lines if matter & {*range(line.first, line.last + 1)} or line.step.switched_off]
+    else:
+        return lines, []
+    return left, [f"({len(lines) - len(left)} lines are left out, of {why})"] if len(left) < len(lines) else []
+
+
 def _concerns_others(trace: Trace, step: Step) -> bool:
     """Does a step read or write memory, or is it a quiet, a barrier, an answer or the end of a kernel?"""
     if step.operation == "fault":
@@ -159,7 +175,8 @@ def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
             where = f"; {short(step.source)}" if step.source is not None else ""
             yield f"{mark}  step {step.number}: {step.who}.{step.pipe} {step.words()} {step.place}{where}"
     if ring := [one.step.who for one in trace.cycle]:
-        yield f"{highlight.LOOP}  each waits for what the next one may write: {' → '.join([*ring, ring[0]])}"
+        ring_in_words = " → ".join([*ring, ring[0]])
+        yield f"{highlight.LOOP}  each waits for what the next one wrote last, or writes next: {ring_in_words}"
 
 
 def short(text: object) -> str:
@@ -182,11 +199,12 @@ def print_witness(console: Console, trial: Trial, violation: Violation) -> Trace
     console.print(f"[bold red]{violation.kind}[/] under {order}{escape(off)}, in {len(trace.steps)} steps:")
     headline, *more = short(violation.message).splitlines() or [""]
     _print_lines(console, [headline, ""])
-    lines = rows(trace, marked)
+    lines, folded = fold(trial, violation, trace, rows(trace, marked))
     few = lines if len(lines) <= LINES_MAX else excerpt(trace, lines)
     console.print(table(trace, few) if console.width >= NARROW else stacked(few))
     if len(few) < len(lines):
-        _print_lines(console, [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)"])
+        folded = [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)", *folded]
+    _print_lines(console, folded)
     _print_lines(console, ["", *below(trace, marked), *(more[2:] if "A" in marked.values() else more)])
     return trace
 

@@ -127,6 +127,15 @@ class Write:
     visible: int = 0
     """Number of the step that made it visible; 0 if none did."""
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """First byte, and the one behind the last."""
+        return self.address, self.address + self.nbytes
+
+    def covers(self, address: int) -> bool:
+        """Return whether a byte is one that it writes."""
+        return self.address <= address < self.address + self.nbytes
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -137,8 +146,8 @@ class Waiting:
     why: str
     """The line about it in the report of the deadlock."""
     on: tuple[int, ...]
-    """Blocked cores (global numbers) that could end it: they may write what it polls, or are still to come to its
-    barrier."""
+    """Blocked cores (global numbers) that it waits for: they wrote what it polls last, or would write it next, or are
+    still to come to its barrier."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Replays a schedule one action at a time and reads off the machine's state what each of them did."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from xccl_emu.check.witness import format, trace
 from xccl_emu.check.witness.format import number
 from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.writes import Writes, joined
-from xccl_emu.errors import ReplayError
+from xccl_emu.errors import CapacityError, ReplayError
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
@@ -27,6 +28,12 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
 
 _READ_DONE = -1  # progress of a transfer that is read
+_WAITS = (rq.OP_POLL, rq.OP_POLL_ANY, rq.OP_WAIT_FLAG, rq.OP_QUIET, rq.OP_AWAIT_GROUP)
+_FURTHER_ACTIONS = 2000
+"""How far blocked cores are followed to see what they would write next."""
+
+_Asked = Mapping[int, tuple[int, list[int], int]]
+"""Operation, operands and site of the request of each blocked core."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +74,22 @@ class Stepper:
     def run(self, actions: Sequence[int]) -> trace.Trace:
         """Take the actions, the last of which may be a violation; ReplayError for one that is not enabled."""
         taken = tuple(self._step(code) for code in actions)
-        spec, end = self._pod.spec, self._replayer.end()
+        spec, end, writes = self._pod.spec, self._replayer.end(), tuple(replace(each) for each in self._writes.all)
         waiting = self._waiting() if end == "deadlock" else ()
         return trace.Trace(
-            taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.n_homes, spec.cores_per_die, waiting
+            taken, writes, end, spec.die_bytes, spec.n_dies, spec.n_homes, spec.cores_per_die, waiting
         )
 
     def _waiting(self) -> tuple[trace.Waiting, ...]:
         """The blocked cores, what each waits for, and the line about it in the report of the deadlock."""
         blocked = report.running(self._pod)
         lines = str(report.deadlock(self._pod)).splitlines()[1:]
-        return tuple(self._blocked(core, blocked, line.strip()) for core, line in zip(blocked, lines, strict=True))
+        found = [self._blocked(core, line.strip()) for core, line in zip(blocked, lines, strict=True)]
+        asked = {core: self._request(core) for core in blocked}
+        writers = self._writers({core: self._polled(core, *asked[core][:2]) for core in blocked})
+        return tuple(replace(one, on=self._ends(one.step.core, asked, writers)) for one in found)
 
-    def _blocked(self, core: int, blocked: Sequence[int], why: str) -> trace.Waiting:
+    def _blocked(self, core: int, why: str) -> trace.Waiting:
         op, operands, site = self._request(core)
         words = format.formatted(self._pod, int(self._st[self._pod.core_base(core) + at.UB_BASE]), op, operands)
         step = trace.Step(
@@ -87,17 +97,85 @@ class Stepper:
             source_of(self._pod, core, site), words.address, words.nbytes, words.place,
             self._seen(core, op, operands, words, at.CHOICE_ALL) if op == rq.OP_POLL else "", blocked=True,
         )  # fmt: skip
-        return trace.Waiting(step, why, tuple(n for n in blocked if n != core and self._ends(n, core, op, operands)))
+        return trace.Waiting(step, why, ())
 
-    def _ends(self, other: int, core: int, op: int, operands: Sequence[int]) -> bool:
-        """Could another blocked core end what a core waits for?"""
-        if op == rq.OP_AWAIT_GROUP:
-            here = self._pod.launch_of(other) is self._pod.launch_of(core)
-            return here and self._request(other)[0] != rq.OP_AWAIT_GROUP
+    def _ends(self, core: int, asked: _Asked, writers: Mapping[int, set[int]]) -> tuple[int, ...]:
+        """Blocked cores that a core waits for."""
+        if asked[core][0] == rq.OP_AWAIT_GROUP:
+            to_come = (n for n in asked if asked[n][0] != rq.OP_AWAIT_GROUP)
+            return tuple(n for n in to_come if self._pod.launch_of(n) is self._pod.launch_of(core))
+        return tuple(n for n in asked if n in writers[core])
+
+    def _polled(self, core: int, op: int, operands: Sequence[int]) -> list[int]:
+        """Addresses of the words that a core polls."""
         n = {rq.OP_POLL: 1, rq.OP_POLL_ANY: n_conditions(self._st, self._pod.core_base(core))}.get(op, 0)
-        polled = [divmod(address, self._pod.spec.die_bytes) for address in operands[: 3 * n : 3]]
-        grants = [grant for grant in self._pod.grants_of(other) if "w" in grant.rights]
-        return any(g.die in (None, die) and g.start <= offset < g.end for g in grants for die, offset in polled)
+        return [int(address) for address in operands[: 3 * n : 3]]
+
+    def _writers(self, polled: Mapping[int, Sequence[int]]) -> dict[int, set[int]]:
+        """Other cores that wrote what a core polls last, or are blocked and would write it if nothing held them up."""
+        landed = sorted((write for write in self._writes.all if write.visible), key=lambda write: write.visible)
+        further = self._further([*polled]) if any(polled.values()) else []
+        cores = {core: set[int]() for core in polled}
+        for core, address in ((core, address) for core, ats in polled.items() for address in ats):
+            wrote = [[w.by.core for w in ws if w.covers(address) and w.by.core != core] for ws in (landed, further)]
+            cores[core] |= {*wrote[0][-1:], *wrote[1]}
+        return cores
+
+    def _further(self, blocked: Sequence[int]) -> list[trace.Write]:
+        """What blocked cores write if one of them, each in its turn, waits for nothing; spoils the pod."""
+        switches = int(self._st[at.SWITCH_BASE])
+        self._st[switches : switches + len(self._pod.kernels) * at.MAX_SITES] &= ~at.SITE_OFF
+        try:
+            before = self._pod.snapshot()
+        except CapacityError:
+            return []
+        found = list[trace.Write]()
+        for core in blocked:
+            self._pod.restore(before)
+            other = copy.copy(self)
+            other._queued, other._writes = copy.deepcopy(self._queued), self._writes.again()
+            found += other._followed(core, blocked, _FURTHER_ACTIONS // len(blocked))
+        return found
+
+    def _followed(self, core: int, blocked: Sequence[int], actions: int) -> list[trace.Write]:
+        """What blocked cores write within some actions if what one of them waits at is switched off."""
+        dies = [self._pod.spec.n_cores * at.ACTORS_PER_CORE + die for die in self._writes.flying]
+        end = self._number + actions
+        while self._number < end and self._let_go(core):
+            while any([self._goes_far(actor, end) for one in blocked for actor in self._actors(one)]
+                      + [self._goes_far(die, end) for die in dies]):  # fmt: skip
+                pass
+        return self._writes.all
+
+    def _goes_far(self, actor: int, end: int) -> bool:
+        """Whether an actor has taken actions, as many as it can."""
+        before = taken = self._number
+        while self._number < end and self._goes_on(actor):
+            taken = self._number
+        return taken > before
+
+    def _actors(self, core: int) -> list[int]:
+        """The scalar unit of a core that runs, and its pipes that have something to do."""
+        queued = self._queued[core]
+        busy = [rq.SCALAR] if self._st[self._pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING else []
+        busy += [pipe for pipe, known in queued.pipes.items() if known] + [rq.DMA][: len(queued.descriptors)]
+        return [core * at.ACTORS_PER_CORE + pipe for pipe in busy]
+
+    def _goes_on(self, actor: int) -> bool:
+        """Whether an actor has taken its next action, and nothing was wrong with it."""
+        try:
+            return not self._step(actor << at.CHOICE_BITS | at.CHOICE_ALL).failed
+        except ReplayError:
+            return False
+
+    def _let_go(self, core: int) -> bool:
+        """Switch off what a core waits at; False where that is nothing to wait at, or all is over."""
+        op, _, site = self._request(core)
+        if op not in _WAITS or self._st[at.ERROR]:
+            return False
+        kernel = int(self._st[self._pod.core_base(core) + at.KERNEL])
+        self._st[self._st[at.SWITCH_BASE] + kernel * at.MAX_SITES + site] |= at.SITE_OFF
+        return True
 
     def _request(self, core: int) -> tuple[int, list[int], int]:
         """Operation, operands and site of the request at which a core stands."""

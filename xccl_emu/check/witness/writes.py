@@ -1,6 +1,7 @@
 """Follows each write of a run from its core to the memory where everybody sees it."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from xccl_emu.check.witness import trace
 from xccl_emu.check.witness.format import number, numbers, some_bytes
@@ -24,6 +25,12 @@ class Writes:
         self._pod, self._st, self._mem = pod, pod.state, pod.memory
         self.all: list[trace.Write] = []
         self.flying: dict[int, list[trace.Write]] = {die: [] for die in range(pod.spec.n_homes)}
+
+    def again(self) -> "Writes":
+        """Another one that goes on from here, and has none of the writes that are visible."""
+        other = Writes(self._pod)
+        other.flying = {die: [replace(write) for write in flying] for die, flying in self.flying.items()}
+        return other
 
     def left_in_flight(self, die: int) -> int:
         """How many the machine has in flight for a die."""
