@@ -1,4 +1,4 @@
-"""What finds each planted bug, after how many states or schedules; ``--out docs/mutants.md`` makes that page.
+"""What finds each planted bug, after how many states or schedules; ``--out docs/records/mutants.md`` makes that page.
 
 With ``--group`` only one table is made again, and takes its place among those that are there.
 """

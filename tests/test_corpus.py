@@ -1,4 +1,4 @@
-"""The corpus: each bug is found and its mend proved, as its page and docs/corpus.md say."""
+"""The corpus: each bug is found and its mend proved, as its page and docs/records/corpus.md say."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], M
     (result,) = find((member.name,), 60.0)
     assert result.right, result.to_json()
     assert max(result.broken.seconds, result.mended.seconds) < 60
-    rows = (repository / "docs" / "corpus.md").read_text("utf-8").splitlines()
+    rows = (repository / "docs" / "records" / "corpus.md").read_text("utf-8").splitlines()
     row = f"| {' | '.join(load_tool('corpus').row(result))} |"
     assert but_for_sequences(row) in map(but_for_sequences, rows)
     page = but_for_sequences(" ".join(member.page.read_text(encoding="utf-8").split()))

@@ -1,4 +1,4 @@
-"""``--json``: every command prints one object with a schema, and docs/json.md says what is in it."""
+"""``--json``: every command prints one object with a schema, and docs/records/json.md says what is in it."""
 
 import json
 import shlex
@@ -50,7 +50,7 @@ CASES = [
     ("corpus", "corpus head_overtaken", 0),
     ("campaign", "campaign --programs 2 --workers 1 --orders sc", 0),
 ]  # fmt: skip
-"""The words of docs/json.md that hold for a command line, and its exit code."""
+"""The words of docs/records/json.md that hold for a command line, and its exit code."""
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_misfit_is_seen(value: Any) -> None:
 
 
 def test_the_page_is_made_of_the_schema(load_tool: Callable[[str], ModuleType]) -> None:
-    """docs/json.md has a table for each command and each record, as tools/json_page.py writes them."""
+    """docs/records/json.md has a table for each command and each record, as tools/json_page.py writes them."""
     tool = load_tool("json_page")
     page = tool.PAGE.read_text("utf-8")
     assert tool.page(page) == page

@@ -11,7 +11,7 @@ from xccl_emu import oracle
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
     """The page's text in one line."""
-    return " ".join((repository / "docs" / "quantizers.md").read_text(encoding="utf-8").split())
+    return " ".join((repository / "docs" / "records" / "quantizers.md").read_text(encoding="utf-8").split())
 
 
 def _scales(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -53,10 +53,11 @@ def test_readme_is_short_and_leads_on(repository: Path) -> None:
 
 
 def test_every_page_is_in_the_map(repository: Path) -> None:
-    """The site's map has every page of docs/."""
-    index = (repository / "docs" / "index.md").read_text("utf-8")
-    pages = {path.stem for path in (repository / "docs").glob("*.md")} - {"index"}
-    assert pages - set(re.findall(r"^(?:.*<)?([\w-]+)>?$", index, re.MULTILINE)) == set()
+    """The site's map has every page of docs/, and the map of records every record."""
+    for folder in (repository / "docs", repository / "docs" / "records"):
+        index = (folder / "index.md").read_text("utf-8")
+        pages = {path.stem for path in folder.glob("*.md")} - {"index"}
+        assert pages - set(re.findall(r"^(?:.*<)?([\w-]+)>?$", index, re.MULTILINE)) == set()
 
 
 def test_every_command_and_exit_code_is_on_the_page(repository: Path) -> None:

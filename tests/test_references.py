@@ -9,7 +9,7 @@ FOLDERS = ("xccl_emu", "kernels", "protocols", "tests", "tools", "benchmarks", "
 ENTRY = re.compile(r"^- \*\*\[(\w+)\]\*\* ", re.MULTILINE)
 CITED = re.compile(r"(?<![\w\])])\[([A-Z]\w+|x\w*[A-Z]\w*)\](?!\()")
 """A key in a docstring: a word with a capital in brackets that is no index."""
-LINKED = re.compile(r"\[([^\]]+)\]\((?:\.\./)?REFERENCES\.md\)")
+LINKED = re.compile(r"\[([^\]]+)\]\((?:\.\./)*REFERENCES\.md\)")
 
 
 def keys(root: Path) -> list[str]:
@@ -23,7 +23,7 @@ def cited(root: Path) -> Iterator[tuple[str, Path]]:
         for path in sorted((root / folder).rglob("*.py")):
             text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
             yield from ((key, path.relative_to(root)) for key in CITED.findall(text))
-    for path in (root / "ARCHITECTURE.md", *sorted((root / "docs").glob("*.md"))):
+    for path in (root / "ARCHITECTURE.md", *sorted((root / "docs").rglob("*.md"))):
         yield from ((key, path.relative_to(root)) for key in LINKED.findall(path.read_text(encoding="utf-8")))
 
 

@@ -1,8 +1,8 @@
-"""Write docs/benchmarks.md, and five rows of it in README.md: what the benches emulate beside what was published.
+"""Write docs/records/benchmarks.md, and five rows of it in README.md: emulated times with the published ones.
 
     python tools/benchmarks.py                 run `xccl-emu bench` all and those beside it, and write both
     python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
-    python tools/benchmarks.py --check         end with 1 if README's rows are not those of docs/benchmarks.md
+    python tools/benchmarks.py --check         end with 1 if README's rows are not those of docs/records/benchmarks.md
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pages import ROOT, between, part_of
 
 from xccl_emu.bench.result import Result, score
 
-PAGE, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
+PAGE, README = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "README.md"
 SENSITIVITY = "sensitivity"
 """The bench whose rows are a table of constants and results, with a heading of its own in the page."""
 IN_README = (

@@ -1,4 +1,4 @@
-"""Write the table of docs/caches.md: which shipped protocols are right where scalar units have a data cache."""
+"""Write the table of docs/records/caches.md: which shipped protocols are right where scalar units have a data cache."""
 
 import sys
 from collections.abc import Collection, Iterator
@@ -11,7 +11,7 @@ from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Verdict
 from xccl_emu.protocol.registry import known, make, names
 from xccl_emu.protocol.sequence import Sequence, Stage
 
-PAGE = ROOT / "docs" / "caches.md"
+PAGE = ROOT / "docs" / "records" / "caches.md"
 COLUMNS = ("protocol", "with a cache", "states", "needs", "else")
 LINES, STATES_MAX = 16, 300_000
 
@@ -26,7 +26,7 @@ IN_TURN = {"sendrecv, zero-copy, sendrecv": ("sendrecv", ({}, {"path": "zero-cop
 
 
 def tried(name: str) -> Checkable:
-    """A protocol with a cache in the sizes of docs/synchronizations.md, or calls in turn."""
+    """A protocol with a cache in the sizes of docs/records/synchronizations.md, or calls in turn."""
     if name not in IN_TURN:
         return make(name, **known(name).preset.each_sync, scalar_cache=LINES)
     of, calls = known(IN_TURN[name][0]), IN_TURN[name][1]

@@ -1,4 +1,4 @@
-"""Write the second table of docs/proofs.md: who confirms the verdict on each shipped case, and at which sizes."""
+"""Write the second table of docs/records/proofs.md: who confirms the verdict on each shipped case, at which sizes."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import BRUTE_FORCE, Confirmation
 from xccl_emu.protocol.registry import make, names
 
-PAGE = ROOT / "docs" / "proofs.md"
+PAGE = ROOT / "docs" / "records" / "proofs.md"
 COLUMNS = ("case", "agreed by", "confirmed by brute force", "states of that")
 SECONDS = 8.0
 

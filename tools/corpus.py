@@ -1,4 +1,4 @@
-"""Write the table of docs/corpus.md: what `xccl-emu corpus` finds."""
+"""Write the table of docs/records/corpus.md: what `xccl-emu corpus` finds."""
 
 import sys
 
@@ -6,7 +6,7 @@ from pages import ROOT, between, command, table
 
 from xccl_emu.cli.corpus_job import Result, find, finding_text, looked_at
 
-PAGE = ROOT / "docs" / "corpus.md"
+PAGE = ROOT / "docs" / "records" / "corpus.md"
 COLUMNS = ("bug", "source", "shown by", "found by", "broken", "looked at", "mended", "looked at")
 
 
@@ -14,7 +14,7 @@ def row(result: Result) -> tuple[str, ...]:
     """A line of the table."""
     member, broken, mended = result.member, result.broken, result.mended
     sources = ", ".join(f"`{source}`" for source in member.sources)
-    name = f"[{member.name}](../corpus/{member.name}/README.md)"
+    name = f"[{member.name}](../../corpus/{member.name}/README.md)"
     looked = (finding_text(broken), looked_at(broken), finding_text(mended), looked_at(mended))
     return name, sources, member.shown_by, f"`{member.tool}`", *looked
 

@@ -1,4 +1,4 @@
-"""Draw docs/pictures/curves.svg: tables over a size or degree, published and emulated, from docs/benchmarks.md."""
+"""Draw docs/pictures/curves.svg: published and emulated tables over a size or degree, from the benchmarks page."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pages import ROOT, command, part_of, svg_text
 
-PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "pictures" / "curves.svg"
+PAGE, PLOT = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "docs" / "pictures" / "curves.svg"
 _LINE = re.compile(r"\| (?P<what>[^|]+?) \| (?P<published>[^|]*?) \| (?P<emulated>[\d.]+) \| (?P<unit>\S+) \| \w+ \|")
 _BAND = re.compile(r"\| ([\d.]+) to ([\d.]+) \|$")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "KB": 1000, "MB": 1_000_000, "": 1}

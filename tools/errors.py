@@ -1,4 +1,4 @@
-"""Draw docs/pictures/errors.svg: by how much each row misses what was published, from docs/benchmarks.md."""
+"""Draw docs/pictures/errors.svg: by how much each row misses what was published, from docs/records/benchmarks.md."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from html import escape
 
 from pages import ROOT, command
 
-PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "pictures" / "errors.svg"
+PAGE, PLOT = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "docs" / "pictures" / "errors.svg"
 _ROW = re.compile(r"\| (.+?) \|.*\| (fit|check) \| ([+-][\d.]+)% \|")
 _COLOURS = {"fit": "#8db8d9", "check": "#2e86c1"}
 _TEXT, _MIDDLE, _HALF, _TOP, _STEP = "#6e7781", 400, 270, 48, 22

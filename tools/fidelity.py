@@ -1,4 +1,4 @@
-"""Write docs/fidelity.md: the papers' steps, the lines of the kernels that are made from them, and where they deviate.
+"""Write docs/records/fidelity.md: the papers' steps, the lines of the kernels that take them, and each deviation.
 
 Steps and deviations are with the cases (`Case.papers`); lines are found by the requests that have these steps. Of what
 is written by hand behind them the lines in links follow.
@@ -19,10 +19,10 @@ from xccl_emu.lang import Kernel, Site
 from xccl_emu.protocol.paper import Deviation, Paper, Step
 from xccl_emu.protocol.registry import known, make, names
 
-PAGE = ROOT / "docs" / "fidelity.md"
+PAGE = ROOT / "docs" / "records" / "fidelity.md"
 
 COLUMNS = ("step", "the paper", "kernel", "deviation", "why")
-_LINK = re.compile(r"`(?P<name>\w+)` \[[\w.]+:[\d-]+\]\(\.\./(?P<file>[\w./]+)#L\d+\)")
+_LINK = re.compile(r"`(?P<name>\w+)` \[[\w.]+:[\d-]+\]\(\.\./\.\./(?P<file>[\w./]+)#L\d+\)")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def link(file: Path, name: str, first: int, last: int) -> str:
     at = file.resolve().relative_to(ROOT)
     lines = f"{first}" if first == last else f"{first}-{last}"
     anchor = f"#L{first}" if first == last else f"#L{first}-L{last}"
-    return f"`{name}` [{at.name}:{lines}](../{at}{anchor})"
+    return f"`{name}` [{at.name}:{lines}](../../{at}{anchor})"
 
 
 def links(places: Iterable[Place]) -> str:

@@ -1,4 +1,4 @@
-"""Write the tables of docs/json.md: the words of every command's ``--json``, from `xccl_emu.cli.schema`."""
+"""Write the tables of docs/records/json.md: the words of every command's ``--json``, from `xccl_emu.cli.schema`."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from xccl_emu.cli.schema.commands import COMMANDS
 from xccl_emu.cli.schema.runs import Program, Verdict
 from xccl_emu.cli.schema.words import Envelope
 
-PAGE = ROOT / "docs" / "json.md"
+PAGE = ROOT / "docs" / "records" / "json.md"
 BASES = (Envelope, Verdict, Rows, Program)
 """Records of which others have all words, and more."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any"}

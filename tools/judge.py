@@ -1,4 +1,4 @@
-"""Write the table of docs/campaign.md: mistakes planted in the search, and after how many programs each is found.
+"""Write the table of docs/records/campaign.md: mistakes planted in the search, and what each takes to be found.
 
     python tools/judge.py                    all of them
     python tools/judge.py loads-stay ...     some; the lines of others stay as they are
@@ -32,7 +32,7 @@ from xccl_emu.check.device.search import checker_state, faulty
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import VERIFIED
 
-PAGE = ROOT / "docs" / "campaign.md"
+PAGE = ROOT / "docs" / "records" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
 MOST, SEED = 20_000, 0
 BY_ENDS = "--hunt-ends"

@@ -1,4 +1,4 @@
-"""Write the tables of docs/mixserve.md: what the analyzer says, beside what the paper measured; and runs beside forms.
+"""Write the tables of docs/records/mixserve.md: the analyzer with what the paper measured, and runs with forms.
 
 With --check the runs of the fused algorithms are not made again.
 """
@@ -24,7 +24,7 @@ from xccl_emu.plan.strategies import Workload, plan
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.topologies import ATLAS_800T_A2, H20
 
-PAGE = ROOT / "docs" / "mixserve.md"
+PAGE = ROOT / "docs" / "records" / "mixserve.md"
 
 PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
 WORKLOAD = Workload()

@@ -1,4 +1,4 @@
-"""Write the table of docs/orders.md: what a search finds of each shipped protocol under each memory order."""
+"""Write the table of docs/records/orders.md: what a search finds of each shipped protocol under each memory order."""
 
 import sys
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from xccl_emu.check.check import check
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.registry import known, make, names
 
-PAGE = ROOT / "docs" / "orders.md"
+PAGE = ROOT / "docs" / "records" / "orders.md"
 COLUMNS = ("protocol", *(f"`{order}`" for order in ORDERS))
 STATES_MAX = 5_000_000
 
 
 def found(name: str, order: str) -> str:
-    """Verdict and states of a protocol in the sizes of docs/synchronizations.md."""
+    """Verdict and states of a protocol in the sizes of docs/records/synchronizations.md."""
     verdict = check(make(name, **known(name).preset.each_sync), order=order, max_states=STATES_MAX)
     kind = "" if verdict.violation is None else f": {verdict.violation.kind}"
     return f"{verdict.verdict}{kind}, {verdict.states:,}"

@@ -1,4 +1,4 @@
-"""Write the table of docs/proofs.md: every configuration of a shipped protocol that is proved, with a certificate."""
+"""Write the table of docs/records/proofs.md: every configuration of a shipped protocol that is proved."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from synchronizations import certified
 from xccl_emu.protocol import Case
 from xccl_emu.protocol.registry import proofs
 
-PAGE = ROOT / "docs" / "proofs.md"
+PAGE = ROOT / "docs" / "records" / "proofs.md"
 COLUMNS = ("configuration", "verdict", "states", "transitions", "certificate")
 
 

@@ -1,4 +1,4 @@
-"""Write docs/synchronizations.md: which synchronizations of the shipped protocols are needed.
+"""Write docs/records/synchronizations.md: which synchronizations of the shipped protocols are needed.
 
 Each is switched off alone, and the protocol checked without it: `xccl-emu check PROTOCOL --each-sync` for all of them.
 """
@@ -14,7 +14,7 @@ from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import known, make, names
 
-PAGE = ROOT / "docs" / "synchronizations.md"
+PAGE = ROOT / "docs" / "records" / "synchronizations.md"
 
 CERTIFICATE_SECONDS, CERTIFICATE_STATES = 6.0, 20_000
 """Limits of each certificate: brute force ends by its states, long before its time, so the page does not vary."""

@@ -1,4 +1,4 @@
-"""Draw docs/table7.svg: latencies of Table 7 of [CloudMatrix384], published and emulated, from docs/benchmarks.md."""
+"""Draw docs/table7.svg: published and emulated latencies of Table 7 of [CloudMatrix384], from the benchmarks page."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pages import ROOT, command, part_of, svg_text
 
-PAGE, PLOT = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "table7.svg"
+PAGE, PLOT = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "docs" / "table7.svg"
 _ROW = re.compile(
     r"\| (dispatch|combine) EP(\d+) latency \| ([\d.]+) \| ([\d.]+) \| us \| (fit|check) \|"
     r"(?:.*\| ([\d.]+) to ([\d.]+) \|\n)?"

@@ -28,7 +28,7 @@ def test_runs_are_where_the_forms_say(part: str, degrees: str, tokens: int) -> N
 
 @pytest.mark.slow
 def test_the_page_has_these_runs(load_tool: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made anew, the lines of 8 tokens are those of docs/mixserve.md."""
+    """Made anew, the lines of 8 tokens are those of docs/records/mixserve.md."""
     tool = load_tool("mixserve")
     monkeypatch.setattr(tool, "TOKENS", (8,))
     page = tool.PAGE.read_text("utf-8")

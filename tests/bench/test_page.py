@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and README's five rows: made by a command, and still what it says."""
+"""docs/records/benchmarks.md and README's five rows: made by a command, and still what it says."""
 
 import re
 from collections.abc import Callable, Iterable

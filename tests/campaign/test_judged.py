@@ -45,7 +45,7 @@ def test_text_that_is_not_there_is_refused(tool: ModuleType, tmp_path: Path) -> 
 
 
 def test_every_mistake_has_a_line(tool: ModuleType) -> None:
-    """docs/campaign.md says of each after how many programs it was found, of ten at least that it was."""
+    """docs/records/campaign.md says of each after how many programs it was found, of ten at least that it was."""
     page = tool.PAGE.read_text("utf-8")
     rows = [f"| `{mistake.name}` | {mistake.what} | " for mistake in tool.MISTAKES]
     assert all(row in page for row in rows)

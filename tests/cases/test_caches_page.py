@@ -1,4 +1,4 @@
-"""docs/caches.md: which shipped protocols are right where scalar units have a data cache."""
+"""docs/records/caches.md: which shipped protocols are right where scalar units have a data cache."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,5 +15,5 @@ def test_the_page_has_what_a_search_finds(
     name: str, load_tool: Callable[[str], ModuleType], repository: Path
 ) -> None:
     """The verdict of each protocol, and which of its dcci it needs, stand in the table."""
-    page = (repository / "docs" / "caches.md").read_text(encoding="utf-8").splitlines()
+    page = (repository / "docs" / "records" / "caches.md").read_text(encoding="utf-8").splitlines()
     assert f"| {' | '.join(load_tool('caches').row(name))} |" in page

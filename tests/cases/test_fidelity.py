@@ -1,4 +1,4 @@
-"""docs/fidelity.md: the papers' steps beside the lines of the kernels."""
+"""docs/records/fidelity.md: the papers' steps beside the lines of the kernels."""
 
 from collections.abc import Callable
 from dataclasses import replace

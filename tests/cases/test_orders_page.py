@@ -1,4 +1,4 @@
-"""docs/orders.md: what a search finds of the shipped protocols under each memory order."""
+"""docs/records/orders.md: what a search finds of the shipped protocols under each memory order."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ def _marks(name: str) -> list[pytest.MarkDecorator]:
 @pytest.fixture
 def page(repository: Path) -> list[str]:
     """Its lines."""
-    return (repository / "docs" / "orders.md").read_text(encoding="utf-8").splitlines()
+    return (repository / "docs" / "records" / "orders.md").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in names()])

@@ -31,7 +31,7 @@ from .witness_support import shows_again
 
 SENDRECV = SendRecvCase(slots=1, chunks=2, granules=1)
 DISPATCH = DispatchCase(ranks=2, tokens=1, granules=1, rounds=1)
-PAGE = Path(__file__).parents[2] / "docs" / "proofs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "records" / "proofs.md"
 
 
 def smallest(name: str) -> Case:

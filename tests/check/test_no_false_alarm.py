@@ -1,7 +1,7 @@
 """What others take for races and is none: a ticket lock, a ring with credits of several readers, a sequence lock.
 
 Each is verified under every order that keeps writes to one address, and refuted without what it needs.  (LL, the
-barrier by dissemination and the one-shot all-reduce, which is double-buffered, ship: `docs/proofs.md` has them.)
+barrier by dissemination and the one-shot all-reduce, which is double-buffered, ship: docs/records/proofs.md.)
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Caches of scalar units (docs/caches.md): lines that nobody keeps coherent, written back whole."""
+"""Caches of scalar units (docs/machine.md): lines that nobody keeps coherent, written back whole."""
 
 from collections.abc import Iterator
 

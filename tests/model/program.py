@@ -132,7 +132,7 @@ class Write(NamedTuple):
 def lands_first(program: Program, older: Write, younger: Write) -> bool:
     """Must the older of two writes become visible first?
 
-    docs/orders.md says when; under `sc` nothing is in flight.
+    docs/machine.md says when; under `sc` nothing is in flight.
     """
     if younger.part == "signal" and older[:3] == younger[:3]:
         return True

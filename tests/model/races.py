@@ -1,4 +1,4 @@
-"""Races by definition (docs/races.md): happens-before, what is visible for certain, and conflicts, of one execution.
+"""Races by definition (docs/machine.md): happens-before, what is visible for certain, and conflicts, of one execution.
 
 Sets of accesses are bits of an integer.  Each engine has what happens before whatever it does next, and which writes
 of these are visible for certain.

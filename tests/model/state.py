@@ -1,6 +1,6 @@
 """States of the machine, and what changes them: writes, data buffers, events.
 
-What happens is noted in the words of docs/races.md, for whoever watches (`races`).
+What happens is noted in the words of docs/machine.md, for whoever watches (`races`).
 """
 
 from typing import NamedTuple

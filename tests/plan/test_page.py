@@ -1,4 +1,4 @@
-"""docs/mixserve.md: its tables are what the analyzer says, and so are the numbers around them."""
+"""docs/records/mixserve.md: its tables are what the analyzer says, and so are the numbers around them."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Litmus programs as an operator in Ascend C (docs/litmus.md): what each may come to, and what results refute.
+"""Litmus programs as an operator in Ascend C (docs/machine.md): what each may come to, and what results refute.
 
 The programs are those of `operators/litmus_programs.h`.  What is allowed is what an exhaustive search finds of the very
 operator that runs on hardware.

@@ -21,7 +21,7 @@ class LitmusOptions:
       xccl-emu litmus --read results.csv
 
     W and R write and read by the scalar unit, C and P by copies; F is PipeBarrier<PIPE_ALL>, S that of PIPE_MTE3. What
-    did not come in a run may still come: a results file refutes models, and proves none. docs/litmus.md says how the
+    did not come in a run may still come: a results file refutes models, and proves none. docs/machine.md says how the
     operator is run on hardware. It needs a C++ compiler.
 
     Exit code: 0, or 1 if the results refute every model that there is.

@@ -24,7 +24,7 @@ class Planning:
     \b
       xccl-emu plan                                                the paper's DeepSeek-R1 on its 910B
       xccl-emu plan --model Qwen3-235B-A22B --cluster H20 --rate 4
-      xccl-emu plan --model mine.toml --cluster my-cluster.toml    their form is in docs/mixserve.md
+      xccl-emu plan --model mine.toml --cluster my-cluster.toml    their form is in docs/records/mixserve.md
       xccl-emu plan --strategy "TP=8 + DP=4, EP=32"                this one alone, beside the best
       xccl-emu plan --observed mine.toml                           constants fitted to your own measurements
       xccl-emu plan --published                                    beside what the paper measured
@@ -33,8 +33,8 @@ class Planning:
     first is within a node. Times are sums of terms: compute, all-reduce (AR) or its halves (RS, AG), all-to-all (A2A),
     P2P. No device is at hand, none is emulated: these are equations.
 
-    Several equations are wrong as printed: docs/mixserve.md says how, and what is put in their place. The corrected
-    ones are used unless --literal asks for the others. Exit code 1: no strategy can be, or not that of --strategy.
+    Several equations are wrong as printed: docs/records/mixserve.md says how, and gives corrected ones, which are used
+    unless --literal asks for the others. Exit code 1: no strategy is possible, or the one of --strategy is not.
     """
 
     model: str = option("DeepSeek-R1", "DeepSeek-R1, Qwen3-235B-A22B, or a TOML file.", metavar="NAME|FILE")

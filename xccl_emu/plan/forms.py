@@ -9,8 +9,8 @@ from xccl_emu.errors import ConfigError
 class Form:
     """Which equations are taken as they are printed; all others are corrected.
 
-    Fields are named by the number of the equation; `docs/mixserve.md` has what is printed, what is wrong with it,
-    and what stands in its place.
+    Fields are named by the number of the equation; docs/records/mixserve.md has what is printed, what is wrong with
+    it, and its correction.
     """
 
     eq1: bool = False

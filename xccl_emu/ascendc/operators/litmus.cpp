@@ -1,4 +1,4 @@
-/* Litmus programs as an operator, for hardware and for xccl_emu (docs/litmus.md).  Each thread is a block of a launch,
+/* Litmus programs as an operator, for hardware and for xccl_emu (docs/machine.md).  Each thread is a block of a launch,
  * or a launch of its own on another device.  Each round has cells of its own, each in a cache line of its own.
  */
 #include "kernel_operator.h"

@@ -332,7 +332,7 @@ def _lands_first(space, a, r):
 
 @jit
 def _race(space, a, r):
-    """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
+    """Two accesses that nothing orders: a violation unless both synchronize (`docs/machine.md`)."""
     m, records = space.m, space.records
     flags, word = records[r + ml.R_FLAGS], records[r + ml.R_ENGINE]
     if (a.flags | flags) & TENTATIVE:

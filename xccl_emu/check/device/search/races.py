@@ -1,6 +1,6 @@
 """Races, seen in a state: two accesses to the same bytes that are possible or under way together.
 
-`docs/races.md` defines what a race is; the monitor of sampled runs implements the same.
+`docs/machine.md` defines what a race is; the monitor of sampled runs implements the same.
 
 An access is open from the moment in which it can be made until it is complete: a read until it is made; a poll, which
 reads again and again, from its issue on; a write until it is visible, and one of shared data, which a search makes
