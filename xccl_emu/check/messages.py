@@ -52,12 +52,12 @@ def wrong_byte(pod: Pod, expected: Expected, there: NDArray[np.uint8]) -> tuple[
     at = expected.address + int(elements[0]) * size
     which = _which(expected, int(elements[0]))
     values = _values(expected, int(elements[0]) * size, there)
-    told = f"{expected.name} is wrong at {report.symbolic_byte(pod, at)}, {which}: {values}"
-    return expected.address + first, f"{told}{_how_many(expected, elements)}"
+    said = f"{expected.name} is wrong at {report.symbolic_byte(pod, at)}, {which}: {values}"
+    return expected.address + first, f"{said}{_how_many(expected, elements)}"
 
 
 def wrong_element(trial: Trial, expected: Expected) -> tuple[int, int] | None:
-    """The first element that is not as expected as the pod stands: its first byte and the one behind its last."""
+    """The first element that is not as expected as the pod stands: its first byte and the one after its last."""
     there = trial.pod.memory[expected.address :][: len(expected.data)]
     first, _ = wrong_byte(trial.pod, expected, there)
     start = first - (first - expected.address) % expected.dtype.itemsize
@@ -79,8 +79,8 @@ def _values(expected: Expected, at: int, there: NDArray[np.uint8]) -> str:
     both = [raw[at : at + expected.dtype.itemsize] for raw in (there.tobytes(), expected.data)]
     one, other = (f"0x{raw[::-1].hex()}" for raw in both)
     if expected.dtype != np.uint8:
-        told = [str(np.frombuffer(raw, expected.dtype)[0]) for raw in both]
-        one, other = told if told[0] != told[1] else (one, other)
+        said = [str(np.frombuffer(raw, expected.dtype)[0]) for raw in both]
+        one, other = said if said[0] != said[1] else (one, other)
     return f"{one} instead of {other}"
 
 
@@ -90,25 +90,25 @@ def _how_many(expected: Expected, elements: NDArray[np.int64]) -> str:
     if len(elements) < 2:
         return ""
     unit = "bytes" if expected.dtype == np.uint8 else "elements"
-    told = f"{len(elements)} of {n} {unit} are wrong"
+    said = f"{len(elements)} of {n} {unit} are wrong"
     if not rows:
-        return f" ({told})"
+        return f" ({said})"
     wrong = np.unique(elements // (n // rows))
     right = np.setdiff1d(np.arange(rows), wrong)
-    return f" ({told}: rows {_ranges(wrong)} wrong{f', rows {_ranges(right)} right' if right.size else ''})"
+    return f" ({said}: rows {_ranges(wrong)} wrong{f', rows {_ranges(right)} right' if right.size else ''})"
 
 
 def _ranges(numbers: NDArray[np.int64]) -> str:
     """Numbers as ``0-2, 5``, of many ranges the first."""
     runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    told = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-    return ", ".join(told[:_RANGES] + ["..."] * (len(told) > _RANGES))
+    said = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return ", ".join(said[:_RANGES] + ["..."] * (len(said) > _RANGES))
 
 
 def wrong_bits(trial: Trial, expected: Expected) -> str:
     """The first wrong byte as the pod stands, when it was judged, and who wrote there; empty if all are right."""
-    first, told = wrong_byte(trial.pod, expected, trial.pod.memory[expected.address :][: len(expected.data)])
-    return told and f"{told}, judged {moment(trial, expected)}; {report.last_writer(trial.pod, first)}"
+    first, said = wrong_byte(trial.pod, expected, trial.pod.memory[expected.address :][: len(expected.data)])
+    return said and f"{said}, judged {moment(trial, expected)}; {report.last_writer(trial.pod, first)}"
 
 
 def not_done(pod: Pod) -> list[str]:
@@ -148,11 +148,11 @@ def moment(trial: Trial, expected: Expected) -> str:
 
 def due(trial: Trial) -> dict[str, tuple[str, ...]]:
     """Names of the expected bytes, by what makes them due: the return of a die's kernels, or cores, or the very end."""
-    told = dict[str, tuple[str, ...]]()
+    said = dict[str, tuple[str, ...]]()
     for each in trial.expected:
         when = f"{_whose(trial.pod, each.cores)} returned" if each.cores else "everything drained"
-        told[when] = (*told.get(when, ()), each.name)
-    return told
+        said[when] = (*said.get(when, ()), each.name)
+    return said
 
 
 def _whose(pod: Pod, cores: tuple[int, ...]) -> str:

@@ -27,9 +27,9 @@ class Expected:
     by_default: bool = False
     """Whether nobody named these owners."""
     dtype: np.dtype[Any] = _BYTE
-    """What the bytes are, for reports."""
+    """Reports read the bytes as values of this type."""
     shape: tuple[int, ...] = ()
-    """Of the array that they are; none: one value behind the other."""
+    """Shape of the array that the bytes are; empty for a row of values."""
 
 
 @dataclass(frozen=True)

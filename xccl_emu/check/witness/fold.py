@@ -11,7 +11,7 @@ _GROUP = ("arrive", "await_group")
 _READS = ("load", "ub_load", "atomic_add", "poll", "poll_any")
 
 Range = tuple[int, int]
-"""First byte, and the one behind the last."""
+"""First byte, and the one after the last."""
 
 
 def cores_that_matter(trace: Trace) -> set[int]:

@@ -129,7 +129,7 @@ class Write:
 
     @property
     def range(self) -> tuple[int, int]:
-        """First byte, and the one behind the last."""
+        """First byte, and the one after the last."""
         return self.address, self.address + self.nbytes
 
     def covers(self, address: int) -> bool:
