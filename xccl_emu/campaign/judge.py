@@ -15,7 +15,7 @@ from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
-from xccl_emu.check.reach import reach_of
+from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search import faulty
 from xccl_emu.check.search.exhaustive import Found, Search
@@ -56,6 +56,8 @@ class Budget:
     schedules: int = 60
     seconds: float = 2.0
     """Limit of each search, and of sampling."""
+    bytes: int = 1 << 30
+    """What a search may keep of states; given, so that no search asks what is free."""
 
 
 BUDGET = Budget()
@@ -112,6 +114,11 @@ class Scene:
         """What brute force finds."""
         observed, gives_up = self.small.observed(self.pod), self.small.gives_up
         return explore(self.pod, observed, self.budget.brute, gives_up=gives_up)
+
+    @cached_property
+    def reach(self) -> Reach:
+        """Where brute force comes to, and waits."""
+        return reach_of(self.pod, self.naive.sites)
 
     def wrong(self) -> list[str]:
         """Kinds of what brute force has found."""
@@ -215,10 +222,9 @@ def _search(judged: Judged, scene: Scene, name: str, founded: bool, monitored: b
 
 def _wrong_reach(scene: Scene, found: Found) -> str:
     """What a search wrongly says that no run needs, as the complete brute force knows."""
-    naive = scene.naive
-    if not naive.complete or scene.wrong():
+    if not scene.naive.complete or scene.wrong():
         return ""
-    said, true = reach_of(scene.pod, found.sites), reach_of(scene.pod, naive.sites)
+    said, true = reach_of(scene.pod, found.sites), scene.reach
     if not set(said.never_waited) <= set(true.never_waited):
         return "brute force waits where nobody is said to"
     return "" if said.never_reached == true.never_reached else "brute force reaches other places"
@@ -226,9 +232,14 @@ def _wrong_reach(scene: Scene, found: Found) -> str:
 
 def searched(trial: Trial, name: str, budget: Budget) -> Found:
     """What one of `SEARCHES` finds."""
-    setup = Setup(trial, full=name != "merged", most=name != "less")
-    breadth_first = name == "breadth first"
-    search = Search(setup, max_states=budget.states, seconds=budget.seconds, progress=None, breadth_first=breadth_first)
+    search = Search(
+        Setup(trial, full=name != "merged", most=name != "less"),
+        max_states=budget.states,
+        seconds=budget.seconds,
+        progress=None,
+        max_bytes=budget.bytes,
+        breadth_first=name == "breadth first",
+    )
     search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS
     return search.run()
 

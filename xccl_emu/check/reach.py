@@ -84,10 +84,11 @@ def reach_of(pod: Pod, words: NDArray[np.int64]) -> Reach:
 
 def _places(pod: Pod, words: NDArray[np.int64]) -> Iterator[Place]:
     launches = [launch for core in pod.active_cores() if (launch := pod.launch_of(core)) is not None]
+    without = pod.without
     for number, kernel in enumerate(pod.kernels):
         dies = tuple(sorted({launch.die for launch in launches if launch.kernel is kernel}))
         for n, site in enumerate(kernel.sites):
-            word = int(words[number * MAX_SITES + n])
-            if site.sync not in pod.without and (site.sync or site.operation.startswith(WAITS)):
-                idle = word & MAY_WAIT == 0 and site.operation.startswith(WAITS)
-                yield Place(kernel.name, site, dies, word & CAME != 0, not idle)
+            waits = site.operation.startswith(WAITS)
+            if (waits or site.sync) and site.sync not in without:
+                word = int(words[number * MAX_SITES + n])
+                yield Place(kernel.name, site, dies, word & CAME != 0, not waits or word & MAY_WAIT != 0)

@@ -207,8 +207,8 @@ class Monitor:
             m=m,
             clocks=_clocks(pod, clock_words),
             shadow=shadow,
-            records=np.zeros(self._record_words, np.int64),
-            undo=np.zeros(self._undo_words * at.UNDO_WORDS, np.int64),
+            records=np.empty(self._record_words, np.int64),
+            undo=np.empty(self._undo_words * at.UNDO_WORDS, np.int64),
             flights=np.zeros(2 * places, np.int64),
             keys=np.zeros(places, np.float64),
             sites=self.sites,
@@ -262,7 +262,7 @@ class Monitor:
         n_actors = machine.ACTORS_PER_CORE * len(pod.active_cores())
         most = n_actors + int(self.m[at.CAPACITY]) * len(_dies(pod))
         if self.log.size != self.limits.most:
-            self.log = np.zeros(self.limits.most, np.int64)
+            self.log = np.empty(self.limits.most, np.int64)
         expected, data, answers, stops = self._wanted
         return at.Run(
             rng=np.zeros(1, np.uint64),

@@ -85,7 +85,7 @@ def _access(trial: Trial, access: Sequence[int]) -> str:
 
 def _finish(pod: Pod) -> NDArray[np.int64]:
     """Let whatever can still run do so; returns its actions."""
-    log = np.zeros(_LOG_ACTIONS, np.int64)
+    log = np.empty(_LOG_ACTIONS, np.int64)
     pod.state[[layout.CURSOR, layout.LOG_COUNT]] = 0
     with compiled.arithmetic_of(pod.kernels):
         compiled.policy("round-robin")(pod.memory, pod.state, log, _LOG_ACTIONS // 2)

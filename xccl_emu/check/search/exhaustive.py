@@ -259,6 +259,7 @@ class Search:
         ck = self.setup.checker
         self.setup.reset(members)
         ck[[at.TRANSITIONS, at.ACTIONS, at.CYCLES, at.DOUBT]] = 0
+        ck[ck[at.ON_PATH] : ck[at.ON_PATH] + at.ON_PATH_WORDS] = 0
         ck[at.STATES], ck[at.STATES_MAX] = 1, self._until() - self.found.states
         dfs.begin(*self._args)
 

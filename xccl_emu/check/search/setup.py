@@ -173,7 +173,6 @@ class Setup:
             ck[word] = 0
         ck[at.LOG] = ck[at.LOG_BASE]
         ck[ck[at.BLOCKS] : ck[at.GRANULE_TABLE]] = 0
-        ck[ck[at.ON_PATH] : ck[at.ON_PATH] + at.ON_PATH_WORDS] = 0
         ck[ck[at.WRITTEN_TABLE] : ck[at.WRITTEN_TABLE] + len(self._written)] = self._written
         ck[at.N] = len(members)
         ck[ck[at.MEMBERS] : ck[at.MEMBERS] + len(members)] = list(members)
@@ -186,8 +185,8 @@ class Setup:
 
     def _expect(self, members: Sequence[int]) -> None:
         """List what these cores have to leave in memory: bytes that one of them uses, and those that nobody does."""
-        ck, mask = self.checker, sum(1 << i for i in members)
-        users = self.table()[:, granules.USERS]
+        ck, mask, table = self.checker, sum(1 << i for i in members), self.table()
+        users = table[:, granules.USERS]
         row = int(ck[at.EXPECTED_BASE])
         rows: list[list[int]] = []
         ck[at.OWNERS] = 0
@@ -204,7 +203,7 @@ class Setup:
             data = expected.data[start - expected.address : end - expected.address]
             words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
             ck[row : row + 4] = start, end - start, place, self._owners(expected)
-            if (self.table()[start // 32 : (end + 31) // 32, granules.USES] & granules.USE_LATE).any():
+            if (table[start // 32 : (end + 31) // 32, granules.USES] & granules.USE_LATE).any():
                 ck[at.OWNERS] |= self._owners(expected)
             ck[place : place + len(words)] = words
             row, place = row + at.EXPECTED_WORDS, place + len(words)
