@@ -40,25 +40,32 @@ def as_json(*arguments: str, code: int = 0) -> dict[str, Any]:
     return result
 
 
+def hear_interrupts() -> None:
+    """For ``preexec_fn``: a job in the background ignores Ctrl-C, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def python(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """A script in a process of its own, and what it prints."""
-    return subprocess.run([sys.executable, "-c", script], **{"capture_output": True, "text": True, **options})
+    usual = {"capture_output": True, "text": True, "preexec_fn": hear_interrupts}
+    return subprocess.run([sys.executable, "-c", script], **{**usual, **options})
 
 
-def interrupted(words: Sequence[str], wait_s: float, said: str | None = None, **options: Any) -> tuple[int, str, float]:
-    """Exit code and stderr of Python with these words, which says a line, hears Ctrl-C so many seconds behind it, and
+def interrupted(
+    words: Sequence[str], wait_s: float, said: str | None = None, sent: int = signal.SIGINT, **options: Any
+) -> tuple[int, str, float]:
+    """Exit code and stderr of Python with these words, which says a line, hears a signal so many seconds behind it, and
     is given half a minute to end; and the seconds that it took."""
     with subprocess.Popen(
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
-        **options,
+        preexec_fn=hear_interrupts, **options,
     ) as process:  # fmt: skip
         if said is not None:
             assert process.stdout is not None
             assert process.stdout.readline() == said
         time.sleep(wait_s)
         started = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         try:
             _, errors = process.communicate(timeout=30)
         finally:

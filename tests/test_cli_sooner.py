@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli_support import python
+from tests.cli_support import hear_interrupts, python
 from xccl_emu.cli import sooner
 
 BROKEN = ("check", "sendrecv", "--slots", "1", "--chunks", "3", "--without", "slot free", "--json")
@@ -24,7 +24,7 @@ def started(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "xccl_emu", *words], env=environment | options, cwd=folder, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+        preexec_fn=hear_interrupts,
     )  # fmt: skip
 
 

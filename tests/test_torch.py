@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cli_support import hear_interrupts
 from xccl_emu import oracle
 from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError
 from xccl_emu.protocols.deepep.session import DeepEpConfig
@@ -426,7 +427,7 @@ def test_nothing_is_left(tmp_path: Path, whom: str, how: signal.Signals) -> None
     environment = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+        preexec_fn=hear_interrupts,
     ) as launcher:  # fmt: skip
         assert launcher.stdout is not None
         said = launcher.stdout.readline().split()

@@ -106,6 +106,7 @@ def test_slots_reused_before_they_are_acknowledged() -> None:
 def test_what_several_cores_poll_is_learned() -> None:
     """Before anything is judged the monitor knows the fields of the protocol: one tail and one ack."""
     trial = make("sendrecv").build("relaxed")
+    assert monitor_of(trial).learn()
     labels = {label.name: label for label in trial.labels}
     fields = sorted(labels[name].address // 32 for name in ("die1.meta.tail[0→1]", "die0.meta.ack[0→1]"))
     assert sorted(monitor_of(trial).known) == fields

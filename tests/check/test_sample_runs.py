@@ -168,6 +168,8 @@ def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str
     """A monitor that begins with hardly any room, and knows of no synchronization and no DMA, comes to the same end."""
     check = SendRecvCase(slots=2, chunks=3, granules=2, path=path)
     usual, tight = (Monitor(check.build("relaxed", without)) for _ in range(2))
+    assert usual.learn()
+    assert tight.learn()
     assert usual._rings == (path == "dma")
     tight._sync_max, tight._record_words, tight._undo_words, tight.known, tight._rings = 1, 8, 2, [], False
     codes = [monitor.runs(at.P_WEIGHTS, 0, 0, 5) for monitor in (usual, tight)]

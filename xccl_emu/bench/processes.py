@@ -13,6 +13,7 @@ from multiprocessing import get_context
 from typing import Generic, TypeVar
 
 from xccl_emu.errors import ConfigError, UnfinishedError, XcclEmuError
+from xccl_emu.jit import cache
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -51,8 +52,9 @@ def on_processes(
     failed: list[tuple[str, BaseException]] = []
     # Spawned: a fork of a process that has compiled code and mapped a pod is no clean start.
     pool = ProcessPoolExecutor(
-        max(1, min(cores, len(jobs))), get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(),)
-    )
+        max(1, min(cores, len(jobs))), get_context("spawn"), initializer=_begin_worker,
+        initargs=(os.getpid(), cache.listeners),
+    )  # fmt: skip
     try:
         while waiting or running:
             free = free_bytes - sum(jobs[number].bytes_needed for number in running.values())
@@ -157,11 +159,15 @@ def interrupts_held() -> Iterator[None]:
 _PR_SET_PDEATHSIG = 1  # of prctl; Linux alone has it
 
 
-def _begin_worker(parent: int) -> None:
-    """Ctrl-C reaches every process; the one that has started the others ends them, and they end when it is gone."""
+def _begin_worker(parent: int, listeners: Sequence[Callable[[str], None]]) -> None:
+    """Ctrl-C reaches every process; the one that has started the others ends them, and they end when it is gone.
+
+    What a process compiles its own listeners hear.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with(parent)
+    cache.listeners.extend(listeners)
 
 
 def end_with(parent: int) -> None:

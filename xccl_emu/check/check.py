@@ -1,5 +1,6 @@
 """The front door: check a protocol in one configuration and return a verdict."""
 
+import math
 import numbers
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -332,9 +333,10 @@ def _searched(
     tell = options.progress and partial(options.progress, "states")
     aside: dict[tuple[int, ...], str] = {}
     drawn: list[Violation] = []
+    until = math.inf if options.seconds is None else working_seconds() + options.seconds
 
     def beside() -> bool:
-        drawn.extend(filter(None, [first_drawn(again(), seed=verdict.seed)]))
+        drawn.extend(filter(None, [first_drawn(again(), seed=verdict.seed, until=until)]))
         return bool(drawn)
 
     while True:
@@ -365,7 +367,7 @@ def _searched(
 
 
 def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
-    from xccl_emu.check.messages import due
+    from xccl_emu.check.messages import due, too_long
     from xccl_emu.check.sampling.sample import sample
 
     trial = checkable.build(verdict.order, verdict.without)
@@ -392,6 +394,8 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
         return with_violation(checkable, verdict, sampled.violation)
+    if not sampled.schedules:
+        return replace(verdict, verdict=UNFINISHED, reason=too_long(options.seconds or 0.0))
     return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach)
 
 

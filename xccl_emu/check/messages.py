@@ -27,6 +27,11 @@ _FLAG_WRITES = ("store", "atomic_add", "put", "add")
 """Operations that write words whole, as flags are written."""
 
 
+def too_long(seconds: float) -> str:
+    """Why what has a limit in seconds came to no end."""
+    return f"more than {round(seconds, 2) or seconds:g} seconds"
+
+
 def error_kind(pod: Pod) -> str:
     """The kind of violation that the machine has recorded."""
     if report.is_fault(pod):

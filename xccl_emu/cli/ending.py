@@ -1,12 +1,18 @@
 """How the command ends: its exit codes, and what becomes of signals, closed streams and errors that nobody foresaw.
 
 Imports nothing that takes time, so that a Ctrl-C at once is heard too.
+
+Python's handlers of signals wait until compiled code (a long run, a search, the compiler) comes back. So a thread sees
+every signal too, and ends the process where no handler has answered within some seconds.
 """
 
 import contextlib
 import os
+import select
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -45,6 +51,12 @@ _AGAIN_S, _IMPORT_S = 0.02, 3.0
 """Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
 _DROPPED_S = 0.5
 """What has been raised is raised again after so long, unless it is under way: libraries in C may clear any error."""
+_GRACE_S, _FLUSH_S = 3.0, 1.0
+"""A handler has so long to answer a signal, and then what has been printed to reach its reader."""
+_woken = -1
+"""A pipe into which every signal writes a byte; a handler that runs empties it."""
+_answers = 0
+"""How often a handler has run."""
 
 
 def say(message: str) -> None:
@@ -157,12 +169,72 @@ def _listen() -> None:
         signal.signal(signal.SIGINT, _on_interrupt)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_termination)
+    _watch()
     sys.unraisablehook = _on_dropped
     os._exit = _exit_of_user  # type: ignore[assignment]
 
 
+def _watch() -> None:
+    """Let a thread see the signals; without room for one they are heard when compiled code is back."""
+    global _woken
+    _woken, writes = os.pipe()
+    os.set_blocking(_woken, False)
+    os.set_blocking(writes, False)
+    signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+    with contextlib.suppress(RuntimeError):
+        threading.Thread(target=_end_what_hangs, daemon=True).start()
+
+
+def _end_what_hangs() -> None:
+    """End the process where a signal has come and no handler has run for a while."""
+    while True:
+        before = _answers
+        select.select([_woken], [], [])
+        time.sleep(_GRACE_S)
+        if _answers != before:
+            continue
+        came = {*_taken_out(), *_heard}  # an alarm stands for what has been heard before
+        for number, handler, said, code in _ENDS:
+            if number in came and signal.getsignal(number) is handler:
+                _end_at_once(said, code)
+
+
+def _taken_out() -> bytes:
+    """The signals that no handler has answered; now they count as answered."""
+    try:
+        return os.read(_woken, 1 << 12)
+    except OSError:
+        return b""
+
+
+def _answered() -> None:
+    """A handler runs: nobody need end the process."""
+    global _answers
+    _answers += 1
+    _taken_out()
+
+
+def _end_at_once(said: str, code: int) -> None:
+    """End the process where it is, but for what has been printed."""
+    with contextlib.suppress(RuntimeError):
+        flushes = threading.Thread(target=sys.stdout.flush, daemon=True)
+        flushes.start()
+        flushes.join(_FLUSH_S)
+    clear_line()
+    with contextlib.suppress(OSError):
+        os.write(2, f"xccl-emu: {said}\n".encode())
+    _exit(code)
+
+
+def clear_line() -> None:
+    """Take the line that spins off a terminal, and show the cursor again."""
+    if sys.stderr.isatty():
+        os.write(2, b"\r\x1b[2K\x1b[?25h")
+
+
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
     """End by KeyboardInterrupt, but not within an import: one in C prints a traceback of it."""
+    _answered()
     if number == signal.SIGALRM and _is_under_way():
         return _again(_on_interrupt, _DROPPED_S)
     _heard.append(signal.SIGINT)
@@ -187,11 +259,19 @@ def _in_import(frame: FrameType | None) -> bool:
 
 
 def _on_termination(number: int, frame: FrameType | None) -> None:
+    _answered()
     if number == signal.SIGALRM and _is_under_way():
         return _again(_on_termination, _DROPPED_S)
     _heard.append(signal.SIGTERM)
     _again(_on_termination, _DROPPED_S)
     raise SystemExit(TERMINATED)
+
+
+_ENDS = (
+    (signal.SIGTERM, _on_termination, "terminated", TERMINATED),
+    (signal.SIGINT, _on_interrupt, "interrupted", INTERRUPTED),
+)
+"""What each signal comes to, where its handler is the command's own."""
 
 
 def raise_heard() -> None:

@@ -1,8 +1,9 @@
 """The command's root: its subcommands, ``--version``, and how it ends when something goes wrong."""
 
 import errno
+import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
@@ -164,19 +165,13 @@ def root(
     """
 
 
-def _tell_compiling() -> Callable[[str], None]:
-    """Says once of each family of functions that it is being compiled, on stderr."""
-    told: set[str] = set()
-
-    def tell(family: str) -> None:
-        if family not in told:
-            told.add(family)
-            typer.echo(f"xccl-emu: compiling, once: {_FAMILIES[family]}", err=True)
-
-    return tell
+@functools.cache
+def _say_compiling(family: str) -> None:
+    """Say once of each family of functions that it is being compiled, on stderr."""
+    typer.echo(f"xccl-emu: compiling, once: {_FAMILIES[family]}", err=True)
 
 
 def command() -> None:
     """The command, which says on stderr what it compiles; leaves through `SystemExit`."""
-    cache.listeners += [_tell_compiling(), sooner.listen]
+    cache.listeners += [_say_compiling, sooner.listen]
     app(prog_name="xccl-emu")

@@ -163,8 +163,7 @@ def _answer_for(process: subprocess.Popen[bytes]) -> None:
         return
     if process.returncode not in (0, ending.WRONG) or not _once.acquire(blocking=False):
         return
-    if sys.stderr.isatty():
-        os.write(2, b"\r\x1b[2K\x1b[?25h")  # the line that spins, and the cursor
+    ending.clear_line()
     asked = "" if process.returncode else ", and asked for no second opinion"
     ending.say(f"answered by plain Python, before all was compiled{asked}{_go_on_behind()}")
     try:

@@ -1,7 +1,6 @@
 """One sequence judged: sampled schedules under the monitor, and if it is small every schedule."""
 
-import math
-import time
+import functools
 from dataclasses import dataclass, replace
 
 from xccl_emu.check.check import check
@@ -9,6 +8,7 @@ from xccl_emu.check.faults import adds_nothing, check_fits, parse
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.errors import CapacityError
+from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.sequence import Sequence
 
 
@@ -30,13 +30,20 @@ class Budget:
     faults: tuple[str, ...] = ()
     """Kinds that break, or whole faults, one in a sequence; those that the protocol says it tolerates if none is
     named."""
-    until: float = math.inf
-    """Deadline by `time.time`: nothing new is judged from then on."""
+    seconds: float | None = None
+    """So long each process judges, without the time in which it starts and compiles; then it begins nothing new."""
+    begun: float = 0.0
+    """When all began, which tells this budget from an earlier one."""
 
     @property
     def spent(self) -> bool:
-        """Whether the time is over."""
-        return time.time() > self.until
+        """Whether the time of this process is over, which begins when that is asked first."""
+        return self.seconds is not None and working_seconds() - _first_asked(self.begun) > self.seconds
+
+
+@functools.cache
+def _first_asked(begun: float) -> float:
+    return working_seconds()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Fuzzing of a protocol: many sequences, in processes or on a Dask cluster, and what it came to."""
 
-import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -71,17 +71,25 @@ class Summary(Counts, Gathered):
     COUNTED = (*COUNTS, "findings")
     protocol: str
     findings: list[Finding] = field(default_factory=list)
+    spent: set[int] = field(default_factory=set)
+    """Processes whose time is over."""
+
+    def add(self, other: Any) -> None:
+        """Count what another part came to."""
+        super().add(other)
+        self.spent |= other.spent
 
     def to_json(self) -> dict[str, Any]:
         """As the command's ``--json`` prints it."""
         found = [one.verdict.to_json() | {"stages": one.stages} for one in self.findings]
-        return {"protocol": self.protocol, **vars(self), "seconds": round(self.seconds, 1), "findings": found}
+        told = {name: value for name, value in vars(self).items() if name != "spent"}
+        return {**told, "seconds": round(self.seconds, 1), "findings": found}
 
 
 def fuzz_part(plan: Plan) -> Summary:
     """Draw and judge the sequences of a plan one after the other, up to the first in which something goes wrong."""
     if plan.budget.spent:
-        return Summary(plan.protocol)
+        return Summary(plan.protocol, spent={os.getpid()})
     of = known(plan.protocol)
     if not same(plan.contents):
         raise ConfigError(f"protocol {plan.protocol!r}: one of {', '.join(plan.contents)} has changed meanwhile")
@@ -101,7 +109,9 @@ def fuzz_part(plan: Plan) -> Summary:
         )
         verdict = verdict_of(sequence, error.fault, plan.seed, plan.budget, violation)
         found.append(Finding(str(sequence.configuration["stages"]), error.fault, verdict))
-    return Summary(plan.protocol, findings=found, **{name: getattr(machine.counted, name) for name in COUNTS})
+    spent = {os.getpid()} if plan.budget.spent else set[int]()
+    counts = {name: getattr(machine.counted, name) for name in COUNTS}
+    return Summary(plan.protocol, findings=found, spent=spent, **counts)
 
 
 @contextmanager
@@ -128,20 +138,19 @@ def fuzz(
     """Fuzz until something is found, all sequences are through, or ``seconds`` are over.
 
     What stops it before that (Ctrl-C, a worker that dies) is in the summary.  The first sequences are drawn in this
-    process, and what they compile is kept: its seconds do not count.
+    process, and what they compile is kept.  The seconds of a process begin when it is ready to judge, and stand still
+    while it compiles.
     """
     plan = replace(plan, contents=contents_of(known(plan.protocol).maker.__module__))
     fuzz_part(replace(plan, examples=1))
-    summary, late = Summary(plan.protocol), 0
-    until = math.inf if seconds is None else time.time() + seconds
-    chunks = replace(plan, budget=replace(plan.budget, until=until)).chunks()
+    summary = Summary(plan.protocol)
+    chunks = replace(plan, budget=replace(plan.budget, seconds=seconds, begun=time.time())).chunks()
+    processes = len(chunks) if dask else min(workers, len(chunks))
 
     def enough() -> bool:
-        nonlocal late
-        if summary.findings:
-            return True
-        late += summary.sequences < plan.examples and summary.late(seconds)
-        return late == workers  # each has told what it was at
+        if summary.spent and summary.sequences < plan.examples:
+            summary.stopped = f"more than {seconds:g} seconds"
+        return bool(summary.findings) or len(summary.spent) == processes
 
     summary.gather(in_parts(fuzz_part, chunks, workers, dask), enough, progress)
     return summary

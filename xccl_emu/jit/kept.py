@@ -24,12 +24,13 @@ from xccl_emu.jit.parts import Part, ShortLoopsCompiler, WholeCompiler
 def compiled(long_loops: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit` with these options and NumPy's error model: a part of what calls it, kept where the host calls it.
 
+    Other threads of the host go on while it runs (`nogil`), so one of them can end a process that does not come back.
     Without ``long_loops`` none is unrolled or vectorized: of a search that is a third of the code, and of what it takes
     to compile.  A function of another package is compiled, and not kept.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = njit(error_model="numpy", **options)(function)
+        made = njit(error_model="numpy", nogil=True, **options)(function)
         if isinstance(made, Dispatcher):
             _adapt(made, _family_of(function), WholeCompiler if long_loops else ShortLoopsCompiler)
         return made

@@ -5,6 +5,7 @@ it.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -75,6 +76,7 @@ def sample(
 ) -> Sampled:
     """Run ``schedules`` schedules of a policy, or until ``seconds`` are over or one finds something.
 
+    A schedule that is under way when they are over is given up, and does not count.
     Without either limit there are `SCHEDULES_DEFAULT`.  ``portfolio`` takes all policies in turn, in slices that grow.
     The same seed gives the same schedules: number n of a policy depends on the trial, the seed and n alone.
     With a ``fault`` something breaks in each of them, if it comes to that.
@@ -133,26 +135,29 @@ def replay(trial: Trial, actions: NDArray[np.int64], loop: int = 0) -> Violation
     return found if found is not None or not loop else _round(monitor, np.asarray(actions, np.int64), loop)
 
 
-def first_drawn(trial: Trial, *, seed: int = 0) -> Violation | None:
-    """What the first schedules of the portfolio show, `_FIRST_ROUNDS` of each policy.
+def first_drawn(trial: Trial, *, seed: int = 0, until: float = math.inf) -> Violation | None:
+    """What the first schedules of the portfolio show, `_FIRST_ROUNDS` of each policy, ``until`` as of `further`.
 
     No livelock: that a drawn run has no end is a guess by its length, and the search is still to give its answer.
     """
-    return next((each for each in further(trial, seed=seed, rounds=_FIRST_ROUNDS) if each.kind != LIVELOCK), None)
+    shown = further(trial, seed=seed, rounds=_FIRST_ROUNDS, until=until)
+    return next((each for each in shown if each.kind != LIVELOCK), None)
 
 
-def further(trial: Trial, *, seed: int = 0, rounds: int = 32) -> Iterator[Violation]:
+def further(trial: Trial, *, seed: int = 0, rounds: int = 32, until: float = math.inf) -> Iterator[Violation]:
     """What else goes wrong, once something has: every violation that the first schedules of all policies show.
 
     Its end is counted in schedules and actions, so the same trial and seed give the same.  ``found_after`` is the
-    number of these schedules.  A kernel whose arithmetic fails ends it.
+    number of these schedules.  A kernel whose arithmetic fails ends it, and ``until``, by `working_seconds`.
     """
     monitor, schedules, actions = monitor_of(trial), 0, 0
     for number in range(rounds):
         for policy in PORTFOLIO:
             try:
-                code = monitor.runs(at.POLICIES.index(policy), seed, number, number + 1, PCT_DEPTH)
+                code = monitor.runs(at.POLICIES.index(policy), seed, number, number + 1, PCT_DEPTH, until=until)
             except KernelError:
+                return
+            if code == at.RUN_PAUSED:
                 return
             schedules, actions = schedules + 1, actions + int(monitor.m[at.TAKEN])
             if code != at.RUN_DONE:
@@ -197,8 +202,9 @@ class _Job:
         at_once: int,
     ) -> None:
         self._monitor, self._seed, self._fault, self._progress = monitor, seed, fault, progress
-        self._most, self._seconds = schedules, seconds
+        self._most, self._cut = schedules, False
         self._started = working_seconds()
+        self._until = math.inf if seconds is None else self._started + seconds
         self._at_once = at_once
         self.done: dict[str, int] = {}
         self.actions = self.faults = 0
@@ -212,8 +218,8 @@ class _Job:
     def goes_on(self) -> bool:
         """Whether there is more to do."""
         total = sum(self.done.values())
-        in_time = self._seconds is None or total == 0 or self.elapsed() < self._seconds
-        return self.violation is None and in_time and (self._most is None or total < self._most)
+        in_time = total == 0 or working_seconds() < self._until
+        return self.violation is None and not self._cut and in_time and (self._most is None or total < self._most)
 
     def slice(self, policy: str, least: int) -> None:
         """Some schedules of a policy: at least ``least``, else as many as fit into a slice of time."""
@@ -223,13 +229,13 @@ class _Job:
             count = min(count, self._most - total)
         started = working_seconds()
         which, end = at.POLICIES.index(policy), first + count
-        code = self._monitor.runs(which, self._seed, first, end, PCT_DEPTH, fault=self._fault)
-        m = self._monitor.m
+        code = self._monitor.runs(which, self._seed, first, end, PCT_DEPTH, fault=self._fault, until=self._until)
+        m, self._cut = self._monitor.m, code == at.RUN_PAUSED
         self.done[policy] = first + int(m[at.SCHEDULES])
         self.actions += int(m[at.TOTAL])
         self.faults += int(m[at.FAULTS])
         self.endings = self.endings + self._monitor.endings
-        if code != at.RUN_DONE:
+        if code not in (at.RUN_DONE, at.RUN_PAUSED):
             found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"
             self.violation = _violation(self._monitor, self._monitor.taken, found_by, total + int(m[at.SCHEDULES]))
             assert self.violation is not None, "a replay finds what the run has found"

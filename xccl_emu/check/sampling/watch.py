@@ -5,6 +5,7 @@ that nobody wrote, what the machine itself refuses, deadlock and livelock, and a
 The detectors are the same for every policy and for a replay.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import CapacityError
 from xccl_emu.lang.abi import REGISTERS
+from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout as machine
 from xccl_emu.machine.pod import Pod
 
@@ -26,6 +28,8 @@ _LEARNING_RUNS = 4
 _LEARNING_SEED = 271828
 _EVENT_ROWS = machine.N_PIPES * machine.N_PIPES * machine.N_EVENTS
 _GROUP_ROWS = 3
+_PIECE_FIRST, _PIECE_MAX, _PIECE_SECONDS = 1 << 12, 1 << 18, 0.05
+"""Actions of one call of compiled code: then the host looks at the clock, and hears signals."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ _LEARNING = Limits(2_000, _ACTIONS_MAX, _ACTIONS_MAX)
 class Monitor:
     """Runs of one trial under watch.
 
-    What several cores use for synchronization, and how long runs are, is learned from a few runs that are not judged.
+    What several cores use for synchronization, and how long runs are, is learned first, from a few runs that are not
+    judged.
     The trial's pod is as it was before after every call.
     """
 
@@ -78,7 +83,7 @@ class Monitor:
         self._judged = at.JUDGE_NOTHING
         self._rings = self._fences = True
         self.limits = _LEARNING
-        self._learn()
+        self._piece = _PIECE_FIRST
 
     # ---- runs
 
@@ -91,25 +96,30 @@ class Monitor:
         depth: int = 3,
         races: bool = True,
         fault: Fault | None = None,
+        until: float = math.inf,
     ) -> int:
         """Runs ``first`` to ``end`` - 1 by a policy, up to one that finds something; returns its code.
 
         `m` and `log` then tell of the last one.  With a fault something breaks in each of them, if it comes to that.
+        Behind ``until``, by `working_seconds`, it is `RUN_PAUSED`: a piece of a run is taken in any case, and one that
+        is not through is given up.
         """
         from xccl_emu.check.device.sampling.run import many_runs
 
+        self.endings = self._no_endings()
+        if not self.learn(until):
+            return at.RUN_PAUSED
         self._judged = at.JUDGE_ALL if races else at.JUDGE_NO_RACES
         code = at.GROW
         done = (0, 0, 0)
-        self.endings = self._no_endings()
         while code == at.GROW:
             space, run = self._open()
             self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] = done
-            self.m[at.DEPTH] = depth
+            self.m[[at.DEPTH, at.NEXT_NUMBER]] = depth, first
             if fault is not None:
                 when, target = -1 if fault.at is None else fault.at, fault.target_on(self.trial.pod)
                 self.m[at.FAULT : at.FAULT_AT + 1] = fault.number, fault.source, target, when
-            code = self._call(many_runs, space, run, policy, seed, first, end, True)
+            code = self._call(many_runs, space, run, policy, seed, end, True, until=until)
             first = int(self.m[at.NEXT_NUMBER])
             done = int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]), int(self.m[at.FAULTS])
         return code
@@ -122,6 +132,7 @@ class Monitor:
         """
         from xccl_emu.check.device.sampling.replay import replay_run
 
+        self.learn()
         self._judged = at.JUDGE_ALL
         code = at.GROW
         while code == at.GROW:
@@ -137,14 +148,18 @@ class Monitor:
         _restore(self.trial.pod.state, self._all, self._before)
         self.trial.pod.state[self._tables] = 0
 
-    def _call(self, function: Any, space: at.Space, run: at.Run, *arguments: Any, keep: bool = False) -> int:
-        """Call compiled code; grow what turned out too small."""
+    def _call(
+        self, function: Any, space: at.Space, run: at.Run, *arguments: Any, keep: bool = False, until: float = math.inf
+    ) -> int:
+        """Call compiled code, piece after piece; grow what turned out too small."""
         from xccl_emu.machine import compiled
 
         code = at.BAD_ACTION
         try:
             with compiled.arithmetic_of(self.trial.pod.kernels), np.errstate(over="ignore"):
-                code = int(function(space, run, *arguments))
+                code = self._piece_of(function, space, run, *arguments)
+                while code == at.RUN_PAUSED and working_seconds() < until:
+                    code = self._piece_of(function, space, run, *arguments)
         finally:
             if not keep or code == at.GROW:
                 self.close()
@@ -155,15 +170,30 @@ class Monitor:
             )
         return code
 
-    def _learn(self) -> None:
+    def _piece_of(self, function: Any, *arguments: Any) -> int:
+        """One piece; the next one is longer or shorter, by the time that it took."""
+        self.m[at.PAUSE_AT] = self.m[at.TOTAL] + self.m[at.PAUSED] + self._piece
+        started = working_seconds()
+        code = int(function(*arguments))
+        longer = working_seconds() - started < _PIECE_SECONDS
+        self._piece = min(2 * self._piece, _PIECE_MAX) if longer else max(self._piece // 2, 1)
+        return code
+
+    def learn(self, until: float = math.inf) -> bool:
+        """Learn about the trial, unless that is done; False if it is not done at ``until``."""
         from xccl_emu.check.device.sampling.run import many_runs
 
+        if self.limits is not _LEARNING:
+            return True
         longest, rung, fenced, number = 200, 0, 0, 0
         while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
             space, run = self._open()
-            code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number, number + 1, False)
+            self.m[at.NEXT_NUMBER] = number
+            code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number + 1, False, until=until)
             if code == at.GROW:
                 continue
+            if code == at.RUN_PAUSED:
+                return False
             longest = max(longest, int(self.m[at.TAKEN]))
             rung += int(self.m[at.RUNG])
             fenced += int(self.m[at.FENCED])
@@ -171,6 +201,7 @@ class Monitor:
             self.known = [int(granule) for granule in self.m[table : table + int(self.m[at.N_SYNC])]]
             number += 1
         self.limits, self._rings, self._fences = limits_for(longest), rung > 0, fenced > 0
+        return True
 
     @property
     def taken(self) -> Words:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.device.search import bfs, dfs
 from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
@@ -24,7 +25,7 @@ Progress = Callable[[int, int, float], None]
 _SHARE = 0.5
 """What of the free memory a search may take."""
 _SLICE_FIRST, _SLICE_MAX, _SLICE_SECONDS = 1 << 10, 1 << 18, 0.05
-_WALKS, _QUIET_WALKS, _WALK_STEPS = 200, 12, 100_000
+_WALKS, _QUIET_WALKS, _WALK_STEPS, _WALK_PIECE = 200, 12, 100_000, 1_000
 BESIDE_STATES = 20_000
 """Before a search goes further it asks whether drawn schedules show something: a tenth of a second, once.  Depth first
 may come to what the first of them shows after millions of states; of most cases that are wrong few states show it."""
@@ -172,7 +173,7 @@ class Search:
         try:
             with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
                 self._learn()
-                while not self._search_parts():
+                while not self.found.reason and not self._search_parts():
                     pass
             if self.found.violation:
                 self._describe()
@@ -184,7 +185,10 @@ class Search:
     # ---- who uses what
 
     def _learn(self) -> None:
-        """Take random walks until some in a row have shown nothing new; what they show is frozen as it is seen."""
+        """Take random walks until some in a row have shown nothing new; what they show is frozen as it is seen.
+
+        Where the time is over before, that is why there is no search.
+        """
         ck, quiet = self.setup.checker, 0
         for number in range(_WALKS):
             ck[at.WALK_1], ck[at.WALK_2] = number + 1, number + 1
@@ -192,14 +196,22 @@ class Search:
             self.setup.reset(range(len(self.setup.cores)))
             dfs.begin(*self._args)
             self._walk()
+            if self._is_late():
+                self.found.reason = too_long(self.seconds or 0.0)
+                return
             quiet = quiet + 1 if np.array_equal(before, self.setup.table()) else 0
             if quiet == self.quiet_walks:
                 return
 
     def _walk(self) -> None:
         """A random walk from here; what it shows is frozen."""
-        dfs.walk(*self._args, self.walk_steps)
+        left = self.walk_steps
+        while dfs.walk(*self._args, min(left, _WALK_PIECE)) and left > _WALK_PIECE and not self._is_late():
+            left -= _WALK_PIECE
         self.setup.freeze()
+
+    def _is_late(self) -> bool:
+        return self.seconds is not None and working_seconds() - self.started > self.seconds
 
     # ---- searching
 
@@ -354,8 +366,8 @@ class Search:
             return
         if states > self.max_states:
             self.found.reason = f"more than {self.max_states} states"
-        elif self.seconds is not None and elapsed > self.seconds:
-            self.found.reason = f"more than {round(self.seconds, 2) or self.seconds:g} seconds"
+        elif self._is_late():
+            self.found.reason = too_long(self.seconds or 0.0)
 
     def _limit(self, limit: int) -> str:
         """What was met, in words."""

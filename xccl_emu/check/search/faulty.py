@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.device.search import bfs
 from xccl_emu.check.device.search import faulty as device
 from xccl_emu.check.faults import Fault
+from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock, recovery
 from xccl_emu.check.search.exhaustive import bytes_for_states, too_many_bytes
 from xccl_emu.check.trial import Trial
@@ -96,7 +97,7 @@ class FaultySearch:
             if counted[device.STATES] > self._max_states:
                 return f"more than {self._max_states} states"
             if self._seconds is not None and working_seconds() - started > self._seconds and why != device.ENDED:
-                return f"more than {self._seconds:g} seconds"
+                return too_long(self._seconds)
             self._grow(why)
             if sum(array.nbytes for array in self._graph) > self._max_bytes:
                 return f"{too_many_bytes(self._max_bytes)}, by brute force"

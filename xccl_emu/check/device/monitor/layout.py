@@ -113,7 +113,10 @@ X_SITE, CONSUMED = 88, 89
 last, by which epoch of the pipe that waits, and its site."""
 CONSUMED_WORDS = 3
 
-HEADER = 90
+PAUSE_AT, PAUSED = 90, 91
+"""Runs pause when they have taken so many actions in all; and how many the one has that is to go on, or 0."""
+
+HEADER = 92
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and
@@ -140,9 +143,10 @@ asks for no order."""
 
 NOT_ENABLED, TAKEN_OK = 0, 1
 FOUND_ERROR, FOUND_RACE, FOUND_UNWRITTEN, FOUND_WRONG, FOUND_DEADLOCK, FOUND_LIVELOCK, FOUND_SET_AGAIN = range(2, 9)
-RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION = range(9, 14)
+RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION, RUN_PAUSED = range(9, 15)
 """What an action, or a run, comes to.  `RESTART`: a granule turned out to be a synchronization after it was written, so
-the clocks of these writes were not kept; the same run again keeps them.  `GROW`: an array is too small."""
+the clocks of these writes were not kept; the same run again keeps them.  `GROW`: an array is too small.
+`RUN_PAUSED`: it goes on when it is asked for again."""
 
 JUDGE_NOTHING, JUDGE_ALL, JUDGE_NO_RACES = range(3)
 

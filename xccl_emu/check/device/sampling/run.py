@@ -126,14 +126,21 @@ def _draw_start(space, run, policy, seed, number):
 
 @jit
 def _one_run(space, run, policy, seed, number, forget):
-    """One run by a policy; the actions are in the log, ``m[TAKEN]`` of them.  A run that gets long goes on fairly."""
+    """One run by a policy; the actions are in the log, ``m[TAKEN]`` of them.  A run that gets long goes on fairly.
+
+    One that has paused goes on where it was.
+    """
     st, m = space.st, space.m
-    begin(space, run, forget)
-    breaks.judge_as_asked(m)
-    _draw_start(space, run, policy, seed, number)
-    taken = 0
+    taken, m[ck.PAUSED] = m[ck.PAUSED], 0
+    if taken == 0:
+        begin(space, run, forget)
+        breaks.judge_as_asked(m)
+        _draw_start(space, run, policy, seed, number)
     code = ck.TAKEN_OK
     while code == ck.TAKEN_OK:
+        if taken and m[ck.TOTAL] + taken >= m[ck.PAUSE_AT]:
+            m[ck.PAUSED] = taken
+            return ck.RUN_PAUSED
         if taken < run.log.size and m[ck.FAULT]:
             broken = breaks.strike(space, run, taken)
             if broken:
@@ -160,20 +167,21 @@ def _one_run(space, run, policy, seed, number, forget):
 
 
 @part
-def many_runs(space, run, policy, seed, first, end, forgets):
-    """Runs number ``first`` to ``end`` - 1, up to one that finds something or needs larger arrays; returns its code.
+def many_runs(space, run, policy, seed, end, forgets):
+    """Runs number ``m[NEXT_NUMBER]`` to ``end`` - 1, up to one that finds something, needs larger arrays or pauses;
+    returns its code.
 
     Each forgets what the one before has found out about synchronizations, if ``forgets``.  ``m[NEXT_NUMBER]`` is the
     number of that run, ``m[SCHEDULES]`` counts those that are finished and ``m[TOTAL]`` their actions.
     """
     m = space.m
-    for number in range(first, end):
+    for number in range(m[ck.NEXT_NUMBER], end):
         m[ck.NEXT_NUMBER] = number
         code, forget = ck.RESTART, forgets
         while code == ck.RESTART:
             code = _one_run(space, run, policy, seed, number, forget)
             forget = False
-        if code == ck.GROW:
+        if code == ck.GROW or code == ck.RUN_PAUSED:
             return code
         m[ck.SCHEDULES] += 1
         m[ck.TOTAL] += m[ck.TAKEN]

@@ -237,12 +237,12 @@ def judge_end(mem, st, ck):
 
 @cs.entry
 def walk(mem, st, ck, rows, named, budget):
-    """Take random transitions until nothing can go on: to learn who uses what."""
+    """Take random transitions, ``budget`` at most: to learn who uses what.  Returns whether it can go on."""
     for _ in range(budget):
         if ck[cs.VIOLATION] == cs.RACE or ck[cs.VIOLATION] == cs.RACE_INSIDE:
             ck[cs.VIOLATION], ck[cs.RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes
         if ck[cs.VIOLATION] or ck[cs.LIMIT]:
-            return
+            return False
         ck[cs.LOG] = ck[cs.LOG_BASE]
         while ck[cs.RESTART]:  # something new was seen: go on with what is local now
             freeze(st, ck)
@@ -264,7 +264,8 @@ def walk(mem, st, ck, rows, named, budget):
             if moved:
                 break
         if not moved and ck[cs.RESTART] == 0:
-            return
+            return False
+    return True
 
 
 @jit
