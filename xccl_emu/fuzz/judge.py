@@ -35,7 +35,7 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """Whether the time is over."""
+        """Return True if the time is over."""
         return time.time() > self.until
 
 
@@ -83,7 +83,7 @@ def _searched(sequence: Sequence, fault: str, schedules: int, budget: Budget) ->
 
 
 def verdict_of(sequence: Sequence, fault: str, seed: int, budget: Budget, violation: Violation) -> Verdict:
-    """A violation as a check tells it: the most telling one near it, by a schedule made short."""
+    """Return a violation as a check reports it: the most informative one near it, by a schedule made short."""
     configuration = dict(sequence.configuration)
     verdict = Verdict(VIOLATION, sequence.name, configuration, budget.order, "fuzz", seed, budget.without, fault)
     try:

@@ -40,7 +40,7 @@ class Plan:
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
     contents: Contents = field(default_factory=dict)
-    """Contents of the protocol's files: another process that judges must have the same."""
+    """Contents of the protocol's files; they must be the same in each worker."""
 
     def chunks(self) -> list["Plan"]:
         """The same in parts, each with a seed of its own."""
@@ -73,7 +73,7 @@ class Summary(Counts, Gathered):
     findings: list[Finding] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """As the command's ``--json`` prints it."""
+        """Return it as the command's ``--json`` prints it."""
         found = [one.verdict.to_json() | {"stages": one.stages} for one in self.findings]
         return {"protocol": self.protocol, **vars(self), "seconds": round(self.seconds, 1), "findings": found}
 
@@ -141,7 +141,7 @@ def fuzz(
         if summary.findings:
             return True
         late += summary.sequences < plan.examples and summary.late(seconds)
-        return late == workers  # each has told what it was at
+        return late == workers  # each has said what it was at
 
     summary.gather(in_parts(fuzz_part, chunks, workers, dask), enough, progress)
     return summary
