@@ -86,7 +86,7 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def accessible(app: Sphinx, error: Exception | None) -> None:
-    """What readers of screens and of keyboards need, and the theme omits: levels, names, and boxes that scroll."""
+    """Add what readers of screens and keyboards need and the theme omits: levels, names, and boxes that scroll."""
     for path in () if error else Path(app.outdir).rglob("*.html"):
         text = path.read_text("utf-8")
         for written, needed in _OMITTED.items():
@@ -96,9 +96,9 @@ def accessible(app: Sphinx, error: Exception | None) -> None:
 
 def lists(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Lines ``name: text`` of docstrings, with what is indented below, become lists; a lone asterisk is a sign."""
-    told = "\n".join(lines).replace("Parameters\n----------\n", "").replace(" *= ", r" \*= ").split("\n")
+    plain = "\n".join(lines).replace("Parameters\n----------\n", "").replace(" *= ", r" \*= ").split("\n")
     lines[:], inside = [], -1
-    for line, below in zip(told, [*told[1:], ""], strict=True):
+    for line, below in zip(plain, [*plain[1:], ""], strict=True):
         item, indent = _ITEM.match(line), len(line) - len(line.lstrip())
         if item and (not below or _ITEM.match(below) or below.startswith(item[1] + " ")):
             lines += ["", f"* `{item[2]}`: {line[item.end() :]}"]

@@ -134,7 +134,7 @@ def test_what_is_missing_is_refused_by_name(tmp_path: Path) -> None:
     )
     with pytest.raises(KernelError, match="OOMCheckAddrRange is not in xccl_emu's header") as refused:
         assert ascendc.ascend_kernel(file, "k").sites
-    page = (ROOT / "docs" / "ascendc.md").read_text("utf-8")
+    page = (ROOT / "docs" / "records" / "ascendc.md").read_text("utf-8")
     assert [name for name in REFUSED if f"`{name}`" not in page or name not in str(refused.value)] == []
 
 
@@ -142,7 +142,7 @@ def test_what_is_there_is_found_by_name() -> None:
     """Each other name of the page compiles."""
     file = ROOT / "tests" / "ascendc_sources" / "names.cpp"
     assert ascendc.ascend_kernel(file, "names").sites
-    page = (ROOT / "docs" / "ascendc.md").read_text("utf-8")
+    page = (ROOT / "docs" / "records" / "ascendc.md").read_text("utf-8")
     there = set(re.findall(r"AscendC::(\w+);", file.read_text("utf-8")))
     assert sorted(name for name in there if f"`{name}`" not in page) == []
 

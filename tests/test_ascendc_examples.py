@@ -93,7 +93,7 @@ def _page_rows(page: str) -> list[list[str]]:
 
 def test_the_page_has_a_cut_of_each_buffer_and_barrier(repository: Path) -> None:
     """All are found but two that clean a line that nobody waits for, and barriers in front of a `dsb`."""
-    rows = _page_rows((repository / "docs" / "ascendc.md").read_text("utf-8"))
+    rows = _page_rows((repository / "docs" / "records" / "ascendc.md").read_text("utf-8"))
     redundant = [(row[0], row[1]) for row in rows if row[3] == "redundant" and "PipeBarrier" not in row[1]]
     assert redundant == [("Message", f"DataCacheCleanAndInvalid, line {line}") for line in (14, 30)]
     assert [row[3] for row in rows if "dsb" in row[1]] == ["data race"] * 4
@@ -110,5 +110,5 @@ def test_the_table_of_cuts_is_what_is_found(
 ) -> None:
     """Each synchronization is cut again, in the same configurations."""
     found = [[*row] for row in load_tool("ascendc_cuts").rows(name)]
-    rows = _page_rows((repository / "docs" / "ascendc.md").read_text("utf-8"))
+    rows = _page_rows((repository / "docs" / "records" / "ascendc.md").read_text("utf-8"))
     assert found == [row for row in rows if row[0] == name.partition(":")[2]]

@@ -46,3 +46,14 @@ def test_each_entry_says_where_to_find_it(repository: Path) -> None:
     entries = re.split(r"^- (?=\*\*\[)", text, flags=re.MULTILINE)[1:]
     where = re.compile(r"arxiv\.org/abs/\d{4}\.\d{5}\b|doi\.org/10\.\d{4}/|\]\(https?://|`[\w./-]+/[^`]+`|LNCS \d+")
     assert [entry.splitlines()[0] for entry in entries if not where.search(entry)] == []
+
+
+def test_each_page_that_a_file_names_is_there(repository: Path) -> None:
+    """A docstring or comment that sends its reader to a page of docs/ names one that there is."""
+    named = re.compile(r"(?<![\w/])docs/[\w/-]+\.(?:md|svg|toml)")
+    files = (path for folder in FOLDERS for path in (repository / folder).rglob("*.*"))
+    texts = [path for path in files if path.suffix in {".py", ".h", ".c", ".cpp"}]
+    texts.append(repository / "ARCHITECTURE.md")
+    pages = {page for path in texts for page in named.findall(path.read_text("utf-8"))}
+    assert {page for page in pages if not (repository / page).exists()} == set()
+    assert len(pages) > 20

@@ -237,7 +237,7 @@ def test_fused_calls(quantized: bool) -> None:
     def fetched(experts: Any, rows: Any) -> Any:
         return np.stack([outputs[expert][row] for expert, row in zip(experts, rows, strict=True)])
 
-    with pytest.raises(ConfigError, match="expert_ids: must be those of dispatch 1"):
+    with pytest.raises(ConfigError, match="expert_ids: must be the ones of dispatch 1"):
         group.serve("combine_fused", back([chosen[:, ::-1] for chosen in topk]))
     for call in ("combine", "combine_rows"):
         with pytest.raises(ConfigError, match="handle=1: is of another mode"):

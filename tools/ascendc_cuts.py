@@ -1,4 +1,4 @@
-"""Write the table of docs/ascendc.md: each synchronization of examples/ascendc cut alone, and where that is found.
+"""Write the table of docs/records/ascendc.md: each synchronization of examples/ascendc cut alone.
 
 A case is checked in configurations that grow, the last one on a pod whose scalar units have a cache.  A cut has a row
 with the first in which it is found.
@@ -14,7 +14,7 @@ from xccl_emu.check.verdict import VERIFIED
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make
 
-PAGE = ROOT / "docs" / "ascendc.md"
+PAGE = ROOT / "docs" / "records" / "ascendc.md"
 CACHED = {"scalar_cache": 8}
 GROWING: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "sendrecv.py:Message": ({"chunks": 1}, {"chunks": 2}, {"chunks": 3}, {"chunks": 1, **CACHED}),

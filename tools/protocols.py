@@ -1,4 +1,4 @@
-"""Write the numbers of docs/protocols.md again: run each command of the page and put what it prints behind it."""
+"""Write the numbers of docs/records/compare.md again, as the commands of the page print them."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pages import ROOT, command
 
-PAGE = ROOT / "docs" / "protocols.md"
+PAGE = ROOT / "docs" / "records" / "compare.md"
 
 _PART = re.compile(r"(?P<head>```console\n\$ xccl-emu (?P<command>compare[^\n]*)\n```\n\n)(?P<table>(?:\|[^\n]*\n)*)")
 

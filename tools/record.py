@@ -26,7 +26,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 def run_of(name: str) -> dict[str, Any]:
-    """Digest of all memory behind a run in turn and one in virtual time, and the latency of that."""
+    """Return digests of memory after a round-robin and a timed run, and the timed latency."""
     trial = make(name).build("sc")
     trial.pod.run()
     timed = make(name).build("sc")

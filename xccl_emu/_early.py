@@ -30,4 +30,4 @@ def _is_command() -> bool:
 
 
 IS_COMMAND = _is_command()
-"""Python tells only while it begins that it was called by ``-m``."""
+"""Python shows only while it begins that it was called by ``-m``."""

@@ -8,7 +8,7 @@ from typing import Any
 def names(namespace: dict[str, Any], homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package, given its ``globals()``.
 
-    ``homes`` has for each module what would stand behind ``from module import``, such as ``"Pod, check as check_pod"``.
+    ``homes`` maps a module to the names that are imported from it, such as ``"Pod, check as check_pod"``.
     For other names ``__getattr__`` raises AttributeError.
     """
     found = {each.split()[-1]: (home, each.split()[0]) for home, text in homes.items() for each in text.split(",")}

@@ -1,4 +1,4 @@
-"""Options of commands as fields of a dataclass: each stands once, with its default, help and range."""
+"""Options of commands as fields of a dataclass: each is written once, with its default, help and range."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ def option(
 ) -> Any:
     """A field that is an option of a command, or one of its arguments.
 
-    named: its names on the command line, where they are not that of the field; of a switch such as ``--on/--off``.
-    metavar: what stands for its value in help, where that is not N, X, FILE or its name.
+    named: its names on the command line, where they differ from the field's; of a switch such as ``--on/--off``.
+    metavar: the placeholder for its value in help, where that is not N, X, FILE or its name.
     """
     return field(default=default, metadata={"option": Option(help, least, most, named, metavar, argument)})
 
@@ -43,7 +43,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Modelled:
-    """What every command that tells times is asked of its model."""
+    """The model's options of every command that reports times."""
 
     fabric: str = option(
         "cloudmatrix384", "FILE.toml, or cloudmatrix384, atlas-800t-a2, atlas-900-a3, h20 or h800.", metavar="FABRIC"

@@ -33,8 +33,8 @@ def write_text(path: str | Path, text: str) -> None:
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file: a regular one is replaced when all is written, links are followed.
 
-    What is no regular file (a device, a FIFO), has further names, or stands in a folder that takes no new file is
-    written in place; so is the file behind stdout.  Raises OSError.
+    What is no regular file (a device, a FIFO), has further names, or is in a folder that takes no new file is
+    written in place; so is stdout's file.  Raises OSError.
     """
     target = Path(os.path.realpath(path))
     if _is_replaced(path, target):
@@ -45,7 +45,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raises OSError or ValueError if nothing can be written there; leaves what stands there as it is."""
+    """Raises OSError or ValueError if nothing can be written there; leaves what is there unchanged."""
     if os.path.exists(path):
         if os.path.isdir(path):
             raise IsADirectoryError(0, "is a folder", str(path))
@@ -79,7 +79,7 @@ def _stream(path: str | Path) -> int | None:
 def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     stream = _stream(path)
     if stream is not None and sys.stdout is not None:
-        sys.stdout.flush()  # what was printed stands before it
+        sys.stdout.flush()  # what was printed comes before it
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666) if stream is None else os.dup(stream)
     with os.fdopen(number, "wb") as file:
         yield file

@@ -6,7 +6,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(name: str, text: str) -> int:
-    """Bytes of such as ``512``, ``64K``, ``1.5M`` or ``1G`` (powers of 1024; a B behind them is allowed).
+    """Bytes of such as ``512``, ``64K``, ``1.5M`` or ``1G`` (powers of 1024; a trailing B is allowed).
 
     Raises ConfigError, naming the option, for anything else and for what is no whole number of bytes above 0.
     """

@@ -1,4 +1,4 @@
-"""A case whose kernels are written in Ascend C: a message from one die to the next (docs/ascendc.md).
+"""A case whose kernels are written in Ascend C: a message from one die to the next (docs/bring-your-own.md).
 
 xccl-emu check examples/ascendc/sendrecv.py:Message --each-sync
 xccl-emu check examples/ascendc/sendrecv.py:NoBarrier

@@ -1,4 +1,4 @@
-"""A case whose kernels are written in C: chunks there and back (docs/foreign.md).
+"""A case whose kernels are written in C: chunks there and back (docs/bring-your-own.md).
 
 xccl-emu check examples/c_ping/ping.py:Ping --each-sync
 xccl-emu check examples/c_ping/ping.py:Unfenced

@@ -63,7 +63,7 @@ class TokenConfig(ABC):
     """INT8, or FP8, on the way to the experts."""
     quantizer: str = "xccl"
     """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels; in DeepEP's mode ``"fp8"`` and
-    ``"fp8-ue8m0"`` too, by its rules (docs/quantizers.md)."""
+    ``"fp8-ue8m0"`` too, by its rules (docs/records/quantizers.md)."""
     shared: bool = False
     """The last choice of each token is the shared expert: added last, unweighted."""
     cores: int = 1

@@ -1,4 +1,4 @@
-/* Each name of docs/ascendc.md that is there, looked up. */
+/* Each name of docs/records/ascendc.md that is there, looked up. */
 #include "kernel_operator.h"
 
 using AscendC::Abs; using AscendC::Add; using AscendC::Adds; using AscendC::And; using AscendC::BinaryRepeatParams;

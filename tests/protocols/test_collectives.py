@@ -144,7 +144,7 @@ def test_who_reads_writes_flags_alone_to_others(groups: int, group: int) -> None
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_the_page_counts_what_ranks_write(ranks: int) -> None:
-    """Writes, flags and bytes are those of docs/collectives.md."""
+    """Writes, flags and bytes are those of docs/protocols.md."""
     n, elements = ranks, 160
     share, steps = 2 * elements, (ranks - 1).bit_length()
     twice = ("all-reduce-ring", "all-reduce-two-shot")

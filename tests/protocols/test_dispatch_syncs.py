@@ -1,6 +1,6 @@
 """Synchronizations of pull dispatch, expert and combine removed by name: a sampled schedule shows what goes wrong.
 
-Whether one is needed at all is for a search of a small configuration (docs/synchronizations.md); these are larger.
+A search of a small configuration says whether one is needed (docs/records/synchronizations.md); these are larger.
 """
 
 import pytest

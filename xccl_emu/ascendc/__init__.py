@@ -1,4 +1,4 @@
-"""Kernels in Ascend C (docs/ascendc.md): a header of our own, and what a case needs to launch them."""
+"""Kernels in Ascend C (docs/bring-your-own.md): a header of our own, and what a case needs to launch them."""
 
 from xccl_emu.ascendc.kernel import BARRIERS, EVENTS, AscendKernel, ascend_kernel
 from xccl_emu.ascendc.launch import Tiling, launch

@@ -20,7 +20,7 @@ BARRIERS = tuple(sites.BARRIER)
 """How `PipeBarrier` of all pipes and `SyncAll` are read: all that was issued is visible, or the pipes are empty."""
 
 GOES_BY = {"PipeBarrier": ("barrier",), "SyncAll": ("sync_all", "barrier")}
-"""Which of `READINGS` a kernel with such a call goes by."""
+"""Reading of `READINGS` that a kernel with such a call has."""
 
 RANGES = 12
 """Byte ranges that a core keeps of what may be used too early, where hazards are open."""
@@ -120,11 +120,11 @@ class AscendKernel(foreign.CKernel):
 
     @property
     def built(self) -> tuple[object, ...]:
-        """How it is compiled, but for its template."""
+        """Return how the kernel is compiled, except for its template."""
         return self.reads, self.events, self.contexts, self.defines
 
     def _more(self) -> tuple[sites.Call, ...]:
-        """Calls beside those in the source."""
+        """Calls in addition to the source's."""
         return ()
 
     def _tables(self, text: str) -> str:
@@ -135,7 +135,7 @@ class AscendKernel(foreign.CKernel):
 
 
 class AscendStream(AscendKernel):
-    """Kernels in Ascend C that one core runs one behind the other, as `lang.in_turn`."""
+    """Kernels in Ascend C that one core runs one after the other, as `lang.in_turn`."""
 
     def __init__(self, kernels: tuple[AscendKernel, ...], counted: bool) -> None:
         first = kernels[0]

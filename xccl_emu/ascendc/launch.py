@@ -95,7 +95,7 @@ def launch(
     grants: those that lie in metadata areas are windows of flags, ``"rf"`` in place of ``"r"``.
     args: an address or a number for each parameter of the source, but for ``tiling`` if there is a struct for it.
     tiling: put into memory of the die, which all of them may read.
-    streams: to launch it behind what these cores run already there, on `Streams.put`; None is returned then.
+    streams: to launch it after what these cores run already there, on `Streams.put`; None is returned then.
 
     Raises ConfigError as `Pod.launch` and `Tiling.packed` do.
     """

@@ -1,6 +1,6 @@
 """Litmus programs as an operator in Ascend C (docs/machine.md): what each may come to, and what results refute.
 
-The programs are those of `operators/litmus_programs.h`.  What is allowed is what an exhaustive search finds of the very
+The programs are in `operators/litmus_programs.h`.  What is allowed is what an exhaustive search finds of the very
 operator that runs on hardware.
 """
 
@@ -26,7 +26,7 @@ OPERATORS = Path(__file__).with_name("operators")
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
 """Memory orders, each allows what those before it allow."""
 HOMES = {"one": (0, 0, 0), "own": (0, 1, 2)}
-"""The dies of x, y and z: all on that of thread 0, or each on one of its own."""
+"""The dies of x, y and z: all on thread 0's, or each on one of its own."""
 CELLS = "xyz"
 THREADS_MOST, LINE_WORDS, LINE_BYTES = 4, 8, 64
 
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A litmus program; ``text`` is as the header has it, and ``number`` what the operator is told."""
+    """A litmus program; ``text`` is as the header has it, and ``number`` what the operator gets."""
 
     name: str
     number: int
@@ -79,7 +79,7 @@ class Program:
         )
 
     def outcome(self, cells: Sequence[int], seen: Sequence[int]) -> Outcome:
-        """What x, y and z, and the word that each thread tells, say."""
+        """Return the outcome that x, y and z, and each thread's word, show."""
         last = [(cell, int(cells[CELLS.index(cell)])) for cell in self.cells]
         read = [
             (name, int(word) >> 8 * i & 255)
@@ -120,7 +120,7 @@ def operator(barrier: str) -> AscendKernel:
 
 
 def launched(program: Program, order: str, barrier: str, homes: str, rounds: int = 1, seed: int = 0) -> "Launched":
-    """A pod with a die for each thread, ready to run the operator; seed is that of random schedules."""
+    """A pod with a die for each thread, ready to run the operator; seed is for random schedules."""
     threads, home, lines = len(program.threads), HOMES[homes], (4 + THREADS_MOST) * rounds + THREADS_MOST
     dies = max(threads, 1 + max(home))
     spec = small_pod(dies, app_bytes=0, meta_bytes=lines * LINE_BYTES, managed_bytes=0, ub_bytes=320, flight_granules=8)
@@ -135,7 +135,7 @@ def launched(program: Program, order: str, barrier: str, homes: str, rounds: int
 
 
 class Launched(NamedTuple):
-    """A pod, and where x, y, z and what threads tell begin."""
+    """A pod, and where x, y, z and the words of threads begin."""
 
     pod: Pod
     starts: tuple[int, ...]
@@ -160,7 +160,7 @@ def allowed(program: Program, order: str, barrier: str, homes: str = "one") -> f
 
 
 def ran(program: Program, order: str, barrier: str, homes: str, rounds: int, seed: int = 0) -> NDArray[np.int64]:
-    """What a run of so many rounds leaves in memory, under a random schedule: [7 * rounds lines of 8 words]."""
+    """Return what a run of some rounds leaves in memory, under a random schedule: [7 * rounds lines of 8 words]."""
     pod, starts = launched(program, order, barrier, homes, rounds, seed)
     pod.run()
     counts = (rounds, rounds, rounds, THREADS_MOST * rounds)
@@ -169,7 +169,7 @@ def ran(program: Program, order: str, barrier: str, homes: str, rounds: int, see
 
 
 def counted(program: Program, dump: NDArray[np.int64]) -> Counter[Outcome]:
-    """How often it came to what: of x, y, z and what threads tell, copied from memory one behind the other.
+    """Count the outcomes: of x, y, z and the words of threads, copied from memory in sequence.
 
     Raises:
         ConfigError: if these are no seven lines of 64 bytes a round.
@@ -179,10 +179,10 @@ def counted(program: Program, dump: NDArray[np.int64]) -> Counter[Outcome]:
     words = dump.reshape(7, -1, LINE_WORDS)[:, :, 0]
     rows = np.concatenate([words[:3] & 0xFFFFFFFF, words[3:]]).T
     each, counts = np.unique(rows, axis=0, return_counts=True)
-    told = Counter[Outcome]()
+    outcomes = Counter[Outcome]()
     for row, n in zip(each, counts, strict=True):
-        told[program.outcome(row[:3], row[3:])] += int(n)
-    return told
+        outcomes[program.outcome(row[:3], row[3:])] += int(n)
+    return outcomes
 
 
 # ---- results of a machine
@@ -190,7 +190,7 @@ def counted(program: Program, dump: NDArray[np.int64]) -> Counter[Outcome]:
 
 def csv_of(results: Results) -> str:
     """A results file: program, outcome, count."""
-    rows = [f"{name},{text_of(outcome)},{n}" for name, told in results.items() for outcome, n in told.items()]
+    rows = [f"{name},{text_of(outcome)},{n}" for name, counts in results.items() for outcome, n in counts.items()]
     return "\n".join(["program,outcome,count", *rows, ""])
 
 
@@ -218,7 +218,7 @@ def read(file: Path) -> Results:
         if n > 0:
             results.setdefault(program.name, Counter())[outcome] += n
     if not results:
-        raise ConfigError(f"{file}: no results: must have a line `program,outcome,count`, and rows behind it")
+        raise ConfigError(f"{file}: no results: must have a line `program,outcome,count`, and rows after it")
     return results
 
 
@@ -240,18 +240,18 @@ class Model:
     """Program, outcome, and how often it came."""
 
     def allows_no_more_than(self, other: "Model") -> bool:
-        """Whether it is the same or stronger."""
+        """Return True if it is the same or stronger."""
         weaker = ORDERS.index(self.order) <= ORDERS.index(other.order)
         return weaker and BARRIERS.index(self.barrier) <= BARRIERS.index(other.barrier)
 
 
 def models(results: Results, homes: str) -> list[Model]:
-    """What each model says of the results, strongest first."""
+    """Return what each model says of the results, strongest first."""
     return [
         Model(order, barrier, [
             (name, outcome, n)
-            for name, told in results.items()
-            for outcome, n in told.items()
+            for name, counts in results.items()
+            for outcome, n in counts.items()
             if outcome not in allowed(programs()[name], order, barrier, homes)
         ])
         for order in ORDERS for barrier in BARRIERS

@@ -32,10 +32,10 @@ REQUESTS = {
     "GatherMask": ("v_copy", "set_flag", "wait_flag", "ub_load"),
     **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin", "SetDeqScale"), ("fail",)),
 }  # fmt: skip
-"""The requests that a call of each name may make; those of barriers are `BARRIER`."""
+"""The requests that a call of each name may make; a barrier's are `BARRIER`."""
 
 BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
-"""What a barrier of all pipes asks for, by how it is read; a fence is that of the pipe that writes."""
+"""What a barrier of all pipes asks for, by how it is read; a fence is the writing pipe's."""
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
 _NAMES = "|".join(name for name in REQUESTS if name != "element")
@@ -59,7 +59,7 @@ class Call:
     event: str = ""
     """How the source writes the number of its event."""
     where: str = ""
-    """``Local`` or ``Global``, if it is of a tensor of which all of that name are so."""
+    """``Local`` or ``Global``, if all tensors of that name are so."""
 
     @property
     def requests(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def calls(text: str, own: str) -> list[Call]:
 
 
 def _of(match: re.Match[str], row: str) -> tuple[str, str]:
-    """What a call is of; and its event, if it is of one."""
+    """Return what a call belongs to, and its event, if it has one."""
     event = _EVENT.match(row, match.end()) if match[2] in _EVENTS else None
     return (event[1] or match[1] or "", event[2].strip()) if event else (match[1] or "", "")
 
@@ -120,7 +120,7 @@ def names(found: list[Call]) -> Iterator[str]:
 
 
 def _set_at(found: list[Call]) -> dict[int, int]:
-    """By the place of a call of `SetFlag` or `WaitFlag`: the line where its event is set first."""
+    """Return, by the place of a call of `SetFlag` or `WaitFlag`, the line where its event is set first."""
     of_pipes, lines = defaultdict[str, list[int]](list), dict[int, int]()
     for i, call in enumerate(found):
         if call.name in _EVENTS:

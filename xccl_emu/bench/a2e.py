@@ -23,7 +23,7 @@ ENGINES = (2, 8)
 
 
 def rows_of(one: Call1, ran: Layers, deployment: Deployment) -> list[Result]:
-    """Both while calls of other domains are under way, beside what was published; and a call by itself."""
+    """Both while calls of other domains are under way, with what was published; and a call by itself."""
     pairs = zip(published.rows("a2e"), (ran.a2e_us, ran.e2a_us), strict=True)
     shape = deployment.shape
     return [
@@ -43,13 +43,13 @@ def _rows_of_call(one: Call1, name: str, deployment: Deployment) -> list[Result]
 
 def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Deployment] = OTHERS) -> list[Result]:
     """A call by itself in other ways, for which nothing was published."""
-    told = {name: (setting, deployment) for name, deployment in others.items()}
+    named = {name: (setting, deployment) for name, deployment in others.items()}
     for n in ENGINES if others is OTHERS else ():
         more = replace(setting, costs=replace(setting.costs, dma_engines=n))
-        told[f"by URMA, {n} engines a die"] = more, OTHERS["by URMA"]
+        named[f"by URMA, {n} engines a die"] = more, OTHERS["by URMA"]
     return [
         row
-        for name, (where, deployment) in told.items()
+        for name, (where, deployment) in named.items()
         for row in _rows_of_call(time_call(where, deployment), name, deployment)
     ]
 

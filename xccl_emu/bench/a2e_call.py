@@ -23,7 +23,7 @@ from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
 
 WATCHED = 32
-"""Expert dies, evenly spaced, of which the log is kept: the mean over them stands for that over all."""
+"""Expert dies, evenly spaced, whose log is kept: their mean represents the mean over all."""
 
 GATHERED, COMPUTED = "rows gathered", "rows computed"
 """What the log has of them: the flags by which an expert die says so."""
@@ -70,7 +70,7 @@ class Deployment:
 
     @property
     def shape(self) -> Shape:
-        """What results say was run."""
+        """Return what results say was run."""
         return {
             "attention": self.attention, "experts": self.experts, "tokens": self.tokens, "hidden": self.hidden,
             "cores": self.cores, "stream_cores": self.stream_cores, "routing": "uniform", "path": self.path,
@@ -121,20 +121,20 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
 
 
 def watched(dies: int, most: int = WATCHED) -> range:
-    """Evenly spaced ones of so many dies."""
+    """Evenly spaced ones of this many dies."""
     each = max(1, dies // most)
     return range(each // 2, dies, each)
 
 
 def moments(timing: Timing, cores: int) -> tuple[float, float, float]:
-    """When a logged die had gathered and computed, and an attention die of so many cores summed the first call, in us,
-    each in the mean."""
+    """Return when a logged die had gathered and computed, and an attention die with ``cores`` cores summed, the first
+    call, in us, each in the mean."""
     gathered, computed = _first(timing, "a2e_stream", GATHERED), _first(timing, "compute_stream", COMPUTED)
     return _mean_us(gathered), _mean_us(computed), fmean(summed_us(timing, cores).values())
 
 
 def summed_us(timing: Timing, cores: int) -> dict[tuple[int, int], float]:
-    """By attention die and microbatch, each on ``cores`` cores: when the sums of its last call were in memory.
+    """Return by attention die and microbatch, each on ``cores`` cores, when the sums of its last call were in memory.
 
     What ends the streams is told by the first core of a microbatch after its sums, so that one is left out if there
     are others.
@@ -154,7 +154,7 @@ def _mean_us(last: Mapping[int, int]) -> float:
 
 
 def records_at(timing: Timing, kernel: str, sync: str, engine: int = MTU_OUT) -> NDArray[np.int64]:
-    """What an engine of cores that run a kernel did at the sites of a synchronization."""
+    """Return what an engine of cores that run a kernel did at the sites of a synchronization."""
     cores = [core for core, running in timing.kernels.items() if running.name == kernel]
     wanted = [number for number, site in enumerate(timing.kernels[cores[0]].sites) if site.sync == sync]
     records = timing.records[timing.records[:, tl.RECORD_ENGINE] == engine]

@@ -2,7 +2,7 @@
 
 Three domains with two microbatches each go through the persistent streams of the expert dies, layer after layer, and
 what the layers take comes of that run.  Attention and experts take as long as published: vector instructions stand in
-for them.  Layers behind those that are run take as long as the last of these.
+for them.  Layers after the ones that are run take as long as the last of these.
 
 Domains begin a third of an attention apart, so that their calls come evenly (Figure 19), and the dies of each as far
 apart as ranks do at every operator.
@@ -40,7 +40,7 @@ LAYERS = 2
 """Layers that are run."""
 
 WATCHED = 8
-"""Attention dies of a domain of which the log is kept."""
+"""Attention dies of a domain whose log is kept."""
 
 LEFT, BACK = "die left", "rows returned"
 """What the log has of them: that attention is computed, and the poll that sees rows back."""
@@ -63,7 +63,7 @@ class Layers:
 
     @property
     def shape(self) -> Shape:
-        """What results say was run."""
+        """Return what results say was run."""
         return {"domains": DOMAINS, "microbatches": MICROBATCHES, "layers": self.layers}
 
     def all_ms(self, layers: float) -> float:
@@ -72,7 +72,7 @@ class Layers:
 
 
 def instructions(us: float, costs: Costs) -> int:
-    """How many vector instructions of `BUSY_ENTRIES` take that long."""
+    """Return how many vector instructions of `BUSY_ENTRIES` take that long."""
     each = costs.vector_start_ns + BUSY_ENTRIES * PASSES["v_count"] / costs.vector_gelem_s
     return max(0, round(1000 * us / each))
 
@@ -123,7 +123,7 @@ def _starts(setting: Setting, deployment: Deployment) -> NDArray[np.float64]:
 
 
 def _under_way(timing: Timing, layers: int, deployment: Deployment, late: Mapping[int, float]) -> tuple[float, float]:
-    """What A2E and E2A took in the last layer; ``late`` is how far a logged attention die began behind its domain."""
+    """Return what A2E and E2A took in the last layer; ``late`` is a logged attention die's delay in its domain."""
     turns, cores = DOMAINS * MICROBATCHES, max(1, deployment.cores // MICROBATCHES)
     gathered, computed = (
         _by_core(records_at(timing, kernel, sync), tl.RECORD_VISIBLE, (layers - 1) * turns, turns)
@@ -154,7 +154,7 @@ def _by_core(records: NDArray[np.int64], column: int, first: int, n: int) -> dic
 
 
 def _layers(timing: Timing, layers: int) -> Layers:
-    """By when the rows of each layer were back, on the cores of the attention dies that are in the log."""
+    """Return when each layer's rows had returned, on the cores of the attention dies that are in the log."""
     back = _by_core(records_at(timing, "attention", BACK, SCALAR), tl.RECORD_END, 0, layers)
     ends = np.array([*back.values()])
     each = (ends[:, -1] - ends[:, -2]) if layers > 1 else ends[:, -1]

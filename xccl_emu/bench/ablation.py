@@ -1,4 +1,4 @@
-"""What each optimization of the fused operators is worth: switched off alone, its time over that of the whole."""
+"""What each optimization of the fused operators is worth: switched off alone, its time over the whole's."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -45,5 +45,5 @@ def _switched(setting: Setting, layer: Layer, switches: Mapping[str, dict[str, A
 
 def _times(setting: Setting, layer: Layer, name: str, off: dict[str, Any], where: str) -> list[Result]:
     """Return the times of both operators with some optimizations off."""
-    told = replace(setting, stage=lambda stage: setting.stage(f"{name}{where}: {stage}"))
-    return time_layer(told, layer, "fused", **off).rows(setting, "ablation", f"{name}{where}", layer.shape | off)
+    staged = replace(setting, stage=lambda stage: setting.stage(f"{name}{where}: {stage}"))
+    return time_layer(staged, layer, "fused", **off).rows(setting, "ablation", f"{name}{where}", layer.shape | off)

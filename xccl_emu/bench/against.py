@@ -1,4 +1,4 @@
-"""The rows of a bench beside those of an earlier run of it: what has moved, for whoever runs it again and again."""
+"""The rows of a bench with the rows of an earlier run: what has moved, for repeated runs."""
 
 import json
 from collections.abc import Iterable, Mapping

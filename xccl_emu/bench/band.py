@@ -1,6 +1,6 @@
 """How far a predicted row may be off: its 80% interval, from what is not known of the constants.
 
-The range of an assumed constant, and that of a fitted one in the report of its fit, is read as its 80% interval.  A
+The range of an assumed constant, and a fitted one's in the report of its fit, is read as its 80% interval.  A
 bench is run again with each constant at each end of its range, all others left alone.  Constants are taken to be
 independent, and a result to follow each of them in a straight line: then moves down and moves up are each added in
 squares.  What somebody has set, by ``--cost`` or in the file of a fabric, is known, and has no range.
@@ -35,7 +35,7 @@ def _report() -> dict[str, Any]:
 
 
 def ranges() -> dict[str, tuple[float, float]]:
-    """By constant: the range of those that are assumed, and how far the others may be by the report of their fit."""
+    """Return the range of each assumed constant, and how far the others may be by the report of their fit."""
     by = {each.name: each.metadata for each in fields(Costs)}
     assumed = {name: of["range"] for name, of in by.items() if of["kind"] == ASSUMED}
     return assumed | {name: tuple(ends) for name, ends in _report()["intervals"].items() if by[name]["kind"] == FITTED}
@@ -49,7 +49,7 @@ def ends(costs: Costs) -> list[End]:
 
 
 def fit_percent() -> float:
-    """How far a row that was fitted to may be off, on either side: from the residuals of all of them."""
+    """Return how far a row that was fitted to may be off, on either side: from the residuals of all of them."""
     rows = [row["residual_percent"] for row in _report()["row"]]
     free = len(rows) - len(_report()["constants"])
     return _OUTSIDE * math.sqrt(math.fsum(row * row for row in rows) / free)
@@ -70,7 +70,7 @@ def with_bands(
 
 
 def _banded(one: Result, runs: Sequence[dict[Key, float]], percent: float) -> Result:
-    """A row with its interval; what is computed beside a table is of no constant, and has none."""
+    """A row with its interval; what is computed for a table depends on no constant, and has none."""
     if one.baseline:
         return one
     if one.role == "fit" and one.emulated is not None:

@@ -1,6 +1,6 @@
 """What needs no emulator: alpha-beta, a start-up and the bytes at the published rates of their paths.
 
-Every published row whose bytes are known has such a line beside it.  The start-ups are fitted to the very rows that
+Every published row whose bytes are known has such a line.  The start-ups are fitted to the very rows that
 they are scored on, one for each kind of operator and machine, so the line is as good as one can be.  A model that is
 behind it explains nothing that a line does not.
 """
@@ -24,7 +24,7 @@ def spread_us(fabric: Fabric, ranks: int, nbytes: float, *, write: bool = True) 
 
 
 def alpha_beta(results: Iterable[Result]) -> Iterator[Result]:
-    """The lines beside results, of a bench that has the name of theirs and of the baseline."""
+    """The lines of results, of a bench that has the name of theirs and of the baseline."""
     by_kind: dict[tuple[str, str], list[_Row]] = {}
     for one in results:
         if one.wire is not None and one.role in ("fit", "check"):

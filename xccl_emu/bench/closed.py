@@ -2,7 +2,7 @@
 
 They say the same as the timed run where nothing but the stages counts: loads that are balanced, ranks that start
 together, batches that fill the cores.  There they claim to be within `CLAIMED_PERCENT`; tests hold them to it.  What
-queues do when loads are uneven, only the run tells.
+queues do when loads are uneven, only the run shows.
 
 Each function returns its stages by name, in order; their sum is the latency of the kernels, without launch and skew.
 """
@@ -71,7 +71,7 @@ class Prices:
         self.fabric, self.costs = fabric, costs
 
     def scalar(self, requests: float) -> float:
-        """So many requests of the scalar unit."""
+        """Return the time of this many requests of the scalar unit."""
         return requests * self.costs.issue_cycles * self.costs.clock_ns * 1e-3
 
     def vector(self, operation: str, elements: float, times: float = 1) -> float:
@@ -109,7 +109,7 @@ class Prices:
         return self.costs.poll_ns * 1e-3
 
     def loads(self, times: float) -> float:
-        """So many loads and polls of flags that are there already."""
+        """Return the time of loads and polls of flags that are there already."""
         return times * (self.costs.load_ns + self.costs.issue_cycles * self.costs.clock_ns) * 1e-3
 
     def barrier(self) -> float:
@@ -204,7 +204,7 @@ def pull_combine(shape: Shape, prices: Prices) -> Stages:
 
 @dataclass(frozen=True)
 class Disaggregated:
-    """A domain of attention dies and the expert dies behind it; every expert die receives as many rows.
+    """A domain of attention dies and the expert dies that it sends to; every expert die receives as many rows.
 
     Raises ConfigError for sizes below 1.
     """
@@ -247,7 +247,7 @@ def a2e(shape: Disaggregated, prices: Prices) -> Stages:
     message, local = s.hidden + SLOT_BYTES, p.latency(SAME_DIE, write=False)
     far = p.latency(OTHER_NODE, write=True)
     to_expert = -(-s.tokens // s.stream_cores) * s.choices * p.core(message)
-    parts = min(s.core_rows, -(-s.fields // s.stream_cores))  # a core's rows come from so many trampolines
+    parts = min(s.core_rows, -(-s.fields // s.stream_cores))  # a core's rows come from this many trampolines
     row = p.core(s.hidden + FIELD_BYTES, 2) + p.scalar(2 + s.choices)
     turn = (local + s.core_rows / parts * (p.core(message) + row)) / 2  # two halves share the way in and out
     return {

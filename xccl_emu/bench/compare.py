@@ -1,6 +1,6 @@
 """The protocols side by side on one layer of a mixture of experts: what each die asks of others, by running them.
 
-`docs/protocols.md` holds what it prints.
+`docs/records/compare.md` holds what it prints.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ Found = tuple[list[Line], int]
 
 
 def compare(ranks: int, attention: int, tokens: int, hidden: int, top_k: int, cores: int, seed: int) -> Comparison:
-    """Run a layer by every protocol, on so many ranks, or attention dies and as many expert dies as ranks.
+    """Run a layer by every protocol, on this many ranks, or attention dies and as many expert dies as ranks.
 
     Each has ``tokens`` tokens of ``hidden`` elements, with ``top_k`` routed experts and the shared one.  Raises
     ConfigError for sizes that one of the protocols refuses.
@@ -50,7 +50,7 @@ def compare(ranks: int, attention: int, tokens: int, hidden: int, top_k: int, co
 
 
 def _drawn(layer: Layer, sources: int, seed: int) -> tuple[routing.Placement, Call]:
-    """Where the experts are, and the batches of so many ranks or attention dies."""
+    """Return where the experts are, and the batches of this many ranks or attention dies."""
     placement = routing.place_experts(layer.ranks, layer.experts)
     rng, loads = np.random.default_rng((seed, sources)), routing.skewed_loads(layer.experts, seed)
     drawn = routing.draw_routing(loads, sources, layer.tokens, layer.top_k, rng, "")
@@ -108,7 +108,7 @@ def _let_through(owner: AttentionExperts, call: Call, n_calls: int) -> tuple[Tra
 
 
 def _difference(more: Traffic, less: Traffic) -> Traffic:
-    """What the first had more than the second; which dies took part is taken to be the same."""
+    """Return what the first had more than the second; which dies took part is taken to be the same."""
     counted = {name: getattr(more, name) - values for name, values in vars(less).items()}
     return Traffic(**counted | {"dies_written": less.dies_written, "dies_read": less.dies_read})
 

@@ -46,7 +46,7 @@ def scatter_us(setting: Setting, ranks: int, drawn: bool) -> float:
 
 
 def congestion(setting: Setting = DEFAULT, ranks: Sequence[int] = RANKS) -> list[Result]:
-    """What each die writes a second, by ranks, order and way through the fabric."""
+    """Return what each die writes a second, by ranks, order and way through the fabric."""
     bare = replace(setting, data=False)
     ways: dict[str, Fabric] = {
         "striped": setting.fabric, "by address": replace(setting.fabric, by_address=True, stripe_bytes=BLOCK_BYTES),

@@ -1,11 +1,11 @@
 """DeepEP's low-latency protocol: on the dies of the pod, and on the machine that it was written for.
 
 On the pod it runs the layer of Table 7, with routing, arrivals and cores of `bench fused`, the shared expert's message,
-the ninth, too.  Beside it stands what the paper has of FusedDispatch and FusedCombine on these dies, and of DeepEP on
+the ninth, too.  With it is what the paper has of FusedDispatch and FusedCombine on these dies, and of DeepEP on
 the H800.  Nothing was published of DeepEP on this pod, so no row is scored.
 
 On another fabric it runs DeepEP's own test: eight messages a token, FP8 with a scale per 128 elements in dispatch,
-uniform routing, all ranks at once.  On the fabric called H800 DeepEP's own table stands beside, which nothing was
+uniform routing, all ranks at once.  On the fabric called H800 DeepEP's own table is shown too, which nothing was
 fitted to.
 """
 

@@ -36,7 +36,7 @@ def dispatch(
 
 
 def claims(ratio: Mapping[int, float]) -> list[Result]:
-    """What the figure says of dispatch over combine, given by batch."""
+    """Return what the figure says of dispatch over combine, given by batch."""
     small, large = published.rows("dispatch")
     below = {tokens: r for tokens, r in ratio.items() if tokens <= SMALL}
     above = {tokens: r for tokens, r in ratio.items() if tokens > 32}
@@ -52,5 +52,5 @@ def _batches(ratio: dict[int, float]) -> str:
 
 
 def _spread(ratio: dict[int, float]) -> str:
-    """How far the ratio goes, since a bound says only one side of it."""
+    """Return how far the ratio goes, since a bound says only one side of it."""
     return f"{min(ratio.values()):.2f} to {max(ratio.values()):.2f} at batches {_batches(ratio)}"

@@ -1,7 +1,7 @@
 """What replicas of hot experts are worth to a layer on the whole deployment ([xDeepServe] 4.5, Figure 11b).
 
 The figure has three routings on EP288: uniform loads, skewed loads as they are, and the same with a redundant expert
-on every die.  A layer is dispatch, the experts' computing and combine, one behind the other on each rank.  Computing
+on every die.  A layer is dispatch, the experts' computing and combine, one after the other on each rank.  Computing
 takes as long for each row as published for a balanced batch, an input: so the hottest die keeps all others waiting in
 combine.
 """
@@ -52,7 +52,7 @@ class Way:
 
 
 def ways(layer: Layer, loads: ArrayLike, seed: int) -> dict[str, Way]:
-    """By name, as in the figure: average routing, native, balanced."""
+    """Return the ways by name, as in the figure: average routing, native, balanced."""
     return {
         "average": Way.of(layer, np.ones(layer.experts), 0, seed),
         "native": Way.of(layer, loads, 0, seed),

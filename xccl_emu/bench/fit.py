@@ -62,7 +62,7 @@ def fit(rows: Sequence[Published], times: Measure, start: Costs, tell: Callable[
     """Least squares over the free constants, within their ranges.
 
     rows: those to fit to, all of role ``fit``; times: gives their emulated times; start: where to begin, and
-    every other constant; tell: is told of each run of all rows.
+    every other constant; tell: is called with each run of all rows.
 
     Raises ConfigError for a row of another role, and for fewer rows than constants.
     """
@@ -131,7 +131,7 @@ def _intervals(names: Sequence[str], found: Any, high: NDArray[Any]) -> dict[str
 
 
 def _reach(residuals: NDArray[Any], jac: NDArray[Any], j: int, sign: float) -> float:
-    """How far a constant may move one way, the others making up for it, until a row is off by too much."""
+    """Return how far a constant may move one way, the others making up for it, until a row is off by too much."""
     others = np.delete(jac, j, axis=1)
 
     def worst(step: float) -> float:

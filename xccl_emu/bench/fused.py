@@ -33,7 +33,7 @@ _GIB = 1 << 30
 def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: int) -> list[NDArray[np.int32]]:
     """For each rank [tokens, top_k + 1] expert slots: all experts equally often, the shared one last.
 
-    A rank has ``experts / ranks`` routed experts (or one, on some ranks) and behind them a copy of the shared one.
+    A rank has ``experts / ranks`` routed experts (or one, on some ranks) and after them a copy of the shared one.
     """
     rng = np.random.default_rng((seed, 2))
     local = -(-experts // ranks)
@@ -73,7 +73,7 @@ def degree_of(row: Published) -> int:
 
 
 def measure(setting: Setting, rows: Sequence[Published]) -> Callable[[Costs], dict[str, float]]:
-    """What gives the emulated latency of each of these rows by its name; pods and routings are made once."""
+    """Return a function that emulates the latency of each of these rows, by name; pods and routings are made once."""
     layers = {ranks: FusedLayer(setting, Layer(ranks, TOKENS)) for ranks in sorted({degree_of(row) for row in rows})}
 
     seen: dict[Costs, dict[int, Timed]] = {}
@@ -122,7 +122,7 @@ def _both(setting: Setting, row: Published, latency_us: float, shape: Shape, wro
 
 
 def between(latencies: Sequence[Published]) -> list[Result]:
-    """What the fit rows alone say of the others: interpolated between EP degrees, without an emulator."""
+    """Return what the fit rows alone say of the others: interpolated between EP degrees, without an emulator."""
     results = []
     for operator in MESSAGE_BYTES:
         rows = [row for row in latencies if row.what.startswith(operator)]

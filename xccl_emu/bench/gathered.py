@@ -47,7 +47,7 @@ class Gathered:
                     if enough():
                         break
             except KeyboardInterrupt:
-                signal.setitimer(signal.ITIMER_REAL, 0)  # it need not come again: what there is, is told
+                signal.setitimer(signal.ITIMER_REAL, 0)  # it need not come again: what there is, is shown
                 self.stopped = INTERRUPTED
             except UnfinishedError as error:
                 self.stopped, self.killed = str(error), True

@@ -1,4 +1,4 @@
-"""HCCL's all-gather on a server of 16 dies, as was measured of it, beside the all-gather in which ranks read.
+"""HCCL's all-gather on a server of 16 dies, as was measured of it, and the all-gather in which ranks read.
 
 Which form it is follows HCCL's published sources, not these rows (gitee.com/ascend/cann-hccl, what it selects for this
 server): up to 512 KiB of each rank cores copy, one for each rank; beyond that DMA reads what others have, up to 2 MiB

@@ -73,5 +73,5 @@ def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Layer] = OTHERS
 
 
 def share(emulated: Mapping[str, float]) -> float:
-    """What the mean dispatch and combine of all layers take of an iteration that is as long as the published one."""
+    """Return the share of the published iteration that the mean dispatch and combine of all layers take."""
     return CALLS * (emulated["dispatch avg"] + emulated["combine avg"]) / ITERATION_US

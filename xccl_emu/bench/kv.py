@@ -1,4 +1,4 @@
-"""KV caches from die to die by each plane of the pod, alone and beside a dispatch ([CloudMatrix384] 3.2, 4.3.3).
+"""KV caches from die to die by each plane of the pod, alone and during a dispatch ([CloudMatrix384] 3.2, 4.3.3).
 
 A cache goes by DMA, a block for each layer, from a die to one of another node.  What is published is the bandwidth of
 the plane; the rows have the time that the bytes take at it.
@@ -29,7 +29,7 @@ NODE = 16
 PLANES = {"UB": "", "RDMA": "RDMA plane", "VPC": "VPC plane"}
 """What rows call the networks, and their names; "" is the first."""
 RANKS, CORES, TOKENS, HIDDEN, TOP_K = 8, 8, 32, 7168, 4
-"""Sizes of the dispatch that caches go beside."""
+"""Sizes of the dispatch during which caches move."""
 BESIDE_BLOCKS, BLOCK_BYTES = 16, 1 << 18
 """What each rank gets meanwhile: 4 MiB."""
 
@@ -61,7 +61,7 @@ class Copies(NamedTuple):
 
 
 def transfer(setting: Setting, row: Published) -> Result:
-    """Milliseconds until a cache is there, or those of as many dies as the row says, which then move no payload."""
+    """Milliseconds until a cache is there, or the row's number of caches, which then move no payload."""
     size, way, *many = row.what.split(", ")
     plane, _, how = way.partition(" ")
     tokens, dies = int(size.split()[0].replace(",", "")), int(many[0].split()[0]) if many else 1
@@ -96,7 +96,7 @@ def dispatch_us(plane: str | None, setting: Setting = DEFAULT) -> tuple[float, f
 
 
 def beside(setting: Setting) -> list[Result]:
-    """What caches over each plane change of a dispatch, in percent, and how long they take beside it."""
+    """Return what caches over each plane change of a dispatch, in percent, and how long they take during it."""
     sizes = {"ranks": RANKS, "tokens": TOKENS, "cache_bytes": BESIDE_BLOCKS * BLOCK_BYTES}
     alone, _ = dispatch_us(None, setting)
     results = [Result("kv", "dispatch, no caches", alone, "us", configuration=sizes)]

@@ -60,7 +60,7 @@ class Layer:
     def placed(self, seed: int, number: int = 0) -> tuple[routing.Placement, routing.Routing]:
         """Experts in order, the shared one on its own ranks, and choices as expert slots, the shared last.
 
-        ``number`` is that of a layer of a model: with replicas each has loads of its own.
+        ``number`` is a layer's in a model: with replicas each has loads of its own.
         """
         rng = np.random.default_rng((seed, 1, number) if number else (seed, 1))
         loads = routing.skewed_loads(self.experts, number) if self.replicas else np.ones(self.experts)
@@ -73,7 +73,7 @@ class Layer:
 
     @property
     def loads(self) -> str:
-        """How the loads of experts are called."""
+        """Return the name of the loads of experts."""
         return "Zipf-like" if self.replicas else "uniform"
 
     def config(self, local_experts: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Layer:
 
     @property
     def shape(self) -> Shape:
-        """What results say was run."""
+        """Return what results say was run."""
         return {
             "ranks": self.ranks, "tokens": self.tokens, "hidden": self.hidden, "experts": self.experts,
             "top_k": self.top_k, "cores": self.cores, "routing": self.loads, "replicas": self.replicas,
@@ -144,15 +144,15 @@ class OnPod:
 
     def dispatch(self, topk: Sequence[NDArray[Any]], starts_us: Microseconds) -> Taken:
         """From when each rank starts."""
-        return self._time("dispatch", starts_us, lambda told: self._group.dispatch(list(self._tokens), topk, told))
+        return self._time("dispatch", starts_us, lambda starts: self._group.dispatch(list(self._tokens), topk, starts))
 
     def combine(self, weights: Sequence[NDArray[np.float32]], starts_us: Microseconds) -> Taken:
-        """The same of combine, behind the dummy expert, whose time does not count."""
+        """The same of combine, after the dummy expert, whose time does not count."""
         if self._setting.data:
             self.policy.start_us = {}
             with self._setting.stage(self._name + "expert") as progress:
                 self._group.run_dummy(progress)
-        return self._time("combine", starts_us, lambda told: self._group.combine(weights, told))
+        return self._time("combine", starts_us, lambda starts: self._group.combine(weights, starts))
 
     def _time(self, what: str, starts_us: Microseconds, run: Callable[[Progress | None], object]) -> Taken:
         self.policy.start_us = on_cores(starts_us, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
@@ -173,7 +173,7 @@ class OnPod:
 
 
 def time_layer(setting: Setting, layer: Layer, protocol: str = "dispatch", number: int = 0, **switches: Any) -> Timed:
-    """Run a layer once on a pod of its own, as `OnPod` has it; ``number`` is that of the layer in a model.
+    """Run a layer once on a pod of its own, as `OnPod` has it; ``number`` is the layer's in a model.
 
     Ranks arrive apart at both operators (`Costs.skew_us`): there is computing before each of them.
     """

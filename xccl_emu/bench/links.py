@@ -42,7 +42,7 @@ class Measured:
 
 
 def measure(path: int, op: str, setting: Setting = DEFAULT, over: str = "") -> Measured:
-    """Run kernels on die 0 that ``"read"`` from or ``"write"`` to memory on a class of paths, over a network beside UB
+    """Run kernels on die 0 that ``"read"`` from or ``"write"`` to memory on a class of paths, over a network but UB
     if one is named.
 
     Latency: one core, from the start of a transfer of 512 bytes until it is done. Bandwidth: all cores of the die.

@@ -1,4 +1,4 @@
-"""How long a protocol takes in the model of time, and on what: for whoever has written one."""
+"""How long a protocol takes in the model of time, and on what: for authors of protocols."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Measured:
 
     @property
     def path(self) -> list[Part]:
-        """What the latency is made of: works and waits, one after the other, without gaps."""
+        """Return what the latency is made of: works and waits, one after the other, without gaps."""
         return critical_path(self.timing)
 
     @property

@@ -1,9 +1,9 @@
-"""Closed forms of MixServe's fused algorithms, beside timed runs of the kernels ([MixServe] III-B and III-D).
+"""Closed forms of MixServe's fused algorithms, with timed runs of the kernels ([MixServe] III-B and III-D).
 
 They are Eqs. (12) and (13) with a pod's own links, latencies and fixed costs.
 
 An algorithm is a list of steps, and a step is a level of links between nodes and one within them.  A level takes what
-its busiest link needs, or what a core needs for its own rows, whichever is longer; then a flag tells.  Rows are those
+its busiest link needs, or what a core needs for its own rows, whichever is longer; then a flag follows.  Rows are those
 that the tokens choose, so loads are as uneven as in the run.  Nothing is fitted.
 
 - `sum_us`: all levels one after the other, (13); (12) where no rank has TP.
@@ -44,7 +44,7 @@ class Level:
     out: Times
     """Time that a core needs to write its rows."""
     flag: Times
-    """From then on, until who is told goes on, and the first row of its next level is in the data buffer; by place."""
+    """From then on, until the receiver goes on, and the first row of its next level is in the data buffer; by place."""
 
     @property
     def most(self) -> Times:
@@ -53,7 +53,7 @@ class Level:
         return most
 
     def __mul__(self, part: float) -> "Level":
-        """A part of it, of which nobody is told."""
+        """Return the level scaled by ``part``, without its flags."""
         return Level(self.link * part, self.into * part, self.out * part, self.flag * 0)
 
 
@@ -67,11 +67,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Form:
-    """An algorithm as steps, and what it does before and behind them; us."""
+    """An algorithm as steps, and what it does before and after them; us."""
 
     steps: Sequence[Step]
     before: float
-    behind: float
+    after: float
     shared: bool
     """Do both levels pass the same ports?"""
 
@@ -91,7 +91,7 @@ class Form:
     def sum_us(self) -> float:
         """All levels one after the other, of the core that takes longest: Eq. (13), or (12)."""
         each = sum((level.most + level.flag.max() for level in self.levels), np.zeros(1))
-        return self.before + float(each.max()) + self.behind
+        return self.before + float(each.max()) + self.after
 
     @property
     def links_us(self) -> tuple[float, float]:
@@ -102,10 +102,10 @@ class Form:
 
     @property
     def parts(self) -> Mapping[str, float]:
-        """What the sum is made of; cores, as far as they take longer than links."""
+        """Return what the sum is made of; cores, as far as they take longer than links."""
         between, within = self.links_us
         flags = float(sum(level.flag.max() for level in self.levels))
-        parts = {"between nodes": between, "within nodes": within, "flags": flags, "ends": self.before + self.behind}
+        parts = {"between nodes": between, "within nodes": within, "flags": flags, "ends": self.before + self.after}
         return {**parts, "cores": self.sum_us - sum(parts.values())}
 
     @property
@@ -113,7 +113,7 @@ class Form:
         """No run without overlap takes less: links do not rest, or a core does nothing but wait for flags and write."""
         own = sum(((level.out.T + level.flag).min(1) for level in self.levels), np.zeros(1))
         links = sum(self.links_us) if self.shared else max(self.links_us)
-        return self.before + max(links, float(own.max())) + self.behind
+        return self.before + max(links, float(own.max())) + self.after
 
 
 class Loads:
@@ -151,7 +151,7 @@ class Loads:
         return self.prices.latency(SAME_DIE, write=False)
 
     def flags_us(self, path: int, first: float, peers: int = 1) -> float:
-        """us of flags to ``peers``, and of the load behind them, which takes ``first``; 0 if there are none."""
+        """us of flags to ``peers``, and of the load after them, which takes ``first``; 0 if there are none."""
         flags = peers * self.core(FLAG_BYTES) + self.prices.latency(path, write=True) + self.prices.poll()
         return flags + self.own + first if peers else 0.0
 
@@ -167,7 +167,7 @@ class Loads:
         return self.prices.stream(nbytes * (1 if own_link else peers), path)
 
     def between(self, step: int, rows: NDArray[np.int64], into: Times, head: float = 0.0, first: float = 0.0) -> Level:
-        """A shard of each row to the same rank of another node, behind ``head`` bytes of each core."""
+        """A shard of each row to the same rank of another node, after ``head`` bytes of each core."""
         part, paths = self.shape.part_bytes, self.paths(step)
         if step == 0:
             return Level(np.zeros(len(rows)), into, rows * self.core(part), np.zeros(len(rows)))
@@ -204,7 +204,7 @@ def dispatch_overlapped_us(form: Form) -> float:
         taken = taken + np.maximum(coming.most / 2, step.between.flag.max() - last / 2)
         last = form.both(coming * 0.5, step.within)
         taken = taken + last
-    return form.before + float(taken.max() + form.steps[-1].within.flag.max()) + form.behind
+    return form.before + float(taken.max() + form.steps[-1].within.flag.max()) + form.after
 
 
 def combine(case: MixServeCase, prices: Prices) -> Form:
@@ -219,7 +219,7 @@ def combine(case: MixServeCase, prices: Prices) -> Form:
     for i in range(1, x.of.nodes + 1):
         step = i % x.of.nodes
         ends = [(node, (node + step) % x.of.nodes, group) for node, group in x.places]
-        # Rows of each group of that node, of which each rank has a term: [groups, places, cores].
+        # Rows of each group of that node, where each rank has a term: [groups, places, cores].
         terms = np.array([
             [x.rows[:, x.of.tokens_of(there, of), x.of.experts_of(here, group)] for here, there, group in ends]
             for of in range(groups)
@@ -237,7 +237,7 @@ def combine(case: MixServeCase, prices: Prices) -> Form:
 
 
 def outputs_us(x: Loads) -> float:
-    """Behind the steps: tokens are summed over their choices, shard by shard, and go round the node: the second half of
+    """After the steps: tokens are summed over their choices, shard by shard, and go round the node: the second half of
     an all-reduce."""
     p, part, row, k = x.prices, x.shape.part_bytes, x.shape.row_bytes, x.case.top_k
     ranks, tokens = len(x.of.same_tokens(0)), len(x.shape.tokens_of(x.case.cores - 1))
@@ -247,9 +247,9 @@ def outputs_us(x: Loads) -> float:
     link = x.over(SAME_NODE, x.case.tokens * part, ranks - 1) if ranks > 1 else 0.0
     weighed = x.own + token + max(link, (tokens - 1) * token, tokens * ranks * x.core(part))
     visible = p.latency(SAME_NODE if ranks > 1 else SAME_DIE, write=True)
-    told = x.flags_us(SAME_NODE, x.core(row), ranks - 1) or x.own + x.core(row)
+    announced = x.flags_us(SAME_NODE, x.core(row), ranks - 1) or x.own + x.core(row)
     whole = (tokens * (ranks // x.of.shards) - 1) * x.core(row) + x.core(row)
-    return p.latency(SAME_DIE, write=True) + weighed + visible + told + whole + p.latency(SAME_DIE, write=True)
+    return p.latency(SAME_DIE, write=True) + weighed + visible + announced + whole + p.latency(SAME_DIE, write=True)
 
 
 def combine_overlapped_us(form: Form) -> float:
@@ -262,10 +262,10 @@ def combine_overlapped_us(form: Form) -> float:
         last = form.both(leaving, going)
         taken = taken + last + going.flag.max()
     far = form.steps[-2].between.flag.max() if len(form.steps) > 1 else 0.0
-    return form.before + float((taken + np.maximum(0.0, far - last)).max()) + form.behind
+    return form.before + float((taken + np.maximum(0.0, far - last)).max()) + form.after
 
 
-# ---- beside the timed run
+# ---- with the timed run
 
 ALGORITHMS: Mapping[str, tuple[Callable[[MixServeCase, Prices], Form], Callable[[Form], float]]] = {
     "dispatch": (dispatch, dispatch_overlapped_us), "combine": (combine, combine_overlapped_us),

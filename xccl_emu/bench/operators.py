@@ -1,8 +1,8 @@
 """All-reduce and all-to-all by degree and by size, on the paper's own cluster ([MixServe] II-B, Figure 3).
 
 The figure's numbers are not in the text of the paper; what it says of them is, and that is what runs are held against.
-By degree: a batch of tokens, of which TP adds up all hidden states, and EP sends each rank's share to eight experts a
-token.  By size: four ranks of a node, or one rank on each of four nodes.  How large the batch was is not told.
+By degree: a batch of tokens: TP adds up all hidden states, and EP sends each rank's share to eight experts a
+token.  By size: four ranks of a node, or one rank on each of four nodes.  The size of the batch is not published.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def run_us(setting: Setting, operation: str, ranks: int, size: float) -> float:
 
 
 def flat_kb(sizes_kb: Sequence[float], us: Sequence[float]) -> float:
-    """The size at which the time is twice that of the smallest one, between sizes in proportion of logarithms."""
+    """The size at which the time is twice the smallest one's, between sizes in proportion of logarithms."""
     return float(np.exp(np.interp(np.log(2 * us[0]), np.log(us), np.log(sizes_kb))))
 
 

@@ -1,8 +1,8 @@
 """Where the time of an operator goes: the critical path of its run, by phase, and in each by pipe and by wait.
 
-The path leads from the start of a core to the return of the last one.  What it has on other dies than that of its end
-is *send*; *wait* is the way of what was sent last, until its flag is seen; *receive* is all behind it.  Before them
-stands the *arrival* of the rank that the path begins on.  They add up to the time from the first start to the last end.
+The path leads from the start of a core to the return of the last one.  What it has on other dies than its end's
+is *send*; *wait* is the way of what was sent last, until its flag is seen; *receive* is all after it.  Before them
+is the *arrival* of the rank that the path begins on.  They add up to the time from the first start to the last end.
 """
 
 from collections.abc import Iterator, Sequence

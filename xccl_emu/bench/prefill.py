@@ -2,7 +2,7 @@
 
 All requests are shared by the DP groups of a task executor.  In each step the groups gather their status, which takes
 what the all-gather's kernels take in virtual time, and the leader deals the requests that have come: the longest first,
-each to the group that has least.  A step is as long as that of the group with most tokens; tokens of a chip and second
+each to the group that has least.  The group with most tokens decides how long a step is; tokens of a chip and second
 are an input.
 """
 
@@ -18,7 +18,7 @@ from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.protocol.registry import make
 
 STATUS_BYTES = 64
-"""What a group tells of itself in a step."""
+"""What a group reports of itself in a step."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def first_tokens_ms(
 ) -> NDArray[np.float64]:
     """Milliseconds from arrival to first token, [requests], without what the network adds.
 
-    step_us: what a step takes beside computing.  tokens_a_second: of a group.
+    step_us: what a step takes apart from computing.  tokens_a_second: of a group.
     """
     rng = np.random.default_rng((seed, 12))
     tokens = np.minimum(rng.exponential(given.prompt, given.requests), given.longest)
@@ -70,7 +70,7 @@ def first_tokens_ms(
 
 
 def prefill(setting: Setting = DEFAULT, given: Executors = Executors()) -> list[Result]:
-    """The first token's time, in the mean and of the slowest; the mean beside what was published for production."""
+    """The first token's time, in the mean and of the slowest; the mean with what was published for production."""
     (rate,) = published.rows("prefill", "input")
     step_us = status_us(setting, given.groups)
     ms = first_tokens_ms(given, step_us, rate.value * given.chips, setting.seed)

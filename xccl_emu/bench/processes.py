@@ -40,7 +40,7 @@ def on_processes(
     There are as many ``workers`` as cores if nothing else is said; ``advice`` is for whom one of them was killed.
 
     Raises ConfigError, before any has begun, for a job that does not fit ``free_bytes`` by itself; UnfinishedError if
-    the system kills a process, and when all others are done if jobs have failed.  Whoever stops to take results ends
+    the system kills a process, and when all others are done if jobs have failed.  To stop taking results ends
     all processes, and the end of this one, however it comes, is theirs.
     """
     if too_large := [job for job in jobs if job.bytes_needed > free_bytes]:
@@ -93,7 +93,7 @@ def _raise_failed(failed: Sequence[tuple[str, BaseException]], total: int) -> No
 
 
 def on_dask(run: Callable[[S], T], items: Iterable[S], address: str) -> Iterator[T]:
-    """What ``run`` returns for each item, as it is done, on the cluster of a Dask scheduler, or on one of this machine.
+    """Yield what ``run`` returns for each item, as it is done, on the cluster of a Dask scheduler or a local one.
 
     Its workers have this package.  Raises ConfigError if Dask is not installed or nobody answers there.
     """
@@ -121,7 +121,7 @@ def on_dask(run: Callable[[S], T], items: Iterable[S], address: str) -> Iterator
 def in_parts(
     run: Callable[[S], T], items: Sequence[S], workers: int, dask: str | None = None
 ) -> Generator[T, None, None]:
-    """What ``run`` returns for each item, as it is done: in this process, in others, or on the cluster of a scheduler.
+    """Yield what ``run`` returns for each item, as it is done: in this process, in others, or on a cluster.
 
     Raises as `on_processes` and `on_dask` do.
     """
@@ -136,10 +136,10 @@ def in_parts(
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Who is started inside never hears Ctrl-C, not even while it begins; this process hears it afterwards.
+    """Start processes that never hear Ctrl-C, not even while they begin; this process hears it afterwards.
 
     To block it is not enough: another thread may take it, and Python handles it in the main one.  The alarm is how the
-    command hears it behind an import.
+    command hears it after an import.
     """
     held, heard = (signal.SIGINT, signal.SIGALRM), list[int]()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)

@@ -9,7 +9,7 @@ from typing import Any
 from xccl_emu.errors import ConfigError
 
 ROLES = ("input", "fit", "check", "shown", "exact")
-"""Put in as it is; free constants may be fitted to it; compared and scored; printed beside; must come out exactly."""
+"""Put in as it is; free constants may be fitted to it; compared and scored; printed with it; must come out exactly."""
 
 RELATIONS = ("=", "<", ">")
 """Relations of an emulated value to the published one: equal up to the error, below it, or above it."""
@@ -64,7 +64,7 @@ def _rows_of(measurement: dict[str, Any]) -> list[Published]:
 
 
 def rows(measurement: str, role: str | None = None) -> tuple[Published, ...]:
-    """The rows of a measurement, all or those of one role; ConfigError for a measurement that there is not."""
+    """The rows of a measurement, all, or one role's; ConfigError for a measurement that there is not."""
     found = [row for row in all_rows() if row.measurement == measurement]
     if not found:
         known = sorted({row.measurement for row in all_rows()})

@@ -14,7 +14,7 @@ Configuration = Mapping[str, int | float | str | bool]
 
 @dataclass(frozen=True)
 class Wire:
-    """What a row takes at published rates alone, without any start-up: for a line beside it (`bench.baseline`)."""
+    """What a row takes at published rates alone, without any start-up: for a line (`bench.baseline`)."""
 
     kind: str
     """Rows of a kind share the start-up that is fitted to them."""
@@ -49,20 +49,20 @@ class Result:
     kind: str = ""
     """For a latency: whose it is, and whether the launch is in it."""
     beside: Mapping[str, float] = field(default_factory=dict)
-    """What others measured, by name: shown beside, never compared."""
+    """What others measured, by name: shown too, never compared."""
     swept: tuple[str, ...] | None = None
     """The sizes that differ, where a case was run at several of them; None for what is no case."""
     machine: str = ""
     """Name of the fabric that the published number is of."""
     wire: Wire | None = None
-    """None where no line stands beside."""
+    """None where there is no line."""
     low: float | None = None
     high: float | None = None
     """Ends of the 80% interval of what is emulated (`bench.band`); None where nobody asked for it."""
 
     @classmethod
     def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
-        """What was emulated for a published row."""
+        """Return what was emulated for a published row."""
         bench = bench or row.measurement
         return cls(
             bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, kind=row.kind,
@@ -97,14 +97,14 @@ class Result:
 
     @property
     def inside(self) -> bool | None:
-        """Whether what was published is in the interval; None for bounds and for rows without one of the two."""
+        """Return True if what was published is in the interval; None for bounds and for rows without one of the two."""
         if self.error_percent is None or self.low is None or self.high is None:
             return None
         return self.low <= float(self.published or 0) <= self.high
 
     @property
     def met(self) -> bool | None:
-        """Whether a bound holds or an exact value came out; None for other rows."""
+        """Return True if a bound holds or an exact value came out; None for other rows."""
         if self.published is None or (self.relation == "=" and self.role != "exact"):
             return None
         if self.emulated is None:
@@ -115,11 +115,11 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether the command must end with exit code 1: wrong data, or an exact row that differs."""
+        """Return True if the command must end with exit code 1: wrong data, or an exact row that differs."""
         return bool(self.wrong) or (self.role == "exact" and not self.met)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON and CSV have it."""
+        """Return the row as JSON and CSV have it."""
         return {
             "bench": self.bench, "what": self.what, "published": self.published, "emulated": self.emulated,
             "unit": self.unit, "role": self.role, "relation": self.relation, "error_percent": self.error_percent,
@@ -184,9 +184,9 @@ ALL_TABLES = "all of these"
 
 
 def by_table(results: Sequence[Result]) -> dict[str, dict[str, Score]]:
-    """Return by bench, of those that have a line beside check rows: the scores of these rows, emulated and by line.
+    """Return by bench, of those that have a line for check rows: the scores of these rows, emulated and by line.
 
-    Of several benches those of all together come first.
+    Of several benches the scores of all together come first.
     """
     lines = {(one.table, one.what) for one in results if one.baseline and one.role == "check"}
     rows = [one for one in results if (one.table, one.what) in lines]

@@ -129,7 +129,7 @@ def measure(sweep: Sweep, setting: Setting = DEFAULT) -> list[Result]:
 
 
 def claims(setting: Setting = DEFAULT) -> Iterator[Result]:
-    """What the paper's text says of Figure 5, within a node and between nodes."""
+    """Yield what the paper's text says of Figure 5, within a node and between nodes."""
     small, large = published.rows("sendrecv")
     for to in ("node", "pod"):
         one, faster, wrong = _claimed(replace(DEFAULT_SWEEP, to=(to,)), setting)
@@ -153,8 +153,8 @@ def _named(result: Result) -> Result:
 def rows_beside(setting: Setting = DEFAULT) -> Iterator[Result]:
     """The same between nodes in other ways, for which nothing was published."""
     for name, (fields, costs) in OTHERS.items():
-        sweep, told = replace(DEFAULT_SWEEP, **fields), replace(setting, costs=replace(setting.costs, **costs))
-        one, faster, wrong = _claimed(sweep, told)
+        sweep, changed = replace(DEFAULT_SWEEP, **fields), replace(setting, costs=replace(setting.costs, **costs))
+        one, faster, wrong = _claimed(sweep, changed)
         where: dict[str, Any] = {"to": "pod", **fields, **costs}
         yield replace(one, what=f"512 KB on 2 cores, pod, {name}", configuration=where)
         what = f"9 MB on 48 cores, times faster than on 2, pod, {name}"
@@ -164,5 +164,5 @@ def rows_beside(setting: Setting = DEFAULT) -> Iterator[Result]:
 def sendrecv(setting: Setting = DEFAULT, sweep: Sweep = DEFAULT_SWEEP) -> list[Result]:
     """The paper's claims, if rings are as they take them, and then every size on every number of cores."""
     as_published = (sweep.path, sweep.slots) == (DEFAULT_SWEEP.path, DEFAULT_SWEEP.slots)
-    beside = (*claims(setting), *rows_beside(setting)) if as_published else ()
-    return [*beside, *measure(sweep, setting)]
+    others = (*claims(setting), *rows_beside(setting)) if as_published else ()
+    return [*others, *measure(sweep, setting)]

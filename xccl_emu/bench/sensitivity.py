@@ -52,7 +52,7 @@ class End:
 
     @property
     def usual(self) -> float | str:
-        """What it has in place of the value."""
+        """Return what it has in place of the value."""
         usual: float | str = getattr(FUSED if self.switched else Costs(), self.constant)
         return usual
 
@@ -90,7 +90,7 @@ def jobs(setting: Setting) -> list[Job[Any]]:
 
 
 def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:
-    """What jobs found, by number: percent that each result moves, of what it is."""
+    """Return what jobs found, by number: percent that each result moves, of what it is."""
     base, *moved = (found for _, found in sorted(done, key=lambda one: one[0]))
     rows = [_moved(end, base, found) for end, found in zip(ends(), moved, strict=True)]
     return [row for each in rows for row in each]

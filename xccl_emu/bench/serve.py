@@ -2,7 +2,7 @@
 
 A *group* is a die with requests of its own (DP); experts are spread over all of them (EP), or are on dies of their own
 (`serve_apart`).  In a step every request gets one token, and with multi-token prediction perhaps a second one.  All
-groups wait for each other in each layer, so a step is as long as that of the fullest group: attention, dispatch,
+groups wait for each other in each layer, so a step is as long as the fullest group's: attention, dispatch,
 experts and combine of each layer, and what the scheduler takes.
 
 Operators take what their kernels take in virtual time (`Times`), run at some sizes of a batch; between these it is
@@ -58,7 +58,7 @@ class Deployment:
     top_k: int = 9
     """Choices of a token, the shared expert among them."""
     acceptance: float = 0.9
-    """How often the second token of a step stands."""
+    """How often the second token of a step is accepted."""
     scheduler_ms: float = 2.0
 
     @property
@@ -125,11 +125,11 @@ class Load:
 
     @cached_property
     def attention_us(self) -> float:
-        """What attention of a layer takes for a token of the cache: as published, in proportion."""
+        """Return what attention of a layer takes for a token of the cache: as published, in proportion."""
         return 1000 * published.row("tpot", "attention, of a microbatch and layer").value / ATTENTION_TOKENS
 
     def experts_us(self, tokens: float, top_k: int) -> float:
-        """What the hottest expert die computes for so many tokens of all groups: as published, in proportion."""
+        """Return what the hottest expert die computes for tokens of all groups: as published, in proportion."""
         us = 1000 * published.row("tpot", "MoE, of a microbatch and layer").value
         return us * tokens * top_k / self.expert_dies * self.hot / EXPERT_ROWS
 
@@ -212,7 +212,7 @@ class Decode:
     # ---- requests
 
     def arrive(self) -> None:
-        """Whoever has arrived by now waits; without a rate, as many as there are free slots."""
+        """Requests that have arrived by now wait; without a rate, as many as there are free slots."""
         if self.load.rate == 0:
             for _ in range(int((self.left[self.alive] == 0).sum()) - len(self.waiting)):
                 done = int(self._rng.integers(self.load.output)) if not self.served.ms else 0  # as if long under way
@@ -311,7 +311,7 @@ class Decode:
         self.used[ended] = self.reserved[ended] = self._tokens[ended] = 0
 
     def check(self) -> int:
-        """How many requests were lost, or served twice."""
+        """Return how many requests were lost, or served twice."""
         known = [*self.served.finished, *self._number[self.left > 0].tolist(), *(one.number for one in self.waiting)]
         return len(set(range(self._arrived)).symmetric_difference(known)) + len(known) - len(set(known))
 
@@ -319,7 +319,7 @@ class Decode:
 def hottest(placement: routing.Placement, loads: NDArray[np.float64], top_k: int) -> float:
     """Rows of the die that has most over the mean: copies of an expert share its load, and so does the shared one's.
 
-    loads: [experts] of routed experts, of which a token chooses ``top_k``.
+    loads: [experts] of routed experts; a token chooses ``top_k``.
     """
     rows = np.zeros(placement.n_ranks)
     for load, slots in zip(loads, placement.copies, strict=True):
@@ -338,7 +338,7 @@ def simulate(deployment: Deployment, workload: Workload, pace: Pace, setting: Se
 
 
 def rows_of(decode: Decode, usual: Deployment = Deployment()) -> list[Result]:
-    """What was published for full groups, and what else there is to say; ``usual`` is as published."""
+    """Return what was published for full groups, and what else there is to say; ``usual`` is as published."""
     served, deployment, load = decode.served, decode.of, decode.load
     bench = "serve apart" if deployment.domains else "serve"
     shape = {**vars(deployment), **vars(load)}

@@ -37,7 +37,7 @@ class Turn:
 
 
 def pipeline_us(turns: Sequence[Turn], layers: int, begins: Sequence[float]) -> float:
-    """When the last microbatch is back from the last layer, in us; ``begins`` has when each domain begins."""
+    """Return when the last microbatch is back from the last layer, in us; ``begins`` has when each domain begins."""
     attention, back = [*begins], [begins[turn.domain] for turn in turns]
     a2e = experts = e2a = 0.0
     for _ in range(layers):
@@ -89,7 +89,7 @@ class Apart:
 
 
 def serve_apart(setting: Setting, deployment: Deployment, workload: Workload) -> list[Result]:
-    """As `serve.serve`; ConfigError unless domains are of one size, with no more dies than there are of experts."""
+    """Do as `serve.serve`; ConfigError unless domains are of one size, with no more dies than there are of experts."""
     if deployment.groups % deployment.domains:
         raise ConfigError(f"--ranks {deployment.groups}: must be a multiple of --domains {deployment.domains}")
     if deployment.groups > deployment.domains * deployment.expert_dies:

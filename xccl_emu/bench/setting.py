@@ -44,7 +44,7 @@ class Setting:
     """Memory that a run may plan with."""
 
     def scored(self, result: Result) -> Result:
-        """A row as it is, if it was published of the fabric that it ran on; else what was published is shown beside."""
+        """A row as it is, if it was published of the fabric that it ran on; else what was published is shown too."""
         on = result.configuration.get("fabric", self.fabric.name)
         kept = result.role not in ("fit", "check") or on == result.machine
         return result if kept else replace(result, role="shown")

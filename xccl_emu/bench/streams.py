@@ -30,11 +30,11 @@ class Paths:
 
     @cached_property
     def stream_us(self) -> dict[str, float]:
-        """What each path of a microbatch takes, as published."""
+        """Return what each path of a microbatch takes, as published."""
         return {row.what: row.value for row in published.rows("streams", "input")}
 
     def sent_us(self, tokens: int, cores: int) -> float:
-        """FusedDispatch and FusedCombine of so many tokens of a die, run: mean rank, and launch."""
+        """FusedDispatch and FusedCombine of this many tokens of a die, run: mean rank, and launch."""
         layer = Layer(ranks=self.dies, tokens=tokens, cores=cores)
         timed = time_layer(replace(self.setting, data=False), layer, "fused")
         return sum(self.setting.operator_us(each) for _, each, _ in timed.operators)

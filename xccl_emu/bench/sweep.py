@@ -20,7 +20,7 @@ class Point:
     """One layer of a sweep."""
 
     bench: str
-    """Its name, and that of the case whose layer it is."""
+    """Its name, and the name of the case whose layer it is."""
     ranks: int
     tokens: int
     cores: int = CORES
@@ -28,7 +28,7 @@ class Point:
 
     @property
     def layer(self) -> Layer:
-        """What is run."""
+        """Return what is run."""
         return Layer(self.ranks, self.tokens, cores=self.cores)
 
     @property
@@ -101,6 +101,6 @@ def on_cluster(made: Iterable[Point], address: str) -> Iterator[list[Result]]:
 
 
 def in_order(results: Iterable[list[Result]]) -> list[Result]:
-    """By EP degree and batch."""
+    """Sort by EP degree and batch."""
     done = sorted(results, key=lambda pair: (int(pair[0].configuration["ranks"]), int(pair[0].configuration["tokens"])))
     return [result for pair in done for result in pair]

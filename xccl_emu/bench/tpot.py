@@ -14,7 +14,7 @@ TOKENS, CHIPS = DOMAINS * 160 * 96, 384
 
 
 def budget(given: Mapping[str, float], ran: Layers) -> dict[str, float]:
-    """What follows from what was run, by the names of the published rows."""
+    """Return what follows from what was run, by the names of the published rows."""
     forward = given["scheduler"] + given["MTP layer"] + ran.all_ms(given["layers"])
     tpot = forward / (1 + given["acceptance"])
     rate = TOKENS / CHIPS / tpot * 1000

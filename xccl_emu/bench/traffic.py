@@ -39,7 +39,7 @@ class Comparison:
 
 
 def line_of(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> Line:
-    """What these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
+    """Return what these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
 
     def of(values: NDArray[np.int64]) -> tuple[float, int]:
         chosen = values[list(dies)]

@@ -41,7 +41,7 @@ WALK_STEPS, QUIET_WALKS = 2_000, 1
 _MOMENTS = (1, 2, 3, 5)
 """After so many actions of a die, or with the write of this number, something breaks in schedules that are drawn."""
 OTHER_END = "another end"
-"""What brute force calls an end with other bytes than expected."""
+"""Kind that brute force reports for wrong bytes at an end."""
 
 
 @dataclass(frozen=True)

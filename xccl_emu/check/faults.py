@@ -117,7 +117,7 @@ def _number(text: str, home: str, spec: PodSpec | None) -> int:
 
 
 def _moment(text: str, kind: str, at: str | None) -> int | None:
-    """What stands behind the @."""
+    """Parse the moment after the @: a count of actions, or the number of a write."""
     if at is None:
         return None
     if kind == "stall":

@@ -80,7 +80,7 @@ def _which(expected: Expected, element: int) -> str:
 
 
 def _values(expected: Expected, at: int, there: NDArray[np.uint8]) -> str:
-    """What an element is and should be; by its bytes where its value does not say that it is another."""
+    """Return what an element is and should be; by its bytes where its value does not say that it is another."""
     both = [raw[at : at + expected.dtype.itemsize] for raw in (there.tobytes(), expected.data)]
     one, other = (f"0x{raw[::-1].hex()}" for raw in both)
     if expected.dtype != np.uint8:
@@ -90,7 +90,7 @@ def _values(expected: Expected, at: int, there: NDArray[np.uint8]) -> str:
 
 
 def _how_many(expected: Expected, elements: NDArray[np.int64]) -> str:
-    """How many elements are wrong if more than one is, and in which rows."""
+    """Return how many elements are wrong if more than one is, and in which rows."""
     n, rows = len(expected.data) // expected.dtype.itemsize, expected.shape[0] if len(expected.shape) > 1 else 0
     if len(elements) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""What all commands share: whole numbers have 64 bits, and an error names the option that was given."""
+"""Base classes of commands: whole numbers of 64 bits, and errors that name the option that was given."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ class Command(typer.core.TyperCommand):
             raise type(error)(_by_option(str(error), options, ctx.params | {"": ctx.args})) from error
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """What a list of commands says of it: the first sentence whole, which the list wraps."""
+        """Return what a list of commands says of it: the first sentence whole, which the list wraps."""
         return str(super().get_short_help_str(_SENTENCE))
 
 
@@ -58,7 +58,7 @@ class Group(typer.core.TyperGroup):
     """A group of such commands."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """As of `Command`."""
+        """Do the same as `Command`."""
         return str(super().get_short_help_str(_SENTENCE))
 
 
@@ -76,7 +76,7 @@ class App(typer.Typer):
         return app
 
     def command(self, *words: Any, **named: Any) -> Callable[[Any], Any]:
-        """As `typer.Typer.command`."""
+        """Do as `typer.Typer.command`, with our class of commands."""
         return super().command(*words, **{"cls": Command, **named})
 
 

@@ -44,7 +44,7 @@ def show(results: Sequence[Result], as_json: bool, command: str, about: Mapping[
 
 
 def as_plain(results: Sequence[Result]) -> dict[str, object]:
-    """What `--json` prints."""
+    """Return what `--json` prints."""
     return {
         "results": [result.plain() for result in results],
         "scores": [asdict(score) for score in scores(results)],

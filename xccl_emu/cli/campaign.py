@@ -10,7 +10,7 @@ from xccl_emu.options import option
 
 @dataclass(frozen=True)
 class CampaignOptions:
-    """Judge small random programs by every judge there is, and tell where two contradict each other.
+    """Judge random programs by search, brute force and sampling, and report disagreements.
 
     Each program runs on some cores that share a few words.  Three exhaustive searches, brute force as far as it comes,
     and sampled schedules under the monitor say what they think of it, under each memory order; of some that are

@@ -49,7 +49,7 @@ def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
 
 
 def plan_of(options: CampaignOptions) -> Plan:
-    """Which programs the command line asks for, and by whom they are judged."""
+    """Return which programs the command line asks for, and by whom they are judged."""
     orders, ends = tuple(options.orders.split(",")), options.ends or options.enumerate
     programs = options.programs or (max(1, TOTAL - options.first) if options.enumerate else _PROGRAMS)
     return Plan(programs, options.seed, options.first, orders, ends=ends, enumerated=options.enumerate)

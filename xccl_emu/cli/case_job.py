@@ -57,7 +57,7 @@ def _timed(protocol: str, case: Case, swept: tuple[str, ...], setting: Setting) 
 
 
 def compare(protocols: Sequence[str], sizes: Sizes) -> Comparison:
-    """What the dies of each role ask of other dies, of several protocols of the same sizes."""
+    """Return what the dies of each role ask of other dies, of several protocols of the same sizes."""
     lines, wrong = list[Line](), 0
     short = {protocol: protocol.rpartition(":")[2] for protocol in protocols}
     titles = short if len({*short.values()}) == len(short) else {protocol: protocol for protocol in protocols}

@@ -48,7 +48,7 @@ class CaseGroup(Group):
 
 
 def sizes_of(given: Iterable[str]) -> dict[str, int | str]:
-    """What ``--set`` says; ConfigError for what is not NAME=VALUE."""
+    """Return what ``--set`` says; ConfigError for what is not NAME=VALUE."""
     sizes: dict[str, int | str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -140,7 +140,7 @@ def number_or_text(value: str) -> int | str:
 
 
 def _sizes_text(protocol: str) -> str:
-    """What can be chosen of a protocol, for people."""
+    """Return what can be chosen of a protocol, for people."""
     from xccl_emu.cli.list import sizes_text
     from xccl_emu.protocol.registry import known
 

@@ -59,12 +59,12 @@ class SyncResult:
 
     @property
     def finding(self) -> str:
-        """Whether it is needed."""
+        """Return True if it is needed."""
         names = {VIOLATION: "needed", VERIFIED: "redundant", NO_VIOLATION: "no violation found"}
         return names.get(self.verdict.verdict, self.verdict.verdict)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return it as ``--json`` prints it."""
         about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding}
         return about | {"idle": self.idle, "as_data": self.as_data} | self.verdict.to_json()
 
@@ -90,7 +90,7 @@ class Result:
 
     @property
     def contradicted(self) -> bool:
-        """Whether a second opinion is another than the verdict, of either reading."""
+        """Return True if a second opinion is another than the verdict, of either reading."""
         return self.verdict.contradicted or (self.stronger is not None and self.stronger.verdict.contradicted)
 
     @property
@@ -106,7 +106,7 @@ class Result:
         return ending.UNFINISHED if any(one.finding in (UNFINISHED, UNSUPPORTED) for one in self.each) else 0
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return it as ``--json`` prints it."""
         file = None if self.replay_file is None else str(self.replay_file)
         return self.verdict.to_json() | {
             "stronger": None if self.stronger is None else self.stronger.to_json(),
@@ -220,7 +220,7 @@ class Job:
         return certify(self._case, verdict, seconds=options.certify_seconds or CERTIFICATE_SECONDS)
 
     def _by_stronger_readings(self, verdict: Verdict) -> Stronger | None:
-        """What is left of the time goes to the same by the stronger readings, where nobody has chosen one."""
+        """Check the stronger readings in the time that is left, if no option has chosen one."""
         seconds = SECONDS if self._options.seconds is None else self._options.seconds
         other = copy.copy(self)
         other._options = dataclasses.replace(self._options, seconds=max(seconds - verdict.seconds, SECONDS_LEAST))
@@ -279,12 +279,12 @@ class Job:
         return parse_size("--memory", self._options.memory) if self._options.memory else None
 
     def _advice_seconds(self) -> float | None:
-        """How long each answer is judged again; None for not at all."""
+        """Return how long each answer is judged again; None for not at all."""
         seconds = self._options.advice_seconds
         return (ADVICE_SECONDS if seconds is None else seconds) or None
 
     def _confirm_seconds(self, verdict: Verdict) -> float:
-        """How long second opinions are asked; 0 for not at all.  With what the search took no longer than a check."""
+        """Return how long second opinions are asked: with the search no longer than a check; 0 for not at all."""
         options, given = self._options, self._options.confirm_seconds
         if given is None and (options.certify or sooner.is_plain() or os.environ.get("XCCL_EMU_CONFIRM") == "0"):
             return 0.0

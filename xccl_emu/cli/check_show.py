@@ -48,7 +48,7 @@ _ONE_AT_A_TIME = (
 
 
 def _confirmations(result: Result) -> Iterator[str]:
-    """What second opinions came to; a line for each reading that is verified."""
+    """Yield a line of second opinions for each reading that is verified."""
     if result.verdict.confirmation is not None:
         yield result.verdict.confirmation.words()
     if result.stronger is not None and result.stronger.verdict.confirmation is not None:
@@ -173,7 +173,7 @@ def verdict_table(verdict: Verdict) -> Table:
 
 
 def _found(found: Violation) -> str:
-    """What was found, how, and after how much."""
+    """Return what was found, how, and after how much."""
     if not found.found_after:
         return f"{found.kind}; by {found.found_by}"
     unit = "states" if found.found_by in (SEARCH, BRUTE_FORCE) else "schedules"
@@ -206,7 +206,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _due(verdict: Verdict) -> str:
-    """What made the expected bytes due: the first few, and how many more."""
+    """Return what made the expected bytes due: the first few, and how many more."""
     told = [f"{when}: {_few(names, ', ')}" for when, names in verdict.due.items()]
     return _few(told, "; ")
 
@@ -218,7 +218,7 @@ def _few(names: Sequence[str], between: str) -> str:
 
 
 def _reach_rows(verdict: Verdict) -> list[tuple[str, str]]:
-    """What no run needed: a larger configuration may need it, and show that it is wrong."""
+    """Return what no run needed: a larger configuration may need it, and show that it is wrong."""
     if verdict.reach is None:
         return []
     drawn = "" if verdict.verdict == VERIFIED else "in these schedules: "
@@ -243,7 +243,7 @@ def weakest_table(found: tuple[Weakest, ...]) -> Table:
 
 
 def _again(one: Weakest) -> str:
-    """How the answer on a request was judged again: what is enough, and what was taken back or does not show again."""
+    """Return how the answer on a request was judged again: what suffices, was taken back or does not show again."""
     told = [each.again(to) for to, each in one.certificates.items() if to == one.weakest]
     others = {to: each for to, each in one.certificates.items() if to != one.weakest and not each.agrees}
     return "; ".join([*told, *(each.again(to) for to, each in others.items())])

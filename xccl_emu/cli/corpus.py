@@ -9,7 +9,7 @@ from xccl_emu.options import option
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """Find the bugs of the corpus, and prove their mends: all members, or those that are named.
+    """Check that each known bug is found and its fix proved: all members of the corpus, or named ones.
 
     A member is a bug of a published library, written again as a broken and a mended case. Each is looked at by the
     command that finds it; the broken one must be refuted as its page says, the mended one verified.

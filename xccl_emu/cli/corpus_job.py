@@ -47,11 +47,11 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether it is as its page says."""
+        """Return True if it is as its page says."""
         return self.broken.refuted and self.broken.kind == self.member.finding and self.mended.clean
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return it as ``--json`` prints it."""
         found = {"broken": asdict(self.broken), "mended": asdict(self.mended)}
         told = {"sources": self.member.sources, "tool": self.member.tool, "shown_by": self.member.shown_by}
         return {"member": self.member.name, **told, "expected": self.member.finding, **found, "right": self.right}
@@ -94,7 +94,7 @@ def act(options: CorpusOptions, members: list[str] | None, as_json: bool) -> Non
 
 
 def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Result]:
-    """What each member comes to; ConfigError for a name that none has, and for a limit that is not positive."""
+    """Return what each member comes to; ConfigError for a name that none has, and for a limit that is not positive."""
     check_seconds(seconds)
     all_of_them, results = members(names), list[Result]()
     with counting("corpus", len(all_of_them), quiet) as count:
@@ -132,10 +132,10 @@ def _table(results: Sequence[Result]) -> Table:
 
 
 def finding_text(outcome: Outcome) -> str:
-    """What was found, or the verdict if nothing was."""
+    """Return what was found, or the verdict if nothing was."""
     return outcome.kind or outcome.verdict
 
 
 def looked_at(outcome: Outcome) -> str:
-    """How much, and of what."""
+    """Return the number of states or sequences, with its unit."""
     return some(outcome.sequences, "sequences") if outcome.sequences else some(outcome.states, "states")

@@ -32,7 +32,7 @@ def check_file(option: str, path: Path | None) -> None:
 
 @contextmanager
 def writing(option: str, path: Path) -> Iterator[None]:
-    """What is done inside writes a file that an option names; OutputError if it cannot."""
+    """Write a file that an option names; OutputError if that fails."""
     try:
         yield
     except OSError as error:
@@ -73,7 +73,7 @@ def protocol_of(witness: "Witness", path: Path) -> str:
 
 
 def replayed(witness: "Witness", checkable: "Checkable", path: Path) -> "Verdict":
-    """What the schedule of a replay file shows today; ConfigError if it is one of something else."""
+    """Return what the schedule of a replay file shows today; ConfigError if it is one of something else."""
     from xccl_emu.check.sampling.sample import replay
     from xccl_emu.check.verdict import UNFINISHED, VIOLATION, Verdict
 

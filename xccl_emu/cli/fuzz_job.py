@@ -120,7 +120,7 @@ def _kept(options: FuzzOptions, result: Result) -> Result:
 
 
 def _replay(options: FuzzOptions, path: Path) -> Result:
-    """What the schedule of a file shows."""
+    """Return what the schedule of a file shows."""
     try:
         witness = Witness.load(path)
         if "stages" not in witness.configuration:

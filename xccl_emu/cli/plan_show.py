@@ -38,7 +38,7 @@ class Shown:
 
     @property
     def part(self) -> Part | None:
-        """What that device has under the strategy asked for, or else the best; None if neither is there."""
+        """Return what that device has under the strategy asked for, or else the best; None if neither is there."""
         one = self.chosen or self.best
         return None if one is None or self.device is None else part(one.strategy, one.setting.model, self.device)
 
@@ -72,7 +72,7 @@ def outcome(shown: Shown) -> str:
 
 
 def plain(shown: Shown) -> Mapping[str, Any]:
-    """As JSON has it; times in seconds, null where there is no bound on them."""
+    """Return it as JSON has it; times in seconds, null where there is no bound on them."""
     one = shown.any
     return {
         "model": one.setting.model.name, "cluster": one.setting.cluster.name,
@@ -176,7 +176,7 @@ def _lines(shown: Shown) -> Iterator[str]:
 
 
 def _observed(shown: Shown) -> Iterator[str]:
-    """What was fitted, and how far the equations then are from what was measured."""
+    """Yield what was fitted, and how far the equations then are from what was measured."""
     cluster = shown.any.setting.cluster
     for kind in dict.fromkeys(point.kind for point in shown.observed):
         points = [point for point in shown.observed if point.kind == kind]

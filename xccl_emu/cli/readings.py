@@ -27,11 +27,11 @@ class Stronger:
 
     @property
     def condition(self) -> str:
-        """What these readings say."""
+        """Return what these readings say."""
         return " and ".join(_IF[name][0] for name in self.read)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return it as ``--json`` prints it."""
         return {"read": self.read, **self.verdict.to_json()}
 
 

@@ -54,7 +54,7 @@ class CaseResult:
         return sum(self.wrong_bytes.values())
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return it as ``--json`` prints it."""
         return {
             "protocol": self.protocol, "configuration": self.configuration, "order": self.options.order,
             "policy": self.options.policy, "wrong": self.wrong, "wrong_bytes": self.wrong_bytes,

@@ -31,7 +31,7 @@ class PodResult:
         return self.run.wrong
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return it as ``--json`` prints it."""
         run = self.run
         return {
             "protocol": self.protocol, "configuration": self.configuration, "order": run.pod.order,

@@ -51,5 +51,5 @@ def right(*names: str) -> list[Column]:
 
 
 def file_of(protocol: str) -> str:
-    """What must be said again of a protocol that no name is known of."""
+    """Return what must be said again of a protocol that no name is known of."""
     return f" {protocol}" if ":" in protocol else ""

@@ -62,7 +62,7 @@ def act(options: SizesOptions, words: list[str] | None, more: list[str] | None, 
 
 
 def sizes(name: str, case: Case) -> Sizes:
-    """What a case takes of the pod that it makes; raises what making it raises."""
+    """Return what a case takes of the pod that it makes; raises what making it raises."""
     pod = case.build("sc", payload=False).pod
     spec = pod.spec
     return Sizes(
@@ -72,7 +72,7 @@ def sizes(name: str, case: Case) -> Sizes:
 
 
 def _regions(pod: Pod) -> Iterator[Region]:
-    """What is named, by area and name; of each name the die that has most of it."""
+    """Yield what is named, by area and name; of each name the die that has most of it."""
     counts: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     nbytes: dict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     for start, end, label in pod.labels.ranges():

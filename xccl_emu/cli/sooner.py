@@ -59,9 +59,9 @@ def listen(family: str) -> None:
 
 
 def answer(is_last: bool = True) -> None:
-    """Whoever calls it, once, is through and answers, by files as well; the other process is ended.
+    """Claim the right to answer, by files as well: the first caller wins, and the other process is ended.
 
-    What compiles behind an answer goes on where this one is not the last: what follows needs machine code, too.
+    If this answer is not the last, a process that still compiles goes on, since the next one needs machine code too.
     """
     if _behind.is_set() and is_last:
         os._exit(0)
@@ -71,7 +71,7 @@ def answer(is_last: bool = True) -> None:
 
 
 def is_plain() -> bool:
-    """Whether this is the process that runs a command in plain Python, while another one compiles."""
+    """Return True if this is the process that runs a command in plain Python, while another one compiles."""
     return "XCCL_EMU_WITHOUT_NUMBA" in os.environ
 
 
@@ -102,7 +102,7 @@ def _same_command(call: str, stdout: int, more: dict[str, str]) -> subprocess.Po
 
 
 def run_plainly(parent: int) -> None:
-    """What the other process does; it ends with the one that has started it."""
+    """Run the command in the other process; it ends with the one that has started it."""
     processes.end_with(parent)
     from xccl_emu import __main__
     from xccl_emu.check import shrink
@@ -113,7 +113,7 @@ def run_plainly(parent: int) -> None:
 
 
 def compile_behind() -> None:
-    """What the third process does: the same command once more, up to its answer, unless another one is at it."""
+    """Compile in a third process: the same command once more, up to its answer, unless another one is at it."""
     try:
         lock = _lock(fcntl.LOCK_EX)
     except OSError:

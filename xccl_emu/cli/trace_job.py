@@ -52,7 +52,7 @@ class Result:
     """Begin and end of each bar of a Gantt chart, by its name; empty if none was asked for."""
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return it as ``--json`` prints it."""
         return asdict(self)
 
     def render(self) -> str:

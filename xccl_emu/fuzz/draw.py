@@ -36,7 +36,7 @@ def communicators(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str
 
 
 def calls(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str]]:
-    """What is particular of a call on a communicator."""
+    """Draw the particulars of a call on a communicator."""
     sizes = {size.name: size for size in sizes_each_call(of)}
     if getattr(of.maker, "hosts_wait", False):
         sizes[WAITS] = Size(WAITS, 0, choices=SWITCH)

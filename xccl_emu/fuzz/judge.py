@@ -37,7 +37,7 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """Whether the time of this process is over, which begins when that is asked first."""
+        """Return True if the time of this process is over, which begins when that is asked first."""
         return self.seconds is not None and working_seconds() - _first_asked(self.begun) > self.seconds
 
 
@@ -90,7 +90,7 @@ def _searched(sequence: Sequence, fault: str, schedules: int, budget: Budget) ->
 
 
 def verdict_of(sequence: Sequence, fault: str, seed: int, budget: Budget, violation: Violation) -> Verdict:
-    """A violation as a check tells it: the most telling one near it, by a schedule made short."""
+    """Return a violation as a check reports it: the most informative one near it, by a schedule made short."""
     configuration = dict(sequence.configuration)
     verdict = Verdict(VIOLATION, sequence.name, configuration, budget.order, "fuzz", seed, budget.without, fault)
     try:

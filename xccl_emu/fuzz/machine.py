@@ -23,8 +23,8 @@ class SequenceViolation(AssertionError):
     """A sequence of calls, and what goes wrong in its last stage."""
 
     def __init__(self, sequence: Sequence, fault: str, violation: Violation) -> None:
-        told = f" under {fault}" if fault else ""
-        super().__init__(f"{sequence.name}, {sequence}{told}: {violation.kind}: {violation.message}")
+        under = f" under {fault}" if fault else ""
+        super().__init__(f"{sequence.name}, {sequence}{under}: {violation.kind}: {violation.message}")
         self.sequence, self.fault, self.violation = sequence, fault, violation
 
 
@@ -57,7 +57,7 @@ class Counted(Counts):
 
     @property
     def over(self) -> bool:
-        """Whether it is time to keep what was found as it is."""
+        """Return True if it is time to keep the finding as it is."""
         return bool(self.found_at) and working_seconds() > self.found_at + SHRINK_SECONDS
 
     def note(self, key: str, judged: Judged) -> None:
@@ -88,7 +88,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @property
     def _counts(self) -> bool:
-        """Whether what is drawn now counts: it neither shrinks a finding nor comes too late."""
+        """Return True if what is drawn now counts: it neither shrinks a finding nor comes too late."""
         return not (self.counted.found_at or self.budget.spent)
 
     def take(self, stages: list[Stage]) -> None:
@@ -121,7 +121,7 @@ class CallsMachine(RuleBasedStateMachine):
             self.take([*self.stages, Stage({**self.fixed, **sizes}, (call,))])
 
     def first(self, sizes: Sizes, call: Sizes) -> None:
-        """What every sequence begins with."""
+        """Begin every sequence."""
         self.communicator(sizes, call)
 
     def again(self) -> None:
@@ -138,7 +138,7 @@ class CallsMachine(RuleBasedStateMachine):
         self.call({AGAIN: number % len(self.stages[-1].calls)})
 
     def beside(self, sizes: Sizes, call: Sizes) -> None:
-        """Another communicator beside the last one, or a further call on it."""
+        """Add a communicator at the same time as the last one, or a further call on it."""
         last = self.stages[-1]
         if last.beside is None:
             beside = Stage({**self.fixed, **sizes}, (call,))
@@ -147,7 +147,7 @@ class CallsMachine(RuleBasedStateMachine):
         self.take([*self.stages[:-1], replace(last, beside=beside)])
 
     def fault(self, fault: tuple[int, int, int]) -> None:
-        """What has been called last, with one fault."""
+        """Repeat the last call with one fault."""
         sequence = Sequence(self.of, tuple(self.stages))
         named = draw.fault_in(sequence.build(self.budget.order, self.budget.without), self.budget.faults, *fault)
         if named:
@@ -158,7 +158,7 @@ class CallsMachine(RuleBasedStateMachine):
             raise self.violation_of(sequence, fault, judged.violation)
 
     def violation_of(self, sequence: Sequence, fault: str, violation: Violation) -> AssertionError:
-        """What is raised where something goes wrong."""
+        """Return the error that is raised where something goes wrong."""
         return SequenceViolation(sequence, fault, violation)
 
 

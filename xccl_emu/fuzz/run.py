@@ -40,7 +40,7 @@ class Plan:
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
     contents: Contents = field(default_factory=dict)
-    """Contents of the protocol's files: another process that judges must have the same."""
+    """Contents of the protocol's files; they must be the same in each worker."""
 
     def chunks(self) -> list["Plan"]:
         """The same in parts, each with a seed of its own."""
@@ -80,7 +80,7 @@ class Summary(Counts, Gathered):
         self.spent |= other.spent
 
     def to_json(self) -> dict[str, Any]:
-        """As the command's ``--json`` prints it."""
+        """Return it as the command's ``--json`` prints it."""
         found = [one.verdict.to_json() | {"stages": one.stages} for one in self.findings]
         told = {name: value for name, value in vars(self).items() if name != "spent"}
         return {**told, "seconds": round(self.seconds, 1), "findings": found}

@@ -1,7 +1,7 @@
 """Shrinks a sequence in which something goes wrong: fewer communicators, fewer calls, sizes as usual.
 
 Hypothesis has shrunk what it has drawn; but a size that is drawn as usual stays in it, and so does a call where
-what is drawn behind it would change.
+what is drawn after it would change.
 """
 
 from collections.abc import Iterator

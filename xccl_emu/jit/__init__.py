@@ -1,1 +1,1 @@
-"""How Numba compiles device code here: kept by what it depends on, as parts of wholes, on bare arrays (docs/jit.md)."""
+"""How Numba compiles device code: kept by its dependencies, as parts of wholes, on arrays (docs/records/jit.md)."""

@@ -18,7 +18,7 @@ from numba.np.arrayobj import load_item, make_array, populate_array, store_item
 
 
 class BareArray(types.Type):  # type: ignore[misc]
-    """The type of a contiguous array of which only data and shape are known."""
+    """The type of a contiguous array with only its data and shape known."""
 
     mutable = aligned = True
 
@@ -28,7 +28,7 @@ class BareArray(types.Type):  # type: ignore[misc]
 
     @property
     def key(self) -> Any:
-        """What makes two types the same."""
+        """Return what makes two types the same."""
         return self.array.key
 
 

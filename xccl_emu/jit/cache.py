@@ -4,8 +4,8 @@ Numba keys a cached function on the file that holds it, the signature, the CPU a
 neither an edit of a helper in another file nor ``NUMBA_BOUNDSCHECK``. So the package gives every such state a folder
 of its own, ``<base>/xccl_emu/<digest>``, and removes the oldest ones. There is a folder for each family of functions,
 over the sources that this family depends on: an edit of the checker does not compile the machine again, and an edit
-of host code compiles nothing. The package's own functions are in these (`kept.py`); Numba itself is told a folder for
-other people's, before it can be imported. Kernels are kept by content, beside them (`lang/_machine_code.py`).
+of host code compiles nothing. The package's own functions are in these (`kept.py`); Numba itself gets a folder for
+other people's, before it can be imported. Kernels are kept by content, next to them (`lang/_machine_code.py`).
 """
 
 import contextlib
@@ -32,7 +32,7 @@ FAMILIES = {
 """What each family is compiled from, below the package."""
 
 listeners: list[Callable[[str], None]] = []
-"""Who is told the family of each function that is about to be compiled because its folder does not have it."""
+"""Listeners for the family of each function that is about to be compiled because its folder lacks it."""
 
 YOUNG_SECONDS = 600
 """A folder used this recently is never removed: another process may be compiling into it."""
@@ -43,13 +43,13 @@ _DIGEST_NAME = re.compile(r"[0-9a-f]{32}")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DISTRIBUTIONS = ("numba", "llvmlite", "numpy")
 _WITHOUT_EFFECT = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_COLOR_SCHEME"})
-"""The one list of settings: those of Numba that are not here change machine code, as far as is known."""
+"""The one list of settings: Numba's others change machine code, as far as is known."""
 
 
 def activate() -> str:
     """Point Numba at a folder for what it keeps itself, also in the processes started from here, and return its path.
 
-    A Numba that is already imported is told too. Never raises for a folder that cannot be written: see `base_folder`.
+    A Numba that is already imported gets it too. Never raises for a folder that cannot be written: see `base_folder`.
     """
     folder = folder_of("numba")
     os.environ["NUMBA_CACHE_DIR"] = folder
@@ -77,13 +77,13 @@ def _base() -> str:
 
 
 def tell_compiling(family: str) -> None:
-    """Tell the listeners."""
+    """Call the listeners."""
     for listener in listeners:
         listener(family)
 
 
 def read_kept(path: str) -> bytes | None:
-    """What `keep` has written to a file, which counts as used now; None if there is nothing, or nothing whole."""
+    """Return what `keep` has written to a file, which counts as used now; None if nothing whole is there."""
     try:
         with open(path, "rb") as file:
             check, content = file.read(_CHECK_BYTES), file.read()
@@ -120,7 +120,7 @@ def _check_of(content: bytes) -> bytes:
 
 
 def base_folder(environ: Mapping[str, str]) -> str:
-    """Where the digest folders go, by falling precedence.
+    """Return where the digest folders go, by falling precedence.
 
     ``XCCL_EMU_CACHE_DIR``; ``NUMBA_CACHE_DIR`` (one inherited from a parent process gives that process's base, so
     that folders do not nest); ``XDG_CACHE_HOME``; ``~/.cache``; and, where the choice cannot be written, or can be

@@ -54,7 +54,7 @@ def _adapt(made: Any, family: str, compiler_class: type[WholeCompiler]) -> None:
 
 
 class Kept(_Cache):  # type: ignore[misc]
-    """The cache of one function: what Numba's dispatcher asks before and tells after it compiles."""
+    """The cache of one function: what Numba's dispatcher asks before it compiles and stores afterwards."""
 
     def __init__(self, function: Callable[..., Any], family: str) -> None:
         self._name = f"{function.__module__.removeprefix('xccl_emu.')}.{function.__qualname__}"
@@ -70,7 +70,7 @@ class Kept(_Cache):  # type: ignore[misc]
         return os.path.join(self.cache_path, f"{self._name}-{key}")
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """What was kept for the signature; None if there is nothing, or nothing whole."""
+        """Return what was kept for the signature; None if there is nothing, or nothing whole."""
         target_context.refresh()
         path = self._file_of(signature, target_context.codegen())
         content = cache.read_kept(path)

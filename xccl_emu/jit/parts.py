@@ -50,7 +50,7 @@ class _PartLibrary(_Library):
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:
-        """With all that it calls: for functions that are no wholes, such as those of other people."""
+        """With all that it calls: for functions that are no wholes, such as other people's."""
         first, *others = _with_callees([self])
         module = first.alone().clone()
         for library in others:
@@ -59,7 +59,7 @@ class _PartLibrary(_Library):
 
 
 def _with_callees(libraries: list[Any]) -> list[Any]:
-    """Libraries, and behind each part what it calls, each once."""
+    """Libraries, and after each part what it calls, each once."""
     known, waiting = dict[Any, None](), [*libraries]
     while waiting:
         library = waiting.pop(0)
@@ -139,7 +139,7 @@ class _Typing:
         return self._remembered(operator.setitem, args, lambda plain: self._usual.resolve_setitem(*plain))
 
     def _remembered(self, operation: Any, args: Any, resolve: Any) -> Any:
-        """What is a literal makes no difference, except among literals alone, which Numba may compare."""
+        """Forget which types are literals: that makes no difference, but among literals, which Numba may compare."""
         if not all(isinstance(kind, types.Literal) for kind in args):
             args = tuple(map(types.unliteral, args))
         if (operation, args) not in self._known:
@@ -223,7 +223,7 @@ class WholeCompiler(compiler.CompilerBase):  # type: ignore[misc]
             return super().compile_extra(function)
 
     def define_pipelines(self) -> list[Any]:
-        """What is done to a function, in order."""
+        """Return what is done to a function, in order."""
         manager = PassManager("device")
         for each in _PASSES:
             manager.add_pass(each, each.__name__)

@@ -304,7 +304,7 @@ def v_quantize(
     """Quantize ``count`` elements at ``target_ub`` by a rule, to INT8 with the FP32 scale behind them.
 
     By the rules of FP8, to e4m3, ``count`` a multiple of `FP8_BLOCK`, with an FP32 scale for each block behind them,
-    and zeros up to a multiple of 32 bytes (docs/quantizers.md).
+    and zeros up to a multiple of 32 bytes (docs/records/quantizers.md).
     """
     return (OP_V_QUANTIZE, ub, target_ub, count, dtype, rule, 0)
 

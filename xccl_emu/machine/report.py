@@ -108,7 +108,7 @@ def last_writer(pod: "Pod", address: int) -> str:
 
 
 def _writer_slot(pod: "Pod", address: int) -> tuple[int, str]:
-    """Where the table of writers has the granule of an address, and why it says nothing of it, if so."""
+    """Return where the table of writers has the granule of an address, and why it says nothing of it, if so."""
     st = pod.state
     granule = address // at.GRANULE_BYTES
     slot = int(st[at.WRITER_BASE]) + granule % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
@@ -119,7 +119,7 @@ def _writer_slot(pod: "Pod", address: int) -> tuple[int, str]:
 
 
 def _writer_now(pod: "Pod", address: int) -> str:
-    """Who last wrote there, and whether that core still runs: one that has returned writes nothing more."""
+    """Return who last wrote there, and whether that core still runs: one that has returned writes nothing more."""
     slot, unknown = _writer_slot(pod, address)
     returned = not unknown and pod.state[pod.core_base(pod.state[slot + 1]) + at.STATUS] == at.STATUS_DONE
     return last_writer(pod, address) + ", which has returned" * bool(returned)

@@ -1,6 +1,6 @@
 """Published measurements that are made again: `xccl-emu bench`, a module for each paper.
 
-A module has options, and nothing that takes time to import; how a measurement is made stands in `xccl_emu.bench`.
+A module has options, and nothing that takes time to import; `xccl_emu.bench` has how a measurement is made.
 """
 
 import pkgutil

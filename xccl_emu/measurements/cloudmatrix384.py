@@ -53,7 +53,7 @@ class Streams(Measurement):
 
 @dataclass(frozen=True)
 class Fused(Swept):
-    """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), beside DeepEP on H800 and baselines.
+    """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), with DeepEP on H800 and baselines.
 
     The baselines are no emulation: a start-up and the bytes at published rates, and between the rows of the fit.
 
@@ -111,7 +111,7 @@ class Congestion(Measurement):
 
 @dataclass(frozen=True)
 class Kv(Measurement):
-    """KV caches of DeepSeek-R1 over each plane, by DMA, and what they change of a dispatch beside them (4.3.3).
+    """KV caches of DeepSeek-R1 over each plane, by DMA, and what they change of a dispatch meanwhile (4.3.3).
 
     Published is how long their bytes take at the bandwidth of the plane. What 16 dies read, and what goes beside a
     dispatch, moves no payload.

@@ -20,7 +20,7 @@ class Hixl(Measurement):
 
 @dataclass(frozen=True)
 class Hccl(Measurement):
-    """All-gather of 74 KiB to 40 MiB of each of 16 dies of a server, beside what HCCL takes for it.
+    """All-gather of 74 KiB to 40 MiB of each of 16 dies of a server, and what HCCL takes for it.
 
     Above 2 MB of a rank no payload moves, and nothing is compared.
     """
@@ -31,9 +31,9 @@ class Hccl(Measurement):
 
 @dataclass(frozen=True)
 class DeepEp(Measurement):
-    """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, beside FusedDispatch and the H800.
+    """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, with FusedDispatch and the H800.
 
-    On another fabric it is DeepEP's own test: bench deepep --fabric h800, beside DeepEP's table of that machine.
+    On another fabric it is DeepEP's own test: bench deepep --fabric h800, with DeepEP's table of that machine.
     """
 
     name = "deepep"

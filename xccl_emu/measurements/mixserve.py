@@ -9,7 +9,7 @@ from xccl_emu.measurements import Measurement
 class Operators(Measurement):
     """All-reduce and all-to-all by degree and by size on 910Bs, 4 nodes of 8 (MixServe, Figure 3).
 
-    Beside what the paper's text says of the figure, which has no numbers.
+    Compared with what the paper's text says of the figure, which has no numbers.
     """
 
     name = "operators"

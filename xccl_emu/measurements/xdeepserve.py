@@ -65,7 +65,7 @@ class Dispatch(Swept):
 
     @property
     def cores_used(self) -> int:
-        """As asked for."""
+        """Return the number of cores that was asked for."""
         return self.cores
 
     def rows(self, setting: "Setting") -> "list[Result]":
@@ -80,7 +80,7 @@ class Dispatch(Swept):
 class A2E(Measurement):
     """A2E and E2A of three domains, each of 160 attention dies of 96 tokens, and 288 expert dies.
 
-    Through the data buffers with batches in parts. Beside that a call of one domain alone, in one part, and by URMA.
+    Through the data buffers with batches in parts. Also a call of one domain alone, in one part, and by URMA.
     """
 
     name = "a2e"

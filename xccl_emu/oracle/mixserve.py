@@ -18,7 +18,7 @@ Chosen = NDArray[np.int64]
 
 
 def rows_for(choices: Chosen, experts: range) -> Chosen:
-    """Which choices [tokens, k] are for these experts: flat numbers, by expert, then token, then choice."""
+    """Return which choices [tokens, k] are for these experts: flat numbers, by expert, then token, then choice."""
     flat = choices.ravel()
     mine = np.flatnonzero((flat >= experts.start) & (flat < experts.stop))
     return mine[np.argsort(flat[mine], kind="stable")]
@@ -31,7 +31,7 @@ def dispatched(x: Hidden, choices: Chosen, experts: range) -> Hidden:
 
 
 def partials(rows: Hidden, experts: Chosen, ranks: int) -> Hidden:
-    """What each of ``ranks`` ranks computes of an expert's output, [ranks, rows, hidden]: the dummy's."""
+    """Return what each of ``ranks`` ranks computes of an expert's output, [ranks, rows, hidden]: the dummy's."""
     factors = np.stack([expert_factors(experts + rank) for rank in range(ranks)])
     return round_to(rows.astype(np.float32) * factors[:, :, None], rows.dtype)
 
@@ -39,7 +39,7 @@ def partials(rows: Hidden, experts: Chosen, ranks: int) -> Hidden:
 def combined(
     choices: Chosen, weights: NDArray[np.float32], experts: Sequence[Sequence[range]], outputs: Sequence[Hidden]
 ) -> Hidden:
-    """What one group's tokens get back, [tokens, hidden].
+    """Return what one group's tokens get back, [tokens, hidden].
 
     experts: for each group of ranks that serves the tokens apart from others, the ranges of its members. outputs: for
     each range, of all in turn, the partial outputs [ranks, rows, hidden] for the rows of `rows_for`.

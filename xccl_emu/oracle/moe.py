@@ -37,7 +37,7 @@ def expert_factors(experts: Index) -> NDArray[np.float32]:
 
 
 def dummy_expert(x: NDArray[Any], scales: NDArray[np.float32], experts: Index, dtype: np.dtype[Any]) -> Hidden:
-    """What the dummy expert makes of received rows.
+    """Return what the dummy expert makes of received rows.
 
     `x` is [rows, hidden], INT8 or `dtype`; `scales` FP32 [rows], used for INT8 only; `experts` global ids [rows];
     returns [rows, hidden] of `dtype` (BF16 or FP16). INT8: (FP32(q) * scale) * factor, rounded after each
@@ -112,7 +112,7 @@ class Dispatched:
         self._row_of_choice[order] = np.arange(len(order)) - self._first_row[rank_of_row]
 
     def received_by(self, rank: int) -> Received:
-        """What expert rank `rank` holds after dispatch; raises ConfigError if there is no such rank."""
+        """Return what expert rank `rank` holds after dispatch; raises ConfigError if there is no such rank."""
         self._check_rank("rank", rank, self.n_ranks)
         choice = self._choice_of_row[self._first_row[rank] : self._first_row[rank + 1]]
         sent, k = choice // self.n_choices, choice % self.n_choices
@@ -124,7 +124,7 @@ class Dispatched:
         return Received(self._rows[sent], self._scales[sent], expert, source, token, k, counts)
 
     def rows_of(self, source: int) -> tuple[Index, Index]:
-        """Where the choices of source rank `source` went: expert ranks and rows, each [tokens, choices], -1 if masked.
+        """Return where the choices of rank `source` went: expert ranks and rows, each [tokens, choices], -1 if masked.
 
         Raises ConfigError if there is no such source rank.
         """
@@ -148,7 +148,7 @@ class Dispatched:
         quantizer: str | None = None,
         kept: NDArray[np.bool_] | None = None,
     ) -> Hidden:
-        """What source rank `source` holds after combine: [tokens, hidden] in the type of the hidden states.
+        """Return what source rank `source` holds after combine: [tokens, hidden] in the type of the hidden states.
 
         `weights` is FP32 [tokens, choices]; `fetch` gives expert outputs by expert rank and row (default: the
         dummy expert's). Per token an FP32 accumulator starts at +0; in key order each choice that is not masked
@@ -156,7 +156,7 @@ class Dispatched:
         shared expert and is added as it is. One rounding at the end. A token whose choices are all masked gives zeros.
 
         With a `quantizer`, the name of a rule, expert outputs travel as INT8 (xDeepServe 4.7): each is quantized, and
-        FP32(q) * scale, rounded, stands in place of FP32(output).  With `kept`, a bool [tokens, choices], the other
+        FP32(q) * scale, rounded, takes the place of FP32(output).  With `kept`, a bool [tokens, choices], the other
         choices are left out, as if they were masked; the experts had them.
 
         Raises ConfigError if there is no such source rank, or the weights or fetched rows have a wrong shape or type.

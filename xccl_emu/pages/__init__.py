@@ -1,1 +1,1 @@
-"""Runs as pages of HTML and as pictures, whoever has run them: what a violation and a timed run have in common."""
+"""Runs as pages of HTML and as pictures, of any command: what a violation and a timed run have in common."""

@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 _AROUND = 6
-"""Lines of source before and behind the one that is shown."""
+"""Lines of source before and after the one that is shown."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Page:
     columns: Sequence[str]
     lines: Sequence[Line]
     beside: bool = True
-    """The lines stand beside the picture, `row` pixels high each; else below it."""
+    """The lines are at the picture's side, `row` pixels high each; else below it."""
     row: int = 24
     words: Sequence[str] = ()
     """Names of words of memory."""

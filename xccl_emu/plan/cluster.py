@@ -16,7 +16,7 @@ class Link:
     gb_s: float = number("10^9 bytes a second, as printed", 1e-3, 1e6)
     ways: int = whole("2 if gb_s counts both directions together", 1, 2)
     mesh: bool = False
-    """Whether gb_s is that of a link to each peer, all at once, or else of one port of the device for all of them."""
+    """True if gb_s belongs to a link to each peer, all at once; else to one port of the device for all of them."""
     start_us: float = number("before the first byte of a round", 0, 1e6, default=0)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Cluster:
         return self.nodes * self.devices_per_node
 
     def link(self, span: int) -> Link:
-        """What a group uses that lies within so many consecutive devices: the slower kind if it leaves a node."""
+        """Return the link of a group within ``span`` consecutive devices: the slower kind if it leaves a node."""
         return self.intra if span <= self.devices_per_node else self.inter
 
 

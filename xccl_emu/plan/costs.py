@@ -38,7 +38,7 @@ class Setting:
         return max(self.model.weight_bytes, self.cluster.weight_bytes_least)
 
     def state_bytes(self, requests: float, tokens: int) -> float:
-        """b·s·h: hidden states of so many requests with so many tokens each."""
+        """b·s·h: hidden states of this many requests with this many tokens each."""
         return requests * tokens * self.model.hidden * self.model.activation_bytes
 
     def copied_bytes(self, requests: float, tokens: int) -> float:
@@ -71,7 +71,7 @@ def all_reduce_s(size: float, degree: int, link: Link, form: Form = CORRECTED) -
 
 
 def printed_share(size: float, degree: int, form: Form) -> float:
-    """What Eqs. (2) and (13) hand to RS and AG as their size, in bytes: already divided, as printed, or whole."""
+    """Return the size in bytes that Eqs. (2) and (13) pass to RS and AG: already divided, as printed, or whole."""
     return size / degree if form.eq2 else size
 
 
@@ -126,7 +126,7 @@ def exchange_s(strategy: Strategy, of: Setting, tokens: int) -> float:
 def holders(strategy: Strategy) -> int:
     """Ranks that hold the same tokens before dispatch, once what is redundant was dropped, and so send a part each.
 
-    The attention's TP group, or that of the experts where a DP rank feeds several of them (d_DP < d_EP).
+    The attention's TP group, or the experts' where a DP rank feeds several of them (d_DP < d_EP).
     """
     fed = strategy.attention.spread < strategy.experts.spread
     return strategy.experts.tensor if fed else strategy.attention.tensor
@@ -134,7 +134,7 @@ def holders(strategy: Strategy) -> int:
 
 @dataclass(frozen=True)
 class Within:
-    """Seconds of what TP groups do beside A2A."""
+    """Seconds of what TP groups do apart from A2A."""
 
     gathered: float
     """AG of what dispatch brings to each rank of a TP group of experts."""
@@ -150,7 +150,7 @@ def communication(strategy: Strategy, of: Setting, tokens: int) -> Iterator[Term
     """Eqs. (5), (12), (13): what one layer sends for ``tokens`` tokens of each request, term by term.
 
     Corrected, the AR of the attention is in (13) too, as in (5), and RS and AG move what their own groups hold:
-    b / d_DP of attention, b / d_EP of experts. They hide behind A2A where they overlap with it (III-D).
+    b / d_DP of attention, b / d_EP of experts. A2A hides them where they overlap with it (III-D).
     """
     attention = strategy.attention
     equation = "(5)" if strategy.experts.spread == 1 else "(12)" if strategy.experts.tensor == 1 else "(13)"
@@ -170,7 +170,7 @@ def communication(strategy: Strategy, of: Setting, tokens: int) -> Iterator[Term
 
 
 def _printed(strategy: Strategy, of: Setting, tokens: int) -> Within:
-    """The AG of (13), and the halves of the one AR of (13) or the second of (5); d_TP is that of the experts."""
+    """The AG of (13), and the halves of the one AR of (13) or the second of (5); d_TP is the experts'."""
     experts, dp = strategy.experts, strategy.attention.spread
     half = _of_group(experts, of, of.state_bytes(of.batch / dp, tokens))
     copied = of.copied_bytes(of.batch / max(dp, experts.spread), tokens)

@@ -24,7 +24,7 @@ class Form:
     eq8: bool = False
     """The cache has the hidden state twice a token, of the whole batch on each device; weights are not split by PP."""
     eq11: bool = False
-    """Throughput is that of one request, its wait included, whatever the batch."""
+    """Throughput counts one request, its wait included, whatever the batch."""
     eq13: bool = False
     """One all-reduce a layer for both blocks, d_TP of the experts for what both do, A2A shared by those alone."""
 

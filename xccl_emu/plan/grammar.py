@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xccl_emu.errors import ConfigError
 
 ATTENTION, EXPERTS = "DP", "EP"
-"""What a block does with devices beside splitting tensors: attention goes by requests, experts by expert."""
+"""What a block does with devices apart from splitting tensors: attention goes by requests, experts by expert."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Strategy:
         return min(self.attention.spread, self.experts.spread)
 
     def __str__(self) -> str:
-        """As the paper writes it: attention, experts [stages]."""
+        """Write it as the paper does: attention, experts [stages]."""
         stages = f" [PP={self.stages}]" if self.stages > 1 else ""
         return f"{self.attention.text(ATTENTION)}, {self.experts.text(EXPERTS)}{stages}"
 
 
 def blocks(devices: int, devices_per_node: int) -> Iterator[Block]:
-    """Every block over so many devices: what the rules ``block`` and ``parallel`` derive, each once.
+    """Every block over this many devices: what the rules ``block`` and ``parallel`` derive, each once.
 
     The part inside lies within a node.  Two parts of one kind are one of their product, and a degree of 1 is left out.
     """
@@ -102,7 +102,7 @@ def parse(text: str, devices: int, devices_per_node: int) -> Strategy:
     """The strategy that a text such as ``TP=8 + DP=4, TP=8 + EP=4`` or ``TP=8, TP=8 [PP=4]`` names.
 
     Of one block alone, experts are split as attention is (the paper's ``TP=8 [PP=4]``).  Raises ConfigError unless the
-    grammar derives it for so many devices.
+    grammar derives it for this many devices.
     """
     shown = f"strategy={text!r}: "
     body, _, rest = text.partition("[")

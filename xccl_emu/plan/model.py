@@ -75,7 +75,7 @@ class Experts:
             raise ConfigError(f"top_k={self.top_k}: must be at most routed={self.routed}")
 
     def touched(self, tokens: float) -> float:
-        """How many experts so many tokens read the weights of, on average, if choices are uniform."""
+        """Return how many experts this many tokens read the weights of, on average, if choices are uniform."""
         missed: float = (1 - self.top_k / self.routed) ** tokens
         return self.shared + self.routed * (1 - missed)
 

@@ -1,7 +1,7 @@
 """Measurements of a user's own cluster, to which the constants of the equations are fitted ([MixServe] III-A).
 
 The paper's offline stage profiles prompts of several batches and lengths, and gives what it observed to the analyzer
-beside theoretical values.  How the two come together it does not say.  Here the equations stay, and what is a constant
+with theoretical values.  How the two come together it does not say.  Here the equations stay, and what is a constant
 in them is what fits the observations best: of each kind of link its bandwidth and what a round takes to begin, of a
 device its operations a second, the bandwidth of its memory, and what a layer takes however little it computes.  Errors
 are relative.  What was not observed stays as the file of the cluster has it.
@@ -55,7 +55,7 @@ class Sent:
         check_numbers(self)
 
     def seconds(self, link: Link, form: Form) -> float:
-        """What the equation says over a link."""
+        """Return what the equation says over a link."""
         return OPERATIONS[self.operation](1000 * self.kb, self.ranks, link, form)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Point:
-    """One observation beside what the equations say with the fitted constants."""
+    """One observation with what the equations say with the fitted constants."""
 
     kind: str
     """intra, inter, or computing."""
@@ -112,9 +112,9 @@ class Observed:
     computing: tuple[Computed, ...]
 
     def fit(self, of: costs.Setting) -> tuple[costs.Setting, tuple[Point, ...]]:
-        """The setting with what was observed in its cluster, and each observation beside it.
+        """The setting with what was observed in its cluster, and each observation with it.
 
-        Raises ConfigError where the observations cannot tell the constants apart, or contradict them.
+        Raises ConfigError where the observations cannot separate the constants, or contradict them.
         """
         cluster, points = of.cluster, []
         try:
@@ -148,7 +148,7 @@ def load_observed(path: str) -> Observed:
 
 
 def _fitted_link(link: Link, sent: Sequence[Sent], kind: str, cluster: Cluster, form: Form) -> Link:
-    """Bandwidth and start of a round, in both of which the equations are linear."""
+    """Bandwidth and start of a round; the equations are linear in both."""
     most = cluster.devices_per_node if kind == "intra" else cluster.devices
     for one in sent:
         if one.ranks > most:

@@ -2,7 +2,7 @@
 
 Weights are matrices [in, out].  TP splits attention by heads and an expert by its inner elements, so that the device's
 product is a part of a sum, which RS or AR adds up; EP gives each group of devices experts of its own; PP gives each
-stage layers of its own; DP splits requests alone.  Shared experts, of which the paper does not speak, are in each EP
+stage layers of its own; DP splits requests alone.  Shared experts, which the paper does not mention, are in each EP
 group, where Eq. (8) counts them once in all of them.
 """
 
@@ -60,7 +60,7 @@ def _share(n: int, rank: int, ranks: int) -> range:
 
 
 def _of(each: range, size: int) -> slice:
-    """The elements of so many things of a size."""
+    """The elements of this many things of a size."""
     return slice(each.start * size, each.stop * size)
 
 

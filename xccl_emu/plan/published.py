@@ -1,4 +1,4 @@
-"""What [MixServe] measured beside what its equations say: its baselines (Table II), its three cases, its ranges.
+"""What [MixServe] measured, and what its equations say: its baselines (Table II), its three cases, its ranges.
 
 TTFT is without the wait: at the paper's rates some baselines are saturated, and then there is no finite one.
 """
@@ -50,7 +50,7 @@ class Measured:
         return [one for name, one in self.of.items() if name not in (EQUAL, MORE_DP, MORE_EP)]
 
     def tp_over_ep(self) -> float:
-        """What experts by TP over all devices send over what they send by EP, in time (II-B, Figure 3)."""
+        """Return what experts by TP over all devices send over what they send by EP, in time (II-B, Figure 3)."""
         of = self.of["DP+EP"]
         by_tp = replace(of.strategy, experts=Block(of.strategy.experts.devices, 1))
         tp, ep = (_of_experts(replace(of, strategy=one)) for one in (by_tp, of.strategy))
@@ -130,7 +130,7 @@ def _gained(one: Estimate, other: Estimate) -> float | None:
 
 
 def _result(row: Published, of: Measured) -> Result:
-    """One row beside its computed value, with the term that decides."""
+    """One row with its computed value, with the term that decides."""
     bench = f"{of.name}, {COMPUTED}"
     if row.what.startswith("experts by TP"):
         copies = "without copies" if of.of["DP+EP"].setting.dropping else "with all copies of (12)"

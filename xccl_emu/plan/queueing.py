@@ -21,7 +21,7 @@ class Load:
 
     @property
     def saturated(self) -> bool:
-        """Whether more arrives than can be served, so that no wait is long enough: ρ ≥ 1."""
+        """Return True if more arrives than can be served, so that no wait is long enough: ρ ≥ 1."""
         return self.utilization >= 1
 
     @property

@@ -70,7 +70,7 @@ class Estimate:
 
     @cached_property
     def load(self) -> Load:
-        """What arrives and what can be served, Eq. (7)."""
+        """Return what arrives and what can be served, Eq. (7)."""
         return load(self.workload.rate, self.setting.batch, self.workload.output, self.prefill_s, self.itl_s,
                     self.setting.form)  # fmt: skip
 
@@ -88,7 +88,7 @@ class Estimate:
 
     @property
     def too_large(self) -> bool:
-        """Whether memory alone stands against it."""
+        """True if the strategy is refused for its memory only."""
         return self.refusal.startswith(_TOO_LARGE)
 
     @property
@@ -97,7 +97,7 @@ class Estimate:
         return next(iter(_refusals(self)), "")
 
     def key(self, by: str) -> tuple[float, ...]:
-        """What is less for the better one of two; the others of `ORDERS` decide between equals, then memory.
+        """Return what is less for the better one of two; the others of `ORDERS` decide between equals, then memory.
 
         Of those that are equal in all, d_DP = d_EP is first, the easiest to implement (III-B3).
         """
@@ -111,7 +111,7 @@ _TOO_LARGE = "does not fit"
 
 
 def _refusals(of: Estimate) -> Iterable[str]:
-    """What stands against a strategy, memory last."""
+    """Yield the reasons against a strategy, memory last."""
     model, attention, experts = of.setting.model, of.strategy.attention, of.strategy.experts
     counts = (
         ("PP", of.strategy.stages, "layers", model.layers, False),

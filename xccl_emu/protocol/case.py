@@ -139,12 +139,12 @@ POD_SIZES = (
 class Case:
     """A protocol in one configuration: derive a frozen dataclass from it, with `size` and `choice` for its fields.
 
-    What is wrong with the values of the fields is a ConfigError as soon as the case is made; a case that has more to
-    say of them does so in ``__post_init__``, after ``super().__post_init__()``.
+    Invalid fields raise ConfigError when the case is made; a case adds its own conditions in ``__post_init__``, after
+    ``super().__post_init__()``.
     """
 
     presets: ClassVar[tuple[Preset, ...]] = ()
-    """Names by which commands know it, the most general one first; if there is none, it goes by that of the class."""
+    """Names for commands, the most general one first; without any, the name is the class's."""
     replayed: ClassVar[bool] = False
     """May a call of `lay_out_calls` have the arguments of an earlier one (`Call.again`)?"""
     hosts_wait: ClassVar[bool] = False

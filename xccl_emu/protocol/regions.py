@@ -34,7 +34,7 @@ class Use(NamedTuple):
     anywhere: str = ""
     """On any die, with what is the own die's there."""
     tables: int = 1
-    """So many tables stand behind each other, in which each user has an equal share; with 0 all is everybody's."""
+    """Number of consecutive tables, each divided equally among the users; with 0 all users share everything."""
 
 
 @dataclass(eq=False)

@@ -46,7 +46,7 @@ class _Stream:
     """Arguments of the last launch."""
 
     def table(self, more: int) -> NDArray[np.int64]:
-        """[cores, launches, words] of `in_turn`, with so many zeros behind each row."""
+        """[cores, launches, words] of `in_turn`, with ``more`` zero words appended to each row."""
         kernels = self.kernels
         table = np.zeros((len(self.rows[0][1]), len(self.rows), row_words(kernels) + more), np.int64)
         for number, (kernel, words) in enumerate(self.rows):

@@ -1,4 +1,4 @@
-"""Choices of a layer's tokens, round after round, by generated loads, by those of a file, or as recorded in one."""
+"""Choices of a layer's tokens, round after round, by generated loads, by a file's, or as recorded in one."""
 
 from pathlib import Path
 
@@ -77,14 +77,14 @@ class Choices:
         return self.loads()
 
     def place(self, ranks: int, replicas: int = 0, slots_per_rank: int = 0) -> Placement:
-        """Experts, replicas and the shared expert on so many ranks; ConfigError if they do not fit."""
+        """Experts, replicas and the shared expert on this many ranks; ConfigError if they do not fit."""
         if not replicas and not slots_per_rank:
             return place_experts(ranks, self.n_experts)
         redundancy = Redundancy(replicas, self.history(), slots_per_rank, self.top_k)
         return place_experts(ranks, self.n_experts, redundancy=redundancy)
 
     def of_round(self, number: int, ranks: int, tokens: int) -> Routing:
-        """Choices of expert ids and gate weights of ``tokens`` tokens on each of so many ranks; others each round."""
+        """Choices of expert ids and gate weights of ``tokens`` tokens on each of this many ranks; others each round."""
         if isinstance(self._source, RecordedChoices):
             return deal_routing(self._source, ranks, tokens, number * ranks * tokens)
         label = self._source.source if self._source else "generated, Zipf-like"

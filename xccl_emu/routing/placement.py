@@ -46,10 +46,10 @@ class Redundancy:
     loads: ArrayLike
     """Tokens of each expert: [experts], or [slices of time, experts]."""
     slots_per_rank: int = 0
-    """Slots that every rank, those of the shared expert too, has for replicas alone; 0: replicas are spread behind the
+    """Slots that every rank, the shared expert's too, has for replicas alone; 0: replicas are spread behind the
     experts, over the ranks of routed experts, on ranks of their own where experts have one each."""
     top_k: int = 8
-    """Routed experts of a token: so many choices there are for one of the shared expert."""
+    """Routed experts of a token: this many choices there are for one of the shared expert."""
 
     def __post_init__(self) -> None:
         for name, least in (("n_replicas", 0), ("slots_per_rank", 0), ("top_k", 1)):
@@ -61,7 +61,7 @@ class Placement:
     """Slots of all experts on `n_ranks` ranks.
 
     Ranks 0 .. routed_ranks - 1 serve routed experts; the `shared_ranks` after them serve the shared expert, one copy
-    each in their first slot. `copies`: for each routed expert its slots, the first one before those of its replicas.
+    each in their first slot. `copies`: for each routed expert its slots, the first one before its replicas'.
     """
 
     n_ranks: int
@@ -151,7 +151,7 @@ def _routed_ranks(n_ranks: int, n_experts: int, spread: int) -> int:
 
 
 def _place_replicas(empty: Placement, copies: list[list[int]], redundancy: Redundancy) -> None:
-    """Append to each expert's slots those of its replicas."""
+    """Append to each expert's slots its replicas'."""
     slices = load_slices(redundancy.loads)
     if slices.shape[1] != empty.n_experts:
         raise ConfigError(f"loads has {slices.shape[1]} experts; there are {empty.n_experts}")

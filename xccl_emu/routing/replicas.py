@@ -22,7 +22,7 @@ def load_slices(loads: ArrayLike) -> NDArray[np.float64]:
 def choose_replicas(loads: ArrayLike, n_replicas: int, copies_max: int) -> NDArray[np.int64]:
     """The expert that each replica is one of: INT64 [n_replicas], in the order in which they were chosen.
 
-    `loads`: [experts] or [slices, experts]. The load to bring down is that of the hottest expert, summed over the
+    `loads`: [experts] or [slices, experts]. The load to bring down is the hottest expert's, summed over the
     slices. Candidates are the experts that are hottest in some slice; one replica of each is tried, with the load split
     evenly, and the one that brings it down most is kept (of equals the one with more load, then the first). An expert
     with `copies_max` copies, its first one included, is no candidate.

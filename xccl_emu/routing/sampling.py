@@ -43,7 +43,7 @@ def inclusion_probabilities(loads: ArrayLike, k: int) -> NDArray[np.float64]:
     n_positive = int((weights > 0).sum())
     if not 1 <= k <= n_positive:
         raise ConfigError(f"k is {k}; it must be in 1..{n_positive}, the number of experts with a load")
-    # The sum of raw loads may overflow; a load too small beside the largest must still count as positive.
+    # The sum of raw loads may overflow; a load too small compared with the largest must still count as positive.
     weights = np.where(weights > 0, np.maximum(weights / weights.max(), np.finfo(np.float64).tiny), 0.0)
     certain = np.zeros(weights.shape, bool)
     while True:

@@ -5,7 +5,7 @@ is right under every schedule, and raises `ProtocolViolation` with the run that 
 there are the fixtures `xccl_check` and `xccl_seed` (`xccl_emu.testing.plugin`); `xccl_emu.testing.strategies` has
 strategies of Hypothesis.
 
-Importing this package imports next to nothing: pytest loads it at every start, whoever is tested.  Names are looked up
+Importing this package imports next to nothing: pytest loads it at every start, whatever is tested.  Names are looked up
 in their modules when they are first used.
 """
 

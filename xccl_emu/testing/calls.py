@@ -5,7 +5,7 @@
     @given(sequences(MyCase, ranks=2))
     def test_calls(sequence): assert_no_violation(sequence, schedules=100)
 
-What ``xccl-emu fuzz`` draws and judges is the same (docs/fuzzing.md).
+What ``xccl-emu fuzz`` draws and judges is the same (docs/how-to.md).
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ _CALLS_MAX = 4
 
 @st.composite
 def sequences(draw_one: st.DrawFn, /, maker: Maker, **sizes: Any) -> Sequence:
-    """One or two communicators of a case, each with calls if it can make several, and with another one beside it if the
+    """One or two communicators of a case, each with calls if it can make several, and with another one besides if the
     case says so; the ``sizes`` are fixed.
 
     Sizes of several fields need not go together: `Sequence.build` then raises ConfigError, as the case does.
@@ -46,7 +46,7 @@ def calls_machine(
 ) -> type[CallsMachine]:
     """A state machine whose rules call a case, and fail with `ProtocolViolation` where something goes wrong.
 
-    Each sequence is judged on so many ``schedules`` drawn by ``seed``, and searched as far as ``states`` go; the
+    Each sequence is judged on this many ``schedules`` drawn by ``seed``, and searched as far as ``states`` go; the
     ``sizes`` are fixed.
     """
     budget = Budget(schedules=schedules, states=states)

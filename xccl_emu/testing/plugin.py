@@ -73,8 +73,8 @@ def pytest_runtest_makereport(
         violation.shown_elsewhere = True  # in the section, so not in the traceback
     report = yield
     for number, violation in enumerate(found):
-        told = [str(violation), violation.witness, f"replay file: {_save(item, violation, number)}"]
-        report.sections.append(("xccl_emu violation", "\n\n".join([*told, f"as a line: {violation.line}"])))
+        lines = [str(violation), violation.witness, f"replay file: {_save(item, violation, number)}"]
+        report.sections.append(("xccl_emu violation", "\n\n".join([*lines, f"as a line: {violation.line}"])))
     return report
 
 

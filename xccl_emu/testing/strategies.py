@@ -76,8 +76,8 @@ def routings(
 ) -> list[NDArray[np.int64]]:
     """Choices of experts for each rank: ``ranks`` arrays int64 [T, top_k], in a row no expert twice, or `MASKED`.
 
-    ``tokens`` is T for all ranks, one for each, or a strategy that is drawn for each.  ``experts`` counts those of all
-    ranks.  Raises ConfigError if a row cannot have that many different ones.
+    ``tokens`` is T for all ranks, one for each, or a strategy that is drawn for each.  ``experts`` is the
+    number on all ranks.  Raises ConfigError if a row cannot have that many different ones.
     """
     if not 1 <= top_k <= experts:
         raise ConfigError(f"top_k={top_k}: must be 1 to {experts}, the number of experts")
@@ -95,7 +95,7 @@ def routings(
 
 @st.composite
 def faults(draw: st.DrawFn, dies: int, actions_max: int = 200) -> str:
-    """What goes wrong in the hardware, for ``check(fault=...)``: a die that stops, a link cut or late, a write doubled.
+    """Draw a fault of the hardware, for ``check(fault=...)``: a die stops, a link is cut or late, a write doubled.
 
     ``stop:die1`` at any moment, ``stop:die1@120`` after 120 actions of it; ``cut:0-1``, ``stall:0-1``,
     ``duplicate:0-1`` and ``corrupt:0-1`` of the link from die 0 to die 1.

@@ -1,4 +1,4 @@
-"""Runs of a pod one behind the other as a single one, in which each die goes on when its own cores have ended.
+"""Runs of a pod one after the other as a single one, in which each die goes on when its own cores have ended.
 
 So what a fast die does in a run meets what a slow one still does in the run before; on the pod itself nobody begins
 before all have ended.  The host of a die writes between two of its launches what it has written in between.
@@ -39,14 +39,14 @@ class Together:
         self._after: NDArray[np.uint8] | None = None
 
     def ended(self, pod: Pod) -> None:
-        """Remember what memory holds behind a run, so that what the host writes can be told from it."""
+        """Keep the memory after a run, so that later writes of the host show."""
         self._after = pod.memory.copy()
 
     def trial(self, pod: Pod) -> Trial | None:
-        """What is about to run, with the runs before it.
+        """Return what is about to run, with the runs before it.
 
-        None if it stands alone: there is none before it, that was on another pod or other cores, or the host has
-        written more than app data in between.
+        None if the run has no predecessor on this pod and these cores, or the host has written more than app data
+        since.
 
         Raises CapacityError for a pod that is too large to copy, or has no app data left for what the hosts write.
         """
@@ -59,7 +59,7 @@ class Together:
         return self._built(pod) if len(self._runs) > 1 else None
 
     def _goes_on(self, pod: Pod, launches: tuple[Launch, ...]) -> bool:
-        """Whether the run before was on this pod, with a launch on the same cores of each die."""
+        """Return True if the run before was on this pod, with a launch on the same cores of each die."""
         if not self._runs or self._after is None or self._runs[-1].before.of != (pod.spec, pod.order, pod.without):
             return False
         each = [sorted((launch.die, launch.cores) for launch in some) for some in (self._runs[-1].launches, launches)]
@@ -67,7 +67,7 @@ class Together:
         return alone and each[0] == each[1] and not any(isinstance(of.kernel, foreign.CKernel) for of in launches)
 
     def _written(self, pod: Pod) -> dict[int, list[tuple[int, bytes]]] | None:
-        """What hosts have written, poison aside, by die; None if it is not app data alone."""
+        """Return what hosts have written, poison aside, by die; None if it is not app data alone."""
         assert self._after is not None
         spec, now = pod.spec, pod.memory[: pod.spec.memory_bytes].reshape(pod.spec.n_homes, -1)
         changed = now != self._after[: spec.memory_bytes].reshape(now.shape)
@@ -102,7 +102,7 @@ class Together:
         return Trial(copy, (), spoilt=first.spoilt)
 
     def _launch_host(self, pod: Pod, streams: Streams, launch: Launch, written: list[tuple[int, bytes]]) -> None:
-        """What the host of a die writes before a launch there, if it does, on the first of its cores."""
+        """Make the writes of a die's host before a launch there, if it has any, on the first of its cores."""
         if not written:
             return
         die, rows = launch.die, np.zeros((len(written), ROW_WORDS), np.int64)

@@ -34,7 +34,7 @@ _TOGETHER_MOST = 8
 
 @dataclass(frozen=True)
 class _Launched:
-    """What stands launched on a pod, as something to check: it is built already."""
+    """What is launched on a pod, as something to check: it is built already."""
 
     trial: Trial
     name: str
@@ -53,8 +53,8 @@ class Watched:
     judged by one, not by ``schedules``.
 
     together: each run is judged by itself, when what went before it counts as done, and from 2 on also together with
-    those before it, so many in all, where all are on the same cores: then a die goes on when its own cores have ended,
-    as it does behind launches in a stream, and what orders a call and the next shows.  That is for sessions whose hosts
+    those before it, ``together`` in all, if they are on the same cores: then a die goes on when its cores have ended,
+    as it does after launches in a stream, and what orders a call and the next shows.  That is for sessions whose hosts
     need not wait for each other between calls.  The pod is poisoned (`Pod.poison`).
 
     Raises ConfigError for what is out of range, ReplayError for a file that is damaged.
@@ -119,7 +119,7 @@ class Watched:
         return True
 
     def _judge(self, launched: _Launched, monitor: "Monitor", schedules: int) -> None:
-        """Take so many schedules, and keep what goes wrong."""
+        """Take this many schedules, and keep what goes wrong."""
         from xccl_emu.check.sampling.sample import sample  # with it comes compiled code
 
         seed = self.seed * _RUNS + self.runs

@@ -116,7 +116,7 @@ class Times:
             tm[tl.PASSES + number] = round(16 * PASSES.get(name, 0))
 
     def _write_fabric(self, fabric: Fabric, routes: Sequence[Route]) -> None:
-        """Where the dies are, the networks between them, and what is reached over another one than the first."""
+        """Write where the dies are, the networks between them, and what is reached over another one than the first."""
         tm, spec = self.tm, self._pod.spec
         tm[tl.C_MEMORY] = _femtoseconds(fabric.paths[SAME_DIE].read.gb_s)
         if fabric.cpus is not None:
@@ -185,7 +185,7 @@ class Times:
                 self.tm[self.row(core) + tl.CORE_SITES] = first[launch.kernel]
 
     def _set_timers(self, pod: "Pod", timers_us: Mapping[str, float]) -> None:
-        """Say of each `choose` whose name is that of a timer which one it asks, and how long that runs."""
+        """Say of each `choose` whose name is a timer's which one it asks, and how long that runs."""
         asking = {site.sync for kernel in pod.kernels for site in kernel.sites if site.operation == "choose"}
         for name, after_us in timers_us.items():
             if name not in asking:
@@ -214,7 +214,7 @@ class Times:
             raise CapacityError(f"timing: more than {most} are on their way")
 
     def finished_us(self) -> dict[int, float]:
-        """When each core returned."""
+        """Return when each core returned."""
         return {core: int(self.tm[self.row(core) + tl.FINISHED]) / PS_PER_US for core in self._pod.active_cores()}
 
     def log(self) -> NDArray[np.int64]:

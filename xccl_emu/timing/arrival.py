@@ -1,8 +1,8 @@
 """Who comes when, and how long an operator takes: one definition for all of them.
 
 Ranks are not ready together: what they did before leaves them apart.  How far is triangular, as the sum of two equal
-delays that have an end each: with the tail of a normal distribution the last of 256 ranks would be twice as far behind
-as that of 8, and Table 7's rows do not grow so (`xccl-emu fit` says by how much).  A rank's latency is
+delays that have an end each: with the tail of a normal distribution the last of 256 ranks would be twice as late
+as the last of 8, and Table 7's rows do not grow so (`xccl-emu fit` says by how much).  A rank's latency is
 from its own start to its own end, so an operator that waits for the last rank takes longer on those that were early.
 An operator that follows another at once finds its ranks as that one left them.
 """
@@ -19,7 +19,7 @@ from xccl_emu.timing.run import Timing
 Microseconds = NDArray[np.float64]
 
 SPREADS = 6**0.5
-"""How many standard deviations the last of very many ranks is behind the mean, and the first ahead of it."""
+"""How many standard deviations the last of very many ranks is after the mean, and the first before it."""
 
 
 def arrivals(ranks: int, spread_us: float, seed: int | Sequence[int]) -> Microseconds:

@@ -55,7 +55,7 @@ class Costs:
     barrier_ns: float = _constant(2000, ASSUMED, "flags of 48 cores through memory: two writes and polls", 500, 5000)
     """From the last arrival at a core group's barrier to everybody's next instruction."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
-    """From set_flag to the instruction behind the wait."""
+    """From set_flag to the instruction after the wait."""
     skew_us: float = _fitted("skew_us", "Table 7: dispatch waits for the last rank, combine follows dispatch", 0, 60)
     """Standard deviation of ranks' arrivals at an operator (`xccl_emu.timing.arrival`)."""
     launch_us: float = _fitted("launch_us", "Table 7: of both operators", 0, 60)
@@ -74,7 +74,7 @@ class Costs:
     """Time of ringing a DMA descriptor, on the scalar unit."""
 
     dma_engines: float = _constant(1, ASSUMED, "\"the DMA engine\" of xDeepServe 3.3; HIXL's rows have one core", 1, 8)
-    """DMA engines of a die, each of which starts descriptors by itself: a whole number."""
+    """DMA engines of a die; each starts descriptors by itself: a whole number."""
 
     def __post_init__(self) -> None:
         for constant in fields(self):

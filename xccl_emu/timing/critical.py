@@ -69,7 +69,7 @@ def _backwards(records: NDArray[np.int64]) -> Iterator[Part]:
 
 
 def _own(row: NDArray[np.int64], until: int) -> Iterator[tuple[str, NDArray[np.int64], int, int]]:
-    """What an action itself takes, up to ``until``; of a transfer, first what it waited in queues."""
+    """Yield what an action itself takes, up to ``until``; of a transfer, first its wait in queues."""
     start, queued = int(row[tl.RECORD_START]), int(row[tl.RECORD_QUEUED])
     if until <= start:
         return

@@ -80,7 +80,7 @@ class Fabric:
     paths: tuple[Path, ...]
     """By class: same die, sibling die, same node, other node; and to CPUs of the same and of another node."""
     within: str = "ports"
-    """One of `WITHIN`. Over a mesh the rates of the path are those of one link."""
+    """One of `WITHIN`. Over a mesh the rates of the path are one link's."""
     planes: int = 1
     """Parallel planes, each with a share of a path's bandwidth."""
     stripe_bytes: int = 512

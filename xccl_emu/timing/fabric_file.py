@@ -1,7 +1,7 @@
 """A fabric, and the costs of its cores, as a TOML file: the fields of `Fabric` and `Costs`, checked one by one.
 
 The paths are a table by class (`CLASSES`).  Each has a medium and the rates of ``read`` and ``write``, or of ``both``.
-Networks of the same dies are ``[[beside]]``, and ``[costs]`` has constants that differ from those of the release.
+Networks of the same dies are ``[[beside]]``, and ``[costs]`` has constants that differ from the release's.
 """
 
 import math
@@ -47,7 +47,7 @@ def moved(costs: Costs, given: Mapping[str, Any], where: str) -> Costs:
 
 
 def costs_of(words: Sequence[str], costs: Costs) -> Costs:
-    """Costs with those of ``name=value`` words; ConfigError for one that is none."""
+    """Costs changed by ``name=value`` words; ConfigError for one that is none."""
     given = {}
     for word in words:
         name, _, value = word.partition("=")
@@ -94,7 +94,7 @@ def _table(given: Any, where: str) -> Mapping[str, Any]:
 
 
 def _made(kind: type[T], given: Any, where: str, made: frozenset[str] = frozenset()) -> T:
-    """A record of the entries of a table; those of ``made`` are records already."""
+    """A record of the entries of a table; ``made`` ones are records already."""
     table, known = _table(given, where), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     for name, value in table.items():

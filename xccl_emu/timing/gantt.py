@@ -17,7 +17,7 @@ Bars = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def gantt(timing: Timing, die: int) -> Bars:
-    """When some core of a die writes to others, or computes; ConfigError if the run has no log of the die.
+    """Return when some core of a die writes to others, or computes; ConfigError if the run has no log of the die.
 
     A write of at most a granule is a flag, and left out; so are writes within the die, and latencies: a bar ends when
     the bytes have left.

@@ -10,11 +10,11 @@ from xccl_emu.timing.trace import details_of
 
 _COLUMNS = ("", "from us", "takes us", "who", "action", "waited us", "on the path us")
 ACTIONS_MAX = 1500
-"""So many actions a browser shows at once."""
+"""This many actions a browser shows at once."""
 
 
 def page(timing: Timing, title: str, most: int = ACTIONS_MAX) -> str:
-    """The page, as text, of so many actions at most: those on the critical path, and the longest of the others.
+    """The page, as text, of this many actions at most: those on the critical path, and the longest of the others.
 
     Raises ConfigError for a run without the log of all dies.
     """
@@ -23,7 +23,7 @@ def page(timing: Timing, title: str, most: int = ACTIONS_MAX) -> str:
     left = len(line.actions) - len(line.shown)
     path = ", ".join(f"{what} {us:.3f}" for what, us in breakdown(timing).items() if us)
     found = [f"latency {timing.latency_us:.3f} us on {timing.fabric.name}", f"critical path, us: {path}"]
-    found += [f"left out: {left:,} actions beside the path, the shortest"] if left else []
+    found += [f"left out: {left:,} actions off the path, the shortest"] if left else []
     lines = [_line(timing, action) for action in line.shown]
     return Page(title, found, LEGEND, head, picture, _COLUMNS, lines, beside=False).text()
 

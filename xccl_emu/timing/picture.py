@@ -65,7 +65,7 @@ class Timeline:
 
     timing: Timing
     most: int
-    """So many actions are shown: those on the critical path, and then those that take longest, or wait ten times as
+    """This many actions are shown: those on the critical path, and then those that take longest, or wait ten times as
     long."""
 
     @cached_property
@@ -123,7 +123,7 @@ class Timeline:
         return drawing.svg()
 
     def parts(self) -> tuple[str, str]:
-        """The names of the lanes, and axis and lanes beside them, as wide as half of the actions need to be seen."""
+        """The names of the lanes, and axis and lanes next to them, as wide as half of the actions need to be seen."""
         names = Drawing((0, 0, self._names_px(), self._height), "Pipes", _STYLE)
         self._draw_names(names, 0)
         took = [one.end_us - one.start_us for one in self.shown if one.end_us > one.start_us]
@@ -200,7 +200,7 @@ def _seen(timing: Timing, numbers: NDArray[np.int64]) -> Sequence[int]:
 
 
 def _ticks(until: float, about: float) -> list[float]:
-    """Round numbers from 0 on, about so many."""
+    """Round numbers from 0 on, about this many."""
     rough = until / max(about, 1)
     power = 10.0 ** np.floor(log10(rough)) if rough > 0 else 1.0
     step = next(float(n * power) for n in (1, 2, 5, 10) if n * power >= rough * 0.999)

@@ -93,7 +93,7 @@ class VirtualTime:
     """The policy: who begins next goes next, and everything takes what the model says.
 
     fabric: where the dies are and what the paths between them cost. costs: of everything else.
-    log: keep every timed action, for traces and the critical path; or those of some dies, with the transfers from and
+    log: keep every timed action, for traces and the critical path; or some dies' actions, with the transfers from and
     to them, for a trace of these. sites: of those keep no more than requests with these names (`sync`), and no causes:
     far faster, but nothing can be drawn of it. data: with False payload stays zeros, and zeros are not written over
     zeros: far less memory, the same times, and results that mean nothing. start_us: when each core begins, by its

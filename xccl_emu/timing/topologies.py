@@ -14,7 +14,7 @@ NAMES = ("cloudmatrix384", "atlas-800t-a2", "atlas-900-a3", "h20", "h800")
 
 
 def model(name: str, costs: Sequence[str] = ()) -> tuple[Fabric, Costs]:
-    """Return a fabric by its name or its file, and the costs there, with those of ``name=value`` words.
+    """Return a fabric by its name or its file, and the costs there, changed by ``name=value`` words.
 
     Raises ConfigError for another name, a file that is no fabric, and a word that is no cost.
     """

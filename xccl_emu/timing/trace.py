@@ -1,9 +1,9 @@
 """A timed run in the Chrome trace event format, which Perfetto opens: when each pipe of each core did what.
 
-A process is a die, a thread one engine of a core (DMA has one for each copy that runs beside others).  A slice is an
-action that took time, named by the step of the paper; before it stands what the scalar unit waited for.  An arrow leads
+A process is a die, a thread one engine of a core (DMA has one for each copy that runs at the same time).  A slice is an
+action that took time, named by the step of the paper; before it comes what the scalar unit waited for.  An arrow leads
 from a write to what saw it on another core: a poll from the flag, a transfer from the last of its bytes to become
-visible.  Counters tell what each link carries.  Times are microseconds, rounded to nanoseconds as Perfetto keeps them.
+visible.  Counters show what each link carries.  Times are microseconds, rounded to nanoseconds as Perfetto keeps them.
 """
 
 import json
@@ -55,7 +55,7 @@ class Trace:
 
 
 def trace(timing: Timing, dies: Collection[int] | None = None, events_max: int = EVENTS_MAX) -> Trace:
-    """The trace of some dies, or of all: the first so many events of it, and names and counters.
+    """The trace of some dies, or of all: the first this many events of it, and names and counters.
 
     Raises ConfigError for a run without a log, a die that took no part in it or is not in its log, or a number of
     events below 1.
@@ -176,7 +176,7 @@ class _Writer:
         return {"pid": die, "tid": self.threads[number]}
 
     def _thread(self, row: Row) -> int:
-        """Return the thread of an engine; for DMA the first that is free, as descriptors run beside each other."""
+        """Return the thread of an engine; for DMA the first that is free, as descriptors run at the same time."""
         engine = int(row[tl.RECORD_ENGINE])
         if engine != rq.DMA:
             return engine + 1
@@ -203,7 +203,7 @@ class _Writer:
 
 
 def name_of(timing: Timing, row: Row) -> str:
-    """What a record is called, by the step of the paper and the synchronization: ``step 3: issue put, tail``."""
+    """Return what a record is called, by the step of the paper and the synchronization: ``step 3: issue put, tail``."""
     site = timing.site(row)
     issued = "issue " if row[tl.RECORD_ENGINE] == rq.SCALAR and row[tl.RECORD_OP] >= rq.OP_DMA else ""
     step = f"step {site.step}: " if site and site.step else ""
@@ -211,7 +211,7 @@ def name_of(timing: Timing, row: Row) -> str:
 
 
 def details_of(timing: Timing, row: Row) -> Event:
-    """What a record says when it is clicked at: its kernel and source, what it reads and writes, bytes and waits."""
+    """Return what a click on a record shows: its kernel and source, what it reads and writes, bytes and waits."""
     read, written, site = int(row[tl.RECORD_READ]), int(row[tl.RECORD_WRITTEN]), timing.site(row)
     told: Event = {"kernel": timing.kernels[int(row[tl.RECORD_CORE])].name}
     if site:

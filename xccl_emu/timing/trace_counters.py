@@ -1,6 +1,6 @@
 """What each link of the fabric carries over a timed run, as the counters of a trace.
 
-The links are those of the model: of a die its egress and its ingress, by class of path, and its own memory; of a node
+The links are the model's: of a die its egress and its ingress, by class of path, and its own memory; of a node
 what all its dies together send to and get from other nodes.
 """
 
@@ -21,7 +21,7 @@ BINS = 400
 """Samples of each counter over the time that is shown."""
 
 NODES_FROM = 1_000_000
-"""Number of the process of node 0, above those of all dies."""
+"""Number of the process of node 0, above all dies' numbers."""
 
 _Times = NDArray[np.int64]
 
@@ -49,8 +49,8 @@ def counters(timing: Timing, dies: Sequence[int], end: int) -> Iterator[dict[str
     nodes = [timing.fabric.nodes_of(ends, timing.spec.n_dies) for ends in (moves.source, moves.target)]
     far = np.isin(moves.path, (OTHER_NODE, OTHER_CPU))
     for node in np.unique(np.concatenate(nodes)[np.concatenate([far, far])]).tolist():
-        told = {"name": f"node {node}, uplinks"}
-        yield {"ph": "M", "name": "process_name", "pid": NODES_FROM + node, "tid": 0, "ts": 0.0, "args": told}
+        named = {"name": f"node {node}, uplinks"}
+        yield {"ph": "M", "name": "process_name", "pid": NODES_FROM + node, "tid": 0, "ts": 0.0, "args": named}
         for name, of in zip(("to other nodes", "from other nodes"), nodes, strict=True):
             where = {"pid": NODES_FROM + node, "name": f"{name} GB/s"}
             yield from _samples(moves, far & (of == node), width, end, where)

@@ -24,7 +24,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Clock:
-    """The time of a process: virtual if the pod runs in virtual time, else that of this computer."""
+    """The time of a process: virtual if the pod runs in virtual time, else this computer's."""
 
     virtual: bool = os.environ.get(POLICY, "time") == "time"
     us: float = 0.0
@@ -76,7 +76,7 @@ class Rank:
         return answer
 
     def _answer(self, call: str) -> tuple[Message, Arrays]:
-        """What the server says; raises what it tells."""
+        """Return the server's answer, or raise its error."""
         answer = self._line.receive()
         if answer is None:
             raise errors.UnfinishedError(f"{call} of rank {self.rank}: the server is gone")

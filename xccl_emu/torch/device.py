@@ -1,4 +1,4 @@
-"""PyTorch whose accelerator is this computer: devices mean the CPU, backends gloo, and events tell the pod's time."""
+"""PyTorch whose accelerator is this computer: devices mean the CPU, backends gloo, and events report the pod's time."""
 
 import functools
 import inspect
@@ -79,7 +79,7 @@ class Event:
 
 
 class Stream:
-    """A stream; there is but one order, that of the calls."""
+    """A stream; there is but one order, the calls'."""
 
     cuda_stream = 0
 
@@ -145,7 +145,7 @@ def _not_compiled(function: Any = None, **_: Any) -> Any:
 
 
 def _gloo() -> None:
-    """Have any backend be gloo, which is stricter than those of accelerators."""
+    """Have any backend be gloo, which is stricter than accelerators' backends."""
     made, new = dist.init_process_group, dist.new_group
     gathered = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name since PyTorch 2.13
 

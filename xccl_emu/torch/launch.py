@@ -1,4 +1,4 @@
-"""``python -m xccl_emu.torch SCRIPT``: a server with the pod beside a script whose ranks call it."""
+"""``python -m xccl_emu.torch SCRIPT``: a server with the pod, and a script whose ranks call it."""
 
 import argparse
 import contextlib
@@ -32,9 +32,9 @@ operators of pplx-kernels are the emulator's; what they have not is refused by n
 
 By default calls run in virtual time: what events and profilers say, and the script makes GB/s of, is the
 model's.  With --policy each call is run under schedules that are drawn, with a monitor for races: it raises
-where one goes wrong, and writes a replay file.  Times are those of this computer then, and mean nothing.
+where one goes wrong, and writes a replay file.  Times are this computer's then, and mean nothing.
 """
-_EXIT = "Exit code: that of the script; 2 wrong usage; 130 and 143 after Ctrl-C and SIGTERM."
+_EXIT = "Exit code: the script's; 2 wrong usage; 130 and 143 after Ctrl-C and SIGTERM."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--policy", help="time, or portfolio, random, pct, weights, eager, late, lifo, skew [default: time]")
     add("--order", default=usage.order, help="of drawn schedules: sc, fifo, relaxed, unordered [%(default)s]")
     add("--seed", type=int, default=0, help="of drawn schedules [%(default)s]")
-    add("--seeds", type=int, default=1, help="run the script with so many seeds, until one fails [%(default)s]")
+    add("--seeds", type=int, default=1, help="run the script with this many seeds, until one fails [%(default)s]")
     add("--schedules", type=int, help="drawn for each call [1; 6, one of each, of the portfolio]")
     add("--together", type=int, help="calls judged together, hosts not waiting [1; with --without 3]")
     add("--without", action="append", default=[], metavar="SYNC", help="switch a synchronization off; may be repeated")
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--witnesses", default=usage.witnesses, help="folder for replay files [%(default)s]")
     add("--replay", default="", metavar="FILE", help="a replay file: its call is run by its schedule, nothing is drawn")
     add("--device", choices=("auto", "npu", "cuda"), default="auto", help="npu if the script says so, else cuda [auto]")
-    add("-m", dest="module", action="store_true", help="SCRIPT is the name of a module, as of python -m")
+    add("-m", dest="module", action="store_true", help="SCRIPT is the name of a module, as for python -m")
     add("script", metavar="SCRIPT", help="a file, and what it is to be given")
     add("args", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -105,14 +105,14 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 
 def _device(given: argparse.Namespace) -> str:
-    """What a script means, by the words in it."""
+    """Return the device that a script means, by the words in it."""
     files = [path for each in (given.script, *given.args) if (path := Path(each)).suffix == ".py" and path.is_file()]
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
     return "npu" if re.search(r"torch_npu|[\"']npu", text) else "cuda"
 
 
 def _run(settings: Settings, device: str, script: Sequence[str]) -> int:
-    """Run a script beside a server of its own; returns its exit code."""
+    """Run a script with a server of its own; returns its exit code."""
     was = signal.signal(signal.SIGTERM, _terminated)
     try:
         with serving(settings) as environment:

@@ -81,7 +81,7 @@ def _kind(config: EpConfig) -> Any:
 
 
 def _written_bytes(config: EpConfig) -> int:
-    """What the host of a rank writes for a call at most: tokens with tables of choices and weights, or rows."""
+    """Return what the host of a rank writes for a call at most: tokens with tables of choices and weights, or rows."""
     tokens = config.tokens_max * (max(config.row_bytes, config.payload_bytes) + 2 * INDEX_BYTES)
     return max(tokens, config.rows_max * config.row_bytes)
 
@@ -100,7 +100,7 @@ class Session:
         )
 
     def put_stats(self, asked: Each) -> list[Buffer] | None:
-        """What ranks have counted so far, for a kernel to add to; None if they want none."""
+        """Return what ranks have counted so far, for a kernel to add to; None if they want none."""
         if not any("stats" in arrays for _, arrays in asked):
             return None
         for buffer, (_, arrays) in zip(self._stats, asked, strict=True):
@@ -124,7 +124,7 @@ class Session:
         """``waits``: [ranks] int64, nanoseconds that the cores of a rank waited for each source in the last run, as far
         as that was asked for.
 
-        A core waits for one signal after the other: what passes meanwhile for those behind it is not counted there.
+        A core waits for one signal after the other: what passes meanwhile for later ones is not counted there.
         """
         pod, c = self.group.pod, self.group.config
         if not isinstance(pod.policy, VirtualTime) or not pod.policy.log:
@@ -159,7 +159,7 @@ class _Dispatch:
     handle: Handle | None
     """None in normal mode and of the fused kernels, which hold one result."""
     choices: list[NDArray[Any]]
-    """[rank] those of its tokens."""
+    """[rank] its tokens' ones."""
 
 
 @dataclass
@@ -196,11 +196,11 @@ class Group:
             return self._combine_fused(asked)
         what, _, phase = call.partition("_")
         if what not in ("dispatch", "combine") or phase not in ("", "send", "recv"):
-            raise ConfigError(f"call={call!r}: must be dispatch or combine, or with _send or _recv behind it")
+            raise ConfigError(f"call={call!r}: must be dispatch or combine, or end in _send or _recv")
         return self._dispatch(phase, asked) if what == "dispatch" else self._combine(phase, asked)
 
     def _without(self, absent: Collection[int], call: str, asked: Each) -> Each:
-        """What is asked, for kernels that know nothing of absent ranks."""
+        """Return what is asked, for kernels that know nothing of absent ranks."""
         said = asked[0][0]
         if call.endswith(("_rows", "_fused")):
             raise ConfigError(f"{call} without ranks {sorted(absent)}: needs all ranks")
@@ -292,7 +292,7 @@ class Group:
         return self._told(number, session, [{"out": out} for out in session.group.combine_rows()])
 
     def _returned(self, asked: Each, kind: type[Any]) -> tuple[int, Session]:
-        """Rows of experts in their place, where one result is held: of which dispatch, and its session."""
+        """Rows of experts in their place, where one result is held: its dispatch and its session."""
         number = asked[0][0]["handle"]
         made = self._current(number)
         if not isinstance(made.session.group, kind):
@@ -317,12 +317,12 @@ class Group:
         if any(
             not np.array_equal(a["topk"], sent) for (_, a), sent in zip(asked, self._made(number).choices, strict=True)
         ):
-            raise ConfigError(f"expert_ids: must be those of dispatch {number}")
+            raise ConfigError(f"expert_ids: must be the ones of dispatch {number}")
         outputs = session.group.combine([arrays["weights"] for _, arrays in asked])
         return self._told(number, session, [{"out": out} for out in outputs])
 
     def _told(self, number: int, session: Session, answers: Sequence[Arrays]) -> list[tuple[Message, Arrays]]:
-        """What each rank is told: number of the dispatch, time of its kernel, and arrays, if there are any."""
+        """Return each rank's answer: number of the dispatch, time of its kernel, and arrays, if there are any."""
         arrays = answers or [{}] * self.size
         return [
             ({"handle": number, "us": us}, {**each, **session.waits(rank)})
@@ -343,7 +343,7 @@ class Group:
         return self.dispatches[number - 1]
 
     def _current(self, number: int) -> _Dispatch:
-        """The dispatch, or if its result is replaced by that of the last one with the same choices, that one.
+        """The dispatch, or if the last one with the same choices has replaced its result, that one.
 
         A handle says where rows came from, which is the same for both; rows are the caller's.
         """

@@ -2,7 +2,7 @@
 
     python -m xccl_emu.torch.server LISTENING LIFE SETTINGS
 
-with the number of the listening socket, that of one which closes when the launcher is gone, and settings as JSON.
+with the number of the listening socket, the number of one which closes when the launcher is gone, and settings as JSON.
 """
 
 import json
@@ -47,7 +47,7 @@ class _Members:
         return {rank.number for rank in self.lost}.union(*masks)
 
     def all_asked(self) -> bool:
-        """Whether there is a call, and all make it that are not absent."""
+        """Return True if there is a call, and all make it that are not absent."""
         asked = {number for number, rank in self.ranks.items() if rank.asked}
         return bool(asked) and asked | self.absent() >= {*range(self.group.size)}
 
@@ -158,7 +158,7 @@ def _check_same(ranks: list[_Rank]) -> None:
 
 
 def _short(text: str) -> str:
-    """The beginning and the end of what is told of a schedule, which may have a thousand steps."""
+    """The beginning and the end of a schedule's description, which may have a thousand steps."""
     lines = text.splitlines()
     left_out = len(lines) - _FIRST_LINES - _LAST_LINES
     if left_out <= 0:

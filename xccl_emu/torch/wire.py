@@ -95,7 +95,7 @@ class Line:
             raise UnfinishedError(f"the other end of the line is gone ({error})") from error
 
     def receive(self) -> tuple[Message, Arrays] | None:
-        """What the other end said, with views into the memory, valid until this end speaks; None if it is gone."""
+        """Return what the other end sent, with views into memory, valid until this end sends; None if it is gone."""
         try:
             said = self.socket.recv(_MESSAGE_BYTES)
         except OSError:
@@ -118,7 +118,7 @@ class Line:
             self._memory = -1
 
     def _map(self, nbytes: int) -> Any:
-        """The shared memory, with at least so many bytes."""
+        """The shared memory, with at least this many bytes."""
         size = os.fstat(self._memory).st_size
         if size < max(nbytes, _MEMORY_LEAST):
             size = max(nbytes, _MEMORY_LEAST)

@@ -1,4 +1,4 @@
-/* Names of Ascend C as kernels use them, with bodies that ask the machine of xccl_emu (docs/ascendc.md).
+/* Names of Ascend C as kernels use them, with bodies that ask the machine of xccl_emu (docs/bring-your-own.md).
  *
  * Nothing here is Huawei's.  Whatever makes a request takes one argument more, which says where it is called.
  */
@@ -196,7 +196,7 @@ public:
     int64_t address = 0;
 };
 
-/* Where a local tensor begins in the data buffer; of which queue it is counts for nothing here. */
+/* Where a local tensor begins in the data buffer; its queue does not matter here. */
 struct xccl_nothing {
     template <class T> void operator=(T) {}
 };
@@ -298,7 +298,7 @@ template <uint32_t N> GM_ADDR GetHcclContext() {
 }
 enum HcclServerType { HCCL_SERVER_TYPE_AICPU, HCCL_SERVER_TYPE_CCU };
 template <HcclServerType> class Hccl {}; /* named by callers that do not call it */
-/* A clock that stands still: what a kernel does by the time is not shown. */
+/* A clock that does not move: what a kernel does by the time is not shown. */
 inline int64_t GetSystemCycle() { return 0; }
 
 /* An event between two pipes by its number. */

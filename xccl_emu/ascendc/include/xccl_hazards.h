@@ -8,7 +8,7 @@
 namespace AscendC {
 enum { XCCL_IS_OF_VECTOR = 1 << 4, XCCL_IS_FRESH = 1 << 5 };
 
-/* A range: first byte and last; which pipes go on behind its write (a bit each), who wrote it, whether the call that
+/* A range: first byte and last; which pipes go on after its write (a bit each), who wrote it, whether the call that
  * runs did, and for each pipe an event that is set and will say so. */
 struct xccl_range {
     int64_t word;
@@ -85,8 +85,8 @@ inline void xccl_vector(const xccl_place &at, int64_t from, int64_t to, int64_t 
     xccl_wrote(at, XCCL_OP_V_COPY, to, writes, PIPE_V);
 }
 
-/* An event carries what its pipe has written, and what that pipe goes on behind; a wait of the scalar unit is before
- * all that follows behind it. */
+/* An event carries what its pipe has written, and what that pipe goes on after; a wait of the scalar unit is before
+ * all that follows it. */
 inline void xccl_event(int64_t operation, int source, int target, int event) {
     int code = 128 | source << 5 | (event & 31);
     xccl_ranges([&](const xccl_range &range) {

@@ -1,6 +1,6 @@
-/* Several kernels that a core runs one behind the other, as xccl_emu/lang/in_turn.py says it for Python.
+/* Several kernels that a core runs one after the other, as xccl_emu/lang/in_turn.py says it for Python.
  *
- * Whoever includes it defines XCCL_ROW_WORDS, XCCL_COUNTED, and XCCL_CALL(row), which calls the kernel that a row says.
+ * A file that includes it defines XCCL_ROW_WORDS, XCCL_COUNTED, and XCCL_CALL(row), which calls the kernel that a row says.
  */
 #pragma once
 

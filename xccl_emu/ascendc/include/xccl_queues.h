@@ -1,4 +1,4 @@
-/* Buffers and queues: who may use which part of the data buffer, told by events between the pipes. */
+/* Buffers and queues: who may use which part of the data buffer, by events between the pipes. */
 #pragma once
 
 namespace AscendC {
@@ -31,7 +31,7 @@ public:
         for (int event = 0; event < 32; event++)
             if (q.left >> event & 1) xccl_place{0, nullptr, 0, q.waits}(XCCL_OP_WAIT_FLAG, empty >> 4, empty & 15, event);
     }
-    /* Its buffers are no longer in use; whoever takes them again for another one is not ordered behind that. */
+    /* Its buffers are no longer in use; to take them again for another one is not ordered after that. */
     void let_go() {
         uint32_t left = q.left | uint32_t(q.freed) << q.event;
         const xccl_site *waits = q.waits;

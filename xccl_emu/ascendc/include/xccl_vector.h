@@ -50,7 +50,7 @@ struct BinaryRepeatParams {
             src1RepStride = 8;
 };
 
-/* Which elements of a repeat take part: the first so many, or a bit for each. */
+/* Which elements of a repeat take part: the first this many, or a bit for each. */
 struct xccl_mask {
     uint64_t bits[2];
     xccl_mask(uint64_t n)

@@ -33,7 +33,7 @@ OF_CALLS = (*PORTFOLIO, "skew")
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000
 _FIRST_ROUNDS, _FURTHER_ACTIONS = 4, 1 << 18
-"""How far it is looked for violations: first rounds through the portfolio; no further one behind so many actions."""
+"""Limits of the search for more violations: first rounds through the portfolio, and actions of a run."""
 _SLICE_SECONDS = 0.5
 _LOOP_SHOWN = 200  # actions of a loop that a message looks at
 _Seen = TypeVar("_Seen")
@@ -261,7 +261,7 @@ def _round(monitor: Monitor, actions: NDArray[np.int64], loop: int) -> Violation
 
 
 def _where(monitor: Monitor, actions: NDArray[np.int64], look: Callable[[Pod], _Seen]) -> _Seen:
-    """What is seen of the pod as it stands behind the actions."""
+    """Replay the actions, then return what ``look`` sees of the pod."""
     try:
         monitor.replay(actions, stop=True)
         return look(monitor.trial.pod)

@@ -60,7 +60,7 @@ class _Slice:
                 yield step.number
 
     def _carries_out(self, step: Step) -> bool:
-        """Whether a step writes what is needed; what it reads for that is needed from here on."""
+        """Return True if a step writes what is needed; what it reads for that is needed from here on."""
         left = [self._trace.writes[n].range for n in step.left if n in self._writes]
         inside = [_range(each) for each in step.accesses if each.writes and self._trace.die_of(each.start) < 0]
         wrote = left + [part for each in inside for part in _common(each, self._need)]
@@ -73,7 +73,7 @@ class _Slice:
         return True
 
     def _reads_for_it(self, step: Step) -> bool:
-        """Whether a kernel reads what it makes an address or a value of."""
+        """Return True if a kernel reads what it makes an address or a value of."""
         taken = step.pipe == "scalar" and step.operation in _READS and step.core in self._cores
         if not taken or step.issues or (step.operation.startswith("poll") and not (step.source and step.source.used)):
             return False
@@ -95,7 +95,7 @@ def _meets(one: Range, others: Iterable[Range]) -> bool:
 
 
 def _without(one: Range, taken: Iterable[Range]) -> list[Range]:
-    """What is left of a range."""
+    """Return what is left of a range."""
     left = [one]
     for start, end in taken:
         left = [part for a, b in left for part in ((a, min(b, start)), (max(a, end), b)) if part[0] < part[1]]
@@ -103,7 +103,7 @@ def _without(one: Range, taken: Iterable[Range]) -> list[Range]:
 
 
 def _sources(accesses: tuple[Access, ...], wrote: list[Range]) -> list[Range]:
-    """Where the bytes come from that a step wrote: of a copy the same part of what it reads, else all that it reads."""
+    """Return where a step's bytes come from: of a copy the same part of what it reads, else all that it reads."""
     read = [_range(each) for each in accesses if not each.writes]
     target = [_range(each) for each in accesses if each.writes]
     if len(read) == len(target) == 1 and read[0][1] - read[0][0] == target[0][1] - target[0][0]:

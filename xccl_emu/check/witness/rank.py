@@ -25,7 +25,7 @@ def place(violation: kinds.Violation) -> tuple[str, frozenset[str], bool]:
 
 
 def ranked(found: Iterable[kinds.Violation]) -> list[kinds.Violation]:
-    """The first one of each kind and place, the most telling in front: of those that tell alike, what was found first.
+    """Return one violation of each kind and place, the most informative first; ties keep the order of discovery.
 
     Accesses that go wrong between cores, then inside of one; then wrong bits, which such accesses make; then runs that
     end where they must not; then what the machine refuses, such as an event set twice, which says least of a protocol;
@@ -38,8 +38,9 @@ def ranked(found: Iterable[kinds.Violation]) -> list[kinds.Violation]:
 
 
 def cause(trial: Trial, found: Sequence[kinds.Violation]) -> kinds.Violation:
-    """The first, or of those of its kind that tell as much the one that it follows from: whoever does wrong there had
-    come through the other's source lines before, and in the other's run nobody had come through those of the first.
+    """Return the first violation, or the one of its kind and rank that causes it.
+
+    A causes B if the core that does wrong in B has come through A's source lines before, and not the other way round.
 
     The first `_COMPARED` of them are looked at, but for those by long runs.  ``trial`` must be fresh; it is left as it
     was.

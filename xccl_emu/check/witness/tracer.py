@@ -122,7 +122,7 @@ class Stepper:
         return cores
 
     def _further(self, blocked: Sequence[int]) -> list[trace.Write]:
-        """What blocked cores write if one of them, each in its turn, waits for nothing; spoils the pod."""
+        """Return what blocked cores write if one of them, each in its turn, waits for nothing; spoils the pod."""
         switches = int(self._st[at.SWITCH_BASE])
         self._st[switches : switches + len(self._pod.kernels) * at.MAX_SITES] &= ~at.SITE_OFF
         try:
@@ -138,7 +138,7 @@ class Stepper:
         return found
 
     def _followed(self, core: int, blocked: Sequence[int], actions: int) -> list[trace.Write]:
-        """What blocked cores write within some actions if what one of them waits at is switched off."""
+        """Return what blocked cores write within some actions if what one of them waits at is switched off."""
         dies = [self._pod.spec.n_cores * at.ACTORS_PER_CORE + die for die in self._writes.flying]
         end = self._number + actions
         while self._number < end and self._let_go(core):
@@ -148,7 +148,7 @@ class Stepper:
         return self._writes.all
 
     def _goes_far(self, actor: int, end: int) -> bool:
-        """Whether an actor has taken actions, as many as it can."""
+        """Return True if an actor has taken actions, as many as it can."""
         before = taken = self._number
         while self._number < end and self._goes_on(actor):
             taken = self._number
@@ -162,7 +162,7 @@ class Stepper:
         return [core * at.ACTORS_PER_CORE + pipe for pipe in busy]
 
     def _goes_on(self, actor: int) -> bool:
-        """Whether an actor has taken its next action, and nothing was wrong with it."""
+        """Return True if an actor has taken its next action, and nothing was wrong with it."""
         try:
             return not self._step(actor << at.CHOICE_BITS | at.CHOICE_ALL).failed
         except ReplayError:

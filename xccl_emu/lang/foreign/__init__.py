@@ -1,4 +1,4 @@
-"""Kernels in C and C++ (docs/foreign.md)."""
+"""Kernels in C and C++ (docs/bring-your-own.md)."""
 
 from xccl_emu.lang.foreign.kernel import STREAM_WORDS, CKernel, CStream, c_kernel
 

@@ -1,4 +1,4 @@
-/* Kernels of xccl_emu in C or C++ (docs/foreign.md): what makes a function a kernel, and how it asks its machine.
+/* Kernels of xccl_emu in C or C++ (docs/bring-your-own.md): what makes a function a kernel, and how it asks its machine.
  *
  * The requests are in xccl_requests.h, which is made of the Python ones.  After its operands a request takes
  * designators, which must be constants: `.sync` names a synchronization, by which a run can switch it off; `.step` is

@@ -76,7 +76,7 @@ def _note_writers(st, address, nbytes, core, site):
 
 @jit
 def site_word(st, base, site):
-    """What is said of a site of a core's kernel."""
+    """Return the switch word of a request's site: whether it is on, and the order that it asks for."""
     return st[st[ms.SWITCH_BASE] + st[base + ms.KERNEL] * ms.MAX_SITES + site]
 
 
@@ -162,7 +162,7 @@ def _add_number(mem, address, number):
 
 @jit
 def land(mem, st, entry):
-    """What is in flight is there, or added to what is there."""
+    """Apply a write in flight to memory: store it, or add it."""
     address, data, kind = st[entry + ms.FLIGHT_ADDRESS], entry + ms.FLIGHT_DATA, st[entry + ms.FLIGHT_KIND]
     if kind == ms.KIND_ADD:
         words.store_i64(mem, address, words.load_i64(mem, address) + st[data])

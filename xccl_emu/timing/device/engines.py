@@ -80,7 +80,7 @@ def _flag(space, core, pipe, asked, since):
 
 @jit
 def _fence(space, core, asked, since):
-    """It takes no time: what leaves by one way behind something else, with the same latency, arrives behind it."""
+    """It takes no time: what leaves by one way after something else, with the same latency, arrives after it."""
     _, _, tm, who, _ = space
     number = records.record_still(space, core, rq.MTU_OUT, asked, since, tm[since])
     records.set_time(tm, who, core.row + tl.FENCE_AT, tm[since], number)
@@ -125,7 +125,7 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
         left = transfer.pass_fabric(tm, path, there, here, address, nbytes, False, transfer.FROM_MEMORY, begin)
     free = max(own, left)
     done = free + transfer.latency_of(tm, path, write)
-    if not write and asked.d:  # it may have bytes that are on their way, and a look behind it must see that: it waits
+    if not write and asked.d:  # it may have bytes that are on their way, and a later look must see that: it waits
         done = max(done, tm[transfer.written_by(tm, there)])
     read, written = (-1, address) if write else (address, -1)
     moved = records.Moved(nbytes, there, max(0, left - own), done, read, written)
@@ -139,7 +139,7 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
 
 @jit
 def _signal(space, core, asked):
-    """What a request signals leaves right behind what it copies, by the same way, and is visible behind it."""
+    """Send a request's signal: it leaves right after what it copies, by the same way, and is visible after it."""
     mem, st, tm, who, _ = space
     address, since = asked.d, core.row + tl.FREE + rq.MTU_OUT
     entry = find_granule(mem, tm, address)
@@ -154,7 +154,7 @@ def _signal(space, core, asked):
 def step_dma_timed(space, core):
     """Do the next DMA descriptor: as `step_pipe_timed`.
 
-    A core's descriptors are a queue: the next begins when the one before it is done.  Those of all
+    A core's descriptors are a queue: the next begins when the one before it is done.  The descriptors of all
     cores of a die are started by its engines, each one after the other, the earliest that is ready first; their bytes
     are on the way at the same time.
     """

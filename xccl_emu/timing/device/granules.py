@@ -39,7 +39,7 @@ def find_granule(mem, tm, address):
 
 @jit
 def begin_of(die, slots):
-    """How far on in a table of so many slots the granules of a die stand."""
+    """Return where the granules of a die begin in a table of this many slots."""
     return (die * _GOLDEN & 0xFFFFFFFF) * slots >> 32
 
 
@@ -125,7 +125,7 @@ def became_visible(mem, tm, who, entry, address, time, kept, added, record):
     """A granule, found before, was written by itself, visible from ``time`` on.
 
     What was there before is ``kept`` if anybody can look for this write.  What is ``added`` to its word counts when it
-    arrives, whoever added first; what is stored, for which that is 0, arrives behind all that was written before.
+    arrives, in any order of additions; what is stored, for which that is 0, arrives after all that was written before.
     """
     if kept:
         _keep(tm, who, entry)
@@ -221,7 +221,7 @@ def is_last(mem, tm, entry, address):
 
 @jit
 def word_at(tm, version, address):
-    """What a word holds in a version."""
+    """Return what a word holds in a version."""
     return tm[version + tl.GRANULE_VALUE + _word_of(address)]
 
 

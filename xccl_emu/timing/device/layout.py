@@ -1,4 +1,4 @@
-"""Where everything is in the array of times: an int64 array beside the machine's state, all times in picoseconds.
+"""Where everything is in the array of times: an int64 array next to the machine's state, all times in picoseconds.
 
 A second array of the same shape, `who`, says for each time which record (of the log of timed actions, plus 1) made it
 so; that is what the critical path is walked along.  Without a log it is empty.
@@ -12,9 +12,9 @@ HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)
 HEAP_BASE, CORE_BASE, DIE_BASE, GROUP_BASE, GRANULE_BASE, GRANULE_SLOTS, GRANULES_USED = range(5, 12)
 VERSION_BASE, VERSIONS, VERSIONS_MADE, VERSIONS_LEFT, VERSION_FREE = 12, 14, 15, 16, 20  # the last: of a list
 N_ROUTES = 13  # ranges of memory that are reached over another network
-HEAP_SLOTS, GRANULES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
+HEAP_SLOTS, GRANULES_A_DIE = 17, 18  # with this many in the heap a core is not entered twice
 SITE_BASE = 19  # a word for each site of each kernel, of the bits below
-TOLD, CHOSEN = 1, 2  # it tells other cores something, or looks (`array._told`); a log of chosen sites has it
+TOLD, CHOSEN = 1, 2  # it releases something, or looks (`array._told`); a log of chosen sites has it
 TIMER_NUMBER, TIMER_SHIFT = 2, 4  # above them which of the core's timers it asks, and after how long that answers 1
 TIMERS_MOST = 4  # of a kernel
 ANY_WAITER = 21  # who waits for one of several words, and looks again whenever a word becomes visible
@@ -39,7 +39,7 @@ ROUTE_START, ROUTE_END, ROUTE_NETWORK = range(3)
 ROUTE_WORDS = 3
 HEADER_WORDS = 256
 
-ENDED_GRANULES_FULL = 100  # the table of polled words is, or that of what they held; the machine has the other ways
+ENDED_GRANULES_FULL = 100  # the table of polled words is, or what they held is; the machine has the other ways
 
 # ---- a core's block
 SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
@@ -54,10 +54,10 @@ EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
 FENCE_AT = EVENT_AT + ms.N_PIPES * ms.N_PIPES * ms.N_EVENTS  # when mtu-out passed its last fence
 CORE_SITES = FENCE_AT + 1  # where the words of its kernel's sites begin
 TIMERS = FENCE_AT + 2  # of each, when it began, plus 1, or 0; and what it was asked for
-SHOWN = TIMERS + 2 * TIMERS_MOST  # addresses of words of which memory holds an earlier version, or -1 (`poll_any`)
+SHOWN = TIMERS + 2 * TIMERS_MOST  # addresses of words that memory holds an earlier version of, or -1 (`poll_any`)
 CORE_WORDS = SHOWN + CONDITIONS_MOST
 
-# ---- the block of a die, or of a CPU's socket behind them: when its memory and its link to its sibling are free; are
+# ---- the block of a die, or of a CPU's socket after them: when its memory and its link to its sibling are free; are
 # the actions of its cores written down; where it is; and when its DMA engines are free
 MEMORY, LINK, LOGGED, CHIP, NODE, IS_CPU = range(6)
 IDLE_FROM, IDLE_UNTIL = 6, 7  # when its memory had last nothing to do
@@ -65,14 +65,14 @@ DMA_ENGINE, DMA_ENGINES_MAX = 8, 8
 WRITTEN_BY = 16  # when all that was written to its memory so far is visible
 DIE_WORDS = 17
 
-# ---- its ports in a network: when each plane is free, out and in; or behind the only plane a node's own links: that to
+# ---- its ports in a network: when each plane is free, out and in; or after the only plane a node's own links: to
 # its switch, or one to each other die, by how far on that is
 PLANES_MAX = 8
 PORT_OUT, PORT_IN = 0, PLANES_MAX
 PORT_WORDS = 2 * PLANES_MAX
 
 # ---- the switches of a node in a network: when each link between its switch of a plane and one of the second tier is
-# free, up and down, by plane and link; striped over all links of a plane the first stands for them
+# free, up and down, by plane and link; striped over all links of a plane the first represents them
 UPLINKS_MAX = 16
 SWITCH_UP, SWITCH_DOWN = 0, PLANES_MAX * UPLINKS_MAX
 SWITCH_WORDS = 2 * PLANES_MAX * UPLINKS_MAX

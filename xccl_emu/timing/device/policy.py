@@ -102,7 +102,7 @@ def _turn(space, number):
 
 @jit
 def _step(space, core, engine, most):
-    """How many actions of an engine, up to so many, were taken; 0 if it has to wait, minus the time to come back at."""
+    """Return how many actions of an engine were taken; 0 if it has to wait, minus the time to come back at."""
     if engine == SCALAR:
         taken = run_on_buffer_timed(space, core, most)
         return taken if taken else step_scalar_timed(space, core)

@@ -1,4 +1,4 @@
-"""The log of timed actions, kept where a trace or a critical path is asked for; or of those of chosen sites alone.
+"""The log of timed actions, kept where a trace or a critical path is asked for; or of chosen sites alone.
 
 What functions of a timed run hand to each other is here too.  Its arrays travel as a ``space``: memory, state, times,
 what made these, and the log.
@@ -107,7 +107,7 @@ def set_time(tm, who, at, time, number):
 
 @jit
 def set_later(tm, who, at, time, number):
-    """`set_time`, unless what stands there is as late."""
+    """`set_time`, unless the entry is as late."""
     if time > tm[at]:
         set_time(tm, who, at, time, number)
 

@@ -31,14 +31,14 @@ def ring_at(row, ring, pipe, n):
 
 
 class _Before(NamedTuple):
-    """What was so before a request was granted: the core's group and its phase, the DMA descriptor that it would take,
-    the granule of its address, and whether its site tells others something, or looks."""
+    """State captured before a request is granted: the core's group and phase, the DMA descriptor that it would take,
+    the granule of its address, and whether its site releases something, or looks."""
 
     group: int
     phase: int
     slot: int
     entry: int
-    told: int
+    releases: int
 
 
 @jit
@@ -53,8 +53,8 @@ def step_scalar_timed(space, core):
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
     memory = op == rq.OP_LOAD or op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD
-    told = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.TOLD
-    looks = op == rq.OP_LOAD and (told or access.reads_flags(st, base, a, asked.b))
+    releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.TOLD
+    looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.b))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[row + tl.SCALAR_AT]
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS
@@ -80,13 +80,13 @@ def step_scalar_timed(space, core):
     moved = records.Moved(_nbytes(asked), die_at(st, a), 0, end, read, written)
     number = records.record(space, core, rq.SCALAR, asked, since, end, moved)
     records.set_time(tm, who, row + tl.SCALAR_AT, end, number)
-    _then(space, core, asked, _Before(group, phase, slot, entry, told), number)
+    _then(space, core, asked, _Before(group, phase, slot, entry, releases), number)
     return 1
 
 
 @jit
 def _seen(mem, tm, row, asked, looks, entry):
-    """Which version of a word the request sees: the last one, unless that is still on its way."""
+    """Return which version of a word the request sees: the last one, unless that is still on its way."""
     if (
         entry == 0
         or tm[entry + tl.GRANULE_AT] <= tm[row + tl.SCALAR_AT]
@@ -100,7 +100,7 @@ def _seen(mem, tm, row, asked, looks, entry):
 
 @jit
 def _last_written(mem, tm, asked, entry):
-    """The granule that was written last of a polled line, or of a word of which some bits are polled; no versions."""
+    """The granule that was written last of a polled line, or of a word whose bits are polled; no versions."""
     address, nbytes, last = asked.a, asked.d, entry
     for first in range(ms.GRANULE_BYTES, nbytes if entry and is_line(nbytes) else 0, ms.GRANULE_BYTES):
         if address + first <= mem.size - ms.GRANULE_BYTES:
@@ -132,7 +132,7 @@ def _act(space, core, address, entry, seen, choice):
 
 @jit
 def run_on_buffer_timed(space, core, most):
-    """Up to so many accesses to the data buffer at once, which nobody else sees; none where each is to be logged."""
+    """Up to this many accesses to the data buffer at once, which nobody else sees; none where each is to be logged."""
     mem, st, tm, who, _ = space
     if who.size and records.logged(tm, st[core.base + ms.DIE]):
         return 0
@@ -223,7 +223,7 @@ def _memory_access(st, tm, here, asked):
 
 @jit
 def _then(space, core, asked, before, number):
-    """What a granted request leaves behind for others."""
+    """Leave what a granted request leaves for others."""
     mem, st, tm, who, _ = space
     op, a, row = asked.op, asked.a, core.row
     end, pipe = tm[row + tl.SCALAR_AT], _pipe_of(asked)
@@ -241,7 +241,7 @@ def _then(space, core, asked, before, number):
         records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
         records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
         added = asked.b if op == rq.OP_ATOMIC_ADD and asked.c != rq.SWAPS else 0
-        granules.became_visible(mem, tm, who, before.entry, a, visible, before.told, added, number)
+        granules.became_visible(mem, tm, who, before.entry, a, visible, before.releases, added, number)
     elif op == rq.OP_RETURN:
         tm[row + tl.FINISHED] = end
 

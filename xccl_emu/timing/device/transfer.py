@@ -18,7 +18,7 @@ _BLOCKS_MAX = 512  # a transfer of more is as good as spread evenly
 
 @jit
 def die_at(st, address):
-    """The die of an address, or the CPU behind the dies."""
+    """The die of an address, or the CPU after the dies."""
     return address >> st[DIE_SHIFT]
 
 
@@ -74,7 +74,7 @@ def pass_fabric(tm, path, source, target, address, nbytes, write, ends, time):
     """Send ``nbytes`` from die to die from ``time`` on; returns when the last byte is through all queues on the way.
 
     ``address`` is where it reads or writes on the other die; ``ends`` says which ends are memory.  Transfers of all
-    cores are striped into each other, so one that waits in a queue leaves none behind it idle: it takes its turn in
+    cores are striped into each other, so one that waits in a queue leaves no later one idle: it takes its turn in
     each of them from the start.
     """
     if path == 0:
@@ -101,7 +101,7 @@ def pass_fabric(tm, path, source, target, address, nbytes, write, ends, time):
 def _within(tm, network, source, target, busy, kind, time):
     """The own links of a node: the one of these two dies, or the ports of both to a switch.
 
-    Of up to eight dies in a row no two are as far on from a third, modulo eight, so this tells its links apart.
+    Of up to eight dies in a row no two are as far on from a third, modulo eight, so this separates its links.
     """
     out = tm[network + tl.PORTS] + source * tl.PORT_WORDS + tl.PORT_OUT
     if kind == tl.AT_MESH:
@@ -132,7 +132,7 @@ def _memory(tm, die, nbytes, time):
 
 class _Way(NamedTuple):
     """The first port of one die out and of another in, the rate of each, and the first link up from the node of the one
-    and down to that of the other; 0 where both are in one node, or nothing is slow between nodes."""
+    and down to the other's; 0 where both are in one node, or nothing is slow between nodes."""
 
     out: int
     into: int
@@ -144,7 +144,7 @@ class _Way(NamedTuple):
 
 @jit
 def _way_between(tm, network, source, target, rate):
-    """A port has the rate of the path, that of a CPU one of its own."""
+    """A port has the rate of the path, a CPU's one of its own."""
     one, other = _block(tm, source), _block(tm, target)
     far = tm[one + tl.NODE] != tm[other + tl.NODE] and tm[network + tl.UPLINK_RATE] > 0
     return _Way(
@@ -160,7 +160,7 @@ def _way_between(tm, network, source, target, rate):
 @jit
 def _striped(tm, network, way, address, nbytes, time):
     """A transfer is spread evenly over all planes, and in each over all links to the second tier; a short one has fewer
-    stripes than there are planes, and goes by its address."""
+    stripes than there are planes, and its address decides."""
     planes, shift = tm[network + tl.PLANES], tm[network + tl.STRIPE_SHIFT]
     first, used, share = 0, planes, nbytes
     if nbytes <= (planes - 1) << shift:
@@ -200,7 +200,7 @@ def _by_address(tm, network, way, address, nbytes, time):
 
 @jit
 def _spread(number):
-    """A number that looks drawn at random, at least 0, for that of a block."""
+    """A number that looks drawn at random, at least 0, for a block's."""
     mixed = (number ^ number >> 15) & 0x7FFFFFFF  # so that no product wraps around
     mixed = mixed * 0x2C1B3C6D & 0x7FFFFFFF
     mixed = (mixed ^ mixed >> 12) * 0x297A2D39 & 0x7FFFFFFF

@@ -22,7 +22,7 @@ from xccl_emu.torch.faces.common import (
 
 __all__ = ["Buffer", "Config", "EventOverlap"]
 _MODES = {None: "", "bf16": "", "no": "", "int8": "cann"}
-"""By quant_mode, the rule by which tokens are quantized; the other modes of the port are those of the A5."""
+"""By quant_mode, the rule by which tokens are quantized; the other modes of the port are the A5's."""
 
 
 class Buffer(Member):

@@ -35,7 +35,7 @@ def to_torch(array: NDArray[Any]) -> torch.Tensor:
 
 
 def to_rows(*tensors: torch.Tensor | None) -> NDArray[np.uint8]:
-    """[rows, bytes] the rows of tensors behind each other as bytes, a multiple of 32 of them."""
+    """[rows, bytes] the rows of tensors one after another as bytes, a multiple of 32 of them."""
     parts = [each.contiguous().view(torch.uint8).numpy() for each in tensors if each is not None]
     row = np.concatenate(parts, 1)
     return np.pad(row, ((0, 0), (0, -row.shape[1] % _ROW_BYTES)))
@@ -96,7 +96,7 @@ class Config:
         self.numbers, self.named = numbers, named
 
     def get_nvl_buffer_size_hint(self, *_: int) -> int:
-        """Bytes: none are needed beside those of the pod."""
+        """Bytes: none are needed apart from the pod's."""
         return 0
 
     get_rdma_buffer_size_hint = get_nvl_buffer_size_hint
@@ -138,7 +138,7 @@ class Member:
 
     @staticmethod
     def _summands(rows: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor) -> dict[str, NDArray[Any]]:
-        """What combine is given: rows of experts, and the weight of each choice, 0 where it is masked."""
+        """Return what combine is given: rows of experts, and the weight of each choice, 0 where it is masked."""
         return {
             "y": to_numpy(rows), "topk": to_numpy(topk_idx.int()),
             "weights": to_numpy(weights.masked_fill(topk_idx == -1, 0).float()),
@@ -154,4 +154,4 @@ def layout_of(topk_idx: torch.Tensor, experts: int, ranks: int) -> tuple[torch.T
 
 
 def nothing() -> None:
-    """What a hook is that has nothing to wait for."""
+    """Do nothing: a hook without anything to wait for."""

@@ -52,7 +52,7 @@ class _Received(NamedTuple):
 
     @property
     def asks(self) -> dict[str, bool]:
-        """What a call is told."""
+        """Return the arguments of a call."""
         return {} if self.waited is None else {"waits": True}
 
     def __call__(self, got: _Arrays) -> None:
@@ -115,7 +115,7 @@ class Buffer(Member):
         source, layout = unfilled((local, rows), torch.int32), torch.zeros((local, self.group_size), dtype=torch.int64)
 
         def received(got: _Arrays) -> None:
-            """Put rows into the block of their expert, behind each other by source."""
+            """Put rows into the block of their expert, one after another by source."""
             counts = got["counts"].astype(np.int64)
             count.copy_(to_torch(counts.sum(1)))
             layout.copy_(to_torch((counts.cumsum(1) - counts << 32) | counts))
@@ -283,7 +283,7 @@ class Buffer(Member):
     def _route(
         self, topk_idx: torch.Tensor | None, weights: torch.Tensor | None, in_rank: Any, per_expert: Any
     ) -> "_Route":
-        """Where tokens go; collective, since all must know the largest batch."""
+        """Return where tokens go; collective, since all must know the largest batch."""
         local, numbers = per_expert.numel() // self.group_size, None
         if topk_idx is None:  # a choice for each rank, of its first expert
             experts = torch.arange(self.group_size) * local
@@ -311,7 +311,7 @@ class ElasticBuffer:
 
 
 def _padded(tensor: torch.Tensor, rows: int, value: int = 0) -> torch.Tensor:
-    """With so many rows more."""
+    """With this many rows more."""
     more = torch.full((rows, tensor.size(1)), value, dtype=torch.float32).to(tensor.dtype)
     return torch.cat([tensor, more]) if rows else tensor
 

@@ -42,7 +42,7 @@ def init_seed(global_seed: int) -> None:
 
 
 def calc_diff(x: torch.Tensor, y: torch.Tensor) -> float:
-    """How far two tensors point apart, 0 for equal ones: 1 - 2xy / (xx + yy), each raised by 1."""
+    """Return how far two tensors point apart, 0 for equal ones: 1 - 2xy / (xx + yy), each raised by 1."""
     x, y = x.double() + 1, y.double() + 1
     return float(1 - 2 * (x * y).sum() / (x * x + y * y).sum())
 
@@ -68,7 +68,7 @@ def per_token_cast_back(x: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 
 
 def inplace_unique(x: torch.Tensor, num_slots: int) -> None:
-    """Leave the different numbers of each row, the most frequent first and -1 behind them."""
+    """Leave the different numbers of each row, the most frequent first and -1 after them."""
     for row in x:
         values, counts = torch.unique(row[row >= 0], return_counts=True)
         best = values[counts.argsort(descending=True, stable=True)][:num_slots].sort(descending=True).values

@@ -195,7 +195,7 @@ def complete_dma(m, clocks, i, k, event):
 
 @jit
 def _see_writes(m, clocks, row, i, die, known):
-    """Whoever has a clock knows that those writes of a core to a die are visible that another clock knows of."""
+    """Extend a row of a clock by the writes of core i to a die that the clock `known` has seen."""
     for engine in range(rq.SCALAR, rq.MTU_OUT + 1, rq.MTU_OUT - rq.SCALAR):
         word = row + visible_word(m, i, engine, die)
         clocks[word] = max(clocks[word], clocks[known + engine_word(m, i, engine)])
@@ -230,7 +230,7 @@ def in_order(st, m, clocks, i, row, known, die):
 
 @jit
 def behind_strong(st, m, clocks, i, row, die, base, site):
-    """Whoever sees a strong write of a core sees its earlier ones to that die, but for those without an order."""
+    """A reader of a strong write also sees the core's earlier writes to that die, except those without an order."""
     if (
         st[ms.REQUEST_ORDERS] != ms.ASKS_SOME_STRONG
         or m[ml.X_OP] == rq.OP_DMA

@@ -21,7 +21,7 @@ from xccl_emu.machine.device import words as machine_words
 from xccl_emu.machine.device.words import call, jit
 
 entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
-"""For what Python calls."""
+"""Compile an entry point that Python calls."""
 
 # ---- header of the checker state
 (

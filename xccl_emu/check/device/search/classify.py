@@ -17,7 +17,7 @@ from xccl_emu.machine.device.pipes import entry_of, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit
 
 NOT, PLAINLY, AT_ONCE = range(3)
-"""May an action be done as soon as it is possible?  No; as it is; or so that its writes are visible at once."""
+"""How an action may be done as soon as it is possible: not at all; as it is; or with its writes visible at once."""
 
 
 @linked

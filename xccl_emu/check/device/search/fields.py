@@ -103,7 +103,7 @@ def _split(ck, block, mark, first, end):
 
 @call
 def see_read(ck, j, start, end):
-    """Explore from now on what a core has read early of some bytes of a field: it has told nobody of it yet."""
+    """Explore from now on bytes of a field that a core has read early, since no release has published that read."""
     block = clocks.block_of(ck, j)
     for n in range(ck[block + at.N_READ]):
         read = block + at.READ + n * at.READ_WORDS

@@ -19,7 +19,7 @@ Under `sc` writes need no quiet, and one of shared data, made at once, stays ope
 comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` it
 stays open until the quiet; who meets it before may be ordered by a flag behind it, so from then on it keeps its turn.
 
-A local action (`LOCALLY`) closes and releases nothing: nobody can tell when it happened, so nobody is ordered by it.
+A local action (`LOCALLY`) closes and releases nothing: its time is arbitrary, so it orders no other core.
 """
 
 from xccl_emu.check.device import accesses

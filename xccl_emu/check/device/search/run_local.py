@@ -218,7 +218,7 @@ def _n_parts(st, ck, i, base, pipe, j):
 
 @jit
 def need_not_happen(st, ck, process, n):
-    """Return in which ways the n-th transition of a process need never happen: a line is evicted, or fetched again.
+    """Return why the n-th transition of a process is optional: it evicts a line, or fetches one again.
 
     Two bits: 1 for an eviction, 2 for a load that might see its line as it is instead.
     """
