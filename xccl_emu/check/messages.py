@@ -31,6 +31,8 @@ def error_kind(pod: Pod) -> str:
     """The kind of violation that the machine has recorded."""
     if report.is_fault(pod):
         return verdict.KERNEL_FAULT
+    if report.lacks_right(pod):
+        return verdict.MISSING_RIGHT
     return _KINDS.get(int(pod.state[at.ERROR]), verdict.BAD_INSTRUCTION)
 
 
