@@ -167,10 +167,10 @@ def _whose(pod: Pod, cores: tuple[int, ...]) -> str:
 
 
 def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
-    """A line more for a race of two instructions (core, site), if one looks like a load that waits for a flag."""
+    """A line more for a race of two instructions (core, site), if one is a load of which a loop waits for a flag."""
     one, other = (report.site_of(pod, core, site) for core, site in sides)
     for read, write in ((one, other), (other, one)):
-        if read is not None and write is not None and read.operation == "load" and not read.sync:
+        if read is not None and write is not None and read.operation == "load" and not read.sync and read.looped_on:
             if write.operation in _FLAG_WRITES:
                 return f"\n  if `{read.text}` waits for a flag, it wants a name: load(..., sync=\"...\")"
     return ""
