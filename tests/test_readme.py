@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli_support import printed
 from tests.testing.tutorial import Tutorial
+from xccl_emu.check import verdict
 from xccl_emu.cli import ending
 from xccl_emu.cli.main import ORDER
 
@@ -66,6 +67,15 @@ def test_every_page_is_in_the_map(repository: Path) -> None:
         index = (folder / "index.md").read_text("utf-8")
         pages = {path.stem for path in folder.glob("*.md")} - {"index"}
         assert pages - set(re.findall(r"^(?:.*<)?([\w-]+)>?$", index, re.MULTILINE)) == set()
+
+
+def test_every_kind_of_violation_is_in_the_table(repository: Path) -> None:
+    """The how-to says of each kind that a check may find where to look; a kind that the code has is one of `KINDS`."""
+    of_verdicts = {verdict.VERIFIED, verdict.NO_VIOLATION, verdict.VIOLATION, verdict.UNFINISHED, verdict.UNSUPPORTED}
+    named = {value for name, value in vars(verdict).items() if name.isupper() and isinstance(value, str)}
+    assert named - of_verdicts - {verdict.SEARCH, verdict.BRUTE_FORCE, verdict.SHARED, verdict.ALL} == {*verdict.KINDS}
+    table = (repository / "docs" / "how-to.md").read_text().partition("| kind | what it says |")[2].partition("\n\n")[0]
+    assert {row.split("|")[1].strip() for row in table.splitlines()[2:]} == {*verdict.KINDS}
 
 
 def test_every_command_and_exit_code_is_on_the_page(repository: Path) -> None:

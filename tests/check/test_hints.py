@@ -1,9 +1,11 @@
-"""What messages of races say to whoever forgot a name."""
+"""What messages of races say where a name is missing."""
 
 import pytest
 
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import UNFINISHED
+from xccl_emu.check.verdict import TORN_METADATA, UNFINISHED
+from xccl_emu.lang import kernel, load, put
+from xccl_emu.protocol import Bench, Regions, protocol
 from xccl_emu.testing import witness_text
 
 from .traps import RACES, WRONG, Trap
@@ -24,6 +26,44 @@ def test_a_spin_on_an_unnamed_load_is_told_to_name_it(policy: str) -> None:
 def test_other_races_get_no_hint() -> None:
     """Two writes that meet wait for nothing."""
     assert "wants a name" not in check(WRITING, policy="portfolio", schedules=200).violation.message
+
+
+@kernel
+def take(data, flag):
+    """Waits for a flag by a plain load, or only reads a word of data."""
+    seen = 0
+    while flag:
+        seen = yield load(data)
+        if seen:
+            break
+    if not flag:
+        seen = yield load(data + 0)
+    return seen
+
+
+@kernel
+def give(data):
+    """Writes the word."""
+    yield put(data, 1)
+
+
+@protocol
+def read_early(bench: Bench, flag: int = 0) -> None:
+    """Nothing orders the load and the write."""
+    regions = Regions(2)
+    word = regions.meta("word")
+    pod = bench.pod(regions.tight_pod(app_bytes=32, ub_bytes=32))
+    regions.place(bench, pod)
+    pod.launch(give, 0, [0], {"data": word.at(1)}, [word.grant(1, "w")])
+    pod.launch(take, 1, [0], {"data": word.at(1), "flag": flag}, [word.grant(1, "r")])
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_only_a_load_that_a_loop_waits_for_gets_the_hint(flag: int) -> None:
+    """A load of data that comes too early is a plain race: a name would hide it."""
+    violation = check(read_early(flag=flag), policy="portfolio", schedules=100).violation
+    assert violation.kind == TORN_METADATA
+    assert ("it wants a name" in violation.message) == bool(flag)
 
 
 def test_a_kernel_that_does_not_end_is_told_with_its_loop() -> None:

@@ -1,6 +1,7 @@
 """Bad addresses, sizes and operands are errors that name their place; nothing is carried out, nothing crashes."""
 
 import functools
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from xccl_emu.errors import AccessError, DeadlockError, RunError
 from xccl_emu.lang import maps
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.requests import OPERATIONS
+from xccl_emu.machine import report
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -217,6 +219,26 @@ def test_errors_name_area_and_grants_or_the_operand(op: int, operands: tuple[int
     """An access error gives the address by die and area, and what the core may touch; or the event that is out of
     range, and not the pipes, which are right."""
     assert said in str(_error_of(op, operands))
+
+
+@pytest.mark.parametrize(
+    ("op", "rights", "said"),
+    [
+        (rq.OP_ATOMIC_ADD, "w", "an atomic_add takes 'rw'; it has w die0.bell"),
+        (rq.OP_ATOMIC_ADD, "r", "an atomic_add takes 'rw'; it has r die0.bell"),
+        (rq.OP_LOAD, "w", "a load takes 'r'; it has w die0.bell"),
+        (rq.OP_STORE, "r", "a store takes 'w'; it has r die0.bell"),
+    ],
+)
+def test_the_right_that_is_missing_is_named(op: int, rights: str, said: str) -> None:
+    """Where a grant holds the bytes the error says which right is missing, and names what is granted."""
+    pod = Pod(small_pod(1), order="sc")
+    pod.labels.add([("die0.bell", 0, 64)])
+    operands = {rq.OP_LOAD: (0, 8), rq.OP_STORE: (0, 1, 8)}.get(op, (0, 1))
+    pod.launch(issue, 0, [0], issue_args(op, operands), [Grant(0, 0, 64, rights)])
+    with pytest.raises(AccessError, match=re.escape(f"of 8 bytes at die0.bell is not permitted: {said}")):
+        pod.run()
+    assert report.lacks_right(pod)
 
 
 def test_several_windows_do_not_join() -> None:

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from tests.refused import refuses
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import UNWRITTEN_READ
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang import fail, kernel, load
 from xccl_emu.machine import Pod, small_pod
+from xccl_emu.protocol import Regions
 from xccl_emu.protocol.owners import Owners
 from xccl_emu.testing import Bench, Case, protocol
 
@@ -144,6 +148,7 @@ def on_a_bench(call: Callable[[Bench], None]) -> None:
     (lambda bench: bench.tolerates("melt"), "faults='melt': must be of stop, cut"),
     (lambda bench: bench.tolerates("stop:die1"), "faults='stop:die1'.* without dies"),
     (lambda bench: bench.tolerates("stop", may_block=2), "may_block=2: must be True or False"),
+    (lambda bench: bench.fill(1 << 40, np.array([1])), "are not all in the memory of dies"),
     (lambda bench: bench.set_meta(1, 0, np.array([1])), "die=1: the pod has dies 0 to 0"),
     (lambda bench: bench.set_meta(0, 65, np.array([1])), "offset=65: the metadata area"),
     (lambda bench: bench.set_meta(0, 60, np.array([1])), "8 bytes at offset 60 do not fit .* has 64"),
@@ -151,3 +156,39 @@ def on_a_bench(call: Callable[[Bench], None]) -> None:
 )
 def test_wrong_faults_and_metadata_are_refused() -> None:
     """The error names the argument, its value and what would be right; a second pod is refused, too."""
+
+
+@kernel
+def look(word):
+    """Fails unless a word is 7."""
+    seen = yield load(word)
+    if seen != 7:
+        yield fail(1, seen)
+
+
+@protocol
+def looked_at(bench: Bench, filled: int = 1) -> None:
+    """A word of the managed area, filled before the run or not."""
+    regions = Regions(1)
+    word = regions.managed("word", 8)
+    pod = bench.pod(regions.tight_pod(app_bytes=32, ub_bytes=32))
+    regions.place(bench, pod)
+    if filled:
+        bench.fill(word.at(0), np.array([7]))
+    pod.launch(look, 0, [0], {"word": word.at(0)}, [word.grant(0, "r")])
+
+
+@pytest.mark.parametrize("policy", ["exhaustive", "eager"])
+def test_a_managed_area_can_be_filled(policy: str) -> None:
+    """What is filled counts as written, in the search and under the monitor; what is not is found."""
+    assert check(looked_at(), policy=policy, schedules=1).ok
+    broken = check(looked_at(filled=0), policy=policy, schedules=1)
+    assert broken.violation.kind == UNWRITTEN_READ
+
+
+def test_what_is_filled_lies_on_one_die() -> None:
+    """An array that begins on one die and ends on the next is refused."""
+    bench = Bench("sc", ())
+    pod = bench.pod(SPEC.with_(nodes=1, chips_per_node=1, dies_per_chip=2))
+    with pytest.raises(ConfigError, match=r"array: its 16 bytes at .* go beyond die 0"):
+        bench.fill(pod.spec.die_bytes - 8, np.zeros(2, np.int64))

@@ -33,6 +33,7 @@ BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
 MACHINE_KINDS = (
     kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION, kinds.ARITHMETIC, kinds.UNDEFINED,
+    kinds.MISSING_RIGHT,
 )  # fmt: skip
 WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "relaxed": ("unordered",)}
 """By order, those that allow every run of it."""

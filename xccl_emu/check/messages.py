@@ -36,6 +36,8 @@ def error_kind(pod: Pod) -> str:
     """The kind of violation that the machine has recorded."""
     if report.is_fault(pod):
         return verdict.KERNEL_FAULT
+    if report.lacks_right(pod):
+        return verdict.MISSING_RIGHT
     return _KINDS.get(int(pod.state[at.ERROR]), verdict.BAD_INSTRUCTION)
 
 
@@ -170,10 +172,10 @@ def _whose(pod: Pod, cores: tuple[int, ...]) -> str:
 
 
 def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
-    """A line more for a race of two instructions (core, site), if one looks like a load that waits for a flag."""
+    """A line more for a race of two instructions (core, site), if one is a load of which a loop waits for a flag."""
     one, other = (report.site_of(pod, core, site) for core, site in sides)
     for read, write in ((one, other), (other, one)):
-        if read is not None and write is not None and read.operation == "load" and not read.sync:
+        if read is not None and write is not None and read.operation == "load" and not read.sync and read.looped_on:
             if write.operation in _FLAG_WRITES:
                 return f"\n  if `{read.text}` waits for a flag, it wants a name: load(..., sync=\"...\")"
     return ""

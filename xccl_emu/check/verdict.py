@@ -29,6 +29,11 @@ ASSERTION = "protocol assertion"
 BAD_INSTRUCTION = "bad instruction"
 ARITHMETIC = "failed arithmetic"
 KERNEL_FAULT = "kernel fault"
+MISSING_RIGHT = "missing right"
+KINDS = (
+    DATA_RACE, TORN_METADATA, UNWRITTEN_READ, UNDEFINED, WRONG_BITS, DEADLOCK, LIVELOCK, ASSERTION, AREA_VIOLATION,
+    MISSING_RIGHT, LEFTOVER, BAD_INSTRUCTION, ARITHMETIC, KERNEL_FAULT,
+)  # fmt: skip
 """Kinds of violations."""
 
 SEARCH, BRUTE_FORCE = "exhaustive search", "brute force"

@@ -1,6 +1,7 @@
 """From syntax trees to basic blocks: control flow around yields becomes jumps, subroutines are inlined."""
 
 import ast
+import functools
 import inspect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ class Site:
     """The place of one request: what a report says about it.
 
     ``step``, ``sync`` and ``order`` are the request's keywords of these names; ``callers`` are the (file, line) of each
-    ``yield from`` on the way to a subroutine, outermost first; ``used`` says whether the kernel takes what is granted.
+    ``yield from`` on the way to a subroutine, outermost first; ``used`` says whether the kernel takes what is granted,
+    and ``looped_on`` whether a loop asks the same until it has what it waits for.
     """
 
     file: str
@@ -35,6 +37,7 @@ class Site:
     callers: tuple[tuple[str, int], ...] = ()
     used: bool = True
     order: str = ""
+    looped_on: bool = False
 
     def of(self, kernel: str) -> str:
         """In words, of a kernel by its name; a line that several files share with that from which it is called."""
@@ -126,6 +129,19 @@ def is_local(name: str) -> bool:
 
 PLACE = f"{RESERVED}place"
 """The local that says at which of `Builder.places` code is that may fail; nothing but a failure reads it."""
+
+
+@functools.lru_cache(64)
+def _waited_for(function: ast.FunctionDef) -> frozenset[str]:
+    """Assignments of a request's result, as text, by which a ``while`` loop that has them goes on, or is left."""
+    found = set[str]()
+    for loop in (node for node in ast.walk(function) if isinstance(node, ast.While)):
+        inside = [*ast.walk(loop)]
+        leaves = [node.test for node in inside if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Break)]
+        decide = {name.id for test in (loop.test, *leaves) for name in _flow.names(test, ast.Load)}
+        asks = [node for node in inside if isinstance(node, ast.Assign) and isinstance(node.value, ast.Yield)]
+        found |= {ast.unparse(node) for node in asks if decide & {name.id for name in _flow.names(node, ast.Store)}}
+    return frozenset(found)
 
 
 class _Local:
@@ -361,7 +377,8 @@ class Builder:
             raise frame.source.refuse(node, f"{ast.unparse(call.func)!r} is not a request constructor{hint}")
         words, step, sync, order = self._request(value, call, frame)
         file, text, used = frame.source.file, frame.source.line(node.lineno), result is not None
-        site = Site(file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, used, order)
+        looped_on = ast.unparse(s) in _waited_for(frame.source.tree)
+        site = Site(file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, used, order, looped_on)
         self.sites.append(site)
         resume = self._new()
         self._leave(Ask(words, len(self.sites) - 1, resume), resume)

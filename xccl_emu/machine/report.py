@@ -14,6 +14,7 @@ from xccl_emu.machine.device.far import large_slot
 from xccl_emu.machine.device.flight import block_of_die, flight, read_word
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
+from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.stats import PIPE_NAMES
 
 if TYPE_CHECKING:
@@ -235,6 +236,37 @@ def deadlock(pod: "Pod") -> errors.DeadlockError:
     return errors.DeadlockError("\n".join(lines))
 
 
+def lacks_right(pod: "Pod") -> bool:
+    """Has an access been refused to bytes for which its core has a grant, only not with the right that it takes?"""
+    code, core, _, _, a, b = (int(pod.state[at.ERROR + i]) for i in range(6))
+    return code == at.ERR_ACCESS and bool(_grants_at(pod, core, a, b))
+
+
+def _grants_at(pod: "Pod", core: int, address: int, nbytes: int) -> list[Grant]:
+    """A core's grants that hold bytes, whatever their rights."""
+    die, start = divmod(address, pod.spec.die_bytes)
+    dies = (die, None) if die < pod.spec.n_dies else (die,)
+    return [g for g in pod.grants_of(core) if g.die in dies and g.start <= start and start + nbytes <= g.end]
+
+
+def _rights(pod: "Pod", core: int, op: int, address: int, nbytes: int) -> str:
+    """Which right an access takes that its core has not, and what it has."""
+    here = _grants_at(pod, core, address, nbytes)
+    missing = sorted({"r", "w"}.difference(*(grant.rights for grant in here)))
+    takes = "rw" if op == rq.OP_ATOMIC_ADD else "".join(missing)
+    needs = f": {'an' if rq.OPERATIONS[op][0] in 'aeiou' else 'a'} {rq.OPERATIONS[op]} takes {takes!r}" if here else ""
+    has = "; ".join(_granted(pod, grant) for grant in here or pod.grants_of(core))
+    return f"{needs}; it has {has or 'no grant'}"
+
+
+def _granted(pod: "Pod", grant: Grant) -> str:
+    """A grant by the names of what it begins and ends with, if they have any."""
+    first_die = (grant.die or 0) * pod.spec.die_bytes
+    ends = (pod.labels.name(first_die + offset).partition("+0x")[0] for offset in (grant.start, grant.end - 1))
+    names = [name if grant.die is not None else f"any die's {name.partition('.')[2]}" for name in ends if name]
+    return f"{grant.rights} {' to '.join(dict.fromkeys(names))}" if names else str(grant)
+
+
 def violation(pod: "Pod") -> errors.RunError:
     """The error for what the machine recorded."""
     st = pod.state
@@ -249,10 +281,8 @@ def violation(pod: "Pod") -> errors.RunError:
     if code == at.ERR_FAIL:
         return errors.ProtocolError(f"{place}: the kernel failed with code {a}, value {b}", a, b, core)
     if code == at.ERR_ACCESS:
-        granted = "; ".join(str(grant) for grant in pod.grants_of(core))
-        return errors.AccessError(
-            f"{place}: {rq.OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; it has {granted}"
-        )
+        refused = f"{place}: {rq.OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted"
+        return errors.AccessError(f"{refused}{_rights(pod, core, op, a, b)}")
     texts = {
         at.ERR_CPU: "a core of a CPU has a scalar unit and DMA, no other pipe and no data buffer",
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",

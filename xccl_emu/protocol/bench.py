@@ -100,7 +100,7 @@ class Bench:
         return buffer
 
     def already_filled(self, *buffers: Buffer) -> None:
-        """App data that hold something when the run begins, put there by other means than `filled`."""
+        """Memory that holds something when the run begins, put there by other means than `filled` and `fill`."""
         self._filled += buffers
 
     def wanted(self, die: int, array: NDArray[Any], name: str = "", owners: Owners = ()) -> Buffer:
@@ -139,10 +139,22 @@ class Bench:
                 f"array: its {raw.size} bytes at offset {offset} do not fit the metadata area of a die, which has "
                 f"{pod.spec.meta_bytes}"
             )
-        pod.span(address, raw.size)[:] = raw
-        if name:
-            self.label(f"{pod.spec.home(die)}.{name}", address, raw.size)
+        self.fill(address, raw, name)
         return address
+
+    def fill(self, address: int, array: NDArray[Any], name: str = "") -> None:
+        """Let memory at a global address hold ``array`` when the run begins, and count as written.
+
+        It may be in any area: `Region.at` is such an address.  ConfigError if it is not all in the memory of one die.
+        """
+        pod, raw = self._built(), bytes_of(array)
+        span, die = pod.span(address, raw.size), address // pod.spec.die_bytes
+        if raw.size > (die + 1) * pod.spec.die_bytes - address:
+            raise ConfigError(f"array: its {raw.size} bytes at {address:#x} go beyond {pod.spec.home(die, ' ')}")
+        span[:] = raw
+        buffer = Buffer(die, address, raw.size)
+        self.already_filled(buffer)
+        self.label_buffer(buffer, name)
 
     def label(self, name: str, address: int, nbytes: int) -> None:
         """A name for a range of memory, for reports, for example ``"die1.tail"``."""
