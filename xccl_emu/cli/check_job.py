@@ -90,7 +90,7 @@ class Result:
 
     @property
     def contradicted(self) -> bool:
-        """Whether a second opinion is another than the verdict, of either reading."""
+        """True if a second opinion differs from the verdict, of either reading."""
         return self.verdict.contradicted or (self.stronger is not None and self.stronger.verdict.contradicted)
 
     @property

@@ -48,7 +48,7 @@ _ONE_AT_A_TIME = (
 
 
 def _confirmations(result: Result) -> Iterator[str]:
-    """What second opinions came to; a line for each reading that is verified."""
+    """Yield the result of second opinions; a line for each reading that is verified."""
     if result.verdict.confirmation is not None:
         yield result.verdict.confirmation.words()
     if result.stronger is not None and result.stronger.verdict.confirmation is not None:

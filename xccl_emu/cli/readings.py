@@ -27,7 +27,7 @@ class Stronger:
 
     @property
     def condition(self) -> str:
-        """What these readings say."""
+        """The condition under which these readings hold."""
         return " and ".join(_IF[name][0] for name in self.read)
 
     def to_json(self) -> dict[str, Any]:
