@@ -17,14 +17,14 @@ from xccl_emu.protocol.streams import StreamCase, Streams
 
 
 def read(source, nbytes):
-    """Copy so many bytes to the start of the data buffer, and wait until they are there."""
+    """Copy ``nbytes`` bytes to the start of the data buffer, and wait until they are there."""
     yield mtu_in(source, 0, nbytes)
     yield set_flag(MTU_IN, SCALAR, 0)
     yield wait_flag(MTU_IN, SCALAR, 0)
 
 
 def copy(source, target, words):
-    """Copy so many words, one by one."""
+    """Copy ``words`` words, one by one."""
     for i in range(words):
         value = yield load(source + 8 * i)
         yield store(target + 8 * i, value)
@@ -89,7 +89,7 @@ class Turn:
         return Both(self.pod.meta(self.me, offset), self.pod.meta(self.peer, offset))
 
     def grants(self, managed: tuple[str, str] = ("r", "w"), meta: tuple[str, str] = ("r", "w")) -> list[Grant]:
-        """What the rank may do on its own die and on its peer's."""
+        """List what the rank may do on its own die and on its peer's."""
         pod = self.pod
         return [
             pod.grant_managed(managed[0], self.me), pod.grant_managed(managed[1], self.peer),
@@ -99,7 +99,7 @@ class Turn:
     def swap(
         self, bench: Bench, sent: Sequence[np.ndarray], owners: str = ""
     ) -> tuple[Buffer, Buffer, dict[str, Any], list[Grant]]:
-        """What the rank sends, and where what its peer sends must be in the end: buffers, arguments and grants."""
+        """Fill what the rank sends, and expect what its peer sends: buffers, arguments and grants."""
         own = bench.filled(self.me, sent[self.me], f"own of call {self.number}")
         what = f"received in call {self.number}"
         out = bench.wanted(self.me, sent[self.peer], what, owners=owners or f"die{self.me}")
@@ -107,7 +107,7 @@ class Turn:
 
 
 def numbered(number: int, *words: int) -> list[np.ndarray]:
-    """So many words of each rank that say of which call and rank they are."""
+    """``words`` words of each rank that encode their call and rank."""
     return [100 * number + 10 * me + np.arange(1, n + 1) for me, n in enumerate(words)]
 
 
@@ -130,15 +130,15 @@ class Pair(StreamCase, ABC):
         streams.put()
 
     def room_of(self, n_calls: int) -> dict[str, int]:
-        """The room for so many calls."""
+        """The room for ``n_calls`` calls."""
         return self.room
 
     def keep(self, pod: Pod) -> Any:
-        """What there is once for all calls."""
+        """Return what there is once for all calls."""
 
     @abstractmethod
     def launch(self, bench: Bench, streams: Streams, turn: Turn) -> None:
-        """What a rank launches for a call."""
+        """Launch a rank's part of a call."""
 
 
 @dataclass(frozen=True)
@@ -156,4 +156,4 @@ class Swap(Pair):
 
     @abstractmethod
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
-        """The kernel, its arguments beside the words, and what else it may touch."""
+        """The kernel, its arguments except for the words, and what else it may touch."""

@@ -15,7 +15,7 @@ from deep_ep.utils.math import calc_diff, per_token_cast_back
 
 
 def layer(buffer: deep_ep.Buffer, args: argparse.Namespace, fp8: bool, hooked: bool) -> list[torch.Tensor]:
-    """What a layer gives whose experts double each token, and what it should."""
+    """Return what a layer gives whose experts double each token, and what it should."""
     x = torch.randn((args.tokens, args.hidden), dtype=torch.bfloat16, device="cuda")
     topk_idx = torch.rand((args.tokens, args.experts), device="cuda").topk(args.topk).indices
     weights = torch.rand((args.tokens, args.topk), dtype=torch.float32, device="cuda")

@@ -1,4 +1,4 @@
-"""Chunks through a ring of slots, each told of by a write with notify, or by a put behind a fence.
+"""Chunks through a ring of slots, each announced by a write with notify, or by a put after a fence.
 
     xccl-emu check examples/notify.py:Notify --each-sync
     xccl-emu check examples/notify.py:Notify --weakest
@@ -57,7 +57,7 @@ def send_by_signal(data, nbytes, chunks, ring, slots, tails, head):
 
 @kernel
 def send_by_fence(data, nbytes, chunks, ring, slots, tails, head):
-    """A fence puts each tail behind its chunk, and behind all chunks before."""
+    """A fence keeps each tail after its chunk, and after all chunks before."""
     for i in range(chunks):
         yield from fetched(data + i * nbytes, nbytes)
         yield poll_ge(head, i + 1 - slots, sync="slot free")
@@ -90,11 +90,11 @@ class Notify(Case):
     chunks: int = size(3, "Chunks that are sent.")
     slots: int = size(2, "Slots of the ring.")
     granules: int = size(2, "Granules of 32 bytes of a chunk.")
-    by: str = choice("signal", "What puts a tail behind its chunk.", of=SENDERS)
+    by: str = choice("signal", "What keeps a tail after its chunk.", of=SENDERS)
 
     @property
     def payload_bytes(self) -> int:
-        """What is sent."""
+        """Bytes of all chunks."""
         return 32 * self.granules * self.chunks
 
     def lay_out(self, bench: Bench) -> None:

@@ -34,7 +34,7 @@ def unless(going, word, compare, value, x: Abort, step, sync):
 
 
 def until(going, field, event, x: Abort, step, sync):
-    """Wait until a field has come to an event, or an abort; what it returns is that of `unless`."""
+    """Wait until a field has come to an event, or an abort; returns what `unless` returns."""
     if x.word:
         came = yield from unless(going, field, xl.CMP_EQ, event, x, step, sync)
         return came
@@ -43,7 +43,7 @@ def until(going, field, event, x: Abort, step, sync):
 
 
 def until_least(going, word, least, x: Abort, step, sync):
-    """Wait until a word is at least ``least``, or for an abort; what it returns is that of `unless`."""
+    """Wait until a word is at least ``least``, or for an abort; returns what `unless` returns."""
     if x.word:
         came = yield from unless(going, word, xl.CMP_GE, least, x, step, sync)
         return came

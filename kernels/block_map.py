@@ -1,4 +1,4 @@
-"""Requests whose blocks are in on-chip memory, of which one may be lost ([xDeepServe] 6.2): a map of blocks masks it.
+"""Requests whose blocks are in on-chip memory, where one may be lost ([xDeepServe] 6.2): a map of blocks masks it.
 
 The memory itself says which block is lost: a word of the map is set then.  A request reads its blocks without looking,
 tentatively, and looks at the map when they are all there.  So a block that is lost before, or while it is read, is not

@@ -20,4 +20,4 @@ class Channel(NamedTuple):
     ack_each: int
     """Whether each chunk is acknowledged although the payload fits the ring.  Only a receiver asks."""
     ring: int
-    """Address of the first slot; 0 for a sender, which is told it by the ack field."""
+    """Address of the first slot; 0 for a sender, which learns it from the ack field."""

@@ -7,7 +7,7 @@ from xccl_emu import lang as xl
 from xccl_emu.kernels.group import drain, hand_over
 
 ROWS = 4
-"""Rows that `move_row` has in the data buffer: enough to hide the latency of a read behind the writes before it."""
+"""Rows that `move_row` has in the data buffer: enough to hide the latency of a read after the writes before it."""
 
 DMA_TURNS = 4
 """Transfers that a core has under way at most by `ring`."""
@@ -20,7 +20,7 @@ def fetch(source, at, nbytes, step, sync):
 
 
 def add_words(at, n, stride, step):
-    """Return the sum of so many 4-byte words of the data buffer."""
+    """Return the sum of ``n`` 4-byte words of the data buffer."""
     total = 0
     for i in range(n):
         word = yield xl.ub_load(at + stride * i, step=step)

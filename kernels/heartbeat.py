@@ -5,7 +5,7 @@ heartbeat to answer.  No other core answers for it.  So an executor that hangs m
 that it hangs in, and the shell, whose wait for an answer has a time-out, says which master that is.
 
 Steps: 1 the shell sends a beat to all masters; 2 a master's loop turns: work for its executors, then their replies; 3
-behind a turn it answers the last beat; 4 the shell waits for each answer, or the time-out; 5 it keeps who was silent.
+after a turn it answers the last beat; 4 the shell waits for each answer, or the time-out; 5 it keeps who was silent.
 
 Every wait has a time-out, which may pass at any moment, rightly or not: the environment chooses, or a timer of virtual
 time does.  So whatever stops, and whichever link is cut, all others return.  Or time-outs are longer than a turn of a
@@ -13,7 +13,7 @@ loop takes (``patient``).  Then only the shell's passes, where a turn does not e
 raises it, in place of the clock; no fault can be found so, since it may be the master that stops.
 
 An executor that hangs says so where only the shell's own checks look: a master that is called silent though its
-executors go on is a false alarm, and an answer to a beat that was sent behind a hang is missed, which ends the run.
+executors go on is a false alarm, and an answer to a beat that was sent after a hang is missed, which ends the run.
 
 All of it is scalar, since shells and masters run on CPUs, and words are stored, not put.
 """
@@ -35,13 +35,13 @@ class Tree(NamedTuple):
     """Executors of each master."""
     beats: int
     turns: int
-    """Turns of a master's loop, which is idle behind them and only answers."""
+    """Turns of a master's loop, which is idle after them and only answers."""
     patient: int
     """Does a time-out pass only where a turn does not end?"""
     pitch: int
-    """From a die to the next, or from a CPU to the next, which stand behind them."""
+    """Distance from a die to the next, or from a CPU to the next; the CPUs come after the dies."""
     shell: int
-    """Number of the CPU that the shell is on; its masters are on those behind it."""
+    """Number of the CPU that the shell is on; its masters are on the CPUs after it."""
     beat: int
     """On a master's CPU: number of the last beat."""
     answers: int
@@ -156,7 +156,7 @@ def beat_in(number, here, t: Tree):
 
 @xl.kernel
 def master(m, t: Tree):
-    """Turn so many times, answering behind each turn, then answer the beats that are left."""
+    """Run the turns of the loop, answering after each one, then answer the beats that are left."""
     here = (t.shell + 1 + m) * t.pitch
     first = m * t.executors
     turns = 0

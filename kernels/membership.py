@@ -1,16 +1,16 @@
 """Going on with fewer ranks (xDeepServe 6.2, stage 2): a rank is lost, and the others finish without it.
 
-Each rank has an expert, and the weights of the one before it as a spare.  In an iteration whoever has an expert writes
+Each rank has an expert, and the weights of the one before it as a spare.  In an iteration a rank with an expert writes
 its row to all others.  A supervisor that suspects a rank, at any moment, rightly or not, publishes one word: epoch,
 the lost rank, and who has its expert now, its *heir*.  The others go back to the least iteration that one of them is
 in, as in `rollback`, and go on without it.
 
 Steps: 1 send the rows of the own expert, and of an inherited one, then the fields that announce them; 2 wait for the
 fields of all experts that somebody has, or a new word; 3 read the rows, or copy what is inherited; 4 on a new word
-tell all others that are left the epoch and the own iteration; 5 wait until they have told theirs, and go on at the
-least; 6 tell the supervisor when all iterations are through, and end when it says so.
+announce the epoch and the own iteration to all others that are left; 5 wait for their announcements, and go on at the
+least; 6 report to the supervisor when all iterations are through, and end when it says so.
 
-A fence stands between what a rank says of two epochs in the same word, since memory need not keep their order.
+A fence separates what a rank says of two epochs in the same word, since memory need not keep their order.
 
 A rank that was lost may be alive and slow.  What it still writes goes to its own places on the others' dies, which
 nobody reads in the new epoch; a field says its epoch, so one of the old is never taken.  Nobody writes to it, but for
@@ -62,12 +62,12 @@ class Group(NamedTuple):
 
 
 def place(rows, ranks, sender, inherited, i, nbytes):
-    """Where among a die's rows one goes."""
+    """Return where among a die's rows this one goes."""
     return rows + ((i % 2 * ranks + sender) * 2 + inherited) * (HEADER_BYTES + nbytes)
 
 
 def field_of(fields, sender, inherited):
-    """Where among a die's fields the one of a sender's own, or inherited, expert is."""
+    """Return the field of a sender's own, or inherited, expert among a die's fields."""
     return fields + (sender * 2 + inherited) * FIELD_BYTES
 
 
@@ -129,7 +129,7 @@ def receive(spare, out, i, g: Group):
 
 
 def agree(i, g: Group):
-    """Tell the others that are left the own iteration, and return the least of all."""
+    """Send the own iteration to the others that are left, and return the least of all."""
     for j in range(1, g.ranks):
         rank = (g.me + j) % g.ranks
         if rank != g.lost:

@@ -63,7 +63,7 @@ def tell(word, value, p: Pool, step, sync):
 
 
 def write_block(source, target, p: Pool):
-    """Copy a block; the data buffer is free behind the quiet that follows."""
+    """Copy a block; the data buffer is free after the quiet that follows."""
     if p.by_dma:
         yield xl.dma(source, target, p.nbytes, 0)
         yield xl.wait_flag(xl.DMA, xl.SCALAR, 0, sync="block copied")
@@ -108,7 +108,7 @@ def serve(values, p: Pool):
 
 @xl.kernel
 def serve_unpinned(values, p: Pool):
-    """As `serve`, for clients that pin nothing: a block is written between an odd version and the next even one."""
+    """Serve clients that pin nothing: other than in `serve`, a block is written between an odd version and the next."""
     for key in range(p.puts):
         bucket = key // p.each * p.buckets + key % p.each % p.buckets
         word = p.keys + bucket * FIELD_BYTES
@@ -127,7 +127,7 @@ def serve_unpinned(values, p: Pool):
 
 
 def pin(pins):
-    """Pin a bucket, whoever else does; returns 0 if it is closed."""
+    """Pin a bucket, even if others do; returns 0 if it is closed."""
     seen = 0
     before = yield xl.compare_swap(pins, 0, 1, step=2, sync="pinned")
     while before != seen and before != CLOSED:
@@ -165,7 +165,7 @@ def look_in_tier(key, p: Pool):
 
 
 def look_twice(key, p: Pool):
-    """As `look`, but the block is right if the word of its bucket is the same before and after it was read."""
+    """Look as `look` does, but the block is right if its bucket's word is the same before and after it was read."""
     bucket = key // p.each * p.buckets + key % p.each % p.buckets
     word = p.keys + bucket * FIELD_BYTES
     found = 0
@@ -192,7 +192,7 @@ def hand_out(target, p: Pool):
 
 @xl.kernel
 def get_unpinned(wanted, out, p: Pool):
-    """As `get`, without pins."""
+    """Get as `get` does, without pins."""
     for i in range(p.gets):
         key = yield xl.load(wanted + i * 8)
         found = 0

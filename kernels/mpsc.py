@@ -2,7 +2,7 @@
 
 A producer takes the next ticket, an atomic at the consumer's die, and waits until the slot of that number is free; its
 tail says that number, so a slot that is used again cannot be taken for the message before.  The consumer reads in order
-of tickets, whoever was faster, and tells every producer how many it has read: it adds to the heads, so that none of
+of tickets, no matter who was faster, and each time adds to the heads of all producers what it has read, so that none of
 these writes can take the place of a newer one.
 """
 
@@ -22,7 +22,7 @@ class Tickets(NamedTuple):
     tails: int
     tickets: int
     heads: int
-    """Address of producer 0's head; that of producer p is ``p * pitch`` further on."""
+    """Address of producer 0's head; the head of producer p is ``p * pitch`` further on."""
     pitch: int
     slots: int
     nbytes: int
@@ -49,7 +49,7 @@ def written():
 
 @xl.kernel
 def produce(own, me, r: Tickets):
-    """Send ``own`` [messages, nbytes]; numbers go on from launch to launch, since the consumer may be one behind."""
+    """Send ``own`` [messages, nbytes]; numbers go on from launch to launch, since the consumer may lag by one."""
     for i in range(r.messages):
         yield from fetched(own + i * r.nbytes, r.nbytes)
         ticket = yield xl.atomic_add(r.tickets, 1, sync="ticket")

@@ -4,12 +4,12 @@ In each decode step several draft graphs each predict a token; the validation gr
 and adds one of its own.  Where the next step's tokens go depends on that.  The host prepares the metadata of a step,
 one block for each graph, before that is known: positions relative to the length.  The length itself is one word on the
 die, which the sampler writes and the graphs of the next step read: the number of steps that are through, and the
-length, so that none of them takes the length of an earlier step for that of its own.
+length, so that none of them takes the length of an earlier step for its own.
 
 Steps: 1 the host prepares all metadata of a step; 2 draft graphs predict tokens; 3 the validation graph reads them and
-decides; 4 the sampler writes the tokens that stand, and the word.
+decides; 4 the sampler writes the tokens that are accepted, and the word.
 
-Metadata is in two tables by parity of the step: the host writes one anew when the word says that the step two earlier
+Metadata is in two tables by parity of the step: the host rewrites one when the word says that the step two earlier
 is through.  Drafts are read before the word of their step is written, so one set of them is enough.
 """
 

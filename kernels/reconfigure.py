@@ -1,6 +1,6 @@
 """A redundant expert slot gets other weights while tokens are served ([xDeepServe] 4.5, step 3).
 
-An expert die has a slot for each expert and a redundant one behind them.  Each source has a map, which says for each
+An expert die has a slot for each expert and then a redundant one.  Each source has a map, which says for each
 expert to which slots tokens go, by turns of their positions.  The loader, a core of the expert die, publishes a map
 without the redundant slot, loads it, and publishes a map with the new expert.
 
@@ -23,7 +23,7 @@ GONE = 1 << 32
 
 
 class Swap(NamedTuple):
-    """Addresses and sizes; those of sources are on source 0, that of source q is ``q * pitch`` further on."""
+    """Addresses and sizes; addresses of a source are on source 0, and on source q they are ``q * pitch`` further on."""
 
     me: int
     """Number of the source."""

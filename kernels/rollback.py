@@ -1,27 +1,27 @@
 """Rollback of an iteration (xDeepServe 6.2, stage 3): on an abort all ranks go back to the same iteration.
 
-In an iteration each rank writes a row to every other one and reads those of the others.  A rank may fail to, in any
+In an iteration each rank writes a row to every other one and reads the others' rows.  A rank may fail to, in any
 iteration, and reports that.  A supervisor writes a new epoch to all ranks, then or at any other moment, also while they
-wait for each other: whoever waits looks for that word too.
+wait for each other: each wait looks at that word too.
 
 Steps: 1 send the rows of the iteration, then fields that announce them; 2 wait for the fields of all, or an abort;
-3 read the rows and go on to the next iteration; 4 on an abort tell all ranks the epoch and the own iteration; 5 wait
-until all have told theirs, and go on at the least of them; 6 when all iterations are through tell rank 0, which tells
-all when everybody is.
+3 read the rows and go on to the next iteration; 4 on an abort announce the epoch and the own iteration to all ranks;
+5 wait for the announcements of all, and go on at the least; 6 when all iterations are through report to rank 0, which
+signals to all when everybody is.
 
-A field and what a rank tells in step 4 are one word, epoch and iteration, so neither can be of one and the other of
-another.  Ranks are at most one iteration apart, since each needs the others' rows, so two buffers for rows are enough,
-by the parity of the iteration.  Nobody writes one anew before its reader has told the epoch, which it does behind its
-reads.  Nobody sends in an epoch before all have told it, so a field is of the own epoch or of an earlier one.  What
-others tell in step 4 may be of a later one: then that abort is on its way here too, and they are no further than they
-would have said.
+A field and an announcement of step 4 are one word, epoch and iteration, so the two always belong to each
+other.  Ranks are at most one iteration apart, since each needs the others' rows, so two buffers for rows are enough,
+by the parity of the iteration.  A buffer is not reused until its reader has announced the epoch, after its last
+read.  Nobody sends in an epoch before all have announced it, so a field is of the own epoch or of an earlier one.  What
+others announce in step 4 may be of a later one: then that abort is on its way here too, and they are no further than
+they would have said.
 
 The end is no part of an epoch: rank 0 says it when all ranks are through, and none of them can be rolled back any more,
-because the least iteration of all is the last one.  A rank says of which epoch its last iteration was: what was through
+because the least iteration of all is the last one.  A rank says in which epoch its last iteration was: what was through
 before a rollback does not count.
 
-Nothing is drained on an abort: rows of the aborted attempt stand before the fence of the next one.  Between what is
-told of two epochs in the same word stands a fence, too, since memory need not keep their order.
+Nothing is drained on an abort: rows of the aborted attempt come before the fence of the next one.  A fence also
+separates announcements of two epochs in the same word, since memory need not keep their order.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ FIELD_BYTES = 32
 HEADER_BYTES = 32
 """In front of each row: the epoch in which it was sent."""
 EPOCH = 1 << 16
-"""Words that tell epoch and iteration are ``epoch * EPOCH + iteration``."""
+"""Words that hold epoch and iteration are ``epoch * EPOCH + iteration``."""
 END = -1
 """In place of epoch and iteration."""
 STALE = 7
@@ -71,7 +71,7 @@ class Rows(NamedTuple):
 
 
 def place(rows, ranks, sender, i, nbytes):
-    """Where among a die's rows a sender's of an iteration goes."""
+    """Return where among a die's rows a sender's row of an iteration goes."""
     return rows + (i % 2 * ranks + sender) * (HEADER_BYTES + nbytes)
 
 
@@ -179,7 +179,7 @@ def fails(left, r: Ranks):
 
 
 def go_on(i, epoch, good, r: Ranks):
-    """Behind an attempt: return epoch and iteration of the next one as one word; or the end.
+    """End an attempt: return epoch and iteration of the next one as one word; or the end.
 
     ``good``: it was the last of ``i`` iterations.  If not, this waits for the abort.
     """
@@ -221,7 +221,7 @@ def rank(own, out, failures, r: Ranks, w: Rows):
 
 @xl.kernel
 def supervise(aborts, r: Ranks):
-    """Abort what the ranks do, so many times at any moment, and then whenever one reports an error."""
+    """Abort what the ranks do, ``aborts`` times at any moment, and then whenever one reports an error."""
     over = 0
     epoch = 0
     while not over:

@@ -17,7 +17,7 @@ A field is written whole, by one put, so its words belong together; to acknowled
 one to the count.
 
 A tail follows its chunk behind a fence: on the receiver's die it becomes visible after the data, and nobody waits for
-the way there.  So a tail may be on its way while the next chunk is.  By DMA the fence keeps it behind the tail before.
+the way there.  So a tail may be on its way while the next chunk is.  By DMA the fence keeps it after the tail before.
 Acknowledgments on their way need no order, since they add up.
 
 The payload is acknowledged once, after the copy-out, as in the paper: `send` returns when it is in the receiver's app
@@ -67,12 +67,12 @@ def chunk_bytes(i, nbytes, slot_bytes):
 
 
 def slot_of(count, ring, slots, slot_bytes):
-    """Address of the slot of the chunk behind ``count`` others."""
+    """Address of the slot of the chunk that follows ``count`` others."""
     return ring + count % slots * slot_bytes
 
 
 def transfers(slots: int) -> int:
-    """How many chunks are copied by DMA at once: as many slots are left for the other side to work on meanwhile."""
+    """Return how many chunks are copied by DMA at once: as many slots are left for the other side to work on."""
     return min((slots + 1) // 2, TRANSFERS_MAX)
 
 
@@ -80,7 +80,7 @@ def transfers(slots: int) -> int:
 
 
 def load_chunk(i, half, source, nbytes, c: Channel, again):
-    """Step 1: chunk ``i`` into a half of the data buffer, asynchronously; ``again`` behind another one in that half."""
+    """Step 1: chunk ``i`` into a half of the data buffer, asynchronously; ``again`` after another one in that half."""
     if again:
         yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, step=1, sync="half sent")
     yield xl.mtu_in(source + i * c.slot_bytes, half * c.slot_bytes, chunk_bytes(i, nbytes, c.slot_bytes), step=1)
@@ -88,7 +88,7 @@ def load_chunk(i, half, source, nbytes, c: Channel, again):
 
 
 def push_chunk(i, half, nbytes, ring, c: Channel, wait, more):
-    """Send chunk ``i``, which is on its way into a half of the data buffer; ``more`` chunks will be there behind it."""
+    """Send chunk ``i``, which is on its way into a half of the data buffer; ``more`` chunks will follow it there."""
     if wait:
         yield xl.poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
     yield xl.wait_flag(xl.MTU_IN, xl.MTU_OUT, half, step=2, sync="chunk in buffer")

@@ -18,13 +18,13 @@ class Scatter(NamedTuple):
     drawn: int
     """1: each goes to a die that is drawn."""
     slots: int
-    """Places on each die, of which each block takes one that is drawn."""
+    """Places on each die; each block takes one that is drawn."""
     die_bytes: int
 
 
 @xl.kernel
 def write_blocks(source, target, nbytes, times):
-    """Load a block of the own die, then write it ``times`` times, to places one behind the other."""
+    """Load a block of the own die, then write it ``times`` times, to consecutive places."""
     yield xl.mtu_in(source, 0, nbytes)
     yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "block in buffer")
     for i in range(times):
@@ -33,7 +33,7 @@ def write_blocks(source, target, nbytes, times):
 
 @xl.kernel
 def read_blocks(source, target, nbytes, times):
-    """Read ``times`` blocks that lie one behind the other, into two halves in turn, and store the last."""
+    """Read ``times`` consecutive blocks, into two halves in turn, and store the last."""
     for i in range(times):
         yield xl.mtu_in(source + i * nbytes, i % 2 * nbytes, nbytes)
     yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "blocks in buffer")
@@ -42,7 +42,7 @@ def read_blocks(source, target, nbytes, times):
 
 @xl.kernel
 def copy_blocks(source, target, nbytes, times):
-    """Have the DMA engine copy ``times`` blocks that lie one behind the other, as many at once as a core may ring."""
+    """Have the DMA engine copy ``times`` consecutive blocks, as many at once as a core may ring."""
     for i in range(times):
         if i >= DESCRIPTORS:
             yield xl.wait_flag(xl.DMA, xl.SCALAR, i % DESCRIPTORS, sync="block copied")

@@ -8,12 +8,12 @@ share is there, and every core of the one that reads when it has read.
 
 Steps: 1 attention reads what came back of its microbatch one layer earlier, and says so; 2 computes; 3 waits until the
 buffer has been read two turns ago, writes it, and hands it over.  4 MoE takes a microbatch, and says so; 5 sends each
-token to the rank of its expert, and a field behind it; 6 computes what others sent; 7 waits for its own tokens'
+token to the rank of its expert, followed by a field; 6 computes what others sent; 7 waits for its own tokens'
 results; 8 waits until the buffer has been read two turns ago, writes it, and returns it.
 
 A count by buffer is enough for any number of cores: nobody adds to it for a turn before everybody has for the turn
 two earlier, because each add waits for the counterpart's count of that turn.  Fields have the number of the turn, so
-that those of two microbatches, which are in flight in one layer, are apart.  Slots of tokens and results are used again
+that fields of two microbatches, which are in flight in one layer, are apart.  Slots of tokens and results are reused
 every turn: a core sends a token of the next turn when it has the result of this one, so its expert has read it.
 
 A buffer is taken before anything else is waited for.  So up to five microbatches go through two buffers: with six,

@@ -26,7 +26,7 @@ def number_in(name: str, value: Any, low: int, high: int) -> int:
 
 
 def integer(name: str, value: Any) -> int:
-    """The value as a Python integer of 64 bits; ConfigError as of `number_in`."""
+    """The value as a Python integer of 64 bits; raises ConfigError as `number_in` does."""
     return number_in(name, value, -(1 << 63), (1 << 63) - 1)
 
 
@@ -38,12 +38,12 @@ def one_of(name: str, value: Any, known: Collection[str]) -> str:
 
 
 def index_of(name: str, value: Any, count: int) -> int:
-    """Which of so many; ConfigError for none of them, also for a negative one."""
+    """Return an index below ``count``; ConfigError for none of them, also for a negative one."""
     return number_in(name, value, 0, count - 1)
 
 
 def offset_in_area(name: str, value: Any) -> int:
-    """Where in an area regions or fields begin; ConfigError for what is no place for one."""
+    """Return where in an area regions or fields begin; ConfigError for what is no place for one."""
     offset = whole(name, value)
     if offset < 0 or offset % FIELD_BYTES:
         raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
@@ -59,7 +59,7 @@ def listed(name: str, given: Any, must: str) -> list[Any]:
 
 
 def one_for_each(name: str, given: Any, count: int, owners: str) -> list[Any]:
-    """One array for each of so many ``owners`` ("ranks"); ConfigError for another number of them, or no list at all."""
+    """One array for each of ``count`` ``owners`` ("ranks"); ConfigError for another number of arrays, or no list."""
     items = listed(name, given, f"{count} arrays, for {count} {owners}")
     if len(items) != count:
         raise ConfigError(f"{name}: {len(items)} arrays for {count} {owners}")

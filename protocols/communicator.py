@@ -19,14 +19,14 @@ class Communicator(ABC):
     """Dies of a pod with a protocol between them.
 
     It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
-    to ``layout.managed_end`` and ``layout.meta_end``, on all its dies; another communicator on the same pod goes behind
+    to ``layout.managed_end`` and ``layout.meta_end``, on all its dies; another communicator on the same pod goes after
     them.  After a failed run (RunError) call `reset`.
     """
 
     layout: Regions
 
     def __init__(self, pod: Pod) -> None:
-        """When the layout is made, and all else that may be refused."""
+        """Call last: ``self.layout`` is set, and all arguments are checked."""
         self.pod, layout = pod, self.layout
         self.stats: dict[str, RunStats] = {}
         """Statistics of the last run of each protocol."""
@@ -37,12 +37,12 @@ class Communicator(ABC):
 
     @abstractmethod
     def _cores_on(self, die: int) -> int:
-        """How many cores of a die take part, the first ones."""
+        """Return the number of cores of a die that take part, the first ones."""
 
     def run_as(self, name: str, progress: Progress | None = None, *, ends: bool = True) -> None:
         """Run what is launched, as ``stats[name]``; if it fails `reset` is needed.
 
-        Behind it nobody counts on anything in the managed areas, if a call ``ends`` with it.
+        If a call ``ends`` with it, nobody counts on anything in the managed areas afterwards.
 
         Raises ConfigError, and none is needed, if something is switched off that no kernel has.
         """
@@ -78,7 +78,7 @@ class Communicator(ABC):
             raise ConfigError("the group's last run failed or was interrupted: call reset() first")
 
     def on_cores(self) -> Iterator[tuple[int, list[Launch | None]]]:
-        """Each die, and what is launched on those of its cores that take part."""
+        """Each die, and what is launched on each of its cores that takes part."""
         for die in self.layout.dies:
             first = die * self.pod.spec.cores_per_die
             yield die, [self.pod.launch_of(first + core) for core in range(self._cores_on(die))]

@@ -29,7 +29,7 @@ class MpscRing(StreamCase):
     seed: int = size(0, "Of the messages.", least=0, most=None)
 
     def sent(self, messages: int) -> NDArray[np.uint8]:
-        """What the producers have and the consumer gets, so many messages of each, [producers, messages, bytes]."""
+        """The messages that the producers have and the consumer gets, [producers, messages, bytes]."""
         nbytes = self.producers * messages * self._nbytes
         return payload(nbytes, self.seed).reshape(self.producers, messages, self._nbytes)
 
@@ -39,7 +39,7 @@ class MpscRing(StreamCase):
 
     @property
     def payload_bytes(self) -> int:
-        """What is sent."""
+        """Payload of all producers in bytes."""
         return self.producers * self.messages * self._nbytes
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:

@@ -39,7 +39,7 @@ class Packets(StreamCase):
     seed: int = size(0, "Of the payload.", least=0, most=None)
 
     def payload(self, launch: int = 0) -> NDArray[np.uint8]:
-        """What rank 0 has and rank 1 gets, [steps, lines, bytes of data of a line]; another one in each launch."""
+        """The data of rank 0 that rank 1 gets, [steps, lines, bytes of data of a line]; other data in each launch."""
         shape = (self.steps, self.lines, self._data)
         return np.random.default_rng(seed_of(self.seed, launch)).integers(1, 256, shape, np.uint8)
 
@@ -52,12 +52,12 @@ class Packets(StreamCase):
         return (ll.send_ll, ll.receive_ll) if short else (ll128.send_ll128, ll128.receive_ll128)
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
-        """Slots with room for the most lines on the die of rank 1, the credit on that of rank 0; a launch each call."""
+        """Slots with room for the most lines on rank 1's die, the credit on rank 0's; a launch each call."""
         cases = [call.case for call in calls if isinstance(call.case, Packets)]
         lines, payloads = max(case.lines for case in cases), [case.payload(i) for i, case in enumerate(cases)]
         regions = Regions(2)
         slots = regions.managed("slot", lines * self.line, self.slots)
-        credit = regions.meta("credit", 128)  # so that the slots behind it are on lines of their own
+        credit = regions.meta("credit", 128)  # so that the slots after it are on lines of their own
         app = sum(align(each.nbytes) for each in payloads) + Streams.table_bytes(len(cases), *self._kernels())
         app += -app % 128
         spec = regions.tight_pod(app_bytes=app, ub_bytes=lines * (self.line + self._data))
@@ -88,7 +88,7 @@ class Packets(StreamCase):
 
     @property
     def payload_bytes(self) -> int:
-        """What is sent."""
+        """Payload of all steps in bytes."""
         return self.steps * self.lines * self._data
 
     @classmethod

@@ -1,4 +1,4 @@
-"""One counter of arrivals for several chunks under way: a later chunk stands in for an earlier one.
+"""One counter of arrivals for several chunks under way: a later chunk is taken for an earlier one.
 
     xccl-emu check corpus/counter_of_chunks/counter_of_chunks.py:Broken
 """
@@ -12,7 +12,7 @@ from xccl_emu.lang import add, fence, kernel, mtu_out, poll_ge, quiet
 from xccl_emu.protocol import Bench, Case, Regions, payload, size
 from xccl_emu.protocol.corpus import Member
 
-MEMBER = Member(("NVIDIA/nvshmem#84",), DATA_RACE, "two chunks under way, of which the second arrives first")
+MEMBER = Member(("NVIDIA/nvshmem#84",), DATA_RACE, "two chunks under way; the second arrives first")
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""An expert's slot is loaded anew while tokens for it are on their way: the four phases of the paper, as printed.
+"""An expert's slot is reloaded while tokens for it are on their way: the four phases of the paper, as printed.
 
 xccl-emu check expert-swap:Printed
 """

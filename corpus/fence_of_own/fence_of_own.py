@@ -76,6 +76,6 @@ class Mended(Case):
 
 @dataclass(frozen=True)
 class Broken(Mended):
-    """The cores meet when they have issued their parts; the fence behind that is of the first core's writes alone."""
+    """The cores meet when they have issued their parts; the fence after that covers the first core's writes alone."""
 
     mended = 0

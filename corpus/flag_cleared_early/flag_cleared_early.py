@@ -46,7 +46,7 @@ def receive(out, slot, ready, tokens, nbytes, mended):
 class Mended(parts.OneCore):
     """The flag is cleared when the token has been read."""
 
-    tokens: int = size(2, "Tokens, one behind the other through the slot.")
+    tokens: int = size(2, "Tokens, one after the other through the slot.")
     nbytes: int = size(32, "Of a token.", least=32)
     mended: ClassVar[int] = 1
 

@@ -68,6 +68,6 @@ class Mended(StreamCase):
 
 @dataclass(frozen=True)
 class Broken(Mended):
-    """The flag lies behind the words."""
+    """The flag lies after the words."""
 
     mended = 0

@@ -1,4 +1,4 @@
-"""The halves of a line of 128 bytes become visible apart, and the flag stands for data that are not in.
+"""The halves of a line of 128 bytes become visible apart, and the flag vouches for data that are not in.
 
     xccl-emu check corpus/halves_of_a_line/halves_of_a_line.py:Broken
 """
@@ -20,7 +20,7 @@ LINE, HALF = 128, 64
 
 @kernel
 def send(own, lines, n_lines, flags):
-    """Send lines of 128 bytes, each in one write; ``flags`` are in the last word, or in that of each half."""
+    """Send lines of 128 bytes, each in one write; ``flags`` are in the last word, or in the last of each half."""
     for i in range(n_lines):
         yield mtu_in(own + LINE * i, 0, LINE)
         yield set_flag(MTU_IN, SCALAR, 0)

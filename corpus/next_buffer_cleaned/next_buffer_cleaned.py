@@ -17,11 +17,11 @@ MEMBER = Member(
 
 @dataclass(frozen=True)
 class Mended(Lamport):
-    """A rank empties buffer (call + 2) % 3, that of the call before."""
+    """A rank empties buffer (call + 2) % 3, the buffer of the call before."""
 
 
 @dataclass(frozen=True)
 class Broken(Mended):
-    """A rank empties buffer (call + 1) % 3, that of the next call."""
+    """A rank empties buffer (call + 1) % 3, the buffer of the next call."""
 
     emptied = 1

@@ -43,7 +43,7 @@ def all_reduce(input: Both, out, flag: Both, words, call, mended):
 
 @dataclass(frozen=True)
 class Mended(Pair):
-    """A barrier before the sums, and one behind them."""
+    """A barrier before the sums, and one after them."""
 
     words: int = size(1, "Words of 8 bytes that a rank has.", most=3, each_call=True)
     mended: ClassVar[int] = 1

@@ -17,7 +17,7 @@ MEMBER = Member(("lightseekorg/tokenspeed#1356",), DATA_RACE, "two calls", tool=
 
 @kernel
 def exchange(own, out, slot: Both, flag: Both, words, call):
-    """Stage the own words, say so, and read those of the peer when it has said so."""
+    """Stage the own words, say so, and read the peer's when it has said so."""
     yield from copy(own, slot.own, words)
     yield quiet()
     yield put(flag.peer, call)

@@ -15,13 +15,13 @@ from xccl_emu.protocol.corpus import Member
 MEMBER = Member(("NVIDIA/TensorRT-LLM#6237",), WRONG_BITS, "four calls, the second shorter", tool="fuzz")
 
 EMPTY = 0
-"""Stands for nothing has come; no payload has it."""
+"""The word that means that nothing has come; no payload has it."""
 
 
 @kernel
 def exchange(own, out, buffers: Both, words, cleaned, call):
     """Write to the peer's buffer of this call, take each word as soon as it is there, and clean the buffer of the call
-    before, which is that of the call after the next."""
+    before, which the call after the next uses."""
     now, before = call % 3 * 32, (call + 2) % 3 * 32
     for i in range(words):
         value = yield load(own + 8 * i)

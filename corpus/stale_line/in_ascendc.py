@@ -1,4 +1,4 @@
-"""A line that is never looked at anew, in Ascend C.
+"""A line that is never looked at again, in Ascend C.
 
 xccl-emu check corpus/stale_line/in_ascendc.py:Broken
 """

@@ -45,7 +45,7 @@ def wait(cell, peer_seen, out, times, mended):
 
 @dataclass(frozen=True)
 class Mended(parts.OneCore):
-    """Whoever looks drops the line first."""
+    """Each look drops the line first."""
 
     times: int = size(2, "Notifications, one after the other.")
     lines: int = size(4, "Lines that a scalar unit caches; 0: it has no cache.", least=0, most=16)

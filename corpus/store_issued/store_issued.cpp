@@ -1,4 +1,4 @@
-/* A store is issued and not propagated when the flag behind it is set; store_issued.py in Ascend C. */
+/* A store is issued and not propagated when the flag after it is set; store_issued.py in Ascend C. */
 #include "kernel_operator.h"
 
 using namespace AscendC;

@@ -1,4 +1,4 @@
-"""Two ranks combine: a barrier of pipes says that a store was issued, and the flag behind it is seen before the store.
+"""Two ranks combine: a barrier of pipes says that a store was issued, and its flag is seen before the store.
 
 xccl-emu check corpus/store_issued/store_issued.py:Broken
 """
@@ -36,7 +36,7 @@ def combine(own, out, window, flag, peer_window, peer_flag, nbytes, mended):
 
 @dataclass(frozen=True)
 class Mended(parts.OneCore):
-    """Behind the barrier a `dsb` waits until the store is visible."""
+    """After the barrier a `dsb` waits until the store is visible."""
 
     words: int = size(4, "Words of 8 bytes that a rank gives, a multiple of 4.", least=4)
     mended: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""A flag is cleaned behind a call, without a barrier: the peer's flag of the next call may be there already.
+"""A flag is cleaned after a call, without a barrier: the peer's flag of the next call may be there already.
 
 xccl-emu fuzz corpus/wiped_flag/wiped_flag.py:Broken
 """
@@ -29,7 +29,7 @@ def exchange(own, out, inbox: Both, flag: Both, words):
 
 @dataclass(frozen=True)
 class Mended(Swap):
-    """Two flags in turn: the peer sets one again only when it has seen the other, which is set behind the cleaning."""
+    """Two flags in turn: the peer sets one again only when it has seen the other, which is set after the cleaning."""
 
     flags: ClassVar[int] = 2
     room: ClassVar[dict[str, int]] = {"meta_bytes": 64, "managed_bytes": 64}

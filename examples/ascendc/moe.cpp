@@ -43,7 +43,7 @@ private:
     uint32_t count;
 };
 
-/* Each token goes to its experts, in half precision; behind all of them how many, and one more, to each rank. */
+/* Each token goes to its experts, in half precision; after them all how many, and one more, to each rank. */
 extern "C" __global__ __aicore__ void dispatch(GM_ADDR x, GM_ADDR experts, GM_ADDR windows, GM_ADDR counts,
                                                GM_ADDR tiling)
 {
@@ -73,7 +73,7 @@ extern "C" __global__ __aicore__ void dispatch(GM_ADDR x, GM_ADDR experts, GM_AD
     }
 }
 
-/* What every rank has sent, one behind the other, in single precision. */
+/* The tokens that every rank has sent, one after the other, in single precision. */
 extern "C" __global__ __aicore__ void receive(GM_ADDR out, GM_ADDR window, GM_ADDR counts, GM_ADDR tiling)
 {
     GET_TILING_DATA_WITH_STRUCT(MoeTiling, sizes, tiling);

@@ -41,7 +41,7 @@ class Experts(Case):
 
     @property
     def payload_bytes(self) -> int:
-        """What a rank sends: two bytes an element."""
+        """Bytes that a rank sends: two an element."""
         return 2 * self.hidden * self.tokens * self.top_k
 
     def chosen(self) -> np.ndarray:
@@ -56,7 +56,7 @@ class Experts(Case):
         return n.astype(np.float32) / 8
 
     def lay_out(self, bench: Bench) -> None:
-        """A window on each rank, and counters that tell what is there."""
+        """A window on each rank, and counters that say what is there."""
         regions, rows = Regions(self.ranks), self.ranks * self.tokens * self.top_k
         window = regions.managed("window", 2 * self.hidden, rows)
         counters = regions.meta("counter", COUNTER_BYTES, max(self.ranks, self.tokens * self.top_k))

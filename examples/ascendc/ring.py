@@ -25,7 +25,7 @@ class Ring(Case):
 
     @property
     def payload_bytes(self) -> int:
-        """What each die gets from the others."""
+        """Bytes that each die gets from the others."""
         return 32 * self.blocks * (self.dies - 1)
 
     def lay_out(self, bench: Bench) -> None:

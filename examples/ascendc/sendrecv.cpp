@@ -1,4 +1,4 @@
-/* A message from one die to another, in chunks: through a queue of buffers, into a slot, and a tail behind it. */
+/* A message from one die to another, in chunks: through a queue of buffers, into a slot, followed by a tail. */
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -17,7 +17,7 @@ __aicore__ inline void Await(const GlobalTensor<int64_t> &counter, int64_t wante
     }
 }
 
-/* Set a counter of the other die, behind all chunks before it. */
+/* Set a counter of the other die, after all chunks before it. */
 __aicore__ inline void Tell(const GlobalTensor<int64_t> &counter, int64_t value)
 {
 #ifndef NO_BARRIER

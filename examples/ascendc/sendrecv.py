@@ -38,7 +38,7 @@ class Message(Case):
 
     @property
     def payload_bytes(self) -> int:
-        """What is sent."""
+        """Bytes of the message."""
         return 4 * self.chunks * self.elements
 
     def lay_out(self, bench: Bench) -> None:

@@ -9,7 +9,7 @@ static void copy(int64_t source, int64_t target, int64_t nbytes) {
     xccl_mtu_out(0, target, nbytes);
 }
 
-/* Write a chunk to the other die, and behind it the tail that tells of it. */
+/* Write a chunk to the other die, followed by the tail that announces it. */
 static void send(int64_t source, int64_t slot, int64_t tail, int64_t nbytes, int64_t number, int64_t fenced) {
     copy(source, slot, nbytes);
     if (fenced) xccl_fence(.sync = "chunk before tail");

@@ -27,7 +27,7 @@ class Ping(Case):
 
     @property
     def payload_bytes(self) -> int:
-        """What goes one way."""
+        """Bytes that go one way."""
         return 32 * self.granules * self.chunks
 
     def lay_out(self, bench: Bench) -> None:
@@ -51,6 +51,6 @@ class Ping(Case):
 
 @dataclass(frozen=True)
 class Unfenced(Ping):
-    """No fence stands between a chunk of die 0 and its tail."""
+    """No fence separates a chunk of die 0 from its tail."""
 
     fenced = 0

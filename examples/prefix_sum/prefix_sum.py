@@ -30,12 +30,12 @@ class PrefixSum(Case):
     seed: int = size(0, "Of the values.", least=0)
 
     def values(self) -> NDArray[np.generic]:
-        """What the dies have, [dies, chunks, elements]."""
+        """The dies' own numbers, [dies, chunks, elements]."""
         drawn = np.random.default_rng(self.seed).standard_normal((self.dies, self.chunks, self.elements))
         return drawn.astype(DTYPES[self.dtype][1])
 
     def sums(self) -> NDArray[np.generic]:
-        """What they must have in the end, the same shape: each adds its own to what the die to its left has."""
+        """The sums that they must have in the end, the same shape: each adds its own to its left neighbour's."""
         values = self.values()
         sums = [values[0]]
         for own in values[1:]:
@@ -72,7 +72,7 @@ class PrefixSum(Case):
 
     @property
     def payload_bytes(self) -> int:
-        """What each die has, and gets."""
+        """Bytes that each die has, and gets."""
         return 2 * self.chunks * self.elements
 
     @property

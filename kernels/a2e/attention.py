@@ -2,8 +2,8 @@
 
 The first expert dies are trampolines: of each domain a trampoline has one attention die, or several in a row, which
 talk to nobody else.
-Calls are numbered 0, 1, ...; the microbatches of all domains take turns, the first of each, then the second.  Those of
-a domain share its dies, each on cores of its own: while one is away, another one computes.
+Calls are numbered 0, 1, ...; the microbatches of all domains take turns, the first of each, then the second.  The
+microbatches of a domain share its dies, each on its own cores: while one is on its way, another one computes.
 
 Steps: 1 an attention die quantizes each token and writes it once, with the list of its choices, into the slots of its
 trampoline; 2 the trampoline forwards it, as it is, to every chosen expert die, itself among them; 3 an expert die
@@ -11,8 +11,8 @@ gathers what it has got by expert, trampoline and token; 4 it computes; 5 it wri
 trampoline that the token came through; 6 the trampoline forwards what has arrived to its attention die; 7 that weighs
 and adds.  Steps 2 to 6 are persistent kernels: `trampoline`, `expert` and `e2a`.
 
-**Push or pull?**  The paper leaves it open.  Here every stage pushes: a receiver that pulls pays a round trip behind
-the flag, and the sender's memory is held until it has; a push is one write one way with a flag behind it, and an
+**Push or pull?**  The paper leaves it open.  Here every stage pushes: a receiver that pulls pays a round trip after
+the flag, and the sender's memory is held until it has; a push is one write one way followed by a flag, and an
 attention die has a fan-out of one.  The price: the receiver's memory must be free for certain.
 
 Every field counts calls (or messages) and only rises.  What says that memory may be used again:
@@ -20,10 +20,10 @@ Every field counts calls (or messages) and only rises.  What says that memory ma
     =====================  ==========================================================  =================================
     memory                 is written again when                                       field
     =====================  ==========================================================  =================================
-    slots of a trampoline  it has read those of the call before                        ``credit``, on the attention die
+    slots of a trampoline  it has read the messages of the call before                 ``credit``, on the attention die
     inbox of an expert     all expert dies have gathered the call before               ``acks``, on the trampoline
-    rows of an expert      it has sent back those of ``depth`` calls before            ``sent``, own
-    staging, lists         those of ``depth`` calls before are forwarded               ``relayed``, own
+    rows of an expert      it has sent back the rows of ``depth`` calls before         ``sent``, own
+    staging, lists         the rows of ``depth`` calls before are forwarded            ``relayed``, own
     returned rows          the attention die sends the microbatch's next call; its     ``tokens_in``
                            quiet and barrier before that cover what it has read
     =====================  ==========================================================  =================================
@@ -34,8 +34,8 @@ places of messages do not depend on parts.  A core whose writes wait for a busy 
 E2A stream with parts half of the cores do nothing else.
 
 **Large batches.**  Of up to 512 tokens each core of a trampoline has all lists of choices in its data buffer and counts
-them there.  Of more, or on request, the lists are streamed: each core counts those that it forwards, and the cores tell
-each other (`counts`), part by part; on the way back each counts what is due of a part, and then goes through its own.
+them there.  Of more, or on request, the lists are streamed: each core counts those that it forwards, and the cores
+exchange the counts (`counts`), part by part; on the way back each counts what a part is due, then does its own share.
 
 The arrivals are counted for each of the ``depth`` calls apart: a fast expert die may send back the next call's rows
 before a slow one has sent back this one's.
@@ -145,7 +145,7 @@ def one_call(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch, x:
 
 
 def serve(core, call, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, x: Abort):
-    """The microbatch's calls from ``call`` on, of all, and what tells of the end; returns the first that is not done.
+    """Serve the microbatch's calls from ``call`` on, and announce the end; returns the first call that is not done.
 
     The fields count on from ``x.first``.
     """

@@ -26,7 +26,7 @@ from xccl_emu.kernels.group import barrier, drain, hand_over
 
 
 class Share(NamedTuple):
-    """A core's share of the rows of a call, of which it sends back those of one part."""
+    """A core's share of the rows of a call; the core sends it back part by part."""
 
     begin: int
     end: int
@@ -39,9 +39,9 @@ class Share(NamedTuple):
 
 
 def send_rows(row, n, high, staging, turn, c: Group, b: Buffers, plan: ReturnPlan):
-    """Step 5: those of ``n`` rows, in the order of their tokens, before token ``high``: each to its token and choice.
+    """Step 5: send those of ``n`` rows, in token order, whose token is below ``high``, each to its token and choice.
 
-    ``staging`` is the place of token 0; returns the turn behind them.
+    ``staging`` is the place of token 0; returns the next turn.
     """
     for i in range(n):
         token = yield xl.load(b.route + (row + i) * ROUTE_BYTES + 8, 4, step=5)
@@ -83,7 +83,7 @@ def send_share(s: Share, lap, turn, c: Group, b: Buffers, m: Domains, at: Places
 
 
 def send_part(s: Share, rows, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
-    """Step 5: what this core has of a part; behind the last of the call's ``rows`` come the first ones."""
+    """Step 5: send this core's rows of a part; the rows wrap from the last of the call's ``rows`` to the first."""
     turn = yield from send_share(s._replace(end=min(s.end, rows)), 0, 0, c, b, m, at, plan)
     turn = yield from send_share(s._replace(begin=max(0, s.begin - rows), end=s.end - rows), 1, turn, c, b, m, at, plan)
     if c.by_dma:
@@ -93,7 +93,7 @@ def send_part(s: Share, rows, c: Group, b: Buffers, m: Domains, at: Places, plan
 
 
 def announce(part, parity, c: Group, m: Domains, at: Places, plan: ReturnPlan):
-    """Tell the trampolines what this core has sent of a part; all these rows are its own, so its quiet is enough."""
+    """Report to the trampolines what this core sent of a part; it alone wrote these rows, so its quiet is enough."""
     for t in range(m.n_attention):
         sent = yield xl.ub_load(plan.sent + 4 * t, step=5)
         if sent > 0:
@@ -130,7 +130,7 @@ def expect(number, low, high, kept, c: Group, plan: ReturnPlan):
 def return_rows(low, first, last, source, target, c: Group, plan: ReturnPlan):
     """Step 6: every row of some tokens to the same place at the attention die; masked choices have none.
 
-    The lists in the data buffer begin with that of token ``low``.
+    The lists in the data buffer begin with the list of token ``low``.
     """
     turn = 0
     for t in range(first, last):
@@ -209,7 +209,7 @@ def return_part(going, core, die, q, call, part, c: Group, m: Domains, at: Place
 
 
 def send_and_return(core, die, call, rows, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, x: Abort):
-    """Steps 5 and 6: while the rows of a part are on their way here, those of the part before go on.
+    """Steps 5 and 6: while the rows of a part are on their way here, the rows of the previous part are returned.
 
     The rows of a call are shared evenly by the cores, and every expert die begins with other ones: if all began with
     the same trampolines, these could not take in rows as fast as they would come.  Nobody waits for a part before it

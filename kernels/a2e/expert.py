@@ -1,7 +1,7 @@
-"""The first two streams of an expert die (xDeepServe 5.2), persistent kernels that poll until they are told to stop.
+"""The first two streams of an expert die (xDeepServe 5.2), persistent kernels that poll until the end is announced.
 
 Each of the three streams runs on cores of its own and hands calls over to the next through a field of the own metadata
-area; the steps, and what frees which memory, are told in `attention`; the third stream is in `e2a`.  Rows, their
+area; `attention` describes the steps, and what frees which memory; the third stream is in `e2a`.  Rows, their
 routes and the experts' outputs of a call lie at ``call % depth`` of their buffers, their counts at
 ``call % (depth + 1)``: so the end finds a place too, and takes none of theirs.
 """
@@ -105,7 +105,7 @@ def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places):
 def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, x: Abort):
     """Step 3: gather what the trampolines have for this die, and hand it over; returns whether it was a call.
 
-    A call of which an abort was heard is none.
+    A call that an abort interrupts does not count as one.
     """
     here = die * c.die_bytes
     counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)

@@ -1,4 +1,4 @@
-"""What the kernels of A2E and E2A take, and what they all know; told in `attention`."""
+"""Parameters of the kernels of A2E and E2A, and functions that all of them share; `attention` describes the steps."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Domains(NamedTuple):
     """What attention and expert dies have beyond an expert-parallel group; in its `Group`, ranks are expert dies."""
 
     turns: int
-    """Microbatches of all domains, which take turns: call c is that of domain c % turns % domains."""
+    """Microbatches of all domains, which take turns: call c belongs to domain c % turns % domains."""
     domains: int
     n_attention: int
     """Attention dies of a domain."""
@@ -44,7 +44,7 @@ class Domains(NamedTuple):
     attention_work: int
     """Vector instructions that stand in for attention, before each call."""
     expert_work: int
-    """The same on each core of the compute stream, behind the dummy expert."""
+    """The same on each core of the compute stream, after the dummy expert."""
 
 
 class Microbatch(NamedTuple):
@@ -53,7 +53,7 @@ class Microbatch(NamedTuple):
     turn: int
     """Its calls are ``turn``, ``turn + turns``, ..."""
     number: int
-    """Among those of its die, which take turns."""
+    """Number among the microbatches of its die, which take turns."""
     sender: int
     """Which attention die of its domain."""
     slots: int
@@ -69,7 +69,7 @@ class Microbatch(NamedTuple):
 
 
 class ReturnPlan(NamedTuple):
-    """What in the data buffer of an E2A stream is for what: where it begins, behind what ``due`` says at 0."""
+    """Layout of the data buffer of an E2A stream: where each part begins, after what ``due`` has at 0."""
 
     counts: int
     """Rows of the call, by local expert and attention die."""
@@ -78,7 +78,7 @@ class ReturnPlan(NamedTuple):
     sent: int
     """Rows of a part that this core has sent back, by attention die."""
     lists: int
-    """Choices of a part, or of so many of its tokens as have room; before them a word for how many there are."""
+    """Choices of a part, or of as many of its tokens as have room; before them a word with the number of tokens."""
     work: int
     """Rows on their way."""
     listed: int
@@ -116,7 +116,7 @@ class Places(NamedTuple):
     relayed: int
     """Own: calls that each stream is done with."""
     tallies: int
-    """What the cores of a trampoline's A2E stream tell each other, where choices are streamed."""
+    """Counts that the cores of a trampoline's A2E stream exchange, where choices are streamed."""
 
 
 def attention_die(call: int, i: int, turns: int, domains: int, n_attention: int, n_experts: int) -> int:
@@ -125,7 +125,7 @@ def attention_die(call: int, i: int, turns: int, domains: int, n_attention: int,
 
 
 def microbatch_of(call: int, turns: int, domains: int) -> int:
-    """Which microbatch of its domain a call moves; each has fields and rows of its own on the attention dies."""
+    """Return which microbatch of its domain a call moves; each has its own fields and rows on the attention dies."""
     return call % turns // domains
 
 
@@ -135,7 +135,7 @@ def first_of(trampoline: int, n_attention: int, trampolines: int) -> int:
 
 
 def dies_of(trampoline: int, n_attention: int, trampolines: int) -> int:
-    """How many attention dies of a domain a trampoline has."""
+    """Return the number of attention dies of a domain that a trampoline serves."""
     return first_of(trampoline + 1, n_attention, trampolines) - first_of(trampoline, n_attention, trampolines)
 
 
@@ -150,5 +150,5 @@ def inbox_of(index: int, local: int, place: int, n_local: int, tokens_max: int, 
 
 
 def part_begin(part: int, parts: int, tokens_max: int) -> int:
-    """The first token of a part of a batch; those of the last part end at ``tokens_max``."""
+    """Return the first token of a part of a batch; the last part ends at ``tokens_max``."""
     return tokens_max * part // parts

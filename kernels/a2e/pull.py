@@ -1,11 +1,11 @@
 """Plain pull A2E and E2A (xDeepServe 3.3, what trampolines replace): dispatch and combine between two sets of dies.
 
-The steps are those of `dispatch` and `combine`, of which an attention die has the half that offers tokens and sums
-rows, and an expert die the half that pulls tokens and offers rows.  Each attention die tells each expert die how much
-there is for it, and the other way round; nothing goes through a third one.
+The steps are the steps of `dispatch` and `combine`: an attention die runs the half that offers tokens and sums
+rows, and an expert die the half that pulls tokens and offers rows.  Each attention die reports to each expert die how
+much there is for it, and the other way round; nothing goes through a third one.
 
 There is one domain: `dispatch` takes a field for free when its own messages were pulled, and says nothing of others'.
-In the `Areas` that the kernels take, every address is that of the first die of the kind that has it: ``blocks`` and
+In the `Areas` that the kernels take, every address is on the first die of the kind that has it: ``blocks`` and
 ``done`` of a dispatch, ``fields`` and ``staging`` of a combine are attention dies', the rest expert dies'.
 """
 
@@ -21,7 +21,7 @@ from xccl_emu.kernels.pull.parameters import Areas
 
 
 def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
-    """An attention die's part of a call with so many tokens."""
+    """Run an attention die's part of a call with this many tokens."""
     yield from offer_tokens(index, core, tokens, event, c, b, dispatches, Abort())
     yield from sum_tokens(index, core, tokens, event, c, b, combines, Abort())
     yield from acknowledge_all(index, core, event, combines.done, c)
@@ -62,7 +62,7 @@ def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: 
 def pull_expert(die, core, calls, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """Expert die ``die``, call after call; ranks of the group are attention dies.
 
-    Every call has the same buffers but for ``counts``, of which two take turns.
+    All calls use the same buffers, except for ``counts``: two of these take turns.
     """
     for r in range(calls):
         yield from answer(

@@ -6,13 +6,13 @@ from there to the end, or to where an abort is heard.  What makes it safe to go 
 - Calls are numbered on from epoch to epoch, ``stride`` numbers apart, which is more than there are calls and takes
   turns, ``depth`` and ``depth + 1`` evenly.  So no field of an aborted attempt is taken for one of the next, and what
   is by ``call % depth`` stays where it was.
-- A die tells the others that it has come to an epoch when all three of its streams are at rest: each tells the third
-  one, by a word, when all that it issued is done.  Nobody begins before all dies have told, so then no slot, inbox,
-  row or staging is in use, and no arrival under way.
+- A die announces that it has come to an epoch when all three of its streams are at rest: each reports to the third
+  one, by a word, when all that it issued is done.  Nobody begins before all dies have announced the epoch, so by then
+  no slot, inbox, row or staging is in use, and no arrival is under way.
 - Only then the third stream sets what is counted up and not numbered: arrivals to none, acknowledgments, and the calls
-  sent back and relayed, to those before the call.  It tells the other two when that is done.  Whoever adds to these
-  words does so because the die's own first stream has sent him something, so not before.
-- Slots of the first call of an epoch are free; those of later ones are when the trampoline says so, in that epoch.
+  sent back and relayed, to those before the call.  It signals the other two when that is done.  A die adds to these
+  words only after the die's own first stream has sent it something, so not before.
+- Slots of the first call of an epoch are free; slots of a later call are when the trampoline says so, in that epoch.
 - Who has heard of an abort leaves its loop, and says nothing of the call.
 
 An attention die goes back to the first call whose sums it has not written.  An expert die has nothing to say of where
@@ -40,13 +40,13 @@ class Attempts(NamedTuple):
     """What the streams of a die have to do where calls may be rolled back; words are on die 0."""
 
     stride: int
-    """From the numbers of the calls of an epoch to those of the next."""
+    """Distance from the numbers of the calls of an epoch to the numbers of the next epoch."""
     failures: int
     """How many attempts of each attention die may go wrong, whichever: before it sends, or when it is through."""
     settled: int
     """By stream: one more than the epoch in which it has come to rest."""
     told: int
-    """Where the third stream tells the others where they go on."""
+    """Word in which the third stream gives the others the call that they continue with."""
 
 
 def first_call(word: int, stride: int) -> int:
@@ -55,7 +55,7 @@ def first_call(word: int, stride: int) -> int:
 
 
 def rest(word, stream, n: Attempts, r: Ranks):
-    """Tell the third stream that this one is at rest; returns where to go on."""
+    """Report to the third stream that this one is at rest; returns where to go on."""
     here = r.me * r.pitch
     yield xl.quiet(sync="attempt over")
     yield xl.put(n.settled + here + stream * FIELD_BYTES, word // EPOCH + 1, sync="at rest")
@@ -119,7 +119,7 @@ def compute_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ra
 
 @xl.kernel
 def e2a_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, r: Ranks, n: Attempts):
-    """The third stream, which agrees with the other dies and tells the first two where to go on."""
+    """The third stream, which agrees with the other dies and gives the first two the call to go on with."""
     word = 0
     while word != END:
         abort = r.abort + r.me * r.pitch

@@ -47,11 +47,11 @@ class Sent(NamedTuple):
     slots: int
     """Its messages; an address, as ``kept`` is."""
     kept: int
-    """Where its lists are kept for the way back, behind their number."""
+    """Start of its lists, kept for the way back, after the word with their number."""
     messages: int
     """Where in the data buffer its messages are counted by expert slot."""
     lists: int
-    """And where the list of its token 0 stands, or would."""
+    """Place of the list of its token 0, whether or not that token is here."""
 
 
 def lists_bytes(tokens_max: int) -> int:
@@ -60,7 +60,7 @@ def lists_bytes(tokens_max: int) -> int:
 
 
 def await_call(going, field, calls, x: Abort, step, sync):
-    """Wait until a field speaks of so many calls.  Of more it cannot before this die has answered.
+    """Wait until a field reports ``calls`` calls.  It cannot report more before this die has answered.
 
     Returns 0 if an abort came sooner, or had before (``going``).
     """
@@ -73,20 +73,20 @@ def await_call(going, field, calls, x: Abort, step, sync):
 
 
 def messages_of(q: int, n_slots: int, tallies: int) -> int:
-    """Where in the data buffer of an A2E stream the messages of the q-th attention die are counted, by slot.
+    """Return where in the data buffer of an A2E stream the messages of the q-th attention die are counted, by slot.
 
-    Where choices are streamed they stand behind what the cores tell each other.
+    Where choices are streamed, the counts that the cores exchange come before them.
     """
     return (streamed_work_at(n_slots) if tallies else 0) + q * align(4 * n_slots)
 
 
 def place_at(choice: int, n_slots: int, fan_in: int) -> int:
-    """Where in the data buffer the count stands that says the place of a token's choice: behind those of all slots."""
+    """Return where the data buffer has the count that places a token's choice: after the counts of all slots."""
     return messages_of(fan_in, n_slots, 0) + 4 * choice
 
 
 def lists_at(n_slots: int, fan_in: int, tallies: int) -> int:
-    """Where in the data buffer of an A2E stream the lists stand: behind those counts."""
+    """Return where in the data buffer of an A2E stream the lists begin: after those counts."""
     return messages_of(fan_in, n_slots, tallies) if tallies else place_at(COLUMNS, n_slots, fan_in)
 
 
@@ -107,7 +107,7 @@ def keep_lists(first, last, s: Sent):
 
 
 def find_places(t, s: Sent, c: Group, m: Domains):
-    """Count, for each choice of a token, those of the same expert up to it; it is the last one of them.
+    """Count, for each choice of a token, the choices of the same expert up to and including it.
 
     Where choices are streamed they are counted already.
     """
@@ -121,7 +121,7 @@ def find_places(t, s: Sent, c: Group, m: Domains):
 
 
 def inbox_for(t, k, s: Sent, c: Group, m: Domains, at: Places):
-    """Where the message of a choice goes, the next place of its expert; 0 if the choice is masked."""
+    """Return where the message of a choice goes, the next place of its expert; 0 if the choice is masked."""
     target = 0
     slot = yield xl.ub_load(s.lists + t * INDEX_BYTES + 4 * k, step=2)
     if slot >= 0:
@@ -180,7 +180,7 @@ def keep_and_tally(first, last, s: Sent, c: Group, m: Domains):
 
 
 def go_on(messages, c: Group):
-    """The places of a part's messages begin behind those of the parts before, which are counted in ``messages``."""
+    """Let the places of a part's messages begin after all earlier parts', which are counted in ``messages``."""
     n_slots = c.n_ranks * c.n_local
     for slot in range(n_slots):
         before = yield xl.ub_load(messages + 4 * slot, step=2)
@@ -273,7 +273,7 @@ def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places, x: Abo
 
 
 def publish(core, index, call, more, totals, c: Group, at: Places):
-    """Tell every expert of this core's share how many messages an attention die has for it, zero too; or the end."""
+    """Report to each expert of this core's share how many messages an attention die has for it, or the end."""
     n_slots = c.n_ranks * c.n_local
     for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
         slot = slot_of(i, index, c.n_ranks, c.n_local)
@@ -285,7 +285,7 @@ def publish(core, index, call, more, totals, c: Group, at: Places):
 
 
 def tell(core, die, call, more, c: Group, m: Domains, at: Places):
-    """When all is forwarded: give the slots to the next domain, and tell the experts what there is for them."""
+    """Give the slots to the next domain once all is forwarded, and announce to the experts what there is for them."""
     for q in range(dies_of(die, m.n_attention, m.trampolines)):
         index = first_of(die, m.n_attention, m.trampolines) + q
         if more and core == 0:
@@ -296,10 +296,10 @@ def tell(core, die, call, more, c: Group, m: Domains, at: Places):
 
 
 def pass_on(core, die, call, c: Group, m: Domains, at: Places, x: Abort):
-    """What a trampoline does with a call: wait for tokens and for room, forward, give the slots to the next domain, and
-    tell the experts.
+    """Do a trampoline's part of a call: wait for tokens and for room, forward, give the slots to the next domain, and
+    announce the counts to the experts.
 
-    Of its attention dies it takes one after the other.  Who has heard of an abort says nothing of the call.
+    The attention dies are served one after the other.  Who has heard of an abort says nothing of the call.
     """
     here = die * c.die_bytes
     fields = at.tokens_in + here + call % m.turns * m.fan_in * m.a2e_parts * FIELD_BYTES

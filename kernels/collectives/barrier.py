@@ -1,7 +1,7 @@
-"""Barriers, and kernels in which what all wrote is read behind one.
+"""Barriers, and kernels in which all ranks read what was written before a barrier.
 
-By dissemination: in step i each rank tells the rank 2^i to its right, and waits for the one to its left.  With a sense
-that turns: ranks count themselves at rank 0, the last one begins the count anew and turns the sense of all.
+By dissemination: in step i each rank signals the rank 2^i to its right, and waits for the one to its left.  With a
+sense that turns: ranks count themselves at rank 0; the last one resets the count and turns the sense of all.
 """
 
 from xccl_emu import lang as xl
@@ -62,7 +62,7 @@ def meet(w: Work, b: Barrier):
 
 @xl.kernel
 def meet_by_sense(w: Work, b: Barrier):
-    """As `meet`, with the other barrier."""
+    """Meet as in `meet`, with the other barrier."""
     for turn in range(w.calls * w.slices):
         size = slice_size(turn, w.slices, w.slice_bytes, w.nbytes)
         yield from write_to_all(turn, size, w, b)

@@ -1,8 +1,8 @@
 """Collectives in which every rank writes to every other one: one-shot, two-shot, pairwise.
 
-Each rank has an inbox with a slot for each other rank, twice, by turns; a field of each other rank counts the turns of
-which its slice is there.  Nothing is acknowledged: who has the slices of turn t of all others knows that they have
-read those of turn t - 1, so the slots of turn t + 1, the same as in turn t - 1, are free as soon as turn t is over.
+Each rank has an inbox with a slot for each other rank, twice, by turns; a field for each other rank counts the turns
+whose slice is there.  Nothing is acknowledged: who has the slices of turn t of all others knows that they have
+read the slices of turn t - 1, so the slots of turn t + 1, the same ones, are free as soon as turn t is over.
 
 Order of summation: by rank, from 0 on, in FP32, rounded once.
 """
@@ -23,7 +23,7 @@ from xccl_emu.kernels.collectives.slices import (
 
 
 def tell(turn, p: Peers):
-    """Tell all others that their slices of a turn are there."""
+    """Signal to all others that their slices of a turn are there."""
     yield xl.quiet(sync="data before field")
     for i in range(1, p.ranks):
         yield xl.put(p.fields + (p.me + i) % p.ranks * p.pitch + p.me * FIELD_BYTES, turn + 1, sync="field")
@@ -53,7 +53,7 @@ def broadcast(turn, size, p: Peers):
 
 
 def collect(turn, out, size, w: Work, p: Peers):
-    """Put the slices of all other ranks where they belong, that of who writes here first before the others."""
+    """Put the slices of all other ranks where they belong; the rank that writes here first is served first."""
     for i in range(1, p.ranks):
         rank = (p.me + p.ranks - i) % p.ranks
         came = yield from await_slice(rank, turn, p)

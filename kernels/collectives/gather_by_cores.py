@@ -1,7 +1,7 @@
 """An all-gather in which the cores of a rank share the others, and copy what these have to where it belongs.
 
-Cores copy whole shares through their data buffers, one for each rank if there are as many.  Of when a rank may be read,
-and has been, ranks tell each other as in `gather_by_reads`.
+Cores copy whole shares through their data buffers, one for each rank if there are as many.  Ranks signal each other
+when a rank may be read, and when it has been, as in `gather_by_reads`.
 """
 
 from xccl_emu import lang as xl
@@ -29,7 +29,7 @@ def share_of(i, call, own, out, w: Work, r: Readers, half):
 
 @xl.kernel
 def gather_by_cores(w: Work, r: Readers, core, cores, half):
-    """All-gather by the cores of a rank: the first copies the own share, each copies those of some other ranks."""
+    """All-gather by the cores of a rank: the first copies the own share, each copies the shares of some other ranks."""
     for turn in range(w.calls * w.slices):
         call = w.done + turn
         own, out = w.own + turn * w.own_bytes, w.out + turn * w.out_bytes

@@ -1,8 +1,8 @@
 """An all-gather in two levels in which ranks read: DMA copies what others have to where it belongs, without an inbox.
 
-A rank reads what those of its place in other groups have, then what the others of its group have read; with one group
-it is one level.  It is told when that is there, and tells when it has read, so all of a call may be written over when
-the call is over.
+A rank reads what ranks of its place in other groups have, then what the others of its group have read; with one group
+it is one level.  It gets a signal when that is there, and sends one when it has read, so the buffers of a call may be
+overwritten when the call is over.
 """
 
 from xccl_emu import lang as xl
@@ -11,19 +11,19 @@ from xccl_emu.kernels.common import drain_rings, ring
 
 
 def tell_there(call, r: Readers):
-    """Tell the others that they may read."""
+    """Signal to the others that they may read."""
     for i in range(1, r.ranks):
         yield xl.put(r.there + (r.me + i) % r.ranks * r.pitch + r.me * FIELD_BYTES, call + 1, sync="there")
 
 
 def tell_read(call, r: Readers):
-    """Tell the others that what they have has been read."""
+    """Signal to the others that what they have has been read."""
     for i in range(1, r.ranks):
         yield from tell_one((r.me + i) % r.ranks, call, r)
 
 
 def tell_one(rank, call, r: Readers):
-    """Tell one of them."""
+    """Signal it to one of them."""
     yield xl.put(r.read + rank * r.pitch + r.me * FIELD_BYTES, call + 1, sync="read")
 
 
@@ -39,7 +39,7 @@ def await_read(call, r: Readers):
 
 
 def read_groups(call, own, out, w: Work, inner: Readers, outer: Readers):
-    """Copy the own share to its place, then those of this rank's place in the other groups from theirs."""
+    """Copy the own share to its place, then the shares of this rank's place in the other groups to theirs."""
     mine = out + (outer.me * inner.ranks + inner.me) * w.share
     if own != mine:  # not in place
         yield from ring(own, mine, w.nbytes, 0)

@@ -42,7 +42,7 @@ class Ranks(NamedTuple):
     """And of the others."""
     calls: int
     emptied: int
-    """Which buffer is emptied, counted from that of the call on."""
+    """Number of the buffer to empty, counted from the buffer of the call on."""
     done: int
     """Calls of the launches before."""
     before: int
@@ -55,7 +55,7 @@ def size_of(i, nbytes, odd_nbytes):
 
 
 def place(buffers, call, ranks, rank, room):
-    """Where among a die's buffers a rank's operand of a call goes."""
+    """Return where among a die's buffers a rank's operand of a call goes."""
     return buffers + (call % BUFFERS * ranks + rank) * room
 
 
@@ -69,7 +69,7 @@ def load_operand(own, size):
 
 
 def add_up(call, size, p: Ranks):
-    """The sum of the operands of all, to the second place of the data buffer; the terms of others go behind it."""
+    """Sum the operands of all, into the second place of the data buffer; the terms of others go after it."""
     for rank in range(p.ranks):
         term = 0
         if rank != p.me:

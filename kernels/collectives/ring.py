@@ -29,7 +29,7 @@ def slot_free(hop, r: Ring):
 
 
 def arrived(hop, r: Ring):
-    """Tell the right neighbour of this hop, and wait for the left one's; returns the address of what came."""
+    """Signal this hop to the right neighbour, and wait for the left one's; returns the address of what came."""
     yield xl.quiet(sync="data before tail")
     yield xl.put(r.right_tail, hop + 1, sync="tail")
     yield xl.poll_ge(r.tail, hop + 1, sync="tail in")
@@ -56,7 +56,7 @@ def reduce_chunks(hop, own, size, w: Work, r: Ring):
 
 
 def gather_chunks(hop, out, size, w: Work, r: Ring):
-    """The chunks of all others, each of which has its own at the beginning of its data buffer."""
+    """Gather the chunks of all others; each rank has its own chunk at the beginning of its data buffer."""
     for i in range(r.ranks - 1):
         came = yield from pass_on(hop + i, size, r)
         yield from read(came, size)

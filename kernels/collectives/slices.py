@@ -2,7 +2,7 @@
 
 A core moves its part of every share, slice by slice; cores have nothing in common, like channels.  All ranks take the
 same *turns*: a turn is one slice of one call, counted on from call to call, so flags only rise.  Of launches that
-follow each other on the same inboxes and flags each is told what those before it have counted (``done``).
+follow each other on the same inboxes and flags each is given what those before it have counted (``done``).
 """
 
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Work(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """Addresses of a core's inbox, flags and neighbours, and where it stands."""
+    """Addresses of a core's inbox, flags and neighbours, and its position."""
 
     me: int
     ranks: int
@@ -86,9 +86,9 @@ class Readers(NamedTuple):
     me: int
     ranks: int
     there: int
-    """Address on rank 0 of [ranks] fields: calls of which a rank has what the others read."""
+    """Address on rank 0 of [ranks] fields: number of calls for which a rank has what the others read."""
     read: int
-    """The same of fields that count the calls of which a rank has read it here."""
+    """Address of the fields that count the calls for which a rank has read it here."""
     pitch: int
     """From an address on one rank to the same place on the next."""
 
@@ -120,7 +120,7 @@ class Packed(NamedTuple):
     """Bytes of a half of the data buffer."""
     layers: int
     latents: int
-    """[own tokens]; the others stand behind them in the same way, layer by layer."""
+    """[own tokens] of the first layer; the other layers follow in the same way."""
     gathered: int
     """[tokens]"""
     heads: int
@@ -137,7 +137,7 @@ def slice_size(turn, slices, slice_bytes, nbytes):
 
 
 def slice_at(turn, slices, slice_bytes, first, call_bytes):
-    """Address of the slice of a turn, in buffers of which that of each call is ``call_bytes`` behind the last."""
+    """Return the address of a turn's slice, in buffers where each call begins ``call_bytes`` after the last one."""
     return first + turn // slices * call_bytes + turn % slices * slice_bytes
 
 
@@ -147,7 +147,7 @@ def read(source, size):
 
 
 def fill_half(i, source, size, room):
-    """Read for copy i, into half i % 2; `free_half` is behind what is written out of it."""
+    """Read for copy i, into half i % 2; `free_half` waits until what was in it is written out."""
     half = i % 2
     if i >= 2:
         yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, half, sync="half free")
@@ -162,14 +162,14 @@ def free_half(i, n):
 
 
 def copy(i, n, source, target, size, room):
-    """Copy i of ``n`` from memory to memory, through one of two halves of ``room`` bytes; needs a quiet behind them."""
+    """Copy number i of ``n`` from memory to memory, through one of two halves of ``room`` bytes; needs a quiet then."""
     yield from fill_half(i, source, size, room)
     yield xl.mtu_out(i % 2 * room, target, size)
     yield from free_half(i, n)
 
 
 def add_term(i, n, source, size, room, dtype):
-    """Term i of a sum of ``n``, in FP32 behind two halves: the first one is widened, each other one added."""
+    """Add term i of a sum of ``n``, in FP32 after two halves: the first term is widened, each other one added."""
     half = i % 2
     if i >= 2:
         yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, half, sync="term added")
@@ -184,7 +184,7 @@ def add_term(i, n, source, size, room, dtype):
 
 
 def round_sum(size, room, dtype):
-    """Round the sum behind the two halves to the beginning of the data buffer, for mtu-out."""
+    """Round the sum, which is after the two halves, to the beginning of the data buffer, for mtu-out."""
     yield xl.v_narrow(2 * room, 0, size // 2, dtype)
     yield from hand_over(xl.VECTOR, xl.MTU_OUT, 2, "sum in buffer")
 

@@ -1,10 +1,10 @@
 """The two collectives of staged parallelism in prefill, SP-TP-SP (CloudMatrix384 4.3.1).
 
-Prompts are packed into one sequence of tokens, of which each rank has a segment; segments differ by a token at most.
+Prompts are packed into one sequence of tokens, and each rank has a segment; segments differ by a token at most.
 Between stages 1 and 2 an all-gather gives all ranks the latents of all tokens.  Between stages 2 and 3 an all-to-all
 brings what each rank's heads made of all tokens back to segments, the heads of a token side by side.
 
-Inboxes, fields and turns are those of `exchange`: two turns a layer, and a slot has room for the longest segment.
+Inboxes, fields and turns are the same as in `exchange`: two turns a layer; a slot has room for the longest segment.
 """
 
 from xccl_emu import lang as xl
@@ -18,7 +18,7 @@ def segment(rank: int, ranks: int, tokens: int) -> int:
 
 
 def all_gather(turn, latents, gathered, k: Packed, p: Peers):
-    """The latents of the own segment to all, those of all others side by side."""
+    """Send the latents of the own segment to all, and put the latents of all others side by side."""
     first = segment(p.me, p.ranks, k.tokens)
     own = segment(p.me + 1, p.ranks, k.tokens) - first
     slot = p.inbox + (turn % 2 * p.ranks + p.me) * p.room
@@ -42,7 +42,7 @@ def all_gather(turn, latents, gathered, k: Packed, p: Peers):
 
 
 def all_to_all(turn, heads, out, k: Packed, p: Peers):
-    """What the own heads made of each segment to its rank, and the heads of all for the own segment."""
+    """Send what the own heads made of each segment to its rank, and collect all heads for the own segment."""
     first = segment(p.me, p.ranks, k.tokens)
     own = segment(p.me + 1, p.ranks, k.tokens) - first
     slot = p.inbox + (turn % 2 * p.ranks + p.me) * p.room

@@ -1,4 +1,4 @@
-"""Collectives in two levels: ranks of a group, such as the dies of a chip, and those of one place in their groups.
+"""Collectives in two levels: ranks of a group, such as the dies of a chip, and ranks of one place in their groups.
 
 Sums are made in the group first, and gathering ends in it, so a share goes from group to group once.  Both levels are
 exchanges of all with all (`exchange`), each with its own inboxes and fields, so the same argument frees their slots.  A
@@ -68,7 +68,7 @@ def pass_on(turn, source, group, size, inner: Peers, outer: Peers):
 
 
 def gather(turn, out, size, w: Work, inner: Peers, outer: Peers):
-    """What is at the beginning of the data buffer to all: to the other groups, and what comes from these to the own."""
+    """Send what is at the beginning of the data buffer to the other groups, and pass on in the own what they send."""
     yield from pass_on(turn, 0, outer.me, size, inner, outer)
     yield from broadcast(turn, size, outer)
     for i in range(outer.ranks - 1):

@@ -1,7 +1,7 @@
 """Combine of DeepEP's low-latency mode: what the experts return goes straight to the homes of its tokens.
 
 Steps: 1 clean the next buffer set's signals, and write each row, as its expert returns it, to the home of its token;
-2 behind the rows of an expert for a home add 1 to the expert's signal there; 3 wait until no signal is 0, and add up
+2 after the rows of an expert for a home add 1 to the expert's signal there; 3 wait until no signal is 0, and add up
 each token's contributions in order of its choices, weighed, in FP32, the shared one last and as it is, and round once.
 Steps 1 and 2 are the send phase, 3 is the receive phase.  `dispatch.py` has the buffer sets, and why calls are safe.
 
@@ -20,12 +20,12 @@ from xccl_emu.kernels.group import barrier, drain, hand_over
 
 
 def rows_at(slots: int, n_slots: int) -> int:
-    """Where in the data buffer rows are put on their way: behind the tables and the routes of a block."""
+    """Return where the data buffer has room for rows on their way: after the tables and the routes of a block."""
     return work_at(n_slots) + slots * ROUTE_BYTES
 
 
 def find_rows(counts, c: Group):
-    """Load the counts that dispatch received, and beside each the number of its first row."""
+    """Load the counts that dispatch received, and next to each the number of its first row."""
     second = second_table(c.n_ranks * c.n_local)
     yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 1, "received counts loaded")
     row = 0
@@ -89,7 +89,7 @@ def send_combine(rank, core, call, c: Group, b: Buffers, s: Sets):
 
 @xl.kernel
 def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
-    """The receive phase on one core of a rank with so many tokens."""
+    """The receive phase on one core of a rank with this many tokens."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
     yield from await_flags(rank, first, last, call, c, s)
@@ -100,6 +100,6 @@ def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
 
 @xl.kernel
 def deepep_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
-    """Both, one behind the other."""
+    """Run both phases, one after the other."""
     yield from send_combine(rank, core, call, c, b, s)
     yield from receive_combine(rank, core, tokens, call, c, b, s)

@@ -1,7 +1,7 @@
-"""Dispatch of DeepEP's low-latency mode: tokens, and behind them their number, go straight into the peers' buffers.
+"""Dispatch of DeepEP's low-latency mode: tokens, and then their number, go straight into the peers' buffers.
 
 Steps: 1 clean the next buffer set's signals, load a token; 2 quantize it; 3 write it to the rank of each of its
-experts; 4 behind the last one add -n - 1 to the signal of each expert, which is never 0; 5 wait until no signal is 0;
+experts; 4 after the last one add -n - 1 to the signal of each expert, which is never 0; 5 wait until no signal is 0;
 6 and 7 bring what came into the order of the experts.  Steps 1 to 4 are the send phase and wait for no other rank, 5 to
 7 are the receive phase, DeepEP's hook: what a rank does in between overlaps with what is on its way.
 
@@ -11,8 +11,8 @@ goes.  The cores share the experts out.  So the count of an expert follows its m
 fence in it is enough: nothing has to be visible before the core goes on.
 
 What makes calls safe, without an acknowledgement: a rank sends the signals of a call to all when it has cleaned those
-of the next call and has read all that came in the call before; and it returns when it has those of all.  So who is in
-the next call knows that its set is clean on all ranks, and read.
+of the next call and has read all that came in the call before; and it returns when it has the signals of all.  So who
+is in the next call knows that its set is clean on all ranks, and read.
 """
 
 from xccl_emu import lang as xl
@@ -35,7 +35,7 @@ def set_at(start: int, step: int, call: int, rank: int, die_bytes: int) -> int:
 
 
 def first_of(core: int, cores: int, n_slots: int) -> int:
-    """The first signal of a core's share, which ends where that of the next core begins."""
+    """Return the first signal of a core's share, which ends where the next core's share begins."""
     return n_slots * core // cores
 
 
@@ -53,7 +53,7 @@ def all_clean():
 
 
 def send_message(half, t, k, i, rank, at, call, c: Group, s: Sets):
-    """Step 3: write a message to the i-th expert from the own rank on, behind those before it, with its routing."""
+    """Step 3: write a message to the i-th expert from the own rank on, after those before it, with its routing."""
     slot = slot_of(i, rank, c.n_ranks, c.n_local)
     n = yield xl.ub_load(4 * i, step=3)
     yield xl.ub_store(4 * i, n + 1, step=3)
@@ -97,7 +97,7 @@ def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
 
 
 def announce(rank, first, last, call, c: Group, s: Sets):
-    """Step 4: behind all of its messages the number of those for each of this core's experts, zero too."""
+    """Step 4: after all messages, send how many there are for each of this core's experts, zero too."""
     yield xl.fence(step=4, sync="tokens before counts")
     for i in range(first, last):
         slot = slot_of(i, rank, c.n_ranks, c.n_local)
@@ -143,7 +143,7 @@ def add_counts(core, stats, c: Group):
 
 @xl.kernel
 def send_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
-    """The send phase on one core of a rank with so many tokens, in the call of that number."""
+    """The send phase on one core of a rank with this many tokens, in call number ``call``."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
     yield from clean_next(rank, first, last, call, c, s)
@@ -167,6 +167,6 @@ def receive_dispatch(rank, core, call, stats, c: Group, b: Buffers, s: Sets):
 
 @xl.kernel
 def deepep_dispatch(rank, core, tokens, call, stats, c: Group, b: Buffers, s: Sets):
-    """Both, one behind the other."""
+    """Run both phases, one after the other."""
     yield from send_dispatch(rank, core, tokens, call, c, b, s)
     yield from receive_dispatch(rank, core, call, stats, c, b, s)

@@ -1,7 +1,7 @@
 """Combine of DeepEP's normal mode: what ranks return for a token goes back through the channels, and is added up.
 
-Steps, in numbers of dispatch: 3 put rows into the ring at their home, 4 tell how many are in, 6 take them out, by token
-and rank, 7 tell how many places are free, 8 add up what came for a token, in FP32 by rank, and round once.
+Steps, in numbers of dispatch: 3 put rows into the ring at their home, 4 announce how many are in, 6 take them out, by
+token and rank, 7 report how many places are free, 8 add up what came for a token, in FP32 by rank, and round once.
 
 All begin with rank 0, as homes and as what homes wait for: so sums do not depend on who is first, and a rank is never
 waited for by one that it waits for.

@@ -1,14 +1,14 @@
 """Dispatch of DeepEP's normal mode: a token goes once to each rank that has an expert of it, through channels.
 
-Steps: 1 find the ranks of each token, 2 tell each rank how many rows will come through each channel, 3 put the rows
-for a rank into the channel's ring there, 4 tell how many are in, 5 wait for the counts of all, which say where rows go,
-6 take rows out, by source, and behind each its token, experts and weights, 7 tell how many places are free.
+Steps: 1 find the ranks of each token, 2 announce to each rank how many rows come through each channel, 3 put the rows
+for a rank into the channel's ring there, 4 announce how many are in, 5 wait for the counts of all, which say where rows
+go, 6 take rows out, by source, each with its token, experts and weights, 7 report how many places are free.
 
 Two cores are a channel: one sends, the other receives, both for a part of the tokens of each source.  They go round the
 ranks in such an order that two meet, so that none is waited for by one that it waits for.
 
-Tails and heads count rows of a call behind the call's number, so that they only rise.  Counts have two sets in turn:
-who has the counts of a dispatch from all knows that those of the dispatch before are read.
+Tails and heads have the call's number above a count of its rows, so that they only rise.  Counts have two sets in turn:
+who has the counts of a dispatch from all knows that the counts of the dispatch before are read.
 """
 
 from xccl_emu import lang as xl
@@ -66,7 +66,7 @@ def await_room(n, head, call, r: Rings):
 
 
 def tell_rows(n, tail, call):
-    """Step 4: so many rows are in the ring."""
+    """Step 4: announce that ``n`` rows are in the ring."""
     yield xl.fence(step=4, sync="rows before tail")
     yield xl.put(tail, call * CALL_ROWS + n, step=4, sync="tail")
 
@@ -84,7 +84,7 @@ def await_rows(i, n, tail, call, r: Rings):
 
 
 def tell_taken(i, n, head, call, r: Rings):
-    """Step 7: behind each part of the rows its places are free, before they have left the data buffer."""
+    """Step 7: after each part of the rows report its places free, before the rows have left the data buffer."""
     if (i + 1) % r.chunk == 0 or i + 1 == n:
         yield from hand_over(xl.MTU_IN, xl.SCALAR, 2, "rows read", step=7)
         yield xl.store(head, call * CALL_ROWS + i + 1, step=7, sync="head")
@@ -99,7 +99,7 @@ def load_row(source, at, nbytes, turn):
 
 
 def make_message(t, i, d, at, c: Group, b: Buffers, r: Rings):
-    """Step 3: a token, and behind it its number, and its experts on rank ``d`` with their weights, -1 and 0 else."""
+    """Step 3: a token, then its number, and its experts on rank ``d`` with their weights, -1 and 0 else."""
     yield xl.mtu_in(b.x + t * c.payload, at, c.payload, step=3)
     yield xl.ub_store(at + c.payload, t, step=3)
     for k in range(c.top_k):

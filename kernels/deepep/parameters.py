@@ -1,10 +1,10 @@
-"""What the kernels of DeepEP are told, beside the group and its buffers."""
+"""Parameters of the kernels of DeepEP, in addition to the group and its buffers."""
 
 from typing import NamedTuple
 
 
 class Sets(NamedTuple):
-    """Where the two buffer sets of DeepEP's low-latency mode are; addresses are those of rank 0, sizes in bytes."""
+    """Places of the two buffer sets of DeepEP's low-latency mode; addresses are on rank 0, sizes in bytes."""
 
     signals: int
     """Signals, dispatch -n - 1, combine 1: by source and local expert, which are the writing rank and its expert."""
@@ -22,7 +22,7 @@ class Sets(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """Where the channels of DeepEP's normal mode are; addresses are those of rank 0, sizes in bytes."""
+    """Places of the channels of DeepEP's normal mode; addresses are on rank 0, sizes in bytes."""
 
     fields: int
     """Counts of rows, by source and channel."""
@@ -40,9 +40,9 @@ class Rings(NamedTuple):
     """Places of a ring."""
     slot_bytes: int
     chunk: int
-    """Rows that are told of at once."""
+    """Number of rows that are announced at once."""
     route_bytes: int
-    """What stands behind a row in dispatch."""
+    """Bytes that follow a row in dispatch."""
     choices: int
     """From here on: places in the data buffer."""
     marks: int

@@ -1,13 +1,13 @@
 """What every dispatch counts: the place of a message, and how many there are for an expert.
 
-A place is a count of choices: those of the same expert before, and those of the experts before it on its rank.  There
+A place is a count of choices: of the same expert before, and of the experts before it on its rank.  There
 are two ways to count.
 
-On the vector pipe each core has all choices of its rank in its data buffer and counts them there, beside quantization;
+On the vector pipe each core has all choices of its rank in its data buffer and counts them there, during quantization;
 so no two cores need to agree on anything.  What that takes grows with the square of the batch.
 
-In scalar loops each core counts the choices of its own tokens, a granule of the table at a time, and the cores tell
-each other in a table of tallies, a row for each core and one for the sums: so each knows where its first message for an
+In scalar loops each core counts the choices of its own tokens, a granule of the table at a time, and the cores share a
+table of tallies, a row for each core and one for the sums: so each knows where its first message for an
 expert goes, and goes on from there from token to token.  The choices of a token come with it.
 """
 
@@ -23,7 +23,7 @@ INDEX_BYTES = 64
 """Row of a table with one 4-byte entry for each choice of a token (at most 16)."""
 
 COLUMNS = INDEX_BYTES // 4
-"""Entries of a row of the table of choices; those behind the choices are -1."""
+"""Entries of a row of the table of choices; the entries after the choices are -1."""
 
 TARGETS_BYTES = 128
 """Room for an address for each choice of a token."""
@@ -33,47 +33,47 @@ PLACES_BYTES = 128
 
 
 def second_table(n_slots: int) -> int:
-    """Where in the data buffer the second table with an entry for each expert slot is."""
+    """Return where the data buffer has the second table with an entry for each expert slot."""
     return align(4 * n_slots)
 
 
 def work_at(n_slots: int) -> int:
-    """Where in the data buffer the room behind the two tables begins."""
+    """Return where in the data buffer the room after the two tables begins."""
     return 2 * align(4 * n_slots)
 
 
 def targets_at(n_slots: int) -> int:
-    """Where in the data buffer the addresses of a token's messages are, behind two tables."""
+    """Return where the data buffer has the addresses of a token's messages, after two tables."""
     return work_at(n_slots)
 
 
 def counted_at(half: int, choice: int, n_slots: int) -> int:
-    """Where in the data buffer the two counts are that say where the message of a choice goes, for each half."""
+    """Return where the data buffer has the two counts that place the message of a choice, for each half."""
     return targets_at(n_slots) + TARGETS_BYTES + half * PLACES_BYTES + 8 * choice
 
 
 def choice_at(token: int, choice: int, n_slots: int) -> int:
-    """Where in the data buffer a choice of a token is: in a table behind all these."""
+    """Return where the data buffer has a choice of a token: in a table after all these."""
     return targets_at(n_slots) + TARGETS_BYTES + 2 * PLACES_BYTES + token * INDEX_BYTES + 4 * choice
 
 
 def entries(tokens: int) -> int:
-    """How many entries the table of choices has."""
+    """Return the number of entries of the table of choices."""
     return max(1, tokens * COLUMNS)
 
 
 def row_of(half: int, t: int, tallies: int) -> int:
-    """Which row of the data buffer's table of choices is a token's: its own, or where choices are streamed its half."""
+    """Return the row of a token in the data buffer's table of choices: its own, or its half where they are streamed."""
     return half if tallies else t
 
 
 def totals_at(n_slots: int) -> int:
-    """Where in the data buffer the sums of all tallies are: behind the choices of two tokens."""
+    """Return where the data buffer has the sums of all tallies: after the choices of two tokens."""
     return choice_at(2, 0, n_slots)
 
 
 def streamed_work_at(n_slots: int) -> int:
-    """Where in the data buffer the room behind the sums begins."""
+    """Return where in the data buffer the room after the sums begins."""
     return totals_at(n_slots) + align(4 * n_slots)
 
 
@@ -101,7 +101,7 @@ def clear_tally(table, step, c: Group):
 
 
 def tally_rows(rows, work, step, c: Group):
-    """Count the choices of so many tokens, which are at ``work``, at the start of the data buffer."""
+    """Count the choices of ``rows`` tokens, which are at ``work``, at the start of the data buffer."""
     for i in range(rows):
         for k in range(c.top_k):
             slot = yield xl.ub_load(work + i * INDEX_BYTES + 4 * k, step=step)
@@ -137,9 +137,9 @@ def add_up(core, tallies, step, c: Group):
 
 
 def share_tallies(rank, core, step, c: Group):
-    """Tell the other cores what this one has counted; then its table has what the cores before have, and all the sums.
+    """Share this core's counts with the other cores; then its table has the counts of the cores before, and all sums.
 
-    Two barriers: all have told, and all have added up their shares.
+    Two barriers: all have shared their counts, and all have added up their shares.
     """
     n_slots = c.n_ranks * c.n_local
     tallies = c.tallies + rank * c.die_bytes
@@ -167,7 +167,7 @@ def count_experts_before(c: Group):
 
 
 def begin_counting(rank, core, tokens, work, message, topk, c: Group):
-    """What has to be counted before the first message goes; there is room for two messages at ``work``."""
+    """Count what must be known before the first message goes; there is room for two messages at ``work``."""
     if c.tallies:
         first = tokens * core // c.cores
         last = tokens * (core + 1) // c.cores
@@ -179,9 +179,9 @@ def begin_counting(rank, core, tokens, work, message, topk, c: Group):
 
 
 def find_places(half, t, tokens, topk, c: Group):
-    """For each choice of a token count those before it, itself too, and those of the experts before.
+    """For each choice of a token count those before it, itself too, and the choices of the experts before.
 
-    Where choices are streamed bring those of the token; they are counted when it is sent.
+    Where choices are streamed, load the choices of the token; they are counted when it is sent.
     """
     choices = choice_at(0, 0, c.n_ranks * c.n_local)
     if c.tallies:

@@ -15,7 +15,7 @@ EIGHTH = 1 << 20
 """FP32 bits of 1, and what an eighth adds to them (below 2)."""
 
 BUSY_ENTRIES = 1 << 14
-"""What a vector instruction goes through that stands in for computing, 4 bytes each."""
+"""Words of 4 bytes that one vector instruction goes through when it takes the place of computing."""
 
 
 def expert_bytes(hidden: int) -> int:
@@ -74,7 +74,7 @@ def dummy_expert(core, c: Group, b: Buffers):
 
 
 def busy(work, table, step):
-    """So many vector instructions, which stand in for computing; their result is nothing."""
+    """Run ``work`` vector instructions in place of computing; their result is not used."""
     yield xl.v_fill(table, 4 * BUSY_ENTRIES, step=step)
     for _ in range(work):
         yield xl.v_count(table, table + 4 * BUSY_ENTRIES, BUSY_ENTRIES, 0, 1, step=step)

@@ -1,4 +1,4 @@
-"""A token on its way to an expert: a payload with a slot behind it that says where it is from, and how it is made."""
+"""A token on its way to an expert: a payload, and after it a slot that says where it is from, and how it is made."""
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
@@ -6,14 +6,14 @@ from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.group import hand_over
 
 SLOT_BYTES = 512
-"""Behind each payload: FP32 scale, source rank, batch slot (token), key offset (choice), expert slot; the rest zero."""
+"""After each payload: FP32 scale, source rank, batch slot (token), key offset (choice), expert slot; the rest zero."""
 
 ROUTE_BYTES = 32
 """What of the slot is kept with a received row."""
 
 
 def message_at(half: int, hidden: int, payload: int, quantized: int, work: int) -> int:
-    """Where in the data buffer a half's message is made; the inputs of quantization stand before."""
+    """Return where the data buffer has a half's message; the inputs of quantization come before it."""
     return work + (4 * hidden if quantized else 0) + half * (payload + SLOT_BYTES)
 
 

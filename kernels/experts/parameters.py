@@ -26,7 +26,7 @@ class Group(NamedTuple):
     die_bytes: int
     """From an address on one die to the same place on the next."""
     tallies: int = 0
-    """Where rank 0's cores tell each other what they have counted in scalar loops; 0 if each counts all by itself."""
+    """Where rank 0's cores share what they have counted in scalar loops; 0 if each counts all by itself."""
     narrowed: int = 0
     """Whether it is INT8 on the way back, too: 0 for no, else 1 + the rule."""
 
@@ -53,7 +53,7 @@ class Rounds(NamedTuple):
     failures: int
     """How many rounds may go wrong, whichever these are."""
     told: int
-    """Where the first core tells its siblings where they go on."""
+    """Word in which the first core gives its siblings the round that they continue with."""
     batches: int
     """How many tokens each round has."""
     batch_bytes: int

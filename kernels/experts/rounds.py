@@ -1,7 +1,7 @@
 """Rounds of a layer that may be rolled back, however its tokens travel ([xDeepServe] 6.2, stage 3).
 
-The first core of a rank agrees with the other ranks, as in `kernels/rollback`, and tells its siblings by a word where
-they go on.
+The first core of a rank agrees with the other ranks, as in `kernels/rollback`, and writes for its siblings a word that
+says where they go on.
 """
 
 from xccl_emu import lang as xl
@@ -18,7 +18,7 @@ def settle():
 
 
 def tell_siblings(core, word, told):
-    """Tell the other cores of the rank where it goes on; returns that."""
+    """Share with the other cores of the rank where it goes on; returns that."""
     if core == 0:
         yield xl.put(told, word, sync="go on")
         yield xl.quiet(sync="told")
@@ -29,7 +29,7 @@ def tell_siblings(core, word, told):
 
 
 def next_round(core, i, broken, told, c: Group, r: Ranks, x: Abort):
-    """Behind an attempt of round ``i``, ``broken`` or not: return epoch and round of the next one, or the end."""
+    """End an attempt of round ``i``, ``broken`` or not: return epoch and round of the next one, or the end."""
     word = 0
     if core == 0:
         good = 0

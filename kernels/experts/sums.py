@@ -1,7 +1,7 @@
 """The sum of a token's contributions, which every combine ends with.
 
 In the data buffer stand, from ``acc`` on: the FP32 accumulator, places for `LOADS` contributions, two for outputs; so
-some contributions are on their way while another is added, and one output leaves while the next is summed.  Behind them
+some contributions are on their way while another is added, and one output leaves while the next is summed.  After them
 a contribution that came as INT8 is widened to FP32.
 """
 
@@ -11,11 +11,11 @@ from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import drain, drain_halves, hand_over
 
 LOADS = 4
-"""Contributions that have a place: enough to hide the latency of a read behind the transfers before it."""
+"""Contributions that have a place: enough to hide the latency of a read after the transfers before it."""
 
 
 SCALE_BYTES = 4
-"""Bytes of the FP32 scale that goes behind a row of INT8."""
+"""Bytes of the FP32 scale that follows a row of INT8."""
 
 
 def sum_bytes(hidden: int, narrowed: int = 0) -> int:
@@ -24,7 +24,7 @@ def sum_bytes(hidden: int, narrowed: int = 0) -> int:
 
 
 def wide_at(hidden: int) -> int:
-    """Where a contribution is widened to FP32, from the accumulator on."""
+    """Return where a contribution is widened to FP32, from the accumulator on."""
     return outputs_at(hidden) + 4 * hidden
 
 
@@ -39,7 +39,7 @@ def contribution_stride(hidden: int, narrowed: int) -> int:
 
 
 def outputs_at(hidden: int) -> int:
-    """Where the two places for outputs are, from the accumulator on."""
+    """Return where the two places for outputs are, from the accumulator on."""
     return 4 * hidden + LOADS * 2 * hidden
 
 
@@ -69,7 +69,7 @@ def add_contribution(source, acc, turn, k, weight, c: Group, step):
 def sum_token(t, came, turn, acc, c: Group, b: Buffers, step):
     """Add up what has come for a token, in order of its choices; masked ones are left out, and not read.
 
-    Contributions lie at ``came`` by token and choice; returns the turn behind them.
+    Contributions lie at ``came`` by token and choice; returns the next turn.
     """
     yield xl.v_fill(acc, 4 * c.hidden, step=step)
     for k in range(c.top_k):
@@ -94,7 +94,7 @@ def write_sum(t, first, acc, c: Group, b: Buffers, step):
 
 
 def sum_tokens(first, last, came, acc, c: Group, b: Buffers, step):
-    """The sums of tokens ``first`` to before ``last``, of which all has come."""
+    """Sum up tokens ``first`` to before ``last``; all their contributions have come."""
     turn = 0
     for t in range(first, last):
         turn = yield from sum_token(t, came, turn, acc, c, b, step)

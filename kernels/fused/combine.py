@@ -30,7 +30,7 @@ LISTED_BYTES = ROUTE_BYTES + 4
 
 
 def buffer_at(i: int, hidden: int, n_slots: int) -> int:
-    """Where in the data buffer a row is put, behind the tables; the number `ROWS` is where the routes begin."""
+    """Return where the data buffer has a row, after the tables; the number `ROWS` is where the routes begin."""
     return work_at(n_slots) + 2 * hidden * i
 
 
@@ -72,7 +72,7 @@ def take_part(i, s, core, c: Group):
 
 
 def list_rows(row, n, listed, c: Group, b: Buffers, f: Fused):
-    """Load the routes of some rows behind those that are listed, and note the rows' numbers."""
+    """Load the routes of some rows after those that are listed, and note the rows' numbers."""
     routes = buffer_at(ROWS, c.hidden, c.n_ranks * c.n_local)
     yield xl.mtu_in(b.route + row * ROUTE_BYTES, routes + listed * ROUTE_BYTES, n * ROUTE_BYTES, step=1)
     for i in range(n):
@@ -80,7 +80,7 @@ def list_rows(row, n, listed, c: Group, b: Buffers, f: Fused):
 
 
 def target_of(route, c: Group, f: Fused):
-    """Where a row belongs, by its route."""
+    """Return where a row belongs, by its route."""
     home = yield xl.ub_load(route + 4, step=1)
     token = yield xl.ub_load(route + 8, step=1)
     choice = yield xl.ub_load(route + 12, step=1)
@@ -183,5 +183,5 @@ def bring_back(rank, core, tokens, c: Group, b: Buffers, f: Fused, x: Abort):
 
 @xl.kernel
 def fused_combine(rank, core, tokens, c: Group, b: Buffers, f: Fused):
-    """One FusedCombine on one core of a rank with so many tokens."""
+    """One FusedCombine on one core of a rank with this many tokens."""
     yield from bring_back(rank, core, tokens, c, b, f, Abort())

@@ -1,12 +1,12 @@
 """FusedDispatch (CloudMatrix384 4.2.1): every rank writes its tokens straight into its peers' buffers.
 
 Steps: 1 send: load a token, find its place at each peer and quantize it, write it there; 2 when all of it is visible,
-tell every peer, for each of its experts, how many messages there are and where they begin, zero counts too; 3 wait for
+send every peer, for each of its experts, how many messages there are and where they begin, zero counts too; 3 wait for
 the counts of all, and assemble what came into the order of the experts.
 
 A buffer has a region for each source, large enough for all that it may send.  In it the messages stand by expert and
-then in order of the tokens, so a source knows by itself where each goes: it counts its choices (`counts.py`), those of
-the rank's earlier experts and those of the same expert before.  What a peer has for one expert is one stretch, for any
+then in order of the tokens, so a source knows by itself where each goes: it counts its choices (`counts.py`) of
+the rank's earlier experts, and of the same expert before.  What a peer has for one expert is one stretch, for any
 core to bring in.  The cores share the rows evenly.
 
 What makes repeated rounds safe, when launches of dispatch and combine follow each other on each rank:
@@ -14,16 +14,16 @@ What makes repeated rounds safe, when launches of dispatch and combine follow ea
 - A rank begins round r + 1 when all contributions to its tokens of round r have arrived.  A rank sends contributions
   when all of its cores have assembled, so each peer that had a message of it has read its region, and the region may
   be written again.  Of a peer that had none nobody reads the region.
-- Such a peer may still wait for the counts of round r when those of round r + 1 come: a rank that sent it nothing does
+- Such a peer may still wait for the counts of round r when the counts of r + 1 come: a rank that sent it nothing does
   not wait for it.  So there are two tables of fields, for even and odd rounds.  Two rounds ahead it cannot be: its
   dispatch of round r + 1 ends only with the counts of round r + 1 of every rank, the slow one too.
 - Contributions of round r + 1 come from ranks that have the counts of round r + 1 of the tokens' home.  It sends them
   when it has summed round r, so the combine buffer is free.  Arrivals are counted on from round to round.
 
-A rank that hears of an abort (`aborts`) assembles nothing, and tells no counts if it was not granted its room: what it
+A rank that hears of an abort (`aborts`) assembles nothing, and sends no counts if it was not granted its room: what it
 was sent it never reads, and what it is to send is never there.
 
-Without allocation in advance (``exchange``) a rank first tells each peer how many messages it has for it, and writes
+Without allocation in advance (``exchange``) a rank first asks each peer for room for its messages there, and writes
 from where the peer says; these fields are double for the same reason.
 """
 
@@ -55,7 +55,7 @@ def field_at(table: int, event: int, n_ranks: int, n_local: int, rank: int, loca
 
 
 def ask_for_room(rank, core, tokens, event, c: Group, f: Fused):
-    """Tell every rank of this core's share how many messages there are for it."""
+    """Announce to every rank of this core's share how many messages there are for it."""
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         yield from count_slots(d * c.n_local, (d + 1) * c.n_local, f.work + 4 * d, tokens, 1, c)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "messages counted")
@@ -166,7 +166,7 @@ def send_tokens(rank, core, tokens, b: Buffers, c: Group, f: Fused):
 
 
 def publish(rank, first, last, event, c: Group, f: Fused):
-    """Step 2: tell the rank of each expert of this core's share how many messages there are, and where they begin.
+    """Step 2: announce to the rank of each expert of this core's share how many messages there are, and their place.
 
     The experts are dealt out from the own rank on, so that no two ranks begin with the same one.
     """
@@ -200,7 +200,7 @@ def load_fields(rank, event, c: Group, f: Fused):
 
 
 def quantize_late(some, half, at, made, c: Group, f: Fused):
-    """Quantize messages that came as they were into ``made``, the routes behind."""
+    """Quantize messages that came as they were into ``made``, each followed by its route."""
     yield from hand_over(xl.MTU_IN, xl.VECTOR, half, "messages in")
     for i in range(some):
         message = at + i * (f.wire + SLOT_BYTES)
@@ -267,7 +267,7 @@ def assemble(rank, core, rows, c: Group, b: Buffers, f: Fused):
 
 
 def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, f: Fused, x: Abort):
-    """Steps 1 and 2; without room nothing is sent or told."""
+    """Steps 1 and 2; without room nothing is sent or announced."""
     granted = 1
     yield from begin_counting(rank, core, tokens, f.work, f.wire + SLOT_BYTES, b.topk, c)
     if f.exchange:
@@ -299,6 +299,6 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, f: Fused, x: Abort):
 
 @xl.kernel
 def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
-    """One FusedDispatch on one core of a rank with so many tokens, in the round with that event ID."""
+    """One FusedDispatch on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, f, Abort())
     yield from take_tokens(rank, core, event, c, b, f, Abort())

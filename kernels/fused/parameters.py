@@ -1,10 +1,10 @@
-"""What FusedDispatch and FusedCombine are told, beside the group and its buffers."""
+"""Parameters of FusedDispatch and FusedCombine, in addition to the group and its buffers."""
 
 from typing import NamedTuple
 
 
 class Fused(NamedTuple):
-    """Where FusedDispatch and FusedCombine keep what, and which optimizations are on; addresses are those of rank 0."""
+    """Places that FusedDispatch and FusedCombine use, and the optimizations that are on; addresses are on rank 0."""
 
     dispatch: int
     """Messages: a region of ``region`` messages for each source, or all packed."""
@@ -22,13 +22,13 @@ class Fused(NamedTuple):
     work: int
     """Where in the data buffer the room for messages begins."""
     room: int
-    """Messages that fit a half of it behind the counts of all sources."""
+    """Messages that fit a half of it after the counts of all sources."""
     list_room: int
-    """Rows whose routes and numbers fit the data buffer of combine, behind the rows that are on their way."""
+    """Rows whose routes and numbers fit the data buffer of combine, after the rows that are on their way."""
     wire: int
     """Bytes of a payload on its way."""
     exchange: int
     """If there is no allocation in advance: how many messages a source has for this rank, by parity and source, and
-    then behind how many of others to begin, by parity and destination; else 0."""
+    then after how many messages of others to begin, by parity and destination; else 0."""
     sdma: int
     pipelined: int

@@ -1,15 +1,15 @@
-"""Layers that may be rolled back: FusedDispatch, experts and FusedCombine, of which an abort can come at any moment.
+"""Layers that may be rolled back: FusedDispatch, experts and FusedCombine, with an abort at any moment.
 
 An iteration is a round of the layer, by the kernels that are launched elsewhere.  What makes it safe to go back:
 
 - The event ID of an attempt is its epoch and iteration.  So no field of an aborted attempt is taken for one of the
-  next; the table is that of the iteration's parity, since epochs are even numbers apart.
-- A rank tells the others that it has come to an epoch when all that its cores did before is done.  Nobody begins
-  before all have told, so then nobody reads messages or contributions of before, and no arrival is under way.
-- Contributions of an attempt come from ranks that have the counts of the token's home.  Before it tells those it counts
+  next; the table is chosen by the iteration's parity, since epochs are even numbers apart.
+- A rank announces that it has come to an epoch when all that its cores did before is done.  Nobody begins
+  before all have announced it, so then nobody reads earlier messages or contributions, and no arrival is under way.
+- Contributions of an attempt come from ranks that have the counts of the token's home.  Before it sends those it counts
   what has arrived as waited for: so arrivals of aborted attempts are for no later one.
 - Who has heard of an abort assembles, computes and sends nothing more, so what did not come is never used.  Each core
-  looks behind a barrier; one that has left something out heard before it, so no core goes on to what needs that.
+  checks after a barrier; one that has left something out heard before it, so no core goes on to what needs that.
 """
 
 from xccl_emu import lang as xl

@@ -1,4 +1,4 @@
-"""A prefill rank and a decode rank that it serves: what the kernels of both are told."""
+"""Parameters of the kernels of a prefill rank and of a decode rank that it serves."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ PLACES = 2
 FIELD_BYTES = 32
 """Bytes of a task, a grant, an offer, an entry of a block table, and of each count."""
 PLACES_MAX = 62
-"""Blocks or slots that a word tells of."""
+"""Number of blocks or slots that a word covers."""
 PAIRING = 1
 """Code of `fail`: a request that the other side does not expect now."""
 
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
     grants: int
     """[n_slots] on the decode die: task + 1, slots, address of the table, how many."""
     ready: int
-    """[cores] counts on the decode die: tasks of which each core's share is visible."""
+    """[cores] counts on the decode die: tasks for which each core's share is visible."""
     n_blocks: int
     quota: int
     """Blocks of the pool that this pair may have in use at once."""

@@ -1,7 +1,7 @@
-"""Probes beside a channel of KV blocks, which tell a link that is cut from decode that is full ([xDeepServe] 6.1).
+"""Probes next to a channel of KV blocks, which distinguish a cut link from full decode ([xDeepServe] 6.1).
 
 Blocks go in the order of their numbers to slots of the decode die, which a decode step frees; when none is free the
-receiver defers them, and the channel stands as if the link were cut.  So a prober has a word to ask and a word to be
+receiver defers them, and the channel stops as if the link were cut.  So a prober has a word to ask and a word to be
 answered that need no slot.  The receiver answers while it defers, and says how many slots are free.
 
 Steps: 1 KV blocks move, until there is no slot; 2 when they stand the prober asks by a number; 3 the receiver answers
@@ -9,8 +9,8 @@ by it, and with its free slots; 4 no answer within the time-out: the link; an an
 
 Every wait has a time-out of its own, which the environment lets pass at any moment, rightly or not, or a timer of
 virtual time does: so whatever stops, and whichever link is cut, all others return.  Or time-outs are longer than any
-answer takes (``patient``).  Then one passes only where none will come: the receiver, behind whose last answer the link
-is cut, raises it, in place of the clock; no fault can be found so, since it may be the receiver that is cut off.
+answer takes (``patient``).  Then one passes only where none will come: the receiver, whose link is cut after its last
+answer, raises it, in place of the clock; no fault can be found so, since it may be the receiver that is cut off.
 """
 
 from typing import NamedTuple
@@ -155,7 +155,7 @@ def progress(c: Channel):
 
 @xl.kernel
 def probe(links, fulls, moved, c: Channel):
-    """When no more than ``moved`` blocks can move, ask; of each probe leave whether it found the link cut in ``links``,
+    """Ask when no more than ``moved`` blocks can move; of each probe leave whether it found the link cut in ``links``,
     and decode full in ``fulls``, [probes] words each."""
     if c.patient:
         yield xl.poll_any((c.done, xl.CMP_GE, moved), (c.late, xl.CMP_GE, 1), step=2, sync="blocks stand")
@@ -189,7 +189,7 @@ def decode(out, c: Channel):
             came = yield from came_to(c.ready, read + 1, 1)
         if came:
             yield from move_row(c.slots + read % c.n_slots * c.nbytes, out + read * c.nbytes, c.nbytes, 0, read, 1)
-            # mtu-out, which had to wait for the block, comes to this behind it
+            # mtu-out, which had to wait for the block, comes to this after it
             yield xl.add(c.freed, 1, step=1, sync="slot freed")
             read += 1
     yield from drain(xl.MTU_OUT, xl.MTU_IN, read, ROWS, "row left")

@@ -1,7 +1,7 @@
 """Requests whose transfer is given up and tried again: the user aborts one, or a prefill instance says no more.
 
 Decode's receiver asks an instance for a request and pulls its parts, a block each, as they are ready ([xDeepServe] 5.1;
-steps are those of `kv.transfer`).  At any moment the user may abort, and the same request comes again; or a time-out
+the steps of `kv.transfer`).  At any moment the user may abort, and the same request comes again; or a time-out
 passes, and the receiver asks the next instance, which has the same prompt.  A time-out says nothing of the instance: it
 may have died, or be slow, and then its blocks and tasks come while the receiver has long been elsewhere.
 
@@ -127,7 +127,7 @@ def pull_part(instance, layer, request, slot, turn, r: Retry):
         yield xl.fail(PAIRING, number, step=7)
     block = instance * r.pitch + r.blocks + layer % r.pool * r.nbytes
     yield from move_row(block, slot, r.nbytes, 0, turn, 7)
-    # mtu-out, which had to wait for the block, comes to this behind it
+    # mtu-out, which had to wait for the block, comes to this after it
     yield xl.add(r.done + instance * r.pitch, 1, step=8, sync="done")
 
 

@@ -1,7 +1,7 @@
 """A KV cache goes from prefill to decode, by pull with backpressure or by push into slots that are offered.
 
-Steps are those of [xDeepServe] 5.1.  A pair is one prefill rank and one decode rank that it serves, with words of its
-own, so that a pair that stands holds up no other.  A request's cache is ``layers`` parts of a few blocks each; a part
+The steps are from [xDeepServe] 5.1.  A pair is one prefill rank and one decode rank that it serves, with words of its
+own, so that a pair that is stuck holds up no other.  A request's cache is ``layers`` parts of a few blocks each; a part
 has a *task*, numbered on from launch to launch.  Blocks and slots are taken by bits of a word, all that are needed at
 once: of two that take them one by one each may end up with half of what it needs.
 
@@ -16,7 +16,7 @@ from xccl_emu.kernels.kv.pair import FIELD_BYTES, PAIRING, PLACES, Pair
 
 
 def lowest_free(word, count, n):
-    """The lowest n of ``count`` bits that are not set, as a mask; 0 if there are not so many."""
+    """The lowest n of ``count`` bits that are not set, as a mask; 0 if there are fewer."""
     mask = 0
     for i in range(count):
         if n > 0 and word >> i & 1 == 0:
@@ -26,7 +26,7 @@ def lowest_free(word, count, n):
 
 
 def nth(mask, count, n):
-    """The place of the n-th of the ``count`` bits that is set, from 0 on; ``count`` if there are not so many."""
+    """The place of the n-th of the ``count`` bits that is set, from 0 on; ``count`` if there are fewer."""
     place = count
     for i in range(count):
         if mask >> i & 1:
@@ -37,7 +37,7 @@ def nth(mask, count, n):
 
 
 def claim(word, count, n, waits):
-    """Take n of ``count`` places at once; returns their mask, or 0 if there are not so many and it is not to wait."""
+    """Take n of ``count`` places at once; returns their mask, or 0 if fewer are free and it is not to wait."""
     seen = -1
     mask = 0
     while mask == 0:
@@ -54,7 +54,7 @@ def claim(word, count, n, waits):
 
 
 def pieces(nbytes, room):
-    """As how many pieces a block goes through the data buffer."""
+    """Return in how many pieces a block goes through the data buffer."""
     return (nbytes + room - 1) // room
 
 
@@ -218,7 +218,7 @@ def receive(requests, me, dma, k: Pair):
         if dma:
             yield from drain_rings(turn)
             turn = 0
-        # mtu-out, which had to wait for each block, comes to this behind them all
+        # mtu-out, which had to wait for each block, comes to this after them all
         yield xl.add(k.done + me * FIELD_BYTES, 1, step=8, sync="done")
         if dma == 0:
             yield xl.quiet(step=8, sync="blocks before ready")

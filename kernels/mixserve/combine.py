@@ -66,7 +66,7 @@ def spread_row(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
 
 
 def tell_terms(turn, c: Cluster, b: Inboxes):
-    """Tell those with the same experts that their terms are there."""
+    """Signal to those with the same experts that their terms are there."""
     yield xl.fence(step=14, sync="terms before field")
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local:
@@ -127,7 +127,7 @@ def return_sum(n, i, step, r, c: Cluster, b: Inboxes):
 
 
 def tell_returned(step, r, c: Cluster, b: Inboxes):
-    """Tell the rank that the sums of a step went to; they are visible before."""
+    """Signal to the rank that gets the sums of a step; the sums become visible first."""
     rank = node_on(step, c.node, c.nodes) * c.ranks + c.local
     yield xl.fence(step=9, sync="sums before field")
     yield xl.put(b.returned_fields + rank * c.pitch + c.node * FIELD_BYTES, r + 1, step=9, sync="sums returned")
@@ -178,7 +178,7 @@ def weigh(r, c: Cluster, t: Tables, b: Inboxes):
 
 
 def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
-    """Line 17: all columns of each token; those of several groups with the same tokens are added up."""
+    """Line 17: all columns of each token; what several groups have for the same tokens is added up."""
     die = (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.dp_first, c.dp_first + c.dp_size):
         if rank != c.local:
@@ -201,7 +201,7 @@ def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
 
 
 def spread_rows(n, rows, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
-    """All rows of the node ``step`` nodes on, of which each is loaded before the one before it leaves."""
+    """Send all rows of the node ``step`` nodes on; each row is loaded before the one before it leaves."""
     for j in range(rows + 1):
         if j < rows:
             yield from load_row(n + j, j, step, r, c, t)

@@ -40,7 +40,7 @@ def send_row(n, i, step, r, c: Cluster, b: Inboxes):
 
 
 def tell_sent(step, r, c: Cluster, t: Tables, b: Inboxes):
-    """Tell the rank that the rows of a step went to how many they are; they are visible before."""
+    """Report to the rank that gets the rows of a step how many they are; the rows become visible first."""
     node = node_on(step, c.node, c.nodes)
     total = yield xl.load(t.totals + (r * c.nodes + node) * 8)
     field = b.sent_fields + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node) * FIELD_BYTES
@@ -100,7 +100,7 @@ def gather_row(n, i, step, r, c: Cluster, b: Inboxes):
 
 
 def tell_gathered(step, r, total, c: Cluster, b: Inboxes):
-    """Tell those with the same experts."""
+    """Signal it to those with the same experts."""
     field = b.gathered_fields + ((r % 2 * c.nodes + node_on(-step, c.node, c.nodes)) * c.ranks + c.local) * FIELD_BYTES
     yield xl.fence(step=13, sync="rows before field")
     for rank in range(c.ep_first, c.ep_first + c.ep_size):

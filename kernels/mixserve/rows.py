@@ -31,7 +31,7 @@ class Cluster(NamedTuple):
     tokens: int
     """Tokens of each group that this core moves."""
     capacity: int
-    """Rows of a group that a place for those of a node has."""
+    """Rows of a group that the place for a node's rows has."""
     top_k: int
     experts: int
     """Experts of each rank."""
@@ -78,9 +78,9 @@ class Tables(NamedTuple):
     arrived: int
     """Rows that came, 8 bytes [n][groups]."""
     partial: int
-    """Outputs of experts [n][groups][N], of which this rank has its part of the sum."""
+    """Outputs of experts [n][groups][N]; this rank has its part of their sum."""
     partial_bytes: int
-    """From those of a round to the next."""
+    """Distance from the rows of a round to the next round's."""
     out: int
     """[tokens] hidden states."""
 
@@ -135,7 +135,7 @@ def row_left(n):
 
 
 def terms_place(n, c: Cluster):
-    """Where the n-th terms go, when the place is free."""
+    """Return where the n-th terms go, when the place is free."""
     if n >= 2:
         yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, n % 2, sync="terms added")
     return (PLACES + n % 2) * c.room
@@ -165,7 +165,7 @@ def terms_added(n):
 
 
 def round_sum(m, nbytes, c: Cluster):
-    """Round the m-th of the sums to so many bytes, for mtu-out; returns where it is."""
+    """Round the m-th of the sums to ``nbytes`` bytes, for mtu-out; returns where it is."""
     half = m % 2
     at = c.acc + (2 + half) * c.room
     if m >= 2:

@@ -1,10 +1,10 @@
 """Pull combine (xDeepServe 3.2, "combine follows a similar pattern"): the experts' outputs go back to the tokens.
 
 Steps: 1 load the rows of an expert, 3 write them into the own managed area, partitioned by the rank that their tokens
-came from, 4 tell each of these ranks, 5 wait, token by token, for the ranks of its experts, 6 pull its contributions,
-7 weigh and add them and copy the sum out.  A contribution stands at the position that dispatch gave the message, so the
+came from, 4 signal to each of these ranks, 5 wait, token by token, for its experts' ranks, 6 pull its contributions,
+7 weigh and add them and copy the sum out.  A contribution is at the position that dispatch gave the message, so the
 table of positions is all that a token's rank needs to find it.  Step 2, if ``narrowed``: rows are quantized as they are
-laid out, each with its scale behind it, and widened again where they are added (4.7: expert outputs in INT8, too).
+laid out, each followed by its scale, and widened again where they are added (4.7: expert outputs in INT8, too).
 
 A rank acknowledges to every other one, also to those that it needed nothing from and has not waited for: nobody reads
 what they offer it, so that may be overwritten at any time.
@@ -44,7 +44,7 @@ def copy_rows(source, target, n, row_bytes, turn, a: Areas):
 
 
 def quantize_rows(source, target, n, turn, c: Group, a: Areas):
-    """Steps 1 to 3: quantize whole rows from memory to memory, each with its scale behind it, the halves in turn."""
+    """Steps 1 to 3: quantize whole rows from memory to memory, each followed by its scale, the halves in turn."""
     stride = contribution_stride(c.hidden, c.narrowed)
     for i in range(n):
         half = turn % 2
@@ -71,7 +71,7 @@ def await_free(s, rank, event, c: Group, a: Areas, x: Abort):
 
 
 def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
-    """Steps 1 and 3: this core's part of the rows, each behind those of the rank's earlier experts for its source."""
+    """Steps 1 and 3: this core's part of the rows, each after the rows of the rank's earlier experts for its source."""
     first = rows * core // c.cores
     last = rows * (core + 1) // c.cores
     row = 0
@@ -104,7 +104,7 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
 
 
 def offer(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
-    """Steps 1-4: lay out the rows, each core as many, and when all have, tell each rank of this core's share.
+    """Steps 1-4: lay out the rows, each core as many, and when all have, signal to each rank of this core's share.
 
     The ranks are dealt out from the own one on, so that no two ranks begin with the same one.
     """
@@ -177,7 +177,7 @@ def sum_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Abo
 
 
 def acknowledge_all(rank, core, event, done, c: Group):
-    """Tell each rank of this core's share that all cores have pulled what they need from it."""
+    """Signal to each rank of this core's share that all cores have pulled what they need from it."""
     yield from hand_over(xl.MTU_IN, xl.SCALAR, 2, "contributions pulled")
     yield from barrier(7, "all cores have pulled")
     for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
@@ -187,7 +187,7 @@ def acknowledge_all(rank, core, event, done, c: Group):
 
 @xl.kernel
 def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
-    """One combine on one core of a rank with so many tokens, in the round with that event ID."""
+    """One combine on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer(rank, core, event, c, b, a, Abort())
     yield from sum_tokens(rank, core, tokens, event, c, b, a, Abort())
     yield from acknowledge_all(rank, core, event, a.done, c)

@@ -1,8 +1,8 @@
-"""Pull dispatch (xDeepServe 3.2): every rank lays its tokens out by destination, tells each destination where and how
-many, and pulls what others have for it.
+"""Pull dispatch (xDeepServe 3.2): every rank lays its tokens out by destination, announces to each destination where
+they are and how many, and pulls what others have for it.
 
 Steps: 1 load a token and find the places of its messages, 2 quantize it, 3 write it into the own managed area,
-partitioned by destination rank, 4 tell every rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.
+partitioned by destination rank, 4 send every rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.
 
 A block holds, for one destination, the messages of its local experts one after the other, each in token order; so a
 place is a count of choices (`counts.py`) and does not depend on how many cores there are.  Experts are numbered by
@@ -79,7 +79,7 @@ def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Ab
 
 
 def publish(rank, first, last, event, c: Group, a: Areas):
-    """Step 4: tell the rank of each expert of this core's share how many messages there are, and where; zero too."""
+    """Step 4: announce to the ranks of this core's experts how many messages there are, zero too, and where."""
     message = c.payload + SLOT_BYTES
     for i in range(first, last):
         slot = slot_of(i, rank, c.n_ranks, c.n_local)
@@ -134,7 +134,7 @@ def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
 
 
 def gather_counts(c: Group, b: Buffers):
-    """When all cores have noted theirs bring the whole table into the data buffer; returns the number of rows."""
+    """Bring the whole table into the data buffer once all cores have noted theirs; returns the number of rows."""
     yield xl.quiet(step=5, sync="counts noted")
     yield from barrier(5, "all counts are in")
     rows = yield from load_counts(b.counts, 5, "counts loaded", c)
@@ -144,7 +144,7 @@ def gather_counts(c: Group, b: Buffers):
 def pull(rank, core, rows, c: Group, b: Buffers, a: Areas):
     """Steps 6-7: payloads and routes into the outputs, each core its part of the rows.
 
-    The parts begin about as far behind the first row as the rank is behind the first one, and go on from the last row
+    The parts begin about as far after the first row as the rank is after the first one, and go on from the last row
     to the first one: else all ranks would read from the same few sources at the same time.
     """
     shift = rows * (rank % c.n_ranks) // (c.n_ranks * c.n_local)  # in A2E there may be more ranks than sources
@@ -176,7 +176,7 @@ def pull(rank, core, rows, c: Group, b: Buffers, a: Areas):
 
 
 def acknowledge(rank, core, event, done, c: Group):
-    """Tell each source of this core's share that all cores have pulled what it had."""
+    """Signal to each source of this core's share that all cores have pulled what it had."""
     yield from barrier(7, "all rows pulled")
     for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         s = (i + rank) % c.n_ranks
@@ -207,6 +207,6 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
 
 @xl.kernel
 def dispatch(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
-    """One dispatch on one core of a rank with so many tokens, in the round with that event ID."""
+    """One dispatch on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, a, Abort())
     yield from take_tokens(rank, core, event, c, b, a, Abort())

@@ -1,16 +1,16 @@
-"""What pull dispatch and combine are told, beside the group and its buffers."""
+"""Parameters of pull dispatch and combine, in addition to the group and its buffers."""
 
 from typing import NamedTuple
 
 
 class Areas(NamedTuple):
-    """Where a protocol keeps what in the managed and metadata areas; addresses are those of rank 0."""
+    """Places that a protocol uses in the managed and metadata areas; addresses are on rank 0."""
 
     blocks: int
     """What a rank offers, a block for each other rank."""
     block_bytes: int
     fields: int
-    """What other ranks tell."""
+    """Fields that other ranks write."""
     done: int
     """Acknowledgements."""
     staging: int

@@ -1,11 +1,11 @@
-"""Layers that may be rolled back: pull dispatch, experts and combine, of which an abort can come at any moment.
+"""Layers that may be rolled back: pull dispatch, experts and combine, with an abort at any moment.
 
 An iteration is a round of the layer, by the kernels that are launched elsewhere.  What makes it safe to go back:
 
 - The event ID of an attempt is its epoch and iteration.  So no field of an aborted attempt is taken for one of the
   next, and no acknowledgment: all are of the own attempt, or less than what is waited for.
-- A rank tells the others that it has come to an epoch when all that its cores did before is done.  Nobody begins
-  before all have told, so then nobody reads blocks of before any more: in the first round of an epoch they are free.
+- A rank announces that it has come to an epoch when all that its cores did before is done.  Nobody begins before
+  all have announced it, so then nobody reads earlier blocks any more: in the first round of an epoch they are free.
 - What a rank publishes is there, also if it has heard of an abort meanwhile: its peers may not have, and pull it.
 - Who has heard acknowledges what it has not pulled.  It reads no more of that in this epoch.
 """

@@ -36,7 +36,7 @@ class Call(NamedTuple):
     topk: Sequence[NDArray[Any]]
     """[T, top_k] integers: expert slots, or -1 for a masked choice; none twice in a row."""
     weights: Sequence[NDArray[np.float32]]
-    """[T, top_k] float32 gate weights; that of the shared expert is not used."""
+    """[T, top_k] float32 gate weights; the shared expert's is not used."""
 
 
 class AttentionExperts(Communicator):
@@ -75,7 +75,7 @@ class AttentionExperts(Communicator):
     def _launch(
         self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], own: app.Buffered, grants: list[Grant]
     ) -> None:
-        """Put a kernel on cores of a die, with those of its buffers that it may touch; ``grants`` are all others."""
+        """Put a kernel on cores of a die, with the buffers of the die that it may touch; ``grants`` are all others."""
         rights = self.rights[kernel.name]
         its = [self.pod.grant(own[name], letters) for name, letters in rights.items()]
         at = {name: own[name].address for name in rights}
@@ -85,7 +85,7 @@ class AttentionExperts(Communicator):
 
     @abstractmethod
     def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:
-        """Commit memory that a call is about to fill, beside its app buffers; a hint that only saves time."""
+        """Commit memory that a call is about to fill, except for its app buffers; a hint that only saves time."""
 
     def run(self, calls: Iterable[Call], progress: Progress | None = None) -> list[list[NDArray[Any]]]:
         """Start all kernels, let the calls through, stop them; returns [call][attention die] outputs [T, hidden].
@@ -126,7 +126,7 @@ class Calls:
         self.lengths = [[len(x) for x in call.tokens] for call in given]
         """[call][attention die] tokens."""
         self.batches = self._allocate_batches()
-        """[turn][attention die] app buffers; a turn is a domain's, or that of one of its microbatches."""
+        """[turn][attention die] app buffers; a turn belongs to a domain, or to one of its microbatches."""
         for c, call in enumerate(given):
             self._commit(c, call.topk)
             for own, batch in zip(self.batches[c % self.config.turns], zip(*call, strict=True), strict=True):
@@ -146,7 +146,7 @@ class Calls:
 
     @property
     def n_calls(self) -> int:
-        """How many calls there are, of all domains."""
+        """Return the number of calls, of all domains."""
         return len(self.lengths)
 
     def dies(self, call: int) -> range:
@@ -184,7 +184,7 @@ class Calls:
             raise ConfigError(f"call={call}: the calls have not run to their end")
 
     def output(self, call: int, i: int) -> NDArray[Any]:
-        """What a call gave its i-th attention die: a view [T, hidden], valid until the next launch."""
+        """Return what a call gave its i-th attention die: a view [T, hidden], valid until the next launch."""
         call, i = index_of("call", call, self.n_calls), index_of("i", i, self.config.n_attention)
         self._check_run(call)
         c, first = self.config, call // self.config.turns * self.config.tokens_max
@@ -192,7 +192,7 @@ class Calls:
         return np.asarray(rows[first : first + self.lengths[call][i]])
 
     def received(self, call: int, die: int) -> Received:
-        """What a call brought to an expert die; views, valid until the next launch.
+        """Return what a call brought to an expert die; views, valid until the next launch.
 
         "Source ranks" are the attention dies of the domain.  Raises ConfigError for a call whose memory has been used
         again: the last ``depth`` ones are kept.

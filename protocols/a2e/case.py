@@ -30,7 +30,7 @@ from xccl_emu.routing.choices import ZIPF
 class A2ECase(RoutedCase):
     """A few attention dies, expert dies and trampolines; ``rounds`` calls, one domain after the other.
 
-    A token is ``granules`` granules of 32 bytes on its way to the experts, with a slot of 512 bytes behind it, and
+    A token is ``granules`` granules of 32 bytes on its way to the experts, followed by a slot of 512 bytes, and
     twice as many on its way back.
     """
 
@@ -62,15 +62,15 @@ class A2ECase(RoutedCase):
     }  # fmt: skip
     papers = (*read_papers("a2e"), *read_papers("pull"))  # plain pull is dispatch and combine
     more_dies: ClassVar[int] = 0
-    """Dies behind those of attention and experts, that take part too."""
+    """Dies after the attention and expert dies, that take part too."""
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
     attention: int = size(2, "Attention dies of a domain.")
-    experts: int = size(3, "Expert dies, of which the first are trampolines.")
+    experts: int = size(3, "Expert dies; the first ones are trampolines.")
     local: int = size(1, "Experts on each.")
     tokens: int | str | Sequence[int] = text(1, TOKENS_HELP, examples=EXAMPLES, each_call=True)
     granules: int = size(1, "Granules of 32 bytes of a token.")
-    top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)
+    top_k: int = size(1, "Experts of each token, with a routing but for the shared one; 0 is 8 or as it has.", least=0)
     rounds: int = size(2, "Calls; on the pod as many as microbatches of all domains.", least=0, also="calls")
     cores: int = size(1, "Cores of an attention die, and of each stream; by plain pull of each die.")
     depth: int = size(1, "Calls that the expert dies have memory for.")
@@ -172,7 +172,7 @@ class A2ECase(RoutedCase):
         return True
 
     def _make_calls(self, run: PodRun) -> None:
-        """In one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
+        """Run all calls in one launch.  On expert dies the rows of the last calls are kept, and compared."""
         with run.stage("routing"):
             given = self._in_turns([call for call, facts in self._given() if run.facts.update(facts) is None])
         with run.stage("tokens"):
@@ -293,14 +293,14 @@ def _label_all(bench: Bench, calls: Calls) -> None:
         for name, buffer in buffers.items():
             bench.label_buffer(buffer, f"app.{name}")
     for turn, dies in enumerate(calls.batches):
-        area = f"app{calls.config.microbatch_of(turn) or ''}"  # those of the first microbatch have no number
+        area = f"app{calls.config.microbatch_of(turn) or ''}"  # the first microbatch's have no number
         for buffers in dies:
             for name, buffer in buffers.items():
                 bench.label_buffer(buffer, f"{area}.{name}")
 
 
 def bytes_needed(c: A2EConfig, calls: int) -> int:
-    """Memory that so many full calls touch, estimated, in whole pages: batches, buffers of all stages, data buffers."""
+    """Estimate the memory that this many full calls touch, in whole pages: batches, buffers of all stages and cores."""
     tokens = c.n_attention * c.tokens_max
     rows = tokens * c.top_k
     kept, domains = min(c.depth, max(calls, 1)), min(c.turns, calls)

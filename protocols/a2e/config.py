@@ -75,7 +75,7 @@ class A2EConfig(TokenConfig):
     attention_work: int = 0
     """Vector instructions of `BUSY_ENTRIES` that stand in for attention, before each call."""
     expert_work: int = 0
-    """The same on each core of the compute stream, behind the dummy expert."""
+    """The same on each core of the compute stream, after the dummy expert."""
     listed: int = 0
     """Tokens whose choices a core of a trampoline has in its data buffer at most where they are streamed; 0: as fit."""
 
@@ -102,7 +102,7 @@ class A2EConfig(TokenConfig):
         return self.n_domains * self.microbatches
 
     def microbatch_of(self, call: int) -> int:
-        """Which of its domain a call moves."""
+        """Return which microbatch of its domain a call moves."""
         return microbatch_of(call, self.turns, self.n_domains)
 
     @property
@@ -122,7 +122,7 @@ class A2EConfig(TokenConfig):
 
     @property
     def trampolines(self) -> int:
-        """How many there are."""
+        """Return the number of trampolines."""
         return self.n_trampolines or self.n_attention
 
     @property
@@ -145,12 +145,12 @@ class A2EConfig(TokenConfig):
         return attention_die(call, i, self.turns, self.n_domains, self.n_attention, self.n_experts)
 
     def trampoline_of(self, i: int) -> tuple[int, int]:
-        """The trampoline of the i-th attention die of a domain, and its number among those of that one."""
+        """The trampoline of the i-th attention die of a domain, and the die's number on that trampoline."""
         trampoline = trampoline_of(i, self.n_attention, self.trampolines)
         return trampoline, i - first_of(trampoline, self.n_attention, self.trampolines)
 
     def domains(self, ub_bytes: int) -> Domains:
-        """What else a kernel has to know, on a pod with such data buffers."""
+        """Return what else a kernel has to know, on a pod with such data buffers."""
         relays = self.e2a_cores // 2 if self.e2a_parts > 1 else 0
         return Domains(
             self.turns, self.n_domains, self.n_attention, self.trampolines, self.fan_in, self.a2e_parts, self.e2a_parts,
@@ -167,12 +167,12 @@ def lists_that_fit(c: A2EConfig, tokens: int, nbytes: int) -> int:
 
 
 def lists_of(c: A2EConfig) -> int:
-    """Where in the data buffer of an A2E stream the lists stand."""
+    """Return where in the data buffer of an A2E stream the lists begin."""
     return lists_at(c.n_slots, c.fan_in, int(c.streams))
 
 
 def return_plan(c: A2EConfig, ub_bytes: int) -> ReturnPlan:
-    """What the E2A stream has where in a data buffer of that size, or with as little as it needs of a smaller one."""
+    """Lay out the E2A stream's part of a data buffer of that size, or as little as it needs of a smaller one."""
     counts = align(4 * c.depth * c.fan_in * c.e2a_parts)
     done = counts + c.counts_bytes
     sent = done + 2 * c.counts_bytes
@@ -182,7 +182,7 @@ def return_plan(c: A2EConfig, ub_bytes: int) -> ReturnPlan:
 
 
 def buffer_bytes(c: A2EConfig) -> int:
-    """What the kernels need of a core's data buffer at least."""
+    """Return the least size of a core's data buffer that the kernels need."""
     busy = 4 * BUSY_ENTRIES + 32
     compute = max(expert_bytes(c.hidden) + (busy if c.expert_work else 0), c.counts_bytes)
     lists = lists_of(c) + c.domains(0).listed * INDEX_BYTES

@@ -14,7 +14,7 @@ from xccl_emu.protocols.experts.data import received_rows, states
 
 
 def make_calls(c: A2EConfig, tokens: Sequence[Sequence[int]], masked: bool, seed: int) -> list[Call]:
-    """Calls with so many tokens of each attention die; those of neighbouring dies go to neighbouring experts, one
+    """Calls with this many tokens of each attention die; tokens of neighbouring dies go to neighbouring experts, one
     further in every call."""
     rng = np.random.default_rng(seed)
     calls = []
@@ -29,9 +29,9 @@ def make_calls(c: A2EConfig, tokens: Sequence[Sequence[int]], masked: bool, seed
 
 
 def in_turns(calls: Sequence[Call], tokens_max: int, turns: int) -> list[Call]:
-    """Calls in so many parts of at most ``tokens_max`` tokens as the largest needs, each part a call in its turn.
+    """Calls in as many parts of at most ``tokens_max`` tokens as the largest needs, each part a call in its turn.
 
-    Where the calls do not fill the last turns, calls without tokens stand in between.
+    Where the calls do not fill the last turns, calls without tokens are put in between.
     """
     parts = max((-(-len(x) // tokens_max) for call in calls for x in call.tokens), default=1)
     if parts <= 1:
@@ -46,7 +46,7 @@ def in_turns(calls: Sequence[Call], tokens_max: int, turns: int) -> list[Call]:
 
 
 def _part(call: Call, number: int, tokens_max: int) -> Call:
-    """So many tokens of each attention die, or the last ones, or none."""
+    """The ``number``-th ``tokens_max`` tokens of each attention die, or the last ones, or none."""
     rows = slice(number * tokens_max, (number + 1) * tokens_max)
     return Call(*([of_die[rows] for of_die in column] for column in call))
 
@@ -55,7 +55,7 @@ class Image:
     """What the buffers hold when all calls are done: of each call at its place what no later one has overwritten."""
 
     def __init__(self, config: A2EConfig, calls: Sequence[Call], ends: bool) -> None:
-        """``ends``: whether the expert dies are told of the end."""
+        """``ends``: whether the expert dies get the end of the calls."""
         self._config, self._calls, self._ends = config, calls, ends
         self._sent = [
             oracle.dispatch(
@@ -74,7 +74,7 @@ class Image:
     def rows(self, die: int) -> dict[str, NDArray[np.uint8]]:
         """Return the rows of an expert die, and their counts, by name of the buffer.
 
-        Behind the last call comes the end, if it is told, with -1 for every count.
+        After the last call comes the end, if ``ends``, with -1 for every count.
         """
         c = self._config
         received = [received_rows(sent, die) for sent in self._sent]

@@ -20,7 +20,7 @@ _REMEDY = "take fewer dies, experts or tokens, or a larger pod"
 
 
 class DiesLayout(Regions, ABC):
-    """Regions and fields of attention and expert dies, behind what other communicators use; offsets are bytes.
+    """Regions and fields of attention and expert dies, after what other communicators use; offsets are bytes.
 
     The same on every die, though either kind of die uses its own only.
 
@@ -55,7 +55,7 @@ class DiesLayout(Regions, ABC):
     @staticmethod
     @abstractmethod
     def ub_bytes(c: A2EConfig) -> int:
-        """What the kernels need of a core's data buffer at least."""
+        """Return the least size of a core's data buffer that the kernels need."""
 
     def _make(self, name: str, nbytes: int, count: int) -> Region:
         add, area = (self.managed, "managed") if name in self.in_managed else (self.meta, "meta")
@@ -95,7 +95,7 @@ class A2ELayout(DiesLayout):
             "returned returned_in": Use(anywhere="w", tables=0),
         },
     }
-    """The three streams of an expert die, and what those of a trampoline do beside."""
+    """The three streams of an expert die, and what a trampoline's streams do in addition."""
     ub_bytes = staticmethod(buffer_bytes)
 
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
@@ -123,7 +123,7 @@ class A2ELayout(DiesLayout):
         return Places(*map(self.at, Places._fields))
 
     def microbatch(self, turn: int, index: int) -> Microbatch:
-        """Where one of an attention die finds what."""
+        """Return the addresses that a microbatch of an attention die works with."""
         c = self.config
         die, number = c.attention_die(turn, index), c.microbatch_of(turn)
         trampoline, q = c.trampoline_of(index)
@@ -135,7 +135,7 @@ class A2ELayout(DiesLayout):
         )  # fmt: skip
 
     def attention(self, turn: int, index: int) -> list[Grant]:
-        """What a microbatch of an attention die may touch: slots and fields for it at its trampoline, and its own."""
+        """List what a microbatch of an attention die may touch: slots and fields for it at its trampoline, its own."""
         c, of = self.config, self.of
         die, microbatch = self.first_die + c.attention_die(turn, index), c.microbatch_of(turn)
         trampoline, q = c.trampoline_of(index)

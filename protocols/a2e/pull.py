@@ -1,6 +1,6 @@
 """A2E and E2A without trampolines, as plain pull dispatch and combine; `A2EPull` has the calls of `session.A2E`.
 
-What it is for: to compare.  Each attention die tells every expert die how much it has for it, and waits for all.
+What it is for: to compare.  Each attention die reports to every expert die how much it has for it, and waits for all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def rows_per_block(c: A2EConfig) -> int:
 
 
 def buffer_bytes(c: A2EConfig) -> int:
-    """What the kernels need of a core's data buffer at least."""
+    """Return the least size of a core's data buffer that the kernels need."""
     attention = max(messages_at(c) + max(c.sending_bytes, 8 * c.n_slots), work_at(c.n_slots) + sum_bytes(c.hidden))
     expert = work_at(c.n_attention * c.local_experts) + 2 * max(c.message_bytes, c.row_bytes)
     return max(attention, expert, expert_bytes(c.hidden))
@@ -60,7 +60,7 @@ class PullLayout(DiesLayout):
             "staging": (2 * c.row_bytes, c.cores),  # on attention dies, for each core: two rows, for DMA
             "blocks": (rows * c.message_bytes, e),  # on attention dies, for each expert die: messages
             "offered": (rows * c.row_bytes, n),  # on expert dies, for each attention die: rows
-            # on attention dies: what the cores tell each other, where choices are streamed, and the sums
+            # on attention dies: the counts that cores exchange, where choices are streamed, and the sums
             "tallies": (4 * c.n_slots, c.cores + 1 if c.streams else 0),
             "counts": (c.local_experts * FIELD_BYTES, n),  # fields of expert dies, for each attention die
             "rows_pulled": (FIELD_BYTES, n),
@@ -69,11 +69,11 @@ class PullLayout(DiesLayout):
         }
 
     def attention(self, i: int) -> list[Grant]:
-        """What an attention die may touch."""
+        """List what an attention die may touch."""
         return self.grants("attention", i, self.dies[self.config.n_experts :])
 
     def expert(self, e: int) -> list[Grant]:
-        """What an expert die may touch."""
+        """List what an expert die may touch."""
         return self.grants("expert", e, self.dies[: self.config.n_experts])
 
 
@@ -122,7 +122,7 @@ class A2EPull(AttentionExperts):
             self._launch(device.pull_expert, on, range(c.a2e_cores), args, buffers, grants)
 
     def _args(self, calls: Calls, shape: Group, work: int) -> dict[str, Any]:
-        """What both kernels are told; ``work`` is where a die of that kind has room for messages in its data buffer."""
+        """Arguments of both kernels; ``work`` is where a die of that kind has room for messages in its data buffer."""
         c, layout = self.config, self.layout
         tables = work_at(shape.n_ranks * shape.n_local)
         ub_bytes = self.pod.spec.ub_bytes

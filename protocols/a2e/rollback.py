@@ -1,4 +1,4 @@
-"""A2E and E2A, of which a supervisor may abort any call at any moment ([xDeepServe] 6.2)."""
+"""A2E and E2A with a supervisor that may abort any call at any moment ([xDeepServe] 6.2)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from xccl_emu.protocols.a2e.session import A2E
 
 
 class RestartedLayout(A2ELayout):
-    """Beside the regions of A2E the words of a rollback; `kernels/rollback` and `kernels/a2e/rollback` tell of them."""
+    """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/rollback`."""
 
     uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
         **A2ELayout.uses,
@@ -44,7 +44,7 @@ class RestartedLayout(A2ELayout):
 
 
 class RestartedA2E(A2E):
-    """A2E with a supervisor on the die behind its own; aborts, failures: as of `A2ERollback`."""
+    """A2E with a supervisor on the die after its own; for aborts and failures see `A2ERollback`."""
 
     name = "rollback-a2e"
     kernels = (device.attention_again, device.a2e_again, device.compute_again, device.e2a_again)

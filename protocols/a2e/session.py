@@ -1,4 +1,4 @@
-"""A2E and E2A for users: domains of attention dies, and expert dies whose streams run until they are told to stop.
+"""A2E and E2A for users: domains of attention dies, and expert dies whose streams run until the end is announced.
 
 a2e = A2E(pod, A2EConfig(n_domains=2, n_attention=2, n_experts=3, top_k=2, hidden=128))
 outputs = a2e.run([Call(tokens, topk, weights), ...])     # [call][attention die]; calls go round the domains
@@ -62,11 +62,11 @@ class A2E(AttentionExperts):
             self._launch_streams(calls, die)
 
     def _kernels(self) -> Sequence[Kernel]:
-        """What is launched on attention dies, and for each stream of an expert die."""
+        """Return what is launched on attention dies, and for each stream of an expert die."""
         return attention.attention, expert.a2e_stream, expert.compute_stream, e2a.e2a_stream
 
     def _also(self, kernel: Kernel, die: int, calls: Calls) -> tuple[dict[str, Any], list[Grant]]:
-        """What a kernel on the n-th die is told, and may touch, beside what every A2E has."""
+        """Return the arguments and grants of a kernel on the n-th die, in addition to every A2E's."""
         return {}, []
 
     def _common(self, cores: int) -> dict[str, Any]:

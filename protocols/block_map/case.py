@@ -1,4 +1,4 @@
-"""Blocks of on-chip memory, one of which may be lost, as a case ([xDeepServe] 6.2)."""
+"""Blocks of on-chip memory as a case; one of them may be lost ([xDeepServe] 6.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """Collectives as cases: reduce-scatter, all-gather, all-reduce, all-to-all, a barrier.
 
-They are those of [MixServe] II, table I; the barrier is that of [Dissemination].
+The collectives are from [MixServe] II, table I; the barrier is from [Dissemination].
 """
 
 import math
@@ -33,7 +33,7 @@ _BITS = {"bf16": (0x81FF, 0x3E00, 0x4B80), "fp16": (0x8FFF, 0x0400, 0x6000)}
 
 
 def no_numbers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """As many zeros, which take no memory: for runs that move no payload."""
+    """An array of zeros that takes no memory: for runs that move no payload."""
     return np.broadcast_to(np.zeros((), DTYPES[dtype][1]), shape)
 
 
@@ -67,7 +67,7 @@ class Algorithm:
 ALGORITHMS = {
     "all-reduce-ring": Algorithm("Sums for all: reduce-scatter and all-gather on a ring", "ring", RingLayout, 1, 1, 1),
     "all-reduce-one-shot": Algorithm("Sums for all: each rank adds up all", "exchange", Layout, 0, 1, 0),
-    "all-reduce-two-shot": Algorithm("Sums for all: each adds up a share, and tells all", "exchange", Layout, 1, 1, 1),
+    "all-reduce-two-shot": Algorithm("Sums for all: each adds up a share, and sends it", "exchange", Layout, 1, 1, 1),
     "reduce-scatter-ring": Algorithm("A share of the sums for each, on a ring", "ring", RingLayout, 1, 1, 0),
     "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", "exchange", Layout, 1, 1, 0),
     "all-gather-ring": Algorithm("What each has for all, on a ring", "ring", RingLayout, 0, 0, 1),
@@ -77,9 +77,9 @@ ALGORITHMS = {
     ),
     "all-to-all-ring": Algorithm("From each a share for each, on a ring", "ring_all_to_all", RingLayout, 1, 0, 1),
     "all-to-all": Algorithm("From each a share for each, pairwise", "exchange", Layout, 1, 0, 1),
-    "barrier": Algorithm("What all wrote is read behind a dissemination barrier", "meet", BarrierLayout, 0, 0, 1),
+    "barrier": Algorithm("All read what all wrote before a dissemination barrier", "meet", BarrierLayout, 0, 0, 1),
     "barrier-sense": Algorithm(
-        "What all wrote is read behind a barrier whose sense turns", "meet_by_sense", SenseLayout, 0, 0, 1
+        "All read what all wrote before a barrier whose sense turns", "meet_by_sense", SenseLayout, 0, 0, 1
     ),
 }
 
@@ -117,12 +117,12 @@ class CollectiveCase(StreamCase, Collective):
     # ---- what goes in and comes out
 
     def values(self, launch: int = 0) -> NDArray[Any]:
-        """What the ranks have, [calls, ranks, shares, elements of a share]; other values in each launch."""
+        """The ranks' operands, [calls, ranks, shares, elements of a share]; other values in each launch."""
         shape = (self.calls, self.ranks, self._had, self._share)
         return numbers(shape, self.dtype, seed_of(self.seed, launch))
 
     def results(self, values: NDArray[Any]) -> NDArray[Any]:
-        """What they must get, [calls, ranks, shares, elements of a share]."""
+        """The expected results, [calls, ranks, shares, elements of a share]."""
         of = self._of
         if of.reduce:
             add_up = by_ring if of.kernel == "ring" else by_rank
@@ -149,7 +149,7 @@ class CollectiveCase(StreamCase, Collective):
         bench.tolerates("stop", "cut", "stall")
 
     def _layout(self, regions: Regions, room: int) -> Layout:
-        """Where inboxes and fields are, with slots for slices of ``room`` bytes."""
+        """Make the inboxes and fields, with slots for slices of ``room`` bytes."""
         blocks = self.ranks - 1 if self._of.kernel == "ring_all_to_all" else 1
         return self._of.layout(regions, self.ranks, self.cores, room, blocks)
 
@@ -172,7 +172,7 @@ class CollectiveCase(StreamCase, Collective):
             done[core] += self.calls * self._slices(core) * self._counted
 
     def _grants(self, pod: Pod, own: Buffer, out: Buffer) -> list[Grant]:
-        """What a rank may touch of operands and results; where ranks read, those of all are at the same offsets."""
+        """List a rank's grants on operands and results; where ranks read, all have them at the same offsets."""
         of_others = [replace(pod.grant(out, "r"), die=None)] if self._of.reads else []
         own_rights = [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
         return own_rights + of_others
@@ -261,7 +261,7 @@ class CollectiveCase(StreamCase, Collective):
 
     @property
     def _counted(self) -> int:
-        """What a kernel counts in each of its turns."""
+        """Return how much a kernel counts in each of its turns."""
         of = self._of
         each = {"exchange": 1 + of.reduce * of.gather, "ring": (of.reduce + of.gather) * (self.ranks - 1)}
         return each.get(of.kernel, self.ranks - 1 if of.kernel == "ring_all_to_all" else 1)
@@ -276,7 +276,7 @@ class CollectiveCase(StreamCase, Collective):
         return sum(align(2 * self.calls * shares * self._share) for shares in sides)
 
     def _shares(self, me: int, count: int) -> Any:
-        """Which shares of a buffer for operands and results are those that a rank has, or gets."""
+        """Return which shares of a buffer for operands and results a rank has, or gets."""
         return slice(None) if count == max(self._had, self._got) else slice(me, me + 1)
 
     def _first(self, me: int, count: int) -> int:
@@ -287,7 +287,7 @@ class CollectiveCase(StreamCase, Collective):
 
     @property
     def payload_bytes(self) -> int:
-        """Payload of a call in bytes, as nccl-tests have it: that of all shares."""
+        """Payload of a call in bytes, as nccl-tests count it: the payload of all shares."""
         return 2 * self.ranks * self.elements
 
     @property
@@ -301,12 +301,12 @@ class CollectiveCase(StreamCase, Collective):
         return "sum" if self._of.reduce else "none"
 
     def of_bytes(self, nbytes: int) -> Self:
-        """With shares of so many bytes in all; ConfigError for less than an element each."""
+        """The same with shares of ``nbytes`` bytes in all; ConfigError for less than an element each."""
         return replace(self, elements=nbytes // (2 * self.ranks))
 
     @property
     def bus_factor(self) -> float:
-        """By what a link would have to carry more than the payload."""
+        """The bus-bandwidth factor of nccl-tests: what a link has to carry, as a multiple of the payload."""
         return (2 if self._reduces_all else 1) * (self.ranks - 1) / self.ranks
 
     @property

@@ -18,7 +18,7 @@ from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 
 @dataclass(frozen=True)
 class Lamport(StreamCase):
-    """All ranks add up what they have, ``calls`` times, and tell by the data themselves that they are in."""
+    """All ranks add up what they have, ``calls`` times, and the data themselves say that they are in."""
 
     side_by_side = True
     presets = (
@@ -35,10 +35,10 @@ class Lamport(StreamCase):
     atomic_bytes: int = choice(16, "Bytes that become visible at once; 4, an element, are enough.", of=ATOMIC_BYTES)
     seed: int = size(0, "Of the values.", least=0, most=None)
     emptied: ClassVar[int] = 2
-    """Which buffer is emptied, counted from that of the call on."""
+    """Number of the buffer to empty, counted from the buffer of the call on."""
 
     def values(self, launch: int = 0) -> list[NDArray[np.float32]]:
-        """What the ranks have, for each call [ranks, elements]; some of it is -0.0, and some zero for all.
+        """The ranks' operands, for each call [ranks, elements]; some are -0.0, and some zero on all ranks.
 
         Other values in each launch.
         """
@@ -96,7 +96,7 @@ class Lamport(StreamCase):
 
     @property
     def payload_bytes(self) -> int:
-        """What each rank has."""
+        """Payload of each rank in bytes."""
         return LINE_BYTES * sum(self._lines(call) for call in range(self.calls))
 
     @classmethod

@@ -8,7 +8,7 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions
 
 Given = tuple[tuple[Any, ...], list[Grant]]
-"""What a core is told, record by record, and what it may touch."""
+"""Parameters of a core's kernel, record by record, and what it may touch."""
 
 
 class Layout:
@@ -42,7 +42,7 @@ class Layout:
         return self.given_among(range(self.ranks), pod, me, core, scatter, reduce, gather)
 
     def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return those of an exchange of die ``me`` with the others of ``dies``."""
+        """Return the parameters and grants of an exchange of die ``me`` with the others of ``dies``."""
         first, pitch = dies.start, dies.step * pod.spec.die_bytes
         places = self._at(self.inbox, first, core), self._at(self.field, first, core), pitch
         peers = Peers(dies.index(me), self.ranks, *places, self.inbox.step, scatter, reduce, gather)
@@ -57,13 +57,13 @@ class Layout:
         return region.grant(die, rights, core * each, each)
 
     def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
-        """Leave to read the own inbox and fields, and to write those of others."""
+        """Leave to read the own inbox and fields, and to write the others'."""
         leave = [(me, "r"), *((die, "w") for die in to)]
         return [self._part(region, core, *each) for region in self._touched for each in leave]
 
 
 class TwoLevels(Layout):
-    """An exchange in each group of ``group`` ranks that follow each other, and among those of one place in theirs."""
+    """An exchange in each group of ``group`` consecutive ranks, and among the ranks of one place in their groups."""
 
     each: type[Layout] = Layout
     """The layout of a level."""
@@ -98,7 +98,7 @@ class ReadLayout(Layout):
         return 2 * ranks
 
     def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return what a die is told that reads the others of ``dies``."""
+        """Return the parameters and grants of a die that reads the others of ``dies``."""
         there, read = (self._at(self.field, dies.start, core, i * self.ranks) for i in range(2))
         readers = Readers(dies.index(me), self.ranks, there, read, dies.step * pod.spec.die_bytes)
         return (readers,), self._grants(core, me, None)
@@ -133,7 +133,7 @@ class RingLayout(Layout):
 
     @classmethod
     def fields_of(cls, ranks: int) -> int:
-        """What came from the left, and what was read on the right."""
+        """Return the number of fields: for what came from the left, and what was read on the right."""
         return 2
 
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:

@@ -29,7 +29,7 @@ class SpTpSpCase(StreamCase):
 
     ranks: int = size(3, "Ranks, one a die.", least=2, most=768)
     tokens: int = size(4, "Tokens of all prompts, packed.", examples=(1, 2, 3), each_call=True)
-    latent: int = size(16, "Elements of a token's latent, behind the down projection.", most=16384)
+    latent: int = size(16, "Elements of a token's latent, after the down projection.", most=16384)
     part: int = size(16, "Elements that the heads of a rank make of a token.", most=16384)
     layers: int = size(2, "Layers one after the other, in one kernel.", examples=(1, 3), each_call=True)
     dtype: str = choice("bf16", "Type of the elements.", of=DTYPES)

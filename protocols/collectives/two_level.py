@@ -1,6 +1,6 @@
 """Collectives in two levels as cases: all-gather, reduce-scatter, all-reduce, in groups and between them.
 
-A group may be the dies of a chip, whose link is their own, or those of a node.
+A group may be the dies of a chip, whose link is their own, or the dies of a node.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class TwoLevelCase(CollectiveCase):
             raise ConfigError(f"group={self.group}: must divide the ranks, {self.ranks}")
 
     def results(self, values: NDArray[Any]) -> NDArray[Any]:
-        """As of `CollectiveCase`, with sums in two levels."""
+        """The results of `CollectiveCase`, with sums in two levels."""
         if not self._of.reduce:
             return super().results(values)
         sums = np.stack([by_level(call, self.group) for call in values])[:, None]

@@ -33,7 +33,7 @@ Tables = Sequence[NDArray[Any]]
 
 
 class Handle(NamedTuple):
-    """A dispatch, for the calls behind it."""
+    """A dispatch, for the calls after it."""
 
     place: int
     """Which of the group's results it is, as `received`, `expert_output` and `output` take it."""
@@ -95,10 +95,10 @@ class LowLatency(DeepEp):
     # ---- combine
 
     def combine_send(self, handle: Handle, weights: Tables, topk: Tables | None = None) -> None:
-        """The send phase of a combine of a dispatch, of which there may be several.
+        """The send phase of a combine of a dispatch; a dispatch may have several combines.
 
         weights: for each rank [T, top_k] float32.  topk: for each rank [T, top_k] integers, the choices of dispatch, or
-        -1 for one that is left out; None for those of dispatch.
+        -1 for one that is left out; None for the choices of dispatch.
 
         Raises ConfigError, before anything moves, for weights or choices that are not so, a handle whose result is
         replaced or not received, or while another call is not received.
@@ -131,7 +131,7 @@ class LowLatency(DeepEp):
     # ---- what is held
 
     def check_ready(self, *kernels: Kernel) -> None:
-        """As of any group; and nothing is sent while a call is not received."""
+        """Check as any group does; and nothing is sent while a call is not received."""
         super().check_ready(*kernels)
         waiting = [place for place in range(self.n_rounds) if self._stage(place)[0] in (SENT, SENT_BACK)]
         may = (self.receives.kernel, self.receives_back.kernel, DUMMY.kernel)
@@ -218,7 +218,7 @@ class LowLatency(DeepEp):
             raise ConfigError(f"handle={handle!r}: must be one that a dispatch gave")
         if handle.number != self._number(handle.place):
             last = self._number(handle.place)
-            raise ConfigError(f"handle={handle!r}: its result is replaced, by that of dispatch {last}")
+            raise ConfigError(f"handle={handle!r}: dispatch {last} has replaced its result")
 
     def _check_sent(self, handle: Handle, stage: int, phase: Phase) -> None:
         self._check_current(handle)

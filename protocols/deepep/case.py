@@ -103,7 +103,7 @@ class DeepEpCase(LayerCase):
 
 @dataclass(frozen=True)
 class HookedCase(DeepEpCase):
-    """The same, two rounds side by side.  Sizes as of `DeepEpCase`."""
+    """The same, two rounds side by side.  For the sizes see `DeepEpCase`."""
 
     presets = (
         Preset(
@@ -115,7 +115,7 @@ class HookedCase(DeepEpCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """Two rounds, and one more behind them."""
+        """Two rounds, and one more after them."""
         usual = cls(ranks=2, tokens=2, rounds=2)
         return {
             "two rounds": usual,

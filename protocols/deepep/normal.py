@@ -43,7 +43,7 @@ class NormalConfig(DeepEpConfig):
     places: int = 4
     """Rows that the ring of a source and channel has room for."""
     chunk: int = 2
-    """Rows that are told of, and whose places are given back, at once."""
+    """Rows that are announced, and whose places are given back, at once."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +71,7 @@ class NormalConfig(DeepEpConfig):
 
     @property
     def route_bytes(self) -> int:
-        """Behind a row: its token, and for each choice an expert and a weight."""
+        """Bytes after a row: its token, and for each choice an expert and a weight."""
         return align(4 + 8 * self.top_k)
 
     @property
@@ -90,14 +90,14 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, c: NormalConfig) -> "Places":
-        """One behind the other."""
+        """Lay them out one after the other."""
         marks = c.tokens_max * INDEX_BYTES
         counts = marks + align(4 * c.tokens_max)
         return cls(0, marks, counts, counts + c.counts_bytes)
 
 
 def normal_buffer_bytes(config: NormalConfig) -> int:
-    """What the kernels need of a core's data buffer at least."""
+    """Return the least size of a core's data buffer that the kernels need."""
     c = config
     return Places.of(c).work + max(2 * c.slot_bytes, sum_bytes(c.hidden))
 
@@ -181,7 +181,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
     def arrived(self, rank: int, number: int = 0) -> Arrived:
-        """What dispatch brought to a rank; ConfigError if nothing was dispatched."""
+        """Return what dispatch brought to a rank; ConfigError if nothing was dispatched."""
         self._check_stage("arrived", DISPATCHED, number)
         c, own = self.config, self._of(rank, number)
         counts = self.pod.view(own["counts"], np.int32)[: c.n_ranks * c.channels].reshape(c.n_ranks, c.channels)
@@ -207,7 +207,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
         return {"call": call + ahead, "turn": self.next_dispatch() + ahead // 2, "r": self.rings()}
 
     def rings(self) -> Rings:
-        """Where the channels are."""
+        """Return the places of the channels."""
         c, layout, first = self.config, self.layout, self.layout.first
         return Rings(
             fields=first(layout.fields[0]), fields_step=first(layout.fields[1]) - first(layout.fields[0]),
@@ -231,7 +231,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
 def layout_of(
     topk: NDArray[np.integer[Any]], n_ranks: int, local_experts: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """What `get_dispatch_layout` gives: tokens for each rank, for each expert, and [T, n_ranks] whether one goes there.
+    """Return what `get_dispatch_layout` gives: tokens for each rank, for each expert, and [T, n_ranks] who gets one.
 
     topk: [T, top_k] expert slots, -1 for a masked choice; ConfigError for others.
     """

@@ -35,7 +35,7 @@ class NormalCase(LayerCase):
     granules: int = size(2, "Granules of 32 bytes of a token; 448 are the true size.")
     quantized: int = switch(0, "Must be off: rows go as they are.", also="quantize", examples=(0,))
     places: int = size(2, "Rows that a ring has room for.", most=1 << 10)
-    chunk: int = size(1, "Rows that are told of at once.", most=1 << 10)
+    chunk: int = size(1, "Rows that are announced at once.", most=1 << 10)
     seed: int = size(0, "Of tokens, weights and what is returned.", least=0, most=None)
 
     def _config(self) -> NormalConfig:
@@ -92,7 +92,7 @@ class NormalCase(LayerCase):
 
 
 def _route(c: NormalConfig, rows: oracle.Rows) -> np.ndarray:
-    """[rows, words] what stands behind the rows."""
+    """[rows, words] that follow the rows."""
     route = np.zeros((len(rows.x), c.route_bytes // 4), np.int32)
     route[:, 0] = rows.token
     route[:, 1 : 1 + 2 * c.top_k] = np.hstack([rows.experts, rows.weights.view(np.int32)])

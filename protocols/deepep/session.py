@@ -42,7 +42,7 @@ class DeepEpConfig(EpConfig):
     _: KW_ONLY
     opaque_bytes: int = 0
     """Bytes of a token that travels to the experts as it is, whatever its type (one that is quantized already, its
-    scales behind it), a multiple of 32; 0 where it is a hidden state.  Experts return hidden states all the same."""
+    scales after it), a multiple of 32; 0 where it is a hidden state.  Experts return hidden states all the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +80,7 @@ def size_hint(tokens: int, hidden: int, experts: int) -> int:
 
 
 def deepep_buffer_bytes(config: DeepEpConfig) -> int:
-    """What the kernels need of a core's data buffer at least."""
+    """Return the least size of a core's data buffer that the kernels need."""
     c = config
     rows = combine_kernel.rows_at(c.slots, c.n_slots) + ROWS * c.row_bytes
     return max(buffer_bytes(c), rows, work_at(c.n_slots) + sum_bytes(c.hidden))
@@ -101,7 +101,7 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
                 signals.used(part, "rw", "w")
 
     def _signals(self, rank: int) -> Iterator[tuple[str, int]]:
-        """By who writes them."""
+        """Name the signals by who writes them."""
         return ((f".signal{name}", nbytes) for name, nbytes in self._by_expert(rank, SIGNAL_BYTES))
 
     def _blocks(self, rank: int) -> Iterator[tuple[str, int]]:
@@ -139,7 +139,7 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
         return 1 + int(self.pod.span(signal, SIGNAL_BYTES).view(np.int64)[0] != 0)
 
     def sets(self) -> Sets:
-        """Where the buffer sets are."""
+        """Return the places of the buffer sets."""
         c, signals, data, work = self.config, self.layout.signals[0], self.layout.data, messages_at(self.config)
         return Sets(
             signals=self.layout.first(signals),

@@ -30,7 +30,7 @@ def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
 
 
 def whole_rows(choices: NDArray[Any]) -> NDArray[np.int32]:
-    """[T, columns] rows of a table of choices [T, top_k]: -1, as for a masked choice, behind those that there are."""
+    """[T, columns] rows of a table of choices [T, top_k]: -1, as for a masked choice, after the choices."""
     rows = np.full((len(choices), COLUMNS), -1, np.int32)
     rows[:, : choices.shape[1]] = choices
     return rows
@@ -58,7 +58,7 @@ def table(c: TokenConfig) -> dict[str, tuple[int, int]]:
 
 
 def allocate(pod: Pod, c: TokenConfig, dies: Sequence[int], batches: Mapping[str, int]) -> list[Buffered]:
-    """The named buffers of each die, for so many batches one behind the other.
+    """The named buffers of each die, with room for consecutive batches, as many as ``batches`` says.
 
     Raises CapacityError if they do not fit; then none of them is allocated.
     """
@@ -82,7 +82,7 @@ def fill(
     pod: Pod, c: TokenConfig, own: Buffered, i: int, x: NDArray[Any], choices: NDArray[Any],
     weights: NDArray[Any] | None = None,
 ) -> None:  # fmt: skip
-    """Put the i-th batch of a rank or attention die into its buffers, behind those before it."""
+    """Put the i-th batch of a rank or attention die into its buffers, after those before it."""
     first = i * c.tokens_max
     pod.view(own["batches"], np.int32)[i] = len(x)
     shape = -1, c.opaque_bytes or c.hidden
@@ -99,7 +99,7 @@ def fill_weights(pod: Pod, c: TokenConfig, own: Buffered, i: int, weights: NDArr
 
 
 def filled(c: TokenConfig, own: Buffered, i: int, n: int) -> Iterator[Buffer]:
-    """What `fill` writes for the i-th batch, of n tokens, and its weights: rows without what fills them up."""
+    """Yield what `fill` writes for the i-th batch, of n tokens, and its weights: rows without what fills them up."""
     yield row_of(c, own, "batches", i, 0, 4)
     for name, nbytes in (("x", c.token_bytes), ("topk", INDEX_BYTES), ("weights", 4 * c.top_k)):
         yield from (row_of(c, own, name, i, t, nbytes) for t in range(n))
@@ -145,7 +145,7 @@ class Received:
     def of(
         cls, pod: Pod, c: TokenConfig, buffers: Mapping[str, Buffer], counts: NDArray[np.int32], first: int = 0
     ) -> Self:
-        """What is in the buffers from row ``first`` on, by the counts."""
+        """Return what is in the buffers from row ``first`` on, by the counts."""
         rows = slice(first, first + int(counts.sum()))
         x = pod.payload(buffers["recv_x"], np.uint8, (-1, c.payload_bytes))[rows]
         route = pod.view(buffers["route"], ROUTE)[rows]

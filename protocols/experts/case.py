@@ -35,7 +35,7 @@ USUAL: Mapping[str, int | str] = {"hidden": 7168, "top_k": 0, "rounds": 1, "rout
 class LayerCase(RoutedCase, ABC):
     """Sizes of the group and of its layers, and a pod on which they just fit.
 
-    A token is ``granules`` granules of 32 bytes and the slot of 512 bytes behind them, which is always there: 224
+    A token is ``granules`` granules of 32 bytes and then the slot of 512 bytes, which is always there: 224
     granules are the 240 of the true message.  A hidden state has 32 elements for each granule if it is quantized and
     else 16; on the way back a row has two bytes an element.
     """
@@ -49,7 +49,7 @@ class LayerCase(RoutedCase, ABC):
     """Buffers that hold something new in the end."""
     side_by_side = True
     more_dies: ClassVar[int] = 0
-    """Dies behind those of the ranks, that take part too."""
+    """Dies after the ranks' dies, that take part too."""
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
     tiny: ClassVar[Mapping[str, int]] = {
@@ -60,7 +60,7 @@ class LayerCase(RoutedCase, ABC):
     cores: int = size(1, "Cores of each rank.", most=48)
     tokens: int | str | Sequence[int] = text(2, TOKENS_HELP, examples=EXAMPLES, each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a token; 224 are the true size.")
-    top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)
+    top_k: int = size(1, "Experts of each token, with a routing but for the shared one; 0 is 8 or as it has.", least=0)
     rounds: int = size(2, "Layers one after the other.")
     experts: int = size(1, "Experts on each rank.")
     quantized: int = switch(1, "INT8 for the experts.", also="quantize")
@@ -71,7 +71,7 @@ class LayerCase(RoutedCase, ABC):
         advanced=True,
     )  # fmt: skip
     redundant_slots: int = size(
-        0, "Slots for replicas alone on every die; 0: on dies or in slots behind the experts.", least=0,
+        0, "Slots for replicas alone on every die; 0: on dies or in slots after the experts.", least=0,
         advanced=True,
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ class LayerCase(RoutedCase, ABC):
         """Configuration of the group."""
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
-        """Batches of rounds with so many tokens of each rank, where nothing is said of the routing."""
+        """Batches of rounds with these numbers of tokens of each rank, where no routing is given."""
         return make_batches(self._config(), rounds, int(self.configuration["seed"]))
 
     @property
@@ -124,13 +124,13 @@ class LayerCase(RoutedCase, ABC):
 
     @functools.cached_property
     def _drawn(self) -> Drawn:
-        """By a routing."""
+        """The choices that a routing draws."""
         placement = self._choices.place(self.ranks, self._replicas, self.redundant_slots)
         return self._draw(placement, self._hidden)
 
     @property
     def _shape(self) -> Mapping[str, Any]:
-        """What every configuration is made of."""
+        """Arguments that every configuration is made of."""
         experts, top_k = self.experts, self.top_k
         if self.routing:
             experts, top_k = self._drawn.placement.local_experts, self._choices.top_k + 1
@@ -194,14 +194,14 @@ class LayerCase(RoutedCase, ABC):
         )
 
     def bytes_needed(self, ranks: int) -> int:
-        """Memory that so many ranks touch on the whole pod, estimated: tokens, rows in all their places, buffers."""
+        """Memory that this many ranks touch on the whole pod, estimated: tokens, rows in all their places, buffers."""
         c = self._config()
         rows = ranks * self._at_once * c.top_k
         tokens = ranks * max(self._lengths) * 3 * c.row_bytes
         return tokens + bytes_touched(c, rows, self._under_way, ranks * self.cores)
 
     def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
-        """As many tokens at once, and as many ranks, as the memory and the dies have room for."""
+        """Fit the tokens at once, and the ranks, to the memory and the dies that there are."""
         case, note = self, ""
         while case.bytes_needed(case.ranks) > run.free_bytes and (fewer := case._fewer_at_once(given)):
             case = fewer
@@ -235,7 +235,7 @@ class LayerCase(RoutedCase, ABC):
         return True
 
     def _make_calls(self, run: PodRun) -> None:
-        """Dispatch, the dummy expert and combine, one after the other; the parts of a batch behind each other."""
+        """Dispatch, the dummy expert and combine, one after the other; the parts of a batch follow each other."""
         group, rounds = self._group(run.pod), self._given()
         for number in range(self.rounds):
             suffix = f" {number + 1}" if self.rounds > 1 else ""

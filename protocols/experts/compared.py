@@ -61,7 +61,7 @@ def count_wrong(
 
 
 def differ(got: NDArray[Any], want: NDArray[Any]) -> int:
-    """How many elements differ in a bit; all of them if the shapes do."""
+    """Return the number of elements that differ in a bit; all of them if the shapes do."""
     if got.shape != want.shape:
         return max(got.size, want.size, 1)
     bits = {1: np.uint8, 2: np.uint16, 4: np.uint32}[got.dtype.itemsize]

@@ -72,7 +72,7 @@ class TokenConfig(ABC):
     """``"mtu"``: memory semantics, through the data buffers; else the DMA engine moves data."""
     counting: str = "auto"
     """How the places of messages are counted (`kernels/experts/counts.py`): ``"vector"``, each core all choices of its
-    rank or attention die, on the vector pipe; ``"scalar"``, each core those of the tokens that it sends, in scalar
+    rank or attention die, on the vector pipe; ``"scalar"``, each core the choices of tokens that it sends, in scalar
     loops, a batch of any size; ``"auto"``: the first up to 512 tokens, then the second."""
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class TokenConfig(ABC):
 
     @property
     def in_fp8(self) -> bool:
-        """Do tokens travel as e4m3, with their scales behind them?"""
+        """Do tokens travel as e4m3, followed by their scales?"""
         return self.quantized and self.quantizer not in INT8
 
     @property
@@ -128,7 +128,7 @@ class TokenConfig(ABC):
 
     @property
     def sending_bytes(self) -> int:
-        """What the messages that a core makes take of its data buffer, two at a time."""
+        """Bytes of its data buffer that a core's messages take, two at a time."""
         return message_at(2, self.hidden, self.payload_bytes, int(self.quantized), 0)
 
     @property
@@ -138,7 +138,7 @@ class TokenConfig(ABC):
 
     @property
     def quantized_by(self) -> int:
-        """As the kernels take it: 0 where nothing is quantized, else 1 + the number of the rule."""
+        """The quantizer as the kernels take it: 0 where nothing is quantized, else 1 + the number of the rule."""
         return 1 + QUANTIZERS[self.quantizer] if self.quantized else 0
 
     @property
@@ -158,7 +158,7 @@ class TokenConfig(ABC):
 
     @property
     def route_bytes(self) -> int:
-        """What is kept with a received row of where it is from."""
+        """Bytes kept with a received row about where it is from."""
         return ROUTE.itemsize
 
     @property
@@ -172,7 +172,7 @@ class TokenConfig(ABC):
 
     @property
     def streams(self) -> bool:
-        """Do cores count the choices that they send, streamed through the data buffer, and tell each other?"""
+        """Do cores count the choices that they send, streamed through the data buffer, and exchange the counts?"""
         return self.counting == "scalar" or (self.counting == "auto" and self.tokens_max > _WHOLE_TOKENS_MAX)
 
     def numpy_dtype(self) -> Any:
@@ -186,7 +186,7 @@ class TokenConfig(ABC):
         return ml_dtypes.float8_e4m3fn if self.in_fp8 else np.int8
 
     def group(self, n_ranks: int, cores: int, die_bytes: int, tallies: int = 0) -> Group:
-        """The shape for a kernel on so many cores; ``tallies`` is where they tell each other what they have counted."""
+        """The shape for a kernel on ``cores`` cores; ``tallies`` is where they exchange what they have counted."""
         return Group(
             n_ranks=n_ranks,
             n_local=self.local_experts,
@@ -271,18 +271,18 @@ def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int
 
 
 def messages_at(config: TokenConfig) -> int:
-    """Where in the data buffer of dispatch the room for messages begins, behind the choices or the sums of tallies."""
+    """Return where the data buffer of dispatch has room for messages, after the choices or the sums of tallies."""
     whole = choice_at(config.tokens_max, 0, config.n_slots)
     return streamed_work_at(config.n_slots) if config.streams else whole
 
 
 def fit_half(ub_bytes: int, before: int, nbytes: int) -> int:
-    """Return how many things of so many bytes fit a half of a data buffer behind what is ``before`` them."""
+    """Return how many things of ``nbytes`` bytes fit a half of a data buffer after what is ``before`` them."""
     return (ub_bytes - before) // 2 // nbytes
 
 
 def buffer_bytes(config: EpConfig) -> int:
-    """What the kernels need of a core's data buffer at least."""
+    """Return the least size of a core's data buffer that the kernels need."""
     dispatch = messages_at(config) + max(config.sending_bytes, 8 * config.n_slots)
     laid_out = 2 * config.row_bytes + (2 * config.returned_bytes if config.quantized_back else 0)
     combine = work_at(config.n_slots) + max(laid_out, sum_bytes(config.hidden, config.narrowed_by))
@@ -332,7 +332,7 @@ def _check_different(rank: int, topk: NDArray[np.int32]) -> None:
 
 
 def check_finite(config: TokenConfig, what: str, x: NDArray[Any]) -> None:
-    """Raises ConfigError, with number and column behind what rows they are, for a NaN or infinity among them."""
+    """Raises ConfigError, with number and column after what rows they are, for a NaN or infinity among them."""
     exponent = 0x7F80 if config.dtype == "bf16" else 0x7C00
     bits = x.view(np.uint16) & exponent
     if bits.size and bits.max() == exponent:

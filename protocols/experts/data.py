@@ -31,13 +31,13 @@ class Batch:
 
 
 def choice_steps(config: EpConfig) -> NDArray[np.int64]:
-    """[top_k] from a token's first expert slot to that of each choice; with ``repeats`` two are in the same one."""
+    """[top_k] from a token's first expert slot to each choice's; with ``repeats`` two are in the same one."""
     return np.arange(config.top_k) // (1 + config.repeats)
 
 
 def make_batches(config: EpConfig, rounds: Sequence[Sequence[int]], seed: int) -> list[Batch]:
-    """Batches of rounds with so many tokens of each rank; who has any has some for the next rank, in every other round
-    all of them.
+    """Batches of rounds with these numbers of tokens of each rank; who has any has some for the next rank, in every
+    other round all of them.
 
     Each byte of a hidden state is above 0, and so is each byte that it is quantized to (absolute values from 0.5 to 1):
     nothing looks like memory that was never written.
@@ -54,7 +54,7 @@ def make_batches(config: EpConfig, rounds: Sequence[Sequence[int]], seed: int) -
 
 
 def _rows(rng: np.random.Generator, n: int, config: EpConfig) -> NDArray[Any]:
-    """What n tokens send: hidden states, which what is opaque has at its beginning."""
+    """Return what n tokens send: hidden states; opaque tokens have them at their beginning."""
     given = states(rng, n, config.hidden, config.dtype)
     if not config.opaque_bytes:
         return given
@@ -80,7 +80,7 @@ class Image:
         return {name: [rows[name] for rows in rounds] for name in rounds[0]}
 
     def written(self, name: str) -> NDArray[Any]:
-        """The bytes of a buffer, round behind round."""
+        """The bytes of a buffer, round after round."""
         return app.image_of(self._config, name, len(self._rows[name]), enumerate(self._rows[name]))
 
     def parts(self, name: str, own: app.Buffered) -> Iterator[Buffer]:
@@ -90,7 +90,7 @@ class Image:
 
 
 def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]:
-    """The rows of each buffer of a rank in one round; the order of ``recv_x`` and so on is that of the phases."""
+    """The rows of each buffer of a rank in one round; ``recv_x`` and so on are in the order of the phases."""
     c = config
     given = batch.tokens
     if c.opaque_bytes:
@@ -110,14 +110,14 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
 
 
 def received_rows(sent: oracle.Dispatched, rank: int) -> dict[str, NDArray[Any]]:
-    """What a rank or expert die has received, by name of the buffer: in the order of its rows, their counts, and what
-    its experts make of them."""
+    """Return what a rank or expert die has received, by name of the buffer: in the order of its rows, their counts,
+    and what its experts make of them."""
     got = sent.received_by(rank)
     route = np.zeros(len(got.x), ROUTE)
     rows = got.x
     if got.scales.ndim == 1:
         route["scale"] = got.scales
-    else:  # FP8: behind the row, in whole granules
+    else:  # FP8: after the row, in whole granules
         rows = np.zeros((len(got.x), got.x.shape[1] + align(4 * got.scales.shape[1])), np.uint8)
         rows[:, : got.x.shape[1]] = got.x.view(np.uint8)
         rows[:, got.x.shape[1] :].view(np.float32)[:, : got.scales.shape[1]] = got.scales
@@ -128,7 +128,7 @@ def received_rows(sent: oracle.Dispatched, rank: int) -> dict[str, NDArray[Any]]
 
 
 def _positions(config: EpConfig, topk: NDArray[np.int32]) -> NDArray[np.int32]:
-    """[T, top_k] places of messages in their blocks: behind those of a rank's earlier experts and of earlier tokens."""
+    """[T, top_k] places of messages in their blocks: after all of a rank's earlier experts and of earlier tokens."""
     flat, local = topk.reshape(-1), config.local_experts
     ahead = (flat // local == flat[:, None] // local) & (flat < flat[:, None])
     before = np.tril(flat == flat[:, None], -1)

@@ -1,4 +1,4 @@
-"""Tokens of a layer whose choices come from loads or a file, with a shared expert beside the routed ones."""
+"""Tokens of a layer whose choices come from loads or a file, with a shared expert in addition to the routed ones."""
 
 import functools
 from dataclasses import dataclass

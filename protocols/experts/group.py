@@ -60,9 +60,9 @@ class ExpertGroup(Communicator, Generic[C]):
     """An expert-parallel group: dispatch, a dummy expert, combine.
 
     Rounds may follow each other without reset.  A group has app buffers for several ``rounds`` if they are to go on at
-    each rank's own pace (`run_rounds`); single calls use those of the first.
+    each rank's own pace (`run_rounds`); single calls use the first round's buffers.
 
-    All that it knows from round to round stands in the pod's memory, so it goes along with snapshots.
+    All that it knows from round to round is in the pod's memory, so it goes along with snapshots.
     """
 
     dispatches: ClassVar[Phase]
@@ -97,10 +97,10 @@ class ExpertGroup(Communicator, Generic[C]):
 
     @abstractmethod
     def _places(self, phase: Phase, ahead: int) -> Args:
-        """What a phase is told beside rank, core, tokens, shape and buffers, or more; see `Step.ahead`."""
+        """Arguments of a phase in addition to rank, core, tokens, shape and buffers, or more; see `Step.ahead`."""
 
     def steps(self, rounds: int) -> Iterator[Step]:
-        """What each rank launches in so many rounds, in order."""
+        """Yield what each rank launches in this many rounds, in order."""
         for i in range(rounds):
             yield from (Step(phase, i, i) for phase in (self.dispatches, DUMMY, self.combines))
 
@@ -156,12 +156,12 @@ class ExpertGroup(Communicator, Generic[C]):
                 committed[rank] = n
 
     def shape(self) -> Group:
-        """What the kernels are told about the group."""
+        """The kernels' record of the group."""
         c = self.config
         return c.group(c.n_ranks, c.cores, self.pod.spec.die_bytes, self.layout.first(self.layout.tallies))
 
     def received(self, rank: int, number: int = 0) -> Received:
-        """What dispatch brought to a rank; ConfigError if nothing was dispatched."""
+        """Return what dispatch brought to a rank; ConfigError if nothing was dispatched."""
         c, own = self.config, self._of(rank, number)
         self._check_stage("received", DISPATCHED, number)
         counts = self.pod.view(own["counts"], np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
@@ -200,7 +200,7 @@ class ExpertGroup(Communicator, Generic[C]):
     def combine(self, weights: Sequence[NDArray[np.float32]], progress: Progress | None = None) -> list[NDArray[Any]]:
         """Bring the experts' outputs back and sum them for each token of the last dispatch.
 
-        weights: for each rank [T, top_k] float32 gate weights; that of the shared expert is not used.
+        weights: for each rank [T, top_k] float32 gate weights; the shared expert's is not used.
         Returns for each rank [T, hidden] of the group's type: views, valid until the next combine.
 
         Raises ConfigError, before anything moves, for wrong shapes or types, if nothing was dispatched, or (quantized
@@ -224,7 +224,7 @@ class ExpertGroup(Communicator, Generic[C]):
             app.fill_weights(self.pod, self.config, self._of(rank, number), 0, table)
 
     def output(self, rank: int, number: int = 0) -> NDArray[Any]:
-        """What combine gave a rank: [T, hidden]; ConfigError if nothing was combined since the last dispatch."""
+        """Return what combine gave a rank: [T, hidden]; ConfigError if nothing was combined since the last dispatch."""
         n_tokens = self.n_tokens(rank, number)
         self._check_stage("output", COMBINED, number)
         return self._states(rank, number, "out")[:n_tokens]
@@ -241,7 +241,7 @@ class ExpertGroup(Communicator, Generic[C]):
 
         tokens, topk, weights: [round][rank] arrays as `dispatch` and `combine` take them, for at most as many rounds
         as the group has buffers for.  parts: what each round has of a layer; the rest was run before.
-        Returns [round][rank] outputs as of `combine`.
+        Returns [round][rank] outputs like `combine`.
 
         Raises ConfigError, before anything moves, for what `dispatch` or `combine` would refuse, or a pod with too few
         registers for all kernels in one; CapacityError if there is no room for the tables of launches.
@@ -262,7 +262,7 @@ class ExpertGroup(Communicator, Generic[C]):
         return [[self.output(rank, i) for rank in range(self.config.n_ranks)] for i in range(rounds)]
 
     def fill_rounds(self, tokens: PerRound, topk: PerRound, weights: PerRound) -> int:
-        """Put the batches of all rounds into their buffers, as of `run_rounds`; returns how many there are."""
+        """Put the batches of all rounds into their buffers, as `run_rounds` does; returns how many there are."""
         must = "a list of rounds, each with an array for each rank"
         rounds = number_in("rounds of tokens", len(listed("tokens", tokens, must)), 1, self.n_rounds)
         given = {"tokens": tokens, "topk": topk, "weights": weights}
@@ -283,7 +283,7 @@ class ExpertGroup(Communicator, Generic[C]):
         return rounds
 
     def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
-        """Launch so many rounds, which are filled, behind what the streams have."""
+        """Append ``rounds`` rounds, which are filled, to the streams."""
         for step in self.steps(rounds):
             if step.phase.part in parts:
                 self._launch_all(step, streams)
@@ -297,13 +297,13 @@ class ExpertGroup(Communicator, Generic[C]):
         self._stage(step.number)[0] = stage
 
     def _launch_all(self, step: Step, streams: Streams | None = None) -> None:
-        """Launch a phase on all ranks, on the pod or behind what streams have."""
+        """Launch a phase on all ranks, on the pod or after what streams have."""
         places = {"c": self.shape(), "core": range(self.config.cores), **self._places(step.phase, step.ahead)}
         for rank in range(self.config.n_ranks):
             self._launch(rank, step, places, streams)
 
     def _launch(self, rank: int, step: Step, places: Args, streams: Streams | None) -> None:
-        """Launch it on a rank, with those of its buffers that it may touch."""
+        """Launch it on a rank, with the buffers of the rank that it may touch."""
         phase, die = step.phase, self.die_of(rank)
         there = self._of(rank, step.number) | {name: lent[rank] for name, lent in self.lent.items()}
         buffers = {name: there[name] for name in phase.rights if name in there}
@@ -328,7 +328,7 @@ class ExpertGroup(Communicator, Generic[C]):
         return self.pod.payload(buffer, c.numpy_dtype(), (-1, c.hidden))
 
     def _stage(self, number: int = 0) -> NDArray[np.int32]:
-        """[1] view of which results there are: a word in the pod's memory, so that it goes along with snapshots."""
+        """[1] view of the results that there are: a word in the pod's memory, so it is part of snapshots."""
         return self.pod.view(self._of(0, number)["batches"], np.int32)[1:]
 
     def _check_stage(self, what: str, least: int, number: int = 0) -> None:
@@ -346,7 +346,7 @@ class ExpertGroup(Communicator, Generic[C]):
         return as_arrays(name, one_for_each(name, given, self.config.n_ranks, "ranks"))
 
     def zero_fields(self) -> None:
-        """As of any communicator; and there are no results."""
+        """Zero the fields as any communicator does, and discard all results."""
         for i in range(self.n_rounds):
             self._stage(i)[0] = NOTHING
         super().zero_fields()

@@ -20,13 +20,13 @@ _REMEDY = "take fewer ranks, experts or tokens, or a larger pod"
 
 
 class GroupLayout(Regions, ABC, Generic[C]):
-    """The regions of an expert-parallel group, behind what other communicators use; offsets are bytes in the areas.
+    """The regions of an expert-parallel group, after what other communicators use; offsets are bytes in the areas.
 
     Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
     """
 
     tallies: Region | None = None
-    """What the cores of a rank have counted, where they tell each other: a row of 4-byte counts by slot for each core,
+    """Counts of the cores of a rank, where they exchange them: a row of 4-byte counts by slot for each core,
     and one of their sums."""
 
     def __init__(self, config: C, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> None:
@@ -43,7 +43,7 @@ class GroupLayout(Regions, ABC, Generic[C]):
     @staticmethod
     @abstractmethod
     def ub_bytes(config: Any) -> int:
-        """What the kernels need of a core's data buffer at least."""
+        """Return the least size of a core's data buffer that the kernels need."""
 
     def first(self, region: Region | None) -> int:
         """Address of a region on the die of rank 0, as kernels take it; 0 for one that there is not."""

@@ -1,4 +1,4 @@
-"""Layers of which a supervisor may abort any iteration at any moment ([xDeepServe] 6.2), however tokens travel."""
+"""Layers with a supervisor that may abort any iteration at any moment ([xDeepServe] 6.2), however tokens travel."""
 
 from abc import abstractmethod
 from collections.abc import Collection
@@ -21,7 +21,7 @@ ROLLBACK = "rollback"
 
 
 class RestartedLayout(GroupLayout[C]):
-    """Beside the regions of the layer the words of a rollback; `kernels/rollback` says what they are."""
+    """The regions of the layer and the words of a rollback; `kernels/rollback` says what they are."""
 
     def _add_all(self) -> None:
         super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
@@ -41,9 +41,9 @@ class RestartedLayout(GroupLayout[C]):
 
 
 class RestartedGroup(ExpertGroup[C]):
-    """A group whose rounds are launched at once, with a supervisor on the die behind those of the ranks.
+    """A group whose rounds are launched at once, with a supervisor on the die after the ranks'.
 
-    aborts, failures: as of `RestartedCase`.
+    aborts, failures: see `RestartedCase`.
     """
 
     kernel: ClassVar[Kernel]
@@ -56,10 +56,10 @@ class RestartedGroup(ExpertGroup[C]):
 
     @abstractmethod
     def _all_places(self) -> Args:
-        """What the kernel is told of where the protocol keeps what."""
+        """Return the kernel's records of the places that the protocol uses."""
 
     def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
-        """Launch so many rounds, of all parts or of dispatch alone, and the supervisor."""
+        """Launch ``rounds`` rounds, of all parts or of dispatch alone, and the supervisor."""
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
         supervisor = self.config.first_die + n
         known = rollback.Ranks(

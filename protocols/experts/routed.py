@@ -33,7 +33,7 @@ class RoutedCase(Case, ABC):
     by_pattern: ClassVar[Collection[str]] = ()
     """Sizes that have a meaning with a routing alone, and without one."""
     tiny: ClassVar[Mapping[str, Any]]
-    """Sizes of a small one for two dies, beside tokens and what they choose."""
+    """Sizes of a small one for two dies, in addition to tokens and what they choose."""
 
     hidden: int = size(
         0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, advanced=True
@@ -44,11 +44,11 @@ class RoutedCase(Case, ABC):
     )  # fmt: skip
     routing: str = text(
         "", f"{ZIPF}, or a file of expert loads (JSON) or recorded choices (JSONL): who chooses which of how many "
-        "experts, beside a shared one; else neighbours choose neighbours.", advanced=True,
+        "experts, plus a shared one; else neighbours choose neighbours.", advanced=True,
     )  # fmt: skip
     layer: int = size(-1, "Layer of the loads; -1 is the first MoE layer.", least=-1, advanced=True)
     at_once: int = size(
-        0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, advanced=True
+        0, "Tokens of a source that go at once, the others after them; 0 is all, or what fits.", least=0, advanced=True
     )  # fmt: skip
 
     def _check(self) -> None:
@@ -71,7 +71,7 @@ class RoutedCase(Case, ABC):
     @property
     @abstractmethod
     def _sources(self) -> int:
-        """Who has tokens: ranks, or attention dies."""
+        """Return the number of ranks or attention dies that have tokens."""
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ class RoutedCase(Case, ABC):
         whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
 
     def run_on_pod(self, run: PodRun) -> None:
-        """All calls, one behind the other; a tiny one first, so that compiling is not mistaken for their time."""
+        """All calls, one after the other; a tiny one first, so that compiling is not mistaken for their time."""
         with run.stage("compile"):
             plain: dict[str, Any] = {"tokens": 1, "hidden": 128, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
             pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=run.pod.order, policy=run.pod.policy)

@@ -1,4 +1,4 @@
-"""FusedDispatch and FusedCombine, of which a supervisor may abort any iteration at any moment ([xDeepServe] 6.2)."""
+"""FusedDispatch and FusedCombine with a supervisor that may abort any iteration at any moment ([xDeepServe] 6.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, F
 
 
 class FusedRestartedLayout(RestartedLayout[FusedConfig], FusedLayout):
-    """Beside the regions of `FusedLayout` the words of a rollback."""
+    """The regions of `FusedLayout` and the words of a rollback."""
 
 
 class RestartedFused(RestartedGroup[FusedConfig], FusedExpertParallel):

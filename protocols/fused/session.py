@@ -91,13 +91,13 @@ class FusedConfig(EpConfig):
 
 
 def inbound_bytes(config: FusedConfig) -> int:
-    """What a message takes of the data buffer while it is brought into order."""
+    """Bytes of the data buffer that a message takes while it is brought into order."""
     late = config.quantized and not config.early_quantization
     return config.message_bytes + (config.payload_bytes + ROUTE_BYTES if late else 0)
 
 
 def fused_buffer_bytes(config: FusedConfig) -> int:
-    """What the kernels need of a core's data buffer at least."""
+    """Return the least size of a core's data buffer that the kernels need."""
     c = config
     send = message_at(2, c.hidden, c.wire_bytes, int(c.quantized and c.early_quantization), 0)
     dispatch = messages_at(c) + max(send, c.n_slots * FIELD_BYTES + 2 * inbound_bytes(c))
@@ -191,13 +191,13 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
         self._choices_committed = [0] * config.n_ranks
 
     def next_dispatch(self) -> int:
-        """Event ID of the next dispatch: behind that in what rank 0 last told itself, in either table."""
+        """Event ID of the next dispatch: one more than rank 0 last wrote to itself, in either table."""
         c = self.config
         fields = [self.layout.fields.at(c.first_die, parity * c.n_slots) for parity in range(2)]
         return 1 + max(int(self.pod.span(field, 8).view(np.int64)[0]) for field in fields)
 
     def areas(self) -> Fused:
-        """Where the protocol keeps what, and which optimizations are on."""
+        """Return the places that the protocol uses, and the optimizations that are on."""
         c, layout, first = self.config, self.layout, self.layout.first
         ub_bytes, work = self.pod.spec.ub_bytes, messages_at(c)
         return Fused(

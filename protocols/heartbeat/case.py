@@ -1,4 +1,4 @@
-"""Heartbeats as a case: a shell, masters and executors, one of which may hang ([xDeepServe] 6.1)."""
+"""Heartbeats as a case: a shell, masters and executors; one executor may hang ([xDeepServe] 6.1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ _KNOWN = {"patient": 1}
 
 @dataclass(frozen=True)
 class Heartbeat(protocol.Case):
-    """The shell is on CPU 0, masters are on those behind it, executors on dies; the first executor may hang.
+    """The shell is on CPU 0, masters are on the CPUs after it, executors on dies; the first executor may hang.
 
     Time-outs may pass at any moment, so that everybody returns, whatever stops or is cut.  With ``patient`` one passes
     only where a turn does not end, and who was silent is expected word for word.  Which beats its master still answers

@@ -15,7 +15,7 @@ from xccl_emu.protocols.kv import mapping, session
 from xccl_emu.protocols.kv.layout import Areas, Link, Sizes
 
 PIECE_BYTES = 1 << 15
-"""Most bytes of a place in the data buffer, of which there are `PLACES`."""
+"""Most bytes of a place in the data buffer; there are `PLACES` of them."""
 DEEPSEEK_R1 = {
     "layers": 61, "blocks": 1, "granules": 4096 * 576 * 2 // 32, "slots": 61, "pool": 4, "tasks": 4, "requests": 1,
 }  # fmt: skip
@@ -128,7 +128,7 @@ class KvCase(in_streams.StreamCase):
         return each
 
     def asked(self, link: Link, first: int) -> NDArray[np.int64]:
-        """ID and blocks of a part of each request, [requests, 2], behind so many others of each pair."""
+        """ID and blocks of a part of each request, [requests, 2], after the first ``first`` of each pair."""
         links = self.links()
         ids = (1 + links.index(link) + len(links) * (first + q) for q in range(self.requests))
         return np.array([*zip(ids, self.lengths(link), strict=False)], np.int64).reshape(-1, 2)
@@ -141,7 +141,7 @@ class KvCase(in_streams.StreamCase):
 
     @property
     def payload_bytes(self) -> int:
-        """What is sent."""
+        """Payload of all pairs in bytes."""
         blocks = (sum(self.lengths(link)) for link in self.links() if not link.stopped)
         return sum(blocks) * self.layers * self._nbytes
 
@@ -156,7 +156,7 @@ class KvCase(in_streams.StreamCase):
     # ---- where it is, and what runs
 
     def _areas(self, regions: protocol.Regions) -> Areas:
-        """Pools on the dies of prefill, slots on those of decode."""
+        """Pools on the dies of prefill, slots on the dies of decode."""
         peers = max(link.peer for link in self.links()) + 1
         sizes = Sizes(
             peers, self.prefill, self.pool, 1 if self.shared else peers, self._quota, self.slots, self.tasks,
@@ -224,7 +224,7 @@ class KvCase(in_streams.StreamCase):
                 run.wrong += int(np.count_nonzero(pod.view(pair_sent.out, shape=data.shape) != data))
 
     def _cache(self, number: int) -> NDArray[np.uint8]:
-        """What is sent on the whole pod by a pair of that number, [blocks of all requests, bytes]."""
+        """The blocks that a pair of that number sends on the whole pod, [blocks of all requests, bytes]."""
         blocks = sum(self.lengths(self.links()[number])) * self.layers
         return protocol.payload(blocks * self._nbytes, self.seed + 101 * number).reshape(-1, self._nbytes)
 

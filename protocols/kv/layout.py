@@ -15,11 +15,11 @@ class Link(NamedTuple):
     source: int
     """Die of the prefill rank."""
     peer: int
-    """Number of the pair among those of that die."""
+    """Number of the pair among the pairs of that die."""
     target: int
     """Die of the decode rank."""
     instance: int
-    """Number of the pair among those of the decode die."""
+    """Number of the pair among the pairs of the decode die."""
     stopped: bool
     """Whether nothing runs on the decode die."""
 
@@ -48,7 +48,7 @@ class Sizes(NamedTuple):
 
 
 class Areas:
-    """Regions of a pod, of which prefill dies use some and decode dies others."""
+    """Regions of a pod; prefill dies use some and decode dies others."""
 
     def __init__(self, regions: protocol.Regions, sizes: Sizes) -> None:
         self.regions, self.sizes, s = regions, sizes, sizes
@@ -65,11 +65,11 @@ class Areas:
 
     @property
     def ub_bytes(self) -> int:
-        """Places for pieces of blocks, and behind them a table, or the blocks that each open task has."""
+        """Places for pieces of blocks, and after them a table, or the blocks that each open task has."""
         return pair.PLACES * self.sizes.room + max(8 * self.sizes.tasks, self.table_bytes)
 
     def pair(self, link: Link, first: int, requests: int) -> pair.Pair:
-        """What its kernels are told, of a launch behind ``first`` requests."""
+        """The parameters of its kernels, for a launch after ``first`` requests."""
         s, pool = self.sizes, self._pool(link)
         source, target, peer, mine = link.source, link.target, link.peer, link.instance
         return pair.Pair(
@@ -81,7 +81,7 @@ class Areas:
         )  # fmt: skip
 
     def prefill(self, link: Link) -> list[Grant]:
-        """What prefill may touch where decode pulls."""
+        """List what prefill may touch where decode pulls."""
         s, pool, die = self.sizes, self._pool(link), link.source
         return [
             self.blocks.grant(die, "w", pool * s.pool, s.pool), self.used.grant(die, "rw", pool),
@@ -91,14 +91,14 @@ class Areas:
         ]  # fmt: skip
 
     def push(self, link: Link) -> list[Grant]:
-        """What it may touch where it writes to slots."""
+        """List what it may touch where it writes to slots."""
         return [
             self.offers.grant(link.source, "r", link.peer * self.sizes.slots, self.sizes.slots),
             self.slots.grant(link.target, "w"), self._ready(link, "w"),
         ]  # fmt: skip
 
     def receive(self, link: Link) -> list[Grant]:
-        """What decode's receiver may touch."""
+        """List what decode's receiver may touch."""
         s, pool, die = self.sizes, self._pool(link), link.source
         return [
             self.blocks.grant(die, "r", pool * s.pool, s.pool),
@@ -109,12 +109,12 @@ class Areas:
         ]  # fmt: skip
 
     def offer(self, link: Link) -> list[Grant]:
-        """What it may touch where prefill writes."""
+        """List what it may touch where prefill writes."""
         offers = self.offers.grant(link.source, "w", link.peer * self.sizes.slots, self.sizes.slots)
         return [self.taken.grant(link.target, "rw"), self._grants(link, "w"), offers]
 
     def decode(self, link: Link) -> list[Grant]:
-        """What a decode step may touch."""
+        """List what a decode step may touch."""
         slots, taken = self.slots.grant(link.target, "r"), self.taken.grant(link.target, "w")
         return [slots, taken, self._grants(link, "r"), self._ready(link, "r")]
 

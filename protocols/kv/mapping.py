@@ -50,7 +50,7 @@ def as_printed(shape: Shape, dp: int, tp: int) -> int:
     if rank >= shape.prefill_tp:
         raise errors.ConfigError(
             f"decode_dp={shape.decode_dp}: must be a multiple of the ratio {ratio}, else decode rank ({dp}, {tp}) is "
-            f"told prefill rank {rank}, and there are {shape.prefill_tp}"
+            f"given prefill rank {rank}, and there are {shape.prefill_tp}"
         )
     return rank
 
@@ -58,7 +58,7 @@ def as_printed(shape: Shape, dp: int, tp: int) -> int:
 def balanced(shape: Shape, dp: int, tp: int) -> int:
     """The rank by the same equations in exact fractions: each exists, and serves as many as any other, or one more.
 
-    It is that of `as_printed` for shapes of which that has one for every rank.
+    It is the rank of `as_printed` for shapes where that has one for every rank.
 
     Raises ConfigError where ``decode_tp`` does not divide ``prefill_tp``.
     """

@@ -1,4 +1,4 @@
-"""Probes of the link beside a channel of KV blocks, as a case ([xDeepServe] 6.1)."""
+"""Probes of the link next to a channel of KV blocks, as a case ([xDeepServe] 6.1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class ProbeCase(protocol.Case):
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset(
-            "probe", "Probes that tell a link that is cut from decode that is full", {},
+            "probe", "Probes that distinguish a cut link from full decode", {},
             {"probes": 2, "answers": 1, "patient": 1},
         ),
     )  # fmt: skip
@@ -91,7 +91,7 @@ class ProbeCase(protocol.Case):
         bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
 
     def _expect(self, bench: protocol.Bench, links: Buffer, fulls: Buffer, answers: int) -> None:
-        """What the prober must find, of the probes of which it is known."""
+        """Expect what the prober must find, for the probes where it is known."""
         cut, known = np.arange(self.probes) >= answers, 0 if self.patient else answers
         full = ~cut & (self.slots <= self.requests)
         found = [(links, cut, "link is cut")]
@@ -101,7 +101,7 @@ class ProbeCase(protocol.Case):
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Decode that is full, or not, or is at times; a link that is cut, at once or behind an answer."""
+        """Decode that is full, or not, or is at times; a link that is cut, at once or after an answer."""
         usual = cls(probes=2, patient=1)
         return {
             "decode is full": usual,

@@ -48,7 +48,7 @@ class KvRetryCase(protocol.Case):
 
     @property
     def payload_bytes(self) -> int:
-        """What all receivers get."""
+        """Bytes that all receivers get."""
         return self.receivers * self.requests * self.layers * 32 * self.granules
 
     def caches(self) -> NDArray[np.uint8]:

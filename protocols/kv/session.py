@@ -85,5 +85,5 @@ class Transfers:
 
 
 def cores_of(path: str, cores: int) -> tuple[int, int]:
-    """How many cores a pair has on its prefill die, and on its decode die, if so many move blocks."""
+    """Return the number of cores of a pair on its prefill die, and on its decode die, if ``cores`` move blocks."""
     return (cores, 2) if path == "push" else (1, cores + 1)

@@ -38,7 +38,7 @@ class ModelCase(protocol.Case):
         return data
 
     def lay_out(self, bench: protocol.Bench) -> None:
-        """Who publishes is die 0, with the model; loaders follow."""
+        """Publish from die 0, which has the model; loaders follow."""
         data, nbytes = self.values(), 32 * self.granules
         regions = protocol.Regions(self.loaders + 1)
         home, word = regions.managed("block", nbytes, self.blocks), regions.meta("version", FIELD_BYTES)
@@ -69,7 +69,7 @@ class ModelCase(protocol.Case):
 
 @dataclass(frozen=True)
 class PutCase(protocol.Case):
-    """Dies that put the same block, of which one writes it, and get it."""
+    """Dies that put the same block, which one of them writes, and get it."""
 
     papers = protocol.read_papers("memory_pool", "Blocks of a model, and blocks that many put")
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
@@ -97,7 +97,7 @@ class PutCase(protocol.Case):
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Who waits, and who does not."""
+        """Vary who waits, and who does not."""
         usual = cls()
         return {
             "two, who wait": usual,

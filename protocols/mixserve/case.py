@@ -34,8 +34,8 @@ _RIGHTS = {"arrived": "rw", "partial": "rw", "out": "w"}
 class MixServeCase(StreamCase):
     """Rounds of AG-Dispatch, dummy experts and RS-Combine on ``nodes`` nodes of ``ranks`` ranks, a die each.
 
-    Attention has ``dp`` groups with tokens of their own, each of which is split over the ranks of a group; the layer of
-    experts has ``ep`` groups with experts of their own, each of which is split over the ranks of a group.
+    Attention has ``dp`` groups with tokens of their own; the tokens are split over the ranks of a group.  The layer of
+    experts has ``ep`` groups with experts of their own, which are split over the ranks of a group.
     """
 
     side_by_side = hosts_wait = True
@@ -172,7 +172,7 @@ class MixServeCase(StreamCase):
 
     @property
     def shape(self) -> Shape:
-        """What a round moves, and by how many cores."""
+        """Return what a round moves, and with how many cores."""
         return Shape(self.degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
 
     def data(self, payload: bool) -> Data:

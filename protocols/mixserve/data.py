@@ -24,7 +24,7 @@ class Data:
     dtype: str
     seed: int
     dummy: bool
-    """Whether outputs are those of the dummy experts.  If not they are drawn, and the order of sums is in the bits."""
+    """True if the dummy experts make the outputs.  If not they are drawn, and the order of sums is in the bits."""
     payload: bool = True
     """If not, hidden states and outputs are zeros that take no memory; choices are as they are."""
 
@@ -77,12 +77,12 @@ class Data:
     # ---- what must come out
 
     def rows(self, r: int, tokens: int, node: int, local: int, core: int) -> Hidden:
-        """What a rank's experts get of a group's tokens that a core moves."""
+        """The rows of a group's tokens that a rank's experts get and a core moves."""
         experts = self._experts(self.of.experts_of(node, self.of.group(local)))
         return dispatched(self.x[r, tokens][self.shape.tokens_of(core)], self._of_core(core)[r, tokens], experts)
 
     def partials(self, node: int, local: int, core: int) -> Hidden:
-        """What they make of it, this rank's part of the sum, [rounds, nodes, groups, capacity, hidden]."""
+        """The experts' outputs, this rank's part of the sum, [rounds, nodes, groups, capacity, hidden]."""
         of, shape, dealt = self.of, self.shape, self.shape.tokens_of(core)
         blocks = (self.rounds, of.nodes, of.dp_groups, shape.capacity, shape.hidden)
         if not self.payload:
@@ -98,7 +98,7 @@ class Data:
 
     @functools.cached_property
     def results(self) -> Hidden:
-        """What the tokens get back, [rounds, dp, tokens, hidden]."""
+        """The tokens' results, [rounds, dp, tokens, hidden]."""
         if not self.payload:
             return self.x
         apart = [range(group, self.of.ep, self.of.ep_groups) for group in range(self.of.ep_groups)]

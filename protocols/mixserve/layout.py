@@ -14,7 +14,7 @@ class Degrees:
     """How attention and experts are laid on ``nodes`` nodes of ``ranks`` ranks (Figure 6).
 
     Where both degrees are more than the nodes, a part of a node counts as a node: ``nodes`` and ``ranks`` below are
-    those of the algorithm, the lesser of the two degrees and what is left of the ranks.
+    the algorithm's, the lesser of the two degrees and what is left of the ranks.
     """
 
     world: int
@@ -45,7 +45,7 @@ class Degrees:
 
     @property
     def shards(self) -> int:
-        """Ranks of a group, each of which moves a shard of the columns."""
+        """Ranks of a group; each of them moves a shard of the columns."""
         return self.ranks // (self.dp_groups * self.ep_groups)
 
     def group(self, local: int) -> int:
@@ -131,7 +131,7 @@ class Shape:
 
     @property
     def ub_bytes(self) -> int:
-        """Bytes of the data buffer: behind `acc` the sum, which takes two places, and two for sums that leave."""
+        """Bytes of the data buffer: after `acc` the sum, which takes two places, and two for sums that leave."""
         return self.acc + 4 * self.room
 
 
@@ -156,7 +156,7 @@ class Layout:
         ]
 
     def inboxes(self, core: int) -> Inboxes:
-        """Where a core of any rank has them, on die 0."""
+        """Return the inboxes of a core of any rank, on die 0."""
         sent, gathered, terms, returned, results = (self._of(field, core) for field in self.fields)
         return Inboxes(
             self._of(self.sent, core), sent, self._of(self.heads, core), self._of(self.gathered, core), gathered,

@@ -30,7 +30,7 @@ class MoeCase(LayerCase):
     """A small expert-parallel group that runs dispatch, a dummy expert and combine, ``rounds`` times."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("moe", "Dispatch, a dummy expert, combine, one launch behind the other", {}, _PAIRS | {"granules": 2}),
+        Preset("moe", "Dispatch, a dummy expert, combine, one launch after the other", {}, _PAIRS | {"granules": 2}),
     )
     papers = read_papers("pull")
     group, config = ExpertParallel, EpConfig
@@ -72,7 +72,7 @@ class MoeCase(LayerCase):
 
 @dataclass(frozen=True)
 class DispatchCase(MoeCase):
-    """Dispatch alone, ``rounds`` times; on the whole pod all of a layer, and combine too.  Sizes as of `MoeCase`."""
+    """Dispatch alone, ``rounds`` times; on the whole pod all of a layer, and combine too.  Sizes: see `MoeCase`."""
 
     presets = (
         Preset(
@@ -87,7 +87,7 @@ class DispatchCase(MoeCase):
 
 @dataclass(frozen=True)
 class CombineCase(MoeCase):
-    """Combine alone, ``rounds`` times, of what dispatch and the experts would have left; sizes as of `MoeCase`."""
+    """Combine alone, ``rounds`` times, of what dispatch and the experts would have left; sizes: see `MoeCase`."""
 
     presets = (
         Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"granules": 2}),

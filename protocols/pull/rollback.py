@@ -1,4 +1,4 @@
-"""Dispatch, and a whole layer, of which a supervisor may abort any iteration at any moment ([xDeepServe] 6.2)."""
+"""Dispatch, and a whole layer, with a supervisor that may abort any iteration at any moment ([xDeepServe] 6.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from xccl_emu.protocols.pull.session import ExpertParallel
 
 
 class PullRestartedLayout(RestartedLayout[EpConfig], EpLayout):
-    """Beside the regions of `EpLayout` the words of a rollback."""
+    """The regions of `EpLayout` and the words of a rollback."""
 
 
 class RestartedExperts(RestartedGroup[EpConfig], ExpertParallel):

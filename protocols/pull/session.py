@@ -36,7 +36,7 @@ class ExpertParallel(ExpertGroup[EpConfig]):
     layout: EpLayout
 
     def _rounds_done(self, done: Region) -> int:
-        """How many rounds rank 0 has acknowledged to itself, in fields of all ranks: the last event ID."""
+        """Return how many rounds rank 0 has acknowledged to itself, in fields of all ranks: the last event ID."""
         return int(self.pod.span(self.layout.first(done), 8).view(np.int64)[0])
 
     def next_dispatch(self) -> int:
@@ -44,7 +44,7 @@ class ExpertParallel(ExpertGroup[EpConfig]):
         return self._rounds_done(self.layout.dispatch_done) + 1
 
     def dispatch_areas(self) -> Areas:
-        """Where dispatch keeps what."""
+        """Return the places that dispatch uses."""
         layout, first, work = self.layout, self.layout.first, messages_at(self.config)
         return Areas(
             blocks=first(layout.dispatch_blocks),
@@ -61,7 +61,7 @@ class ExpertParallel(ExpertGroup[EpConfig]):
         return self._rounds_done(self.layout.combine_done) + 1
 
     def combine_areas(self) -> Areas:
-        """Where combine keeps what."""
+        """Return the places that combine uses."""
         layout, first, work = self.layout, self.layout.first, work_at(self.config.n_slots)
         return Areas(
             blocks=first(layout.combine_blocks),

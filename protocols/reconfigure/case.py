@@ -51,7 +51,7 @@ class ReconfigureCase(protocol.Case):
         return np.stack([experts, values], axis=-1)
 
     def served(self) -> NDArray[np.int64]:
-        """What sources get, [sources, rounds, tokens]: each value and the first word of its expert's weights."""
+        """The sources' results, [sources, rounds, tokens]: each value and the first word of its expert's weights."""
         tokens, weights = self.given(), self.weights()
         served: NDArray[np.int64] = tokens[..., 1] + weights[tokens[..., 0], 0]
         return served

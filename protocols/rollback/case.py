@@ -33,16 +33,16 @@ class Rollback(Case):
 
     @property
     def payload_bytes(self) -> int:
-        """What all ranks have to send."""
+        """Payload of all ranks in bytes."""
         return self.ranks * self.iterations * 32 * self.granules
 
     def received(self, me: int, sent: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What a rank gets of the rows of all, [iterations, ranks - 1, bytes], from the rank behind it on."""
+        """Return what a rank gets of the rows of all, [iterations, ranks - 1, bytes], from the next rank on."""
         others = [(me + j) % self.ranks for j in range(1, self.ranks)]
         return np.stack([[sent[other, i] for other in others] for i in range(self.iterations)])
 
     def lay_out(self, bench: Bench) -> None:
-        """Rows and fields of all ranks on each die; the supervisor has a die of its own behind them."""
+        """Rows and fields of all ranks on each die; the supervisor has a die of its own after them."""
         nbytes, supervisor = 32 * self.granules, self.ranks
         regions = Regions(self.ranks + 1)
         rows = regions.managed("row", rollback.HEADER_BYTES + nbytes, 2 * self.ranks)
@@ -77,7 +77,7 @@ class Rollback(Case):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """One abort, two of which the second may come before the first is over, and three ranks."""
+        """One abort; two aborts, where the second may come before the first is over; and three ranks."""
         usual = cls()
         return {
             "two ranks, an abort": usual,

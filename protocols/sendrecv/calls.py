@@ -57,7 +57,7 @@ class Call:
 
     @property
     def key(self) -> tuple[bool, int, int]:
-        """Which end of which channels the call uses."""
+        """The end and the channels that the call uses."""
         return (self.sends, self.source, self.target)
 
     @property
@@ -80,7 +80,7 @@ class Call:
 
     @property
     def shape(self) -> int:
-        """What both sides must agree on: the bytes of the payload and the number of channels."""
+        """The number that both sides must agree on: the bytes of the payload and the number of channels."""
         return self.nbytes * device.SHAPE_UNIT + self.cores
 
     def __str__(self) -> str:

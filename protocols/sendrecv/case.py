@@ -43,7 +43,7 @@ class _Transfers(StreamCase):
     side_by_side = hosts_wait = True
     papers = read_papers("sendrecv")
 
-    ranks: int = size(2, "Dies, each of which sends to the next.", least=2, most=768)
+    ranks: int = size(2, "Dies; each of them sends to the next.", least=2, most=768)
     cores: int = size(1, "Cores of each side.", most=48)
     slots: int = size(4, "Slots of each core's ring.")
     chunks: int = size(8, "Chunks of a core's payload.", examples=(1, 2, 3), each_call=True)
@@ -75,7 +75,7 @@ class _Transfers(StreamCase):
         bench.tolerates("stop", "cut", "stall")
 
     def _lay_out_call(self, bench: Bench, pod: Pod, streams: Streams, comm: SendRecv, number: int) -> list[Buffer]:
-        """Launch the transfers of a call behind those before it; returns the targets of all pairs."""
+        """Launch the transfers of a call after those before it; returns the targets of all pairs."""
         name = f"app.source{of_call(number)}"
         sources = [bench.filled(source, self._sent(source, number), name) for source, _ in self._pairs]
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
@@ -106,7 +106,7 @@ class _Transfers(StreamCase):
 
     @property
     def _sides(self) -> tuple[Kernel, Kernel]:
-        """What senders run, and receivers."""
+        """Return the kernels that senders and receivers run."""
         if self.path == "zero-copy":
             return device.send_zero_copy, device.recv_zero_copy
         return device.send, device.recv
@@ -134,11 +134,11 @@ class _Transfers(StreamCase):
         return self.rounds * self._payload_bytes
 
     def _payload(self, source: int, rounds: int = 1) -> NDArray[np.uint8]:
-        """What a die sends in so many rounds."""
+        """Return what a die sends in ``rounds`` rounds."""
         return payload(rounds * self._payload_bytes, source)
 
     def _sent(self, source: int, number: int) -> NDArray[np.uint8]:
-        """What it sends in a call."""
+        """Return what a die sends in a call."""
         return self._payload(source + 7919 * number, self.rounds)
 
     @property
@@ -148,7 +148,7 @@ class _Transfers(StreamCase):
         return sides, sides * self.cores
 
     def _spec(self, cases: "Sequence[_Transfers]", dies: int) -> PodSpec:
-        """With room for the payloads of all calls, and rings between all of so many ``dies``, if there are more."""
+        """The pod's spec with room for the payloads of all calls, and rings between all ``dies`` if these are more."""
         (payloads, cores), channels = self._on_die, max(dies, self._dies) * self.cores
         kernels = {kernel for case in cases for kernel in case._sides}
         tables = cores * Streams.table_bytes(sum(case.rounds for case in cases), *kernels)
@@ -325,7 +325,7 @@ class AsyncCase(_OneRound):
 
 
 def _payload_of(buffer: Buffer, r: int, rounds: int) -> Buffer:
-    """The r-th of so many payloads that a buffer holds."""
+    """The r-th of ``rounds`` payloads that a buffer holds."""
     nbytes = buffer.nbytes // rounds
     return Buffer(buffer.die, buffer.address + r * nbytes, nbytes)
 
@@ -335,7 +335,7 @@ def _event(source: int, number: int) -> int:
 
 
 def _label_pair(bench: Bench, layout: RingLayout, source: int, target: int) -> None:
-    """Fields and slots of an ordered pair of dies, those of each channel."""
+    """Name the fields and slots of an ordered pair of dies, channel by channel."""
     pair = f"[{source}→{target}]"
     for channel in range(layout.channels):
         of_channel = f"{pair}.channel{channel}" if layout.channels > 1 else pair

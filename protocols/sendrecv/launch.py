@@ -21,8 +21,8 @@ class Launcher:
     """Puts calls on cores that nothing has been launched on, each channel apart, so that it may touch its own part
     alone.
 
-    whole: whether asynchronous calls repeat their passes until they are done.  ack_each: as of `SendRecv`.  streams:
-    behind whose launches they go, if any.
+    whole: whether asynchronous calls repeat their passes until they are done.  ack_each: see `SendRecv`.  streams:
+    the calls go after their launches, if any.
     """
 
     def __init__(

@@ -111,12 +111,12 @@ class RingLayout:
 
     @property
     def managed_end(self) -> int:
-        """Offset in the managed data area behind the last ring."""
+        """Offset in the managed data area after the last ring."""
         return self.managed_offset + self.spec.n_dies * self.channels * self.channel_bytes
 
     @property
     def meta_end(self) -> int:
-        """Offset in the metadata area behind the last field."""
+        """Offset in the metadata area after the last field."""
         return self.field_offset + 2 * self.spec.n_dies * self.fields_bytes
 
     def tail(self, source: int, target: int, channel: int) -> int:
@@ -148,19 +148,19 @@ class PairFields:
         self._rings = layout.ring(source, target, 0) + np.arange(layout.channels) * layout.channel_bytes
 
     def counts(self, sends: bool) -> list[int]:
-        """What a side has counted on each channel: the count in the field that it writes."""
+        """Return what a side has counted on each channel: the count in the field that it writes."""
         counts: list[int] = (self._tails if sends else self._acks)[:, _COUNT].tolist()
         return counts
 
     def connected(self) -> bool:
-        """Whether the sender knows where the slots of each channel are."""
+        """True if the sender knows where the slots of each channel are."""
         return np.array_equal(self._acks[:, _WHERE], self._rings)
 
     def at_rest(self) -> bool:
-        """Whether a transfer can begin: connected, and all that was sent is acknowledged."""
+        """True if a transfer can begin: connected, and all that was sent is acknowledged."""
         return self.connected() and self.counts(True) == self.counts(False)
 
     def connect(self) -> None:
-        """Set all counts to zero and tell the sender where the slots are."""
+        """Set all counts to zero and give the sender the places of the slots."""
         self._tails[:] = self._acks[:] = 0
         self._acks[:, _WHERE] = self._rings

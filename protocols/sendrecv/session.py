@@ -92,7 +92,7 @@ class SendRecv:
         more than half of a core's data buffer the ring is for the DMA engine alone.
     channels_max: most cores that one side of a transfer may use; by default all cores of a die.
     managed_offset, field_offset: bytes from the start of each die's managed data area and metadata area to the rings
-        and fields; `layout` says where they end.  Two communicators on a pod, or another protocol beside one,
+        and fields; `layout` says where they end.  Two communicators on a pod, or one and another protocol,
         need offsets that keep them apart: one made later over the same bytes takes them over.
     ack_each: whether a receiver acknowledges each chunk as soon as its slot has been read, although the payload fits
         the ring; by default it acknowledges a payload that does once, when all is in the target.  The last
@@ -153,7 +153,7 @@ class SendRecv:
         """Queue both sides of a transfer of all of ``source`` to the beginning of ``target``; `run` carries it out.
 
         Raises CapacityError if the payload does not fit the target or a die lacks the cores, ConfigError for buffers
-        that overlap each other or those of another call, a busy pair, or an unknown path; then nothing is queued.
+        that overlap each other or the buffers of another call, a busy pair, or an unknown path; nothing is queued then.
         """
         source, target = checked_buffer("source", source), checked_buffer("target", target)
         if target.nbytes < source.nbytes:
@@ -230,7 +230,7 @@ class SendRecv:
 
         Asynchronous calls repeat their passes until they are done.  What comes of the run is not noticed here: the
         communicator takes calls again only after `reset`.  With ``streams`` it takes further calls before the run, and
-        each core carries them out one behind the other.
+        each core carries them out one after the other.
         """
         self._check_ready()
         work: list[Work] = [(call, self._begin(call), None) for call in self._open.queued()]
@@ -248,7 +248,7 @@ class SendRecv:
 
         Clears the pod if a run has failed (its cores stop, what they had in flight is dropped) and drops every queued
         call and every handle; the fields of their pairs are set again when the pair is next used.  App data areas stay
-        as they are: the targets of the transfers that failed before their first chunk are unchanged, those of others in
+        as they are: targets of transfers that failed before their first chunk are unchanged, targets of others in
         the same run hold as much as had arrived.  What lies in the rings is never read again.
         """
         if self._broken:
@@ -331,7 +331,7 @@ class SendRecv:
         return PairFields(self.pod, self.layout, call.source, call.target)
 
     def _begin(self, call: Call) -> list[int]:
-        """What this side of the pair has counted on each channel of the call, which begins; connects the pair if need
+        """Return what this side has counted on each channel of the call, which begins; connects the pair if need
         be.
 
         An asynchronous side that begins second leaves the fields alone: they hold what the first one has done.
@@ -342,7 +342,7 @@ class SendRecv:
         return self._ahead.get(call.key, fields.counts(call.sends))[: call.cores]
 
     def _progress(self, handle: Handle) -> list[int]:
-        """What a handle's passes have done so far, as the next one would return it if nothing can be done."""
+        """Return what a handle's passes have done so far, as the next one would if nothing can be done."""
         call, fields = handle.call, self._fields(handle.call)
         channels = list(zip(handle.base, self._chunks(call), strict=True))
         own, other = fields.counts(call.sends), fields.counts(not call.sends)
@@ -354,7 +354,7 @@ class SendRecv:
     # ---- how they end
 
     def _chunks(self, call: Call) -> list[int]:
-        """What the call adds to the count of each of its channels."""
+        """Return what the call adds to the count of each of its channels."""
         sizes = [channel.nbytes for channel in split(call.nbytes, call.cores)]
         if call.path == "zero-copy":
             return [device.ZERO_COPY_COUNTS if size else 0 for size in sizes]

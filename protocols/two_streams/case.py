@@ -44,7 +44,7 @@ class TwoStreams(protocol.Case):
         return np.random.default_rng(self.seed).integers(1, 1 << 60, shape)
 
     def computed(self) -> NDArray[np.int64]:
-        """Tokens behind all layers; the first word of each granule goes through attention and expert."""
+        """Tokens after all layers; the first word of each granule goes through attention and expert."""
         tokens = self.given()
         rank, token = np.ogrid[: self.ranks, : self.tokens]
         for turn in range(self.layers * self.microbatches):

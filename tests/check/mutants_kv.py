@@ -22,7 +22,7 @@ of = Of("kv.transfer")
 
 RUNG = "        if dma:\n            yield from drain_rings(turn)\n"
 DONE = (
-    "        # mtu-out, which had to wait for each block, comes to this behind them all\n"
+    "        # mtu-out, which had to wait for each block, comes to this after them all\n"
     '        yield xl.add(k.done + me * FIELD_BYTES, 1, step=8, sync="done")\n'
 )
 TABLE = '        yield from fetch(table, PLACES * k.room, n * FIELD_BYTES, 7, "table in buffer")\n'

@@ -110,7 +110,7 @@ def test_what_calls_refuse() -> None:
     group.dispatch_recv(first)
     refused(group.pod, partial(group.dispatch_recv, first), "its dispatch was not sent, or is received")
     second, third = (group.dispatch_whole(other.tokens, other.topk)[0] for _ in range(2))
-    refused(group.pod, partial(group.combine_send, first, batch.weights), "is replaced, by that of dispatch 3")
+    refused(group.pod, partial(group.combine_send, first, batch.weights), "dispatch 3 has replaced its result")
     refused(group.pod, partial(group.run_dummy_on, Handle(5, 1)), "must be one that a dispatch gave")
     wrong = [choices + 1 for choices in other.topk]
     refused(group.pod, partial(group.combine_send, second, other.weights, wrong), "as dispatched, or -1")

@@ -158,17 +158,17 @@ def why_not(shape: Shape) -> str:
         for dp in (0, shape.decode_dp - 1):
             as_printed(shape, dp, shape.decode_tp - 1)
     except ConfigError as error:
-        return next(why for why in ("multiple of decode_tp", "divide", "is told") if why in str(error))
+        return next(why for why in ("multiple of decode_tp", "divide", "is given") if why in str(error))
     return ""
 
 
 def test_the_printed_equations_fail_for_most_shapes() -> None:
     """Among 7,680 shapes 1,920 have no whole ratio, 3,252 name a rank that is not there, 98 divide by zero."""
     found = {shape: why_not(shape) for shape in GRID}
-    assert Counter(found.values()) == {"": 2410, "multiple of decode_tp": 1920, "is told": 3252, "divide": 98}
-    told = [shape for shape, why in found.items() if why == "is told"]
+    assert Counter(found.values()) == {"": 2410, "multiple of decode_tp": 1920, "is given": 3252, "divide": 98}
+    told = [shape for shape, why in found.items() if why == "is given"]
     assert min(told) == (2, 1, 3)
-    with pytest.raises(ConfigError, match=r"decode_dp=3: .* \(2, 0\) is told prefill rank 2, and there are 2"):
+    with pytest.raises(ConfigError, match=r"decode_dp=3: .* \(2, 0\) is given prefill rank 2, and there are 2"):
         as_printed(Shape(2, 1, 3), 2, 0)
 
 
