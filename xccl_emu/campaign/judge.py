@@ -118,7 +118,7 @@ class Scene:
 
     @cached_property
     def reach(self) -> Reach:
-        """Where brute force comes to, and waits."""
+        """Return where brute force stops and waits."""
         return reach_of(self.pod, self.naive.sites)
 
     def wrong(self) -> list[str]:

@@ -250,7 +250,7 @@ def _grants_at(pod: "Pod", core: int, address: int, nbytes: int) -> list[Grant]:
 
 
 def _rights(pod: "Pod", core: int, op: int, address: int, nbytes: int) -> str:
-    """Which right an access takes that its core has not, and what it has."""
+    """Return which right an access takes that its core has not, and what it has."""
     here = _grants_at(pod, core, address, nbytes)
     missing = sorted({"r", "w"}.difference(*(grant.rights for grant in here)))
     takes = "rw" if op == rq.OP_ATOMIC_ADD else "".join(missing)

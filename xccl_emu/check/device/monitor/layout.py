@@ -114,7 +114,7 @@ last, by which epoch of the pipe that waits, and its site."""
 CONSUMED_WORDS = 3
 
 PAUSE_AT, PAUSED = 90, 91
-"""Runs pause when they have taken so many actions in all; and how many the one has that is to go on, or 0."""
+"""Runs pause when they have taken this many actions in all; and the number of the one that is to go on, or 0."""
 
 HEADER = 92
 
