@@ -23,7 +23,7 @@ from xccl_emu.campaign.interpreter import (
     Areas,
     interpret,
 )
-from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.check.trial import Expected, Judge, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.device.layout import QUEUE_DEPTH
 from xccl_emu.machine.explore import Explored, explore
@@ -61,6 +61,8 @@ WRITING = {
 """Sites of the interpreter that write: ``store0`` is that of the first kind of store, and so on."""
 
 Words = tuple[int, ...]
+Outcome = Words | frozenset[Words]
+"""What memory is to hold at the end: these words, or any of some."""
 
 
 @dataclass(frozen=True)
@@ -273,11 +275,11 @@ class Small:
         pod = self.pod(order)
         return explore(pod, self.observed(pod), max_states, gives_up=self.gives_up)
 
-    def trial(self, order: str, outcome: Sequence[int] | None) -> Trial:
-        """A trial that expects the words of an outcome in memory, or nothing."""
+    def trial(self, order: str, outcome: Outcome | None) -> Trial:
+        """A trial that expects the words of an outcome in memory, or of any of several, or nothing."""
         return self.trial_on(self.pod(order), outcome)
 
-    def trial_on(self, pod: Pod, outcome: Sequence[int] | None) -> Trial:
+    def trial_on(self, pod: Pod, outcome: Outcome | None) -> Trial:
         """A trial on a pod that was made before."""
         outside = [address_of(pod, word) & ~31 for word in self.memory if word & DATA or word & EDGE == EDGE]
         written = [Buffer(address // pod.spec.die_bytes, address, 32) for address in outside]
@@ -289,14 +291,21 @@ class Small:
         stops = dict.fromkeys(self.gives_up, "given up")
         return Trial(pod, expected, tuple(written), stops=stops, gives_up=frozenset(self.gives_up))
 
-    def _expected(self, pod: Pod, outcome: Sequence[int]) -> tuple[Expected, ...]:
-        words, at, expected, active = np.array(outcome, np.int64), 0, [], pod.active_cores()
-        for address, nbytes in self.observed(pod):
-            data = words[at : at + nbytes // 8].tobytes()
+    def _expected(self, pod: Pod, outcome: Outcome) -> tuple[Expected, ...]:
+        ends = outcome if isinstance(outcome, frozenset) else frozenset([outcome])
+        right, ranges = [np.array(end, np.int64).tobytes() for end in ends], self.observed(pod)
+        if self.together and isinstance(outcome, frozenset):
+            return (_judged(tuple(ranges), frozenset(right), ()),)
+        at, expected, active = 0, [], pod.active_cores()
+        for address, nbytes in ranges:
+            data = frozenset(end[at : at + nbytes] for end in right)
             on_die = [core for core in active if core // self.cores_per_die == address // pod.spec.die_bytes]
             cores = () if self.together else tuple(on_die)
-            expected.append(Expected(f"memory at {address}", address, data, cores))
-            at += nbytes // 8
+            if isinstance(outcome, frozenset):
+                expected.append(_judged(((address, nbytes),), data, cores))
+            else:
+                expected.append(Expected(f"memory at {address}", address, next(iter(data)), cores))
+            at += nbytes
         return tuple(expected)
 
     # ---- as text and as data
@@ -323,6 +332,13 @@ class Small:
         small = cls(**{**given, "programs": tuple(program(text) for text in given["programs"])})
         memory = {int(word): int(value) for word, value in small.memory.items()}
         return replace(small, memory=memory, without=tuple(small.without), gives_up=tuple(small.gives_up))
+
+
+def _judged(ranges: tuple[tuple[int, int], ...], right: frozenset[bytes], cores: tuple[int, ...]) -> Expected:
+    """Bytes that must have one of some contents, as a predicate says."""
+    name = f"memory at {ranges[0][0]}"
+    judge = Judge(name, ranges, lambda *there: b"".join(each.tobytes() for each in there) in right)
+    return Expected(name, ranges[0][0], b"", cores, judge=judge)
 
 
 def address_of(pod: Pod, word: int) -> int:

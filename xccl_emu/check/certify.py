@@ -71,7 +71,7 @@ def by_brute_force(
     from xccl_emu.machine.explore import explore
 
     trial = checkable.build(verdict.order, verdict.without)
-    ranges = [_rounded(expected.address, len(expected.data)) for expected in trial.expected]
+    ranges = [_rounded(*each) for expected in trial.expected for each in expected.ranges]
     proof = verdict.verdict == VERIFIED
     try:
         found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX, progress, trial.gives_up)
@@ -102,12 +102,15 @@ def _wrong_bytes(trial: Trial, ranges: list[tuple[int, int]], outcome: tuple[int
     """What is not as expected where a run ended with these words."""
     from xccl_emu.check.messages import wrong_byte
 
-    words, at = np.array(outcome, np.int64), 0
-    for expected, (start, nbytes) in zip(trial.expected, ranges, strict=True):
-        there = words[at : at + nbytes // 8].view(np.uint8)[expected.address - start :][: len(expected.data)]
-        if text := wrong_byte(trial.pod, expected, there)[1]:
+    words, at, rounded = np.array(outcome, np.int64), 0, iter(ranges)
+    for expected in trial.expected:
+        parts = []
+        for address, nbytes in expected.ranges:
+            start, size = next(rounded)
+            parts.append(words[at : at + size // 8].view(np.uint8)[address - start :][:nbytes])
+            at += size // 8
+        if text := wrong_byte(trial.pod, expected, np.concatenate(parts))[1]:
             yield f"at the end of a run {text}"
-        at += nbytes // 8
 
 
 def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started: float, seconds: float) -> Verdict:

@@ -51,6 +51,9 @@ def race_kind(pod: Pod, address: int, both_write: bool) -> str:
 
 def wrong_byte(pod: Pod, expected: Expected, there: NDArray[np.uint8]) -> tuple[int, str]:
     """The first byte of those that are there which is not as expected, as address and in words; -1 if all are right."""
+    if expected.judge is not None:
+        said = expected.judge.wrong(there.tobytes())
+        return (expected.address, f"{expected.name}: {said}") if said else (-1, "")
     wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
     if not wrong.size:
         return -1, ""
@@ -65,8 +68,7 @@ def wrong_byte(pod: Pod, expected: Expected, there: NDArray[np.uint8]) -> tuple[
 
 def wrong_element(trial: Trial, expected: Expected) -> tuple[int, int] | None:
     """The first element that is not as expected as the pod stands: its first byte and the one after its last."""
-    there = trial.pod.memory[expected.address :][: len(expected.data)]
-    first, _ = wrong_byte(trial.pod, expected, there)
+    first, _ = wrong_byte(trial.pod, expected, np.frombuffer(expected.there(trial.pod.memory), np.uint8))
     start = first - (first - expected.address) % expected.dtype.itemsize
     return None if first < 0 else (start, start + expected.dtype.itemsize)
 
@@ -114,7 +116,7 @@ def _ranges(numbers: NDArray[np.int64]) -> str:
 
 def wrong_bits(trial: Trial, expected: Expected) -> str:
     """The first wrong byte as the pod stands, when it was judged, and who wrote there; empty if all are right."""
-    first, said = wrong_byte(trial.pod, expected, trial.pod.memory[expected.address :][: len(expected.data)])
+    first, said = wrong_byte(trial.pod, expected, np.frombuffer(expected.there(trial.pod.memory), np.uint8))
     return said and f"{said}, judged {moment(trial, expected)}; {report.last_writer(trial.pod, first)}"
 
 

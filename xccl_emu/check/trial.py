@@ -1,15 +1,50 @@
 """What is checked: one configuration, launched and ready to run, and what must be true at its end."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xccl_emu.check.faults import Fault
+from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 
 _BYTE = np.dtype(np.uint8)
+RESULTS_MAX = 256
+"""Different contents that one predicate may call right, within one check."""
+JUDGED_BYTES_MAX = 1 << 14
+"""Bytes that one predicate may judge."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """A predicate over the bytes of some ranges together, and what it has called right so far.
+
+    A judge compares bytes with these contents, and asks the predicate where none is met.
+    """
+
+    name: str
+    ranges: tuple[tuple[int, int], ...]
+    """Global address and bytes of each."""
+    right: Callable[..., bool | str]
+    """Takes an array of uint8 for each range; True, or False or a text that says what is wrong."""
+    accepted: list[bytes] = field(default_factory=list)
+
+    def wrong(self, content: bytes) -> str:
+        """Return what the predicate says against some bytes, empty if they are right; ConfigError if it fails."""
+        raw, at, arrays = np.frombuffer(content, np.uint8), 0, list[NDArray[np.uint8]]()
+        for _, nbytes in self.ranges:
+            arrays.append(raw[at : at + nbytes])
+            at += nbytes
+        try:
+            said = self.right(*arrays)
+        except Exception as error:
+            raise ConfigError(f"{self.name}: its predicate raises {type(error).__name__}: {error}") from error
+        if not isinstance(said, bool | np.bool_ | str):
+            raise ConfigError(f"{self.name}: its predicate returns {said!r}: must be True, False or a text")
+        return said if isinstance(said, str) else "" if said else "its predicate is not met"
 
 
 @dataclass(frozen=True)
@@ -30,6 +65,36 @@ class Expected:
     """Reports read the bytes as values of this type."""
     shape: tuple[int, ...] = ()
     """Shape of the array that the bytes are; empty for a row of values."""
+    judge: Judge | None = None
+    """A predicate says which bytes are right, in place of ``data``; it may be of several ranges."""
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Global address and bytes of each range."""
+        return ((self.address, len(self.data)),) if self.judge is None else self.judge.ranges
+
+    @property
+    def contents(self) -> Sequence[bytes]:
+        """Contents of all ranges together that are known to be right."""
+        return (self.data,) if self.judge is None else self.judge.accepted
+
+    def there(self, memory: NDArray[np.uint8]) -> bytes:
+        """Return the bytes that are there, of all ranges together."""
+        return b"".join(memory[address : address + nbytes].tobytes() for address, nbytes in self.ranges)
+
+    def learns(self, memory: NDArray[np.uint8]) -> bool:
+        """Ask the predicate of bytes that are not known to be right: if they are, they are known from now on."""
+        if self.judge is None or self.judge.wrong(content := self.there(memory)):
+            return False
+        self.judge.accepted.append(content)
+        return True
+
+    @property
+    def too_many(self) -> str:
+        """Why a check cannot go on: the predicate has called too many contents right; empty if it can."""
+        if len(self.contents) <= RESULTS_MAX:
+            return ""
+        return f"{self.name} has more than {RESULTS_MAX} different contents that are right"
 
 
 @dataclass(frozen=True)
@@ -90,12 +155,28 @@ class Trial:
         """Global numbers of the cores that own bytes."""
         return expected.cores or tuple(self.pod.active_cores())
 
+    def results(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Rows of what must be in memory, as compiled code compares it (`device.results`), and the bytes."""
+        rows, data = list[tuple[int, ...]](), b""
+        for number, each in enumerate(self.expected):
+            at = 0
+            for k, (address, nbytes) in enumerate(each.ranges):
+                last = k + 1 == len(each.ranges)
+                whole = (len(each.ranges), len(each.contents)) if last else (0, 0)
+                rows.append((address, nbytes, len(data), *whole, number))
+                data += b"".join(content[at : at + nbytes] for content in each.contents)
+                at += nbytes
+        return np.array(rows, np.int64).reshape(-1, 6), np.frombuffer(data, np.uint8)
+
     def wrong_bytes(self) -> dict[str, int]:
         """How many bytes are not what is expected, of each expected range that has any, as memory stands now."""
         memory, wrong = self.pod.memory, dict[str, int]()
         for each in self.expected:
-            data = np.frombuffer(each.data, np.uint8)
-            differ = int(np.count_nonzero(memory[each.address : each.address + data.size] != data))
+            there = each.there(memory)
+            if each.judge is None:
+                differ = int(np.count_nonzero(np.frombuffer(there, np.uint8) != np.frombuffer(each.data, np.uint8)))
+            else:
+                differ = len(there) if each.judge.wrong(there) else 0
             if differ:
                 wrong[each.name] = wrong.get(each.name, 0) + differ
         return wrong

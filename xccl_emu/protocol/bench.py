@@ -1,6 +1,6 @@
 """What a case builds on: it makes the pod and keeps what a check must know about it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.faults import KINDS
-from xccl_emu.check.trial import Expected, Label, Trial
+from xccl_emu.check.trial import JUDGED_BYTES_MAX, Expected, Judge, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod, bytes_of
 from xccl_emu.machine.spec import PodSpec, whole
@@ -123,6 +123,23 @@ class Bench:
             raw, dtype, shape = bytes_of(array).tobytes(), np.asarray(array).dtype, np.shape(array)
             self._expected.append((Expected(name, address, raw, dtype=dtype, shape=shape), owners))
 
+    def judged_by(
+        self, right: Callable[..., bool | str], *buffers: Buffer, name: str, owners: Owners = ()
+    ) -> None:
+        """Buffers whose bytes are right in the end if a predicate says so: for a result that runs may differ in.
+
+        ``right`` takes an array of uint8 for each buffer and returns True, or False or a text that says what is wrong.
+        It must depend on nothing else.  ``owners`` are as for `expect`, of all buffers together.  A check ends
+        unfinished where more than 256 different contents are right.  ConfigError for no buffer, and for more than 16
+        KiB in all.
+        """
+        nbytes = sum(buffer.nbytes for buffer in buffers)
+        if not 0 < nbytes <= JUDGED_BYTES_MAX:
+            raise ConfigError(f"{name}: {nbytes} bytes are judged: must be 1 to {JUDGED_BYTES_MAX}")
+        if self.payload:
+            judge = Judge(name, tuple((each.address, each.nbytes) for each in buffers if each.nbytes), right)
+            self._expected.append((Expected(name, judge.ranges[0][0], b"", judge=judge), owners))
+
     def expect_whole(self, buffer: Buffer, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
         """A buffer that must hold ``array``, and behind it the zeros of what nobody has written; as for `expect`."""
         raw = np.zeros(buffer.nbytes, np.uint8)
@@ -220,7 +237,7 @@ class Bench:
         if not pod.active_cores():
             raise ConfigError("the protocol function has launched no kernel")
         expected = tuple(
-            replace(each, cores=owners_of(pod, owners, each.address, len(each.data)), by_default=owners == ())
+            replace(each, cores=owners_of(pod, owners, each.ranges), by_default=owners == ())
             for each, owners in self._expected
         )
         return Trial(

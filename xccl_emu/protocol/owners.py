@@ -19,7 +19,7 @@ DRAINED = "drained"
 _TEXT = re.compile(r"(die|cpu)(\d{1,5})(?:\.core(\d{1,5}))?")
 
 
-def owners_of(pod: Pod, owners: Owners, address: int, nbytes: int) -> tuple[int, ...]:
+def owners_of(pod: Pod, owners: Owners, ranges: Iterable[tuple[int, int]]) -> tuple[int, ...]:
     """Global numbers of the cores whose return makes bytes due; none for `DRAINED`.
 
     Where nobody is named, these are the kernels on the die where the bytes lie; if none runs there, those that have
@@ -27,9 +27,14 @@ def owners_of(pod: Pod, owners: Owners, address: int, nbytes: int) -> tuple[int,
     """
     if isinstance(owners, str) and owners == DRAINED:
         return ()
+    named = cores_of(pod, owners)
+    return named or tuple(dict.fromkeys(core for each in ranges for core in _by_default(pod, *each)))
+
+
+def _by_default(pod: Pod, address: int, nbytes: int) -> Iterable[int]:
     die, start = divmod(address, pod.spec.die_bytes)
     here = [core for core in pod.active_cores() if core // pod.spec.cores_per_die == die]
-    return cores_of(pod, owners) or tuple(here) or tuple(_writers(pod, die, start, start + nbytes))
+    return here or _writers(pod, die, start, start + nbytes)
 
 
 def _writers(pod: Pod, die: int, start: int, end: int) -> Iterator[int]:

@@ -79,7 +79,7 @@ class Monitor:
         self.sites = words_of_sites(trial.pod)
         """What is known of sites (`accesses.NAMED`), and whether runs come to them, and wait (`machine.MAY_WAIT`)."""
         self._filled = _filled(trial)
-        self._wanted = (*_expected(trial), _answers(trial), np.array(list(trial.stops), np.int64))
+        self._wanted = (_answers(trial), np.array(list(trial.stops), np.int64))
         self._judged = at.JUDGE_NOTHING
         self._rings = self._fences = True
         self.limits = _LEARNING
@@ -112,7 +112,7 @@ class Monitor:
         self._judged = at.JUDGE_ALL if races else at.JUDGE_NO_RACES
         code = at.GROW
         done = (0, 0, 0)
-        while code == at.GROW:
+        while code in (at.GROW, at.LEARNT):
             space, run = self._open()
             self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] = done
             self.m[[at.DEPTH, at.NEXT_NUMBER]] = depth, first
@@ -135,7 +135,7 @@ class Monitor:
         self.learn()
         self._judged = at.JUDGE_ALL
         code = at.GROW
-        while code == at.GROW:
+        while code in (at.GROW, at.LEARNT):
             space, run = self._open()
             code = self._call(replay_run, space, run, np.ascontiguousarray(actions, np.int64), stop, keep=True)
         return code
@@ -160,8 +160,9 @@ class Monitor:
                 code = self._piece_of(function, space, run, *arguments)
                 while code == at.RUN_PAUSED and working_seconds() < until:
                     code = self._piece_of(function, space, run, *arguments)
+                code = at.LEARNT if code == at.FOUND_WRONG and self._learns() else code
         finally:
-            if not keep or code == at.GROW:
+            if not keep or code in (at.GROW, at.LEARNT):
                 self.close()
         if code == at.GROW:
             self._rings, self._fences = True, self._fences or bool(self.m[at.FENCED])
@@ -179,6 +180,18 @@ class Monitor:
         self._piece = min(2 * self._piece, _PIECE_MAX) if longer else max(self._piece // 2, 1)
         return code
 
+    def _learns(self) -> bool:
+        """Return whether bytes that nobody knew are right: then the run is to be taken again, and is not counted."""
+        expected = self.trial.expected[int(self.m[at.V_SITE])]
+        if not expected.learns(self.trial.pod.memory):
+            return False
+        if expected.too_many:
+            raise CapacityError(expected.too_many)
+        self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] -= (
+            1, int(self.m[at.TAKEN]), int(self.trial.pod.state[machine.FAULT_HAPPENED] != 0),
+        )  # fmt: skip
+        return True
+
     def learn(self, until: float = math.inf) -> bool:
         """Learn about the trial, unless that is done; False if it is not done at ``until``."""
         from xccl_emu.check.device.sampling.run import many_runs
@@ -190,7 +203,7 @@ class Monitor:
             space, run = self._open()
             self.m[at.NEXT_NUMBER] = number
             code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number + 1, False, until=until)
-            if code == at.GROW:
+            if code in (at.GROW, at.LEARNT):
                 continue
             if code == at.RUN_PAUSED:
                 return False
@@ -294,7 +307,7 @@ class Monitor:
         most = n_actors + int(self.m[at.CAPACITY]) * len(_dies(pod))
         if self.log.size != self.limits.most:
             self.log = np.empty(self.limits.most, np.int64)
-        expected, data, answers, stops = self._wanted
+        (expected, data), (answers, stops) = self.trial.results(), self._wanted
         return at.Run(
             rng=np.zeros(1, np.uint64),
             candidates=np.zeros(most, np.int64),
@@ -419,16 +432,6 @@ def _clocks(pod: Pod, n_words: int) -> Words:
     except (MemoryError, ValueError) as error:  # a ValueError if it is larger than any memory
         cores, gib = len(pod.active_cores()), n_words / (1 << 27)
         raise CapacityError(f"{cores} cores: to watch them takes {gib:.0f} GiB for clocks; take fewer cores") from error
-
-
-def _expected(trial: Trial) -> tuple[Words, NDArray[np.uint8]]:
-    """Address, bytes and place in the data of each expectation; and the data of all."""
-    rows, start = [], 0
-    for expected in trial.expected:
-        rows.append((expected.address, len(expected.data), start))
-        start += len(expected.data)
-    data = np.frombuffer(b"".join(expected.data for expected in trial.expected), np.uint8)
-    return np.array(rows, np.int64).reshape(-1, 3), data
 
 
 def _answers(trial: Trial) -> Words:

@@ -25,7 +25,7 @@ from xccl_emu.machine.device.explore import PLAIN, restore, save
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
 
-_SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 13, 1 << 30
+_SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 14, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class FaultySearch:
         lost = (PLAIN, at.LOST_START, 2)
         self._parts = np.concatenate([changing(self._pod), np.array([broken, lost], np.int64)])
         words = np.array([fault.number, fault.source, target, trial.may_wait(fault)], np.int64)
-        self._asked = device.Asked(words, *_codes(trial), *self._expected())
+        self._asked = device.Asked(words, *_codes(trial), *trial.results(), self._owners())
         n = 1 << 12
         self._graph = device.Graph(
             stack=np.zeros((64, int(self._parts[:, 2].sum())), np.uint64),
@@ -94,6 +94,11 @@ class FaultySearch:
         while why != device.ENDED:
             counted[device.SLICE] = _SLICE
             why = device.search(self._space, self._parts, self._asked, self._graph, counted, self._max_states)
+            if why == device.ENDED and self._learns():
+                why = device.PAUSED
+            too_many = next(filter(None, (each.too_many for each in self._trial.expected)), "")
+            if too_many:
+                return too_many
             if counted[device.STATES] > self._max_states:
                 return f"more than {self._max_states} states"
             if self._seconds is not None and working_seconds() - started > self._seconds and why != device.ENDED:
@@ -143,14 +148,23 @@ class FaultySearch:
             path.append(code)
         return path[::-1]
 
-    def _expected(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Rows of what must be in memory, its bytes, and blocks of the cores that own it."""
-        rows, data, owners = list[tuple[int, ...]](), b"", list[int]()
-        for each in self._trial.expected:
-            cores = [self._pod.core_base(core) for core in self._trial.owners(each)]
-            rows.append((each.address, len(each.data), len(data), len(owners), len(cores)))
-            data, owners = data + each.data, owners + cores
-        return np.array(rows, np.int64).reshape(-1, 5), np.frombuffer(data, np.uint8), np.array(owners, np.int64)
+    def _learns(self) -> bool:
+        """Return whether the bytes that stopped it are right though nobody knew: then it goes on with that state."""
+        counted = self._counted
+        if counted[device.FOUND] != device.WRONG_BITS:
+            return False
+        if not self._trial.expected[int(counted[device.WHICH])].learns(self._pod.memory):
+            return False
+        counted[device.FOUND], counted[device.STACK] = 0, counted[device.STACK] + 1
+        what, data = self._trial.results()
+        self._asked = self._asked._replace(expected=what, data=data)
+        return True
+
+    def _owners(self) -> NDArray[np.int64]:
+        """List the cores that own each expectation, [n, 2]: its number, the block of a core."""
+        each = enumerate(self._trial.expected)
+        rows = [(number, self._pod.core_base(core)) for number, one in each for core in self._trial.owners(one)]
+        return np.array(rows, np.int64).reshape(-1, 2)
 
 
 def _behind_fault(n: int, edges: livelock.Edges) -> int:

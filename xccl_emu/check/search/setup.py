@@ -1,6 +1,6 @@
 """The host's side of a search: the checker state for a trial, its tables, and which cores can be searched apart."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.device.search import classify, granules, linked, moves, races, record, run_local
 from xccl_emu.check.device.search.dfs import FRAME_WORDS
 from xccl_emu.check.messages import words_of_sites
-from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.check.trial import RESULTS_MAX, Expected, Trial
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.device import layout
 from xccl_emu.machine.driver import begin
@@ -60,6 +60,8 @@ class Setup:
         self.initial = Initial(self.memory.copy(), self.state.copy())
         self.rows = np.zeros((races.ROWS, 5), np.int64)
         self.named = words_of_sites(self.pod)
+        self.judged = list[tuple[int, int, int, int]]()
+        """The rows of what is expected now: which expectation, first byte, end, and where that is in a content."""
         self._written = self._filled()
         self.checker = self._checker((at.MOST if most else at.LESS) if full else 0)
         self._mark_owners()
@@ -109,7 +111,7 @@ class Setup:
         return ck
 
     def _expected_words(self) -> int:
-        return sum(4 + 5 * (len(e.data) // 32 + 2) + len(e.data) // 8 + 2 for e in self.trial.expected) * 2
+        return sum(_room(nbytes, e.judge is not None) for e in self.trial.expected for _, nbytes in e.ranges) * 2
 
     def _filled(self) -> NDArray[np.int64]:
         """A bit for each byte that holds something at first, a word for each granule, data buffers too."""
@@ -124,10 +126,11 @@ class Setup:
     def _mark_owners(self) -> None:
         """Who owns expected bytes looks at them when it returns: a use like any other."""
         for expected in self.trial.expected:
-            first, last = expected.address // 32, (expected.address + len(expected.data) + 31) // 32
             mask = self._owners(expected)
-            self.table()[first:last, granules.SEEN_USERS] |= mask
-            self.table()[first:last, granules.SEEN_USES] |= granules.READ_BY_MANY if mask else 0
+            for address, nbytes in expected.ranges:
+                first, last = address // 32, (address + nbytes + 31) // 32
+                self.table()[first:last, granules.SEEN_USERS] |= mask
+                self.table()[first:last, granules.SEEN_USES] |= granules.READ_BY_MANY if mask else 0
         self.checker[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_granules - 1
         self.freeze()
 
@@ -184,30 +187,54 @@ class Setup:
         self._expect(members)
 
     def _expect(self, members: Sequence[int]) -> None:
-        """List what these cores have to leave in memory: bytes that one of them uses, and those that nobody does."""
+        """List what these cores have to leave in memory: bytes that one of them uses, and those that nobody does.
+
+        A row has a range of an expectation, from a byte of its content on.
+        """
         ck, mask, table = self.checker, sum(1 << i for i in members), self.table()
-        users = table[:, granules.USERS]
+        self.judged = [row for e in range(len(self.trial.expected)) for row in self._ranges(e, mask)]
         row = int(ck[at.EXPECTED_BASE])
-        rows: list[list[int]] = []
+        place = row + at.EXPECTED_WORDS * len(self.judged)
         ck[at.OWNERS] = 0
-        for e, expected in enumerate(self.trial.expected):
-            for start, end in _granules_of(expected.address, len(expected.data)):
-                if users[start // 32] & mask or not users[start // 32]:
-                    if rows and rows[-1][0] == e and rows[-1][2] == start:
-                        rows[-1][2] = end
-                    else:
-                        rows.append([e, start, end])
-        place = row + at.EXPECTED_WORDS * len(rows)
-        for e, start, end in rows:
+        for n, (e, start, end, first) in enumerate(self.judged):
             expected = self.trial.expected[e]
-            data = expected.data[start - expected.address : end - expected.address]
-            words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
+            last = expected.judge is None or n + 1 == len(self.judged) or self.judged[n + 1][0] != e
+            ranges = 1 if expected.judge is None else len(expected.ranges)
             ck[row : row + 4] = start, end - start, place, self._owners(expected)
+            ck[row + 4 : row + 6] = (ranges, len(expected.contents)) if last else (0, 0)
             if (table[start // 32 : (end + 31) // 32, granules.USES] & granules.USE_LATE).any():
                 ck[at.OWNERS] |= self._owners(expected)
-            ck[place : place + len(words)] = words
-            row, place = row + at.EXPECTED_WORDS, place + len(words)
-        ck[at.N_EXPECTED] = len(rows)
+            for content in expected.contents[: RESULTS_MAX]:
+                data = content[first : first + end - start]
+                words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
+                ck[place : place + len(words)] = words
+                place += len(words)
+            row += at.EXPECTED_WORDS
+        ck[at.N_EXPECTED] = len(self.judged)
+
+    def _ranges(self, e: int, mask: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield what some cores have to leave of an expectation: all of what is judged together, or none of it."""
+        expected, users, at = self.trial.expected[e], self.table()[:, granules.USERS], 0
+        if expected.judge is not None:
+            used = self._users(expected)
+            for start, nbytes in expected.ranges if used & mask or not used else ():
+                yield e, start, start + nbytes, at
+                at += nbytes
+            return
+        cuts = _granules_of(expected.address, len(expected.data))
+        here = [(a, b) for a, b in cuts if users[a // 32] & mask or not users[a // 32]]
+        for start, end in _joined(here):
+            yield e, start, end, start - expected.address
+
+    def _users(self, expected: Expected) -> int:
+        """Cores that use some of the bytes of an expectation, a bit each."""
+        users = self.table()[:, granules.USERS]
+        return int(np.bitwise_or.reduce(users[_granules(expected)], initial=0))
+
+    def learns(self) -> bool:
+        """Return whether bytes that a search takes for wrong are right though nobody knew; they are known then."""
+        expected = self.trial.expected[self.judged[int(self.checker[at.WITNESS])][0]]
+        return expected.learns(self.memory)
 
     def _owners(self, expected: Expected) -> int:
         """Who owns expected bytes, as a mask; 0 if they are to be there only when all kernels are done."""
@@ -226,6 +253,7 @@ class Setup:
             return [[*range(len(self.cores))]]
         table = self.table()
         links = [int(users) for users in np.unique(table[table[:, granules.CLASS] != granules.LOCAL, granules.USERS])]
+        links += [self._users(each) for each in self.trial.expected if each.judge is not None]
         per_die = self.pod.spec.cores_per_die
         groups: dict[object, int] = {}
         for i, core in enumerate(self.cores):
@@ -249,6 +277,22 @@ def _granules_of(address: int, nbytes: int) -> list[tuple[int, int]]:
     """A range cut where granules begin."""
     cuts = [address, *range((address // 32 + 1) * 32, address + nbytes, 32), address + nbytes]
     return [(a, b) for a, b in pairwise(cuts) if a < b]
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Ranges, those that meet made one."""
+    starts, ends = {a for a, _ in ranges}, {b for _, b in ranges}
+    return zip(sorted(starts - ends), sorted(ends - starts), strict=True)
+
+
+def _granules(expected: Expected) -> list[int]:
+    """Granules in which an expectation has bytes."""
+    return [k for a, nbytes in expected.ranges for k in range(a // 32, (a + nbytes + 31) // 32)]
+
+
+def _room(nbytes: int, judged: bool) -> int:
+    """Words that a range takes at most: its rows, one a granule, and each content."""
+    return at.EXPECTED_WORDS * (nbytes // 32 + 2) + (nbytes // 8 + nbytes // 32 + 4) * (RESULTS_MAX if judged else 1)
 
 
 def _connected(n: int, links: Sequence[int]) -> list[list[int]]:

@@ -143,10 +143,11 @@ asks for no order."""
 
 NOT_ENABLED, TAKEN_OK = 0, 1
 FOUND_ERROR, FOUND_RACE, FOUND_UNWRITTEN, FOUND_WRONG, FOUND_DEADLOCK, FOUND_LIVELOCK, FOUND_SET_AGAIN = range(2, 9)
-RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION, RUN_PAUSED = range(9, 15)
+RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION, RUN_PAUSED, LEARNT = range(9, 16)
 """What an action, or a run, comes to.  `RESTART`: a granule turned out to be a synchronization after it was written, so
 the clocks of these writes were not kept; the same run again keeps them.  `GROW`: an array is too small.
-`RUN_PAUSED`: it goes on when it is asked for again."""
+`RUN_PAUSED`: it goes on when it is asked for again.  `LEARNT`, said by Python alone: bytes that were not known are
+right."""
 
 JUDGE_NOTHING, JUDGE_ALL, JUDGE_NO_RACES = range(3)
 

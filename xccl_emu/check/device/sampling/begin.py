@@ -1,5 +1,6 @@
 """The beginning and the end of a run: the trial put back to its start, and its bytes compared."""
 
+from xccl_emu.check.device import results
 from xccl_emu.check.device.monitor import clocks as monitor_clocks
 from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.step import poll_begins
@@ -93,11 +94,12 @@ def returned(space, run, live):
 @jit
 def _any_wrong(space, run, answered):
     """Return whether a byte is wrong, if ``answered`` where all owners have returned; take down the first."""
-    mem, m, expected, data = space.mem, space.m, run.expected, run.expected_bytes
+    m, expected = space.m, run.expected
     for e in range(expected.shape[0]):
-        for b in range(0 if answered and not _answered(space.st, run.owners, e) else expected[e, 1]):
-            if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
-                m[ml.V_AT], m[ml.V_SITE] = expected[e, 0] + b, e
+        if not answered or _answered(space.st, run.owners, expected[e, results.NUMBER]):
+            wrong = results.first_wrong(space.mem, expected, run.expected_bytes, e)
+            if wrong >= 0:
+                m[ml.V_AT], m[ml.V_SITE] = wrong, expected[e, results.NUMBER]
                 return True
     return False
 

@@ -44,8 +44,9 @@ GIVES_UP, GIVES_UP_MAX = ASIDE + ASIDE_WORDS * ASIDE_MAX, 8
 """How many codes of `fail` end a run without blame (`Trial.gives_up`), then these codes."""
 HEADER = GIVES_UP + 1 + GIVES_UP_MAX
 
-# ---- what must be in memory at the end: (first byte, bytes, where the words are, its owners) each
-EXPECTED_WORDS = 4
+# ---- what must be in memory at the end: (first byte, bytes, where the words are, its owners) each; then, with the last
+# range of what is judged together, how many ranges that are and how many contents are right
+EXPECTED_WORDS = 6
 
 # ---- the table of cores: (number of the core in the pod, its registers) each
 CORE_WORDS = 2

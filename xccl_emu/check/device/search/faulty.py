@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xccl_emu.check.device import fault_actions, fault_codes
+from xccl_emu.check.device import fault_actions, fault_codes, results
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import choices, nth_choice
@@ -18,9 +18,10 @@ from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import call, jit
 
 (
-    STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED, GIVEN_UP,
-) = range(13)  # fmt: skip
-"""What is counted; what was found, behind which state and by which action; how runs ended behind a fault."""
+    STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED, GIVEN_UP, WHICH,
+) = range(14)  # fmt: skip
+"""What is counted; what was found, behind which state and by which action; how runs ended behind a fault; which bytes
+are wrong."""
 
 ENDED, STACK_FULL, TABLE_FULL, EDGES_FULL, PAUSED = range(5)
 """Why the search stops."""
@@ -46,7 +47,7 @@ class Asked(NamedTuple):
     gives_up: Any
     """Errors that a run may end in without a fault too."""
     expected: Any
-    """Rows of what must be in memory (`_wrong`)."""
+    """Rows of what must be in memory (`device.results`)."""
     data: Any
     owners: Any
 
@@ -86,8 +87,10 @@ def search(space, parts, asked, graph, counted, max_states):
         counted[SLICE] -= 1
         node = ids[counted[STACK]]
         counted[STACK] -= 1
-        if _wrong(mem, st, asked):
+        wrong = _wrong(mem, st, asked)
+        if wrong:
             _find(counted, WRONG_BITS, node, NO_ACTION)
+            counted[WHICH] = wrong - 1
             return ENDED
         save(space, parts, stack, 0)
         if st[ms.N_LIVE] == 0:
@@ -274,17 +277,15 @@ def _allowed(st, asked):
 
 @jit
 def _wrong(mem, st, asked):
-    """Return whether a byte is wrong whose owners have all returned.
+    """Return the expectation, from 1 on, of the first wrong byte whose owners have all returned; 0 if none is wrong.
 
-    Rows of ``asked.expected``: address, bytes, where these are, first owner, owners.
+    Rows of ``asked.owners``: which expectation, and the block of a core that owns it.
     """
-    what, data, owners = asked.expected, asked.data, asked.owners
+    what, owners = asked.expected, asked.owners
     for e in range(what.shape[0]):
         due = True
-        for i in range(what[e, 3], what[e, 3] + what[e, 4]):
-            due = due and st[owners[i] + ms.STATUS] == ms.STATUS_DONE
-        if due:
-            for b in range(what[e, 1]):
-                if mem[what[e, 0] + b] != data[what[e, 2] + b]:
-                    return True
-    return False
+        for i in range(owners.shape[0]):
+            due = due and (owners[i, 0] != what[e, results.NUMBER] or st[owners[i, 1] + ms.STATUS] == ms.STATUS_DONE)
+        if due and results.first_wrong(mem, what, asked.data, e) >= 0:
+            return what[e, results.NUMBER] + 1
+    return 0

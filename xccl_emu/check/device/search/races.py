@@ -508,8 +508,21 @@ def _all_done(st, ck, cores):
 
 @jit
 def first_wrong(mem, ck, at):
-    """The first expected byte that is not there, or -1."""
-    address, place = ck[at], ck[at + 2]
+    """The first expected byte that is not there, or -1; of several ranges, and contents, those that end with a row."""
+    ranges, wrong = ck[at + 4], 0 if ck[at + 4] else -1
+    for c in range(ck[at + 5]):
+        wrong = -1
+        for r in range(ranges):
+            wrong = max(wrong, _differs(mem, ck, at - r * cs.EXPECTED_WORDS, c))
+        if wrong < 0:
+            return wrong
+    return wrong
+
+
+@jit
+def _differs(mem, ck, at, c):
+    """The first byte of a range that is not in the c-th content, or -1."""
+    address, place = ck[at], ck[at + 2] + c * (ck[at + 1] + 7 >> 3)
     words = ck[at + 1] >> 3 if address & 7 == 0 else 0
     w = 0
     while w < words and load_i64(mem, address + 8 * w) == ck[place + w]:
