@@ -33,7 +33,7 @@ class Budget:
     seconds: float | None = None
     """So long each process judges, without the time in which it starts and compiles; then it begins nothing new."""
     begun: float = 0.0
-    """When all began, which tells this budget from an earlier one."""
+    """When all began: so an earlier budget is another one."""
 
     @property
     def spent(self) -> bool:

@@ -82,8 +82,8 @@ class Summary(Counts, Gathered):
     def to_json(self) -> dict[str, Any]:
         """Return it as the command's ``--json`` prints it."""
         found = [one.verdict.to_json() | {"stages": one.stages} for one in self.findings]
-        told = {name: value for name, value in vars(self).items() if name != "spent"}
-        return {**told, "seconds": round(self.seconds, 1), "findings": found}
+        counts = {name: value for name, value in vars(self).items() if name != "spent"}
+        return {**counts, "seconds": round(self.seconds, 1), "findings": found}
 
 
 def fuzz_part(plan: Plan) -> Summary:
