@@ -172,7 +172,7 @@ def _whose(pod: Pod, cores: tuple[int, ...]) -> str:
 
 
 def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
-    """A line more for a race of two instructions (core, site), if one is a load of which a loop waits for a flag."""
+    """A line more for a race of two instructions (core, site), if one is a load by which a loop waits for a flag."""
     one, other = (report.site_of(pod, core, site) for core, site in sides)
     for read, write in ((one, other), (other, one)):
         if read is not None and write is not None and read.operation == "load" and not read.sync and read.looped_on:

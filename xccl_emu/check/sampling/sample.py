@@ -136,7 +136,7 @@ def replay(trial: Trial, actions: NDArray[np.int64], loop: int = 0) -> Violation
 
 
 def first_drawn(trial: Trial, *, seed: int = 0, until: float = math.inf) -> Violation | None:
-    """What the first schedules of the portfolio show, `_FIRST_ROUNDS` of each policy, ``until`` as of `further`.
+    """What the first schedules of the portfolio show, `_FIRST_ROUNDS` of each policy, ``until`` as `further` has it.
 
     No livelock: that a drawn run has no end is a guess by its length, and the search is still to give its answer.
     """

@@ -101,7 +101,7 @@ class Monitor:
         """Runs ``first`` to ``end`` - 1 by a policy, up to one that finds something; returns its code.
 
         `m` and `log` then tell of the last one.  With a fault something breaks in each of them, if it comes to that.
-        Behind ``until``, by `working_seconds`, it is `RUN_PAUSED`: a piece of a run is taken in any case, and one that
+        After ``until``, by `working_seconds`, it is `RUN_PAUSED`: a piece of a run is taken in any case, and one that
         is not through is given up.
         """
         from xccl_emu.check.device.sampling.run import many_runs
