@@ -317,7 +317,7 @@ def _searched(
 ) -> tuple[Verdict, bool]:  # fmt: skip
     """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle.
 
-    If it takes long some schedules are drawn beside, of the trial once ``again``.
+    If it takes long some schedules are drawn too, of the trial once ``again``.
     """
     from xccl_emu.check.device.search.checker_state import ASIDE_MAX
     from xccl_emu.check.messages import due
