@@ -157,6 +157,13 @@ class Case:
     pod_sizes: Mapping[str, int | str] = MappingProxyType({})
     """Values of `POD_SIZES` that differ from the default."""
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Raises ConfigError for a field that would hide what every case has."""
+        super().__init_subclass__(**more)
+        for name, kind in inspect.get_annotations(cls).items():
+            if hasattr(Case, name) and "ClassVar" not in str(kind):
+                raise ConfigError(f"{cls.__name__}.{name}: every case has a {name!r} of its own; give it another name")
+
     def with_pod_options(self, **given: int | str) -> Self:
         """The same case on a pod that has some of `POD_SIZES`; ConfigError for others, or one out of range."""
         known, chosen = {each.name: each for each in POD_SIZES}, dict(self.pod_sizes)
