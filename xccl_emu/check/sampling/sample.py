@@ -5,6 +5,7 @@ it.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -141,15 +142,20 @@ def first_drawn(trial: Trial, *, seed: int = 0) -> Violation | None:
     return next((each for each in further(trial, seed=seed, rounds=_FIRST_ROUNDS) if each.kind != LIVELOCK), None)
 
 
-def further(trial: Trial, *, seed: int = 0, rounds: int = 32) -> Iterator[Violation]:
+def further(
+    trial: Trial, *, seed: int = 0, rounds: int = 32, seconds: float | None = None
+) -> Iterator[Violation]:  # fmt: skip
     """What else goes wrong, once something has: every violation that the first schedules of all policies show.
 
-    Its end is counted in schedules and actions, so the same trial and seed give the same.  ``found_after`` is the
-    number of these schedules.  A kernel whose arithmetic fails ends it.
+    Its end is counted in schedules and actions, so the same trial and seed give the same if no ``seconds`` end it.
+    ``found_after`` is the number of these schedules.  A kernel whose arithmetic fails ends it.
     """
     monitor, schedules, actions = monitor_of(trial), 0, 0
+    end = math.inf if seconds is None else working_seconds() + seconds
     for number in range(rounds):
         for policy in PORTFOLIO:
+            if working_seconds() > end:
+                return
             try:
                 code = monitor.runs(at.POLICIES.index(policy), seed, number, number + 1, PCT_DEPTH)
             except KernelError:
