@@ -19,6 +19,7 @@ from tests.refused import refuses
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling import watch
 from xccl_emu.check.verdict import VERIFIED, Opinion, Verdict
+from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.clock import working_seconds
@@ -91,11 +92,12 @@ def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
     assert told["without"] == ["half free", "slot free"]
     violation = told["violation"]
     found = f"sendrecv-relaxed-{violation['kind'].replace(' ', '-')}"
-    assert re.fullmatch(rf"{found}-[0-9a-f]{{12}}\.json", told["replay_file"])
+    assert re.fullmatch(rf"witnesses/{found}-[0-9a-f]{{12}}\.json", told["replay_file"])
     before = (tmp_path / told["replay_file"]).stat()
     assert as_json(*TINY, "--without", "slot free", "--without", "half free", code=1) == told | {"seconds": ANY}
     other = as_json(*TINY, "--chunks", "4", "--without", "slot free", "--without", "half free", code=1)["replay_file"]
-    assert {file.name for file in tmp_path.iterdir()} == {told["replay_file"], other}
+    kept = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert kept == {told["replay_file"], other}
     assert (tmp_path / told["replay_file"]).stat().st_mtime_ns == before.st_mtime_ns
     assert len(json.loads((tmp_path / told["replay_file"]).read_text())["actions"]) == violation["actions"] > 0
     assert violation["message"]
@@ -212,6 +214,18 @@ def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp
     assert said in refusal("check", "--replay", "found.json")
     file.write_text("not JSON")
     assert "is not JSON" in refusal("check", "--replay", "found.json")
+
+
+def test_a_witness_knows_the_file_of_its_protocol(tmp_path: Path) -> None:
+    """It is shown and replayed without the file being named, as a line too; a file that is gone is asked for."""
+    assert invoke("new", "ring")[0] == 0
+    found = as_json("check", "ring.py:Ring", "--without", "chunk before flag", code=1)["replay_file"]
+    witness = Witness.load(tmp_path / found)
+    assert witness.file == "ring.py:Ring"
+    assert as_json("check", "--replay", found, code=1)["violation"]["kind"] == witness.kind
+    assert "written: witness.html" in printed("show", witness.to_line())
+    (tmp_path / "ring.py").rename(tmp_path / "other.py")
+    assert "give its file too" in refusal("check", "--replay", found)
 
 
 def test_a_full_disk_leaves_the_older_replay_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

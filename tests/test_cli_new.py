@@ -59,6 +59,13 @@ def test_it_is_clean(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("name", ["json", "numpy", "xccl_emu"])
+def test_a_module_is_not_hidden(name: str, tmp_path: Path) -> None:
+    """A file of that name would be imported in place of the module, by pytest and by all that is in the folder."""
+    assert f"NAME {name!r}: " in refusal("new", name, "--folder", str(tmp_path))
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("there", FILES)
 def test_nothing_is_overwritten(there: str, tmp_path: Path) -> None:
     """Not even by its other files, if one is there."""

@@ -39,11 +39,11 @@ def test_both_say_the_same(tmp_path: Path) -> None:
     [number] = map(int, re.findall(r"process (\d+) compiles on", errors))
     behind = Path(f"/proc/{number}")
     assert os.getsid(number) == number
-    [replay] = tmp_path.glob("*.json")
+    [replay] = tmp_path.glob("witnesses/*.json")
     replay.unlink()
     while behind.exists() and behind.joinpath("cmdline").read_bytes():
         time.sleep(0.2)
-    assert not [*tmp_path.glob("*.json")]
+    assert not [*tmp_path.glob("witnesses/*.json")]
     again, errors = answered(tmp_path)
     assert errors == ""
     with started(tmp_path, *BROKEN, XCCL_EMU_PLAIN_FIRST="0", XCCL_EMU_CACHE_DIR=str(tmp_path / "other")) as process:
@@ -124,3 +124,20 @@ def test_what_depends_on_seconds_is_left_to_compiled_code(
     assert sooner._applies(words.split()) == applies
     monkeypatch.setenv("XCCL_EMU_PLAIN_FIRST", "0")
     assert not sooner._applies(words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("check sendrecv --seconds 40", True),
+        ("check sendrecv --seconds=40 --without tail", True),
+        ("check sendrecv --seconds 40 --policy portfolio", False),
+        ("check sendrecv --fault stop:die0 --seconds 40", False),
+        ("check sendrecv --each-sync", False),
+    ],
+)
+def test_a_limit_of_a_search_leaves_the_first_answer(words: str, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain Python is asked too where only a search is limited: what it has not finished is not taken."""
+    monkeypatch.setattr(sooner._early, "IS_COMMAND", True)
+    monkeypatch.delenv("XCCL_EMU_PLAIN_FIRST", raising=False)
+    assert sooner._applies(words.split()) == first

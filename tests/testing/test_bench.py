@@ -158,6 +158,14 @@ def test_wrong_faults_and_metadata_are_refused() -> None:
     """The error names the argument, its value and what would be right; a second pod is refused, too."""
 
 
+@pytest.mark.parametrize("name", ["sizes", "name", "configuration", "build", "syncs", "papers"])
+def test_a_field_that_every_case_has_is_refused(name: str) -> None:
+    """When the case is declared, by its name."""
+    body = {"__annotations__": {name: int}, name: 1}
+    with pytest.raises(ConfigError, match=rf"Mine.{name}: every case has a '{name}' of its own"):
+        type("Mine", (Case,), body)
+
+
 @kernel
 def look(word):
     """Fails unless a word is 7."""

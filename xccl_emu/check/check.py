@@ -189,6 +189,11 @@ def _check_limits(**limits: float | None) -> None:
             raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {MOST_SCHEDULES}")
 
 
+def _left(options: _Options, started: float) -> float | None:
+    """What is left of the seconds of a check; None where there is no limit."""
+    return None if options.seconds is None else max(options.seconds - (working_seconds() - started), _SECONDS_LEAST)
+
+
 def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
     """Every schedule with a fault at any moment: that without it, and then what the fault may add.
 
@@ -206,7 +211,7 @@ def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdic
         one = "a schedule" if fault.kind == "stall" else "the beginning of a schedule"
         why = f"a run under {fault.kind} is {one} without it, and all of these are right"
         return replace(without, reason=why if fault.kind == "stall" else f"{why}; behind it cores may wait for ever")
-    left = None if options.seconds is None else max(options.seconds - (working_seconds() - started), _SECONDS_LEAST)
+    left = _left(options, started)
     if fault.at is not None:
         why = f"a search takes every moment: leave out the @{fault.at}, or draw schedules"
         return replace(without, verdict=UNSUPPORTED, reason=why)
@@ -284,8 +289,7 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
     if verdict.order in STRONGER and options.reduction != "merged" and options.hands_over:
         orders.insert(0, WEAKER)
     for order in orders:
-        seconds = options.seconds
-        left = None if seconds is None else max(seconds - (working_seconds() - started), _SECONDS_LEAST)
+        left = _left(options, started)
         given = left if left is None or order == orders[-1] else left / 2
         trial = checkable.build(order, verdict.without)
         again = partial(checkable.build, order, verdict.without)
@@ -297,7 +301,8 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
     if searched.violation is not None and not options.as_found:
-        return with_violation(checkable, replace(searched, order=verdict.order), searched.violation)
+        left = _left(options, started)
+        return with_violation(checkable, replace(searched, order=verdict.order), searched.violation, left)
     return searched
 
 
@@ -393,7 +398,7 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
-        return with_violation(checkable, verdict, sampled.violation)
+        return with_violation(checkable, verdict, sampled.violation, _left(options, started))
     if not sampled.schedules:
         return replace(verdict, verdict=UNFINISHED, reason=too_long(options.seconds or 0.0))
     return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach)

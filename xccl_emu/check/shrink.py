@@ -1,11 +1,13 @@
 """From the path on which a violation was found to what is told: the most telling one near it, by a short schedule."""
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import SEARCH, VIOLATION, Verdict, Violation
 from xccl_emu.errors import ReplayError
+from xccl_emu.machine.clock import working_seconds
 
 if TYPE_CHECKING:
     from xccl_emu.check.search.exhaustive import Found
@@ -14,21 +16,29 @@ SECONDS = 5.0
 """What a witness is made shorter for, at most."""
 
 
-def with_violation(checkable: Checkable, verdict: Verdict, violation: Violation) -> Verdict:
+def with_violation(
+    checkable: Checkable, verdict: Verdict, violation: Violation, seconds: float | None = None
+) -> Verdict:  # fmt: skip
     """The verdict with the most telling violation, as its replay shows it and with fewer actions, and with the others.
 
     What is found first need not say what is wrong: without a quiet that also frees a buffer, an event may be set twice
-    before any data is overtaken.  So more is looked for, by schedules that are always the same.
+    before any data is overtaken.  So more is looked for, by schedules that are always the same.  Where ``seconds`` are
+    left, that takes half of them at most, or of `SECONDS` if these are more.
     """
     from xccl_emu.check.sampling.sample import further, replay
     from xccl_emu.check.witness.rank import cause, place, ranked
     from xccl_emu.check.witness.shrink import shrink
 
+    started, left = working_seconds(), SECONDS if seconds is None else max(seconds, SECONDS)
     alone = verdict.fault or violation.loop  # the hardware fails, or a search has seen all of a livelock
     trial = checkable.build(verdict.order, verdict.without)
-    found = ranked([violation, *(() if alone else further(trial, seed=verdict.seed))])
+    until = math.inf if seconds is None else started + left / 2
+    more = () if alone else further(trial, seed=verdict.seed, until=until)
+    found = ranked([violation, *more])
     trial = checkable.build(verdict.order, verdict.without)
-    best = shrink(trial, cause(trial, found), replay, seconds=SECONDS)
+    first = cause(trial, found)
+    left -= 0.0 if seconds is None else working_seconds() - started
+    best = shrink(trial, first, replay, seconds=min(SECONDS, left))
     others = tuple(other for other in found if place(other) != place(best))
     return replace(verdict, verdict=VIOLATION, violation=best, others=others)
 

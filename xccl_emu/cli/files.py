@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from xccl_emu.check.witness.replay_file import Witness
 
 
+WITNESSES = Path("witnesses")
+"""The folder of replay files that nobody names."""
+
+
 def check_file(option: str, path: Path | None) -> None:
     """ConfigError, naming the option, if a file cannot be written there; nothing is asked of None."""
     if path is None:
@@ -53,9 +57,11 @@ def save_witness(checkable: "Checkable", verdict: "Verdict", out: Path | None) -
 
     assert verdict.violation is not None
     witness = Witness.of(checkable, verdict.violation, verdict.order, verdict.without, verdict.fault)
-    path = out or Path(witness.file_name())
+    path = out or WITNESSES / witness.file_name()
     try:
         with writing("--out", path):
+            if out is None:
+                WITNESSES.mkdir(exist_ok=True)
             witness.save(path)
     except OutputError as error:
         return None, str(error)
@@ -63,9 +69,11 @@ def save_witness(checkable: "Checkable", verdict: "Verdict", out: Path | None) -
 
 
 def protocol_of(witness: "Witness", path: Path) -> str:
-    """The protocol of a replay file; ConfigError if it is in a file of its own, which the user has to say."""
+    """The protocol of a replay file; ConfigError if it is in a file that is gone, which the user has to say."""
     from xccl_emu.protocol.registry import is_known
 
+    if Path(witness.file.rpartition(":")[0]).is_file():
+        return witness.file
     if not is_known(witness.protocol):
         how = f"which `xccl-emu list` does not have; give its file too, as FILE.py:{witness.protocol}"
         raise ConfigError(f"--replay {path}: is of protocol {witness.protocol!r}, {how}")

@@ -2,7 +2,9 @@
 
 import keyword
 import re
+import sys
 from importlib import resources
+from importlib.machinery import PathFinder
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
@@ -38,12 +40,20 @@ def _filled_in(options: NewOptions) -> dict[Path, str]:
     taken = keyword.iskeyword(name) or name in _RESERVED
     if taken or not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", name, re.ASCII):
         raise ConfigError(f"NAME {name!r}: must be a name such as my_gather, which Python and the kernel do not use")
+    if name in sys.stdlib_module_names or _is_installed(name, options.folder):
+        raise ConfigError(f"NAME {name!r}: is a module that Python has; {name}.py would hide it from what imports it")
     words = {"name": name, "Name": _case_of(name), "file": f"{name}.py:{_case_of(name)}"}
     recipe = resources.files("xccl_emu.cli") / "recipe"
     return {
         options.folder / shape.format(name): Template((recipe / source).read_text("utf-8")).substitute(words)
         for shape, source in _FILES.items()
     }
+
+
+def _is_installed(name: str, folder: Path) -> bool:
+    """Is there a module of that name, other than in the working directory and in the folder?"""
+    here = (Path.cwd(), folder.resolve())
+    return PathFinder.find_spec(name, [each for each in sys.path if Path(each).resolve() not in here]) is not None
 
 
 def _case_of(name: str) -> str:

@@ -16,7 +16,7 @@ class ShowOptions:
     the steps, and of the one that is chosen the line of source, and what flags hold then.
 
     \b
-      xccl-emu show sendrecv-relaxed-data-race-6f0c21d9a4be.json           a page beside the file
+      xccl-emu show witnesses/found.json   a page beside the file
       xccl-emu show xe1:eNp1kE...                                          a line that a failed test has printed
       xccl-emu show kept.json ring_all_gather.py:ring_all_gather --svg run.svg
 

@@ -16,7 +16,7 @@ def act(options: ShowOptions) -> None:
     if not options.witness:
         raise ConfigError("WITNESS: must be a replay file, or a line that begins with xe1:")
     kept = Path(options.witness)
-    page = options.html or Path("witness.html" if options.witness.startswith(LINE) else kept.with_suffix(".html").name)
+    page = options.html or Path("witness.html" if options.witness.startswith(LINE) else kept.with_suffix(".html"))
     asked = CheckOptions(protocol=options.protocol, replay=kept, html=page, svg=options.svg)
     with check_show.ticking() as progress:
         result = check_job.Job(asked, progress).run()

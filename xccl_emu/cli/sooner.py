@@ -26,9 +26,11 @@ from xccl_emu.jit import cache
 
 COMMANDS = ("check", "trace")
 BY_SECONDS = (
-    "--seconds", "--certify", "--certify-seconds", "--confirm-seconds", "--each-sync", "--weakest", "--advice-seconds",
+    "--certify", "--certify-seconds", "--confirm-seconds", "--each-sync", "--weakest", "--advice-seconds",
 )  # fmt: skip
 """Options with which it depends on seconds what is found."""
+DRAWN = ("--policy", "--fault")
+"""With these ``--seconds`` is one of them: a search that does not end in that time gives no answer that is taken."""
 PATIENCE_S = 45.0
 """How long plain Python may take: less than the search may by default."""
 BEHIND_CPU_S = 600
@@ -83,7 +85,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _applies(words: Sequence[str]) -> bool:
     if not _early.IS_COMMAND or os.environ.get("XCCL_EMU_PLAIN_FIRST") == "0":
         return False
-    return words[0] in COMMANDS and {word.partition("=")[0] for word in words}.isdisjoint(BY_SECONDS)
+    given = {word.partition("=")[0] for word in words}
+    drawn = "--seconds" in given and not given.isdisjoint(DRAWN)
+    return words[0] in COMMANDS and given.isdisjoint(BY_SECONDS) and not drawn
 
 
 def _start() -> subprocess.Popen[bytes]:

@@ -5,6 +5,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
@@ -157,6 +158,13 @@ class Case:
     pod_sizes: Mapping[str, int | str] = MappingProxyType({})
     """Values of `POD_SIZES` that differ from the default."""
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Raises ConfigError for a field that would hide what every case has."""
+        super().__init_subclass__(**more)
+        for name, kind in inspect.get_annotations(cls).items():
+            if hasattr(Case, name) and "ClassVar" not in str(kind):
+                raise ConfigError(f"{cls.__name__}.{name}: every case has a {name!r} of its own; give it another name")
+
     def with_pod_options(self, **given: int | str) -> Self:
         """The same case on a pod that has some of `POD_SIZES`; ConfigError for others, or one out of range."""
         known, chosen = {each.name: each for each in POD_SIZES}, dict(self.pod_sizes)
@@ -256,6 +264,11 @@ class Case:
         """Names of the synchronizations in the kernels that it launches."""
         return syncs(self)
 
+    @property
+    def origin(self) -> str:
+        """``FILE.py:NAME`` by which commands know a case that is in no package; empty for one that is."""
+        return origin_of(type(self))
+
     def lesser(self) -> Mapping[str, Sequence[int]]:
         """Values from the least one up to its own, of each size that may be smaller (`check.confirm`)."""
         given = {each.name: each.below(each.even(getattr(self, each.name))) for each in self.sizes()}
@@ -277,6 +290,16 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.configuration.items())})"
+
+
+def origin_of(made: Any) -> str:
+    """The file and name of a class or a function, unless a package has it or there is no file."""
+    if made.__module__.partition(".")[0] == "xccl_emu":
+        return ""
+    try:
+        return f"{Path(inspect.getfile(made)).resolve(strict=True)}:{made.__name__}"
+    except (OSError, TypeError):
+        return ""
 
 
 def first_sentence(documented: Any) -> str:
@@ -314,6 +337,11 @@ class FunctionCase(Case):
     def name(self) -> str:
         """Name of the function."""
         return self.title
+
+    @property
+    def origin(self) -> str:
+        """As `Case.origin`, of the function."""
+        return origin_of(self.function)
 
     @property
     def configuration(self) -> Mapping[str, int | str]:

@@ -18,7 +18,7 @@ from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
-from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, sizes_of
+from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, origin_of, sizes_of
 from xccl_emu.protocol.owners import Owners
 from xccl_emu.protocol.registry import Known, known
 
@@ -83,6 +83,11 @@ class Sequence:
         read = cls(known(protocol), stages)
         read._check_names()
         return read
+
+    @property
+    def origin(self) -> str:
+        """As `Case.origin`."""
+        return origin_of(self.of.maker)
 
     def _check_names(self) -> None:
         """ConfigError for sizes that the protocol does not have, and values that are none."""

@@ -145,7 +145,7 @@ def first_drawn(trial: Trial, *, seed: int = 0, until: float = math.inf) -> Viol
 
 
 def further(trial: Trial, *, seed: int = 0, rounds: int = 32, until: float = math.inf) -> Iterator[Violation]:
-    """What else goes wrong, once something has: every violation that the first schedules of all policies show.
+    """Look for what else goes wrong, once something has, in the first schedules of all policies; yield each violation.
 
     Its end is counted in schedules and actions, so the same trial and seed give the same.  ``found_after`` is the
     number of these schedules.  A kernel whose arithmetic fails ends it, and ``until``, by `working_seconds`.

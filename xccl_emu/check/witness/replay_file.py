@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ LINE = "xe1:"
 _LINE_BYTES_MAX = 1 << 26
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "protocol": str, "configuration": dict, "order": str, "without": list, "fault": str, "kind": str, "message": str,
-    "fingerprint": str, "loop": int, "actions": list,
+    "fingerprint": str, "loop": int, "file": str, "actions": list,
 }  # fmt: skip
 _ACTION_END = 1 << 63
 
@@ -48,6 +49,8 @@ class Witness:
     """[n] int64, ``actor << 16 | choice``, or negative for what breaks (`faults.encode`)."""
     loop: int = 0
     """For a livelock: so many actions at the end lead back to the state before them."""
+    file: str = ""
+    """``FILE.py:NAME`` of a protocol that is in a file of its own, seen from where it was written if it is below."""
 
     @classmethod
     def of(
@@ -58,6 +61,7 @@ class Witness:
         return cls(
             checkable.name, dict(checkable.configuration), order, tuple(without), fault, violation.kind,
             violation.message, trial.pod.fingerprint(), np.asarray(violation.actions, np.int64), violation.loop,
+            getattr(checkable, "origin", "").removeprefix(f"{Path.cwd()}{os.sep}"),
         )  # fmt: skip
 
     def _fields(self) -> dict[str, Any]:
@@ -91,7 +95,7 @@ class Witness:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file, or a line; ReplayError if it is missing, damaged, or something else."""
-        fields = {"loop": 0} | _read(path)
+        fields: dict[str, Any] = {"loop": 0, "file": ""} | _read(path)
         path = _named(path)
         for name, kind in _TYPES.items():
             if not isinstance(fields.get(name), kind):
