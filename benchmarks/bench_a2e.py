@@ -25,7 +25,7 @@ EXPERTS, TOP_K, TOKENS, HIDDEN = 256, 8, 96, 7168
 
 @dataclass
 class Sample:
-    """What one group gave; a launch is one call of each domain, of which the first launch is left out."""
+    """The results of one group; a launch is one call of each domain, and the first launch is left out."""
 
     run: RunStats
     cpu: list[float] = field(default_factory=list)
@@ -104,7 +104,7 @@ def measure(owner: AttentionExperts, given: Sequence[Call], repeats: int, yardst
 
 
 def report_sample(report: Report, what: str, sample: Sample, least: float | None) -> None:
-    """How much, how long, and how fast."""
+    """Report how much, how long, and how fast."""
     report.plain(f"{what}: copied", copied(sample.run) / 1e9, "GB")
     report.plain(f"{what}: the run alone, CPU", min(sample.cpu), "s")
     report.plain(f"{what}: instructions", sum(sample.run.instructions.values()) / 1e6, "million")
@@ -119,7 +119,7 @@ def main() -> None:
     command.add_argument("--attention", type=int, nargs="+", default=[20, 160], help="attention dies of a domain")
     command.add_argument("--domains", type=int, default=3, help="domains")
     command.add_argument("--cores", type=int, default=2, help="cores of an attention die and a stream")
-    command.add_argument("--repeats", type=int, default=2, help="later launches of which the best counts")
+    command.add_argument("--repeats", type=int, default=2, help="later launches; the best one counts")
     options = command.parse_args()
     report = Report(f"A2E and E2A: {options.domains} domains, {TOKENS} tokens a die, hidden {HIDDEN}")
     tiny = A2EConfig(1, 1, 2, hidden=32, top_k=1, tokens_max=1, depth=1)

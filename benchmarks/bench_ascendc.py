@@ -1,4 +1,4 @@
-"""Kernels in Ascend C: seconds to compile one, and steps a second beside those of the same requests in Python."""
+"""Kernels in Ascend C: seconds to compile one, and steps a second next to the same requests' in Python."""
 
 import os
 import tempfile
@@ -70,7 +70,7 @@ def measure_dispatch(report: Report, repeats: int) -> None:
 def main() -> None:
     """Measure, and print the table."""
     command = parser(__doc__)
-    command.add_argument("--repeats", type=int, default=5, help="the best of so many counts")
+    command.add_argument("--repeats", type=int, default=5, help="counts; the best one is reported")
     options = command.parse_args()
     report = Report("Kernels in Ascend C")
     for file, name in SOURCES.items():

@@ -74,7 +74,7 @@ def main() -> None:
     command = parser(__doc__ or "")
     command.add_argument("--megabytes", type=int, default=64, help="of the payload of each die")
     command.add_argument("--tokens", type=int, default=128, help="of each node")
-    command.add_argument("--repeats", type=int, default=3, help="the best of so many counts")
+    command.add_argument("--repeats", type=int, default=3, help="counts; the best one is reported")
     options = command.parse_args()
     report = Report("Collectives")
     for name in NAMES:

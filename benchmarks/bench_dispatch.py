@@ -58,7 +58,7 @@ class Kind:
     """Time limit of a later round at the largest number of ranks."""
 
     def need(self, ranks: int, cores: int) -> float:
-        """Bytes for so many ranks with so many cores."""
+        """Bytes for ``ranks`` ranks with ``cores`` cores each."""
         case: Any = on_pod(self.case, cores=cores)
         return float(case.bytes_needed(ranks))
 
@@ -159,7 +159,7 @@ def report_growth(report: Report, samples: Sequence[Sample]) -> None:
 
 
 def report_largest(report: Report, sample: Sample, seconds_max: float) -> None:
-    """Everything about the largest number of ranks: each stage, then the round, within so many seconds."""
+    """Everything about the largest number of ranks: each stage, then the round, within ``seconds_max`` seconds."""
     for name in STAGES:
         report.plain(f"{name}, first round, wall", sample.first[name].seconds, "s")
         report.plain(f"{name}, later round, wall", sample.best([name], "seconds"), "s")
@@ -188,7 +188,7 @@ def command_of(kind: Kind) -> argparse.ArgumentParser:
     command = parser(f"{kind.title} at full size: rounds, bytes copied, growth with the ranks.")
     command.add_argument("--ranks", type=int, nargs="+", default=kind.ranks, help="numbers of ranks")
     command.add_argument("--cores", type=int, default=kind.cores, help="cores on each die")
-    command.add_argument("--repeats", type=int, default=3, help="later rounds of which the best counts")
+    command.add_argument("--repeats", type=int, default=3, help="later rounds; the best one counts")
     return command
 
 

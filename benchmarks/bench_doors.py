@@ -1,6 +1,6 @@
 """What calls of a script cost: DeepEP's low-latency calls at the sizes of its own test, against `np.copyto`.
 
-Ranks, tokens, hidden and choices are those of `test_low_latency.py`; experts are fewer, since blocks that stay empty
+Ranks, tokens, hidden and choices are taken from `test_low_latency.py`; experts are fewer, since blocks that stay empty
 are not touched.  Counted is each byte that an instruction copies, as in the other benchmarks.
 """
 
@@ -82,7 +82,7 @@ def measure(report: Report, repeats: int, tokens: int) -> None:
 def main() -> None:
     """Measure, and print the table."""
     command = parser(__doc__)
-    command.add_argument("--repeats", type=int, default=3, help="the best of so many counts")
+    command.add_argument("--repeats", type=int, default=3, help="counts; the best one is reported")
     command.add_argument("--tokens", type=int, default=TOKENS, help="tokens of a rank")
     options = command.parse_args()
     report = Report(f"DeepEP's calls: {RANKS} ranks, {options.tokens} tokens, hidden {HIDDEN}, top-{TOP_K}")

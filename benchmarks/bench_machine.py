@@ -102,7 +102,7 @@ def cached_copy_us(remote: Remote, repeats: int) -> float:
 def main() -> None:
     """Measure, and print the table."""
     command = parser(__doc__)
-    command.add_argument("--repeats", type=int, default=5, help="the best of so many counts")
+    command.add_argument("--repeats", type=int, default=5, help="counts; the best one is reported")
     options = command.parse_args()
     report = Report("The machine")
     measure_steps(report, options.repeats)

@@ -33,7 +33,7 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As the table has it."""
+        """The cells of the table's line."""
         search, draw = self.searched.violation, self.drawn.violation
         return (
             self.mutant.name,
@@ -60,7 +60,7 @@ def section(name: str, group: Iterable[Line]) -> str:
 
 
 def page(groups: Mapping[str, Sequence[Line]], before: str) -> str:
-    """The page with a table for each group: new ones, and those of the page as it was before."""
+    """The page with a table for each group: new tables, and the others as the page had them."""
     head, *parts = before.split("\n## ")
     kept = {part.partition("\n")[0].lower(): f"## {part}" for part in parts}
     parts = [section(name, groups[name]) if name in groups else kept.get(name.lower(), "") for name in MODULES]

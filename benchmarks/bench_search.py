@@ -33,7 +33,7 @@ PROTOCOLS: Mapping[str, dict[str, int | str]] = {
 """Whose transitions are more than deliveries: what one costs depends on how much of the machine runs in it."""
 
 STATES_MAX = 1_000_000
-"""Where a search is cut off: enough to tell its speed."""
+"""Where a search is cut off: enough to know its speed."""
 
 MODEL = """
 #define S {slots}
@@ -90,7 +90,7 @@ active proctype receiver() {{
 
 
 def search(slots: int, chunks: int, granules: int, full: bool) -> tuple[Found, float]:
-    """What the search of a ring found and its CPU seconds, without learning and set-up."""
+    """Search a ring; return what was found and its CPU seconds, without learning and set-up."""
     return search_case(SendRecvCase(slots=slots, chunks=chunks, granules=granules), full)
 
 

@@ -28,7 +28,7 @@ def of(one: Round) -> list[Stage]:
 
 
 def rounds(layer: Layer, policy: Any, repeats: int) -> list[Round]:
-    """So many rounds under a policy."""
+    """Run ``repeats`` rounds under a policy."""
     layer.pod.policy = policy
     return [layer.round() for _ in range(repeats)]
 
@@ -82,7 +82,7 @@ def main() -> None:
     """Measure, and print the table: without data first, as resident memory only grows."""
     command = parser(__doc__)
     command.add_argument("--cores", type=int, default=48, help="cores on each die")
-    command.add_argument("--repeats", type=int, default=2, help="later rounds of which the best counts")
+    command.add_argument("--repeats", type=int, default=2, help="later rounds; the best one counts")
     command.add_argument("--pull", type=int, default=288, help="ranks of pull dispatch and combine, 60 tokens each")
     command.add_argument("--fused", type=int, default=256, help="ranks of fused operators, 128 tokens each; 0: none")
     options = command.parse_args()

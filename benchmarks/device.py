@@ -21,7 +21,7 @@ def flag_steps(n):
 
 @kernel
 def copies(source, target, nbytes, half_bytes, rounds):
-    """Copy ``nbytes`` through the data buffer in parts of ``half_bytes``, so many times over."""
+    """Copy ``nbytes`` through the data buffer in parts of ``half_bytes``, ``rounds`` times over."""
     for _i in range(rounds):
         yield from copy_through_buffer(source, target, nbytes, half_bytes, 1)
         yield quiet()

@@ -1,6 +1,6 @@
 """What the benchmarks share: timing several things in turns, the yardstick `np.copyto`, and a table of targets.
 
-Every benchmark prints what it measured beside what it should be, and ends with exit code 0 whether or not the targets
+Every benchmark prints what it measured next to what it should be, and ends with exit code 0 whether or not the targets
 are met: a benchmark is no test.  Rates are ratios to something that is timed in the same run, in turns with it, so that
 a busy machine slows both; and they are taken from CPU seconds of the one thread at work, which on an idle machine are
 the wall seconds, and on a busy one leave out the turns of others.

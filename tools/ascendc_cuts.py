@@ -22,7 +22,7 @@ GROWING: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "moe.py:Dispatch": ({"tokens": 1}, {"tokens": 2}, {"tokens": 3}, {"tokens": 1, **CACHED}),
     "moe.py:Combine": ({"tokens": 1}, {"tokens": 2}, {"tokens": 3}, {"tokens": 1, **CACHED}),
 }
-"""Sizes in which cases are checked, beside the usual ones."""
+"""Sizes in which cases are checked, in addition to the usual ones."""
 COLUMNS = ("case", "cut", "found with", "as", "after states")
 
 
@@ -50,7 +50,7 @@ def rows(name: str) -> Iterator[Sequence[str]]:
 
 
 def found(sync: str, cases: Mapping[str, Case]) -> Sequence[str]:
-    """Where a cut is found first, as what, and after how many states."""
+    """Return where a cut is found first, as what, and after how many states."""
     for told, case in cases.items():
         violation = (verdict := check(case, without=[sync])).violation
         if violation is not None:

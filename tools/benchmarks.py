@@ -1,8 +1,8 @@
 """Write docs/records/benchmarks.md, and five rows of it in README.md: emulated times with the published ones.
 
-    python tools/benchmarks.py                 run `xccl-emu bench` all and those beside it, and write both
+    python tools/benchmarks.py                 run `xccl-emu bench` all and a few more, and write both
     python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
-    python tools/benchmarks.py --check         end with 1 if README's rows are not those of docs/records/benchmarks.md
+    python tools/benchmarks.py --check         end with 1 if README's rows differ from docs/records/benchmarks.md
 """
 
 import argparse
@@ -37,14 +37,14 @@ COMMANDS = (
 
 
 def results(paths: Sequence[Path]) -> list[Result]:
-    """Rows of all benches: out of files, or by running them; a row that comes again stands where it first did."""
+    """Rows of all benches: out of files, or by running them; a row that comes again stays where it first was."""
     texts = [path.read_text(encoding="utf-8") for path in paths] or [run(command) for command in COMMANDS]
     rows = [result_of(row) for text in texts for row in json.loads(text)["results"]]
     return [*{row.key: row for row in rows}.values()]
 
 
 def run(arguments: Sequence[str]) -> str:
-    """What a bench prints as JSON."""
+    """Return what a bench prints as JSON."""
     command = [sys.executable, "-m", "xccl_emu", "bench", *arguments, "--json"]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
@@ -69,7 +69,7 @@ def error(row: Result) -> str:
 
 
 def with_band(row: Result, n_beside: int) -> str:
-    """A row of a table with so many columns of what others measured, and its interval behind them."""
+    """A row of a table with ``n_beside`` columns of what others measured, and then its interval."""
     band = "" if row.low is None else f"{number(row.low)} to {number(row.high)}"
     return f"{line(row)}{' |' * (n_beside - len(row.beside))} {band} |"
 
@@ -103,7 +103,7 @@ def scored(rows: Sequence[Result]) -> Iterator[str]:
 
 
 def section(name: str, rows: Sequence[Result]) -> str:
-    """One bench."""
+    """The section of one bench."""
     told = [row for row in rows if row.bench == name]
     kinds = dict.fromkeys(row.kind for row in told if row.kind)
     lines = [f"Latencies: {'; '.join(kinds)}.", ""] if kinds else []

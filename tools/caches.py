@@ -22,7 +22,7 @@ TABLES = {
 """Protocols whose cores store to lines that they share."""
 
 IN_TURN = {"sendrecv, zero-copy, sendrecv": ("sendrecv", ({}, {"path": "zero-copy"}, {}))}
-"""Calls behind each other on one communicator, beside those of the names."""
+"""Consecutive calls on one communicator, in addition to the calls of the names."""
 
 
 def tried(name: str) -> Checkable:
@@ -40,7 +40,7 @@ def cleaned(case: Checkable) -> Iterator[str]:
 
 
 def judged(case: Checkable, without: str = "") -> Verdict:
-    """The verdict of a search of so many states."""
+    """The verdict of a search of at most `STATES_MAX` states."""
     return check(case, max_states=STATES_MAX, without=[without] if without else ())
 
 

@@ -26,7 +26,7 @@ class Plot(NamedTuple):
     what: str
     """Groups: ``x``, perhaps with ``unit``, and ``line``."""
     every: bool = False
-    """Also those of which nothing was published?"""
+    """Also rows that nothing was published for?"""
 
 
 _OPERATOR = "(?P<line>dispatch|combine)"

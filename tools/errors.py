@@ -15,7 +15,7 @@ _TEXT, _MIDDLE, _HALF, _TOP, _STEP = "#6e7781", 400, 270, 48, 22
 
 
 def rows(page: str) -> dict[str, list[tuple[str, str, float]]]:
-    """What, role and error in percent of the scored rows, by section of the page; those without any are omitted."""
+    """Name, role and error in percent of the scored rows, by section of the page; sections without rows are omitted."""
     sections = (part.partition("\n") for part in page.split("\n## ")[1:])
     found = {title: _ROW.findall(text) for title, _, text in sections}
     return {title: [(what, role, float(error)) for what, role, error in part] for title, part in found.items() if part}
@@ -51,7 +51,7 @@ def _line(y: int, title: str, scored: list[tuple[str, str, float]]) -> Iterator[
 
 
 def _x(percent: float) -> float:
-    """Roots, so that 1% can be seen beside 100%."""
+    """Roots, so that 1% can be seen next to 100%."""
     return round(_MIDDLE + math.copysign(_HALF * math.sqrt(min(abs(percent), 100) / 100), percent), 1)
 
 

@@ -1,7 +1,7 @@
 """Write docs/records/fidelity.md: the papers' steps, the lines of the kernels that take them, and each deviation.
 
-Steps and deviations are with the cases (`Case.papers`); lines are found by the requests that have these steps. Of what
-is written by hand behind them the lines in links follow.
+Steps and deviations are with the cases (`Case.papers`); lines are found by the requests that have these steps. In what
+is written by hand after them the lines in links follow.
 """
 
 import ast
@@ -37,11 +37,11 @@ class Place:
     """Its line."""
 
 
-# ---- which request is of which step
+# ---- the step of each request
 
 
 def chain(site: Site) -> list[tuple[str, int]]:
-    """Files and lines on the way to a request, that of the kernel first."""
+    """Files and lines on the way to a request, the kernel's first."""
     return [*site.callers, (site.file, site.line)]
 
 
@@ -57,7 +57,7 @@ def paper_of(site: Site, papers: Iterable[Paper]) -> Paper | None:
 
 
 def place_of(site: Site, paper: Paper) -> Place:
-    """Where a request is in the paper's own kernels: of a shared subroutine, where it is called."""
+    """Find the place of a request in the paper's own kernels: of a shared subroutine, where it is called."""
     file, line = [at for at in chain(site) if at[0] in files_of(paper)][-1]
     return Place(file, line, f"{site.operation} {site.sync}".strip(), site.text)
 
@@ -70,7 +70,7 @@ def seen_in(deviation: Deviation, places: Iterable[Place]) -> list[Place]:
 
 
 def steps_of(papers: Iterable[Paper], kernels: Iterable[Kernel]) -> dict[tuple[Paper | None, int], list[Place]]:
-    """Requests that have a step, by paper and step; a request of no paper's kernels stands under none."""
+    """Requests that have a step, by paper and step; a request of no paper's kernels is under none."""
     papers, found = [*papers], {}
     for site in (site for kernel in kernels for site in kernel.sites if site.step):
         paper = paper_of(site, papers)
@@ -166,7 +166,7 @@ def relinked(found: re.Match[str]) -> str:
 
 
 def page(text: str, check: bool = False) -> str:
-    """The page with what is of steps made again, and with lines of today in the links behind it."""
+    """The page with the part about steps made again, and with lines of today in the links after it."""
     papers, kernels = shipped()
     if wrong := [*complaints(papers, kernels)]:
         raise SystemExit("\n".join(wrong))

@@ -14,7 +14,7 @@ from xccl_emu.cli.schema.words import Envelope
 
 PAGE = ROOT / "docs" / "records" / "json.md"
 BASES = (Envelope, Verdict, Rows, Program)
-"""Records of which others have all words, and more."""
+"""Records whose words all others have, and more."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any"}
 
 
@@ -44,7 +44,7 @@ def type_text(kind: Any) -> str:
 
 
 def part(title: str, kind: Any) -> Iterator[str]:
-    """A heading, what the record is, and a line for each of its words but those of every object."""
+    """A heading, what the record is, and a line for each of its words, except for the words of every object."""
     own = get_type_hints(kind, include_extras=True)
     bases = [base for base in BASES if base is not kind and get_type_hints(base).keys() <= own.keys()]
     own = {name: each for name, each in own.items() if not any(name in get_type_hints(base) for base in bases)}
@@ -58,7 +58,7 @@ def part(title: str, kind: Any) -> Iterator[str]:
 
 
 def says(kind: Any) -> str:
-    """What a word says; for one that has no text of its own what its record is."""
+    """The text of a word; for one that has no text of its own the text of its record."""
     texts = getattr(kind, "__metadata__", None) or [each.__doc__.rstrip(".") for each in records(kind)]
     return texts[0][:1].lower() + texts[0][1:]
 

@@ -4,9 +4,9 @@
     python tools/judge.py loads-stay ...     some; the lines of others stay as they are
     python tools/judge.py --ends field-told-late ...    the smallest programs, judged by their ends
     python tools/judge.py --programs 2000    give up sooner
-    python tools/judge.py --workers 4        processes, each of which takes every fourth program
+    python tools/judge.py --workers 4        processes; each of them takes every fourth program
 
-The package is copied once, with all mistakes in it, each behind a word of the checker state that says which one is
+The package is copied once, with all mistakes in it, each under a word of the checker state that says which one is
 made, so that the copy is compiled once; campaigns run on it in processes of their own.  A program is judged by all
 judges if the mistake changes what the full search says of it.  It counts if they contradict each other then, and do
 not without the mistake.
@@ -46,7 +46,7 @@ _HEADER = "HEADER = GIVES_UP + 1 + GIVES_UP_MAX\n"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A piece of text of the checker, and what stands there instead: `PLANTED` in it is whether it is made."""
+    """A piece of text of the checker, and what replaces it: `PLANTED` in it is whether it is made."""
 
     name: str
     what: str
@@ -176,29 +176,29 @@ MISTAKES = (
         "told = ck[block + cs.N_READ] or", "told = (ck[block + cs.N_READ] and not PLANTED) or",
     ),
     Mistake(
-        "return-is-local", "an owner returns as soon as it can, whoever writes behind it", _CLASSIFY,
+        "return-is-local", "an owner returns as soon as it can, even if others write after it", _CLASSIFY,
         "if op == rq.OP_RETURN and ck[cs.OWNERS] >> i & 1:",
         "if op == rq.OP_RETURN and ck[cs.OWNERS] >> i & 1 and not PLANTED:",
     ),
     Mistake(
-        "loads-stay", "a flag is written at once behind a load that is still open", _CLASSIFY,
+        "loads-stay", "a flag is written at once after a load that is still open", _CLASSIFY,
         "(clocks.any_read(ck, block, vector) or any_released(st, ck, block, vector))",
         "((clocks.any_read(ck, block, vector) and not PLANTED) or any_released(st, ck, block, vector))",
     ),
     Mistake(
-        "fence-over-dies", "a write behind a fence tells of what was written to other dies before it", _RACES,
+        "fence-over-dies", "a write after a fence releases what was written to other dies before it", _RACES,
         "    return behind and all_on_die_of(", "    return behind and PLANTED or behind and all_on_die_of(",
     ),
     Mistake(
-        "no-fence", "a write to a die tells of all that its core wrote there, without a fence", _RACES,
+        "no-fence", "a write to a die releases all that its core wrote there, without a fence", _RACES,
         "_FENCES_MASK > fences", "_FENCES_MASK > fences - (1 if PLANTED else 0)",
     ),
     Mistake(
-        "signals-tell-all", "a signal tells of what later signals of its core copy", _RACES,
+        "signals-tell-all", "a signal releases what later signals of its core copy", _RACES,
         "        if told == number:", "        if told == number or (told > number and PLANTED):",
     ),
     Mistake(
-        "late-writes", "a write behind the return of an owner is no new fact", _RACES,
+        "late-writes", "a write after the return of an owner is no new fact", _RACES,
         "max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1]), granules.USE_LATE)",
         "max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1]), 0 if PLANTED else granules.USE_LATE)",
     ),
@@ -224,7 +224,7 @@ MISTAKES = (
         "full or _flies_before_it(", "full or not PLANTED and _flies_before_it(",
     ),
     Mistake(
-        "dma-overtakes", "DMA comes behind an own write that is in flight", _INSIDE,
+        "dma-overtakes", "DMA comes after an own write that is in flight", _INSIDE,
         "not writes or (agent >= AGENT_DMA and st[ms.ORDER] >= ms.ORDER_RELAXED)",
         "not writes or (agent >= AGENT_DMA and st[ms.ORDER] >= ms.ORDER_RELAXED and not PLANTED)",
     ),
@@ -264,7 +264,7 @@ MISTAKES = (
         "uses & (USE_PAST | USE_AS_DATA)", "uses & ((0 if PLANTED else USE_PAST) | USE_AS_DATA)",
     ),
     Mistake(
-        "evicted-behind", "a line that is evicted is behind the fence that its store is behind", _GRANULES,
+        "evicted-behind", "a line that is evicted is after the fence that its store is after", _GRANULES,
         "uses & USE_BY_SCALAR:", "uses & USE_BY_SCALAR and not PLANTED:",
     ),
     Mistake(
@@ -276,7 +276,7 @@ MISTAKES = (
         "== granules.MANY or", "== granules.MANY and not PLANTED or",
     ),
     Mistake(
-        "field-told-late", "any poll of a field tells of the latest write to it", _FIELDS,
+        "field-told-late", "any poll of a field acquires the latest write to it", _FIELDS,
         "load_i64(mem, address) == wanted else", "(PLANTED or load_i64(mem, address) == wanted) else",
     ),
     Mistake(
@@ -344,7 +344,7 @@ _CAMPAIGN, _ENDS = run.Plan(1), run.Plan(1, ends=True, budget=replace(judge.BUDG
 
 
 def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
-    """Mistakes, by number, that change what the full search says of a program, behind the stop of a die, or a loss."""
+    """Mistakes, by number, that change what the full search says of a program, after the stop of a die, or a loss."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET, case.fault) for order in ORDERS]
@@ -367,7 +367,7 @@ def _said(scene: judge.Scene, number: int) -> str:
 
 
 def contradictions(case: Case, number: int, plan: run.Plan = _CAMPAIGN) -> list[judge.Contradiction]:
-    """What a campaign with a mistake finds on a program."""
+    """Yield what a campaign with a mistake finds on a program."""
     os.environ[SWITCH] = str(number)
     return [wrong for judged in run.judged(case, plan) for wrong in judged.contradictions]
 
@@ -404,7 +404,7 @@ def hunt(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[
 def found(
     folder: Path, seed: int, programs: range, mistakes: Sequence[int], how: str = "--hunt"
 ) -> dict[int, tuple[str, ...]]:
-    """By mistake: programs, order and contradiction of the first one found by any of the processes."""
+    """Programs, order and contradiction of the first one that any of the processes found, by mistake."""
     environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": str(folder)}
     asked = ",".join(map(str, mistakes))
     parts = [

@@ -45,7 +45,7 @@ def where(of: Setting) -> str:
 
 
 def best(head: str = "### The best strategy") -> str:
-    """Return the best strategy of every setting, corrected, and why the next is behind it."""
+    """Return the best strategy of every setting, corrected, and why the next is second."""
 
     def rows() -> Iterator[Sequence[str]]:
         for of in settings():
@@ -71,7 +71,7 @@ def forms() -> Iterator[tuple[str, Form]]:
 
 
 def literal() -> str:
-    """What each equation as printed does to the best strategy, on both clusters."""
+    """Show what each equation as printed does to the best strategy, on both clusters."""
     of_both = [of for of in settings() if of.model.name == "DeepSeek-R1"]
 
     def rows() -> Iterator[Sequence[str]]:
@@ -88,7 +88,7 @@ def literal() -> str:
 
 
 def of_cases(form: Form) -> str:
-    """Which case has the highest throughput, whether or not it fits; of both models, which never differ."""
+    """Name the case with the highest throughput, whether or not it fits; of both models, which never differ."""
     found = []
     for of in settings():
         cases = measured(replace(of, form=form), WORKLOAD).of
@@ -120,7 +120,7 @@ def published() -> str:
 
 
 def holding(setting: Setting, workload: Workload, change: Callable[[Cluster], Cluster] = lambda of: of) -> str:
-    """How many of the claims about the three cases hold if something is assumed otherwise."""
+    """Count the claims about the three cases that hold if something is assumed otherwise."""
     claims = [row for row in compared(setting, workload, change) if row.what.startswith("d_DP") and row.met is not None]
     return f"{sum(bool(row.met) for row in claims)} of {len(claims)}"
 
@@ -159,7 +159,7 @@ def robust() -> str:
 
 
 def timed(part: str, fabric: Fabric) -> str:
-    """Closed forms beside runs of one of the fused algorithms, on a cluster."""
+    """Closed forms and runs of one of the fused algorithms, side by side, on a cluster."""
 
     def rows() -> Iterator[Sequence[str]]:
         for tokens in TOKENS:
@@ -194,7 +194,7 @@ def with_tables(text: str) -> str:
 
 
 def page(text: str, check: bool = False) -> str:
-    """The page with all tables made again; those of runs are only written."""
+    """The page with all tables made again; tables of runs are only written."""
     if check:
         return with_tables(text)
     parts = [timed(part, fabric) for fabric in (ATLAS_800T_A2, H20) for part in forms_of_runs.ALGORITHMS]

@@ -1,8 +1,8 @@
-"""Pages of docs of which a tool writes a part: prose is written by hand, what stands between two marks is made again.
+"""Pages of docs that a tool writes in part: prose is written by hand, the text between two marks is made again.
 
     python tools/NAME.py            write the part
     python tools/NAME.py --check    say which lines of it are not true any more, and end with 1
-    python tools/NAME.py fused ...  where a page has a part for each protocol: make those of some again alone
+    python tools/NAME.py fused ...  where a page has a part for each protocol: make only the parts of some again
 """
 
 import argparse
@@ -37,7 +37,7 @@ def rows(page: str, mark: str, names: Iterable[str], asked: Collection[str], mak
 
 
 def part_of(page: str, title: str) -> str:
-    """What is behind a heading of the second level, up to the next one."""
+    """The text after a heading of the second level, up to the next one."""
     return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 

@@ -13,12 +13,12 @@ _PART = re.compile(r"(?P<head>```console\n\$ xccl-emu (?P<command>compare[^\n]*)
 
 
 def parts(text: str) -> Iterator[tuple[list[str], str]]:
-    """The arguments of each command of the page, and the table behind it."""
+    """The arguments of each command of the page, and the table after it."""
     return ((found["command"].split(), found["table"]) for found in _PART.finditer(text))
 
 
 def printed(arguments: list[str]) -> str:
-    """What the command prints."""
+    """Return what the command prints."""
     command = [sys.executable, "-m", "xccl_emu", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

@@ -3,7 +3,7 @@
     python tools/record.py              all protocols
     python tools/record.py gather ...   some; the others stay as they are
 
-A rebuild must not change it; whoever changes it on purpose runs this again and says why.
+A rebuild must not change it; to change it on purpose run this again and say why.
 """
 
 import hashlib

@@ -25,7 +25,7 @@ class Matrix:
         self.features: dict[str, str] = self.data["features"]
 
     def cell(self, reduction: str, feature: str) -> dict[str, Any]:
-        """What is said of two; of a row or column where they never meet if nothing else is, {} if that is missing."""
+        """The cell of a reduction and a feature, or what their row or column says otherwise; {} if that is missing."""
         otherwise = self.data["otherwise"]
         reason = otherwise.get(feature) or otherwise.get(reduction)
         return self.data.get(reduction, {}).get(feature) or ({"apart": reason} if reason else {})
@@ -37,7 +37,7 @@ class Matrix:
                 yield reduction, feature, self.cell(reduction, feature)
 
     def unshown(self) -> int:
-        """How many conditions nothing shows."""
+        """Return the number of conditions that nothing shows."""
         return sum(cell.get("shows") == [NONE_YET] for _, _, cell in self.cells())
 
     # ---- as a page has it

@@ -21,7 +21,7 @@ CERTIFICATE_SECONDS, CERTIFICATE_STATES = 6.0, 20_000
 
 
 def finding(verdict: Verdict, idle: bool) -> str:
-    """What a verdict says of the synchronization that was switched off; for an idle one nobody ever had to wait."""
+    """Say what was found without a synchronization; without an idle one nobody ever had to wait."""
     if verdict.verdict == VIOLATION and verdict.violation is not None:
         return f"needed: {verdict.violation.kind}"
     if verdict.verdict == VERIFIED:
@@ -30,7 +30,7 @@ def finding(verdict: Verdict, idle: bool) -> str:
 
 
 def certified(case: Case, without: Sequence[str] = (), seconds: float = 180) -> Verdict:
-    """The verdict of a search of so many seconds at most, with its certificate."""
+    """The verdict of a search of at most ``seconds`` seconds, with its certificate."""
     verdict = check(case, without=without, seconds=seconds)
     return certify(case, verdict, seconds=CERTIFICATE_SECONDS, max_states=CERTIFICATE_STATES)
 
@@ -44,7 +44,7 @@ def rows(case: Case) -> Iterator[tuple[str, Verdict]]:
 
 
 def certificates(verdicts: Iterable[Verdict]) -> str:
-    """What kinds of certificates the verdicts have; nothing in it varies from run to run as long as verdicts do not."""
+    """Name the kinds of certificates of the verdicts; it varies from run to run only where verdicts do."""
     each = [verdict.certificate for verdict in verdicts if verdict.certificate is not None]
     told = sorted({certificate.covers() for certificate in each})
     more = [certificate.of_proof for certificate in each if not certificate.agrees]
