@@ -340,7 +340,7 @@ class FunctionCase(Case):
 
     @property
     def origin(self) -> str:
-        """As `Case.origin`, of the function."""
+        """Return `Case.origin` of the function."""
         return origin_of(self.function)
 
     @property

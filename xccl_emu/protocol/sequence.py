@@ -86,7 +86,7 @@ class Sequence:
 
     @property
     def origin(self) -> str:
-        """As `Case.origin`."""
+        """Return the same as `Case.origin`."""
         return origin_of(self.of.maker)
 
     def _check_names(self) -> None:
