@@ -13,7 +13,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 
 _BYTE = np.dtype(np.uint8)
 RESULTS_MAX = 256
-"""Different contents that one predicate may call right, within one check."""
+"""Different contents that one predicate may call right, within one search."""
 JUDGED_BYTES_MAX = 1 << 14
 """Bytes that one predicate may judge."""
 

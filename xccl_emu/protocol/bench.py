@@ -129,9 +129,9 @@ class Bench:
         """Buffers whose bytes are right in the end if a predicate says so: for a result that runs may differ in.
 
         ``right`` takes an array of uint8 for each buffer and returns True, or False or a text that says what is wrong.
-        It must depend on nothing else.  ``owners`` are as for `expect`, of all buffers together.  A check ends
-        unfinished where more than 256 different contents are right.  ConfigError for no buffer, and for more than 16
-        KiB in all.
+        It must depend on nothing else.  ``owners`` are as for `expect`, of all buffers together.  A search
+        ends unfinished where more than 256 different contents are right.  ConfigError for no buffer, and for more than
+        16 KiB in all.
         """
         nbytes = sum(buffer.nbytes for buffer in buffers)
         if not 0 < nbytes <= JUDGED_BYTES_MAX:

@@ -182,11 +182,8 @@ class Monitor:
 
     def _learns(self) -> bool:
         """Return whether bytes that nobody knew are right: then the run is to be taken again, and is not counted."""
-        expected = self.trial.expected[int(self.m[at.V_SITE])]
-        if not expected.learns(self.trial.pod.memory):
+        if not self.trial.expected[int(self.m[at.V_SITE])].learns(self.trial.pod.memory):
             return False
-        if expected.too_many:
-            raise CapacityError(expected.too_many)
         self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] -= (
             1, int(self.m[at.TAKEN]), int(self.trial.pod.state[machine.FAULT_HAPPENED] != 0),
         )  # fmt: skip

@@ -201,10 +201,11 @@ class Setup:
             last = expected.judge is None or n + 1 == len(self.judged) or self.judged[n + 1][0] != e
             ranges = 1 if expected.judge is None else len(expected.ranges)
             ck[row : row + 4] = start, end - start, place, self._owners(expected)
-            ck[row + 4 : row + 6] = (ranges, len(expected.contents)) if last else (0, 0)
+            contents = expected.contents[:RESULTS_MAX]
+            ck[row + 4 : row + 6] = (ranges, len(contents)) if last else (0, 0)
             if (table[start // 32 : (end + 31) // 32, granules.USES] & granules.USE_LATE).any():
                 ck[at.OWNERS] |= self._owners(expected)
-            for content in expected.contents[: RESULTS_MAX]:
+            for content in contents:
                 data = content[first : first + end - start]
                 words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
                 ck[place : place + len(words)] = words
