@@ -118,7 +118,7 @@ class Scene:
 
     @cached_property
     def reach(self) -> Reach:
-        """Return where brute force stops and waits."""
+        """Return the sites that brute force reaches, and those where it waits."""
         return reach_of(self.pod, self.naive.sites)
 
     def wrong(self) -> list[str]:
