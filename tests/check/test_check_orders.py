@@ -4,9 +4,10 @@ import pytest
 
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
+from xccl_emu.check.search import exhaustive
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, VERIFIED
+from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, UNFINISHED, VERIFIED
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.sendrecv.case import SendRecvCase
 
@@ -56,7 +57,21 @@ def test_limits_are_looked_at_often(breadth_first: bool) -> None:
     looks.clear()
     reason, _ = search(100_000_000, 0.5)
     assert reason == "more than 0.5 seconds"
-    assert looks[-1] < 2
+    assert looks[-1:] < [2.0]  # none if learning took as long
+
+
+def test_what_a_search_learns_has_its_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks that pause behind each step learn the same; where the time is over before, the search is unfinished."""
+    case = SendRecvCase(slots=2, chunks=3, granules=1)
+    told = []
+    for steps in (1_000, 1):
+        monkeypatch.setattr(exhaustive, "_WALK_PIECE", steps)
+        found = check(case)
+        told.append((found.verdict, found.states, found.transitions))
+    assert told[0] == told[1]
+    assert told[0][0] == VERIFIED
+    late = check(case, seconds=1e-9)
+    assert (late.verdict, late.reason, late.transitions) == (UNFINISHED, "more than 0.01 seconds", 0)
 
 
 def test_a_witness_may_have_more_under_way_than_the_search_compares() -> None:

@@ -5,10 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.check.check import check
 from xccl_emu.check.device.monitor import layout as at
+from xccl_emu.check.faults import parse
+from xccl_emu.check.sampling import watch
 from xccl_emu.check.sampling.sample import POLICIES, PORTFOLIO, Sampled, monitor_of, replay, sample, share
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import UNFINISHED
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import kernel, quiet, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
@@ -162,12 +166,47 @@ def test_limits_and_progress() -> None:
     assert result.seconds < 20
 
 
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code comes back behind every action."""
+    monkeypatch.setattr(watch, "_PIECE_FIRST", 1)
+    monkeypatch.setattr(watch, "_PIECE_MAX", 1)
+
+
+@pytest.mark.parametrize("fault", ["", "stop:die1"])
+@pytest.mark.parametrize("policy", ["portfolio", "skew"])
+def test_a_schedule_in_pieces_is_the_same(policy: str, fault: str, request: pytest.FixtureRequest) -> None:
+    """Where each schedule pauses behind each of its actions, all is as in one piece: actions, faults, what is found."""
+    broken = parse(fault) if fault else None
+
+    def sampled(without: tuple[str, ...]) -> Sampled:
+        return sample(SMALL.build("relaxed", without), policy, schedules=12, fault=broken)
+
+    whole = [sampled(()), sampled(("slot free",))]
+    request.getfixturevalue("one_by_one")
+    pieces = [sampled(()), sampled(("slot free",))]
+    assert all(_same(one, other) for one, other in zip(whole, pieces, strict=True))
+    assert [one.ended for one in whole] == [one.ended for one in pieces]
+    assert whole[1].violation is not None or fault
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_a_schedule_under_way_is_given_up_in_time() -> None:
+    """It does not count, and the pod is as it was; a check without a single schedule is unfinished, and says why."""
+    trial = SMALL.build("relaxed")
+    result = sample(trial, "late", seconds=1e-9)
+    assert (result.schedules, result.violation) == (0, None)
+    assert _same(sample(trial, "late", schedules=3), sample(SMALL.build("relaxed"), "late", schedules=3))
+    verdict = check(SMALL, policy="late", seconds=1e-9)
+    assert (verdict.verdict, verdict.reason) == (UNFINISHED, "more than 1e-09 seconds")
+
+
 @pytest.mark.parametrize("path", ["mtu", "dma"])
 @pytest.mark.parametrize("without", [(), ("slot free",)])
 def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str) -> None:
     """A monitor that begins with hardly any room, and knows of no synchronization and no DMA, comes to the same end."""
-    check = SendRecvCase(slots=2, chunks=3, granules=2, path=path)
-    usual, tight = (Monitor(check.build("relaxed", without)) for _ in range(2))
+    case = SendRecvCase(slots=2, chunks=3, granules=2, path=path)
+    usual, tight = (Monitor(case.build("relaxed", without)) for _ in range(2))
     assert usual.learn()
     assert tight.learn()
     assert usual._rings == (path == "dma")

@@ -33,6 +33,16 @@ def test_nothing_found() -> None:
     assert told["calls"] > told["sequences"]
 
 
+def test_one_process_whose_time_is_over_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts come back at once, while another process, which has compiled, is still to say what it has found."""
+    late, found = Summary("a", spent={1}), Summary("a", findings=["a finding"], spent={2})
+    monkeypatch.setattr(run, "fuzz_part", lambda plan: Summary("a"))
+    for parts, least in (([late, late, late, found], ["a finding"]), ([late, Summary("a", spent={2}), found], [])):
+        monkeypatch.setattr(run, "in_parts", lambda *_, parts=parts: (part for part in parts))
+        summary = fuzz(Plan("sendrecv", examples=1000), 2, seconds=15)
+        assert (summary.findings, summary.stopped) == (least, "more than 15 seconds")
+
+
 def test_a_finding_is_kept_and_shown_again(tmp_path: Path) -> None:
     """Without its quiet a single call is enough, and what is kept shows the same violation."""
     file = tmp_path / "found.json"
