@@ -2,8 +2,9 @@
 set -uo pipefail
 mapfile -t arguments < <(xargs --no-run-if-empty printf '%s\n' <<< "$ARGUMENTS")  # words as a shell has them, evaluated by none
 mkdir -p "$WITNESSES"
-xccl-emu check "$PROTOCOL" "${arguments[@]}" --out "$WITNESSES/witness.json" --html "$WITNESSES/witness.html" | tee "$WITNESSES/check.txt"
+xccl-emu check "$PROTOCOL" "${arguments[@]}" --out "$WITNESSES/witness.json" --html "$WITNESSES/witness.html" --sarif "$WITNESSES/check.sarif" | tee "$WITNESSES/check.txt"
 code=${PIPESTATUS[0]}
+echo "sarif=$WITNESSES/check.sarif" >> "${GITHUB_OUTPUT:-/dev/null}"
 {
     echo "### xccl-emu check $PROTOCOL $ARGUMENTS"
     if [ -e "$WITNESSES/witness.json" ]; then

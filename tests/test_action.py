@@ -1,5 +1,6 @@
 """The GitHub Action: its own step is run as a runner does, and the issue template asks for what it gives."""
 
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ def checked(action: dict[str, Any], repository: Path, tmp_path: Path, protocol: 
         own = {key: text.replace(f"${{{{ {name} }}}}", value) for key, text in own.items()}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     runner = {"PATH": path, "GITHUB_ACTION_PATH": str(repository), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    runner |= {"GITHUB_OUTPUT": str(tmp_path / "outputs")}
     done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env={**os.environ, **own, **runner})
     return done.returncode, (tmp_path / "summary.md").read_text()
 
@@ -47,6 +49,9 @@ def test_a_violation_fails_and_is_kept(action: dict[str, Any], repository: Path,
     assert code == 1
     assert "<html" in (kept / "witness.html").read_text()
     assert Witness.load(line).to_text() == Witness.load(kept / "witness.json").to_text()
+    assert json.loads((kept / "check.sarif").read_text())["runs"][0]["results"]
+    assert action["outputs"]["sarif"]["value"] == "${{ steps.check.outputs.sarif }}"
+    assert (tmp_path / "outputs").read_text() == f"sarif={kept / 'check.sarif'}\n"
     (upload,) = (step for step in action["runs"]["steps"] if "upload-artifact" in step.get("uses", ""))
     assert upload["with"]["path"] == "${{ runner.temp }}/xccl-emu"
 

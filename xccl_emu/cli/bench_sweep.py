@@ -1,5 +1,6 @@
 """What a bench runs in many processes, with a bar that says how many are done: `--sweep`, and all benches."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
+from xccl_emu.cli import ending
 from xccl_emu.cli.shown import counting
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.machine.free_memory import available_bytes
@@ -89,10 +91,11 @@ def _all_or_partial(done: Iterator[T], in_order: Callable[[list[T]], list[Result
     try:
         for one in done:
             kept.append(one)
-    except UnfinishedError as error:
-        if not kept:
+    except BaseException as error:
+        if not kept or not (isinstance(error, UnfinishedError) or ending.goes_on(error)):
             raise
-        raise Partial(str(error), in_order(kept)) from error
+        why = str(error) if isinstance(error, UnfinishedError) else "stopped by Ctrl-C"
+        raise Partial(why, in_order(kept)) from error
     return in_order(kept)
 
 
@@ -100,4 +103,6 @@ def _watched(name: str, done: Iterator[T], total: int, quiet: bool) -> Iterator[
     with counting(name, total, quiet) as count:
         for number, one in enumerate(done, start=1):
             count(number, name)
+            if not quiet and not sys.stderr.isatty():
+                ending.say(f"{name}: {number} of {total} done")
             yield one

@@ -8,6 +8,7 @@ from typing import cast
 from xccl_emu.bench.result import Result, even
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
+from xccl_emu.cli.bench_sweep import Partial
 from xccl_emu.cli.perf import Perf
 from xccl_emu.cli.perf_job import bandwidths, measure, points
 from xccl_emu.errors import ConfigError
@@ -40,7 +41,24 @@ def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Res
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
     taken = {name: {even(case.configuration[name]) for case in cases} for name in cases[0].configuration}
     swept = tuple(name for name, values in taken.items() if len(values) > 1)
-    return [_timed(protocol, case, swept, setting) for case in cases]
+    return _all_that_can_be(protocol, cases, swept, setting)
+
+
+def _all_that_can_be(protocol: str, cases: Sequence[Case], swept: tuple[str, ...], setting: Setting) -> list[Result]:
+    """The time of each; `Partial`, with why, if some of them cannot be laid out, ConfigError if none can."""
+    done, failed = list[Result](), list[ConfigError]()
+    for case in cases:
+        try:
+            done.append(_timed(protocol, case, swept, setting))
+        except ConfigError as error:
+            where = " ".join(f"{name}={case.configuration[name]}" for name in swept)
+            failed.append(ConfigError(f"{where}: {error}"))
+    if failed and not done:
+        raise failed[0]
+    if failed:
+        lines = "".join(f"\n  {error}" for error in failed)
+        raise Partial(f"{len(failed)} of {len(cases)} cannot be:{lines}", done)
+    return done
 
 
 def _timed(protocol: str, case: Case, swept: tuple[str, ...], setting: Setting) -> Result:

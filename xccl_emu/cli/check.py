@@ -23,7 +23,7 @@ class CheckOptions:
       xccl-emu check sendrecv                                  four slots, eight chunks
       xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
       xccl-emu check sendrecv --without "data before tail"     what is that for?
-      xccl-emu check --replay sendrecv-relaxed-data-race-6f0c21d9a4be.json  show it again
+      xccl-emu check --replay witnesses/found.json           show it again
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --scalar-cache 8 --each-sync     of a scalar unit that has a data cache: which dcci?
@@ -81,11 +81,12 @@ class CheckOptions:
     replay: Path | None = option(
         None, "Show the violation of a replay file again, or of a line that begins with xe1:, and search nothing."
     )
-    out: Path | None = option(None, "Replay file to write [default: named by what was found]")
+    out: Path | None = option(None, "Replay file to write [default: in witnesses/, named by what was found]")
     chart: Path | None = option(None, "Write the violation as a Mermaid sequence chart too.")
     trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")
     svg: Path | None = option(None, "Draw it to a file too.")
     html: Path | None = option(None, "Write it as a page of HTML too, to be gone through step by step.")
+    sarif: Path | None = option(None, "Write what was found as SARIF, for a review's annotations; also if it is right.")
 
 
 app = App.of(

@@ -85,6 +85,8 @@ class Result:
     """Results of ``--weakest``."""
     unsaved: str = ""
     """Why there is no replay file."""
+    origin: str = ""
+    """``FILE.py:NAME`` of a protocol in a file of its own."""
     stronger: Stronger | None = None
     """By the stronger readings, where nobody has chosen; the verdict is by the weaker."""
 
@@ -119,8 +121,10 @@ class Result:
 class Job:
     """One run of the command; raises ConfigError for options that make no sense, before anything is searched."""
 
-    def __init__(self, options: CheckOptions, progress: Progress) -> None:
-        self._options, self._progress = options, progress
+    def __init__(
+        self, options: CheckOptions, progress: Progress, say: Callable[[str], None] = lambda text: None
+    ) -> None:  # fmt: skip
+        self._options, self._progress, self._say = options, progress, say
         self._witness = None if options.replay is None else _load(options)
         self._case = self._make()
         self._order = options.order or "relaxed"
@@ -200,7 +204,7 @@ class Job:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
             parse(options.fault, self._case.build(self._order).pod.spec)
-        for name in ("out", "chart", "trace", "svg", "html"):
+        for name in ("out", "chart", "trace", "svg", "html", "sarif"):
             if options.each_sync and getattr(options, name) is not None:
                 raise ConfigError(f"--{name} {getattr(options, name)}: cannot be combined with --each-sync")
             check_file(f"--{name}", getattr(options, name))
@@ -298,7 +302,9 @@ class Job:
         sites = [site for kernel in self._case.build("sc").pod.kernels for site in kernel.sites if site.sync == name]
         steps = {site.step for site in sites} - {0}
         as_data = any(site.operation.startswith("poll") and "=" in site.text.partition("poll")[0] for site in sites)
-        return SyncResult(name, tuple(sorted(steps)), verdict, reach is not None and reach.idle(name), as_data)
+        found = SyncResult(name, tuple(sorted(steps)), verdict, reach is not None and reach.idle(name), as_data)
+        self._say(f"without {name!r}: {found.finding}")
+        return found
 
     def _replay(self, witness: Witness) -> Result:
         """Replay a file under watch; its violation shows again, or it is said that it does not."""
@@ -310,7 +316,8 @@ class Job:
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
         sooner.answer(is_last=verdict.verdict != VERIFIED)
-        return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file)
+        return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file,
+                      origin=self._case.origin)  # fmt: skip
 
     def _saved(self, verdict: Verdict) -> Result:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""

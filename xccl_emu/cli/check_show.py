@@ -18,6 +18,7 @@ from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import print_others, print_witness, rows
+from xccl_emu.check.witness.sarif import sarif
 from xccl_emu.check.witness.trace import steps
 from xccl_emu.cli import ending
 from xccl_emu.cli.cases import named
@@ -58,7 +59,8 @@ def _confirmations(result: Result) -> Iterator[str]:
 def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     with ticking(quiet=as_json) as progress:
-        job = Job(named(options, words, more), progress)
+        quiet = as_json or sys.stderr.isatty()
+        job = Job(named(options, words, more), progress, (lambda text: None) if quiet else ending.say)
         result = job.run()
     if not as_json:
         print_and_draw(result)
@@ -131,8 +133,11 @@ def show(result: Result) -> None:
 
 
 def draw(result: Result) -> None:
-    """Write the violation in the forms that were asked for; OutputError if a file cannot be written."""
+    """Write what was found in the forms that were asked for; OutputError if a file cannot be written."""
     violation, options = result.verdict.violation, result.options
+    if options.sarif is not None:
+        with writing("--sarif", options.sarif):
+            write_text(options.sarif, json.dumps(sarif(result.verdict, result.origin), indent=2, ensure_ascii=False))
     forms = {name: path for name in ("chart", "trace", "svg", "html") if (path := getattr(options, name)) is not None}
     if violation is None or not forms:
         return
@@ -193,8 +198,8 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("states", f"{verdict.states:,}" if verdict.states else ""),
         ("transitions", f"{verdict.transitions:,}{rate}" if verdict.transitions else ""),
         ("schedules", f"{verdict.schedules:,}, seed {verdict.seed}" if verdict.schedules else ""),
-        ("actions", f"{verdict.actions:,}"),
-        ("seconds", f"{verdict.seconds:.2f}" if verdict.policy != "replay" else ""),
+        ("actions", f"{verdict.actions:,}" if verdict.actions else ""),
+        ("seconds", f"{verdict.seconds:.2f}" if verdict.policy != "replay" and verdict.seconds else ""),
         ("bytes due when", _due(verdict)),
         ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
         ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),

@@ -11,7 +11,10 @@ from xccl_emu.cli.shown import right
 from xccl_emu.protocol.pod_run import PodRun
 from xccl_emu.sizes import some
 
-_CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied"
+_CAPTION = (
+    "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied;"
+    " seconds and GB/s are this computer's"
+)
 
 
 @dataclass(frozen=True)

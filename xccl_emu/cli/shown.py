@@ -1,5 +1,8 @@
 """Progress and tables on the terminal; everything but the result goes to stderr."""
 
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,7 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.progress import TimeElapsedColumn as Elapsed
 from rich.table import Column
 
+from xccl_emu.cli import ending
 from xccl_emu.stage import Stage
+
+HEARD_S = 30.0
 
 
 def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
@@ -34,12 +40,29 @@ def counting(name: str, total: int, quiet: bool = False) -> Iterator[Callable[[i
         yield lambda done, text: progress.update(task, completed=done, description=text)
 
 
+@contextmanager
+def heard(name: str, quiet: bool = False) -> Iterator[None]:
+    """Says on stderr every half minute, where that is no terminal, that something goes on."""
+    over, started = threading.Event(), time.monotonic()
+
+    def say() -> None:
+        while not over.wait(HEARD_S):
+            ending.say(f"{name}: {time.monotonic() - started:.0f} s")
+
+    if not quiet and not sys.stderr.isatty():
+        threading.Thread(target=say, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
 def stages(quiet: bool) -> Stage:
     """Names each stage while it runs, with a spinner on a terminal; not at all if quiet."""
 
     @contextmanager
     def stage(name: str) -> Iterator[Callable[[int], None]]:
-        with spinner(name, quiet) as note:
+        with spinner(name, quiet) as note, heard(name, quiet):
             yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
 
     return stage

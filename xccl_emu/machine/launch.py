@@ -106,12 +106,13 @@ def _is_int64(item: object) -> bool:
         return False
 
 
-def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int) -> None:
+def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int, whose: str) -> None:
     """Raises ConfigError for more grants than a core holds, or one that lies outside of the pod."""
     if not isinstance(grants, Sequence) or not all(isinstance(grant, Grant) for grant in grants):
         raise ConfigError(f"grants={grants!r}: must be a list of grants, as Pod.grant gives them")
     if len(grants) > ms.MAX_WINDOWS:
-        raise ConfigError(f"{len(grants)} grants: a core holds at most {ms.MAX_WINDOWS}")
+        must = f"a core holds at most {ms.MAX_WINDOWS}; one for any die, region.grant(None, ...), replaces many"
+        raise ConfigError(f"{whose}: {len(grants)} grants: {must}")
     for grant in grants:
         grant.words()  # refuses unknown rights
         die_ok = grant.die is None or 0 <= grant.die < n_dies

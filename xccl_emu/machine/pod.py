@@ -332,7 +332,8 @@ class Pod:
             raise ConfigError(f"cores={cores!r}: must be a list of cores")
         die, cores = self._check_home(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
-        check_grants(grants, self.spec.n_homes, self.spec.die_bytes)
+        whose = f"kernel {kernel.name} on {self.spec.home(die, ' ')}"
+        check_grants(grants, self.spec.n_homes, self.spec.die_bytes, whose)
         self._check_registers(kernel)
         launch = Launch(kernel, die, tuple(cores), bind_arguments(kernel, len(cores), args), tuple(grants))
         self._register(kernel)
