@@ -239,7 +239,7 @@ def test_impossible_fabrics(change: dict[str, Any], said: str) -> None:
 
 def test_impossible_routes() -> None:
     """A network that is not there, a CPU over one without its ports, CPUs that the fabric lacks, too many buffers."""
-    with pytest.raises(ConfigError, match="over='moon': CloudMatrix384 has beside it RDMA plane, VPC plane"):
+    with pytest.raises(ConfigError, match="over='moon': CloudMatrix384 also has RDMA plane, VPC plane"):
         bandwidth(CLOUDMATRIX384, [(0, 32, "moon")])
     with pytest.raises(ConfigError, match="is of a CPU"):
         bandwidth(CLOUDMATRIX384, [(0, CPU, "RDMA plane")])

@@ -163,7 +163,7 @@ def records_at(timing: Timing, kernel: str, sync: str, engine: int = MTU_OUT) ->
 
 
 def _first(timing: Timing, kernel: str, sync: str) -> Mapping[int, int]:
-    """For each die, when of its cores' first writes the last became visible: those of the first call, since the end is
+    """For each die, when the last of its cores' first writes became visible: the first call's, since the end is
     announced, too."""
     found = records_at(timing, kernel, sync)
     found = found[np.argsort(found[:, tl.RECORD_VISIBLE], kind="stable")]

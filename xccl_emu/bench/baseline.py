@@ -2,7 +2,7 @@
 
 Every published row whose bytes are known has such a line.  The start-ups are fitted to the very rows that
 they are scored on, one for each kind of operator and machine, so the line is as good as one can be.  A model that is
-behind it explains nothing that a line does not.
+worse than it explains nothing that a line does not.
 """
 
 from collections.abc import Iterable, Iterator

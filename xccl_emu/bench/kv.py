@@ -1,6 +1,6 @@
 """KV caches from die to die by each plane of the pod, alone and during a dispatch ([CloudMatrix384] 3.2, 4.3.3).
 
-A cache goes by DMA, a block for each layer, from a die to one of another node.  What is published is the bandwidth of
+A cache moves by DMA, a block for each layer, from a die to one of another node.  What is published is the bandwidth of
 the plane; the rows have the time that the bytes take at it.
 """
 

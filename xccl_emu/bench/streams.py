@@ -57,7 +57,7 @@ class Paths:
         return 2 * max(part * self.stream_us["attention of a microbatch"], experts)
 
     def in_a_row_us(self, tokens: int) -> float:
-        """The whole batch on all cores, one path behind the other."""
+        """The whole batch on all cores, one path after the other."""
         part = 2 * tokens / self.tokens(USUAL)
         attention = self.stream_us["attention of a microbatch"] * (1 - PART)
         return part * (attention + self.computed_us * PART) + self.sent_us(tokens, CORES)

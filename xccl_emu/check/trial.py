@@ -113,7 +113,7 @@ class Trial:
     pod: Pod
     expected: tuple[Expected, ...]
     filled: tuple[Buffer, ...] = ()
-    """What the host has filled; metadata areas count as filled (with zeros), anything else as not written."""
+    """Buffers that the host has filled; metadata areas count as filled (with zeros), anything else as not written."""
     labels: tuple[Label, ...] = ()
     stops: Mapping[int, str] = field(default_factory=dict)
     """Codes of `fail` that the protocol declares for faults, with what they mean; without a fault they are bugs."""

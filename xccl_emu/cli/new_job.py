@@ -51,7 +51,7 @@ def _filled_in(options: NewOptions) -> dict[Path, str]:
 
 
 def _is_installed(name: str, folder: Path) -> bool:
-    """Return whether there is a module of that name, other than in the working directory and in the folder?"""
+    """Return True if a module of that name is elsewhere than in the working directory and in the folder."""
     here = (Path.cwd(), folder.resolve())
     return PathFinder.find_spec(name, [each for each in sys.path if Path(each).resolve() not in here]) is not None
 

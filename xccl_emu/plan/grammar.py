@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xccl_emu.errors import ConfigError
 
 ATTENTION, EXPERTS = "DP", "EP"
-"""What a block does with devices apart from splitting tensors: attention goes by requests, experts by expert."""
+"""What a block does with devices apart from splitting tensors: attention is split by request, experts by expert."""
 
 
 @dataclass(frozen=True)

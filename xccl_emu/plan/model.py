@@ -107,7 +107,7 @@ class Model:
         return self.layers * self.attention.parameters(self.hidden)
 
     def expert_parameters(self, each: float) -> float:
-        """Weights of all expert blocks if each has so many experts; the dense layers' feed-forward is among them."""
+        """Weights of all expert blocks if each has ``each`` experts; the dense layers' feed-forward is among them."""
         dense = self.dense_layers * self.dense_intermediate
         return 3 * self.hidden * (dense + (self.layers - self.dense_layers) * each * self.experts.intermediate)
 

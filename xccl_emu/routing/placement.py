@@ -46,7 +46,7 @@ class Redundancy:
     loads: ArrayLike
     """Tokens of each expert: [experts], or [slices of time, experts]."""
     slots_per_rank: int = 0
-    """Slots that every rank, the shared expert's too, has for replicas alone; 0: replicas are spread behind the
+    """Slots that every rank, the shared expert's too, has for replicas alone; 0: replicas are spread after the
     experts, over the ranks of routed experts, on ranks of their own where experts have one each."""
     top_k: int = 8
     """Routed experts of a token: this many choices there are for one of the shared expert."""

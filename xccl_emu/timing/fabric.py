@@ -118,7 +118,7 @@ class Fabric:
         if self.uplink_gb_s and not 1e-3 <= self.uplink_gb_s <= 1e6:
             raise ConfigError(f"uplink_gb_s={self.uplink_gb_s}: must be 0, or 0.001 to 10^6")
         if len(self.beside) > BESIDE_MAX or any(fabric.beside for fabric in self.beside):
-            raise ConfigError(f"beside: at most {BESIDE_MAX} networks, none with others beside it")
+            raise ConfigError(f"beside: at most {BESIDE_MAX} networks, none with others of its own")
 
     def node_of(self, die: Any) -> Any:
         """Number of a die's node; of each, for an array of dies."""

@@ -159,7 +159,7 @@ class VirtualTime:
         routes = []
         for name, buffers in self.over.items():
             if name not in names:
-                raise ConfigError(f"over={name!r}: {self.fabric.name} has beside it {', '.join(names) or 'nothing'}")
+                raise ConfigError(f"over={name!r}: {self.fabric.name} also has {', '.join(names) or 'no others'}")
             number = names.index(name)
             for buffer in buffers:
                 if buffer.die >= pod.spec.n_dies and len(self.fabric.beside[number].paths) < len(PATHS):

@@ -49,7 +49,7 @@ class _Slice:
         self._writes: set[int] = set()
         self._issued: set[int] = set()
         self._cores: set[int] = set()
-        """Whose registers matter: its kernel gave addresses or values."""
+        """Cores whose registers matter: their kernels gave addresses or values."""
 
     def numbers(self) -> Iterator[int]:
         """The steps, the last one first."""
