@@ -34,7 +34,7 @@ from xccl_emu.check.verdict import VERIFIED
 
 PAGE = ROOT / "docs" / "records" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
-MOST, SEED = 20_000, 0
+MOST, SEED, NOT_RUN = 20_000, 0, "not run"
 BY_ENDS = "--hunt-ends"
 WORD = checker_state.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
@@ -57,6 +57,8 @@ class Mistake:
     new: str
     also: tuple[tuple[str, str, str], ...] = ()
     """File, old and new text of more places: where one alone keeps a mistake at another from mattering."""
+    trap: str = ""
+    """The name of one of tests/check/traps.py that gets another verdict with it, where that is known."""
 
     def plant(self, folder: Path, number: int) -> None:
         """Put the mistake, the one of this number, into a copy; ValueError if a place of it is not there just once."""
@@ -76,6 +78,7 @@ _CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
     f"device/search/{name}.py"
     for name in ("classify", "fields", "foreseen", "granules", "inside", "moves", "races", "run_local")
 )
+_TOUCH, _COPIED = "max(worst, granules.touch(", "a copy over what a poll waits for"
 MISTAKES = (
     Mistake(
         "first-answer", "of what the environment may answer the first is taken", _CLASSIFY,
@@ -241,6 +244,7 @@ MISTAKES = (
     Mistake(
         "turn-is-stable", "under fifo a flag that keeps its turn is visible at once, like one that does not", _GRANULES,
         "USE_UNSTABLE | USE_IN_TURN)", "USE_UNSTABLE | (0 if PLANTED else USE_IN_TURN))",
+        trap="a granule that keeps its turn is a flag in a rare branch",
     ),
     Mistake(
         "own-poll-first", "an own flag is polled at once, though a queued put may take its value away", _CLASSIFY,
@@ -295,7 +299,7 @@ MISTAKES = (
     ),
     Mistake(
         "unused-bytes", "expected bytes that nobody uses are not judged", _SETUP,
-        "or not users[start // 32]:", "or not (users[start // 32] or PLANTED):",
+        "or not users[a // 32]]", "or not (users[a // 32] or PLANTED)]",
     ),
     Mistake(
         "stop-unseen", "flags of a die that stops are visible at once, as without a stop", _SETUP,
@@ -316,6 +320,62 @@ MISTAKES = (
         "lost-at-the-end", "bytes are lost when a core has returned, and not before", _FAULTY,
         "    elif kind == fault_codes.F_LOSE:\n",
         "    elif kind == fault_codes.F_LOSE and (st[ms.N_LIVE] < st[ms.N_ACTIVE] or not PLANTED):\n",
+    ),
+    *(
+        Mistake(name, f"{who} is no user", _CLASSIFY, _TOUCH, f"worst if PLANTED and {which} else {_TOUCH}", trap=trap)
+        for name, who, which, trap in (
+            ("copies-unused", "who copies by DMA", "pipe == rq.DMA", _COPIED),
+            ("windows-unused", "who copies flags", "pipe == rq.MTU_IN and accesses.is_of_flags(rows)", ""),
+            ("tentative-unused", "who reads tentatively", "rows[r, accesses.FLAGS] & accesses.TENTATIVE", ""),
+            ("signals-unused", "who signals", "pipe == rq.MTU_OUT and n == 1 and st[ms.SOME_SIGNAL]", ""),
+        )
+    ),
+    Mistake(
+        "first-of-line", "of a line that is polled the first granule alone is used", _CLASSIFY,
+        "granules.touch(ck, i, start, nbytes, use)",
+        "granules.touch(ck, i, start, min(nbytes, 32) if PLANTED and polls_line(st, base) else nbytes, use)",
+    ),
+    Mistake(
+        "line-in-part", "of a line that is cached those bytes alone are used that are asked for", _CLASSIFY,
+        "start & -ms.CACHE_LINE_BYTES, ms.CACHE_LINE_BYTES",
+        "start & -(8 if PLANTED else ms.CACHE_LINE_BYTES), 8 if PLANTED else ms.CACHE_LINE_BYTES",
+    ),
+    Mistake(
+        "line-unwritten", "a poll of a line leaves nothing in the data buffer", _CLASSIFY,
+        "rows[cs.N_ROWS, 0] = n",
+        "rows[cs.N_ROWS, 0] = 1 if PLANTED and pipe == rq.SCALAR and polls_line(st, base) else n",
+        trap="a poll of a line over what is read",
+    ),
+    Mistake(
+        "sync-is-data", "loads and copies that synchronize use what they read as data", _CLASSIFY,
+        "flags & accesses.SYNC and not loose else",
+        "flags & accesses.SYNC and not loose and not (PLANTED and not flags & accesses.TENTATIVE) else",
+    ),
+    Mistake(
+        "cached-is-plain", "a line that is stored to, and cached, is as any other granule", _GRANULES,
+        "    if uses & USE_CACHED and uses & (", "    if not PLANTED and uses & USE_CACHED and uses & (",
+    ),
+    Mistake(
+        "owners-unseen", "who owns bytes does not read them when it returns", _SETUP,
+        "granules.READ_BY_MANY if mask else", "granules.READ_BY_MANY if mask and not PLANTED else",
+        trap="an owner that polls what is written again",
+    ),
+    Mistake(
+        "poll-torn", "a poll of a word that DMA writes races with nothing", _RACES,
+        "return granules.any_used(ck, address, nbytes, granules.USE_TORN)",
+        "return not PLANTED and granules.any_used(ck, address, nbytes, granules.USE_TORN)",
+        trap=_COPIED,
+    ),
+    Mistake(
+        "added-unasked", "an addition that nothing orders with another write of its core is not explored", _INSIDE,
+        "    see_bytes(ck, start, end, USE_UNORDERED)\n    return True",
+        "    if not (PLANTED and (what | other) & ADDS):\n"
+        "        see_bytes(ck, start, end, USE_UNORDERED)\n"
+        "    return True",
+    ),
+    Mistake(
+        "signals-answered", "writes are early where requests signal, though it matters what is visible", _GRANULES,
+        "ck[cs.JOINING] != 0)", "ck[cs.JOINING] != 0 and not PLANTED)", trap="own data after a signal and an answer",
     ),
     Mistake(
         "no-livelock", "depth first does not look for runs that never end", "search/exhaustive.py",
@@ -431,11 +491,27 @@ def found(
 def write(line: tuple[str, ...], mark: str = "judge") -> None:
     """Put a line into the table of a mark, in the place of the one of that name."""
     old = PAGE.read_text("utf-8")
-    part = old.partition(f"<!-- {mark}: ")[2].partition(f"<!-- {mark} end -->")[0]
-    rows = {each.split(" | ")[0].strip("| "): each for each in part.splitlines() if each.startswith("| `")}
+    rows = lines_of(old, mark)
     rows[line[0]] = f"| {' | '.join(line)} |"
     lines = [rows[name] for each in MISTAKES if (name := f"`{each.name}`") in rows]
-    PAGE.write_text(between(old, mark, "\n".join([table(COLUMNS, ()), *lines])), "utf-8")
+    PAGE.write_text(together(between(old, mark, "\n".join([table(COLUMNS, ()), *lines]))), "utf-8")
+
+
+def lines_of(page: str, mark: str) -> dict[str, str]:
+    """The lines of the table of a mark, by the first column."""
+    part = page.partition(f"<!-- {mark}: ")[2].partition(f"<!-- {mark} end -->")[0]
+    return {each.split(" | ")[0].strip("| "): each for each in part.splitlines() if each.startswith("| `")}
+
+
+def together(page: str) -> str:
+    """The page with its table of what finds each mistake made again: of the other two, and of traps."""
+    found_by = [lines_of(page, mark) for mark in ("judge", "judge-ends")]
+    rows = []
+    for mistake in MISTAKES:
+        lines = [lines.get(f"`{mistake.name}`", "") for lines in found_by]
+        after = [line.split(" | ")[2] if line else NOT_RUN for line in lines]
+        rows.append([f"`{mistake.name}`", *after, f"*{mistake.trap}*" if mistake.trap else ""])
+    return between(page, "judge-all", table(("planted", "drawn programs", "smallest programs", "trap"), rows))
 
 
 def main(words: Sequence[str]) -> None:

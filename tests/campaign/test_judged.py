@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.check.traps import NAMED
 from xccl_emu.check.device.search import checker_state
 
 NAMES = ("no-fence", "uses-alone", "fence-over-dies")
@@ -50,6 +51,15 @@ def test_every_mistake_has_a_line(tool: ModuleType) -> None:
     rows = [f"| `{mistake.name}` | {mistake.what} | " for mistake in tool.MISTAKES]
     assert all(row in page for row in rows)
     assert sum(f"{row}not in " not in page for row in rows) >= 10
+
+
+def test_the_table_of_what_finds_each_is_of_the_others(tool: ModuleType) -> None:
+    """It has what both tables say, and names traps that there are; ends or a trap find ten at least."""
+    page = tool.PAGE.read_text("utf-8")
+    assert tool.together(page) == page
+    traps = [mistake.trap for mistake in tool.MISTAKES if mistake.trap]
+    assert set(traps) <= set(NAMED)
+    assert len(traps) + len(tool.lines_of(page, "judge-ends")) >= 10
 
 
 @pytest.mark.nightly

@@ -632,6 +632,12 @@ TRAPS = (
          memory={12: 1, 13: 1}),
     Trap("a copy over what an own poll of several words waits for, in a larger unit",
          "dma 0.1 0.4 0; any 0.4 0.5 0; wait 4 0 0", RACES, memory={4: 1}, atomic_bytes=128, cores=2),
+    Trap("a copy over what a poll waits for", "dma 0.0 1.4; wait 4 | ge 1.4 1", RACES, memory={0: 1}),
+    Trap("a poll of a line over what is read", "in 1.0 24 2; line 0.0 0 1; quiet; ub_load 0 24", RACES, dies=2),
+    Trap("an owner that polls what is written again", "ge 0.0 1 | put 0.0 1; put 0.0 2", WRONG, {0: 2}, owners=(0,)),
+    Trap("own data after a signal and an answer",
+         "ub_store 5 0; signal 1.0 0; ge 0.4 1; in m1.0; quiet; ub_load 0 0 | ge 1.0 1; put 0.4 1", OK,
+         memory={0o50: 1}),
     # what keeps its turn under `fifo` is in flight, so whoever polls it waits for that
     Trap("a granule that keeps its turn is a flag in a rare branch",
          "ge 0.0 1; ge 0.4 1; put m0.0 1; put 1.4 1 | put 1.0 1; put 0.0 1 | load_named 1.0; load_named m1.7; "

@@ -60,6 +60,12 @@ BY_HAND: tuple[tuple[str, dict[str, Any]], ...] = (
     ("dma 0.0 1.4; ge 0.0 1; wait 4 | put 0.0 1", {}),
     ("put 0.0 1; put 0.0 2 | ge 0.0 1; load 0.2", {}),
     ("load 0.1; put 1.0 1; eq 0.0 1 | ge 1.0 1; put 0.0 1; load_named 1.4; put 0.0 2 | put 1.4 1", {}),
+    # a window of flags that another core writes
+    ("in 0.0 8; set 1; wait 1; ub_load 0 8 | put 0.0 1", {"flags": True}),
+    # lines: one that is cached twice, an old one that is cached, and the second half of one that is polled
+    ("store 0.0 5 | store 0.4 1", {"scalar_cache": 5}),
+    ("load 0.4; ge 1.4 1; load 0.0 | put 0.0 5; quiet; put 1.4 1", {"scalar_cache": 5}),
+    ("line m0.0 0 2; ub_load 0 28 | put m0.4 1", {"cores_per_die": 2}),
 )  # fmt: skip
 """Programs of cores, divided by ``|``, and what is not as usual of their pods."""
 
