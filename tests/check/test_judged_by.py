@@ -9,6 +9,7 @@ from tests.refused import refuses
 from xccl_emu.campaign.generate import draw
 from xccl_emu.campaign.judge import SEARCHES, Budget, Scene, searched
 from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.check.certify import by_brute_force
 from xccl_emu.check.check import check
 from xccl_emu.check.trial import RESULTS_MAX, Expected, Judge, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, WRONG_BITS
@@ -70,9 +71,11 @@ def test_who_took_part_decides_the_result(options: dict, owners: str) -> None:
 
 
 def test_brute_force_asks_it_too() -> None:
-    """A certificate judges each end by the predicate."""
-    certificate = check(voting(), certify=2.0).certificate
-    assert (certificate.complete, certificate.disagreement) == (True, "")
+    """A certificate judges each end by the predicate, and contradicts what is not right."""
+    verdict = check(voting())
+    for never, said in ((-1, ""), (2, "brute force: at the end of a run result: 2 took part")):
+        certificate = by_brute_force(voting(never=never), verdict, 60.0, 10_000)
+        assert (certificate.complete, certificate.disagreement) == (True, said)
 
 
 def counting(bench: Bench, most: int) -> None:
