@@ -9,6 +9,8 @@ import pytest
 from tests.cli_support import interrupted, python
 
 ENVIRONMENT = {**os.environ, "NUMBA_DISABLE_JIT": "0", "XCCL_EMU_PLAIN_FIRST": "0"}
+MOST_S = 20
+"""On a busy machine; the grace of three seconds is most of it."""
 ENDS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 
 LONG = """
@@ -50,7 +52,7 @@ def test_a_signal_ends_what_is_inside_compiled_code(
     name, *others = words
     command = ["-m", "xccl_emu", name, f"{tmp_path}/long.py:long", *others]
     ended, errors, seconds = interrupted(command, 3, "begun\n", sent, env=ENVIRONMENT)
-    assert (ended, seconds < 10) == (code, True), errors
+    assert (ended, seconds < MOST_S) == (code, True), errors
     assert "Traceback" not in errors
     assert errors.splitlines()[-1:] == [f"xccl-emu: {says}"] or name == "fuzz"
 
@@ -62,7 +64,7 @@ def test_a_signal_ends_a_campaign(workers: str, sent: int, code: int, says: str)
     """In this process or in others, within seconds."""
     command = ["-m", "xccl_emu", "campaign", "--programs", "1000000", "--workers", workers]
     ended, errors, seconds = interrupted(command, 8, None, sent, env=ENVIRONMENT)
-    assert (ended, seconds < 10) == (code, True), errors
+    assert (ended, seconds < MOST_S) == (code, True), errors
     assert "Traceback" not in errors
 
 
