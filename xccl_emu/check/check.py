@@ -191,7 +191,9 @@ def _check_limits(**limits: float | None) -> None:
 
 def _left(options: _Options, started: float) -> float | None:
     """What is left of the seconds of a check; None where there is no limit."""
-    return None if options.seconds is None else max(options.seconds - (working_seconds() - started), _SECONDS_LEAST)
+    if options.seconds is None:
+        return None
+    return max(options.seconds - (working_seconds() - started), min(options.seconds, _SECONDS_LEAST))
 
 
 def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
