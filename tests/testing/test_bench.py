@@ -7,7 +7,7 @@ import pytest
 
 from tests.refused import refuses
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import UNWRITTEN_READ
+from xccl_emu.check.verdict import ASSERTION, UNWRITTEN_READ
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import fail, kernel, load
 from xccl_emu.machine import Pod, small_pod
@@ -175,10 +175,10 @@ def look(word):
 
 
 @protocol
-def looked_at(bench: Bench, filled: int = 1) -> None:
-    """A word of the managed area, filled before the run or not."""
+def looked_at(bench: Bench, filled: int = 1, meta: int = 0) -> None:
+    """A word of the managed area, or of the metadata, filled before the run or not."""
     regions = Regions(1)
-    word = regions.managed("word", 8)
+    word = (regions.meta if meta else regions.managed)("word", 8)
     pod = bench.pod(regions.tight_pod(app_bytes=32, ub_bytes=32))
     regions.place(bench, pod)
     if filled:
@@ -192,6 +192,13 @@ def test_a_managed_area_can_be_filled(policy: str) -> None:
     assert check(looked_at(), policy=policy, schedules=1).ok
     broken = check(looked_at(filled=0), policy=policy, schedules=1)
     assert broken.violation.kind == UNWRITTEN_READ
+
+
+@pytest.mark.parametrize("policy", ["exhaustive", "eager"])
+def test_metadata_can_be_filled(policy: str) -> None:
+    """Metadata count as filled, with zeros; what a host fills there is filled as well, and is not zero."""
+    assert check(looked_at(meta=1), policy=policy, schedules=1).ok
+    assert check(looked_at(filled=0, meta=1), policy=policy, schedules=1).violation.kind == ASSERTION
 
 
 def test_what_is_filled_lies_on_one_die() -> None:

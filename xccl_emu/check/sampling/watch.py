@@ -407,15 +407,21 @@ def _bounds(trial: Trial) -> tuple[int, int, int]:
 
 
 def _filled(trial: Trial) -> tuple[Words, Words]:
-    """Which words of the shadow say what is filled at the start, or spoilt, and what they say: a bit for each byte."""
+    """Return which words of the shadow have bytes that are filled at first, or spoilt, and a bit for each such byte.
+
+    In areas that count as filled a bit says that the byte is spoilt, so filled bytes of metadata have none.
+    """
+    spec, (first, end, _) = trial.pod.spec, _bounds(trial)
     ranges = trial.spoilt or [(buffer.address, buffer.nbytes) for buffer in trial.filled]
     words, bits = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for address, nbytes in ranges:
         granules = np.arange(address // machine.GRANULE_BYTES, -(-(address + nbytes) // machine.GRANULE_BYTES))
         start = granules * machine.GRANULE_BYTES
         ends = np.minimum(address + nbytes - start, machine.GRANULE_BYTES)
-        words.append(granules * at.SHADOW_WORDS + at.S_FIXED)
-        bits.append((1 << ends) - (1 << np.maximum(address - start, 0)))
+        inside = (start % spec.die_bytes >= first) & (start % spec.die_bytes < end)
+        said = ~inside | bool(trial.spoilt)
+        words.append((granules * at.SHADOW_WORDS + at.S_FIXED)[said])
+        bits.append(((1 << ends) - (1 << np.maximum(address - start, 0)))[said])
     named, which = np.unique(np.concatenate(words), return_inverse=True)
     together = np.zeros(len(named), np.int64)
     np.bitwise_or.at(together, which, np.concatenate(bits))
