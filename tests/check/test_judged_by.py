@@ -78,6 +78,35 @@ def test_brute_force_asks_it_too() -> None:
         assert (certificate.complete, certificate.disagreement) == (True, said)
 
 
+@kernel
+def keep(word):
+    """Return early, and leave one's own word as it is."""
+    yield load(word)
+
+
+@kernel
+def write_one(word):
+    """Write the other word."""
+    yield store(word, 1)
+
+
+@protocol
+def apart(bench: Bench) -> None:
+    """Two results of dies that share nothing; what nobody has written yet fails the predicate of one."""
+    pod = bench.pod(small_pod(2, app_bytes=32, meta_bytes=32, managed_bytes=0, ub_bytes=32))
+    for die, one in enumerate((keep, write_one)):
+        pod.launch(one, die, [0], {"word": pod.meta(die)}, [pod.grant_meta("rw", die)])
+    bench.judged_by(lambda word: True, Buffer(0, pod.meta(0), 8), name="kept", owners="die0")
+    bench.judged_by(lambda word: 1 // int(word[0]) == 1, Buffer(1, pod.meta(1), 8), name="written", owners="drained")
+    bench.recovers(0)
+
+
+@pytest.mark.parametrize("options", [{}, {"fault": "stop:die0", "policy": "exhaustive"}])
+def test_what_no_run_leaves_is_not_asked_of(options: dict) -> None:
+    """Who uses what is learnt behind a content that nobody knew, so that no part ends without who writes its bytes."""
+    assert check(apart(), **options).verdict == VERIFIED
+
+
 def counting(bench: Bench, most: int) -> None:
     """More results than are kept, if there are more than 256."""
     pod = bench.pod(small_pod(1, app_bytes=32, meta_bytes=32, managed_bytes=0), draw_answers=True)

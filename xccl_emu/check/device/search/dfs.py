@@ -239,8 +239,9 @@ def judge_end(mem, st, ck):
 def walk(mem, st, ck, rows, named, budget):
     """Take random transitions, ``budget`` at most: to learn who uses what.  Returns whether it can go on."""
     for _ in range(budget):
-        if ck[cs.VIOLATION] == cs.RACE or ck[cs.VIOLATION] == cs.RACE_INSIDE:
-            ck[cs.VIOLATION], ck[cs.RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes
+        violation = ck[cs.VIOLATION]
+        if violation == cs.RACE or violation == cs.RACE_INSIDE or violation == cs.TOO_EARLY:
+            ck[cs.VIOLATION], ck[cs.RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes, or use others
         if ck[cs.VIOLATION] or ck[cs.LIMIT]:
             return False
         ck[cs.LOG] = ck[cs.LOG_BASE]
