@@ -30,6 +30,7 @@ def test_results_are_percent_of_what_they_are() -> None:
     rows = results_of(reversed(done))
     assert [row.emulated for row in rows] == pytest.approx([float(i) for i in range(1, n)])
     assert [row.configuration["constant"] for row in rows] == [end.constant for end in ends()]
+    assert (results_of(done[:3]), results_of(done[1:])) == (rows[:2], [])
 
 
 def take(monkeypatch: pytest.MonkeyPatch, layer: Layer) -> None:

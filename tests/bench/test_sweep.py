@@ -100,6 +100,24 @@ def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "t.csv").read_text().count("\n") == 2
 
 
+@pytest.mark.parametrize(
+    ("signal", "code", "says"), [(KeyboardInterrupt(), 130, "interrupted"), (SystemExit(143), 143, "terminated")]
+)
+def test_what_is_done_is_kept_on_a_signal(
+    signal: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The finished points are shown, with what has stopped the others; the exit code is the signal's."""
+
+    def some(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
+        yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
+        raise signal
+
+    monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", some)
+    ended, out, _ = invoke("bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1")
+    told = json.loads(out)
+    assert (ended, len(told["results"]), told["stopped"]) == (code, 1, says)
+
+
 def test_nothing_done_is_an_error_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No table without a row: only the message, and the same code."""
 

@@ -90,10 +90,10 @@ def jobs(setting: Setting) -> list[Job[Any]]:
 
 
 def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:
-    """Return what jobs found, by number: percent that each result moves, of what it is."""
-    base, *moved = (found for _, found in sorted(done, key=lambda one: one[0]))
-    rows = [_moved(end, base, found) for end, found in zip(ends(), moved, strict=True)]
-    return [row for each in rows for row in each]
+    """Return percent that each result moves, of what jobs found by number; nothing without the results as they are."""
+    found = dict(done)
+    moved = [(end, found[number]) for number, end in enumerate(ends(), start=1) if number in found and 0 in found]
+    return [row for end, each in moved for row in _moved(end, found[0], each)]
 
 
 def _moved(end: End, base: Mapping[str, float], found: Mapping[str, float]) -> list[Result]:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xccl_emu import measurements
+from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
-from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
 from xccl_emu.cli.perf import Perf
-from xccl_emu.errors import ConfigError, UnfinishedError
+from xccl_emu.errors import ConfigError
 from xccl_emu.options import Modelled, option
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
     from xccl_emu.bench.setting import Setting
+    from xccl_emu.cli.bench_sweep import Partial
 
     Make = Callable[[Setting], Sequence[Result]]
 
@@ -42,15 +43,16 @@ def _group() -> None:
     """Make published measurements again in virtual time: what was published, what comes out, and the error.
 
     \b
-      xccl-emu bench fused                          one of those below
-      xccl-emu bench dispatch --help                its options
-      xccl-emu bench all-gather --ranks 8,16        another one of xccl-emu list, at sizes of your own
-      xccl-emu bench case --help                    the options of these
+      xccl-emu bench fused                    one of those below
+      xccl-emu bench dispatch --help          its options
+      xccl-emu bench all-gather --ranks 8,16  one of xccl-emu list
+      xccl-emu bench case --help              the options of these
 
     A row's role says what its published number may be used for: an "input" was put in as it is, free constants are
     fitted to "fit" rows, "check" rows are compared and never fitted to, "shown" ones are not scored, "exact" ones must
     come out exactly. FILE.py:NAME is a protocol too. Errors are signed. Exit code 1 if data that was moved is wrong, an
     exact row differs, or a row moved from --against; 3 if some of many points or benches failed: the others are shown.
+    Ctrl-C and SIGTERM end it with 130 and 143, and what is done is shown.
     """
 
 
@@ -100,14 +102,15 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
 
         draw(results, output.plot, setting.fabric)
     if failure is not None:
+        ending.raise_by(failure.code)
         raise failure
     for line in [] if output.as_json else moved:
         typer.echo(line)
     if moved or any(result.failed for result in results):
-        raise typer.Exit(WRONG)
+        raise typer.Exit(ending.WRONG)
 
 
-def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], UnfinishedError | None]":
+def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Partial | None]":
     """The rows, and why there are not more of them."""
     from xccl_emu.cli.bench_sweep import Partial
 

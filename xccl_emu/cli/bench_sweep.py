@@ -28,14 +28,17 @@ def sweep(
     `Partial` with the points that are done if others failed."""
     made = points(bench, parse_axes(words), cores, setting)
     done = on_cluster(made, dask) if dask else on_this_machine(made, available_bytes())
-    return _all_or_partial(_watched("sweep", done, len(made), quiet), in_order)
+    return all_or_partial(_watched("sweep", done, len(made), quiet), in_order)
 
 
-def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
-    """Run everything with each assumed constant at both ends of its range; raises ConfigError if one does not fit."""
+def sensitivities(setting: Setting, quiet: bool, before: Sequence[Result] = ()) -> list[Result]:
+    """Run everything with each assumed constant at both ends of its range; the results come after those ``before``.
+
+    Raises ConfigError if one does not fit the memory, and `Partial` if some failed.
+    """
     jobs = sensitivity.jobs(setting)
     done = on_processes(jobs, available_bytes())
-    return sensitivity.results_of(_watched("runs", done, len(jobs), quiet))
+    return all_or_partial(_watched("runs", done, len(jobs), quiet), sensitivity.results_of, before)
 
 
 def banded(
@@ -69,7 +72,8 @@ def every_bench(setting: Setting, quiet: bool, ends: bool = True) -> list[Result
         return [row for _, rows in sorted(done, key=lambda one: kinds[one[0]][1].place) for row in rows]
 
     done = _watched("benches", on_processes(jobs, available_bytes()), len(jobs), quiet)
-    return [*_all_or_partial(done, in_order), *(sensitivities(setting, quiet) if ends else [])]
+    rows = all_or_partial(done, in_order)
+    return sensitivities(setting, quiet, rows) if ends else rows
 
 
 def _rows_of(kind: type[measurements.Measurement], setting: Setting) -> list[Result]:
@@ -78,25 +82,29 @@ def _rows_of(kind: type[measurements.Measurement], setting: Setting) -> list[Res
 
 
 class Partial(UnfinishedError):
-    """Some results, and why there are no more."""
+    """Some results, and why there are no more; with the exit code of the signal that has ended it, or 0."""
 
-    def __init__(self, message: str, results: list[Result]) -> None:
+    def __init__(self, message: str, results: list[Result], code: int) -> None:
         super().__init__(message)
-        self.results = results
+        self.results, self.code = results, code
 
 
-def _all_or_partial(done: Iterator[T], in_order: Callable[[list[T]], list[Result]]) -> list[Result]:
-    """All results in order; `Partial` if some jobs have failed and others have not."""
+def all_or_partial(
+    done: Iterator[T], in_order: Callable[[list[T]], list[Result]], before: Sequence[Result] = ()
+) -> list[Result]:
+    """Return the results ``before`` and all others in order; raises `Partial` if a failure or a signal leaves some."""
     kept: list[T] = []
     try:
         for one in done:
             kept.append(one)
     except BaseException as error:
-        if not kept or not (isinstance(error, UnfinishedError) or ending.goes_on(error)):
+        results = [*before, *in_order(kept)]
+        code = ending.put_off(error) if results else 0
+        if not results or not (code or isinstance(error, UnfinishedError)):
             raise
-        why = str(error) if isinstance(error, UnfinishedError) else "stopped by Ctrl-C"
-        raise Partial(why, in_order(kept)) from error
-    return in_order(kept)
+        why = {ending.INTERRUPTED: "interrupted", ending.TERMINATED: "terminated"}.get(code, str(error))
+        raise Partial(why, results, code) from error
+    return [*before, *in_order(kept)]
 
 
 def _watched(name: str, done: Iterator[T], total: int, quiet: bool) -> Iterator[T]:

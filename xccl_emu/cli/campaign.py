@@ -18,13 +18,13 @@ class CampaignOptions:
     its actions are taken again.
 
     \b
-      xccl-emu campaign                                   a thousand programs
-      xccl-emu campaign --programs 100000 --out found     an hour on two cores; findings as files
+      xccl-emu campaign                                a thousand programs
+      xccl-emu campaign --programs 100000 --out found  an hour on two cores
       xccl-emu campaign --seed 7 --first 4711 --programs 1
-      xccl-emu campaign --replay found/7-4711.json        does it still contradict?
-      xccl-emu campaign --ends                            each choice of the full search, by the ends it must keep
-      xccl-emu campaign --enumerate --programs 2048       the same of all programs of two requests
-      xccl-emu campaign --programs 1000000 --seconds 3600 --dask tcp://scheduler:8786
+      xccl-emu campaign --replay found/7-4711.json     is it still so?
+      xccl-emu campaign --ends                         each choice, by its ends
+      xccl-emu campaign --enumerate --programs 2048    two requests, all of them
+      xccl-emu campaign --seconds 3600 --dask tcp://scheduler:8786
 
     Within a version a program depends on the seed and its number alone.  At the end each kind of contradiction is shown
     by a program that was made as small as possible, as text that `xccl_emu.campaign.programs.program` reads.

@@ -8,10 +8,10 @@ from typing import cast
 from xccl_emu.bench.result import Result, even
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
-from xccl_emu.cli.bench_sweep import Partial
+from xccl_emu.cli.bench_sweep import all_or_partial
 from xccl_emu.cli.perf import Perf
 from xccl_emu.cli.perf_job import bandwidths, measure, points
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import ConfigError, UnfinishedError
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.registry import make
@@ -36,29 +36,32 @@ def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Res
     cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs
     if all(isinstance(case, Collective) for case in cases):
         measured = [point for case in cases for point in points(cast(Collective, case), perf)]
-        return [measure(protocol, point, perf, setting) for point in measured]
+        return all_or_partial((measure(protocol, point, perf, setting) for point in measured), list)
     if replace(perf, no_data=False, fabric=Perf.fabric, cost=()) != Perf():
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
     taken = {name: {even(case.configuration[name]) for case in cases} for name in cases[0].configuration}
     swept = tuple(name for name, values in taken.items() if len(values) > 1)
-    return _all_that_can_be(protocol, cases, swept, setting)
+    return all_or_partial(_all_that_can_be(protocol, cases, swept, setting), list)
 
 
-def _all_that_can_be(protocol: str, cases: Sequence[Case], swept: tuple[str, ...], setting: Setting) -> list[Result]:
-    """The time of each; `Partial`, with why, if some of them cannot be laid out, ConfigError if none can."""
-    done, failed = list[Result](), list[ConfigError]()
+def _all_that_can_be(
+    protocol: str, cases: Sequence[Case], swept: tuple[str, ...], setting: Setting
+) -> Iterator[Result]:
+    """Yield the time of each; raises UnfinishedError at the end if some cannot be laid out, ConfigError if none can."""
+    failed = list[ConfigError]()
     for case in cases:
         try:
-            done.append(_timed(protocol, case, swept, setting))
+            result = _timed(protocol, case, swept, setting)
         except ConfigError as error:
             where = " ".join(f"{name}={case.configuration[name]}" for name in swept)
             failed.append(ConfigError(f"{where}: {error}"))
-    if failed and not done:
+        else:
+            yield result
+    if len(failed) == len(cases):
         raise failed[0]
     if failed:
         lines = "".join(f"\n  {error}" for error in failed)
-        raise Partial(f"{len(failed)} of {len(cases)} cannot be:{lines}", done)
-    return done
+        raise UnfinishedError(f"{len(failed)} of {len(cases)} cannot be:{lines}")
 
 
 def _timed(protocol: str, case: Case, swept: tuple[str, ...], setting: Setting) -> Result:

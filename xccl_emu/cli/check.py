@@ -19,19 +19,19 @@ class CheckOptions:
     Sizes of the protocol are options: --ranks 3 --tokens 2,0. xccl-emu list PROTOCOL shows them, with their ranges.
 
     \b
-      xccl-emu list sendrecv                                   what can be chosen, and switched off
-      xccl-emu check sendrecv                                  four slots, eight chunks
+      xccl-emu list sendrecv                                  sizes, names to cut
+      xccl-emu check sendrecv                                 4 slots, 8 chunks
       xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
-      xccl-emu check sendrecv --without "data before tail"     what is that for?
-      xccl-emu check --replay witnesses/found.json           show it again
-      xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
-      xccl-emu check dispatch --each-sync                      which synchronizations are needed?
-      xccl-emu check sendrecv --scalar-cache 8 --each-sync     of a scalar unit that has a data cache: which dcci?
-      xccl-emu check ring.py:Ring --barrier visible            in Ascend C: one reading of barriers, else both
-      xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
-      xccl-emu check sendrecv --fault stop:die1 --policy exhaustive  never: every schedule, the fault at any moment
-      xccl-emu check fused --double-buffered 0                 one buffer for both, and what is overwritten
-      xccl-emu check examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2 --each-sync
+      xccl-emu check sendrecv --without "data before tail"    what is that for?
+      xccl-emu check --replay witnesses/found.json            show it again
+      xccl-emu check sendrecv --slots 1 --chunks 1 --certify  brute force too
+      xccl-emu check dispatch --each-sync                     which are needed?
+      xccl-emu check sendrecv --scalar-cache 8 --each-sync    which dcci are?
+      xccl-emu check ring.py:Ring --barrier visible           one reading alone
+      xccl-emu check sendrecv --fault stop:die1               a die stops
+      xccl-emu check sendrecv --fault stop:die1 --policy exhaustive
+      xccl-emu check fused --double-buffered 0                one buffer for both
+      xccl-emu check examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
     Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported, 4 verified and

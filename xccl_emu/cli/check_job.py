@@ -165,7 +165,7 @@ class Job:
             for one in opinions(case, verdict, seconds=seconds, max_bytes=self._max_bytes(), progress=progress):
                 given.append(one)
         except BaseException as error:
-            if not ending.goes_on(error):
+            if ending.put_off(error) != ending.INTERRUPTED:
                 raise
             interrupted = time.monotonic() - started
         return confirmed(case, verdict, given, seconds, interrupted)

@@ -22,9 +22,9 @@ class LayerCompared:
     """Run one layer of experts by every protocol, and print what each die asks of other dies; or protocols by name.
 
     \b
-      xccl-emu compare                                        a layer by all that run one
-      xccl-emu compare --ranks 288 --attention 160 --cores 4  the same, of a large deployment
-      xccl-emu compare all-reduce-ring all-reduce-one-shot --ranks 4 --elements 4096
+      xccl-emu compare                              a layer by all that run one
+      xccl-emu compare --ranks 288 --attention 160  a large deployment
+      xccl-emu compare all-reduce-ring all-reduce-one-shot --ranks 4
 
     Of protocols that are named the options are sizes that all of them have; xccl-emu list NAME shows them.
 

@@ -277,18 +277,31 @@ _ENDS = (
 def raise_heard() -> None:
     """Raise what a signal that has come stands for, in place of what has been made of it."""
     if signal.SIGTERM in _heard:
-        raise SystemExit(TERMINATED)
+        raise_by(TERMINATED)
     if signal.SIGINT in _heard:
+        raise_by(INTERRUPTED)
+
+
+def raise_by(code: int) -> None:
+    """Raise what the signal with an exit code stands for; nothing for other codes."""
+    if code == TERMINATED:
+        raise SystemExit(TERMINATED)
+    if code == INTERRUPTED:
         raise KeyboardInterrupt
 
 
-def goes_on(error: BaseException) -> bool:
-    """Whether an error is what became of a Ctrl-C, which is forgotten: it has ended a part of the command alone."""
-    if signal.SIGTERM in _heard or not (signal.SIGINT in _heard or isinstance(error, KeyboardInterrupt)):
-        return False
+def put_off(error: BaseException) -> int:
+    """Return the exit code of the signal that became an error, or 0; it is not raised again, but see `raise_by`."""
+    terminated = isinstance(error, SystemExit) and error.code == TERMINATED
+    if terminated or signal.SIGTERM in _heard:
+        code = TERMINATED
+    elif isinstance(error, KeyboardInterrupt) or signal.SIGINT in _heard:
+        code = INTERRUPTED
+    else:
+        return 0
     signal.setitimer(signal.ITIMER_REAL, 0)
     _heard.clear()
-    return True
+    return code
 
 
 def _exit_of_user(code: int) -> None:

@@ -21,11 +21,11 @@ class FuzzOptions:
     Sizes of the protocol are options: --ranks 2. Those that are given are the same in all sequences.
 
     \b
-      xccl-emu fuzz dispatch                         two hundred sequences
+      xccl-emu fuzz dispatch                       two hundred sequences
       xccl-emu fuzz sendrecv --path dma --seconds 60
       xccl-emu fuzz examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2
-      xccl-emu fuzz --replay witnesses/found.json   show it again
-      xccl-emu fuzz dispatch --examples 100000 --seconds 3600 --dask tcp://scheduler:8786
+      xccl-emu fuzz --replay witnesses/found.json  show it again
+      xccl-emu fuzz dispatch --seconds 3600 --dask tcp://scheduler:8786
 
     Exit code: 0 nothing found, 1 a violation, 2 wrong usage, 3 a worker was killed, 130 interrupted; more of them:
     xccl-emu --help.

@@ -157,11 +157,11 @@ def root(
     """Run, check and time the communication protocols of an emulated CloudMatrix384 supernode.
 
     \b
-      xccl-emu list                 which protocols there are
-      xccl-emu list sendrecv        what can be chosen of one
-      xccl-emu run sendrecv         run it, and hold what it moved against an oracle
-      xccl-emu check sendrecv       prove it: every schedule, on a small pod
-      xccl-emu trace sendrecv       see what each pipe did, and when
+      xccl-emu list            the protocols
+      xccl-emu list sendrecv   what can be chosen of one
+      xccl-emu run sendrecv    run it, and compare every bit
+      xccl-emu check sendrecv  prove it: every schedule, on a small pod
+      xccl-emu trace sendrecv  see what each pipe did, and when
     """
 
 

@@ -22,12 +22,12 @@ class Planning:
     """Rank every parallel strategy of a model on a cluster, by the analyzer of MixServe (III-B), and say why.
 
     \b
-      xccl-emu plan                                                the paper's DeepSeek-R1 on its 910B
+      xccl-emu plan                                   DeepSeek-R1 on 910B
       xccl-emu plan --model Qwen3-235B-A22B --cluster H20 --rate 4
-      xccl-emu plan --model mine.toml --cluster my-cluster.toml    their form is in docs/records/mixserve.md
-      xccl-emu plan --strategy "TP=8 + DP=4, EP=32"                this one alone, beside the best
-      xccl-emu plan --observed mine.toml                           constants fitted to your own measurements
-      xccl-emu plan --published                                    beside what the paper measured
+      xccl-emu plan --model mine.toml --cluster 910B  a file of yours
+      xccl-emu plan --strategy "TP=8 + DP=4, EP=32"   this one
+      xccl-emu plan --observed mine.toml              as it was measured
+      xccl-emu plan --published                       and what was measured
 
     A strategy is attention, experts [stages]: TP splits tensors, DP requests, EP experts, PP layers. What is written
     first is within a node. Times are sums of terms: compute, all-reduce (AR) or its halves (RS, AG), all-to-all (A2A),

@@ -16,8 +16,8 @@ class ShowOptions:
     the steps, and of the one that is chosen the line of source, and what flags hold then.
 
     \b
-      xccl-emu show witnesses/found.json   a page beside the file
-      xccl-emu show xe1:eNp1kE...                                          a line that a failed test has printed
+      xccl-emu show witnesses/found.json  a page in the same folder
+      xccl-emu show xe1:eNp1kE...         a line that a failed test has printed
       xccl-emu show kept.json ring_all_gather.py:ring_all_gather --svg run.svg
 
     Exit code: 0, 2 wrong usage, 3 if the file shows no violation any more.

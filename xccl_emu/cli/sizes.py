@@ -17,8 +17,8 @@ class SizesOptions:
 
     \b
       xccl-emu sizes sendrecv --slots 8 --granules 2048
-      xccl-emu sizes deepep-ll --ranks 8 --granules 224 --tokens 128 --experts 32 --top-k 8
-      xccl-emu sizes fused --ranks 16 --granules 224 --tokens 128 --top-k 8 --json
+      xccl-emu sizes deepep-ll --ranks 8 --granules 224 --tokens 128
+      xccl-emu sizes fused --ranks 16 --granules 224 --tokens 128 --json
       xccl-emu sizes ring_all_gather.py:ring_all_gather --dies 8
 
     Exit code: 0, 2 wrong usage.

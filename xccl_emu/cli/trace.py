@@ -23,12 +23,12 @@ class TraceOptions(Modelled):
     them. (--dies says what is shown; a protocol that has a size of that name takes it as --set dies=3.)
 
     \b
-      xccl-emu trace sendrecv --slots 1 --chunks 2 --out t.json    the eight steps, one after the other
+      xccl-emu trace sendrecv --slots 1 --chunks 2 --out t.json  the eight steps
       xccl-emu trace sendrecv --cores 4 --granules 256 --place nodes
       xccl-emu trace dispatch --ranks 8 --tokens 16 --granules 224 --dies 0,1
-      xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --top-k 4 --granules 224
-      xccl-emu trace mixserve-dispatch --nodes 4 --ranks 8 --tokens 8 --fabric atlas-800t-a2 --gantt 0
-      xccl-emu trace a2e --attention 4 --experts 6 --tokens 8 --cores 2 --e2a-parts 4 --html a2e.html
+      xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --granules 224
+      xccl-emu trace mixserve-dispatch --fabric atlas-800t-a2 --gantt 0
+      xccl-emu trace a2e --tokens 8 --cores 2 --html a2e.html
 
     A page (--html) needs no Perfetto: pipes over time, the critical path in red, the actions one after the other, and
     the source of the one that is chosen.
