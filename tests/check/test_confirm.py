@@ -25,7 +25,10 @@ from xccl_emu.check.verdict import (
     Verdict,
 )
 from xccl_emu.errors import ConfigError
-from xccl_emu.protocol import Case, choice, size
+from xccl_emu.lang import atomic_add, kernel, store
+from xccl_emu.machine import small_pod
+from xccl_emu.machine.launch import Grant
+from xccl_emu.protocol import Bench, Case, choice, protocol, size
 from xccl_emu.protocol.registry import make, names
 
 from .test_certify import FORGED, meeting
@@ -136,6 +139,12 @@ def test_what_brute_force_has_judged_is_not_asked_of_it_again() -> None:
 # ---- smaller configurations
 
 
+@kernel
+def stores(word):
+    """Store once."""
+    yield store(word, 1)
+
+
 @dataclass(frozen=True)
 class Rounds(Case):
     """A case with sizes that are not all allowed together."""
@@ -154,7 +163,9 @@ class Rounds(Case):
             raise ConfigError(f"ranks={self.ranks}, slots={self.slots}: refused")
 
     def lay_out(self, bench: Any) -> None:
-        """Nothing: who asks is a fake."""
+        """A kernel that nobody runs: who asks is a fake."""
+        pod = bench.pod(small_pod(1))
+        pod.launch(stores, 0, [0], {"word": pod.meta(0)}, [Grant(None, 0, pod.spec.die_bytes, "rw")])
 
 
 class Clock:
@@ -237,6 +248,34 @@ def test_a_smaller_one_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) ->
     assert told.contradicted is None
     assert told.confirmed.smaller.get("slots", 3) > 1
     assert "but a smaller one is wrong, exhaustive search at ranks 2, slots 1" in told.words()
+
+
+@kernel
+def adds(word, n):
+    """Add several times."""
+    for _ in range(n):
+        yield atomic_add(word, 1)
+
+
+@protocol
+def algorithms(bench: Bench, algorithm: int = 2, n: int = 4) -> None:
+    """Algorithm 1 stores, algorithm 2 adds: a number that is a choice."""
+    pod = bench.pod(small_pod(2))
+    word = pod.meta(0)
+    for die in range(algorithm):
+        launched, given = (stores, {}) if algorithm == 1 else (adds, {"n": n})
+        pod.launch(launched, die, [0], {"word": word, **given}, [Grant(None, 0, pod.spec.die_bytes, "rw")])
+
+
+def test_a_configuration_with_other_kernels_confirms_nothing() -> None:
+    """A number that chooses between kernels is no size: brute force of another algorithm is not asked."""
+    verdict = check(algorithms(), confirm_seconds=20.0)
+    asked = [one.smaller for one in verdict.confirmation.opinions if one.by == BRUTE_FORCE]
+    assert asked
+    assert not any("algorithm" in smaller for smaller in asked)
+    case = algorithms(n=1000)
+    given = list(opinions(case, check(case), seconds=5.0))
+    assert not any("algorithm" in one.smaller for one in given)
 
 
 def test_sizes_of_cases_of_all_kinds(tmp_path: Path) -> None:

@@ -172,11 +172,22 @@ class _Asked:
         return self._brute_force(case.resized(sizes), found, sizes)
 
     def _searched(self, case: Resizable, sizes: Sizes) -> Verdict:
-        """What the search says of a smaller configuration; one that is refused, however it says so, is unsupported."""
+        """What the search says of a smaller configuration; one that is refused, however it says so, is unsupported.
+
+        So is one that launches other kernels: what makes the difference is a choice, and no size.
+        """
         try:
-            return self.ask(case.resized(sizes), "full", self._share(_SHARE_OF_SEARCH))
+            smaller = case.resized(sizes)
+            if _kernels(smaller, self.verdict) != _kernels(self.checkable, self.verdict):
+                return replace(self.verdict, verdict=UNSUPPORTED, reason="it launches other kernels")
+            return self.ask(smaller, "full", self._share(_SHARE_OF_SEARCH))
         except Exception as error:  # of a user's file, that has not been asked for these sizes
             return replace(self.verdict, verdict=UNSUPPORTED, reason=str(error))
+
+
+def _kernels(checkable: Checkable, verdict: Verdict) -> set[str]:
+    """Return the names of the kernels that a configuration launches."""
+    return {kernel.name for kernel in checkable.build(verdict.order, verdict.without).pod.kernels}
 
 
 def _steps(values: Sequence[int]) -> list[int]:
