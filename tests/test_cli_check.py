@@ -173,7 +173,10 @@ def test_nobody_waits_for_a_slot_where_there_are_enough() -> None:
     told = as_json(*words, "--each-sync", "--advice-seconds", "0.2")
     assert [one["sync"] for one in told["reach"]["never_waited"]] == ["slot free"]
     assert [one["sync"] for one in told["each_sync"] if one["idle"]] == ["slot free"]
-    assert "never waited" in printed(*words)
+    assert told["reach"]["used_once"] == ["ring"]
+    shown = printed(*words)
+    assert "never waited" in shown
+    assert "in the runs drawn, no slot was used twice: ring" in shown
     assert "in these schedules: slot free" in printed(*words, "--policy", "random", "--schedules", "40")
 
 

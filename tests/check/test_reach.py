@@ -1,7 +1,8 @@
-"""What no run needed: polls that are granted at once whenever a core comes to them, and what no run comes to."""
+"""What no run needed: polls that are granted at once, what no run comes to, and memory that is hardly used."""
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,11 +11,13 @@ from tests.machine.support import small
 from xccl_emu.campaign import judge
 from xccl_emu.campaign.programs import ORDERS, Small
 from xccl_emu.check.check import check
-from xccl_emu.check.reach import Reach, reach_of
+from xccl_emu.check.reach import Memory, Reach, reach_of
 from xccl_emu.check.sampling.sample import sample
-from xccl_emu.lang import kernel, poll_ge
+from xccl_emu.lang import kernel, poll_ge, store
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.explore import Explored
+from xccl_emu.protocol import Regions
+from xccl_emu.protocol.registry import make
 from xccl_emu.testing import Bench, protocol
 
 MODES = ("full", "merged", "breadth first")
@@ -164,3 +167,72 @@ def test_a_return_is_no_place(policy: str) -> None:
     none = check(first_line(times=0), policy=policy, schedules=5)
     assert none.to_json()["reach"]["never_reached"][0]["sync"] == "first line"
     assert none.reach.unreached() == ("first line",)
+
+
+@pytest.mark.parametrize(("chunks", "once"), [(2, ("ring",)), (3, ())])
+@pytest.mark.parametrize("order", ["relaxed", "sc"])
+def test_a_ring_that_nobody_goes_round_was_used_once(order: str, chunks: int, once: tuple[str, ...]) -> None:
+    """Two chunks in two slots: no slot was used twice.  The third one comes to the first slot again."""
+    reach = check(make("sendrecv", slots=2, chunks=chunks, granules=1), order=order).reach
+    assert reach.used_once == once
+    assert reach.far_from_wrap == ()
+
+
+@kernel
+def rings(bell, once, times, start):
+    """Count a bell of 4 bytes up from ``start``, or write there that it rings."""
+    for i in range(times):
+        yield store(bell, 1 if once else start + i + 1, 4, sync="bell")
+
+
+@kernel
+def hears(bell, once, times, start):
+    """Wait until it was rung as often."""
+    yield poll_ge(bell, 1 if once else start + times, 4, sync="bell rang")
+
+
+@protocol
+def bell(bench: Bench, once: int = 0, times: int = 2, start: int = 0) -> None:
+    """Die 0 rings a bell on die 1."""
+    regions = Regions(2)
+    rung = regions.meta("bell")
+    pod = bench.pod(regions.tight_pod(app_bytes=64, ub_bytes=64))
+    regions.place(bench, pod)
+    bench.fill(rung.at(1), np.array([start], np.int32))
+    given = {"bell": rung.at(1), "once": once, "times": times, "start": start}
+    pod.launch(rings, 0, [0], given, [rung.grant(1, "w")])
+    pod.launch(hears, 1, [0], given, [rung.grant(1, "r")])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "far"),
+    [({}, ("bell",)), ({"start": 2**31 - 10}, ()), ({"start": -10}, ()), ({"start": 2**30}, ("bell",)),
+     ({"once": 1}, ()), ({"times": 1}, ())],
+)  # fmt: skip
+def test_counters_of_4_bytes_may_be_far_from_their_wrap(sizes: dict[str, int], far: tuple[str, ...]) -> None:
+    """One that counts from 0 is, one near 2^31 or 2^32 is not, and one that has one value counts nothing."""
+    verdict = check(bell(**sizes))
+    assert verdict.verdict == "verified"
+    assert verdict.reach.far_from_wrap == far
+    assert verdict.to_json()["reach"]["far_from_wrap"] == list(far)
+    assert verdict.reach.used_once == ()
+
+
+def test_memory_is_looked_at_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check draws no run for it; who asks twice draws once; of drawn schedules and violations nothing is said."""
+    asked = list[str]()
+    monkeypatch.setattr("xccl_emu.check.drawn.memory_of", lambda one, *_: asked.append(one.name) or Memory(("it",)))
+    verdict = check(bell())
+    assert not asked
+    assert verdict.reach.used_once == ("it",)
+    assert verdict.reach.far_from_wrap == ()
+    assert asked == ["bell"]
+    assert check(bell(), policy="portfolio", schedules=3).reach.used_once == ()
+    assert check(bell(start=2**31 - 2)).reach is None
+    assert asked == ["bell"]
+
+
+def test_runs_that_are_too_long_say_nothing_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is not over when its number of actions is used up is none to judge memory by."""
+    monkeypatch.setattr("xccl_emu.check.drawn._TRIES", 5)
+    assert check(bell(times=4)).reach.far_from_wrap == ()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
-from xccl_emu.check.reach import reach_of
+from xccl_emu.check.reach import Memory, reach_of
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
@@ -127,13 +127,27 @@ def check(
     verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
     options = _Options(schedules, seconds, max_states, progress, breadth_first, reduction, max_bytes)
     judge = _sampled if policy != "exhaustive" else _faulty if fault else _exhaustive
-    verdict = judge(verdict, checkable, options)
+    verdict = _with_memory(judge(verdict, checkable, options), checkable)
     verdict = replace(verdict, seconds=working_seconds() - started)
     verdict = verdict if certify is None else certified(checkable, verdict, seconds=certify)
     if confirm_seconds is None:
         return verdict
     given = opinions(checkable, verdict, seconds=confirm_seconds, reduction=reduction, max_bytes=max_bytes)
     return confirm.confirmed(checkable, verdict, list(given), confirm_seconds)
+
+
+def _with_memory(verdict: Verdict, checkable: Checkable) -> Verdict:
+    """The verdict, which draws runs and says what memory they used when it is asked."""
+    if verdict.reach is None or verdict.verdict != VERIFIED:
+        return verdict
+    look = partial(_memory_of, checkable, verdict.order, verdict.without)
+    return replace(verdict, reach=replace(verdict.reach, look=look))
+
+
+def _memory_of(checkable: Checkable, order: str, without: Collection[str]) -> Memory:
+    from xccl_emu.check.drawn import memory_of
+
+    return memory_of(checkable, order, without)
 
 
 def opinions(

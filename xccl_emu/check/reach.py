@@ -1,7 +1,8 @@
-"""What a verdict did not reach: where no run had to wait, and synchronizations that no run came to."""
+"""What a verdict did not reach: where no run had to wait, what no run came to, and memory that was hardly used."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,37 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """What memory some drawn runs used, by the names of labels; other runs may do more."""
+
+    used_once: tuple[str, ...] = ()
+    """What several requests wrote to, and no word of it two: no slot was used twice.  No metadata, and no results."""
+    far_from_wrap: tuple[str, ...] = ()
+    """What has counters of 4 bytes that came near neither 2^31 nor 2^32."""
+
+
+@dataclass(frozen=True)
 class Reach:
     """Synchronizations of a configuration: of all its runs, if a search has gone through them, else of drawn ones."""
 
     places: tuple[Place, ...]
     """Places with a name, and places at which a core may wait; without what is switched off."""
+    look: Callable[[], Memory] = field(default=Memory, compare=False, repr=False)
+    """Draws runs, and says what memory they used (`check.drawn`)."""
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return self.look()
+
+    @property
+    def used_once(self) -> tuple[str, ...]:
+        """`Memory.used_once` of a proof; the runs are drawn when one of these two is first asked for."""
+        return self._memory.used_once
+
+    @property
+    def far_from_wrap(self) -> tuple[str, ...]:
+        """`Memory.far_from_wrap` of a proof."""
+        return self._memory.far_from_wrap
 
     @property
     def never_waited(self) -> tuple[Place, ...]:
@@ -74,7 +101,8 @@ class Reach:
     def to_json(self) -> dict[str, Any]:
         """As the verdict's JSON has it."""
         lists = {"never_waited": self.never_waited, "never_reached": self.never_reached}
-        return {name: [place.to_json() for place in places] for name, places in lists.items()}
+        words = {name: [place.to_json() for place in places] for name, places in lists.items()}
+        return words | {name: list(names) for name, names in vars(self._memory).items()}
 
 
 def reach_of(pod: Pod, words: NDArray[np.int64]) -> Reach:

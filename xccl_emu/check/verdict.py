@@ -286,7 +286,8 @@ class Verdict:
     due: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the expected bytes, by what made them due (`messages.due`)."""
     reach: Reach | None = None
-    """What no run needed: of one that is verified, of all runs; of drawn schedules, of these."""
+    """What no run needed: of one that is verified, of all runs (of memory, of some drawn ones); of drawn schedules, of
+    these."""
 
     @property
     def contradicted(self) -> bool:

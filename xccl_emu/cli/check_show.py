@@ -229,7 +229,13 @@ def _reach_rows(verdict: Verdict) -> list[tuple[str, str]]:
     drawn = "" if verdict.verdict == VERIFIED else "in these schedules: "
     idle = "; ".join(place.words() for place in verdict.reach.never_waited)
     unreached = ", ".join(verdict.reach.unreached())
-    return [("never waited", idle and drawn + idle), ("never reached", unreached and drawn + unreached)]
+    once, far = (", ".join(names) for names in (verdict.reach.used_once, verdict.reach.far_from_wrap))
+    return [
+        ("never waited", idle and drawn + idle),
+        ("never reached", unreached and drawn + unreached),
+        ("used once", once and f"in the runs drawn, no slot was used twice: {once}"),
+        ("far from wrap", far and f"in the runs drawn, 4-byte counters near neither 2^31 nor 2^32: {far}"),
+    ]
 
 
 def weakest_table(found: tuple[Weakest, ...]) -> Table:

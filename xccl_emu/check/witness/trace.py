@@ -1,6 +1,7 @@
 """What a schedule did, step by step: the form from which tables, charts and traces are drawn.
 
-`steps` replays a schedule; the classes here say what it found.  They hold numbers and words, no machine.
+`steps` replays a schedule, `drawn` makes one up; the classes here say what was found.  They hold numbers and words, no
+machine.
 """
 
 from collections.abc import Iterable, Mapping
@@ -205,3 +206,10 @@ def steps(trial: Trial, actions: Iterable[int]) -> Trace:
     from xccl_emu.check.witness.tracer import Stepper  # compiled code is imported only when something runs
 
     return Stepper(trial.pod).run([int(code) for code in actions])
+
+
+def drawn(trial: Trial, *, late: bool, tries: int) -> Trace:
+    """Run a fresh trial, which is used up, with all in turn (`Stepper.draw`), and say what each action did."""
+    from xccl_emu.check.witness.tracer import Stepper
+
+    return Stepper(trial.pod).draw(late, tries)

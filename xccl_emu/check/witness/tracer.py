@@ -73,7 +73,24 @@ class Stepper:
 
     def run(self, actions: Sequence[int]) -> trace.Trace:
         """Take the actions, the last of which may be a violation; ReplayError for one that is not enabled."""
-        taken = tuple(self._step(code) for code in actions)
+        return self._trace(tuple(self._step(code) for code in actions))
+
+    def draw(self, late: bool, tries: int) -> trace.Trace:
+        """Let all go on in turn, until nobody can or that number of actions has been tried.
+
+        Writes become visible when each has had its turn, or ``late``: when no core can go on without that.
+        """
+        taken, moved = list[trace.Step](), True
+        first_die = self._pod.spec.n_cores * at.ACTORS_PER_CORE
+        while moved and self._number < tries:
+            before = len(taken)
+            taken += filter(None, (self._tried(actor) for core in self._queued for actor in self._actors(core)))
+            if not late or len(taken) == before:
+                taken += filter(None, (self._tried(first_die + die) for die, of in self._writes.flying.items() if of))
+            moved = len(taken) > before
+        return self._trace(tuple(taken))
+
+    def _trace(self, taken: tuple[trace.Step, ...]) -> trace.Trace:
         spec, end, writes = self._pod.spec, self._replayer.end(), tuple(replace(each) for each in self._writes.all)
         waiting = self._waiting() if end == "deadlock" else ()
         return trace.Trace(
@@ -163,10 +180,14 @@ class Stepper:
 
     def _goes_on(self, actor: int) -> bool:
         """Return True if an actor has taken its next action, and nothing was wrong with it."""
+        return (step := self._tried(actor)) is not None and not step.failed
+
+    def _tried(self, actor: int) -> trace.Step | None:
+        """Take the next action of an actor and return the step; None if it cannot go on."""
         try:
-            return not self._step(actor << at.CHOICE_BITS | at.CHOICE_ALL).failed
+            return self._step(actor << at.CHOICE_BITS | at.CHOICE_ALL)
         except ReplayError:
-            return False
+            return None
 
     def _let_go(self, core: int) -> bool:
         """Switch off what a core waits at; False where that is nothing to wait at, or all is over."""

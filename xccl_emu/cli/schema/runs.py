@@ -184,6 +184,8 @@ class Reach(TypedDict):
 
     never_waited: Annotated[list[Place], "granted at once in every run"]
     never_reached: Annotated[list[Place], "no run comes to it"]
+    used_once: Annotated[list[str], "in runs drawn of a proof: labels of slots that were never used twice"]
+    far_from_wrap: Annotated[list[str], "in these runs: labels of 4-byte counters near neither 2^31 nor 2^32"]
 
 
 class Recovery(TypedDict):
