@@ -7,7 +7,7 @@ import pytest
 from tests.foreign_support import ROOT, has_compiler
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED
-from xccl_emu.cli.shown import some
+from xccl_emu.sizes import some
 from xccl_emu.protocol import registry
 from xccl_emu.protocol.corpus import members
 
