@@ -226,11 +226,11 @@ def test_arithmetic_that_fails_ends_the_looking(monkeypatch: pytest.MonkeyPatch)
     trial = SCENARIO.build("relaxed", BOTH)
     codes = iter([Monitor.runs] * 2)
 
-    def runs(monitor: Monitor, *arguments: int) -> int:
+    def runs(monitor: Monitor, *arguments: int, until: float) -> int:
         run = next(codes, None)
         if run is None:
             raise KernelError("division by zero")
-        return run(monitor, *arguments)
+        return run(monitor, *arguments, until=until)
 
     monkeypatch.setattr(Monitor, "runs", runs)
     assert [each.found_after for each in further(trial)] == [1, 2]

@@ -174,7 +174,7 @@ class Search:
             with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
                 self._learn()
                 while not self.found.reason and not self._search_parts():
-                    pass
+                    self.found.reason = too_long(self.seconds or 0.0) if self._is_late() else ""
             if self.found.violation:
                 self._describe()
             self.found.sites = self.setup.named.copy()
