@@ -411,14 +411,15 @@ def _filled(trial: Trial) -> tuple[Words, Words]:
 
     In areas that count as filled a bit says that the byte is spoilt, so filled bytes of metadata have none.
     """
-    spec, (first, end, _) = trial.pod.spec, _bounds(trial)
+    spec, (first, end, buffers) = trial.pod.spec, _bounds(trial)
     ranges = trial.spoilt or [(buffer.address, buffer.nbytes) for buffer in trial.filled]
     words, bits = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for address, nbytes in ranges:
         granules = np.arange(address // machine.GRANULE_BYTES, -(-(address + nbytes) // machine.GRANULE_BYTES))
         start = granules * machine.GRANULE_BYTES
         ends = np.minimum(address + nbytes - start, machine.GRANULE_BYTES)
-        inside = (start % spec.die_bytes >= first) & (start % spec.die_bytes < end)
+        offset = start % spec.die_bytes
+        inside = (start < buffers) & (offset >= first) & (offset < end)
         said = ~inside | bool(trial.spoilt)
         words.append((granules * at.SHADOW_WORDS + at.S_FIXED)[said])
         bits.append(((1 << ends) - (1 << np.maximum(address - start, 0)))[said])
