@@ -8,6 +8,7 @@ sizes and goes up as long as there is time.
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from xccl_emu.check.certify import by_brute_force, contradiction
 from xccl_emu.check.faults import adds_nothing, parse
@@ -106,6 +107,10 @@ class _Asked:
         if case is not None:
             yield from self._smaller(case)
 
+    @cached_property
+    def _launched(self) -> set[str]:
+        return _kernels(self.checkable, self.verdict)
+
     def _share(self, share: float) -> float:
         return max(share * (self.until - working_seconds()), 0.01)
 
@@ -178,7 +183,7 @@ class _Asked:
         """
         try:
             smaller = case.resized(sizes)
-            if _kernels(smaller, self.verdict) != _kernels(self.checkable, self.verdict):
+            if _kernels(smaller, self.verdict) != self._launched:
                 return replace(self.verdict, verdict=UNSUPPORTED, reason="it launches other kernels")
             return self.ask(smaller, "full", self._share(_SHARE_OF_SEARCH))
         except Exception as error:  # of a user's file, that has not been asked for these sizes

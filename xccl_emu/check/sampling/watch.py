@@ -80,6 +80,7 @@ class Monitor:
         """What is known of sites (`accesses.NAMED`), and whether runs come to them, and wait (`machine.MAY_WAIT`)."""
         self._filled = _filled(trial)
         self._wanted = (_answers(trial), np.array(list(trial.stops), np.int64))
+        self._results = trial.results()
         self._judged = at.JUDGE_NOTHING
         self._rings = self._fences = True
         self.limits = _LEARNING
@@ -184,6 +185,7 @@ class Monitor:
         """Return whether bytes that nobody knew are right: then the run is to be taken again, and is not counted."""
         if not self.trial.expected[int(self.m[at.V_SITE])].learns(self.trial.pod.memory):
             return False
+        self._results = self.trial.results()
         self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] -= (
             1, int(self.m[at.TAKEN]), int(self.trial.pod.state[machine.FAULT_HAPPENED] != 0),
         )  # fmt: skip
@@ -304,7 +306,7 @@ class Monitor:
         most = n_actors + int(self.m[at.CAPACITY]) * len(_dies(pod))
         if self.log.size != self.limits.most:
             self.log = np.empty(self.limits.most, np.int64)
-        (expected, data), (answers, stops) = self.trial.results(), self._wanted
+        (expected, data), (answers, stops) = self._results, self._wanted
         return at.Run(
             rng=np.zeros(1, np.uint64),
             candidates=np.zeros(most, np.int64),
