@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from xccl_emu.protocols.mtp.case import Mtp
 
-from .kinds import AREA, RACE, TORN, UNWRITTEN, WRONG
+from .kinds import RACE, RIGHT, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
 
 USUAL = Mtp()
@@ -26,7 +26,7 @@ KNOWN = (
         of("(step + 1) * STEP + length", "length"), of(IN, IN.replace("step * STEP", "1")),
         of("(step - 1) * STEP", "1"), quick=True),
     bug("mtp: the word is written before the tokens", USUAL, BAD, of(FENCE, ""), quick=True),
-    bug("mtp: the next length is that of all drafts right", SEVERAL, BAD | AREA,
+    bug("mtp: the next length is that of all drafts right", SEVERAL, BAD | RIGHT,
         of("length + accepted + 1, step=4", "length + d.n + 1, step=4"), quick=True),
     bug("mtp: one table of metadata", USUAL, BAD,
         of("d.metadata + (step % 2 * (d.n + 1) + graph) * FIELD_BYTES, 16", "d.metadata + graph * FIELD_BYTES, 16"),
