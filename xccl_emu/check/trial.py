@@ -155,6 +155,11 @@ class Trial:
         """Global numbers of the cores that own bytes."""
         return expected.cores or tuple(self.pod.active_cores())
 
+    @property
+    def too_many(self) -> str:
+        """Why a search cannot go on, as `Expected.too_many`; empty if it can."""
+        return next(filter(None, (each.too_many for each in self.expected)), "")
+
     def results(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """Rows of what must be in memory, as compiled code compares it (`device.results`), and the bytes."""
         rows, data = list[tuple[int, ...]](), b""

@@ -350,7 +350,7 @@ class Search:
         ck, now = self.setup.checker, working_seconds()
         elapsed, spent, self._looked = now - self.started, now - self._looked, now
         if ck[at.VIOLATION] in (at.WRONG_BITS, at.TOO_EARLY) and not ck[at.RESTART] and self.setup.learns():
-            self.found.reason = next(filter(None, (one.too_many for one in self.setup.trial.expected)), "")
+            self.found.reason = self.setup.trial.too_many
             ck[at.VIOLATION], ck[at.RESTART] = 0, not self.found.reason
         if spent < _SLICE_SECONDS:
             self._slice = min(2 * self._slice, _SLICE_MAX)

@@ -96,8 +96,7 @@ class FaultySearch:
             why = device.search(self._space, self._parts, self._asked, self._graph, counted, self._max_states)
             if why == device.ENDED and self._learns():
                 why = device.PAUSED
-            too_many = next(filter(None, (each.too_many for each in self._trial.expected)), "")
-            if too_many:
+            if too_many := self._trial.too_many:
                 return too_many
             if counted[device.STATES] > self._max_states:
                 return f"more than {self._max_states} states"
