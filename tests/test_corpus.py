@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +11,6 @@ import pytest
 from cli_support import printed, refusal
 
 import xccl_emu
-from xccl_emu.bench.gathered import INTERRUPTED
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED
 from xccl_emu.cli import corpus_job
@@ -58,13 +57,38 @@ def test_a_folder_that_is_no_member_is_refused(text: str, tmp_path: Path, monkey
         members()
 
 
-def test_ctrl_c_ends_the_whole_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fuzz tells of a Ctrl-C in its summary: the corpus does not go on with the next case."""
+@pytest.mark.parametrize(("sent", "stopped", "error"), [
+    (KeyboardInterrupt(), "interrupted", KeyboardInterrupt),
+    (SystemExit(143), "terminated", SystemExit),
+])  # fmt: skip
+def test_a_signal_ends_the_whole_corpus(
+    sent: BaseException, stopped: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fuzz keeps what it has and says which signal came; the corpus does not go on with the next case."""
     from xccl_emu.fuzz import run
 
-    monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: run.Summary(plan.protocol, stopped=INTERRUPTED))
-    with pytest.raises(KeyboardInterrupt):
+    def parts() -> Generator[run.Summary]:
+        yield run.Summary("one", sequences=3)
+        raise sent
+
+    summary = run.Summary("one")
+    summary.gather(parts(), lambda: False, None)
+    assert (summary.sequences, summary.stopped, summary.interrupted) == (3, stopped, True)
+    monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: summary)
+    with pytest.raises(error):
         find(("one_slot",), 1.0)
+
+
+def test_a_protocol_that_ends_the_process_is_no_signal() -> None:
+    """Its SystemExit is an error of its own, and reaches the command."""
+    from xccl_emu.fuzz import run
+
+    def parts() -> Generator[run.Summary]:
+        raise SystemExit(1)
+        yield
+
+    with pytest.raises(SystemExit):
+        run.Summary("one").gather(parts(), lambda: False, None)
 
 
 def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, repository: Path) -> None:

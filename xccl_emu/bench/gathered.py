@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 
 from xccl_emu.errors import UnfinishedError
 
-INTERRUPTED = "interrupted"
+INTERRUPTED, TERMINATED = "interrupted", "terminated"
+"""Why parts came to no end: Ctrl-C, SIGTERM."""
+_TERMINATED = 143  # what the command makes of SIGTERM: SystemExit with this code
 
 
 @dataclass(kw_only=True)
@@ -26,8 +28,8 @@ class Gathered:
 
     @property
     def interrupted(self) -> bool:
-        """Was it stopped by Ctrl-C?"""
-        return self.stopped == INTERRUPTED
+        """Was it stopped by Ctrl-C or SIGTERM?"""
+        return self.stopped in (INTERRUPTED, TERMINATED)
 
     def add(self, other: Any) -> None:
         """Count what another part came to."""
@@ -35,7 +37,7 @@ class Gathered:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def gather(self, parts: Generator[Any], enough: Callable[[], bool], progress: Callable[[Any], None] | None) -> None:
-        """Add the parts as they are done, until it is ``enough``; what stops it (Ctrl-C, a killed worker) is noted."""
+        """Add parts as they are done, until it is ``enough``; note what stops it: a signal, a killed worker."""
         started = time.perf_counter()
         with closing(parts):
             try:
@@ -46,9 +48,11 @@ class Gathered:
                         progress(self)
                     if enough():
                         break
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, SystemExit) as error:
+                if isinstance(error, SystemExit) and error.code != _TERMINATED:
+                    raise
                 signal.setitimer(signal.ITIMER_REAL, 0)  # it need not come again: what there is, is shown
-                self.stopped = INTERRUPTED
+                self.stopped = TERMINATED if isinstance(error, SystemExit) else INTERRUPTED
             except UnfinishedError as error:
                 self.stopped, self.killed = str(error), True
 

@@ -34,7 +34,7 @@ class CampaignOptions:
     force; what it tries must have all of them together.  So a mistake shows that changes no verdict.  With --enumerate
     this is asked of every program of two requests, then of all of two by one core and one by another.
 
-    Exit code: 0 no contradictions, 1 some, 2 wrong usage, 3 a worker was killed, 130 interrupted.
+    Exit code: 0 no contradictions, 1 some, 2 wrong usage, 3 a worker was killed, 130 Ctrl-C, 143 SIGTERM.
     """
 
     programs: int | None = option(None, "How many programs are judged [default: 1000, or all smallest]", least=1)

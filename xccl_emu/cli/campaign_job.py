@@ -44,7 +44,7 @@ def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
         summary = _watched(options, plan, quiet)
         if not summary.interrupted:
             find_examples(summary, plan.budget, options.shrink)
-    stopped = ending.INTERRUPTED if summary.interrupted else ending.UNFINISHED if summary.killed else 0
+    stopped = ending.BY_SIGNAL.get(summary.stopped, ending.UNFINISHED if summary.killed else 0)
     return summary, ending.WRONG if summary.wrong else stopped
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED, VIOLATION
+from xccl_emu.cli import ending
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.corpus import CorpusOptions
@@ -74,8 +75,7 @@ def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
 
     plan = Plan(f"{member.file}:{case}", examples=SEQUENCES)
     summary = fuzz(plan, 1, seconds=seconds)
-    if summary.interrupted:
-        raise KeyboardInterrupt
+    ending.raise_by(ending.BY_SIGNAL.get(summary.stopped, 0))
     found = [one.verdict.violation.kind for one in summary.findings if one.verdict.violation is not None]
     told = VIOLATION if found else UNFINISHED if summary.stopped else NO_VIOLATION
     kind, clean = found[0] if found else "", told == NO_VIOLATION

@@ -34,6 +34,8 @@ READER_GONE = 141
 """Broken pipe: 128 + SIGPIPE."""
 TERMINATED = 143
 """128 + SIGTERM."""
+BY_SIGNAL = {"interrupted": INTERRUPTED, "terminated": TERMINATED}
+"""Exit codes by what the command says of a signal."""
 
 EXIT_CODES = """
 Exit codes of all commands: 0 what was asked for holds; 1 it does not (a violation, wrong bits, a failed run, no

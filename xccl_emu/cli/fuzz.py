@@ -27,8 +27,8 @@ class FuzzOptions:
       xccl-emu fuzz --replay witnesses/found.json  show it again
       xccl-emu fuzz dispatch --seconds 3600 --dask tcp://scheduler:8786
 
-    Exit code: 0 nothing found, 1 a violation, 2 wrong usage, 3 a worker was killed, 130 interrupted; more of them:
-    xccl-emu --help.
+    Exit code: 0 nothing found, 1 a violation, 2 wrong usage, 3 a worker was killed, 130 Ctrl-C, 143 SIGTERM;
+    more of them: xccl-emu --help.
     """
 
     protocol: str | None = None

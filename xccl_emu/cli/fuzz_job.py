@@ -51,7 +51,7 @@ class Result:
         if self.summary.findings:
             return ending.WRONG
         if self.summary.interrupted:
-            return ending.INTERRUPTED
+            return ending.BY_SIGNAL[self.summary.stopped]
         return ending.UNFINISHED if self.summary.killed or not self.summary.judged else 0
 
 
