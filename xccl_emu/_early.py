@@ -24,7 +24,7 @@ def leave(number: int, frame: FrameType | None) -> None:
 
 
 def _is_command() -> bool:
-    """As a script, or by ``python -m``; not a process that the command has started, which has its ``sys.argv``."""
+    """Return whether this is a script or ``python -m``, not a process started by it, which has its ``sys.argv``."""
     name = sys.argv[0] if sys.argv else ""
     return "xccl_emu" in sys.orig_argv if name == "-m" else name in sys.orig_argv and name.endswith("xccl-emu")
 

@@ -17,7 +17,7 @@ _READ_BYTES_MAX = 1 << 30
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """What is in a file; raises OSError, for one that is larger than a GiB too, as a device that never ends."""
+    """Return what is in a file; raises OSError, for one that is larger than a GiB too, as a device that never ends."""
     with open(path, "rb") as file:
         content = file.read(_READ_BYTES_MAX + 1)
     if len(content) > _READ_BYTES_MAX:
@@ -67,7 +67,7 @@ def _is_replaced(path: str | Path, target: Path) -> bool:
 
 
 def _stream(path: str | Path) -> int | None:
-    """Whether it is the stream stdout (1) or stderr (2) by another name, as ``/dev/stdout`` is."""
+    """Return the stream, stdout (1) or stderr (2), that a path is another name of, as ``/dev/stdout`` is; or None."""
     for number in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.stat(path), os.fstat(number)):
@@ -86,7 +86,7 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    """By a file of a name that nobody else has, with the rights of the one that it replaces."""
+    """Replace a file by one whose name nobody else had, with the rights of the one that it replaces."""
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:

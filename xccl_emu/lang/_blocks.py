@@ -117,13 +117,13 @@ class Frame:
     result: str | None = None
     """What the call assigns the returned value to."""
     exit: int | None = None
-    """Block behind the call; None in the kernel itself."""
+    """Block after the call; None in the kernel itself."""
     loops: list[tuple[int, int]] = field(default_factory=list)
     """Where continue and break go."""
 
 
 def is_local(name: str) -> bool:
-    """Whether a name in rewritten code is a local of the step function that the author's code made."""
+    """Return whether a name in rewritten code is a local of the step function that the author's code made."""
     return name not in BUILTINS and name not in (RESULT_NAME, TURNS) and not name.startswith(f"{RESERVED}f")
 
 
@@ -463,7 +463,7 @@ def kernel_words(source: Source) -> dict[str, str]:
 
 def kernel_locals(source: Source) -> dict[str, ast.expr | Record]:
     """Return what each local name of the kernel itself becomes."""
-    lowered = {told: ast.Name(name, ast.Load()) for name, told in kernel_words(source).items()}
+    lowered = {word: ast.Name(name, ast.Load()) for name, word in kernel_words(source).items()}
     local: dict[str, ast.expr | Record] = {n: ast.Name(kernel_local(n), ast.Load()) for n in source.local}
     for name, kind in source.records.items():
         local[name] = Record(kind, {field: lowered[f"{name}.{field}"] for field in fields_of(kind)})
@@ -513,12 +513,12 @@ def _condition(name: str, given: ast.expr | Record, call: ast.Call, source: Sour
 
 
 def _is_stable(stop: ast.expr, stored: set[str]) -> bool:
-    """Whether the end of a range can be looked at again on every turn."""
+    """Return whether the end of a range can be looked at again on every turn."""
     return isinstance(stop, ast.Constant) or (isinstance(stop, ast.Name) and stop.id not in stored)
 
 
 def _is_whole(s: ast.stmt) -> bool:
-    """Whether a statement can stay as it is: no yield in it, and no jump out of it."""
+    """Return whether a statement can stay as it is: no yield in it, and no jump out of it."""
     return not has_yield(s) and not _jumps_out(s, in_loop=False)
 
 

@@ -1,6 +1,6 @@
 """Expressions of the kernel language as instructions of LLVM.
 
-Arithmetic is that of 64 bits and wraps around; division and remainder are Python's.  What fails (a division by zero, a
+Arithmetic has 64 bits and wraps around; division and remainder are Python's.  What fails (a division by zero, a
 bad count of a shift) returns its status from the function.
 """
 

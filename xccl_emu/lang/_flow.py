@@ -83,7 +83,7 @@ class Flow:
 
 
 def is_true(test: ast.expr) -> bool:
-    """Whether a test is a literal that is always true."""
+    """Return whether a test is a literal that is always true."""
     return isinstance(test, ast.Constant) and bool(test.value)
 
 
@@ -91,7 +91,7 @@ _ALWAYS_WORK = frozenset({"abs", "bool", "int", "len", "max", "min"})
 
 
 def may_fail(node: ast.AST) -> bool:
-    """Whether arithmetic may fail in rewritten code: a division, a call, an index, each by what is no literal."""
+    """Return whether arithmetic in rewritten code may fail: a division, a call, an index, each by no literal."""
     return any(_may_fail(each) for each in ast.walk(node))
 
 

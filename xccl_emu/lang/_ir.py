@@ -37,12 +37,12 @@ def kind(value: Value) -> object:
 def integer(value: Value) -> str:
     """Return the operand of an integer; TypeError if the value is a tuple or a range."""
     if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__.lower()} stands where an integer is needed")
+        raise TypeError(f"a {type(value).__name__.lower()} is given where an integer is needed")
     return value
 
 
 def is_literal(operand: str) -> bool:
-    """Whether an operand is a number."""
+    """Return whether an operand is a number."""
     return not operand.startswith("%")
 
 
@@ -80,7 +80,7 @@ class Code:
         self._open = True
 
     def end(self, instruction: str) -> None:
-        """Append an instruction behind which control does not come."""
+        """Append an instruction that control does not go past."""
         self.do(instruction)
         self._open = False
 

@@ -78,7 +78,7 @@ class StepCode(Statements):
         self.end(f"ret i64 {self._request([ast.Constant(OP_RETURN), *[ast.Constant(0)] * 7])}")
 
     def _enter(self, otherwise: str) -> None:
-        """Go where the program counter says: to the beginning or behind a request."""
+        """Go where the program counter says: to the beginning or to right after a request."""
         resumed = [x.exit.resume for x in self._shape.blocks if isinstance(x.exit, Ask)]
         entries = [b for b in dict.fromkeys([0, *resumed]) if b in self._labels]
         table = " ".join(f"i64 {self._shape.pc[b]}, label %{self._labels[b]}" for b in entries)

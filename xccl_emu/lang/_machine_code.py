@@ -117,7 +117,7 @@ def _loaded(code: bytes) -> Any:
 
 
 def folder() -> Path:
-    """Return the folder of the files, beside Numba's, or one among the temporary files of this process."""
+    """Return the folder of the files, next to Numba's, or one among the temporary files of this process."""
     numba = os.environ.get("NUMBA_CACHE_DIR")
     return Path(numba).parent / "kernels" if numba else Path(_own_folder().name)
 

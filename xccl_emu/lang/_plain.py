@@ -1,4 +1,4 @@
-"""Drives the undecorated generator of a kernel behind the interface of a step function, for a debugger."""
+"""Drives the undecorated generator of a kernel through the interface of a step function, for a debugger."""
 
 from collections.abc import Generator, MutableSequence
 from typing import Any

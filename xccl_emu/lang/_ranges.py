@@ -2,7 +2,7 @@
 
 
 def range_length(start: int, stop: int, step: int) -> int:
-    """How many elements a range has."""
+    """Return how many elements a range has."""
     if step > 0:
         return (stop - start - 1) // step + 1 if start < stop else 0
     return (start - stop - 1) // -step + 1 if start > stop else 0
@@ -19,7 +19,7 @@ def range_at(index: int, start: int, stop: int, step: int) -> int:
 
 
 def in_range(value: int, start: int, stop: int, step: int) -> bool:
-    """Whether a range has a value."""
+    """Return whether a range has a value."""
     if step > 0:
         return start <= value < stop and (value - start) % step == 0
     return stop < value <= start and (start - value) % -step == 0

@@ -21,7 +21,7 @@ class Record:
 
 
 def is_record(kind: object) -> TypeGuard[type]:
-    """Whether a class was made with NamedTuple."""
+    """Return whether a class was made with NamedTuple."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 

@@ -1,4 +1,4 @@
-"""What the names in a kernel mean: constants become literals, plain functions are emitted beside the step function."""
+"""What the names in a kernel mean: constants become literals, plain functions are emitted next to the step function."""
 
 import ast
 import builtins
@@ -24,7 +24,7 @@ CONSTRUCTORS: dict[Callable[..., Any], str] = {
 
 
 def value_of(source: Source, node: ast.expr) -> Any:
-    """Return the object that a global name, or an attribute of a module, class or frozen instance, stands for."""
+    """Return the object that a global name, or an attribute of a module, class or frozen instance, means."""
     if isinstance(node, ast.Attribute):
         owner = value_of(source, node.value)
         frozen = dataclasses.is_dataclass(owner) and owner.__dataclass_params__.frozen  # type: ignore[union-attr]
@@ -68,7 +68,7 @@ class Decorated:
 
 
 def plain(value: Any) -> Any:
-    """Return the function behind a kernel or a compiled function, and anything else as it is."""
+    """Return the function that a kernel or a compiled function was made of, and anything else as it is."""
     return value.generator if isinstance(value, Decorated) else getattr(value, "py_func", value)
 
 
@@ -102,12 +102,12 @@ TURNS_AT_FIRST = f"{TURNS} = {TURNS_MAX}"
 
 
 def turn() -> list[ast.stmt]:
-    """Return what stands at the beginning of a loop's body, so that the loop has an end."""
+    """Return what begins a loop's body, so that the loop has an end."""
     return ast.parse(f"{TURNS} -= 1\nif {TURNS} < 0:\n    raise TimeoutError()").body
 
 
 def _with_ends(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the body of a plain function, of which each loop has an end."""
+    """Return the body of a plain function, with an end for each of its loops."""
     for loop in (node for s in body for node in ast.walk(s) if isinstance(node, ast.While | ast.For)):
         loop.body[:0] = turn()
     return body
@@ -119,7 +119,7 @@ class Functions:
     def __init__(self) -> None:
         self.names: dict[FunctionType, str] = {}
         self.trees: dict[str, ast.FunctionDef] = {}
-        """What stands under each name; its parameters are plain, for every call gives all of them in order."""
+        """The function of each name; its parameters are plain, for every call gives all of them in order."""
         self._open: list[FunctionType] = []
 
     def name(self, function: FunctionType, source: Source, node: ast.AST) -> str:
@@ -135,7 +135,7 @@ class Functions:
         return self.names[function]
 
     def guard(self, function: Callable[[int], int]) -> str:
-        """Return the name that a function of this module has in the lowered text, emitting it as it stands."""
+        """Return the name that a function of this module has in the lowered text, emitting it as it is."""
         assert isinstance(function, FunctionType)
         name = f"{RESERVED}f0_{function.__name__}"
         if function not in self.names:
@@ -184,7 +184,7 @@ def bind(
 
 
 def is_empty(s: ast.stmt) -> bool:
-    """Whether a statement is a docstring, a pass or a bare annotation."""
+    """Return whether a statement is a docstring, a pass or a bare annotation."""
     bare = isinstance(s, ast.AnnAssign) and s.value is None
     return bare or isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
 

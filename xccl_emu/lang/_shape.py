@@ -105,7 +105,7 @@ class Shape:
 
     @property
     def turns(self) -> bool:
-        """Whether there are loops that may go on without a request."""
+        """Return whether there are loops that may go on without a request."""
         return any(TURNS in s.stores for block in self.blocks for s in block.body)
 
     # ---- trees
@@ -166,7 +166,7 @@ class Shape:
         return found
 
     def inside(self, tree: Tree, target: int) -> bool:
-        """Whether a jump to a block stays in the tree."""
+        """Return whether a jump to a block stays in the tree."""
         return target in tree.members and target != tree.root
 
     def _walk(self, tree: Tree, b: int, changed: frozenset[str], sure: frozenset[str], missing: frozenset[str]) -> None:
@@ -186,7 +186,7 @@ class Shape:
             tree.paths.append(Path(b, None, changed, missing))
 
     def in_order(self) -> Iterator[Tree]:
-        """Yield the trees so that each but the first comes behind one that leads to it."""
+        """Yield the trees so that each but the first comes after one that leads to it."""
         for b in self._reach(0):
             if b in self.trees:
                 yield self.trees[b]

@@ -117,7 +117,7 @@ def _lines(function: Any) -> tuple[list[str], int]:
 
 
 def has_yield(node: ast.AST) -> bool:
-    """Whether a yield stands anywhere in ``node``."""
+    """Return whether a yield is anywhere in ``node``."""
     return any(isinstance(x, ast.Yield | ast.YieldFrom) for x in ast.walk(node))
 
 
@@ -128,7 +128,7 @@ def yield_of(statement: ast.stmt) -> ast.Yield | ast.YieldFrom | None:
 
 
 def is_range(node: ast.expr) -> TypeGuard[ast.Call]:
-    """Whether ``node`` is a call written ``range(...)``."""
+    """Return whether ``node`` is a call written ``range(...)``."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
 
 
@@ -238,7 +238,7 @@ class _Check:
     def expression(self, node: ast.expr, strings: bool = False) -> None:
         """Check an expression; ``strings``: the arguments of the call may be string literals."""
         if isinstance(node, ast.Yield | ast.YieldFrom):
-            raise self.source.refuse(node, "a yield stands in the middle of an expression; give its value a name first")
+            raise self.source.refuse(node, "a yield is in the middle of an expression; give its value a name first")
         if type(node) in _REFUSED_EXPRESSIONS:
             raise self.source.refuse(node, f"{_REFUSED_EXPRESSIONS[type(node)]} cannot be lowered")
         if not isinstance(node, _EXPRESSIONS):

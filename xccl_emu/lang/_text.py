@@ -1,6 +1,6 @@
 """The step function in plain Python: one case for each tree of blocks, chosen by the program counter.
 
-Loaded, its integers wrap around at 64 bits like those of machine code; the text leaves that out.
+Loaded, its integers wrap around at 64 bits like machine code's; the text leaves that out.
 """
 
 import ast

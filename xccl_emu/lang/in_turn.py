@@ -1,4 +1,4 @@
-"""Several kernels that one core runs one behind the other, with arguments from a table: a stream of launches."""
+"""Several kernels that one core runs one after the other, with arguments from a table: a stream of launches."""
 
 import functools
 import hashlib

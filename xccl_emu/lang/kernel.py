@@ -42,7 +42,7 @@ class Kernel(Decorated):
             raise KernelError(f"{where}{generator!r} is not a generator function: a kernel contains at least one yield")
         self._generator: Any = generator
         self.in_turn = in_turn
-        """The kernels that it runs one behind the other, if it is a stream of launches (`in_turn`)."""
+        """The kernels that it runs one after the other, if it is a stream of launches (`in_turn`)."""
         self.name = generator.__name__
         self.params = tuple(inspect.signature(generator).parameters)
         functools.update_wrapper(self, generator)
@@ -106,12 +106,12 @@ class Kernel(Decorated):
     @functools.cached_property
     def registers(self) -> tuple[str, ...]:
         """The local that each register holds: the parameters, then the locals that live across a yield."""
-        told = kernel_words(read(self._generator))
-        return tuple(told.get(name, name) for name in self._lowered[1].registers)
+        words = kernel_words(read(self._generator))
+        return tuple(words.get(name, name) for name in self._lowered[1].registers)
 
     @property
     def n_registers(self) -> int:
-        """How many registers the kernel needs."""
+        """Return how many registers the kernel needs."""
         return len(self._lowered[1].registers)
 
     @functools.cached_property
@@ -145,7 +145,7 @@ class Kernel(Decorated):
 
     @functools.cached_property
     def entry(self) -> Step:
-        """What the machine calls: `step`, which returns a status where the kernel's arithmetic fails (`abi`)."""
+        """Return what the machine calls: `step`, which returns a status where the kernel's arithmetic fails (`abi`)."""
         return with_status(self.step) if self.step is self.lowered else self.step
 
     def plain_step(self) -> Step:

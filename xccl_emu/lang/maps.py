@@ -9,7 +9,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.lang.requests import BF16, FP16, FP32
 
 INT8, INT16, INT32, UINT8 = range(3, 7)
-"""Element types behind `BF16`, `FP16` and `FP32`; arithmetic on them wraps around."""
+"""Element types after `BF16`, `FP16` and `FP32`; arithmetic on them wraps around."""
 DTYPES = ("bf16", "fp16", "fp32", "int8", "int16", "int32", "uint8")
 ELEMENT_BYTES = (2, 2, 4, 1, 2, 4, 1)
 
@@ -19,9 +19,9 @@ KINDS = (
 )  # fmt: skip
 """The functions; ``copy`` is no function, but what `requests.v_copy` asks for.
 
-From ``sum`` to ``least_at`` one result comes of all elements; ``most_at`` and ``least_at`` say behind the largest or
-smallest one where the first of them stands, as an integer of an element's size.  ``less`` and ``equal`` leave a bit for
-each element, the first one lowest: is it so beside the scalar?  ``keep`` reads such bits as its second operand, and
+From ``sum`` to ``least_at`` one result comes of all elements; ``most_at`` and ``least_at`` say after the largest or
+smallest one where the first of them is, as an integer of an element's size.  ``less`` and ``equal`` leave a bit for
+each element, the first one lowest: is it so against the scalar?  ``keep`` reads such bits as its second operand, and
 leaves the element or 0.  ``spread`` makes a granule of each element.
 """
 (
@@ -35,7 +35,7 @@ ROUNDINGS = ("none", "rint", "floor", "ceil", "away", "trunc")
 (ROUND_NONE, ROUND_RINT, ROUND_FLOOR, ROUND_CEIL, ROUND_AWAY, ROUND_TRUNC) = range(len(ROUNDINGS))
 
 DTYPE_SHIFT, TO_SHIFT, ROUNDING_SHIFT, SCALAR_SHIFT, KIND_SHIFT = 4, 7, 10, 13, 14
-"""Where in the number the element type is, that of a cast's result, its rounding, whether the other is a scalar, and
+"""Where in the number the element type is, a cast's result type, its rounding, whether the other is a scalar, and
 the high bit of the function, whose low bits are the first four."""
 
 _OF_TWO = KINDS[MAP_ADD : MAP_OR + 1]

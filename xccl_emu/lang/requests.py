@@ -27,16 +27,16 @@ CMP_EQ, CMP_NE, CMP_GE = range(3)
 CMP_UNUSED = -1
 CONDITION_WORDS, CONDITIONS_MOST = 3, 4
 UNUSED: Condition = (-1, CMP_UNUSED, 0)
-"""No condition of a `poll_any`, nor are those behind it; -1 is the address of no word."""
+"""No condition of a `poll_any`, nor are the later ones; -1 is the address of no word."""
 
 SWAPS = 1
 """Third operand of an atomic that is a compare-and-swap; its second is then the new value, its fourth the expected."""
 
 TENTATIVE, VALIDATES = 1, 1
-"""Fourth operand of an mtu-in that is tentative; third of a `validate`, which is else a `ub_load` of so many bytes."""
+"""Fourth operand of an mtu-in that is tentative; third of a `validate`, which is otherwise encoded as a `ub_load`."""
 
 SIGNAL_SET, SIGNAL_ADD = 1, 2
-"""Sixth operand of an mtu-out that has a signal behind it: is the word set to the value, or is the value added?"""
+"""Sixth operand of an mtu-out that is followed by a signal: is the word set to the value, or is the value added?"""
 
 ADDS = 1
 """Fourth operand of an mtu-out without a signal that adds integers of 4 bytes in place of writing them."""
@@ -47,7 +47,7 @@ ANSWERS_MOST = 64
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
 
-# Rules by which it makes INT8 of them: XCCL's, and that of CANN's public kernels.
+# Rules by which it makes INT8 of them: XCCL's, and the one of CANN's public kernels.
 RULE_XCCL, RULE_CANN, RULE_FP8, RULE_FP8_UE8M0 = range(4)
 FP8_BLOCK = 128
 """Elements for which FP8 has a scale."""
@@ -55,7 +55,7 @@ FP8_BLOCK = 128
 ORDERS = ("", "no-order", "relaxed", "strong")
 """What a write may ask for, as URMA's requests do, under `relaxed` and `unordered` (`sc` and `fifo` keep all in order).
 
-Of a core's writes to one die a strong one becomes visible behind the earlier relaxed and strong ones; those without an
+Of a core's writes to one die a strong one becomes visible after the earlier relaxed and strong ones; those without an
 order wait for nothing, and nothing waits for them.  What asks for nothing is relaxed.  A fence orders all of them.
 """
 
@@ -142,7 +142,7 @@ def poll_any(
     """Wait until one of up to four words, of 8 bytes and aligned, is as its condition says; return which, from 0 on.
 
     It is granted when any condition holds; where several do it returns any of them, as a loop that loads one word after
-    the other does: behind a 1 nothing is known of the first word, which may have come meanwhile.  It acquires what came
+    the other does: after a 1 nothing is known of the first word, which may have come meanwhile.  It acquires what came
     before the write that it sees in the word that it returns.  In virtual time it goes on when the first condition
     holds, and of several returns the lowest.  Switched off it returns 0.
     """
@@ -213,12 +213,12 @@ def fail(code: int, info: int = 0, step: int = 0, sync: str = "") -> Request:
 def choose(n: int, of: int = 0, step: int = 0, sync: str = "") -> Request:
     """Ask the environment, which answers with a number from 0 to ``n`` - 1 (``n`` from 1 to `ANSWERS_MOST`).
 
-    What a kernel cannot know stands for: has a time-out passed, is a peer suspected, has a request arrived.  The answer
+    It models what a kernel cannot know: has a time-out passed, is a peer suspected, has a request arrived.  The answer
     is an action of the schedule: a search takes every one at every moment, sampled schedules draw one, and a recorded
     schedule has it.  It touches no memory and orders nothing.  0 should be the quiet answer, "not yet": it is given
-    by round-robin and in virtual time unless they are told otherwise (`Pod`, `VirtualTime`), and where the name
-    ``sync`` is switched off.  A kernel that asks again and again gets each answer some day: no livelock is told of a
-    loop that one of them leaves.
+    by round-robin and in virtual time unless asked otherwise (`Pod`, `VirtualTime`), and where the name
+    ``sync`` is switched off.  A kernel that asks again and again gets each answer some day: no livelock is reported
+    for a loop that one of them leaves.
 
     ``of`` is what it is asked for, such as the number of a request: a timer of virtual time begins again with each.
     """
@@ -289,7 +289,7 @@ def fence(step: int = 0, sync: str = "") -> Request:
     """Queue on mtu-out: on each die, this core's writes behind it become visible after those before it.
 
     Nothing waits until anything is visible, and the kernel goes on.  It covers scalar stores, atomics and all that
-    mtu-out writes; not DMA, which is ordered by its events, and no other core.  A store or atomic behind it is granted
+    mtu-out writes; not DMA, which is ordered by its events, and no other core.  A store or atomic after it is granted
     when mtu-out has come to it.
     """
     return (OP_FENCE, 0, 0, 0, 0, 0, 0)
@@ -303,7 +303,7 @@ def v_quantize(
 ) -> Request:
     """Quantize ``count`` elements at ``target_ub`` by a rule, to INT8 with the FP32 scale behind them.
 
-    By the rules of FP8, to e4m3, ``count`` a multiple of `FP8_BLOCK`, with an FP32 scale for each block behind them,
+    By the rules of FP8, to e4m3, ``count`` a multiple of `FP8_BLOCK`, with an FP32 scale for each block after them,
     and zeros up to a multiple of 32 bytes (docs/records/quantizers.md).
     """
     return (OP_V_QUANTIZE, ub, target_ub, count, dtype, rule, 0)

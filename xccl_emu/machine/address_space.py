@@ -1,6 +1,6 @@
 """The bytes of a pod: one flat mapping, committed by the kernel page by page as it is touched.
 
-Behind them stand dirty bits, one for each chunk of `layout.CHUNK_BYTES`: without one nobody has ever written there, so
+After them come dirty bits, one for each chunk of `layout.CHUNK_BYTES`: without one nobody has ever written there, so
 the chunk holds zeros.  Runs that leave out zeros look there first, and touch no memory to find out.
 """
 
@@ -43,7 +43,7 @@ def map_bytes(nbytes: int, what: str, *, dense: bool = False) -> NDArray[np.uint
 
 
 def _mapping(nbytes: int) -> mmap.mmap:
-    """Where the system refuses it, once more without the pods that nobody has any more: two may not fit."""
+    """Map the bytes; if the system refuses, once more without the pods that nobody has any more: two may not fit."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
     with contextlib.suppress(OSError):
         return mmap.mmap(-1, nbytes, flags=flags)
@@ -71,7 +71,7 @@ class Memory:
         if nbytes > 0:
             first, last = start >> CHUNK_SHIFT, start + nbytes - 1 >> CHUNK_SHIFT
             self._bits[first >> 3] |= 0xFF << (first & 7) & 0xFF
-            self._bits[(first >> 3) + 1 : (last >> 3) + 1] = 0xFF  # some chunks behind it too
+            self._bits[(first >> 3) + 1 : (last >> 3) + 1] = 0xFF  # some chunks after it too
         return self.bytes[start : start + nbytes]
 
 

@@ -31,7 +31,7 @@ class Claims:
         self._held: list[tuple[weakref.ref[object], Region]] = []
 
     def take(self, owner: object, region: Region) -> None:
-        """Claim a region; whoever held a part of it holds it no longer."""
+        """Claim a region; earlier claims of a part of it end."""
         self._held = [(who, held) for who, held in self._held if not held.overlaps(region)]
         self._held.append((weakref.ref(owner), region))
 

@@ -1,4 +1,4 @@
-"""A clock that stands still while Numba compiles, or loads what it has compiled: limits are for the work itself."""
+"""A clock that stops while Numba compiles, or loads what it has compiled: limits are for the work itself."""
 
 import functools
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 @functools.cache
 def _compiling() -> Any:
-    """What listens to Numba's lock, and knows for how many seconds it was held."""
+    """Register a listener to Numba's lock, which knows for how many seconds it was held."""
     from numba.core import event
 
     class Listener(event.Listener):  # type: ignore[misc]  # Numba has no types
@@ -33,7 +33,7 @@ def _compiling() -> Any:
 
 
 def working_seconds() -> float:
-    """Seconds, as those of `time.perf_counter`, that do not count while something is compiled."""
+    """Return seconds, as `time.perf_counter` does, but without the time in which something was compiled."""
     from numba import config
 
     compiling: float = 0.0 if config.DISABLE_JIT else _compiling().seconds

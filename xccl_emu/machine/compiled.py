@@ -41,12 +41,12 @@ def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         names = ", ".join(kernel.name for kernel in kernels)
         what = "a division by zero, a bad shift count, or a value that is no 64-bit integer"
-        told = f"arithmetic of a kernel failed ({error}): {what}; those that run are {names}"
-        raise KernelArithmeticError(told) from error
+        message = f"arithmetic of a kernel failed ({error}): {what}; those that run are {names}"
+        raise KernelArithmeticError(message) from error
 
 
 def handles(kernels: Sequence[Kernel], generators: bool = False) -> list[int]:
-    """By which numbers the machine finds the kernels' step functions (`words.call_step`)."""
+    """Return the numbers by which the machine finds the kernels' step functions (`words.call_step`)."""
     if generators and not config.DISABLE_JIT:
         raise ConfigError("generators=True: kernels run as plain generators only with NUMBA_DISABLE_JIT=1")
     return [handle_of(kernel.plain_step() if generators else kernel.entry) for kernel in kernels]

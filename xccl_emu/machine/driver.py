@@ -64,7 +64,7 @@ def check_steppable(pod: "Pod") -> None:
 
 
 def begin(pod: "Pod") -> None:
-    """Bring every launched kernel to its first request, as a run would, for whoever goes on action by action.
+    """Bring every launched kernel to its first request, as a run would, for callers that go on action by action.
 
     Raises as `check_steppable`.
     """
@@ -73,7 +73,7 @@ def begin(pod: "Pod") -> None:
 
 
 def begin_run(pod: "Pod") -> None:
-    """As `begin`, within a run that `Pod.run` has begun."""
+    """Begin, as `begin` does, within a run that `Pod.run` has begun."""
     _link(pod, compiled.handles(pod.kernels), _action())
     with compiled.arithmetic_of(pod.kernels):
         compiled.start()(pod.state)

@@ -31,7 +31,7 @@ class Ends:
     sets: NDArray[np.uint64]
     """For each state that was asked for, and before them the one in which the pod begins: a bit for each end."""
     names: tuple[str, ...]
-    """What each bit stands for, in words."""
+    """What each bit means, in words."""
     states: int
     """How many the whole graph has."""
 

@@ -1,7 +1,7 @@
 """Every schedule of a small pod, and every order of its writes, by brute force: what faster searches must equal.
 
 From each state every action of every actor is tried, one sub-transfer or one write at a time; nothing is reduced.
-States are told apart by 128-bit fingerprints of what can influence the rest of the run: counters, the table of last
+States are distinguished by 128-bit fingerprints of what can influence the rest of the run: counters, the table of last
 writers, random state and logs are left out, queues are read from their head, and of the writes in flight only that
 order counts which the memory order keeps.
 """
@@ -33,7 +33,7 @@ class Bounds:
     """Limits of the machine within which a search is exhaustive."""
 
     subtransfers: int
-    """In so many sub-transfers a transfer is read at most; one of more granules is read several granules at a time."""
+    """Sub-transfers in which a transfer is read at most; one of more granules is read several granules at a time."""
     queue_depth: int
     """Instructions that a pipe's queue holds; a kernel that issues more waits."""
     dma_descriptors: int
@@ -57,7 +57,7 @@ class Explored:
     deadlocks: int
     """States in which some kernel is not done and nothing can go on, unless a cache evicts a line."""
     errors: frozenset[str]
-    """Messages of the violations; the search does not go on behind one."""
+    """Messages of the violations; the search does not go on after one."""
     complete: bool
     """False if the search met a limit: of states, seconds or bytes."""
     bounds: Bounds
@@ -142,7 +142,7 @@ def explore(
 
 
 def standing(pod: Pod) -> tuple[int, int]:
-    """Fingerprint of the state in which a run of a pod stands: equal for states that `explore` takes for one."""
+    """Return the fingerprint of the current state of a pod's run: equal for states that `explore` takes for one."""
     parts = changing(pod)
     space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
     with np.errstate(over="ignore"):
@@ -176,7 +176,7 @@ def observed_words(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.in
 
 
 def changing(pod: Pod) -> NDArray[np.int64]:
-    """What a run can change, [n, 3]: kind, first word, words."""
+    """Return what a run can change, [n, 3]: kind, first word, words."""
     spec, st, cores = pod.spec, pod.state, pod.active_cores()
     launches = [launch for core in cores if (launch := pod.launch_of(core)) is not None]
     parts = [(device.UNHASHED, at.N_LIVE, 1), (device.UNHASHED, at.ERROR, device.ERROR_WORDS)]
@@ -196,7 +196,7 @@ def changing(pod: Pod) -> NDArray[np.int64]:
 
 
 def message_of(pod: Pod, error: Words) -> str:
-    """What a violation says, by the words from `layout.ERROR` on."""
+    """Return what a violation says, by the words from `layout.ERROR` on."""
     region = slice(at.ERROR, at.ERROR + device.ERROR_WORDS)
     pod.state[region] = error
     message = str(report.violation(pod))

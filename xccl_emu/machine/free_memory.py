@@ -17,7 +17,7 @@ def available_bytes() -> int:
 
 
 def _field(path: str, name: str) -> int | None:
-    """The number behind a name in a file of lines, None if there is none."""
+    """Return the number after a name in a file of lines, None if there is none."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:

@@ -18,7 +18,7 @@ class Labels:
         self._longest = max((end - start for start, end, _ in self._ranges), default=0)
 
     def ranges(self) -> Iterator[tuple[int, int, str]]:
-        """All of them: first address, the address behind the last, name."""
+        """Iterate over all of them: first address, the address after the last, name."""
         return iter(self._ranges)
 
     def name(self, address: int) -> str:

@@ -25,8 +25,8 @@ class Grant:
     start: int
     end: int
     rights: str
-    """``"r"``, ``"w"`` or ``"rw"``; with ``"f"`` beside ``"r"`` flags are there: loads and mtu-in that read whole in it
-    synchronize, as a poll does."""
+    """``"r"``, ``"w"`` or ``"rw"``; an ``"f"`` with the ``"r"`` says that flags are there: loads and mtu-in that
+    read whole in it synchronize, as a poll does."""
 
     def __str__(self) -> str:
         die = "any die" if self.die is None else f"die {self.die}"
@@ -38,10 +38,10 @@ class Grant:
             raise ConfigError(f"start={self.start!r}, end={self.end!r}: must be whole numbers")
         letters = set(self.rights) if isinstance(self.rights, str) else set()
         if not letters or not letters <= set(_RIGHTS) or ("f" in letters and "r" not in letters):
-            raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw', or have 'f' beside 'r'")
+            raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw', or have 'f' with 'r'")
 
     def words(self) -> tuple[int, int, int, int]:
-        """As the machine keeps it: die or ANY_DIE, start, end, rights."""
+        """Return it as the machine keeps it: die or ANY_DIE, start, end, rights."""
         rights = sum(_RIGHTS[letter] for letter in {*self.rights})
         return (ms.ANY_DIE if self.die is None else self.die, self.start, self.end, rights)
 

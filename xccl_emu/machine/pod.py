@@ -38,17 +38,17 @@ class Driver(Protocol):
 
     @property
     def data(self) -> bool:
-        """Whether payload is moved.  If not, it stays 0; the run takes `Pod.sparse_memory` and sets `layout.SPARSE`."""
+        """Return whether payload is moved; if not, it stays 0; the run takes `sparse_memory`, sets `layout.SPARSE`."""
 
     @property
     def poisons(self) -> bool:
-        """Whether pods fill what nobody may count on (`Pod.poison`)."""
+        """Return whether pods fill what nobody may count on (`Pod.poison`)."""
 
     def look(self, pod: "Pod") -> None:
         """Look at what is about to run, and leave it as it is; ConfigError for what this driver cannot run."""
 
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
-        """How the run ended (`layout.ENDED_*`), seconds that it took here, and its schedule if the pod records."""
+        """Run the pod; return the end (`layout.ENDED_*`), seconds that it took here, and its schedule if it records."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ class Pod:
         self._failed = False
         self._schedule: Schedule | None = None
         self.losses: list[tuple[str, int, int, int]] = []
-        """What may be lost by name (`may_lose`): first byte and last+1, and the word that tells, or -1."""
+        """What may be lost by name (`may_lose`): first byte and last+1, and the word that reports it, or -1."""
 
     def close(self) -> None:
-        """Give its memory back; whoever uses the pod from then on gets a ConfigError.
+        """Give its memory back; each use of the pod from then on raises ConfigError.
 
         Arrays that were handed out keep what they are of.  A pod that is closed may be closed again.
         """
@@ -173,9 +173,9 @@ class Pod:
 
     @property
     def memory(self) -> NDArray[np.uint8]:
-        """[bytes] all memory, data buffers of the cores behind it, in place.
+        """[bytes] all memory, data buffers of the cores after it, in place.
 
-        Whoever has it may write anywhere: from then on runs without payload look at bytes before they leave them out.
+        Its holder may write anywhere: from then on runs without payload look at bytes before they leave them out.
         `view` and `span` say where.
         """
         return self._memory.hand_out()
@@ -210,7 +210,7 @@ class Pod:
         return die * self.spec.die_bytes + start + offset
 
     def cpu(self, number: int) -> int:
-        """Number by which a CPU goes where dies are numbered, behind them; ConfigError if there is none."""
+        """Number of a CPU where dies are numbered: CPUs come after them; ConfigError if there is none."""
         number, n = whole("number", number), self.spec.n_homes - self.spec.n_dies
         if not 0 <= number < n:
             raise ConfigError(f"number={number}: the pod has {n} CPUs")
@@ -271,7 +271,7 @@ class Pod:
     def payload(
         self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None
     ) -> NDArray[Any]:
-        """As `view`, of bytes that only travel, and decide nothing; read-only where no data is moved."""
+        """Return what `view` does, of bytes that only travel, and decide nothing; read-only where no data is moved."""
         if self.moves_data:
             return self.view(buffer, dtype, shape)
         self._check_buffer(buffer)
@@ -285,7 +285,7 @@ class Pod:
             commit(self._memory.with_bits, buffer.address, min(nbytes, buffer.nbytes))
 
     def mark_app(self) -> dict[int, int]:
-        """How much of each app data area is in use; `release_app` goes back to it."""
+        """Return how much of each app data area is in use; `release_app` goes back to it."""
         return dict(self._app_used)
 
     def release_app(self, mark: Mapping[int, int]) -> None:
@@ -507,7 +507,7 @@ class Pod:
         self._retire()
 
     def traffic(self) -> Traffic:
-        """What the cores of each die asked of other dies in the last run."""
+        """Return what the cores of each die asked of other dies in the last run."""
         return traffic_of(self._array.traffic())
 
     @property
@@ -574,11 +574,11 @@ class Pod:
         return self._array.core(core)
 
     def launch_of(self, core: int) -> Launch | None:
-        """What runs on a core."""
+        """Return what runs on a core."""
         return self._owner.get(core)
 
     def grants_of(self, core: int) -> tuple[Grant, ...]:
-        """What a core may touch."""
+        """Return what a core may touch."""
         launch = self._owner.get(core)
         return launch.grants if launch else ()
 
@@ -595,7 +595,7 @@ class Pod:
         return die
 
     def _check_home(self, die: int) -> int:
-        """As `_check_die`; but CPUs, behind the dies, have memory too."""
+        """Check as `_check_die` does; but CPUs, numbered after the dies, have memory too."""
         die = whole("die", die)
         return die if self.spec.n_dies <= die < self.spec.n_homes else self._check_die(die)
 
@@ -645,7 +645,7 @@ class Pod:
 
 
 def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array, one behind the other; ConfigError for what is none, or holds objects or text."""
+    """Return the bytes of an array, one after the other; ConfigError for what is none, or holds objects or text."""
     try:
         flat = np.ascontiguousarray(array).reshape(-1)
         if flat.dtype.kind == "U":

@@ -67,11 +67,11 @@ def symbolic(pod: "Pod", address: int) -> str:
 
 
 def symbolic_byte(pod: "Pod", index: int) -> str:
-    """A byte of the pod's memory array, where the data buffers stand behind the dies: ``die0.core1.ub+0x20``."""
-    behind = index - pod.spec.memory_bytes
-    if behind < 0:
+    """Name a byte of the pod's memory array, where the data buffers come after the dies: ``die0.core1.ub+0x20``."""
+    offset = index - pod.spec.memory_bytes
+    if offset < 0:
         return symbolic(pod, index)
-    core, offset = divmod(behind, pod.spec.ub_bytes)
+    core, offset = divmod(offset, pod.spec.ub_bytes)
     die, core = divmod(core, pod.spec.cores_per_die)
     return f"{pod.spec.home(die)}.core{core}.ub+{offset:#x}"
 
@@ -103,7 +103,7 @@ def site_of(pod: "Pod", core: int, site: int) -> Site | None:
 
 
 def last_writer(pod: "Pod", address: int) -> str:
-    """Who last wrote the 32-byte granule of an address, as far as the table of writers knows."""
+    """Say who last wrote the 32-byte granule of an address, as far as the table of writers knows."""
     slot, said = _writer_slot(pod, address)
     return said or "last written by " + where(pod, int(pod.state[slot + 1]), int(pod.state[slot + 2]))
 
@@ -127,7 +127,7 @@ def _writer_now(pod: "Pod", address: int) -> str:
 
 
 def _waits_for(pod: "Pod", base: int, core: int) -> str:
-    """What a blocked core's request waits for."""
+    """Say what a blocked core's request waits for."""
     st = pod.state
     op, a, b, c = (int(st[base + abi.REQUEST + i]) for i in range(4))
     if op == rq.OP_POLL:
@@ -145,7 +145,7 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
 
 
 def _polls(pod: "Pod", base: int, core: int) -> str:
-    """What a poll saw, of a line all its words, and what it waits for."""
+    """Say what a poll saw, of a line all its words, and what it waits for."""
     a, compare, wanted, nbytes, mask = (int(pod.state[base + abi.REQUEST + i]) for i in range(1, 6))
     sign = SIGNS.get(compare, "!=")
     if is_line(nbytes):
@@ -160,7 +160,7 @@ def _polls(pod: "Pod", base: int, core: int) -> str:
 
 
 def _polls_any(pod: "Pod", base: int, core: int) -> str:
-    """What a poll of several words saw in each, and what it waits for there."""
+    """Say what a poll of several words saw in each, and what it waits for there."""
     st, words = pod.state, []
     for k in range(n_conditions(st, base)):
         a, compare, wanted = (int(word) for word in st[condition_at(base, k) :][:3])
@@ -179,12 +179,12 @@ def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
         if st[queue + at.PIPE_COUNT]:
             entry = entry_of(st, queue, 0)
             words = ", ".join(str(int(st[entry + 1 + i])) for i in range(3))
-            stuck.append(f"{PIPE_NAMES[pipe]} stands at {rq.OPERATIONS[st[entry]]}({words})")
+            stuck.append(f"{PIPE_NAMES[pipe]} is at {rq.OPERATIONS[st[entry]]}({words})")
     return [*stuck, *_in_flight(pod, base)] or ["nothing is queued"]
 
 
 def _in_flight(pod: "Pod", base: int) -> list[str]:
-    """How many writes of a core are in flight to each die."""
+    """Say how many writes of a core are in flight to each die."""
     st, ring = pod.state, block_of_die(pod.state, int(pod.state[base + at.DIE]))
     entries = [flight(st, ring, k) for k in range(st[ring + at.FLIGHT_COUNT])]
     own = [int(st[entry + at.FLIGHT_ADDRESS]) for entry in entries if pod.core_base(st[entry + at.FLIGHT_CORE]) == base]
@@ -193,7 +193,7 @@ def _in_flight(pod: "Pod", base: int) -> list[str]:
 
 
 def _bad_signal(pod: "Pod", core: int, word: int) -> str:
-    """What is wrong with the signal of an mtu-out."""
+    """Say what is wrong with the signal of an mtu-out."""
     if int(pod.state[pod.core_base(core) + abi.REQUEST + 6]) not in (rq.SIGNAL_SET, rq.SIGNAL_ADD):
         return f"how={word}: a signal sets ({rq.SIGNAL_SET}) or adds ({rq.SIGNAL_ADD})"
     right = "must be a word of the metadata area of the die that it copies to, outside of what it copies"
@@ -201,7 +201,7 @@ def _bad_signal(pod: "Pod", core: int, word: int) -> str:
 
 
 def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
-    """What is wrong with an operand that no other kind of error says more of."""
+    """Say what is wrong with an operand, where no other kind of error says more of it."""
     if op == rq.OP_CHOOSE:
         return f"n={a}: must be 1 to {b} answers"
     if op == rq.OP_POLL_ANY:
@@ -223,7 +223,7 @@ def running(pod: "Pod") -> list[int]:
 
 
 def request(pod: "Pod", core: int) -> str:
-    """A core, and the request at which its kernel stands."""
+    """Name a core, and the request at which its kernel is."""
     words = pod.state[pod.core_base(core) + abi.REQUEST :][: abi.REQUEST_WORDS]
     return where(pod, core, at.AT_END if words[0] == rq.OP_RETURN else int(words[-1]))
 
@@ -274,7 +274,7 @@ def violation(pod: "Pod") -> errors.RunError:
     if code == at.ERR_ARITHMETIC:
         failed = pod.kernels[st[pod.core_base(core) + at.KERNEL]].places[b]
         if is_fault(pod):
-            where_after = f"{_named(pod, core, failed)}, or behind it"
+            where_after = f"{_named(pod, core, failed)}, or after it"
             return errors.KernelFaultError(f"{where_after}: the kernel faulted: {_FAULTS[-a]}")
         return errors.KernelArithmeticError(f"{_named(pod, core, failed)}: arithmetic failed: {_FAILED[-a]}")
     place = where(pod, core, site)

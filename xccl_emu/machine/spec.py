@@ -17,7 +17,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def home_name(number: int, n_dies: int, gap: str = "") -> str:
-    """What `PodSpec.home` says, for whoever has no more than the number of dies."""
+    """Return what `PodSpec.home` does, for callers that have no more than the number of dies."""
     return f"die{gap}{number}" if number < n_dies else f"cpu{gap}{number - n_dies}"
 
 
@@ -57,7 +57,7 @@ class PodSpec:
     atomic_bytes: int = GRANULE_BYTES
     """The unit in which writes become visible and reads are taken: 4, 8, 16, 32, 64 or 128 bytes."""
     cpus_per_node: int = 0
-    """CPU sockets, behind all dies: each has as much memory, and as many cores, though these are scalar."""
+    """CPU sockets, after all dies: each has as much memory, and as many cores, though these are scalar."""
     scalar_cache: int = 0
     """Lines of 64 bytes that the data cache of a core's scalar unit holds at most; 0: it has none."""
 
@@ -114,7 +114,7 @@ class PodSpec:
 
     @property
     def n_homes(self) -> int:
-        """Dies, and CPU sockets behind them: what memory is of."""
+        """Dies, and CPU sockets after them: what memory is of."""
         return self.n_dies + self.nodes * self.cpus_per_node
 
     @property
@@ -124,7 +124,7 @@ class PodSpec:
 
     @property
     def n_cores(self) -> int:
-        """Cores of the whole pod, those of CPUs behind those of dies."""
+        """Cores of the whole pod, first the dies' cores, then the CPUs'."""
         return self.n_homes * self.cores_per_die
 
     @property
@@ -143,7 +143,7 @@ class PodSpec:
         return self.app_bytes + self.meta_bytes
 
     def home(self, number: int, gap: str = "") -> str:
-        """A die, or a CPU behind the dies, as reports call it: ``die1``, ``cpu0``."""
+        """Name a die, or a CPU after the dies, as reports do: ``die1``, ``cpu0``."""
         return home_name(number, self.n_dies, gap)
 
     def with_(self, **changes: Any) -> "PodSpec":
@@ -197,4 +197,4 @@ CLOUDMATRIX384 = PodSpec(
 192 CPU sockets (of whose memory 64 GiB each are mapped)."""
 
 ATLAS_800T_A2 = CLOUDMATRIX384.with_(name="Atlas 800T A2", nodes=4, dies_per_chip=1)
-"""The cluster of MixServe: four servers of eight NPUs of one die each; its areas are those of CloudMatrix384."""
+"""The cluster of MixServe: four servers of eight NPUs of one die each; its areas are CloudMatrix384's."""

@@ -20,7 +20,7 @@ class RunStats:
     instructions: dict[str, int]
     """Granted requests by operation."""
     bytes_by_pipe: dict[str, int]
-    """Bytes that went through mtu-in, mtu-out and dma, and those of scalar loads, stores and atomics (not of polls)."""
+    """Bytes that went through mtu-in, mtu-out and dma, and bytes of scalar loads, stores and atomics (not of polls)."""
     vector_elements: int
     """Elements that the vector pipe worked on."""
 
@@ -48,7 +48,7 @@ class Traffic:
 
 
 def traffic_of(counters: NDArray[np.int64]) -> Traffic:
-    """What the counters say, [n_homes, words] of `layout`."""
+    """Return what the counters say, [n_homes, words] of `layout`."""
     masks = np.ascontiguousarray(counters[:, at.TRAFFIC_MASKS :]).view(np.uint8)
     written, read = np.split(np.unpackbits(masks, axis=1).astype(np.int64), 2, axis=1)
     return Traffic(
@@ -63,7 +63,7 @@ def traffic_of(counters: NDArray[np.int64]) -> Traffic:
 
 
 def statistics(st: NDArray[np.int64], seconds: float) -> RunStats:
-    """What the counters of a state array say about the run that is over."""
+    """Return what the counters of a state array say about the run that is over."""
     counts = {name: int(st[at.COUNT_BY_OP + i]) for i, name in enumerate(OPERATIONS)}
     return RunStats(
         seconds,

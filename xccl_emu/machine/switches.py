@@ -52,7 +52,7 @@ class Switches:
             raise ConfigError(f"without={unknown}: no kernel launched so far has it; they have {sorted(known)}")
 
     def weaken(self, kernels: Sequence[Kernel], kernel: int, site: int, to: str) -> None:
-        """As `Pod.weaken`."""
+        """Weaken a site, as `Pod.weaken` does."""
         kernel, site = whole("kernel", kernel), whole("site", site)
         if not 0 <= kernel < len(kernels) or not 0 <= site < len(kernels[kernel].sites):
             raise ConfigError(f"kernel={kernel}, site={site}: no kernel launched so far has it")
@@ -63,7 +63,7 @@ class Switches:
         self.weaker[kernel, site] = to
 
     def words(self, number: int, kernel: Kernel) -> tuple[NDArray[np.int64], int, bool]:
-        """What the machine is told of each site, the most that one of them asks for, and whether one signals."""
+        """Return the machine's word for each site, the most that one of them asks for, and whether one signals."""
         weaker = frozenset((site, to) for (of, site), to in self.weaker.items() if of == number)
         return _site_words(kernel, self.without, weaker)
 

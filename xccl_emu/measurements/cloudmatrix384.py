@@ -74,7 +74,7 @@ class Fused(Swept):
 
 @dataclass(frozen=True)
 class Phases(Measurement):
-    """Where the time of dispatch and combine goes by EP degree: send, wait and receive, each by pipe and by wait.
+    """Where the time of dispatch and combine is spent, by EP degree: send, wait and receive, each by pipe and by wait.
 
     It is the critical path: from the first core's start to the last one's end, without the launch.
     """
@@ -113,8 +113,8 @@ class Congestion(Measurement):
 class Kv(Measurement):
     """KV caches of DeepSeek-R1 over each plane, by DMA, and what they change of a dispatch meanwhile (4.3.3).
 
-    Published is how long their bytes take at the bandwidth of the plane. What 16 dies read, and what goes beside a
-    dispatch, moves no payload.
+    Published is how long their bytes take at the bandwidth of the plane. What 16 dies read, and what goes at the
+    same time as a dispatch, moves no payload.
     """
 
     name = "kv"

@@ -159,7 +159,7 @@ def _fitted_link(link: Link, sent: Sequence[Sent], kind: str, cluster: Cluster, 
     us = np.array([one.us for one in sent])
     columns = np.stack([1e6 * gb, rounds], axis=1) / us[:, None]
     if np.linalg.matrix_rank(columns / columns.max(axis=0), tol=1e-6) < 2:
-        raise ConfigError(f"{kind}: bandwidth and start cannot be told apart by these; give another size or operation")
+        raise ConfigError(f"{kind}: bandwidth and start cannot be separated by these; give another size or operation")
     per_gb_s, start_us = _least_squares(columns)
     if not per_gb_s:
         raise ConfigError(f"{kind}: what was measured does not grow with the size, so there is no bandwidth in it")

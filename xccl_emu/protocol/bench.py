@@ -15,7 +15,7 @@ from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocol.owners import Owners, owners_of
 
 BOTH = "both"
-"""A run goes by the weaker reading, and the command ``check`` judges by the stronger as well."""
+"""A run follows the weaker reading, and the command ``check`` judges by the stronger as well."""
 
 READINGS: Mapping[str, tuple[str, ...]] = {
     "barrier": (BOTH, "visible", "empty"), "sync_all": (BOTH, "drains", "arrives"),
@@ -72,7 +72,7 @@ class Bench:
     def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
         """The pod, in the memory order of the check and without what it switches off, and as the case is to have it.
 
-        ``draw_answers`` is as of `Pod`, for kernels that ask until the answer is not 0.  ConfigError for a second one.
+        ``draw_answers`` is as in `Pod`, for kernels that ask until the answer is not 0.  ConfigError for a second one.
         """
         if self._pod is not None:
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
@@ -81,7 +81,7 @@ class Bench:
         return self._pod
 
     def reading(self, name: str) -> str:
-        """How a kernel that goes by one of `READINGS` is to read it."""
+        """Return how a kernel that depends on ``name``, one of `READINGS`, is to read it."""
         if self._readings[name] != BOTH:
             return self._readings[name]
         self._open.add(name)
@@ -141,7 +141,7 @@ class Bench:
             self._expected.append((Expected(name, judge.ranges[0][0], b"", judge=judge), owners))
 
     def expect_whole(self, buffer: Buffer, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
-        """A buffer that must hold ``array``, and behind it the zeros of what nobody has written; as for `expect`."""
+        """Expect ``array`` in a buffer, and after it the zeros of what nobody has written; as `expect` does."""
         raw = np.zeros(buffer.nbytes, np.uint8)
         raw[: array.nbytes] = bytes_of(array)
         rows = array.size and buffer.nbytes % (array.nbytes // len(array)) == 0
@@ -178,7 +178,7 @@ class Bench:
         self._labels.append(Label(name, address, nbytes))
 
     def stop(self, code: int, meaning: str) -> None:
-        """What a code of `fail` means; under a fault it is a declared error, and no violation.
+        """Declare what a code of `fail` means; under a fault it is a declared error, and no violation.
 
         ConfigError for a code that is no whole number.
         """
@@ -213,7 +213,7 @@ class Bench:
     def recovers(self, *dies: int) -> None:
         """Whichever one of these dies stops, at any moment: every core of the others returns.
 
-        `tolerates` ``"stop"`` is said with it; behind other faults, or the stop of another die, cores may still wait.
+        `tolerates` ``"stop"`` is said with it; after other faults, or the stop of another die, cores may still wait.
         ConfigError for what is no die of the pod.
         """
         for die in dies:
@@ -223,12 +223,12 @@ class Bench:
         self._recovers |= set(dies)
 
     def may_lose(self, name: str, address: int, nbytes: int, told: int = -1) -> None:
-        """What memory may lose at any moment while it goes on without these bytes, as of `Pod.may_lose`."""
+        """Declare bytes that memory may lose at any moment while it goes on without them, as `Pod.may_lose` does."""
         self._built().may_lose(name, address, nbytes, told)
         self._tolerated.add("lose")
 
     def role(self, name: str, dies: Iterable[int]) -> None:
-        """What some dies do in the protocol, for statistics, for example ``"expert die"``."""
+        """Name what some dies do in the protocol, for statistics, for example ``"expert die"``."""
         self._roles[name] = tuple(dies)
 
     def trial(self) -> Trial:
@@ -252,6 +252,6 @@ class Bench:
         return self._pod
 
     def label_buffer(self, buffer: Buffer, name: str) -> None:
-        """A name for a buffer, for reports; its die stands before it.  None for an empty one, or no name."""
+        """Name a buffer for reports, its die first.  An empty one, or one without a name, gets none."""
         if name and buffer.nbytes:
             self.label(f"{self._built().spec.home(buffer.die)}.{name}", buffer.address, buffer.nbytes)

@@ -38,7 +38,7 @@ class Size:
     advanced: bool = False
     """Omitted from reports while at its default, as for sizes that most users do not need."""
     also: str = ""
-    """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
+    """Another name on the command line; of a switch the name of ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
     each_call: bool = False
     """May it differ from call to call of a sequence, on one communicator (`Case.lay_out_calls`)?"""
     examples: tuple[int | str, ...] = ()
@@ -46,7 +46,7 @@ class Size:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is on or off, and nothing else."""
+        """Return whether it is on or off, and nothing else."""
         return self.choices == SWITCH
 
     def checked(self, value: Any) -> int | str:
@@ -54,8 +54,8 @@ class Size:
         if isinstance(value, np.integer) or (isinstance(value, bool) and self.least is None):
             value = int(value)
         if self.choices:
-            told = "0 or 1" if self.is_switch else f"one of {', '.join(map(str, self.choices))}"
-            self._must(isinstance(value, int | str) and value in self.choices, value, told)
+            right = "0 or 1" if self.is_switch else f"one of {', '.join(map(str, self.choices))}"
+            self._must(isinstance(value, int | str) and value in self.choices, value, right)
         elif self.least is not None:
             self._must(isinstance(value, int) and not isinstance(value, bool), value, "a whole number")
             self._must(value >= self.least, value, f"at least {self.least}")
@@ -107,7 +107,7 @@ def text(default: int | str, help: str = "", **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Preset:
-    """A name by which commands know a case: what it is, and those of its sizes that are not the usual ones."""
+    """A name by which commands know a case: what it is, and which of its sizes are not the usual ones."""
 
     name: str
     about: str
@@ -134,7 +134,7 @@ POD_SIZES = (
         ("hazards", "Whether a core resolves hazards of its data buffer, or an event or PipeBarrier<PIPE_V> must."),
     )),
 )  # fmt: skip
-"""What can be chosen of the pod of any case, beside the case's own sizes (`Case.with_pod_options`)."""
+"""What can be chosen of the pod of any case, in addition to the case's own sizes (`Case.with_pod_options`)."""
 
 
 class Case:
@@ -199,7 +199,7 @@ class Case:
         raise NotImplementedError(f"{type(self).__name__}.run_on_pod")
 
     def lay_out_calls(self, bench: Bench, calls: "Sequence[Call]") -> None:
-        """As `lay_out`, of several calls on one communicator, each rank's one behind the other at its own pace.
+        """Lay out several calls on one communicator; each rank makes them one after the other at its own pace.
 
         ``calls`` have the sizes of this case but for those that may differ from call to call (``each_call=True``).  A
         case that has such sizes overrides this; any other is called on a pod that is at rest, and made again for it.
@@ -209,13 +209,13 @@ class Case:
         calls[0].case.lay_out(bench)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """As `pickle` has it; a case of a file goes with the contents of its files."""
+        """Return what `pickle` asks for; a case of a file goes with the contents of its files."""
         usual, there = super().__reduce_ex__(protocol), folder.ClassThere.of(type(self))
         return usual if there is None else (folder.blank, (there,), *usual[2:])
 
     @classmethod
     def sizes(cls) -> tuple[Size, ...]:
-        """What can be chosen, in the order in which reports print it."""
+        """Return what can be chosen, in the order in which reports print it."""
         known = (Size(each.name, each.default, **each.metadata) for each in fields(cls))  # type: ignore[arg-type]
         return tuple(sorted(known, key=lambda size: size.advanced))
 
@@ -226,13 +226,13 @@ class Case:
 
     @classmethod
     def known_as(cls) -> tuple[Preset, ...]:
-        """Its names; those of a class that it derives from are not its own."""
+        """Return its names; the names of a class that it derives from are not its own."""
         own: tuple[Preset, ...] = cls.__dict__.get("presets", ())
         return own or (Preset(cls.__name__, first_sentence(cls)),)
 
     @property
     def name(self) -> str:
-        """As reports have it: the last of its names whose sizes it has, else the first one."""
+        """Return its name in reports: the last of its names whose sizes it has, else the first one."""
         first, *others = self.known_as()
         having = [preset for preset in others if self.configuration.items() >= preset.sizes.items()]
         return [first, *having][-1].name
@@ -251,12 +251,12 @@ class Case:
 
     @property
     def bus_factor(self) -> float:
-        """By what the bandwidth of the algorithm is multiplied to give that of the bus, as nccl-tests define it."""
+        """Return the factor from the algorithm's bandwidth to the bus bandwidth, as nccl-tests define it."""
         return 1.0
 
     @property
     def published_bytes(self) -> Mapping[str, int]:
-        """What published libraries reserve on each rank for the same, by the name of their formula and its source."""
+        """Return what published libraries reserve on each rank for it, by the name of their formula and its source."""
         return {}
 
     @property
@@ -349,12 +349,12 @@ class FunctionCase(Case):
         return {**self.values, **self.pod_sizes}
 
     def lesser(self) -> Mapping[str, Sequence[int]]:
-        """As `Case.lesser`, of the function's parameters."""
+        """Return what `Case.lesser` does, of the function's parameters."""
         given = {name: Size(name, value).below(value) for name, value in self.values.items()}
         return {name: below for name, below in given.items() if len(below) > 1}
 
     def resized(self, sizes: Mapping[str, int]) -> Self:
-        """As `Case.resized`, of the function's parameters."""
+        """Return what `Case.resized` does, of the function's parameters."""
         return replace(self, values={**self.values, **sizes}).with_pod_options(**self.pod_sizes)
 
     def lay_out(self, bench: Bench) -> None:

@@ -9,7 +9,7 @@ from xccl_emu.protocol.case import Case
 class Collective(Case):
     """A case with a payload of any size, several calls back to back, and results in place or not.
 
-    It derives from this beside `Case`, and has the fields that are named here.
+    It derives from this and from `Case`, and has the fields that are named here.
     """
 
     calls: int
@@ -20,7 +20,7 @@ class Collective(Case):
     @property
     @abstractmethod
     def count(self) -> int:
-        """Elements, as the call would be told them: of a share, where each rank has its own."""
+        """Elements, as an argument of the call would give them: of a share, where each rank has its own."""
 
     @property
     @abstractmethod
@@ -29,4 +29,4 @@ class Collective(Case):
 
     @abstractmethod
     def of_bytes(self, nbytes: int) -> Self:
-        """The same with a payload of so many bytes, or a little less where ranks cannot share them evenly."""
+        """Return the same with a payload of ``nbytes`` bytes, or a little less where ranks cannot share them evenly."""

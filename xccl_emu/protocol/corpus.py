@@ -46,7 +46,7 @@ class Member:
 
     @property
     def page(self) -> Path:
-        """What happened."""
+        """Return the file that says what happened."""
         return self.folder / "README.md"
 
     def case(self, name: str, **sizes: Any) -> Case:

@@ -1,10 +1,10 @@
 """What a file imports from its folder is its own: modules that are found by path and content, not by a bare name.
 
-``v1/case.py`` and ``v2/case.py`` may each import a ``kernels.py`` that lies beside them.  Each folder is a package of a
+``v1/case.py`` and ``v2/case.py`` may each import a ``kernels.py`` of its own.  Each folder is a package of a
 name that nothing else has, and an ``import kernels`` in one of its files means a module of that package.  A folder in
 which a file has changed since is another package, so what was made before stays as it was.
 
-As for a script, the folder comes before the standard library and installed packages, and behind what is built in.
+As for a script, the folder comes before the standard library and installed packages, and after what is built in.
 """
 
 import builtins
@@ -43,7 +43,7 @@ class Folder:
     """The modules of a folder as it was when they were loaded."""
 
     path: list[str]
-    """The folder, behind those that its files have added to ``sys.path``: there modules of its own are looked for."""
+    """The folder, after those that its files have added to ``sys.path``: there modules of its own are looked for."""
     package: str
     contents: dict[str, str] = dataclasses.field(default_factory=dict)
     meant: dict[str, str | None] = dataclasses.field(default_factory=dict)
@@ -86,7 +86,7 @@ class Folder:
         return self.meant[name] is not None
 
     def _found(self, name: str) -> str | None:
-        """Where the folder, or one that its files have added to ``sys.path``, has a module of this name."""
+        """Return where the folder, or one that its files have added to ``sys.path``, has a module of this name."""
         if name == _SHARED or BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name):
             return None
         spec = self.find(f"{self.package}.{name}")
@@ -101,7 +101,7 @@ class Folder:
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
-        """What a module adds to ``sys.path`` is for the modules of its folder alone."""
+        """Keep what a module adds to ``sys.path`` for the modules of its folder alone."""
         if self._sys_path is not None:  # another module of the folder is being loaded, and imports this one
             yield
             return
@@ -179,7 +179,7 @@ def _folder_of(root: str) -> Folder:
 
 
 def _error_text(error: BaseException) -> str:
-    """What has failed, and the last line of a folder's files on the way there."""
+    """Say what has failed, and the last line of a folder's files on the way there."""
     frames = traceback.extract_tb(error.__traceback__)
     loaded = {file for folder in _folders.values() for file in folder.contents}
     where = [f"{each.filename}:{each.lineno}: " for each in frames if each.filename in loaded]

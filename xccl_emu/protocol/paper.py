@@ -1,4 +1,4 @@
-"""What a paper says of a protocol, step by step, and where the kernels deviate: ``paper.toml`` beside its case."""
+"""What a paper says of a protocol, step by step, and where the kernels deviate: ``paper.toml`` next to its case."""
 
 import functools
 import tomllib
@@ -37,7 +37,7 @@ class Paper:
     where: str
     """Paper and section."""
     kernels: tuple[str, ...]
-    """Modules below `xccl_emu.kernels` whose requests have these steps, those of subroutines that they call too."""
+    """Modules below `xccl_emu.kernels` whose requests, with those in subroutines that they call, have these steps."""
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Paper:
 
 
 def read_papers(folder: str, *titles: str) -> tuple[Paper, ...]:
-    """The papers of ``protocols/<folder>/paper.toml``, or those of these titles, in this order."""
+    """Return the papers of ``protocols/<folder>/paper.toml``, or the ones with these titles, in this order."""
     found = _in_folder(folder)
     return tuple(found[title] for title in titles or found)
 

@@ -42,7 +42,7 @@ class PodRun:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
     def fits(self, need: int, what: str, remedy: str) -> None:
-        """Raises CapacityError if so many bytes are not free."""
+        """Raise CapacityError if ``need`` bytes are not free."""
         if need > self.free_bytes:
             free = f"{self.free_bytes / GIB:.1f} GiB are free"
             raise CapacityError(f"{what} about {need / GIB:.1f} GiB, {free}; {remedy}")

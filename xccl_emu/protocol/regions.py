@@ -23,7 +23,7 @@ from xccl_emu.machine.spec import PodSpec, small_pod, whole
 from xccl_emu.protocol.bench import Bench
 
 Parts = Callable[[int], Iterable[tuple[str, int]]]
-"""What a region of the n-th die consists of, for reports: what follows its name, and bytes, one behind the other."""
+"""What a region of the n-th die consists of, for reports: what follows its name, and bytes, one after the other."""
 
 
 class Use(NamedTuple):
@@ -68,7 +68,7 @@ class Region:
 
     @property
     def end(self) -> int:
-        """Behind the last element."""
+        """Return the offset after the last element."""
         return self.offset + self.size
 
     @property
@@ -95,7 +95,7 @@ class Region:
         return Grant(die, self.start + first * self.step, self.start + last * self.step, rights)
 
     def used(self, part: str, own: str = "", anywhere: str = "", tables: int = 1) -> Self:
-        """Say who reads and writes it in a part of the protocol, as of `Use`; returns the region."""
+        """Say who reads and writes it in a part of the protocol, as `Use` has it; returns the region."""
         self.uses[part] = Use(own, anywhere, tables)
         return self
 
@@ -127,9 +127,9 @@ class Region:
 
 
 class Regions:
-    """All regions of a protocol on so many dies, from ``first_die`` on, one behind the other in their areas.
+    """All regions of a protocol on ``dies`` dies, from ``first_die`` on, one after the other in their areas.
 
-    With ``cpus`` they are on so many CPU sockets too, which go by their numbers behind the dies (`Pod.cpu`).
+    They are on ``cpus`` CPU sockets too, which are numbered after the dies (`Pod.cpu`).
     """
 
     def __init__(self, dies: int, first_die: int = 0, cpus: int = 0) -> None:
@@ -140,12 +140,12 @@ class Regions:
 
     @property
     def managed_end(self) -> int:
-        """Offset in the managed area behind the last slot."""
+        """Offset in the managed area after the last slot."""
         return self.managed_start + self.bytes_of("managed")
 
     @property
     def meta_end(self) -> int:
-        """Offset in the metadata area behind the last field."""
+        """Offset in the metadata area after the last field."""
         return self.meta_start + self.bytes_of("meta")
 
     def meta(self, name: str, nbytes: int = 8, count: int = 1, parts: Parts | None = None) -> Region:
@@ -190,7 +190,7 @@ class Regions:
             region._spec, region._first = spec, starts[region.area]
 
     def grants(self, part: str, number: int, users: range | None = None) -> list[Grant]:
-        """What cores of the n-th of the dies that run a part of the protocol may touch, beside app data."""
+        """Return what cores of the n-th die of a part of the protocol may touch, in addition to app data."""
         return [grant for region in self._all for grant in region.grants(part, users or self.dies, number)]
 
     def place(self, bench: Bench, pod: Pod) -> None:

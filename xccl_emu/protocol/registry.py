@@ -35,7 +35,7 @@ def is_maker(thing: Any) -> bool:
 
 
 def makers_of(module: ModuleType) -> dict[str, Maker]:
-    """What a module defines, and does not import; names with an underscore are its own."""
+    """Return what a module defines, and does not import; names with an underscore are its own."""
     return {
         name: thing
         for name, thing in vars(module).items()
@@ -45,7 +45,7 @@ def makers_of(module: ModuleType) -> dict[str, Maker]:
 
 @dataclass(frozen=True)
 class Known:
-    """What a name stands for: the class or function that makes the case, and what is particular."""
+    """What a name means: the class or function that makes the case, and what is particular."""
 
     maker: Maker
     preset: Preset
@@ -91,7 +91,7 @@ def _by_name(maker: Maker) -> list[Known]:
 
 
 def known_of(maker: Maker) -> Known:
-    """What a class derived from `Case`, or a protocol function, stands for by the first of its names."""
+    """Return what the first name of a class derived from `Case`, or of a protocol function, means."""
     return _by_name(maker)[0]
 
 
@@ -106,7 +106,7 @@ def names() -> tuple[str, ...]:
 
 
 def known(name: str) -> Known:
-    """What a name of `names`, or ``file.py:Name``, stands for; ConfigError if there is no such thing."""
+    """Return what a name of `names`, or ``file.py:Name``, means; ConfigError if there is no such thing."""
     if isinstance(name, str) and (":" in name or name.endswith(".py")):
         return _known(of_file(name), name.rpartition(":")[2])
     found = _found(name)
@@ -152,12 +152,12 @@ def on_pod(name: str, **sizes: Any) -> Case:
 
 
 def proofs() -> Mapping[str, Case]:
-    """What is to be verified of all protocols, by name and what is particular, as in ``"fused: one core"``."""
+    """Return what is to be verified of all protocols, by name and what is particular, as in ``"fused: one core"``."""
     return {f"{name}: {what}": case for name in names() for what, case in proofs_of(name).items()}
 
 
 def proofs_of(name: str) -> Mapping[str, Case]:
-    """What is to be verified of one protocol, by what is particular."""
+    """Return what is to be verified of one protocol, by what is particular."""
     maker = known(name).maker
     if not isinstance(maker, type):
         return {"usual sizes": maker()}
@@ -166,8 +166,8 @@ def proofs_of(name: str) -> Mapping[str, Case]:
 
 
 def of_file(text: str) -> Maker:
-    """What ``file.py:Name`` names, or ``member:Name`` of the corpus; ConfigError, saying what would be right, if there
-    is no such thing."""
+    """Return what ``file.py:Name`` names, or ``member:Name`` of the corpus; ConfigError, saying what would be right, if
+    there is no such thing."""
     file, _, name = (text if ":" in text else f"{text}:").rpartition(":")
     member = file.replace("-", "_")
     in_corpus = Path(xccl_emu.__file__).parent / "corpus" / member / f"{member}.py"

@@ -1,6 +1,6 @@
 """Several calls on one pod, as something that can be checked: what hides in one call may show in the next.
 
-A sequence has stages.  A stage is a communicator with its sizes, and the calls on it, which each rank makes one behind
+A sequence has stages.  A stage is a communicator with its sizes, and the calls on it, which each rank makes one after
 the other at its own pace; the next stage begins when the pod is at rest.  Then hosts have set the metadata areas to
 zero and given their app data back, as `Case.lay_out` finds them on a new pod; what was in managed data stays there.
 """
@@ -26,7 +26,9 @@ Sizes = Mapping[str, int | str]
 AGAIN = "again"
 """In place of the sizes of a call: the number of the call of its stage whose arguments it has."""
 WAITS = "waits"
-"""Beside the sizes of a call: 1 if hosts wait for all calls before it, 0 if they launch it at once."""
+"""With the sizes of a call: 1 if hosts wait for all calls before it, 0 if they launch it at once."""
+OTHER = "beside"
+"""With a stage, and in names: another communicator at the same time."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +44,26 @@ class Stage:
 
     @classmethod
     def read(cls, given: Any) -> "Stage":
-        """As `to_json` has written it; KeyError, TypeError or ValueError for anything else."""
-        beside = given.get("beside") if isinstance(given, dict) else None
+        """Return the stage that `to_json` has written; KeyError, TypeError or ValueError for anything else."""
+        other = given.get(OTHER) if isinstance(given, dict) else None
         calls = tuple(map(dict, given["calls"]))
         if not calls:
             raise ValueError("nobody makes a call")
-        return cls(dict(given["sizes"]), calls, None if beside is None else cls.read(beside))
+        return cls(dict(given["sizes"]), calls, None if other is None else cls.read(other))
 
     def to_json(self) -> dict[str, Any]:
-        """As a replay file has it."""
+        """Return it as a replay file has it."""
         own: dict[str, Any] = {"sizes": dict(self.sizes), "calls": [*map(dict, self.calls)]}
-        return own if self.beside is None else own | {"beside": self.beside.to_json()}
+        return own if (other := self.beside) is None else own | {OTHER: other.to_json()}
 
     @property
     def communicators(self) -> "tuple[Stage, ...]":
-        """The stage, and what is beside it."""
-        return (self,) if self.beside is None else (self, *self.beside.communicators)
+        """Return the stage, and the other communicators at the same time."""
+        return (self,) if (other := self.beside) is None else (self, *other.communicators)
 
     def __str__(self) -> str:
         own = f"{_text(self.sizes) or 'usual sizes'}: {'; '.join(_text(call) or 'a call' for call in self.calls)}"
-        return own if self.beside is None else f"{own} beside {self.beside}"
+        return own if (other := self.beside) is None else f"{own} {OTHER} {other}"
 
 
 @dataclass(frozen=True)
@@ -204,12 +206,12 @@ class _Shared(Bench):
         self._pod, self.corner = None, corner
 
     def label(self, name: str, address: int, nbytes: int) -> None:
-        """What is beside the first communicator is named so."""
-        super().label(name.replace(".", ".beside.", 1) if self.corner.core else name, address, nbytes)
+        """Mark the names of a communicator other than the first."""
+        super().label(name.replace(".", f".{OTHER}.", 1) if self.corner.core else name, address, nbytes)
 
     def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
-        """So is what is expected there."""
-        super().expect(address, array, f"{name}, beside" if self.corner.core else name, owners)
+        """Mark the names of what it expects likewise."""
+        super().expect(address, array, f"{name}, {OTHER}" if self.corner.core else name, owners)
 
     def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
         if self._pod is not None:
@@ -228,9 +230,9 @@ def _pod_sizes(made: list[list[list[Call]]]) -> Mapping[str, Any]:
 
 
 def _specs_of(together: list[list[Call]], order: str, dies: int) -> list[PodSpec]:
-    """What each of some communicators asks for, on a pod with so many dies."""
+    """Return what each of some communicators asks for, on a pod with ``dies`` dies."""
     if len(together) > 1 and not together[0][0].case.side_by_side:
-        raise ConfigError(f"beside: {together[0][0].case.name} has one communicator at a time")
+        raise ConfigError(f"{OTHER}: {together[0][0].case.name} has one communicator at a time")
     return [_spec_of(calls, order, dies) for calls in together]
 
 
@@ -285,7 +287,7 @@ def _room(specs: list[PodSpec]) -> PodSpec:
 
 
 def _tidy(pod: Pod) -> None:
-    """Behind a stage: metadata and app data are zero again, and app data free."""
+    """Tidy up after a stage: metadata and app data are zero again, and app data free."""
     spec = pod.spec
     for start in range(0, spec.memory_bytes, spec.die_bytes):
         pod.memory[start : start + spec.managed_start] = 0

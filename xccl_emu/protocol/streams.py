@@ -1,4 +1,4 @@
-"""Launches that a core makes one behind the other, as a rank's stream does, in one run of the pod."""
+"""Launches that a core makes one after the other, as a rank's stream does, in one run of the pod."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ class StreamCase(Case):
 
 
 def of_call(number: int) -> str:
-    """What names say behind the first call."""
+    """Return the suffix of names in a call: none in the first."""
     return f" of call {number}" if number else ""
 
 
 def seed_of(seed: int, number: int) -> int | list[int]:
-    """For other values in each call; those of the first are those of the seed."""
+    """Return a seed for other values in each call; the first call has the seed's own."""
     return [seed, number] if number else seed
 
 
@@ -82,7 +82,7 @@ class Streams:
         self, kernel: Kernel, die: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant],
         core: int | Sequence[int] = 0,
     ) -> None:  # fmt: skip
-        """Behind what that core runs already, or those cores together; raises ConfigError for arguments that the
+        """Launch after what that core runs already, or those cores together; raises ConfigError for arguments that the
         kernel does not take."""
         cores = tuple(self._bench.corner.core + each for each in ([core] if isinstance(core, int) else core))
         stream = self._streams.setdefault((die, cores), _Stream())
@@ -102,7 +102,7 @@ class Streams:
 
     @staticmethod
     def table_bytes(calls: int, *kernels: Kernel) -> int:
-        """App data that the table of a core takes which makes so many launches of these kernels; none for one."""
+        """Return the app data that a core's table takes for ``calls`` launches of these kernels; none for one."""
         return align(8 * calls * (row_words(kernels) + 1)) + GRANULE_BYTES if calls > 1 else 0
 
     def put(self) -> None:
@@ -136,7 +136,7 @@ class Streams:
 
 
 def merged(grants: Sequence[Grant]) -> list[Grant]:
-    """The same leave in fewer grants: those of one range as one, and those of ranges that touch each other."""
+    """Merge grants of one range, and grants of ranges that touch each other; what may be touched stays the same."""
     rights: dict[tuple[int | None, int, int], str] = {}
     for each in grants:
         where = each.die, each.start, each.end

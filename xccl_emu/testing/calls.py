@@ -36,7 +36,7 @@ def sequences(draw_one: st.DrawFn, /, maker: Maker, **sizes: Any) -> Sequence:
     of = known_of(maker)
     calls = st.lists(draw.calls(of, sizes), min_size=1, max_size=_CALLS_MAX if makes_rows(of) else 1)
     one = st.builds(lambda own, each: Stage({**sizes, **own}, tuple(each)), draw.communicators(of, sizes), calls)
-    both = st.builds(lambda stage, beside: replace(stage, beside=beside), one, st.none() | one)
+    both = st.builds(lambda stage, other: replace(stage, beside=other), one, st.none() | one)
     stages = st.lists(both if getattr(of.maker, "side_by_side", False) else one, min_size=1, max_size=2)
     return Sequence(of, tuple(draw_one(stages)))
 

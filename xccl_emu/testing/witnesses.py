@@ -11,7 +11,7 @@ WIDTH = 120
 
 
 def headline(verdict: Verdict) -> str:
-    """The verdict in a line: what was found, of which protocol, under which order."""
+    """Return the verdict in a line: what was found, in which protocol, under which order."""
     sizes = " ".join(f"{name}={value}" for name, value in verdict.configuration.items())
     parts = [f"{verdict.protocol} {sizes}".strip(), f"order {verdict.order}", verdict.policy]
     parts += [f"seed {verdict.seed}"] if verdict.policy != "exhaustive" else []

@@ -120,10 +120,10 @@ extern "C" __global__ __aicore__ void litmus(GM_ADDR x, GM_ADDR y, GM_ADDR z, GM
 #include "litmus_programs.h"
         }
         thread.End();
-        GlobalTensor<int64_t> told = LineOf<int64_t>(seen, me * rounds + i);
+        GlobalTensor<int64_t> line = LineOf<int64_t>(seen, me * rounds + i);
         if (thread.registers > 0) {
-            told.SetValue(0, thread.seen);
-            Clean(told);
+            line.SetValue(0, thread.seen);
+            Clean(line);
         }
     }
 }

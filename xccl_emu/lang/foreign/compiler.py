@@ -60,9 +60,9 @@ class Unit:
     flags: tuple[str, ...] = ()
     """More of them for the compiler."""
     kept: int = 0
-    """So many of the first arguments stay in the core's registers."""
+    """How many of the first arguments stay in the core's registers."""
     tables: Callable[[str], str] | None = None
-    """What is compiled beside, made of the text that the preprocessor leaves."""
+    """What else is compiled, made of the text that the preprocessor leaves."""
 
     @property
     def file(self) -> Path:
@@ -71,7 +71,7 @@ class Unit:
 
     @property
     def is_c(self) -> bool:
-        """Whether it is C, not C++."""
+        """Return whether it is C, not C++."""
         return self.file.suffix == C_SUFFIX
 
     @property
@@ -86,7 +86,7 @@ class Unit:
 
     @property
     def words(self) -> list[str]:
-        """What `runtime.c` has to know, as definitions."""
+        """Return what `runtime.c` has to know, as definitions."""
         known = {
             **{name: getattr(abi, name) for name in _OF_ABI}, "PARAMS": self.n_params, "STACK_WORDS": self.stack_words,
             "BLOCKS_MAX": abi.TURNS_MAX, "TOP": image.TOP, "ROOM_BYTES": image.ROOM_BYTES,
@@ -187,7 +187,7 @@ def _version(command: Sequence[str]) -> str:
 
 
 def _run(unit: Unit, command: Sequence[str]) -> bytes:
-    """What a command writes; it reads `Unit.entry` in the folder of the file."""
+    """Return what a command writes; it reads `Unit.entry` in the folder of the file."""
     try:
         done = subprocess.run(
             command, input=unit.entry.encode(), capture_output=True, check=False, cwd=unit.file.parent
@@ -195,6 +195,6 @@ def _run(unit: Unit, command: Sequence[str]) -> bytes:
     except OSError as error:
         raise KernelError(f"{unit.file}: the compiler cannot be run: {shlex.join(command[:3])}: {error}") from error
     if done.returncode:
-        told = done.stderr.decode(errors="replace").strip()
-        raise KernelError(f"{unit.file}: {unit.name!r} does not compile:\n{told}")
+        message = done.stderr.decode(errors="replace").strip()
+        raise KernelError(f"{unit.file}: {unit.name!r} does not compile:\n{message}")
     return done.stdout

@@ -31,7 +31,7 @@ def _macro(request: Callable[..., Any], **given: int) -> str:
 
 
 def text() -> str:
-    """What the file must hold."""
+    """Return what the file must hold."""
     made = [each for each in vars(requests).values() if inspect.isfunction(each) and each is not requests.poll_any]
     lines = ["/* Made of xccl_emu/lang/requests.py by `python -m xccl_emu.lang.foreign.header`: edit that. */"]
     lines += ["#pragma once", "", "enum {", *_constants(), "};", "", *map(_macro, made)]

@@ -107,7 +107,7 @@ class Image:
 
     @property
     def has_data(self) -> bool:
-        """Whether there is anything that could be written."""
+        """Return whether there is anything that could be written."""
         return self.symbols["xccl_data_end"] > self.symbols["xccl_data_begin"]
 
     @property

@@ -1,4 +1,4 @@
-"""Kernels in C and C++: a function of a source file that stands wherever a kernel written in Python does."""
+"""Kernels in C and C++: a function of a source file is used wherever a kernel written in Python is."""
 
 import ctypes
 import functools
@@ -14,7 +14,7 @@ STACK_WORDS = 96
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
 STREAM_WORDS = 24
-"""Words that the loop of a stream of launches takes of the stack, beside a row of its table."""
+"""Words that the loop of a stream of launches takes of the stack, in addition to a row of its table."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _PARAM = re.compile(r"\s*(?:const\s+)?int64_t\s+(\w+)\s*")
@@ -81,11 +81,11 @@ class CKernel(lang.Kernel):
         )
 
     def call(self, arguments: str, first: int) -> str:
-        """The C expression that calls the kernel, with so many words of an array from this one on."""
+        """Return the C expression that calls the kernel with words of an array, from number ``first`` on."""
         return f"{self.name}({', '.join(f'{arguments}[{first + i}]' for i in range(len(self.params)))})"
 
     def before(self, kernels: "tuple[CKernel, ...]", counted: bool) -> "CKernel":
-        """A stream of launches, the first of which is of this kernel; raises KernelError for kernels of two kinds."""
+        """Return a stream of launches, this kernel's first; raises KernelError for kernels of two kinds."""
         return CStream(kernels, counted)
 
     def _unit(self) -> compiler.Unit:
@@ -140,7 +140,7 @@ class CKernel(lang.Kernel):
 
     @functools.cached_property
     def places(self) -> tuple[lang.Site, ...]:
-        """Where a step that failed began: at the kernel's head, or behind the request before, by number + 1."""
+        """Return where a step that failed began: at the kernel's head, or after the request before, by number + 1."""
         text = _line_of(str(self.file), self._line)
         return (lang.Site(str(self.file), self._line, text, "return", 0, ""), *self.sites)
 
@@ -151,7 +151,7 @@ class CKernel(lang.Kernel):
 
     @property
     def n_registers(self) -> int:
-        """How many registers the kernel needs."""
+        """Return how many registers the kernel needs."""
         return len(self.registers)
 
     @functools.cached_property
@@ -161,7 +161,7 @@ class CKernel(lang.Kernel):
 
     @property
     def entry(self) -> lang.Step:
-        """What the machine calls in the run that begins."""
+        """Return what the machine calls in the run that begins."""
         step = self.step
         image.begin()
         return step
@@ -172,7 +172,7 @@ class CKernel(lang.Kernel):
 
 
 class CStream(CKernel):
-    """Kernels in C that one core runs one behind the other, as `lang.in_turn`."""
+    """Kernels in C that one core runs one after the other, as `lang.in_turn`."""
 
     def __init__(self, kernels: tuple[CKernel, ...], counted: bool) -> None:
         first = kernels[0]

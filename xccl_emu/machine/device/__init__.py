@@ -1,1 +1,1 @@
-"""The machine as compiled code: memory, state and one action of it. Everything beside this folder is host code."""
+"""The machine as compiled code: memory, state and one action of it. Everything outside this folder is host code."""

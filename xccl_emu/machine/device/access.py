@@ -18,7 +18,7 @@ def set_error(st, core, base, code, a, b):
 
 @call
 def set_error_at(st, core, base, code, a, b, site):
-    """Record the violation that ends the run, and the site that is to blame; the first one stands."""
+    """Record the violation that ends the run, and the site that is to blame, unless one is recorded already."""
     if st[ms.ERROR] == 0:
         st[ms.ERROR] = code
         st[ms.ERROR_CORE] = core
@@ -53,7 +53,7 @@ def _memory(st, core, base, address, nbytes, right):
 
 @jit
 def _on_die(st, core, base):
-    """Return whether the core has a data buffer, and pipes to and from it; that of a CPU has none."""
+    """Return whether the core has a data buffer, and pipes to and from it; a core of a CPU has none."""
     return st[base + ms.DIE] < st[ms.N_DIES] or set_error(st, core, base, ms.ERR_CPU, 0, 0)
 
 
@@ -235,7 +235,7 @@ def _dtype(st, core, base, dtype):
 
 @jit
 def _summand(st, core, base, dtype):
-    """What an accumulator can take: FP32, too."""
+    """Return whether an accumulator can take the type: FP32, too."""
     return dtype == rq.FP32 or _dtype(st, core, base, dtype)
 
 

@@ -1,4 +1,4 @@
-"""Calls of compiled functions by their address, so that whoever calls does not contain, and recompile, what is called.
+"""Calls of compiled functions by their address, so that a caller does not contain, and recompile, what it calls.
 
 A function is compiled for one signature; `address_of` says where it is, and an intrinsic made by `calling` goes there.
 With the JIT off the addresses are numbers by which `function_at` finds the function.
@@ -26,7 +26,7 @@ if config.DISABLE_JIT:
 else:
 
     def address_of(function: Any, signature: Any) -> int:
-        """Where the function is, compiled for these arguments."""
+        """Return where the function is, compiled for these arguments."""
         compiled = function.get_compile_result(_with_bare_arrays(signature))
         return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
@@ -34,7 +34,7 @@ else:
         return signature.return_type(*map(bare, signature.args))
 
     def calling(signature: Any) -> tuple[Any, Callable[..., Any]]:
-        """What an intrinsic returns whose arguments are an address and what the function there takes.
+        """Return what an intrinsic returns whose arguments are an address and what the function there takes.
 
         What the function raises (the arithmetic of a kernel that fails) is handed on.
         """

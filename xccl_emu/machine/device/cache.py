@@ -42,7 +42,7 @@ def request_choices(st, base):
 
 @jit
 def answers(st, base):
-    """How many answers `choose` or `poll_any` may have; 1 where its name is switched off, or it will be refused."""
+    """Count the answers that `choose` or `poll_any` may have; 1 if its name is switched off, or it will be refused."""
     if flight.switched_off(st, base):
         return 1
     if st[base + REQUEST] == rq.OP_POLL_ANY:
@@ -66,7 +66,7 @@ def nth_scalar(st, base, n):
 
 @jit
 def place_of(st, core, k):
-    """Where the k-th line of a core is."""
+    """Return where the k-th line of a core is."""
     return st[ms.CACHE_BASE] + core * st[ms.CACHE_WORDS] + k * ms.CACHED_WORDS
 
 
@@ -82,7 +82,7 @@ def _find(st, core, line):
 
 @jit
 def n_cached(st, core):
-    """How many lines a core has cached."""
+    """Count the lines that a core has cached."""
     n = 0
     while n < st[ms.CACHE_LINES] and st[place_of(st, core, n) + ms.CACHED_LINE]:
         n += 1
@@ -129,7 +129,7 @@ def _under_way(st, core, base, line):
 
 @call
 def _drop(st, core, k):
-    """Take a line out; those behind it move up."""
+    """Take a line out; the later ones move up."""
     last = n_cached(st, core) - 1
     for j in range(k, last):
         for w in range(ms.CACHED_WORDS):
@@ -242,7 +242,7 @@ def is_hit(st, core, address, choice):
 
 @jit
 def value_seen(mem, st, core, address, nbytes, choice):
-    """What a load would see."""
+    """Return what a load would see."""
     at = _find(st, core, address >> LINE_SHIFT)
     word = _word_of(st, at, address) if is_hit(st, core, address, choice) else load_i64(mem, address & ~7)
     return flight.sign_extended(word >> (8 * (address & 7)), nbytes)
@@ -263,7 +263,7 @@ def clean(mem, st, core, base, address):
 
 @jit
 def written_back(st, core, base, choice):
-    """Which line of its core a choice of a scalar unit would write back: evicted, by `dcci` or at the return; or -1."""
+    """Return the line that a choice of a scalar unit would write back: evicted, by `dcci` or at the return; or -1."""
     op, n = st[base + REQUEST], n_cached(st, core)
     if choice != ms.CHOICE_ALL and choice >= ms.CHOICE_EVICT:
         k = choice - ms.CHOICE_EVICT

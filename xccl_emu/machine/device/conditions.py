@@ -1,6 +1,6 @@
 """What polls wait for: the condition of one word, or the first that holds of up to four (`poll_any`).
 
-A condition of `poll_any` is three words behind the operation: address, comparison, value.  The site stands between the
+A condition of `poll_any` is three words after the operation: address, comparison, value.  The site lies between the
 second and the third, and from there on words are 0 while the request is another (`forget`).
 """
 
@@ -21,13 +21,13 @@ def is_awaited(value, compare, wanted):
 
 @jit
 def condition_at(base, k):
-    """Where the k-th condition of a core's `poll_any` begins."""
+    """Return where the k-th condition of a core's `poll_any` begins."""
     return base + REQUEST + 1 + CONDITION_WORDS * k + (1 if k >= _BEFORE_SITE else 0)
 
 
 @jit
 def n_conditions(st, base):
-    """How many conditions a core's `poll_any` has; a comparison that a kernel gets wrong does not end them."""
+    """Count the conditions of a core's `poll_any`; a comparison that a kernel gets wrong does not end them."""
     n = 0
     while n < CONDITIONS_MOST:
         at = condition_at(base, n)
@@ -49,7 +49,7 @@ def can_be_polled(st, base, end):
 
 @call
 def forget(st, base):
-    """Drop the conditions that stand behind the site: no other request writes there."""
+    """Drop the conditions after the site: no other request writes there."""
     for k in range(_BEFORE_SITE, CONDITIONS_MOST):
         for w in range(CONDITION_WORDS):
             put(st, condition_at(base, k) + w, 0)

@@ -1,4 +1,4 @@
-"""The compiled half of `machine.explore`: states expanded, told apart by fingerprints, put aside and put back."""
+"""The compiled half of `machine.explore`: states expanded, distinguished by fingerprints, put aside and put back."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _SEED_2, _PRIME_2, _SHIFT_2 = np.uint64(0x13198A2E03707344), np.uint64(0xC2B2AE3
 def search(space, parts, observed, stack, table, outcomes, errors, counted, sites, max_states):
     """Expand states from the stack until none is left, the limit is met, or something is full.
 
-    Row 0 of the stack is the state that is being expanded; the rows behind it wait.
+    Row 0 of the stack is the state that is being expanded; the rows after it wait.
     """
     mem, st, mem64, st64 = space
     actors = n_actors(st)
@@ -128,7 +128,7 @@ def restore(space, parts, rows, row):
 
 @jit
 def place_of(table, one, two):
-    """Where a fingerprint is in the hash set, or would be (open addressing; zeros are free places)."""
+    """Return where a fingerprint is in the hash set, or would be (open addressing; zeros are free places)."""
     last = table.shape[0] - 1
     place = np.int64(one & np.uint64(last))
     while (table[place, 0] != 0 or table[place, 1] != 0) and (table[place, 0] != one or table[place, 1] != two):
@@ -222,8 +222,8 @@ def _ordered(st, older, younger):
     if st[at.ORDER] == at.ORDER_FIFO:
         return 1 if one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT] else 0
     same_die = one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT]
-    told = st[at.REQUEST_ORDERS] | st[at.SOME_SIGNAL]
-    if told and same_die and st[older + at.FLIGHT_CORE] == st[younger + at.FLIGHT_CORE]:
+    ordered = st[at.REQUEST_ORDERS] | st[at.SOME_SIGNAL]
+    if ordered and same_die and st[older + at.FLIGHT_CORE] == st[younger + at.FLIGHT_CORE]:
         by_core = max(st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]) < at.KIND_DMA
         asked = (st[older + at.FLIGHT_FENCES] | st[younger + at.FLIGHT_FENCES]) >> at.ASKED_SHIFT
         if by_core and asked:

@@ -17,7 +17,7 @@ _FAR_ACTIONS = 1 << 13  # in these a run that copies much has copied some MB
 
 @jit
 def large_slot(st, block):
-    """Where it is noted when a block of 4 KiB was last touched by a large write; other blocks may share the place."""
+    """Return where the last large write to a block of 4 KiB is noted; other blocks may share the place."""
     return st[ms.LARGE_BASE] + (
         block + (block << ms.LARGE_SHIFT >> st[ms.DIE_SHIFT]) * _SPREAD & st[ms.LARGE_SLOTS] - 1
     )

@@ -16,7 +16,7 @@ from xccl_emu.machine.device.sparse import mark
 from xccl_emu.machine.device.words import call, jit
 
 _GRANULE_SHIFT = 5
-_PASSED_MAX = 1 << 12  # so many in a row; a kernel may do nothing else for ever
+_PASSED_MAX = 1 << 12  # most in a row; a kernel may do nothing else for ever
 DMA_READ_DONE = -1
 """Progress of a DMA descriptor that has read everything and waits for its writes to become visible."""
 
@@ -47,7 +47,7 @@ def set_event(st, core, base, source, target, event, site):
     """Set a binary event; setting one that is still set is a violation."""
     word = base + ms.EVENTS + source * ms.N_PIPES + target
     if st[word] >> event & 1:
-        # A pipe is behind the request
+        # A pipe acts later than its request
         set_error_at(st, core, base, ms.ERR_DOUBLE_SET, source * 8 + target, event, site)
     words.put(st, word, st[word] | (1 << event))
 
@@ -82,25 +82,25 @@ def site_word(st, base, site):
 
 @jit
 def asked_at(st, base, site):
-    """Which order the requests of a site ask for."""
+    """Return the order that the requests of a site ask for."""
     return site_word(st, base, site) >> ms.SITE_ORDER & 3
 
 
 @jit
 def fences_since(st, entry):
-    """How many fences its core has passed since a write took off."""
+    """Count the fences that its core has passed since a write took off."""
     return st[entry + ms.FLIGHT_FENCES] & ms.FENCES_MASK
 
 
 @jit
 def asked(st, entry):
-    """Which order a write in flight asks for."""
+    """Return the order that a write in flight asks for."""
     return st[entry + ms.FLIGHT_FENCES] >> ms.ASKED_SHIFT & 3
 
 
 @jit
 def room_for_writes(st, base, n_granules):
-    """Can so many more granules go into flight?"""
+    """Return whether ``n_granules`` more granules can go into flight."""
     if st[ms.ORDER] == ms.ORDER_SC:
         return True
     return st[block_of_die(st, st[base + ms.DIE]) + ms.FLIGHT_COUNT] + n_granules <= st[ms.FLIGHT_CAPACITY]
@@ -193,7 +193,7 @@ def store_word(mem, address, nbytes, value):
 
 @jit
 def write_unit(mem, st, core, base, kind, address, source, nbytes, site):
-    """As `write_bytes`, of up to a unit that stands at byte ``source`` of the state."""
+    """Write, as `write_bytes` does, up to a unit that is at byte ``source`` of the state."""
     word = source >> 3
     half = st[word] >> 8 * (source & 7) & 0xFFFFFFFF  # where a unit is of 4 bytes
     if st[ms.ORDER] == ms.ORDER_SC:
@@ -217,8 +217,8 @@ def deliverable(st, die, k):
     """May the k-th oldest write of this die become visible now?
 
     `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
-    descriptor, goes to the same unit, and nothing that stands before a fence of its core goes to the same die.
-    `unordered`: the latter alone.  What requests ask for is beside that (`strong_waits`), and that a signal is behind
+    descriptor, goes to the same unit, and nothing that precedes a fence of its core goes to the same die.
+    `unordered`: the latter alone.  In addition, requests may ask for an order (`strong_waits`), and a signal follows
     what its own request copies.
     """
     ring = block_of_die(st, die)
@@ -279,7 +279,7 @@ def copied_for(st, ring, j, k):
 
 @jit
 def signals_before(st, ring, k, core, address):
-    """How many signals of a core to the die of an address are in flight before the k-th oldest write of its die?"""
+    """Count a core's signals to the die of an address that are in flight before the k-th oldest write of its die."""
     n = 0
     for j in range(k):
         entry = flight(st, ring, j)
@@ -292,7 +292,7 @@ def signals_before(st, ring, k, core, address):
 def _payload_flies(st, ring, k):
     """Return whether something is in flight that the request copies whose signal is the k-th oldest write of a die.
 
-    mtu-out takes one request after the other, so that is what stands between this signal and the one before it, which
+    mtu-out takes one request after the other, so that is what lies between this signal and the one before it, which
     is in flight as long as something is that its own request copies.
     """
     core = st[flight(st, ring, k) + ms.FLIGHT_CORE]
@@ -334,7 +334,7 @@ def fenced(st, older, younger):
 
 @jit
 def pass_fence(st, core, base):
-    """Put one more fence behind all that a core has in flight, but for DMA; `fifo` keeps the order of all anyway."""
+    """Put one more fence after all that a core has in flight, but for DMA; `fifo` keeps the order of all anyway."""
     if st[ms.ORDER] < ms.ORDER_RELAXED or st[base + ms.IN_FLIGHT] == 0:
         return
     ring = block_of_die(st, st[base + ms.DIE])
@@ -411,7 +411,7 @@ def sign_extended(value, nbytes):
 
 @jit
 def read_word(mem, st, core, base, address, nbytes):
-    """What a scalar load sees: memory, and over it the core's own scalar stores in flight, oldest first.
+    """Return what a scalar load sees: memory, and over it the core's own scalar stores in flight, oldest first.
 
     Where it has a cache: what a poll sees, which goes past that, and what is in memory.
     """
@@ -484,7 +484,7 @@ def _fail(st, base, status):
     """Arithmetic has failed: as if the kernel asked to fail there, which no name switches off."""
     for i in range(abi.REQUEST_WORDS):
         words.put(st, base + abi.REQUEST + i, 0)
-    words.put(st, base + abi.PC, abi.DONE - status)  # a state of its own for whoever compares program counters
+    words.put(st, base + abi.PC, abi.DONE - status)  # a state of its own where program counters are compared
     words.put(st, base + abi.REQUEST, rq.OP_FAIL)
     words.put(st, base + abi.REQUEST + 1, status % abi.PLACES)
     words.put(st, base + abi.REQUEST + 2, status // abi.PLACES)

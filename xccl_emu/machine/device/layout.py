@@ -26,7 +26,7 @@ STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
 SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
 ACT = 100  # where the machine's action is, for `single.act_once`
-N_HOMES = 101  # dies, and CPUs behind them, which have cores, too
+N_HOMES = 101  # dies, and CPUs after them, which have cores, too
 REQUEST_ORDERS = 102  # do some requests ask for no order (1), or for a strong one (2)?  Not under `sc` and `fifo`.
 ATOMIC_SHIFT = 103  # log2 of the bytes that become visible, and are read, at once
 FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
@@ -36,7 +36,7 @@ CACHE_BASE, CACHE_LINES, CACHE_WORDS = range(129, 132)  # lines that a core's sc
 SOME_TENTATIVE = 132  # has a core read tentatively?  It saves a look at each write, and is no part of the state
 SOME_FLAGS = 133  # are there windows of flags?
 LOST_START, LOST_END = 134, 135  # bytes that a check has lost; no end: none
-LOSSES, LOSS_WORDS, LOSSES_MOST = 136, 3, 4  # what may be lost by name: start, end, and the word that tells, or -1
+LOSSES, LOSS_WORDS, LOSSES_MOST = 136, 3, 4  # what may be lost by name: start, end, and the word that reports it, or -1
 HEADER_WORDS = LOSSES + LOSS_WORDS * LOSSES_MOST
 
 # ---- memory orders
@@ -54,7 +54,7 @@ PIPES = 64  # three queues: mtu-in, vector, mtu-out
 PIPE_HEAD, PIPE_COUNT, PIPE_ENTRIES = 0, 1, 2
 QUEUE_DEPTH = 8
 ENTRY_WORDS = 10
-ENTRY_SITE, ENTRY_PROGRESS, ENTRY_IN_FLIGHT = 7, 8, 9  # behind the operation and six operands
+ENTRY_SITE, ENTRY_PROGRESS, ENTRY_IN_FLIGHT = 7, 8, 9  # after the operation and six operands
 ENTRY_CUT = 5  # of a DMA descriptor, in an unused operand: sub-transfer + 1 and bytes of it that are copied
 PIPE_WORDS = PIPE_ENTRIES + QUEUE_DEPTH * ENTRY_WORDS
 DMA_SLOTS = PIPES + 3 * PIPE_WORDS
@@ -112,10 +112,10 @@ CHUNK_BYTES = 1 << CHUNK_SHIFT
 ALL_DIRTY = -1  # no bits: any byte may be something else than zero
 ATOMIC_BYTES = (4, 8, 16, 32, 64, 128)  # that may become visible at once; a granule is usual
 LINE_BYTES_LEAST, LINE_BYTES_MOST = 16, 128  # of what a poll reads at least and at most, if not a word
-MAX_SUBTRANSFERS = 62  # a transfer is read in at most so many sub-transfers, so that one word can say which are done
+MAX_SUBTRANSFERS = 62  # a transfer is read in at most this many, so that one word can say which are done
 
 # ---- an action: an actor and a choice
-ACTORS_PER_CORE = N_PIPES  # behind them one actor a die, which delivers writes
+ACTORS_PER_CORE = N_PIPES  # after them one actor a die, which delivers writes
 CHOICE_BITS = 16
 CHOICE_ANEW, CHOICE_EVICT = 1, 64  # of a scalar unit with a cache: fetch a line again; from here on, evict a line
 # of a scalar unit at `choose`: the answer, or `CHOICE_ALL` for 0

@@ -1,6 +1,6 @@
 """A poll of a line: data and flags are read together, granule by granule, until the flags are in.
 
-What a spin reads in vain it drops, so of all its rounds only the last can be told from nothing.  In that one each
+What a spin reads in vain it drops, so of all its rounds only the last has an effect.  In that one each
 granule is read at some moment, in any order, and the flags in it must be in at this moment: so reading a granule is an
 action by itself, enabled when its own flags are in, and nothing is ever read again.
 """
@@ -32,7 +32,7 @@ def polls_whole_word(st, base):
 
 @jit
 def line_parts(st, base):
-    """In how many parts the scalar unit carries out its request: those of a line, 1 of anything else."""
+    """Count the parts in which the scalar unit carries out its request: the parts of a line, 1 of anything else."""
     if not polls_line(st, base):
         return 1
     return max(1, st[base + REQUEST + 4] >> st[ms.ATOMIC_SHIFT])
@@ -42,7 +42,7 @@ def line_parts(st, base):
 def line_part(st, base, choice):
     """First byte, counted from the line's, and bytes of what a choice reads.
 
-    `CHOICE_ALL` is the whole of a line of which nothing has been read, or the first granule that has not been.
+    `CHOICE_ALL` is the whole line if nothing of it has been read, else the first granule that has not been.
     """
     nbytes, done = st[base + REQUEST + 4], st[base + ms.POLLED]
     size = min(1 << st[ms.ATOMIC_SHIFT], nbytes)

@@ -1,7 +1,7 @@
 """Bytes that are lost from some moment on, as a check has it: nobody can say what a read of them brings.
 
 So a plain read of them ends the run.  A tentative one is as one that a write has met: what it brings may be dropped,
-and never validated.  What may be lost by name is in the header, with a word that tells: a loss sets it to 1 at once.
+and never validated.  What may be lost by name is in the header, with a word that a loss sets to 1 at once.
 """
 
 from xccl_emu.machine.device import layout as ms
@@ -19,7 +19,7 @@ def is_lost(st, address, nbytes):
 
 @jit
 def range_of(st, die, number):
-    """First byte and last+1 of what may be lost, and the word that tells, or -1."""
+    """Return first byte and last+1 of what may be lost, and the word that reports it, or -1."""
     if number >= OF_DIE:
         row = ms.LOSSES + (number - OF_DIE) * ms.LOSS_WORDS
         known = number < OF_DIE + ms.LOSSES_MOST

@@ -27,7 +27,7 @@ def is_known(function):
 
 @jit
 def kind_of(function):
-    """Which function it is, of `lang.maps.KINDS`."""
+    """Return which of `lang.maps.KINDS` the function is."""
     return function & 15 | function >> mp.KIND_SHIFT << 4
 
 
@@ -164,7 +164,7 @@ def _of_ints(kind, a, b):
 
 @jit
 def _of_two(kind, dtype, a, b):
-    """The bits that come of those of two elements."""
+    """Compute the bits of a result from the bits of two elements."""
     if _is_float(dtype):
         return _bits(_of_floats(kind, _float(a, dtype), _float(b, dtype)), dtype)
     return _of_ints(kind, _int(a, dtype), _int(b, dtype))
@@ -211,7 +211,7 @@ def _cast(bits, dtype, to, rounding):
 
 @jit
 def _of_one(kind, function, dtype, a, i):
-    """The bits that come of those of an element, or for an index of the first number and how many there are before."""
+    """Compute a result's bits from an element's, or for an index from the first number and how many are before."""
     if kind == mp.MAP_CAST:
         return _cast(a, dtype, function >> mp.TO_SHIFT & 7, function >> mp.ROUNDING_SHIFT & 7)
     if kind == mp.MAP_FILL:
@@ -225,7 +225,7 @@ def _of_one(kind, function, dtype, a, i):
 
 @jit
 def _compare(mem, source, target, count, function, other):
-    """A bit for each element: is it less than the scalar, or equal to it?  Zeros behind the last."""
+    """Write a bit for each element: is it less than the scalar, or equal to it?  Zeros follow the last."""
     kind, dtype = kind_of(function), function >> mp.DTYPE_SHIFT & 7
     read, byte = _BYTES[dtype], 0
     for i in range(count):

@@ -1,6 +1,6 @@
 """What the vector pipe computes: casts, INT8 quantization and FP32 accumulation on the data buffer.
 
-Bits are those of IEEE arithmetic in the order written: every product and every sum is rounded by itself (no FMA, no
+Bits are as in IEEE arithmetic in the order written: every product and every sum is rounded by itself (no FMA, no
 fastmath), and rounding to BF16 or FP16 is half to even.  All offsets are bytes into memory, multiples of the element
 size; ``count`` is in elements.  Loops run over slices from zero: with an offset in the index, Numba's check for
 negative indices keeps LLVM from vectorizing (measured: six times slower).
@@ -72,7 +72,7 @@ def _floats(mem, at, count):
 
 @jit_arrays
 def quantize_int8(mem, source, target, count, dtype, rule):
-    """INT8 of a row at ``target`` and its FP32 scale behind it: q = rint(x * (127 / amax)).
+    """Make INT8 of a row at ``target``, and its FP32 scale after it: q = rint(x * (127 / amax)).
 
     The scale is amax / 127 by XCCL's rule, 1 / (127 / amax) by CANN's, each quotient rounded by itself. Where
     127 / amax is not finite, in a row of zeros or one too small, the scale is 0; XCCL's q are zeros then, CANN's what
@@ -113,7 +113,7 @@ def _multiply_and_round(x, q, factor, dtype):
 
 @jit_arrays
 def _saturate(x, q):
-    """What casts make of x times infinity: the limits of INT8, and 0 of the NaN that a zero gives."""
+    """Write what casts make of x times infinity: the limits of INT8, and 0 of the NaN that a zero gives."""
     for i in range(x.size):
         if x[i] & np.uint16(0x7FFF) == 0:
             q[i] = 0
@@ -158,7 +158,7 @@ def widen_e4m3(bits):
 
 @jit_arrays
 def quantize_fp8(mem, source, target, count, dtype, rule):
-    """Make e4m3 of a row at ``target``, and behind it an FP32 scale for each block, and zeros up to whole granules.
+    """Make e4m3 of a row at ``target``, and after it an FP32 scale for each block, and zeros up to whole granules.
 
     The scale of a block is amax * (1 / 448), with amax at least 1e-4, and elements are multiplied by 448 / amax; with
     UE8M0 the scale is the power of two from there on up, and elements are multiplied by its inverse ([DeepEP]).
@@ -259,7 +259,7 @@ def fill(mem, target, nbytes, byte):
 
 @jit_arrays
 def count_between(mem, source, target, count, low, high):
-    """How many of ``count`` signed 4-byte integers are at least ``low`` and below ``high``, as one more."""
+    """Write how many of ``count`` signed 4-byte integers are at least ``low`` and below ``high``, as one more."""
     x = mem[source : source + 4 * count].view(np.int32)
     found = 0
     if low <= _INT32_MOST and high > -_INT32_MOST - 1:  # compared as what they are: twice as many at once

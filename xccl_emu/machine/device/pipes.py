@@ -49,7 +49,7 @@ def enqueue(st, base, pipe):
 
 @jit
 def _pop(st, queue):
-    """Drop the head of a queue and every transfer behind it that is already complete."""
+    """Drop the head of a queue, and the transfers right after it that are already complete."""
     while True:
         entry = entry_of(st, queue, 0)
         for i in range(ms.ENTRY_WORDS):
@@ -232,7 +232,7 @@ def step_vector(mem, st, core, base, choice):
 
 @jit
 def elements(st, entry, op):
-    """How many elements a vector instruction works on."""
+    """Count the elements that a vector instruction works on."""
     if op == rq.OP_V_AXPY:
         return st[entry + 4]
     return st[entry + 2] if op == rq.OP_V_FILL or op == rq.OP_V_SCALE else st[entry + 3]
@@ -329,7 +329,7 @@ def _step_out(mem, st, core, base, queue, entry, choice):
 
 @jit
 def fence_ahead(st, base):
-    """Return whether mtu-out has yet to reach a fence.  If so, no store behind it may take off."""
+    """Return whether mtu-out has yet to reach a fence.  If so, no later store may take off."""
     queue = pipe_of(base, rq.MTU_OUT)
     for j in range(st[queue + ms.PIPE_COUNT]):
         if st[entry_of(st, queue, j)] == rq.OP_FENCE:

@@ -102,7 +102,7 @@ def _grant_rarely(mem, st, core, base, op, choice):
         return False
     if op == rq.OP_CHOOSE:
         if choice == ms.CHOICE_ALL and st[ms.DRAWS_ANSWERS]:
-            return False  # whoever draws says which
+            return False  # the policy that draws answers says which
         words.put(st, base + RESULT, 0 if choice == ms.CHOICE_ALL else choice)
         return True
     assert op == rq.OP_POLL_ANY
@@ -212,9 +212,9 @@ def _grant_buffer(mem, st, core, base, op, a, b, c):
 
 @jit
 def run_on_buffer(mem, st, core, base, most):
-    """Up to so many steps of a scalar unit as long as each is an access to its data buffer; how many there were.
+    """Take up to ``most`` steps of a scalar unit as long as each is an access to its data buffer; count them.
 
-    They are those of `step_scalar`, one after the other; nobody else sees anything of them.
+    They are steps of `step_scalar`, one after the other; nobody else sees anything of them.
     """
     taken = 0
     while taken < most:
@@ -251,7 +251,7 @@ def _grant_flag(st, core, base, op, source, target, event):
 
 @jit
 def _grant_group(st, base, op, phase):
-    """The barrier of a core group: the last to arrive turns the phase, and whoever waits in the old one goes on."""
+    """Grant a core group's barrier: the last to arrive turns the phase, and cores that wait in the old one go on."""
     group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
     if op == rq.OP_AWAIT_GROUP:
         return st[group + ms.GROUP_PHASE] != phase

@@ -1,4 +1,4 @@
-"""One action of the machine, compiled once and called by its address, which stands in the state array.
+"""One action of the machine, compiled once and called by its address, which is in the state array.
 
 Numba compiles a callee again as a part of each of its callers, and the machine is large.  So searches, replays and
 most policies call the action.  Only round-robin contains it, at twice the steps a second: what long runs use.
@@ -22,7 +22,7 @@ def _act(mem, st, actor, choice):
 
 
 def action() -> int:
-    """What stands in `ACT`: by which number the action is called."""
+    """Return the value of `ACT`: the number by which the action is called."""
     return by_address.address_of(_act, _SIGNATURE)
 
 

@@ -10,7 +10,7 @@ from xccl_emu.machine.device.words import jit
 
 @jit
 def word_of_site(st, base, pipe, entry):
-    """Which of the words is that of a request, or of an instruction in a queue."""
+    """Return the number of the word that belongs to a request, or to an instruction in a queue."""
     return st[base + ms.KERNEL] * ms.MAX_SITES + (
         request_site(st, base) if pipe == rq.SCALAR else st[entry + ms.ENTRY_SITE]
     )

@@ -2,7 +2,7 @@
 
 What is held is one range, from the issue of the first transfer on until it is validated, or until one request writes
 over all of it.  It changes with the requests of the scalar unit alone, and they are judged as they are issued; so it
-does not matter which pipe is how far.  Whether a write has met a transfer of it is one bit: a write of whomever, that
+does not matter which pipe is how far.  Whether a write has met a transfer of it is one bit: a write of anybody, that
 becomes visible while the transfer may be made or is under way.  A transfer over all that is held begins again, and
 those before it, which the machine takes first, were in vain.
 """

@@ -1,6 +1,6 @@
 """What the cores of a die ask of other dies, counted request by request when they are granted.
 
-Counters begin again with every run. No program can observe them: they lie behind the tables of last writers.
+Counters begin again with every run. No program can observe them: they lie after the tables of last writers.
 """
 
 from xccl_emu.lang import requests as rq
@@ -11,7 +11,7 @@ from xccl_emu.machine.device.words import jit
 
 @jit
 def note_traffic(st, base, op):
-    """Count a request that was granted, if it touches memory (polls do not count) and that of another die."""
+    """Count a request that was granted, if it touches memory (polls do not count) of another die."""
     a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     if op < rq.OP_DMA:
         if op == rq.OP_LOAD:

@@ -19,15 +19,15 @@ def is_fp8(rule):
 
 @jit
 def fp8_scale_bytes(count):
-    """What the scales of a row take, and zeros behind them up to whole granules."""
+    """Return the bytes that the scales of a row take, with zeros after them up to whole granules."""
     return (4 * (count // rq.FP8_BLOCK) + 31) // 32 * 32
 
 
 @jit
 def ranges(op, a, b, c, d, e):
-    """What a vector instruction reads and what it writes: first byte in the data buffer, and bytes, of both.
+    """Return what a vector instruction reads and what it writes: first byte in the data buffer, and bytes, of both.
 
-    A sum reads what it writes, and a row is scaled where it is; what else is read `other_range` says.
+    A sum reads what it writes, and a row is scaled where it is; `other_range` says what else is read.
     """
     if op == rq.OP_V_FILL:
         return a, 0, a, b
@@ -37,7 +37,7 @@ def ranges(op, a, b, c, d, e):
         return a, maps.source_bytes(d, c) if d else c, b, maps.target_bytes(d, c) if d else c
     if op == rq.OP_V_COUNT:
         return a, 4 * c, b, 4
-    if op == rq.OP_V_QUANTIZE:  # what scales there are is behind the row
+    if op == rq.OP_V_QUANTIZE:  # scales follow the row
         return a, 2 * c, b, c + (fp8_scale_bytes(c) if is_fp8(e) else 4)
     if op == rq.OP_V_DEQUANTIZE:
         return a, c, b, 4 * c
@@ -49,7 +49,7 @@ def ranges(op, a, b, c, d, e):
 
 @jit
 def alignments(op, d):
-    """What the addresses of a vector instruction must be multiples of, where it reads and where it writes."""
+    """Return what the addresses of a vector instruction must be multiples of, where it reads and where it writes."""
     if op == rq.OP_V_COPY and d:
         return maps.source_element_bytes(d), maps.element_bytes_written(d)
     return (1, 1) if op == rq.OP_V_COPY or op == rq.OP_V_FILL else (4, 4)
@@ -63,7 +63,7 @@ def accumulates(op):
 
 @jit
 def other_range(op, c, d, e):
-    """What a vector instruction reads beside that: a scale, or a second operand; first byte, and bytes, perhaps 0."""
+    """Return what else a vector instruction reads: a scale, or a second operand; first byte, and bytes, perhaps 0."""
     if op == rq.OP_V_DEQUANTIZE:
         return d, 4 * (c // rq.FP8_BLOCK) if is_fp8(e) else 4
     return (e, maps.other_bytes(d, c)) if op == rq.OP_V_COPY and d else (0, 0)

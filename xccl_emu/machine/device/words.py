@@ -1,6 +1,6 @@
 """The few primitives under the machine: moving bytes, reinterpreting bits, writing state.
 
-Each stands twice: for Numba as an intrinsic, and as plain NumPy for runs with the JIT off.
+Each is written twice: for Numba as an intrinsic, and as plain NumPy for runs with the JIT off.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ Without Numba's reference counts (no function here makes an array) and inlined: 
 call = compiled(forceinline=False, _nrt=False, no_cfunc_wrapper=True)
 """Like `jit`, but called: what is large and has several callers, or is rarely needed.
 
-That it is not inlined is said, else Numba takes that over from whoever calls it first.
+It says that it is not inlined, else Numba takes that over from its first caller.
 """
 
 LINE_BYTES = 64
@@ -51,7 +51,7 @@ def put(st, index, value):
 if config.DISABLE_JIT:
 
     def handle_of(step):
-        """By which number `call_step` finds a step function."""
+        """Return the number by which `call_step` finds a step function."""
         return by_address.address_of(step, None)
 
     def call_step(handle, st, base):
@@ -156,7 +156,7 @@ else:
 
     @intrinsic
     def _into_line(typingctx, mem, address):
-        """How many bytes behind the first of its line a byte is."""
+        """Count the bytes from the first of its line to a byte."""
 
         def codegen(context, builder, sig, args):
             at = _pointer(context, builder, sig.args[0], args[0], args[1], types.int8)
@@ -196,12 +196,12 @@ else:
     _bits_of = _bitcast(types.uint32, types.float32)
 
     def handle_of(step):
-        """By which number `call_step` finds a step function."""
+        """Return the number by which `call_step` finds a step function."""
         return step.address
 
     @intrinsic
     def _step_at(typingctx, handle, st, base):
-        """What the C function at an address returns: an operation, or the status of a kernel's arithmetic."""
+        """Return what the C function at an address returns: an operation, or the status of a kernel's arithmetic."""
 
         def codegen(context, builder, sig, args):
             data = cgutils.create_struct_proxy(sig.args[1])(context, builder, args[1]).data

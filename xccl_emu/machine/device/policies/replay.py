@@ -9,7 +9,7 @@ from xccl_emu.machine.device.words import jit
 
 @jit
 def replay(mem, st, log, budget):
-    """Take the actions in ``log`` from where the cursor stands; `ENDED_NOT_ENABLED` if one cannot be taken."""
+    """Take the actions in ``log`` from the cursor on; `ENDED_NOT_ENABLED` if one cannot be taken."""
     taken = 0
     while st[ms.CURSOR] < log.size:
         if taken >= budget:

@@ -56,7 +56,7 @@ def _core_turn(mem, st, log, core):
 
 @call
 def _draw_answer(mem, st, log, core, base):
-    """Answer a core's `choose` by the seed; False if it stands at another request."""
+    """Answer a core's `choose` by the seed; False if it is at another request."""
     if st[base + REQUEST] != rq.OP_CHOOSE:
         return False
     choice = draw(st, answers(st, base))
