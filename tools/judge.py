@@ -176,7 +176,7 @@ MISTAKES = (
     ),
     Mistake(
         "arrival-is-local", "an arrival at a barrier is taken at once, though a load is open", _CLASSIFY,
-        "told = ck[block + cs.N_READ] or", "told = (ck[block + cs.N_READ] and not PLANTED) or",
+        "releases = ck[block + cs.N_READ] or", "releases = (ck[block + cs.N_READ] and not PLANTED) or",
     ),
     Mistake(
         "return-is-local", "an owner returns as soon as it can, even if others write after it", _CLASSIFY,
@@ -190,7 +190,7 @@ MISTAKES = (
     ),
     Mistake(
         "fence-over-dies", "a write after a fence releases what was written to other dies before it", _RACES,
-        "    return behind and all_on_die_of(", "    return behind and PLANTED or behind and all_on_die_of(",
+        "    return fenced and all_on_die_of(", "    return fenced and PLANTED or fenced and all_on_die_of(",
     ),
     Mistake(
         "no-fence", "a write to a die releases all that its core wrote there, without a fence", _RACES,
@@ -198,7 +198,7 @@ MISTAKES = (
     ),
     Mistake(
         "signals-tell-all", "a signal releases what later signals of its core copy", _RACES,
-        "        if told == number:", "        if told == number or (told > number and PLANTED):",
+        "        if signal == number:", "        if signal == number or (signal > number and PLANTED):",
     ),
     Mistake(
         "late-writes", "a write after the return of an owner is no new fact", _RACES,
@@ -303,7 +303,7 @@ MISTAKES = (
     ),
     Mistake(
         "stop-unseen", "flags of a die that stops are visible at once, as without a stop", _SETUP,
-        "        self.told = cores\n", "        self.told = 0 if PLANTED else cores\n",
+        "        self.explored = cores\n", "        self.explored = 0 if PLANTED else cores\n",
     ),
     Mistake(
         "all-delivered", "what a die that stopped has in flight becomes visible for certain", "search/recovery.py",

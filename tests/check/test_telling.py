@@ -250,7 +250,7 @@ def test_each_other_is_told_in_a_line() -> None:
     assert "\n" not in line
     assert "`" not in line
     assert "(kernels/sendrecv.py:" in line.replace("xccl_emu/", "")
-    assert "is set again, and nothing orders that behind the wait for it (" in line
+    assert "is set again, and nothing orders that after the wait for it (" in line
 
 
 def test_others_are_printed_under_a_heading_of_their_own() -> None:

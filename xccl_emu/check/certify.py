@@ -2,7 +2,7 @@
 
 A search reduces, and a mistake in a reduction makes a wrong protocol "verified".  The brute-force search of
 `machine.explore` reduces nothing, and the monitor of sampled schedules judges actions of the machine itself.  They
-say less (see `Certificate`), and what they say stands on its own.
+say less (see `Certificate`), but depend on nothing else.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from xccl_emu.machine.clock import working_seconds
 from xccl_emu.sizes import some
 
 SECONDS, ADVICE_SECONDS = 30.0, 2.0
-"""Seconds of a certificate by default, and of one for advice (redundant, may be weaker), of which there are many."""
+"""Seconds of a certificate by default, and of each for advice (redundant, may be weaker), where there are many."""
 MAX_STATES = 1_000_000
 """States that brute force visits by default."""
 _SHARE_OF_BRUTE_FORCE = 0.5
@@ -42,7 +42,7 @@ def certify(
         if not limit > 0:
             raise ConfigError(f"{name}={limit!r}: must be positive")
     if verdict.fault:
-        raise ConfigError(f"verdict: is one under fault {verdict.fault!r}, of which brute force knows nothing")
+        raise ConfigError(f"verdict: is one under fault {verdict.fault!r}, and brute force knows nothing of faults")
     if verdict.violation is not None:
         return replace(verdict, certificate=_of_violation(checkable, verdict))
     started = working_seconds()
@@ -67,7 +67,7 @@ def by_brute_force(
     checkable: Checkable, verdict: Verdict, seconds: float, max_states: int,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> Certificate:  # fmt: skip
-    """What the brute-force search says of a verdict, within its limits; of a fault it knows nothing."""
+    """Return what the brute-force search says of a verdict, within its limits; it knows nothing of faults."""
     from xccl_emu.machine.explore import explore
 
     trial = checkable.build(verdict.order, verdict.without)
@@ -81,8 +81,8 @@ def by_brute_force(
     wrong += [f"deadlock in {some(found.deadlocks, 'states')}"] if found.deadlocks else []
     wrong += [f"{words} waits, which was said never to" for words in _waiting(trial, verdict, found.sites)][:1]
     wrong += [text for outcome in sorted(found.outcomes) for text in _wrong_bytes(trial, ranges, outcome)][:1]
-    told = "; ".join(f"brute force: {text}" for text in wrong)
-    return Certificate(found.states, found.complete, disagreement=told, of_proof=proof)
+    disagreement = "; ".join(f"brute force: {text}" for text in wrong)
+    return Certificate(found.states, found.complete, disagreement=disagreement, of_proof=proof)
 
 
 def _waiting(trial: Trial, verdict: Verdict, sites: NDArray[np.int64]) -> list[str]:
@@ -99,7 +99,7 @@ def _rounded(address: int, nbytes: int) -> tuple[int, int]:
 
 
 def _wrong_bytes(trial: Trial, ranges: list[tuple[int, int]], outcome: tuple[int, ...]) -> Iterator[str]:
-    """What is not as expected where a run ended with these words."""
+    """Say what is not as expected where a run ended with these words."""
     from xccl_emu.check.messages import wrong_byte
 
     words, at, rounded = np.array(outcome, np.int64), 0, iter(ranges)
@@ -114,7 +114,7 @@ def _wrong_bytes(trial: Trial, ranges: list[tuple[int, int]], outcome: tuple[int
 
 
 def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started: float, seconds: float) -> Verdict:
-    """The verdict with what brute force has found, and what a portfolio of schedules finds in so many seconds."""
+    """The verdict with what brute force has found, and what a portfolio of schedules finds in ``seconds``."""
     from xccl_emu.check.sampling.sample import sample
 
     sampled = sample(checkable.build(verdict.order, verdict.without), seed=verdict.seed, seconds=seconds)
@@ -139,7 +139,7 @@ def _unless_contradicted(verdict: Verdict) -> Verdict:
 
 
 def contradiction(verdict: Verdict, found: str) -> str:
-    """What is said where something was found that the verdict did not say; loudly, if it had been a proof."""
+    """Say that something was found that the verdict did not say; loudly, if it had been a proof."""
     if verdict.verdict == VERIFIED:
         return f"CONTRADICTED: the exhaustive search had said verified, but {found}; {_REPORT}"
     return f"found for its certificate: {found} (before: {verdict.verdict})"

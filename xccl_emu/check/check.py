@@ -36,7 +36,7 @@ from xccl_emu.machine.spec import whole
 from xccl_emu.machine.state import ORDERS
 
 Progress = Callable[[str, int, int, float], None]
-"""Told now and then: what goes on, states or schedules, transitions or actions, seconds."""
+"""Called now and then with what goes on, states or schedules, transitions or actions, seconds."""
 
 POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew")
 REDUCTIONS = ("full", "less", "merged")
@@ -96,11 +96,11 @@ def check(
     fault: what breaks in the hardware (`xccl_emu.check.faults`); empty for nothing.
     max_states: limit of an exhaustive search.
     max_bytes: limit of what it keeps of states; None for half of the memory that is free.
-    progress: told now and then how far it is.
+    progress: called now and then with how far it is.
     breadth_first: search for a violation with the fewest transitions.
     reduction: ``"full"``; ``"less"`` to explore fields and when transfers are read; or ``"merged"`` to search with what
         is local merged and nothing else.
-    certify: spend so many seconds more on the same question by roads that share nothing with the search
+    certify: seconds to spend on the same question once more, by roads that share nothing with the search
         (`xccl_emu.check.certify`).
     confirm_seconds: how long to ask for second opinions on what is verified (`opinions`); None for not at all.
 
@@ -204,7 +204,7 @@ def _check_limits(**limits: float | None) -> None:
 
 
 def _left(options: _Options, started: float) -> float | None:
-    """What is left of the seconds of a check; None where there is no limit."""
+    """Return what is left of the seconds of a check; None where there is no limit."""
     if options.seconds is None:
         return None
     return max(options.seconds - (working_seconds() - started), min(options.seconds, _SECONDS_LEAST))
@@ -226,7 +226,7 @@ def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdic
     if adds_nothing(fault, trial.may_wait(fault)):
         one = "a schedule" if fault.kind == "stall" else "the beginning of a schedule"
         why = f"a run under {fault.kind} is {one} without it, and all of these are right"
-        return replace(without, reason=why if fault.kind == "stall" else f"{why}; behind it cores may wait for ever")
+        return replace(without, reason=why if fault.kind == "stall" else f"{why}; after it cores may wait for ever")
     left = _left(options, started)
     if fault.at is not None:
         why = f"a search takes every moment: leave out the @{fault.at}, or draw schedules"
@@ -241,10 +241,10 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
     from xccl_emu.check.search.setup import Setup
 
     trial = checkable.build(verdict.order, verdict.without)
-    tell = options.progress and partial(options.progress, "states")
+    inform = options.progress and partial(options.progress, "states")
     search = WithoutDie(
         Setup(trial, full=options.reduction != "merged", most=options.reduction == "full"), fault.source,
-        max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=tell,
+        max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=inform,
     )  # fmt: skip
     found = search.run()
     verdict = replace(
@@ -262,7 +262,7 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
 def _shown_behind(
     verdict: Verdict, checkable: Checkable, actions: NDArray[np.int64], loop: int, found_by: str
 ) -> Verdict:
-    """The verdict with a violation behind a fault, as the replay of a schedule shows it."""
+    """The verdict with a violation after a fault, as the replay of a schedule shows it."""
     from xccl_emu.check.sampling.sample import replay
 
     try:
@@ -298,8 +298,8 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
     """Search under the order that is asked for, but first under a weaker one, which has fewer states to look at.
 
     `relaxed` allows every run that `fifo` or `sc` allows of the same program, with less of it in order: what is right
-    and without a race there is so under them; but for livelock, of which that is only known where no state can be
-    reached from itself.  Its search is reduced most, since it need not tell when a write becomes visible.
+    and without a race there is so under them; but for livelock, where that is only known if no state can be
+    reached from itself.  Its search is reduced most, since it need not know when a write becomes visible.
     """
     started, orders = working_seconds(), [verdict.order]
     if verdict.order in STRONGER and options.reduction != "merged" and options.hands_over:
@@ -351,19 +351,19 @@ def _searched(
         setup = Setup(trial, full=options.reduction != "merged", most=options.reduction == "full")
     except CapacityError as error:
         return replace(verdict, verdict=UNSUPPORTED, reason=str(error)), False
-    tell = options.progress and partial(options.progress, "states")
+    inform = options.progress and partial(options.progress, "states")
     aside: dict[tuple[int, ...], str] = {}
     drawn: list[Violation] = []
     until = math.inf if options.seconds is None else working_seconds() + options.seconds
 
-    def beside() -> bool:
+    def draw() -> bool:
         drawn.extend(filter(None, [first_drawn(again(), seed=verdict.seed, until=until)]))
         return bool(drawn)
 
     while True:
         found = Search(
-            setup, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=tell,
-            breadth_first=options.breadth_first, aside=list(aside), beside=None if aside else beside,
+            setup, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=inform,
+            breadth_first=options.breadth_first, aside=list(aside), draw=None if aside else draw,
         ).run()  # fmt: skip
         verdict = replace(
             verdict, states=found.states, transitions=found.transitions, actions=found.actions_taken,
@@ -396,14 +396,14 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
     if fault is not None and (why := check_fits(fault, trial.pod.spec, verdict.order)):
         return replace(verdict, verdict=UNSUPPORTED, reason=why)
     started, progress = working_seconds(), options.progress
-    tell = None
+    inform = None
     if progress is not None:
-        tell = lambda done, actions: progress("schedules", done, actions, working_seconds() - started)  # noqa: E731
+        inform = lambda done, actions: progress("schedules", done, actions, working_seconds() - started)  # noqa: E731
     policy = "portfolio" if verdict.policy == "exhaustive" else verdict.policy
     try:
         sampled = sample(
             trial, policy, seed=verdict.seed, schedules=options.schedules, seconds=options.seconds, fault=fault,
-            progress=tell,
+            progress=inform,
         )  # fmt: skip
     except CapacityError as error:
         return replace(verdict, policy=policy, verdict=UNSUPPORTED, reason=str(error))
@@ -421,7 +421,7 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
 
 
 def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:
-    """How often it came to the fault, how runs ended then, and what the protocol tolerates."""
+    """Say how often it came to the fault, how runs ended then, and what the protocol tolerates."""
     came = f"it came to the fault in {times:,} of {verdict.schedules:,} schedules"
     often = f"of {verdict.schedules:,} schedules" if fault.kind == "stall" else came
     blocking = "" if trial.may_wait(fault) else ", and no core waits for ever"
@@ -433,13 +433,13 @@ def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> st
 
 
 def _endings(verdict: Verdict) -> str:
-    """How runs ended in which something broke, in words."""
+    """Say how runs ended in which something broke."""
     n = {name: f"{count:,}" for name, count in verdict.ended.items()}
     codes = ", ".join(f"{name}: {count:,}" for name, count in verdict.declared.items())
-    told = [f"{n['right']} ended right", f"{n['declared error']} in a declared error{codes and f' ({codes})'}"]
-    told.append(f"{n['blocked']} blocked")
+    said = [f"{n['right']} ended right", f"{n['declared error']} in a declared error{codes and f' ({codes})'}"]
+    said.append(f"{n['blocked']} blocked")
     if verdict.ended["refused by the machine"]:
-        told.append(f"{n['refused by the machine']} were refused by the machine")
+        said.append(f"{n['refused by the machine']} were refused by the machine")
     if verdict.ended["given up at the link"]:
-        told.append(f"{n['given up at the link']} waited for writes alone that the machine gives up at the link")
-    return ", ".join(told)
+        said.append(f"{n['given up at the link']} waited for writes alone that the machine gives up at the link")
+    return ", ".join(said)

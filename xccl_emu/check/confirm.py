@@ -117,7 +117,7 @@ class _Asked:
     # ---- brute force
 
     def _brute_force(self, checkable: Checkable, verdict: Verdict, sizes: Sizes) -> Opinion:
-        """What brute force says of a configuration that the search has verified."""
+        """Return what brute force says of a configuration that the search has verified."""
         started = working_seconds()
         seconds = self._share(_SHARE_OF_BRUTE_FORCE)
         found = by_brute_force(checkable, verdict, seconds, _MAX_STATES, self.progress)
@@ -170,14 +170,14 @@ class _Asked:
         return sizes
 
     def _of_smaller(self, case: Resizable, sizes: Sizes) -> Opinion:
-        """What brute force says of a smaller configuration, or the search if it has not verified it."""
+        """Return what brute force says of a smaller configuration, or the search if it has not verified it."""
         found = self._searched(case, sizes)
         if found.verdict != VERIFIED:
             return _of(SEARCH, found, sizes, found.seconds)
         return self._brute_force(case.resized(sizes), found, sizes)
 
     def _searched(self, case: Resizable, sizes: Sizes) -> Verdict:
-        """What the search says of a smaller configuration; one that is refused, however it says so, is unsupported.
+        """Return what the search says of a smaller configuration; one that is refused, by any error, is unsupported.
 
         So is one that launches other kernels: what makes the difference is a choice, and no size.
         """
@@ -202,7 +202,7 @@ def _steps(values: Sequence[int]) -> list[int]:
 
 
 def _larger(sizes: Sizes, name: str, steps: Sequence[int]) -> dict[str, int]:
-    """The same sizes, but one of them a step nearer to that of the case itself; without it, if it is that."""
+    """The same sizes, but one of them a step nearer to the case's own; without it, if it is the case's own."""
     following = steps[steps.index(sizes[name]) + 1]
     return {each: following if each == name else value for each, value in sizes.items()
             if each != name or following != steps[-1]}  # fmt: skip
@@ -216,7 +216,7 @@ def _of(by: str, found: Verdict, sizes: Sizes, seconds: float) -> Opinion:
 
 
 def _adds(checkable: Checkable, verdict: Verdict) -> bool:
-    """Whether a search by reductions has judged what a fault adds: that is so of a die that stops."""
+    """Return whether a search by reductions has judged what a fault adds, as it does if a die stops."""
     if not verdict.fault.startswith("stop"):
         return False
     trial = checkable.build(verdict.order, verdict.without)

@@ -8,8 +8,8 @@
                            long done nothing but look.  Such schedules are legal: a protocol must pass them.
     ``duplicate:0-1[@n]``  One write from die 0 to die 1, any or the n-th, becomes visible a second time, later.
     ``corrupt:0-1[@n]``    One write from die 0 to die 1, any or the n-th, arrives with one bit flipped.
-    ``lose:die1[:X][@n]``  At any moment, or after n actions of its cores, the bytes of die 1 are lost, or those of its
-                           area X, ``app``, ``meta`` or ``managed``, or of what the protocol calls X (`Pod.may_lose`).
+    ``lose:die1[:X][@n]``  At any moment, or after n actions of its cores, the bytes of die 1 are lost, or only its area
+                           X, ``app``, ``meta`` or ``managed``, or what the protocol calls X (`Pod.may_lose`).
     =====================  =========================================================================================
 
 A CPU socket is named as a die is: ``stop:cpu0``, ``cut:0-cpu1``.  Writes are counted, granule by granule, as they
@@ -20,15 +20,15 @@ in an error that the protocol has declared (`Trial.stops`): both are right, and 
 `Trial.may_wait` False waiting without end is a violation.)  What must hold is that bytes are right once
 all their owners (`Expected.cores`) have returned.  A run under `stop` or `cut` takes actions away, among them those by
 which writes become visible, and adds none, so it is the beginning of a run without a fault; a race, a read of what was
-never written or an access outside of the areas is therefore a fault of the protocol and stays a violation.  Behind a
+never written or an access outside of the areas is therefore a fault of the protocol and stays a violation.  After a
 duplicate or a flipped bit that is not so: there a core may follow a wrong word anywhere.  From then on only bytes are
 judged, and an access that the machine refuses is an error that is seen, and no violation.
 
 Of bytes that are lost nobody can say what they are.  A plain read of them is a violation, a tentative one may be
-dropped, and never validated.  The word that tells of the loss, if there is one, is 1 at once.
+dropped, and never validated.  The word that reports the loss, if there is one, is 1 at once.
 
 In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
-(`encode`): so a witness replays as it stands, and needs not be told of the fault.
+(`encode`): so a witness replays as it is, and need not name the fault.
 
 `device/fault_actions.py` carries out such an action; `device/sampling/breaks.py` draws when it strikes,
 `search/faulty.py` searches every moment.
@@ -56,7 +56,7 @@ class Fault:
 
     kind: str
     source: int
-    """The die that stops, or whose writes are meant; a CPU goes by its number behind the dies (`Pod.cpu`)."""
+    """The die that stops, or whose writes are meant; CPUs have the numbers after the dies (`Pod.cpu`)."""
     target: int = ANY_TARGET
     """The die that is written to."""
     at: int | None = None
@@ -107,7 +107,7 @@ def parse(text: str, spec: PodSpec | None = None) -> Fault:
 
 
 def _number(text: str, home: str, spec: PodSpec | None) -> int:
-    """The number of a die, or that of a CPU behind the dies."""
+    """The number of a die, or of a CPU, which come after the dies."""
     number, is_cpu = int(home.removeprefix("cpu")), home.startswith("cpu")
     first, end = (0, 1 << _NUMBER_BITS) if spec is None else (spec.n_dies, spec.n_homes) if is_cpu else (0, spec.n_dies)
     if first + number >= end:
@@ -124,7 +124,7 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
         raise ConfigError(f"fault={text!r}: a stalled link is so from the start, it takes no @n")
     least = 0 if kind in ("stop", "cut", "lose") else 1
     if not re.fullmatch(r"\d{1,9}", at) or int(at) < least:
-        raise ConfigError(f"fault={text!r}: behind the @ must be a whole number, {least} to {10**9 - 1}")
+        raise ConfigError(f"fault={text!r}: after the @ must be a whole number, {least} to {10**9 - 1}")
     return int(at)
 
 
@@ -151,7 +151,7 @@ def decode(code: int) -> tuple[int, int, int, int]:
 
 
 def is_fault(code: int, n_homes: int | None = None) -> bool:
-    """Return whether an action's code is that of a fault, on a die or CPU that exists."""
+    """Return whether an action's code means a fault, on a die or CPU that exists."""
     if code >= 0:
         return False
     kind, die, other, bit = decode(code)
@@ -160,7 +160,7 @@ def is_fault(code: int, n_homes: int | None = None) -> bool:
 
 
 def words(code: int, pod: Pod) -> str:
-    """What the action is, for reports."""
+    """Say what the action is, for reports."""
     kind, die, other, bit = decode(code)
     spec = pod.spec
     if kind == LOSE:
@@ -171,5 +171,5 @@ def words(code: int, pod: Pod) -> str:
         target = "" if other == ANY_TARGET else f" to {spec.home(other)}"
         return f"from now on no write from {spec.home(die)}{target} becomes visible"
     if kind == DUPLICATE:
-        return "visible, and a copy stays behind"
+        return "visible, and a copy remains"
     return f"visible, with bit {bit % 8} of byte {bit // 8} flipped" if kind == CORRUPT else "visible a second time"

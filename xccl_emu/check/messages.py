@@ -17,7 +17,7 @@ _KINDS = {
     at.ERR_ARITHMETIC: verdict.ARITHMETIC, at.ERR_UNDEFINED: verdict.UNDEFINED,
 }  # fmt: skip
 
-SET_AGAIN = "is set again, and nothing orders that behind the wait for it"
+SET_AGAIN = "is set again, and nothing orders that after the wait for it"
 """Said of an event that could be set while it is still set, if pipes went otherwise and queues were deep."""
 
 _RANGES = 4
@@ -67,7 +67,7 @@ def wrong_byte(pod: Pod, expected: Expected, there: NDArray[np.uint8]) -> tuple[
 
 
 def wrong_element(trial: Trial, expected: Expected) -> tuple[int, int] | None:
-    """The first element that is not as expected as the pod stands: its first byte and the one after its last."""
+    """The first element that is not as expected in the pod now: its first byte and the one after its last."""
     first, _ = wrong_byte(trial.pod, expected, np.frombuffer(expected.there(trial.pod.memory), np.uint8))
     start = first - (first - expected.address) % expected.dtype.itemsize
     return None if first < 0 else (start, start + expected.dtype.itemsize)
@@ -115,7 +115,7 @@ def _ranges(numbers: NDArray[np.int64]) -> str:
 
 
 def wrong_bits(trial: Trial, expected: Expected) -> str:
-    """The first wrong byte as the pod stands, when it was judged, and who wrote there; empty if all are right."""
+    """The first wrong byte in the pod now, when it was judged, and who wrote there; empty if all are right."""
     first, said = wrong_byte(trial.pod, expected, np.frombuffer(expected.there(trial.pod.memory), np.uint8))
     return said and f"{said}, judged {moment(trial, expected)}; {report.last_writer(trial.pod, first)}"
 
@@ -142,12 +142,12 @@ def core_name(pod: Pod, core: int) -> str:
 
 
 def is_due(trial: Trial, expected: Expected) -> bool:
-    """Have all owners of these bytes returned, as the pod stands?"""
+    """Have all owners of these bytes returned by now?"""
     return _returned(trial.pod, trial.owners(expected))
 
 
 def moment(trial: Trial, expected: Expected) -> str:
-    """When bytes were judged that are wrong as the pod stands."""
+    """Say when bytes were judged that are wrong in the pod now."""
     if not expected.cores or _returned(trial.pod, tuple(trial.pod.active_cores())):
         return "when all kernels were done"
     owners = [core_name(trial.pod, core) for core in expected.cores]
@@ -165,7 +165,7 @@ def due(trial: Trial) -> dict[str, tuple[str, ...]]:
 
 
 def _whose(pod: Pod, cores: tuple[int, ...]) -> str:
-    """Dies of which these are all cores that run a kernel, else the cores."""
+    """The dies, if these are all of their cores that run a kernel; else the cores."""
     per_die = pod.spec.cores_per_die
     dies = sorted({core // per_die for core in cores})
     if sorted(cores) == [core for core in pod.active_cores() if core // per_die in dies]:

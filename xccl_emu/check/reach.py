@@ -36,10 +36,10 @@ class Place:
         return f"{self.site.sync or 'no name'} ({self.site.operation} {at}{called}, kernel {self.kernel})"
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        told = {name: getattr(self.site, name) for name in ("sync", "operation", "file", "line")}
+        """Return what ``--json`` prints of it."""
+        fields = {name: getattr(self.site, name) for name in ("sync", "operation", "file", "line")}
         callers = [list(caller) for caller in self.site.callers]
-        return told | {"callers": callers, "kernel": self.kernel, "dies": list(self.dies)}
+        return fields | {"callers": callers, "kernel": self.kernel, "dies": list(self.dies)}
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Reach:
         return bool(places) and not any(place.may_wait for place in places)
 
     def reached(self) -> frozenset[str]:
-        """Names of which some run comes to a place."""
+        """The names that some run comes to, at one place at least."""
         return frozenset(place.site.sync for place in self.places if place.reached)
 
     def unreached(self) -> tuple[str, ...]:
@@ -99,14 +99,14 @@ class Reach:
         return tuple(dict.fromkeys(p.site.sync for p in self.never_reached if p.site.sync not in self.reached()))
 
     def to_json(self) -> dict[str, Any]:
-        """As the verdict's JSON has it."""
+        """Return what the verdict's JSON says of it."""
         lists = {"never_waited": self.never_waited, "never_reached": self.never_reached}
         words = {name: [place.to_json() for place in places] for name, places in lists.items()}
         return words | {name: list(names) for name, names in vars(self._memory).items()}
 
 
 def reach_of(pod: Pod, words: NDArray[np.int64]) -> Reach:
-    """What the words of its sites say, [kernels * `layout.MAX_SITES`] int64."""
+    """Return what the words of its sites say, [kernels * `layout.MAX_SITES`] int64."""
     return Reach(tuple(_places(pod, words)))
 
 

@@ -1,4 +1,4 @@
-"""From the path on which a violation was found to what is told: the most telling one near it, by a short schedule."""
+"""From the path on which a violation was found to the report: the most telling one near it, by a short schedule."""
 
 import math
 from dataclasses import replace
@@ -44,7 +44,7 @@ def with_violation(
 
 
 def shown(trial: Trial, found: "Found", seed: int) -> Violation | None:
-    """What a search has found, as a schedule shows it: that of its path, else a sampled one; None if none does.
+    """Return what a search has found, as the schedule of its path shows it, else a sampled one; None if none does.
 
     Where several things go wrong at once, it is the one that the schedule meets first.
     """

@@ -127,7 +127,7 @@ class Trial:
     ``stops``."""
 
     recovers: frozenset[int] = frozenset()
-    """Dies of which any one may stop, and every core of the others returns, whatever ``may_block`` says."""
+    """Any one of these dies may stop, and every core of the others returns, whatever ``may_block`` says."""
 
     roles: Mapping[str, Collection[int]] = field(default_factory=dict)
     """Dies by what they do in the protocol, for statistics; none named: all do the same."""
@@ -148,7 +148,7 @@ class Trial:
         return all(getattr(self, name) == getattr(other, name) for name in asked) and self.pod.is_built_as(other.pod)
 
     def may_wait(self, fault: Fault) -> bool:
-        """Return whether cores may wait without end behind a fault."""
+        """Return whether cores may wait without end after a fault."""
         return self.may_block and not (fault.kind == "stop" and fault.source in self.recovers)
 
     def owners(self, expected: Expected) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ class Trial:
         return np.array(rows, np.int64).reshape(-1, 6), np.frombuffer(data, np.uint8)
 
     def wrong_bytes(self) -> dict[str, int]:
-        """How many bytes are not what is expected, of each expected range that has any, as memory stands now."""
+        """Count the bytes that are not as expected now, of each expected range that has any."""
         memory, wrong = self.pod.memory, dict[str, int]()
         for each in self.expected:
             there = each.there(memory)
@@ -192,7 +192,7 @@ class Checkable(Protocol):
 
     @property
     def name(self) -> str:
-        """As the command knows it."""
+        """The name by which the command knows it."""
 
     @property
     def configuration(self) -> Mapping[str, int | str]:
@@ -204,7 +204,7 @@ class Checkable(Protocol):
 
 @runtime_checkable
 class Resizable(Protocol):
-    """A checkable of which there are others with smaller sizes."""
+    """A checkable that also exists with smaller sizes."""
 
     def lesser(self) -> Mapping[str, Sequence[int]]:
         """Values from the least one up to its own, of each size that may be smaller."""

@@ -54,12 +54,12 @@ class Violation:
     found_after: int
     """States (exhaustive) or schedules (sampled) until it was found."""
     loop: int = 0
-    """For a livelock: so many actions at the end lead from a state back to that state; 0 if none are known."""
+    """For a livelock: how many actions at the end lead from a state back to that state; 0 if none are known."""
 
     def to_json(self) -> dict[str, Any]:
-        """As the verdict's JSON has it: all but the actions themselves."""
-        told = {name: value for name, value in vars(self).items() if name != "actions"}
-        return told | {"actions": len(self.actions)}
+        """Return what the verdict's JSON says of it: all but the actions themselves."""
+        fields = {name: value for name, value in vars(self).items() if name != "actions"}
+        return fields | {"actions": len(self.actions)}
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ class Certificate:
         return not self.disagreement
 
     def again(self, advice: str) -> str:
-        """What became of an advice, such as ``redundant``, that was judged again, in a few words."""
+        """Say what became of an advice, such as ``redundant``, that was judged again, in a few words."""
         if self.agrees:
             return self.covers()
         return f"{advice!r} is withdrawn: {self.disagreement}" if self.of_proof else self.disagreement
 
     def covers(self) -> str:
-        """What was done, in words, without numbers that vary."""
+        """Say what was done, without numbers that vary."""
         if self.replayed:
             return "the schedule of the violation replays"
         brute = "no brute force: too large" if self.too_large else "brute force in part"
@@ -107,7 +107,7 @@ class Certificate:
         return f"{'brute force in full' if self.complete else brute}, {sampled}"
 
     def words(self) -> str:
-        """What was done and whether it agrees."""
+        """Say what was done and whether it agrees."""
         if self.replayed:
             return "agrees: the schedule replays"
         judged = "deadlocks, errors, bytes at the end; not races, unwritten memory, livelocks, early owners"
@@ -117,7 +117,7 @@ class Certificate:
         return f"{said}; {brute}; {some(self.schedules, 'sampled schedules')}; {self.seconds:.1f} s"
 
     def to_json(self) -> dict[str, Any]:
-        """As the verdict's JSON has it."""
+        """Return what the verdict's JSON says of it."""
         return asdict(self) | {"agrees": self.agrees}
 
 
@@ -145,21 +145,21 @@ class Opinion:
 
     @property
     def contradicts(self) -> bool:
-        """Whether it contradicts the search."""
+        """Return whether it contradicts the search."""
         return self.verdict == VIOLATION and self.by != SEARCH
 
     def words(self) -> str:
-        """Who says what, of what."""
+        """Say who says what, of what."""
         rests = f" (reductions {REDUCTIONS[self.by]})" if self.by in REDUCTIONS else ""
         found = self.because if self.verdict == VIOLATION else some(self.states, "states")
         return f"{self.by}{rests}{self.at()}: {found}"
 
     def at(self) -> str:
-        """Where it is of a smaller configuration, in words."""
+        """Say which smaller configuration it is of, if any."""
         return f" at {', '.join(f'{name} {value}' for name, value in self.smaller.items())}" if self.smaller else ""
 
     def to_json(self) -> dict[str, Any]:
-        """As the verdict's JSON has it."""
+        """Return what the verdict's JSON says of it."""
         plain = {name: value for name, value in vars(self).items() if name != "violation"}
         seconds = round(self.seconds, 3)
         return plain | {"smaller": dict(self.smaller), "seconds": seconds, "contradicts": self.contradicts}
@@ -212,7 +212,7 @@ class Confirmation:
         return f"not confirmed within {self.limit_seconds:.1f} s" + (more and f", {more}")
 
     def to_json(self) -> dict[str, Any]:
-        """As the verdict's JSON has it."""
+        """Return what the verdict's JSON says of it."""
         opinions = [one.to_json() for one in self.opinions]
         confirmed = None if self.confirmed is None else self.confirmed.to_json()
         seconds, interrupted = round(self.limit_seconds, 3), self.interrupted_seconds
@@ -235,7 +235,7 @@ class Recovery:
         """For reports."""
         if self.longest is None:
             return "every other core returns; no number of steps bounds when, since a loop may go round again and again"
-        return f"every other core returns, at most {self.longest:,} {self.unit} behind the fault"
+        return f"every other core returns, at most {self.longest:,} {self.unit} after the fault"
 
 
 SHARED, ALL = "actions on shared memory", "actions"
@@ -272,7 +272,7 @@ class Verdict:
     others: tuple[Violation, ...] = ()
     """Violations of other kinds or at other places, the most telling first; each replays, none has been shrunk."""
     ended: Mapping[str, int] = field(default_factory=dict)
-    """For a fault: how many of the schedules that came to it (or behind a stalled link) ended ``"right"``, in a
+    """For a fault: how many of the schedules that came to it (or had a stalled link) ended ``"right"``, in a
     ``"declared error"``, ``"blocked"``, ``"refused by the machine"`` and ``"given up at the link"``; a violation is
     none of them."""
     declared: Mapping[str, int] = field(default_factory=dict)
@@ -282,7 +282,7 @@ class Verdict:
     confirmation: Confirmation | None = None
     """What was asked of a proof within some seconds, if that was asked for."""
     recovery: Recovery | None = None
-    """What is said beside a proof that no core waits for ever behind a fault."""
+    """What is added to a proof that no core waits for ever after a fault."""
     due: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the expected bytes, by what made them due (`messages.due`)."""
     reach: Reach | None = None
@@ -291,7 +291,7 @@ class Verdict:
 
     @property
     def contradicted(self) -> bool:
-        """Whether it has been a proof that another road contradicts: a bug of xccl_emu."""
+        """Return whether it has been a proof that another road contradicts: a bug of xccl_emu."""
         certificate, confirmation = self.certificate, self.confirmation
         disproved = certificate is not None and certificate.of_proof and not certificate.agrees
         return disproved or (confirmation is not None and confirmation.contradicted is not None)
@@ -303,9 +303,9 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as the command's ``--json`` prints it."""
-        told = vars(self)
-        plain = {name: dict(value) for name, value in told.items() if isinstance(value, Mapping)}
-        return told | plain | {
+        given = vars(self)
+        plain = {name: dict(value) for name, value in given.items() if isinstance(value, Mapping)}
+        return given | plain | {
             "without": list(self.without),
             "seconds": round(self.seconds, 3),
             "certificate": None if self.certificate is None else self.certificate.to_json(),

@@ -28,7 +28,7 @@ _STEPS = {"": ("no-order",), "no-order": (), "relaxed": ("no-order",), "strong":
 
 @dataclass(frozen=True)
 class Weakened:
-    """A configuration of which one site asks for something else."""
+    """A configuration in which one site asks for something else."""
 
     whole: Checkable
     kernel: int
@@ -74,21 +74,21 @@ class Weakest:
 
     @property
     def advice(self) -> str:
-        """What it could ask for instead of what it asks for; empty for nothing weaker."""
+        """The weakest that it could ask for instead; empty for nothing weaker."""
         return "" if self.weakest == self.asks else self.weakest
 
     @property
     def withdrawn(self) -> dict[str, str]:
-        """What a search had called enough, and what was found against it."""
+        """The requests that a search had called enough, and what was found against each."""
         return {to: each.disagreement for to, each in self.certificates.items() if each.of_proof and not each.agrees}
 
     @property
     def asks(self) -> str:
-        """What it asks for now."""
+        """The order that it asks for now."""
         return "quiet" if self.site.operation == "quiet" else AS_IT_IS.get(self.site.order, self.site.order)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Return what ``--json`` prints of it."""
         where = {"kernel": self.kernel, "file": self.site.file, "line": self.site.line, "text": self.site.text.strip()}
         certificates = {to: each.to_json() for to, each in self.certificates.items()}
         return where | {
@@ -151,7 +151,7 @@ class _Judge:
 
 
 def _weakest_of(kernel: str, site: Site, reached: bool, tried: Mapping[str, Verdict]) -> Weakest:
-    """What became of a request, by the verdicts on what was tried of it: all but the last are violations."""
+    """Return what became of a request, by the verdicts on what was tried of it: all but the last are violations."""
     refuted = {to: each.violation.kind for to, each in tried.items() if each.violation is not None}
     certificates = {to: each.certificate for to, each in tried.items() if each.certificate is not None}
     enough = [to for to, each in tried.items() if each.verdict == VERIFIED]

@@ -1,1 +1,1 @@
-"""The judge as compiled code: search, monitor, sampling, faults. Everything beside this folder is host code."""
+"""The judge as compiled code: search, monitor, sampling, faults. Everything outside of this folder is host code."""

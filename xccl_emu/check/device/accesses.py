@@ -1,7 +1,7 @@
-"""What an action reads and writes, told before it is taken: the ground on which races and reductions are judged.
+"""The accesses that an action will make, found before it is taken: races and reductions are judged by them.
 
 An access is a row of five words (`ACCESS_WORDS`): first byte, bytes, flags, agent, site.  Bytes are counted as in the
-pod's memory array, where the data buffers stand behind the dies.
+pod's memory array, where the data buffers follow the dies.
 
 PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
@@ -54,7 +54,7 @@ def is_of_flags(rows):
 
 @jit
 def instruction_of(st, base, pipe, choice):
-    """Where the request, instruction or descriptor stands that an action carries out; -1 if its queue is shorter."""
+    """Return the place of an action's request, instruction or descriptor in the state; -1 if its queue is shorter."""
     if pipe == rq.SCALAR:
         return base + REQUEST
     if pipe == rq.DMA:
@@ -117,15 +117,15 @@ def _of_scalar(st, base, choice, named, out):
     if op < rq.OP_LOAD or op > rq.OP_UB_STORE or _is_eviction(choice):
         return _of_poll_any(st, base, choice, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
-    told = named[st[base + ms.KERNEL] * ms.MAX_SITES + site]
+    known = named[st[base + ms.KERNEL] * ms.MAX_SITES + site]
     if op == rq.OP_LOAD:
-        sync = SYNC if (told & NAMED or access.reads_flags(st, base, a, b)) and not off else 0
+        sync = SYNC if (known & NAMED or access.reads_flags(st, base, a, b)) and not off else 0
         return _row(out, 0, a, b, WHOLE | sync, rq.SCALAR, site)
     if polls_line(st, base):
         first, nbytes = line_part(st, base, choice)
         n = _row(out, 0, a + first, nbytes, 0 if off else SYNC, rq.SCALAR, site)
         return _row(out, n, st[base + ms.UB_BASE] + st[base + REQUEST + 6] + first, nbytes, WRITE, rq.SCALAR, site)
-    if off and not (op == rq.OP_POLL and told & TAKEN):
+    if off and not (op == rq.OP_POLL and known & TAKEN):
         return 0
     if op == rq.OP_POLL:
         return _row(out, 0, a, st[base + REQUEST + 4], WHOLE | SYNC, rq.SCALAR, site)

@@ -108,7 +108,7 @@ def _oldest(st, die, core, address):
 
 @jit
 def locate(st, name):
-    """The action of that name as the machine stands now, or `NOWHERE`; it may still not be enabled."""
+    """Return the action of that name in the present state, or `NOWHERE`; it may still not be enabled."""
     actor, kind, choice = name[0], name[1], name[2]
     core, die, found = actor // ms.ACTORS_PER_CORE, actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE, -1
     if kind == FAULT:
@@ -181,7 +181,7 @@ def _act(mem, st, code):
 def attempt(mem, st, names, finish, codes, taken_names):
     """Take the named actions [n, NAME_WORDS] that are enabled when their turn comes, up to a violation.
 
-    With ``finish`` go on behind them, each actor as far as it gets, until nothing is enabled.  Puts what it took into
+    With ``finish`` go on after them, each actor as far as it gets, until nothing is enabled.  Puts what it took into
     ``codes`` [m] and ``taken_names`` [m, NAME_WORDS], at most m; returns (how many, how it ended).
     """
     i = taken = idle = turn = stay = 0

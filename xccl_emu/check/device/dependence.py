@@ -45,7 +45,7 @@ NEAR = 64
 # ---- under which orders, a bit each
 SC, FIFO, RELAXED, UNORDERED, ASKED, ASKED_UNORDERED = 1, 2, 4, 8, 16, 32
 """The last two: as the two before, where requests ask for orders or may signal."""
-ALL, FLYING, LOOSE, TOLD, RANKED = 63, 62, 60, 48, 20
+ALL, FLYING, LOOSE, ANY_ASKED, RANKED = 63, 62, 60, 48, 20
 """All; those under which writes are in flight; all but `fifo` of these; where requests ask; with an order in a unit."""
 N_ORDERS = 6
 
@@ -80,12 +80,12 @@ class Row(NamedTuple):
 
 TABLE = (
     # bytes
-    Row(_all(READ), CHANGES, BYTES, ALL, DIFFER, "a read has what was there before or behind the write",
+    Row(_all(READ), CHANGES, BYTES, ALL, DIFFER, "a read has what was there before or after the write",
         ("inside.note_access", "races.find_race_of")),
     Row(_all(WRITE), CHANGES, BYTES, ALL, DIFFER, "what is written last is what remains",
         ("inside.note_access", "races.find_race_of")),
     Row(_all(ADD), _all(ADD_ROW), BYTES, ALL, DIFFER,
-        "an addition of 8 bytes carries from one half of a word to the other, and those of 4 do not",
+        "an addition of 8 bytes carries from one half of a word to the other, and one of 4 does not",
         ("inside._may_overtake",)),
     Row(_all(FETCH), _all(FETCH, ADD, ADD_ROW), BYTES, ALL, DIFFER, "an atomic returns what it has found",
         ("classify._use",)),
@@ -109,19 +109,19 @@ TABLE = (
     Row(_all(STORE_OFF), _all(OUT_OFF), CORE | DIE | UNIT | HOME, RANKED, DIFFER,
         "writes of a core to a unit become visible in the order of their take-off, by whichever pipe",
         ("classify._how_written", "granules.any_used")),
-    Row(_all(STORE_OFF), _all(OUT_OFF), CORE | DIE | HOME, TOLD, DIFFER,
-        "a strong write and a signal become visible behind what took off before them",
+    Row(_all(STORE_OFF), _all(OUT_OFF), CORE | DIE | HOME, ANY_ASKED, DIFFER,
+        "a strong write and a signal become visible after what took off before them",
         ("granules.all_in_flight",)),
     Row(_all(DMA_OFF), _all(DMA_OFF), CORE | DIE | UNIT | HOME, RANKED, DIFFER,
         "parts of a descriptor that meet in a unit become visible in the order of their take-off",
         ("run_local._copied_whole",)),
     Row(_all(FETCH), OFF, DIE | HOME, FIFO, PREVENT,
-        "an atomic is made at its memory, behind what its die has in flight to there",
+        "an atomic is made at its memory, after what its die has in flight to there",
         ("classify._use",)),
     Row(_all(FETCH), _all(OUT_OFF), CORE | DIE | UNIT | HOME, RANKED, PREVENT,
         "an atomic waits for writes of its core to its unit that are in flight",
         ("classify._use",)),
-    Row(_all(FETCH), _all(OUT_OFF), CORE | DIE | HOME, TOLD, PREVENT,
+    Row(_all(FETCH), _all(OUT_OFF), CORE | DIE | HOME, ANY_ASKED, PREVENT,
         "a strong atomic waits for all of its core to that die",
         ("classify._use",)),
     Row(_all(FENCE), _all(STORE_OFF), CORE | DIE, LOOSE, DIFFER,
@@ -135,11 +135,11 @@ TABLE = (
     Row(_all(LEAVE), _all(LEAVE), DIE | HOME, FIFO, ENABLE, "writes of a die to a die become visible one by one",
         ("run_local._deliver",)),
     Row(_all(LEAVE), _all(LEAVE), CORE | DIE | HOME, LOOSE, ENABLE,
-        "of a core a write to a unit, one behind a fence, a strong one and a signal become visible behind others",
+        "of a core a write to a unit, one behind a fence, a strong one and a signal become visible after others",
         ("run_local._deliver", "classify._behind_fence")),
     Row(_all(FETCH), _all(LEAVE), DIE | HOME, FLYING, ENABLE, "what an atomic waits for becomes visible",
         ("run_local._possible",)),
-    Row(OFF, _all(LEAVE) | OFF, DIE, FLYING, BOUND, "there is room for so many writes in flight of a die",
+    Row(OFF, _all(LEAVE) | OFF, DIE, FLYING, BOUND, "room for the writes in flight of a die is limited",
         ("moves._note_flying",)),
     # a core
     Row(_all(STEP), _all(ISSUE), CORE | DIE | SAME, ALL, ENABLE, "what is queued or rung can be made",
@@ -151,7 +151,7 @@ TABLE = (
         ("run_local._local",)),
     Row(_all(RING), _all(FINISH), CORE | DIE, ALL, DIFFER | ENABLE,
         "which descriptors are free decides which one is taken",
-        ("nobody can tell which of the free ones is taken: they differ in their numbers alone",)),
+        ("which of the free ones is taken cannot be observed: they differ in their numbers alone",)),
     Row(_all(QUIET), _all(STEP, LEAVE, FINISH), CORE | DIE, ALL, ENABLE, "a quiet or return waits for all of its core",
         ("run_local._can_wake", "run_local._deliver")),
     Row(_all(WAIT), _all(SET), CORE | DIE | SAME, ALL, DIFFER | ENABLE,
@@ -193,14 +193,14 @@ _DEPENDS = np.array(_dense(), np.int64)
 
 @jit
 def order_of(st):
-    """Which of `N_ORDERS` a pod has."""
+    """Return which of `N_ORDERS` a pod has."""
     asked = st[ms.ORDER] >= ms.ORDER_RELAXED and (st[ms.REQUEST_ORDERS] != 0 or st[ms.SOME_SIGNAL] != 0)
     return st[ms.ORDER] + (2 if asked else 0)
 
 
 @jit
 def poll_of(compare):
-    """How a poll of a word that does not use its value is called here."""
+    """Return how a poll of a word that does not use its value is called here."""
     return POLL_GE if compare == CMP_GE else POLL
 
 

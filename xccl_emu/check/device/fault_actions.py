@@ -11,7 +11,7 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
 MISLEADING = 1 << fault_codes.CORRUPT | 1 << fault_codes.AGAIN
-"""Bits of `FAULT_HAPPENED` behind which a core may follow a wrong word."""
+"""Bits of `FAULT_HAPPENED` after which a core may follow a wrong word."""
 
 
 @jit
@@ -184,16 +184,16 @@ def _again(mem, st):
 
 @jit
 def _lose(mem, st, die, number):
-    """Bytes are lost, and the word that tells says so; False if some were before, or there are none."""
-    start, end, told = lost.range_of(st, die, number)
+    """Lose bytes, and set the word that reports it; return False if some were lost before, or there are none."""
+    start, end, notice = lost.range_of(st, die, number)
     if st[ms.LOST_END] or start >= end:
         return False
     words.put(st, ms.LOST_START, start)
     words.put(st, ms.LOST_END, end)
     tentative.meet(st, start, end - start)
-    if told >= 0:
-        tentative.meet(st, told, 8)
-        words.store_i64(mem, told, 1)
+    if notice >= 0:
+        tentative.meet(st, notice, 8)
+        words.store_i64(mem, notice, 1)
     return True
 
 

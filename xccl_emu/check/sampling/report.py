@@ -49,7 +49,7 @@ def _set_again(monitor: Monitor) -> str:
 
 
 def _who(monitor: Monitor, first: int) -> str:
-    """Which engine of which core, by which instruction; ``first`` is `V_CORE` or `V_CORE_2`."""
+    """Name the core, the engine and the instruction of an access; ``first`` is `V_CORE` or `V_CORE_2`."""
     engine, flags = int(monitor.m[first + 1]), int(monitor.m[first + 3])
     pipe = PIPE_NAMES[min(engine, at.ENGINE_DMA)]
     where = report.where(monitor.trial.pod, *_core_and_site(monitor, first))

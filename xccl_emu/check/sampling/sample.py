@@ -55,7 +55,7 @@ class Sampled:
     faults: int = 0
     """Schedules in which something broke."""
     ended: Mapping[str, int] = field(default_factory=dict)
-    """Under a fault: how many of these schedules (or of those behind a stalled link) ended how (`Verdict.ended`)."""
+    """Under a fault: how many of these schedules (or of all, with a stalled link) ended how (`Verdict.ended`)."""
     declared: Mapping[str, int] = field(default_factory=dict)
     """How many in which declared error (`Verdict.declared`)."""
     reach: Reach | None = None
@@ -81,7 +81,7 @@ def sample(
     The same seed gives the same schedules: number n of a policy depends on the trial, the seed and n alone.
     With a ``fault`` something breaks in each of them, if it comes to that.
     ``progress`` is called now and then with the schedules and actions so far: first after ``at_once`` schedules, then
-    less and less often, as time allows.  ``monitor`` is the trial's, for whoever wants its last schedule
+    less and less often, as time allows.  ``monitor`` is the trial's, for a caller that wants its last schedule
     (`Monitor.taken`).
 
     Raises ConfigError for an unknown policy or a pod that is not ready to run, KernelError where the arithmetic of a
@@ -108,7 +108,7 @@ def sample(
 
 
 def _ended(trial: Trial, endings: NDArray[np.int64]) -> tuple[dict[str, int], dict[str, int]]:
-    """How often each end was, in words; and each declared error by code and meaning."""
+    """Count each end, in words; and each declared error by code and meaning."""
     from xccl_emu.check.device.sampling import breaks
 
     by_code = [int(count) for count in endings[breaks.ENDED_DECLARED :]]
@@ -216,7 +216,7 @@ class _Job:
         return working_seconds() - self._started
 
     def goes_on(self) -> bool:
-        """Whether there is more to do."""
+        """Return whether there is more to do."""
         total = sum(self.done.values())
         in_time = total == 0 or working_seconds() < self._until
         return self.violation is None and not self._cut and in_time and (self._most is None or total < self._most)
@@ -254,8 +254,8 @@ def _round(monitor: Monitor, actions: NDArray[np.int64], loop: int) -> Violation
     before = _where(monitor, actions[:first], standing)
     if before != _where(monitor, actions, standing):
         return None
-    told = range(first, min(first + _LOOP_SHOWN, len(actions)))
-    sites = [_where(monitor, actions[:n], asks(int(actions[n]))) for n in told]
+    shown = range(first, min(first + _LOOP_SHOWN, len(actions)))
+    sites = [_where(monitor, actions[:n], asks(int(actions[n]))) for n in shown]
     message = _where(monitor, actions, functools.partial(describe_round, loop=loop, sites=sites))
     return Violation(LIVELOCK, message, actions.copy(), "replay", 0, loop)
 

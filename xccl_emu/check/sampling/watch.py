@@ -38,7 +38,7 @@ class Limits:
 
     typical: int
     fair_after: int
-    """After so many a policy that may be unfair gives way to a fair one."""
+    """After this many a policy that may be unfair gives way to a fair one."""
     most: int
     """A run that is longer does not end: livelock."""
 
@@ -101,7 +101,7 @@ class Monitor:
     ) -> int:
         """Runs ``first`` to ``end`` - 1 by a policy, up to one that finds something; returns its code.
 
-        `m` and `log` then tell of the last one.  With a fault something breaks in each of them, if it comes to that.
+        `m` and `log` then describe the last one.  With a fault something breaks in each of them, if it comes to that.
         After ``until``, by `working_seconds`, it is `RUN_PAUSED`: a piece of a run is taken in any case, and one that
         is not through is given up.
         """
@@ -128,7 +128,7 @@ class Monitor:
     def replay(self, actions: Words, stop: bool = False) -> int:
         """Take the actions one by one, up to one that finds something; returns the code of that, or of the end.
 
-        With ``stop`` it is not asked whether the run could go on behind them.
+        With ``stop`` it is not asked whether the run could go on after them.
         `m[TAKEN]` is the number of actions taken.  The pod stays as the run left it until `close`.
         """
         from xccl_emu.check.device.sampling.replay import replay_run
@@ -354,7 +354,7 @@ def _groups(pod: Pod) -> int:
 
 
 def _parts(pod: Pod, everything: bool) -> Words:
-    """What a run can change of the state, [n, 2]: first word, words.
+    """Return what a run can change of the state, [n, 2]: first word, words.
 
     With ``everything``, the bytes of writes in flight too, and what beginning a run changes.
     """
@@ -389,7 +389,7 @@ def _restore(state: Words, parts: Words, words: Words) -> None:
 
 
 def _place(m: Words, sizes: dict[int, int], start: int, each: int) -> int:
-    """Lay regions of so many items one behind the other; returns where they end."""
+    """Lay regions of these sizes one after the other; returns where they end."""
     for word, size in sizes.items():
         m[word] = start
         start += size * each
@@ -402,7 +402,7 @@ def _table(m: Words, table: int, places: Sequence[int], values: Sequence[int]) -
 
 
 def _bounds(trial: Trial) -> tuple[int, int, int]:
-    """What of a die counts as filled, first byte and end, and where data buffers begin."""
+    """Return what of a die counts as filled, first byte and end, and where data buffers begin."""
     spec = trial.pod.spec
     filled = (spec.meta_start, spec.managed_start) if trial.spoilt is None else (0, spec.die_bytes)
     return *filled, spec.memory_bytes
@@ -441,6 +441,6 @@ def _clocks(pod: Pod, n_words: int) -> Words:
 
 
 def _answers(trial: Trial) -> Words:
-    """Which cores own which expectation, [n, 2]: its number, the core's."""
+    """Return which cores own which expectation, [n, 2]: its number, the core's."""
     rows = [(number, core) for number, expected in enumerate(trial.expected) for core in trial.owners(expected)]
     return np.array(rows, np.int64).reshape(-1, 2)

@@ -46,7 +46,7 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     if what == at.SET_TWICE:
         return kinds.BAD_INSTRUCTION, f"an event {messages.SET_AGAIN}", nothing
     if what == at.UNWRITTEN:
-        message = f"{_access(trial, witness[:6])}, some of which nobody has written"
+        message = f"{_access(trial, witness[:6])}, and nobody has written some of these bytes"
         return kinds.UNWRITTEN_READ, message, nothing
     sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _may_wait(pod, side))  # for what the other does
     kind = messages.race_kind(pod, witness[3], bool(witness[5] and witness[11]))
@@ -55,7 +55,7 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
 
 
 def _forget_latent(pod: Pod) -> None:
-    """What the search took to be visible is in flight like any other write from here on, from a site of its kernel."""
+    """From here on, what the search took to be visible is in flight like any other write, from a site of its kernel."""
     st = pod.state
     for die in {core // pod.spec.cores_per_die for core in pod.active_cores()}:
         ring = flight.block_of_die(st, die)
@@ -64,7 +64,7 @@ def _forget_latent(pod: Pod) -> None:
 
 
 def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
-    """Which kernel goes round and round, and where it comes by, each place once."""
+    """Say which kernel goes round and round, and where it comes by, each place once."""
     core, n = int(ck[at.WITNESS]), int(ck[at.WITNESS + 1])
     sites = dict.fromkeys(ck[at.WITNESS + 2 : at.WITNESS + 2 + n].tolist())
     return ", then ".join(report.where(pod, core, int(site)) for site in sites)
@@ -98,7 +98,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     st, base = pod.state, pod.core_base(core)
     if agent == rq.SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
-        line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it stands
+        line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it is
         looks = request[0] == rq.OP_POLL and flight.switched_off(st, base)  # as a load
         same = (line or looks or request[0] in (rq.OP_LOAD, rq.OP_STORE, rq.OP_ATOMIC_ADD)) and request[1] == start
         which = _which_of(pod, core, start)
@@ -144,7 +144,7 @@ def _with_room(pod: Pod, actions: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _making_room(pod: Pod, core: int) -> list[int]:
-    """What a write of a core waits for where the writes in flight of its die are full: that one becomes visible."""
+    """Return what a write of a core waits for where its die's writes in flight are full: that one becomes visible."""
     st, base = pod.state, pod.core_base(core)
     if flight.room_for_writes(st, base, 1):
         return []
@@ -162,7 +162,7 @@ def _is_in(pod: Pod, base: int) -> bool:
 
 
 def _which_of(pod: Pod, core: int, start: int) -> int:
-    """Which condition of several, from 1 on, polls a word and holds; 0 if there is none."""
+    """Return which condition of several, from 1 on, polls a word and holds; 0 if there is none."""
     st, base = pod.state, pod.core_base(core)
     if st[base + REQUEST] != rq.OP_POLL_ANY or flight.switched_off(st, base):
         return 0
@@ -179,7 +179,7 @@ def _may_wait(pod: Pod, access: Sequence[int]) -> bool:
 
 
 def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:
-    """What an atomic, or an access to a line that was written back, waits for: that its own writes are visible."""
+    """Return what an atomic, or an access to a line written back, waits for: that its own writes become visible."""
     st, base = pod.state, pod.core_base(core)
     waits = st[base + REQUEST] == rq.OP_ATOMIC_ADD and flight.own_write_pending(st, core, base, address)
     if not waits and not (through_cache(st, base) and _under_way(st, core, base, address >> LINE_SHIFT)):

@@ -1,4 +1,4 @@
-"""Exhaustive search of a trial: learn who uses what, search each part, and tell what was found."""
+"""Exhaustive search of a trial: learn who uses what, search each part, and report what was found."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from xccl_emu.machine.free_memory import available_bytes
 from xccl_emu.sizes import size_text
 
 Progress = Callable[[int, int, float], None]
-"""Told now and then: states, transitions, seconds."""
+"""Called now and then with states, transitions, seconds."""
 
 _SHARE = 0.5
 """What of the free memory a search may take."""
@@ -66,7 +66,7 @@ _WORDS = {
     at.WRONG_BITS: at.WORDS_OF_BITS,
     at.TOO_EARLY: at.WORDS_OF_BITS,
 }
-"""How much of its witness tells a violation from others of its kind; of the rest, nothing."""
+"""How many words of its witness set a violation apart from others of its kind; of the rest, none."""
 
 NOT_AGAIN = "the path to a violation, followed again, does not lead there: please report this"
 
@@ -79,7 +79,7 @@ class Violating:
     members: Sequence[int]
     witness: NDArray[np.int64]
     path: NDArray[np.int64]
-    """Mover and choice of each transition, [n, 2]; behind them, of a livelock, those of its loop."""
+    """Mover and choice of each transition, [n, 2]; after them, of a livelock, the transitions of its loop."""
     loop: NDArray[np.int64]
     hash: int
     """Fingerprint of the state in which it was found."""
@@ -107,18 +107,18 @@ class Found:
     cycles: bool = False
     """Perhaps a state can be reached from itself: then only this search has shown that its runs come to an end."""
     loop: int = 0
-    """For a livelock: so many actions at the end lead from a state back to it."""
+    """For a livelock: how many actions at the end lead from a state back to it."""
     parts: list[list[int]] = field(default_factory=list)
 
     def rests_on(self) -> str:
-        """What a complete search was built on, in words."""
+        """Say what a complete search was built on."""
         if len(self.parts) == 1:
             return ""
         return f"{len(self.parts)} parts of the cores share nothing that any of them writes, and were searched apart"
 
 
 def bytes_for_states(given: int | None) -> int:
-    """How many bytes a search may keep of states: those given, or `_SHARE` of what is free now."""
+    """Return how many bytes a search may keep of states: as given, or `_SHARE` of what is free now."""
     return given or int(_SHARE * available_bytes())
 
 
@@ -145,9 +145,9 @@ class Search:
         max_bytes: int | None = None,
         breadth_first: bool = False,
         aside: Sequence[tuple[int, ...]] = (),
-        beside: Callable[[], bool] | None = None,
+        draw: Callable[[], bool] | None = None,
     ) -> None:
-        """``beside`` is asked once, behind `BESIDE_STATES`: if it says so the search ends there, by `SHOWN_BESIDE`.
+        """``draw`` is called once, after `BESIDE_STATES`: if it has found something the search ends, by `SHOWN_BESIDE`.
 
         ``aside`` has the signatures of violations that the search is to pass by, at most `ASIDE_MAX`.
 
@@ -155,7 +155,7 @@ class Search:
         """
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
         self.max_bytes = bytes_for_states(max_bytes)
-        self.breadth_first, self._beside = breadth_first, beside
+        self.breadth_first, self._draw = breadth_first, draw
         self.apart = True
         """Whether parts that share nothing are searched apart."""
         self.found = Found()
@@ -276,8 +276,8 @@ class Search:
         dfs.begin(*self._args)
 
     def _until(self) -> int:
-        """So many states, and then a look beside, or the end."""
-        return self.max_states if self._beside is None else min(BESIDE_STATES, self.max_states)
+        """Return after how many states schedules are drawn, or the search ends."""
+        return self.max_states if self._draw is None else min(BESIDE_STATES, self.max_states)
 
     def _depth_first(self) -> None:
         table, why = self._fingerprints(1 << 10), dfs.PAUSED
@@ -290,7 +290,7 @@ class Search:
             self._look(why)
 
     def _affords(self, nbytes: int) -> bool:
-        """May what is known of states take so many bytes, with the log?  Else the search is unfinished."""
+        """May what is known of states take ``nbytes``, with the log?  Else the search is unfinished."""
         log = 8 * int(self.setup.checker[at.LOG] - self.setup.checker[at.LOG_BASE])
         if nbytes + log > self.max_bytes:
             self.found.reason = too_many_bytes(self.max_bytes)
@@ -361,9 +361,9 @@ class Search:
             self.progress(states, self.found.transitions + int(ck[at.TRANSITIONS]), elapsed)
         if why == dfs.ENDED or self.found.reason:
             return
-        if self._beside is not None and states > BESIDE_STATES:
-            beside, self._beside = self._beside, None
-            self.found.reason = SHOWN_BESIDE if beside() else ""
+        if self._draw is not None and states > BESIDE_STATES:
+            draw, self._draw = self._draw, None
+            self.found.reason = SHOWN_BESIDE if draw() else ""
             ck[at.STATES_MAX] = self._until() - self.found.states
         if self.found.reason:
             return
@@ -373,7 +373,7 @@ class Search:
             self.found.reason = too_long(self.seconds or 0.0)
 
     def _limit(self, limit: int) -> str:
-        """What was met, in words."""
+        """Say which limit was met."""
         if limit == at.LIMIT_SPIN:
             return f"{LIMITS[limit]}: {spinning(self.setup.pod, self.setup.checker)}"
         return LIMITS[limit]
@@ -381,7 +381,7 @@ class Search:
     # ---- a violation
 
     def _violation(self, members: Sequence[int]) -> "Violating":
-        """What was found, and the path that leads there."""
+        """Return what was found, and the path that leads there."""
         ck = self.setup.checker
         what, witness = int(ck[at.VIOLATION]), ck[at.WITNESS : at.WITNESS + 12].copy()
         if what == at.LIVELOCK:

@@ -39,7 +39,7 @@ class Found:
     actions: NDArray[np.int64] | None
     """A schedule, with the fault, that ends in what is wrong; None if nothing is."""
     loop: int = 0
-    """For a livelock: so many actions at the end lead from a state back to it."""
+    """For a livelock: how many actions at the end lead from a state back to it."""
     steps: int | None = None
     """Where no core may wait for ever: actions from the fault to the last return, at most; negative if nothing bounds
     them."""
@@ -178,7 +178,7 @@ def _behind_fault(n: int, edges: livelock.Edges) -> int:
 
 
 def _codes(trial: Trial) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Errors that are declared behind a fault, and without one."""
+    """Errors that are declared after a fault, and without one."""
     return np.array([*trial.stops], np.int64), np.array(sorted(trial.gives_up), np.int64)
 
 

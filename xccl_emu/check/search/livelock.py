@@ -24,8 +24,8 @@ def reaches_end(n: int, edges: Edges) -> NDArray[np.bool_]:
 def fair_loop(edges: Edges, ending: NDArray[np.bool_]) -> tuple[int, Edges]:
     """A state, and transitions, (process, choice) [n, 2], that lead from it back to it without ever coming near an end.
 
-    The states of the loop can be reached from each other and nothing else can be reached from them, and whoever can
-    move in one of them moves in the loop: that it goes on for ever is not the fault of an unfair schedule.
+    The states of the loop can be reached from each other and nothing else can be reached from them, and a process that
+    can move in one of them moves in the loop: that it goes on for ever is not the fault of an unfair schedule.
     """
     lost = edges[~ending[edges[:, bfs.FROM]]]
     state = _in_bottom(lost)

@@ -1,7 +1,7 @@
 """Does every core of the other dies return, whenever a die stops?  And how far is that, in actions on shared memory?
 
 What a stop takes away are the actions of the die's cores, and from some moment on the deliveries of its writes.  So all
-runs behind a stop are in the graph of all states without a fault, where the transitions of that die are left out
+runs after a stop are in the graph of all states without a fault, where the transitions of that die are left out
 (docs/soundness.md).  The graph is the reduced one of `exhaustive`, with one change: no flag that the die writes is
 taken for visible early, since a die may stop between any two of them.
 """
@@ -38,7 +38,7 @@ class WithoutDie(exhaustive.Search):
     def _search(self, members: Sequence[int]) -> exhaustive.Violating | None:
         ck = self.setup.checker
         self._start(members)
-        ck[cs.SPARED] = self.setup.told
+        ck[cs.SPARED] = self.setup.explored
         queue, edges = self._breadth_first()
         self.found.states += int(ck[cs.STATES])
         self.found.transitions += int(ck[cs.TRANSITIONS])
@@ -77,7 +77,7 @@ class WithoutDie(exhaustive.Search):
         return exhaustive.Violating(what, members, witness, exhaustive.path_to(queue, state), loop, 0)
 
     def _retrace(self, violation: exhaustive.Violating) -> None:
-        """Write down the actions on the way, then the stop, then those of the loop."""
+        """Write down the actions on the way, then the stop, then the actions of the loop."""
         ck, args = self.setup.checker, self._args
         self.found.reason = exhaustive.NOT_AGAIN
         ck[cs.RECORDING] = 1
@@ -97,13 +97,13 @@ class WithoutDie(exhaustive.Search):
         """The replay of the schedule says what it shows."""
 
 
-_DIFFERS = "the search behind a stop finds a violation that the search without a fault does not: please report this"
+_DIFFERS = "the search after a stop finds a violation that the search without a fault does not: please report this"
 
 
 def longest(n: int, edges: NDArray[np.int64], begins: NDArray[np.int64] | None = None) -> int:
     """The most transitions of a way from one of ``n`` states, or of those that it ``begins`` with, to an end.
 
-    An end is a row whose ``TO`` is negative, and what lies behind it is not counted.  `FOR_EVER` if there is a cycle.
+    An end is a row whose ``TO`` is negative, and what lies after it is not counted.  `FOR_EVER` if there is a cycle.
     """
     ended = np.unique(edges[edges[:, bfs.TO] < 0, bfs.FROM])
     inner = edges[edges[:, bfs.TO] >= 0][:, [bfs.FROM, bfs.TO]]

@@ -55,8 +55,8 @@ class Setup:
             )
         begin(self.pod)
         self.memory, self.state = self.pod.memory, self.pod.state
-        self.told = 0
-        """Cores, a bit each, of whose flags it matters when each is written (`explore_writes`)."""
+        self.explored = 0
+        """Cores, a bit each; it matters when each of their flags is written (`explore_writes`)."""
         self.initial = Initial(self.memory.copy(), self.state.copy())
         self.rows = np.zeros((races.ROWS, 5), np.int64)
         self.named = words_of_sites(self.pod)
@@ -124,7 +124,7 @@ class Setup:
         return np.packbits(written, bitorder="little").view(np.uint32).astype(np.int64)
 
     def _mark_owners(self) -> None:
-        """Who owns expected bytes looks at them when it returns: a use like any other."""
+        """An owner of expected bytes looks at them when it returns: a use like any other."""
         for expected in self.trial.expected:
             mask = self._owners(expected)
             for address, nbytes in expected.ranges:
@@ -135,14 +135,14 @@ class Setup:
         self.freeze()
 
     def freeze(self) -> None:
-        """From now on go by all that was seen of who uses what, and how."""
+        """From now on use all that was seen of who uses what, and how."""
         granules.freeze(self.state, self.checker)
-        if self.told:
-            granules.explore_written(self.state, self.checker, self.n_granules, self.told)
+        if self.explored:
+            granules.explore_written(self.state, self.checker, self.n_granules, self.explored)
 
     def explore_writes(self, cores: int) -> None:
         """Take no flag that one of these cores, a bit each, may write for visible early."""
-        self.told = cores
+        self.explored = cores
         self.freeze()
 
     def all_frozen(self) -> bool:
@@ -238,7 +238,7 @@ class Setup:
         return expected.learns(self.memory)
 
     def _owners(self, expected: Expected) -> int:
-        """Who owns expected bytes, as a mask; 0 if they are to be there only when all kernels are done."""
+        """Return who owns expected bytes, as a mask; 0 if they are to be there only when all kernels are done."""
         return sum(1 << self.cores.index(core) for core in expected.cores if core in self.cores)
 
     def explore_flags(self) -> None:

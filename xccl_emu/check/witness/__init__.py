@@ -1,1 +1,1 @@
-"""A violation to keep and to look at: its schedule replayed, made short, told, drawn, and written to a file."""
+"""A violation to keep and to look at: its schedule replayed, made short, described, drawn, and written to a file."""

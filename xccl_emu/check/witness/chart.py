@@ -54,7 +54,7 @@ def _marked(trace: Trace, line: Row) -> list[str]:
 
 
 def _arrows(trace: Trace, line: Row) -> Iterator[str]:
-    """What a line of the table is in the chart: an arrow, a note, or nothing."""
+    """Yield what a line of the table is in the chart: an arrow, a note, or nothing."""
     step, core = line.step, core_name(trace, line.step.core)
     text = _text(f"{line.numbers} {line.mark} {step.words()} {step.value}")
     if step.switched_off or (step.operation == "fault" and not step.landed):

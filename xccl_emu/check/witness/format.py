@@ -91,7 +91,7 @@ def _pipe_name(pipe: int) -> str:
 
 
 def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Formatted:
-    """What the scalar unit does itself, and an add by mtu-out."""
+    """Format what the scalar unit does itself, and an add by mtu-out."""
     name = rq.OPERATIONS[op]
     if op == rq.OP_ATOMIC_ADD and c == rq.SWAPS:
         return Formatted(f"compare_swap to {number(b)}", a, 8, symbolic(pod, a))

@@ -32,7 +32,7 @@ def page(fresh: Callable[[], Trial], violation: Violation, title: str) -> str:
     head, body = picture.parts(trace, lines)
     return Page(
         title, [headline, *below(trace, marked), *(more[2:] if "A" in marked.values() else more)], picture.LEGEND,
-        head, body, _COLUMNS, [_line(line, told, len(actions)) for line, told in [*((one, ()) for one in lines), *why]],
+        head, body, _COLUMNS, [_line(line, also, len(actions)) for line, also in [*((one, ()) for one in lines), *why]],
         row=picture.ROW, words=list(words), memory=_values(fresh(), actions, list(words.values())),
     ).text()  # fmt: skip
 
@@ -43,13 +43,13 @@ def _line(line: Row, more: Sequence[str], last: int) -> Line:
     action = "; ".join([words[0], *(each.removeprefix("issue ") for each in words[1:])])
     place = "" if source is None else short(f"{source.file}:{source.line}, kernel {source.kernel}")
     who = f"{step.who}.{step.pipe}"
-    told = (f"step {line.numbers}: {who}" if line.numbers else f"never done: {who}", *words, step.place, step.value)
-    before, behind = (line.first - 1, line.last) if line.first else (last, last)
+    texts = (f"step {line.numbers}: {who}" if line.numbers else f"never done: {who}", *words, step.place, step.value)
+    before, after = (line.first - 1, line.last) if line.first else (last, last)
     return Line(
         (line.mark, line.numbers, who, action, step.place, step.value),
-        [short(each) for each in (*told, *more) if each],
+        [short(each) for each in (*texts, *more) if each],
         "marked" if line.mark else "off" if step.switched_off else "",
-        *("", 0) if source is None else (source.file, source.line), place, before, behind,
+        *("", 0) if source is None else (source.file, source.line), place, before, after,
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _words(trial: Trial, trace: Trace, marked: dict[int, str]) -> dict[str, int]
 
 
 def _values(trial: Trial, actions: Sequence[int], addresses: Sequence[int]) -> list[list[str]]:
-    """What the words hold at first and behind each action: [actions + 1][words]."""
+    """Return what the words hold at first and after each action: [actions + 1][words]."""
     replayer, memory = Replayer(trial.pod), trial.pod.memory
 
     def words() -> list[str]:

@@ -65,14 +65,14 @@ def _slices(trace: Trace, marked: dict[int, str]) -> Iterator[Event]:
 
 def _arguments(step: Step) -> Event:
     source = step.source
-    told = {"step": step.number, "address": step.place, "value": step.value}
+    known = {"step": step.number, "address": step.place, "value": step.value}
     if source is not None:
-        told |= {"paper step": source.step, "sync": source.sync, "source": f"{source.file}:{source.line}"}
-    return {name: value for name, value in told.items() if value not in ("", 0)}
+        known |= {"paper step": source.step, "sync": source.sync, "source": f"{source.file}:{source.line}"}
+    return {name: value for name, value in known.items() if value not in ("", 0)}
 
 
 def _flights(trace: Trace) -> Iterator[Event]:
-    """Beginning and end of each write's flight; one that nothing made visible ends behind the last step."""
+    """Beginning and end of each write's flight; one that nothing made visible ends after the last step."""
     for write in trace.writes:
         if write.visible == write.by.number:
             continue

@@ -11,7 +11,7 @@ from xccl_emu.check.witness.trace import PERFORM, Step, Trace, Write
 from xccl_emu.pages.drawing import Drawing
 
 ROW, HEAD = 24, 96
-"""Height of a row, and of what stands above the first, in pixels."""
+"""Height of a row, and of what is above the first, in pixels."""
 LEGEND = (
     '<span class="queued">Grey: queued, then carried out.</span> <span class="write">Blue: a write leaves its core, and'
     ' becomes visible (dotted: it has not yet).</span> <span class="seen">Green, dashed: memory is read.</span>'
@@ -27,7 +27,7 @@ _STYLE = """
 """
 
 Lane = tuple[int, int, int]
-"""Die, core on it, and number of the pipe; memory stands behind all cores."""
+"""Die, core on it, and number of the pipe; memory comes after all cores."""
 
 
 def y_of(row: int) -> float:
@@ -40,7 +40,7 @@ def svg(trace: Trace, lines: list[Row]) -> str:
     picture = _Picture(trace, lines)
     drawing = picture.drawing(0, max(map(len, map(_words, picture.lines)), default=0))
     picture.draw_heads(drawing)
-    picture.draw(drawing, told=True)
+    picture.draw(drawing, worded=True)
     return drawing.svg()
 
 
@@ -49,7 +49,7 @@ def parts(trace: Trace, lines: list[Row]) -> tuple[str, str]:
     picture = _Picture(trace, lines)
     heads, below = picture.drawing(0, 0, HEAD), picture.drawing(HEAD, 0)
     picture.draw_heads(heads)
-    picture.draw(below, told=False)
+    picture.draw(below, worded=False)
     return heads.svg(), below.svg()
 
 
@@ -79,7 +79,7 @@ class _Picture:
                 into.text(x - _LANE / 2 + 4, 14, self._trace.home(die), "die")
             before = die
 
-    def draw(self, into: Drawing, told: bool) -> None:
+    def draw(self, into: Drawing, worded: bool) -> None:
         """All below them."""
         for row, line in enumerate(self.lines):
             into.add("rect", "row", row, x=0, y=y_of(row) - ROW / 2, width=self._right, height=ROW)
@@ -91,7 +91,7 @@ class _Picture:
         self._draw_loop(into)
         for row, line in enumerate(self.lines):
             self._draw_row(into, row, line)
-            if told:
+            if worded:
                 into.text(self._right + 8, y_of(row) + 4, _words(line), _class_of(line))
 
     def _draw_loop(self, into: Drawing) -> None:
@@ -103,7 +103,7 @@ class _Picture:
     # ---- where
 
     def _lane(self, step: Step) -> Lane:
-        """Where the dot of a step is: its pipe, or the memory in which a write becomes visible."""
+        """Return where the dot of a step is: its pipe, or the memory in which a write becomes visible."""
         if step.pipe == PERFORM:
             die = -1 if step.address is None else self._trace.die_of(step.address)
             return self._memory(die if die >= 0 else step.core // self._trace.cores_per_die)

@@ -20,7 +20,7 @@ run may have millions of actions.
 
 
 def place(violation: kinds.Violation) -> tuple[str, frozenset[str], bool]:
-    """What tells violations apart: kind, source lines, and whether it is inside of a core's data buffer."""
+    """Return what makes violations different: kind, source lines, and whether inside of a core's data buffer."""
     return *signature(violation), _in_buffer(violation)
 
 

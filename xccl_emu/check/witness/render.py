@@ -27,18 +27,18 @@ LINES_MAX = 80
 LINES_OF_BYTES = 40
 """In longer tables of wrong bits are only the steps that the first wrong element comes from."""
 NARROW = 80
-"""Columns below which a table would be letters one below the other: each line of it is then told in several."""
+"""Columns below which a table would be letters one below the other: each line of it is then put into several."""
 _CODE = re.compile(r" `[^`]*`")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: one step, or several in a row of which nothing is lost by saying them together."""
+    """A line of the table: one step, or several in a row that lose nothing by being said together."""
 
     first: int
     last: int
     step: Step
-    """The first of them; its part is that of all."""
+    """The first of them; its part is the part of all."""
     also: tuple[Step, ...] = ()
     """Flags that the same pipe went on with."""
     mark: str = ""
@@ -92,7 +92,7 @@ def _join(line: Row, following: Row) -> Row | None:
 
 
 def blocked(trace: Trace) -> list[Row]:
-    """Behind a deadlock a line for each blocked core; those that wait in a ring are marked."""
+    """After a deadlock a line for each blocked core; those that wait in a ring are marked."""
     ring = trace.cycle
     return [Row(0, 0, one.step, mark=highlight.LOOP if one in ring else highlight.FAILS) for one in trace.waiting]
 
@@ -124,7 +124,7 @@ def _concerns_others(trace: Trace, step: Step) -> bool:
 
 
 def table(trace: Trace, lines: Iterable[Row]) -> Table:
-    """Lines of a run as a table of about 110 columns; a rule stands wherever another core goes on."""
+    """Lines of a run as a table of about 110 columns; a rule is drawn wherever another core goes on."""
     shown = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("", "#", "die.core.pipe", "step", "action", "address", "value"):
         shown.add_column(name, justify="right" if name in ("#", "step") else "left", overflow="fold")
@@ -167,7 +167,7 @@ def _style(line: Row) -> str:
 
 def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
     """The two accesses of a race, with their source lines, where a loop begins, or who waits in a ring; the message
-    tells about the rest."""
+    has the rest."""
     for step in trace.steps:
         if marked.get(step.number) == highlight.LOOP:
             yield f"{highlight.LOOP}  step {step.number}: {highlight.ROUND}, {len(trace.steps) - step.number + 1} steps"

@@ -48,7 +48,7 @@ class Witness:
     actions: NDArray[np.int64]
     """[n] int64, ``actor << 16 | choice``, or negative for what breaks (`faults.encode`)."""
     loop: int = 0
-    """For a livelock: so many actions at the end lead back to the state before them."""
+    """For a livelock: how many actions at the end lead back to the state before them."""
     file: str = ""
     """``FILE.py:NAME`` of a protocol that is in a file of its own, seen from where it was written if it is below."""
 
@@ -75,14 +75,14 @@ class Witness:
         return LINE + base64.urlsafe_b64encode(content).decode().rstrip("=")
 
     def to_text(self) -> str:
-        """As the file has it."""
+        """Return the text of the file."""
         text = json.dumps(self._fields() | {"actions": []}, indent=2, ensure_ascii=False)
         actions = [*map(str, self.actions.tolist())]
         numbers = ",\n    ".join(", ".join(actions[i : i + 12]) for i in range(0, len(actions), 12))
         return text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the file; what stands there and is the same stays as it is."""
+        """Write the file; one that has the same content already stays as it is."""
         text = self.to_text()
         if not Path(path).is_file() or read_bytes(path) != text.encode():
             write_text(path, text)
@@ -108,7 +108,7 @@ class Witness:
         return cls(**{name: fields[name] for name in _TYPES})
 
     def violation(self) -> Violation:
-        """The violation as the file tells it."""
+        """The violation as the file has it."""
         return Violation(self.kind, self.message, self.actions, "replay file", 0, self.loop)
 
     def trial(self, checkable: Checkable) -> Trial:
@@ -163,7 +163,7 @@ def _read(path: str | Path) -> dict[str, Any]:
 
 
 def _content_of(line: str) -> bytes:
-    """What `Witness.to_line` has packed; ValueError if it is damaged."""
+    """Unpack what `Witness.to_line` has packed; ValueError if it is damaged."""
     try:
         text = line.removeprefix(LINE)
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -1,4 +1,4 @@
-"""A launched pod that takes one action at a time, for whoever wants to look between them."""
+"""A launched pod that takes one action at a time, for a look between them."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class Replayer:
         return bool(self.pod.state[at.CURSOR] == 1)
 
     def end(self) -> str:
-        """How the run stands: ``"done"``, ``"error"``, ``"deadlock"``, or ``"open"``; if open, the pod is spoilt."""
+        """Return how the run is: ``"done"``, ``"error"``, ``"deadlock"`` or ``"open"``; if open, the pod is spoilt."""
         if self.pod.state[at.FAULT_CUT]:
             forget_cut(self.pod.state)
         self.pod.state[at.CURSOR] = 0

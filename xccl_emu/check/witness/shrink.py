@@ -60,7 +60,7 @@ def shrink(
 
 
 def signature(violation: verdict.Violation) -> tuple[str, frozenset[str]]:
-    """What must stay the same: the kind, and where it is not seen at the end of a run only, the source lines."""
+    """Return what must stay the same: the kind, and where it is not seen at the end of a run only, the source lines."""
     lines = frozenset() if violation.kind in _ENDS_LATE else frozenset(_SOURCE_LINE.findall(violation.message))
     return violation.kind, lines
 
@@ -167,7 +167,7 @@ class Shrinker:
         return self._try(names, None)
 
     def _try(self, names: NDArray[np.int64], best: _Found | None) -> _Found | None:
-        """What comes of a schedule if it ends in the violation and is better than the best."""
+        """Return what comes of a schedule if it ends in the violation and is better than the best."""
         codes, taken = self._attempt(np.ascontiguousarray(names))
         if codes is None or codes.tobytes() in self._seen:
             return None
@@ -192,7 +192,7 @@ class Shrinker:
         return violation.kind == self._wanted[0] or {violation.kind, self._wanted[0]} <= set(RACES)
 
     def _attempt(self, names: NDArray[np.int64]) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
-        """What can be taken of the named actions; None if that surely does not end as it should."""
+        """Take what can be taken of the named actions; None if that surely does not end as it should."""
         self.tried += 1
         if self._progress is not None:
             self._progress(len(names), self.tried)

@@ -64,7 +64,7 @@ class Step:
     code: int
     """``actor << 16 | choice``."""
     core: int
-    """Global number; where writes become visible that of the core of the (first) one."""
+    """Global number; where writes become visible, of the core whose write is the first."""
     who: str
     """The core in words, for example ``die0.core1``."""
     pipe: str
@@ -100,7 +100,7 @@ class Step:
     """It has not been taken, and never can be."""
 
     def words(self) -> str:
-        """What it does, with its granules if they are not all, and a scalar unit's with the name of its sync."""
+        """Say what it does, with its granules if they are not all, and a scalar unit's with the name of its sync."""
         whole = self.part is None or self.part.last - self.part.first + 1 == self.part.count
         words = self.action if whole else f"{self.action}, {self.part}"
         if self.pipe == PERFORM:
@@ -163,7 +163,7 @@ class Trace:
     die_bytes: int
     n_dies: int
     n_homes: int
-    """Dies, and CPUs behind them."""
+    """Dies, and CPUs after them."""
     cores_per_die: int
     waiting: tuple[Waiting, ...] = ()
     """After a deadlock, each blocked core and what it waits for."""
@@ -179,11 +179,11 @@ class Trace:
         return ()
 
     def die_of(self, address: int) -> int:
-        """Whose memory a byte is in, a die's or that of a CPU behind them; -1 for one of a data buffer."""
+        """Return whose memory a byte is in, a die's or a CPU's, numbered after them; -1 for one of a data buffer."""
         return address // self.die_bytes if address < self.n_homes * self.die_bytes else -1
 
     def home(self, number: int) -> str:
-        """A die, or a CPU behind the dies, in words."""
+        """A die, or a CPU, numbered after the dies, in words."""
         return home_name(number, self.n_dies)
 
 

@@ -49,7 +49,7 @@ class _Instruction:
 
 @dataclass
 class _Queued:
-    """What is queued on a core, beside the machine's own queues."""
+    """What is queued on a core, in addition to the machine's own queues."""
 
     pipes: dict[int, list[_Instruction]] = field(
         default_factory=lambda: {pipe: [] for pipe in (rq.MTU_IN, rq.VECTOR, rq.MTU_OUT)}
@@ -69,10 +69,10 @@ class Stepper:
         self._queued = {core: _Queued() for core in pod.active_cores()}
         self._number = 0
         self._copied: trace.Write | None = None
-        """The write of which there is a copy that is still to become visible."""
+        """The write whose copy is still to become visible."""
 
     def run(self, actions: Sequence[int]) -> trace.Trace:
-        """Take the actions, the last of which may be a violation; ReplayError for one that is not enabled."""
+        """Take the actions, where the last may be a violation; ReplayError for one that is not enabled."""
         return self._trace(tuple(self._step(code) for code in actions))
 
     def draw(self, late: bool, tries: int) -> trace.Trace:
@@ -199,7 +199,7 @@ class Stepper:
         return True
 
     def _request(self, core: int) -> tuple[int, list[int], int]:
-        """Operation, operands and site of the request at which a core stands."""
+        """Operation, operands and site of the request that a core has come to."""
         base = self._pod.core_base(core)
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
         if op == rq.OP_POLL_ANY:
@@ -275,7 +275,7 @@ class Stepper:
         return words.value
 
     def _note_queued(self, core: int, base: int, instruction: _Instruction) -> bool:
-        """Whether the machine's queues, or descriptors, have grown by the instruction."""
+        """Return whether the machine's queues, or descriptors, have grown by the instruction."""
         queued = self._queued[core]
         for pipe, known in queued.pipes.items():
             if self._st[pipe_of(base, pipe) + at.PIPE_COUNT] > len(known):
@@ -384,8 +384,8 @@ class Stepper:
             step = self._again(code)
         else:
             spec, actor = self._pod.spec, die * self._pod.spec.cores_per_die
-            told = words(code, self._pod)
-            step = trace.Step(self._number, code, actor, spec.home(die), trace.PERFORM, "fault", told, None)
+            said = words(code, self._pod)
+            step = trace.Step(self._number, code, actor, spec.home(die), trace.PERFORM, "fault", said, None)
         return self._take(step)
 
     def _perform_wrongly(self, code: int, die: int, k: int) -> trace.Step:
@@ -393,8 +393,8 @@ class Stepper:
         if k >= len(flying):
             raise self._not_enabled()
         write = flying[k]
-        told = words(code, self._pod)
-        step = replace(self._perform(code, die, k), pipe=trace.PERFORM, operation="fault", fault=told)
+        said = words(code, self._pod)
+        step = replace(self._perform(code, die, k), pipe=trace.PERFORM, operation="fault", fault=said)
         if decode(code)[0] == DUPLICATE:
             self._copied = write
         else:

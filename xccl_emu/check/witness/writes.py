@@ -12,14 +12,14 @@ from xccl_emu.machine.report import symbolic
 
 
 def granules(address: int, nbytes: int, start: int, size: int) -> trace.Part:
-    """Which granules of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
+    """Return which granules of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
     first = address // at.GRANULE_BYTES
     count = (address + nbytes - 1) // at.GRANULE_BYTES - first + 1
     return trace.Part(start // at.GRANULE_BYTES - first + 1, (start + size - 1) // at.GRANULE_BYTES - first + 1, count)
 
 
 class Writes:
-    """The writes of a run; `flying` holds those of each die that are in flight, in the order of the machine's ring."""
+    """The writes of a run; `flying` holds the writes in flight of each die, in the order of the machine's ring."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod, self._st, self._mem = pod, pod.state, pod.memory
@@ -33,7 +33,7 @@ class Writes:
         return other
 
     def left_in_flight(self, die: int) -> int:
-        """How many the machine has in flight for a die."""
+        """Count what the machine has in flight for a die."""
         return int(self._st[self._ring(die) + at.FLIGHT_COUNT])
 
     def note_left(self, step: trace.Step) -> list[trace.Write]:

@@ -24,7 +24,7 @@ _HANDLES: dict[Any, int] = {}
 
 
 def handle_of(function: Any, space: Any) -> int:
-    """By which number `call` finds a part that works on these arrays, which are of the same types for all monitors."""
+    """Return the number by which `call` finds a part on these arrays, whose types are the same for all monitors."""
     if function not in _HANDLES:
         _HANDLES[function] = by_address.address_of(function, _signature(typeof(space)))
     return _HANDLES[function]

@@ -19,25 +19,25 @@ def index_of(m, core):
 
 @jit
 def pipe_row(m, i, pipe):
-    """What a pipe, or the scalar unit, knows."""
+    """Return the row of what a pipe, or the scalar unit, knows."""
     return m[ml.PIPE_ROWS] + (i * 4 + pipe) * m[ml.WORDS]
 
 
 @jit
 def queue_row(m, i, pipe, place):
-    """What the scalar unit knew when it issued what stands at this place of a pipe's queue."""
+    """Return the row of what the scalar unit knew when it issued the instruction at this place of a pipe's queue."""
     return m[ml.QUEUE_ROWS] + ((i * 3 + pipe - 1) * ms.QUEUE_DEPTH + place) * m[ml.WORDS]
 
 
 @jit
 def dma_row(m, i, k):
-    """What the scalar unit knew when it rang this descriptor."""
+    """Return the row of what the scalar unit knew when it rang this descriptor."""
     return m[ml.DMA_ROWS] + (i * ms.N_DMA_SLOTS + k) * m[ml.WORDS]
 
 
 @jit
 def fence_row(m, i):
-    """What mtu-out knew at the last fence that it has passed."""
+    """Return the row of what mtu-out knew at the last fence that it has passed."""
     return m[ml.FENCE_ROWS] + i * m[ml.WORDS]
 
 
@@ -55,7 +55,7 @@ def event_number(i, source, target, event):
 
 @jit
 def event_row(m, i, source, target, event):
-    """What is passed on by an event."""
+    """Return the row of what an event passes on."""
     return m[ml.EVENT_ROWS] + event_number(i, source, target, event) * m[ml.WORDS]
 
 
@@ -67,7 +67,7 @@ def group_row(m, group, which):
 
 @jit
 def sync_row(m, number, address):
-    """What the writes release whose value stands in this 8-byte word of a synchronization granule."""
+    """Return the row of what those writes release whose value is in this 8-byte word of a synchronization granule."""
     return m[ml.SYNC_ROWS] + (number * 4 + (address >> 3 & 3)) * m[ml.WORDS]
 
 
@@ -110,13 +110,13 @@ def clear_row(m, clocks, row):
 
 @jit
 def keeps_order(st, m):
-    """Does `relaxed` keep writes of a core in an order that matters: do any signal, or tell of others before them?"""
+    """Does `relaxed` keep writes of a core in an order that matters: do any signal, or release others before them?"""
     return st[ms.ORDER] == ms.ORDER_RELAXED and (m[ml.SIGNALS] != 0 or st[ms.REQUEST_ORDERS] == ms.ASKS_SOME_STRONG)
 
 
 @jit
 def kept_row(m, number, address):
-    """What the writes of each core tell of to the bytes, visible at once, that begin here: of its block in the row."""
+    """Return the row of what each core's writes to the unit at ``address`` release; each core has its block there."""
     return m[ml.KEPT_ROWS] + (number * 8 + (address >> 2 & 7)) * m[ml.WORDS]
 
 
@@ -153,7 +153,7 @@ def issue(m, clocks, i, row):
 
 @jit
 def set_event_clock(m, clocks, i, pipe):
-    """A pipe sets an event: all that it did before is known to whoever waits for it."""
+    """A pipe sets an event: all that it did before is known to the pipe that waits for it."""
     row, own = event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]), m[ml.X_KNOWN]
     copy_row(m, clocks, row, own)
     join_row(m, clocks, row, m[ml.X_ISSUED])
@@ -172,8 +172,8 @@ def consume_event(m, clocks, i, pipe):
 
 @jit
 def judge_set(m, clocks, i, source, target, event, row):
-    """Does whoever sets an event know that it was consumed?  Else only the depth of queues keeps it from setting it
-    twice.  ``row`` is what it knows."""
+    """Report an event that is set unless its setter knows that it was consumed: else only the depth of queues keeps the
+    setter from setting it twice.  ``row`` is what the setter knows."""
     place = m[ml.CONSUMED] + event_number(i, source, target, event) * ml.CONSUMED_WORDS
     known = m[place] != m[ml.GENERATION] or m[place + 1] <= clocks[row + engine_word(m, i, target)]
     if known or m[ml.JUDGED] != ml.JUDGE_ALL or m[ml.STOP]:
@@ -185,7 +185,7 @@ def judge_set(m, clocks, i, source, target, event, row):
 
 @jit
 def complete_dma(m, clocks, i, k, event):
-    """A descriptor is done: reads complete, writes visible; whoever waits for its event knows what is in this row."""
+    """A descriptor is done: reads complete, writes visible; a wait for its event learns what is in the row returned."""
     row = event_row(m, i, ms.N_PIPES - 1, rq.SCALAR, event)
     copy_row(m, clocks, row, dma_row(m, i, k))
     clocks[row + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
@@ -220,7 +220,7 @@ def pass_quiet(st, m, clocks, i):
 
 @jit
 def in_order(st, m, clocks, i, row, known, die):
-    """Under `fifo`, whoever sees a write to a die sees the earlier writes of its die to that die: those it knows of."""
+    """Under `fifo`, extend ``row`` by the earlier writes of the writer's die to ``die`` that ``known`` has seen."""
     if st[ms.ORDER] != ms.ORDER_FIFO:
         return
     for other in range(m[ml.WORDS] // m[ml.PER_CORE]):
@@ -244,7 +244,7 @@ def behind_strong(st, m, clocks, i, row, die, base, site):
 
 @jit
 def pass_fence(m, clocks, i, known, issued):
-    """mtu-out comes to a fence: what it knows now happens before its core's writes behind it."""
+    """mtu-out comes to a fence: what it knows now happens before its core's writes after it."""
     row = fence_row(m, i)
     copy_row(m, clocks, row, known)
     join_row(m, clocks, row, issued)
@@ -253,7 +253,7 @@ def pass_fence(m, clocks, i, known, issued):
 
 @jit
 def behind_fence(st, m, clocks, i, row, die):
-    """But under `sc`, whoever sees a write of a core to a die sees its writes to that die before its last fence."""
+    """But under `sc`, a reader of a core's write to a die sees the core's writes to that die before its last fence."""
     if st[ms.ORDER] < ms.ORDER_RELAXED or not m[ml.FENCES] or m[ml.X_OP] == rq.OP_DMA:
         return
     _see_writes(m, clocks, row, i, die, fence_row(m, i))

@@ -1,9 +1,9 @@
 """Where everything is in the arrays of the monitor, which watches sampled runs.
 
-`m` holds words by these numbers, and behind them small tables; `Space` says what the other arrays hold.
+`m` holds words by these numbers, and after them small tables; `Space` says what the other arrays hold.
 
 An *engine* is one of a core's scalar unit, three pipes and DMA descriptors; each has a word in every clock, its
-*epoch*, which counts what it has told others.  A write by the scalar unit or mtu-out happens when it is taken off, and
+*epoch*, which counts what it has released.  A write by the scalar unit or mtu-out happens when it is taken off, and
 later becomes visible: so each of these two has further words, the epoch up to which its writes are *visible*, under
 `fifo`, and where there are fences, one for each die written to; under `sc` none, a write is visible when it happens.
 """
@@ -68,7 +68,7 @@ class Run(NamedTuple):
     gives_up: Any
     """Errors that a run may end in without a fault too."""
     may_block: Any
-    """May cores wait for ever behind a fault; behind the stop of each die?"""
+    """May cores wait for ever after a fault; after the stop of each die?"""
     endings: Any
     """How many runs ended how."""
 
@@ -102,10 +102,10 @@ must let something through now); in how many runs it has happened.  And what is 
 
 (X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, KEPT_ROWS, CHAINED, AHEAD_ROWS) = range(80, 88)
 """Requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
-many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests tell
-of others before them, `KEPT_ROWS`: rows of `clocks` for each 4 bytes of a synchronization, what each core told there;
-and for each of a core's words of signals one that its next signal tells of too, since `relaxed` keeps a part of that
-before its payload.
+many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests
+release others before them, `KEPT_ROWS`: rows of `clocks` for each 4 bytes of a synchronization, what each core released
+there; and for each of a core's words of signals one that its next signal releases too, since `relaxed` keeps a part of
+that before its payload.
 `AHEAD_ROWS`: rows of `clocks`, under `fifo`, of what is visible of its die's writes when all that a core wrote is."""
 
 X_SITE, CONSUMED = 88, 89
@@ -138,7 +138,7 @@ signal is taken to know of those 8, 16 and so on before it; the search is exact 
 RECORD_WORDS = 8
 UNDO_WORDS = 5
 IMMEDIATE, DELIVERED, LOOSE = 8, 16, 32
-"""Flags beside those of `accesses`: whoever knows that the write happened knows that it is visible; it is visible; it
+"""Flags besides those in `accesses`: to know that the write happened is to know that it is visible; it is visible; it
 asks for no order."""
 
 NOT_ENABLED, TAKEN_OK = 0, 1

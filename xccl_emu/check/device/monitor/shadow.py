@@ -1,8 +1,8 @@
-"""Shadow memory of the monitor: who accessed each granule, and whether the next access is ordered behind that.
+"""Shadow memory of the monitor: who accessed each granule, and whether the next access is ordered after that.
 
 Accesses are kept byte by byte: each granule has a list of records, and two cores that write different bytes of a
-granule do not conflict.  A record is dropped when a write that is ordered behind it covers all of its bytes: whatever
-is ordered behind that write is ordered behind the record too.
+granule do not conflict.  A record is dropped when a write that is ordered after it covers all of its bytes: whatever
+is ordered after that write is ordered after the record too.
 """
 
 from typing import NamedTuple
@@ -108,7 +108,7 @@ def _read(space, a):
                 if a.flags & SYNC == 0 or flags & SYNC:  # a plain read is the stricter one
                     again = r
                 if a.flags & SYNC == flags & SYNC and a.start == first and a.end == end:
-                    break  # that read was judged against all that is behind it in the list
+                    break  # that read was judged against all that follows it in the list
         r = records[r + ml.R_NEXT]
     if again:
         _fill(m, records, again, a)
@@ -177,8 +177,8 @@ def _together(space, r, start, end):
 
 @jit
 def _tell_together(space, a):
-    """Note what becomes visible at once with a part of another write: an atomic has waited for some, and of some a
-    signal tells."""
+    """Note what becomes visible at once with a part of another write: an atomic has waited for some, and a
+    signal releases some."""
     st, records = space.st, space.records
     for granule in range(first_together(st, a.start), last_together(st, a.end - 1) + 1):
         r = space.shadow[shadow_of(space, granule) + ml.S_RECORDS]
@@ -193,7 +193,7 @@ def _tell_together(space, a):
 
 @jit
 def _keep_told(space, a, r):
-    """A request that signals copies behind an own write that `relaxed` keeps before it: its signal tells of it too."""
+    """A request that signals copies after an own write that `relaxed` keeps before it: its signal releases it too."""
     st, m, records = space.st, space.m, space.records
     number, loose = records[r + ml.R_REQUEST], (a.flags | records[r + ml.R_FLAGS]) & ml.LOOSE
     if (
@@ -223,7 +223,7 @@ def _awaited_by_atomic(space, a, r):
 
 @jit
 def delivered(space, granule, start, nbytes, word, epoch):
-    """Some bytes of a write to a synchronization granule have become visible: that of this engine and epoch."""
+    """Some bytes of this engine's write of this epoch to a synchronization granule have become visible."""
     records = space.records
     r = space.shadow[granule * ml.SHADOW_WORDS + ml.S_RECORDS]
     while r:
@@ -235,9 +235,9 @@ def delivered(space, granule, start, nbytes, word, epoch):
 
 @jit
 def acquired(space, word, row):
-    """Somebody has read what the writes in this clock released: so those of them are seen that had to come before.
+    """Somebody has read what the writes in this clock released: every one of them that had to come before is seen.
 
-    They are those to the bytes that become visible together with a word.
+    These are the writes to the bytes that become visible together with a word.
     """
     st, clocks, records = space.st, space.clocks, space.records
     for granule in range(first_together(st, word), last_together(st, word) + 1):
@@ -300,9 +300,9 @@ def _visible_to(space, a, r):
 
 @jit
 def _behind(space, a, r):
-    """Does a write come behind what is recorded?
+    """Does a write come after what is recorded?
 
-    Writes of one core to one granule become visible in the order in which they happen, under `fifo` those of one die.
+    Writes of one core to one granule, under `fifo` of one die, become visible in the order in which they happen.
     """
     m, word = space.m, space.records[r + ml.R_ENGINE]
     if not space.records[r + ml.R_FLAGS] & WRITE:
@@ -316,7 +316,7 @@ def _behind(space, a, r):
 
 @jit
 def _lands_first(space, a, r):
-    """Return whether what is recorded is visible before a write behind it can be.  Not so under `unordered`."""
+    """Return whether what is recorded is visible before a write ordered after it can be.  Not so under `unordered`."""
     st, m, clocks, records = space.st, space.m, space.clocks, space.records
     if (st[ms.ORDER] != ms.ORDER_UNORDERED and not st[ms.REQUEST_ORDERS]) or not records[r + ml.R_FLAGS] & WRITE:
         return True
@@ -356,7 +356,7 @@ def _is_sync(one, other):
 
 @jit
 def _found(m, code, at, a):
-    """Take down a violation; the first one of a run stands."""
+    """Take down a violation; the first one of a run is kept."""
     if m[ml.STOP] == 0:
         m[ml.STOP] = code
         m[ml.V_AT], m[ml.V_CORE], m[ml.V_ENGINE], m[ml.V_SITE], m[ml.V_FLAGS] = at, a.core, a.engine, a.site, a.flags

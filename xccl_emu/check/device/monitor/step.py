@@ -74,7 +74,7 @@ def watched(space, actor, choice):
 
 @jit
 def before_back(space, core, base, choice):
-    """Which line of its cache a scalar unit is about to write back, or -1; it counts as a store of the line."""
+    """Return the line of its cache that a scalar unit is about to write back, or -1; that counts as a store of it."""
     st, m, rows = space.st, space.m, space.rows
     line = written_back(st, core, base, choice)
     if line >= 0:
@@ -90,7 +90,7 @@ def before_back(space, core, base, choice):
 
 @jit
 def poll_begins(space, i, base):
-    """A poll reads from its issue on, again and again: whoever writes there otherwise than at once may be met."""
+    """A poll reads from its issue on, again and again: it may meet a write there that is not at once."""
     st = space.st
     polls_any = st[base + REQUEST] == rq.OP_POLL_ANY
     if st[base + ms.STATUS] != ms.STATUS_RUNNING or (st[base + REQUEST] != rq.OP_POLL and not polls_any):
@@ -253,7 +253,7 @@ def _after_scalar(space, i, core, base, op):
 
 @jit
 def _acquire(space, i, core, base, r):
-    """What a poll, atomic or read of flags has seen in a row is known to its pipe, with what its writes released.
+    """Add what a poll, atomic or read of flags has seen in a row, with what its writes released, to its pipe's clock.
 
     A line or transfer, which is not read at once, sees no store that is in flight.
     """

@@ -1,4 +1,4 @@
-"""What writes release: kept beside each write in flight to a synchronization, until it becomes visible."""
+"""What writes release: kept for each write in flight to a synchronization, until it becomes visible."""
 
 from xccl_emu.check.device import accesses
 from xccl_emu.check.device.monitor import clocks as monitor_clocks
@@ -85,13 +85,13 @@ def _publish_now(space, i, start, nbytes):
 
 @jit
 def keep_order(space, i, row, address, nbytes, loose):
-    """Keep the order of a core's writes to what is visible at once, under `relaxed`: whoever sees the one that releases
-    what is in this row knows of the signals, and of what strong writes tell of, that stood before it there."""
+    """Keep the order of a core's writes to what is visible at once, under `relaxed`: a reader of the one that releases
+    what is in this row knows of the signals, and of what strong writes release, that came before it there."""
     st, m, clocks = space.st, space.m, space.clocks
     if loose or not monitor_clocks.keeps_order(st, m):
         return
     shift = st[ms.ATOMIC_SHIFT]
-    for done in range(2):  # an addition may be to two units of 4: it knows of both, and both are behind it
+    for done in range(2):  # an addition may be to two units of 4: it knows of both, and both come after it
         for unit in range(address >> shift, (address + nbytes - 1 >> shift) + 1):
             number = sync_number(space, (unit << shift) // ms.GRANULE_BYTES)
             kept = monitor_clocks.kept_row(m, number - 1, unit << shift)
@@ -104,7 +104,7 @@ def keep_order(space, i, row, address, nbytes, loose):
 
 @jit
 def _of_one_half(st, m, clocks, i, row, die):
-    """The first half of a store that goes in two tells what was before it, and not that the second is visible."""
+    """The first half of a store that goes in two releases what was before it, and not that the second is visible."""
     before = clocks[row + monitor_clocks.engine_word(m, i, rq.SCALAR)] - 1
     word = monitor_clocks.visible_word(m, i, rq.SCALAR, die)
     clocks[row + word] = min(clocks[row + word], before)
@@ -123,7 +123,7 @@ def _take_row(m, die):
 
 @jit
 def after_delivery(space, die, k):
-    """A write has become visible: what it released can be acquired, and the places behind it move up."""
+    """A write has become visible: what it released can be acquired, and the places after it move up."""
     st, m, clocks, flights, keys = space.st, space.m, space.clocks, space.flights, space.keys
     first = m[m[ml.DIE_INDEX] + die] * m[ml.CAPACITY]
     row = flights[(first + k) * 2] - 1

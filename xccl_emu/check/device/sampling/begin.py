@@ -77,7 +77,7 @@ def _forget_syncs(space):
 def ended(space, run):
     """All kernels have returned: `RUN_DONE`, or `FOUND_WRONG` with the first wrong byte and which range it is of.
 
-    If something broke: of the ranges of which the answering cores have returned.
+    If something broke: only of ranges whose owners have all returned.
     """
     return ml.FOUND_WRONG if _any_wrong(space, run, space.st[ms.FAULT_HAPPENED] != 0) else ml.RUN_DONE
 

@@ -20,12 +20,12 @@ waited; and from the last one on, a declared error each."""
 
 NEVER = 1 << 60
 LONGER = 8
-"""A run in which something broke may take so many times the usual; whoever still looks again then waits for ever."""
+"""A run in which something broke may take this many times the usual; a core that still looks then waits for ever."""
 
 
 @jit
 def draw_fault(space, run):
-    """What a run draws at its start: after how many actions something breaks."""
+    """Draw, at the start of a run, after how many actions something breaks."""
     m = space.m
     m[ml.SEEN], m[ml.STRUCK], m[ml.LATER] = 0, 0, NEVER
     m[ml.MOMENT] = draw_below(run.rng, m[ml.LENGTH])
@@ -51,9 +51,9 @@ def watched_fault(space, code):
         if kind == fault_codes.AGAIN and st[ms.FAULT_COPY + ms.FLIGHT_NBYTES] != 0:
             save(space, st[ms.FAULT_COPY + ms.FLIGHT_ADDRESS], st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
         if kind == fault_codes.LOSE and st[ms.LOST_END] == 0:
-            told = lost.range_of(st, fault_actions.die_of(code), fault_actions.other_of(code))[2]
-            if told >= 0:
-                save(space, told, 8)
+            notice = lost.range_of(st, fault_actions.die_of(code), fault_actions.other_of(code))[2]
+            if notice >= 0:
+                save(space, notice, 8)
         if not fault_actions.act_fault(mem, st, code):
             return ml.NOT_ENABLED
         result = m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
@@ -224,7 +224,7 @@ def runs_too_long(space, run, n_taken):
 
 @jit
 def _may_wait(st, run):
-    """May cores wait for ever behind what has broken?"""
+    """May cores wait for ever after what has broken?"""
     may_wait = run.may_block[0] != 0
     for i in range(st[ms.N_ACTIVE]):
         base = block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
@@ -273,7 +273,7 @@ def count_ending(space, run, code, result):
 
 @jit
 def _seen_error(st, run):
-    """Return whether the run ended in a declared error, or one that the machine has seen behind a wrong word."""
+    """Return whether the run ended in a declared error, or one that the machine has seen after a wrong word."""
     if st[ms.ERROR] != ms.ERR_FAIL:
         return st[ms.FAULT_HAPPENED] & fault_actions.MISLEADING != 0
     return _is_among(st[ms.ERROR_A], run.stops)
@@ -289,7 +289,7 @@ def _is_among(code, codes):
 
 @jit
 def whole_so_far(space, run):
-    """Return whether all is right of which the answering cores have returned."""
+    """Return whether every range is right whose owners have all returned."""
     return space.st[ms.FAULT_HAPPENED] == 0 or ended(space, run) == ml.RUN_DONE
 
 

@@ -14,7 +14,7 @@ from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit
 
 EVICTED_EVERY = 4
-"""On average so many steps of a scalar unit before a place of its cache is drawn, and a changed line there evicted."""
+"""Steps of a scalar unit, on average, before a place of its cache is drawn, and a changed line there evicted."""
 
 
 @jit
@@ -102,7 +102,7 @@ def try_candidate(space, run, candidate, of_core):
 
 @jit
 def _live(st, base, pipe):
-    """How many sub-transfers, or flags, of mtu-in or DMA may be taken now."""
+    """Count the sub-transfers, or flags, of mtu-in or DMA that may be taken now."""
     total, queue = 0, pipe_of(base, rq.MTU_IN)
     for j in range(ms.N_DMA_SLOTS if pipe == rq.DMA else st[queue + ms.PIPE_COUNT]):
         entry = base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS if pipe == rq.DMA else entry_of(st, queue, j)
@@ -114,7 +114,7 @@ def _live(st, base, pipe):
 
 @jit
 def _missing(st, entry, pipe):
-    """How many sub-transfers of a transfer have not been read."""
+    """Count the sub-transfers of a transfer that have not been read."""
     mask = st[entry + ms.ENTRY_PROGRESS]
     if st[entry] == 0 or mask == DMA_READ_DONE:
         return 0

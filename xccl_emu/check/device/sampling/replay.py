@@ -18,7 +18,7 @@ def replay_run(space, run, actions, stop):
     """Take recorded actions, up to one that finds something; `BAD_ACTION` if one is not enabled.
 
     Where they end, the run has ended too, or is stuck, or could go on (`RUN_CUT`, or livelock if it is that long);
-    to find out, an action more is taken, if there is one.  With ``stop`` none is: it stands where they end.
+    to find out, an action more is taken, if there is one.  With ``stop`` none is: the run stays where they end.
     """
     m = space.m
     code, forget = ml.RESTART, True
@@ -70,7 +70,7 @@ def _replay(space, run, actions, forget):
 
 @jit
 def _take(space, actor, choice):
-    """One action; one that stands for all of a transfer, or all of a die's writes, as the actions it stands for."""
+    """Take one action; one for all of a transfer, or all of a die's writes, is taken as the actions it consists of."""
     st, m = space.st, space.m
     pipe = actor % ms.ACTORS_PER_CORE
     of_core = actor < st[ms.N_CORES] * ms.ACTORS_PER_CORE

@@ -30,7 +30,7 @@ def _advance(space, run, policy, n_taken):
         if n == 0:
             if rested and not breaks.release_stalled(m):
                 return ck.FOUND_DEADLOCK
-            rested = True  # whoever slept has another try, so that a wake-up too few is no deadlock
+            rested = True  # all that slept have another try, so that a wake-up too few is no deadlock
             for a in range(run.asleep.size):
                 run.asleep[a] = 0
             n, n_cores = gather(space, run, policy)
@@ -83,7 +83,7 @@ def _follow(space, run, policy, candidate, of_core):
 
 @jit
 def _wake_after_delivery(space, run):
-    """A write became visible: whoever polls its granule may go on, and all on the writer's die (room, quiets)."""
+    """A write became visible: polls of its granule may go on, and all on the writer's die (room, quiets)."""
     st, m, asleep = space.st, space.m, run.asleep
     die = st[block_of_core(st, m[ck.X_C]) + at.DIE]
     for i in range(st[at.N_ACTIVE]):
@@ -107,7 +107,7 @@ def _polls_there(st, m, base):
 
 @jit
 def _draw_start(space, run, policy, seed, number):
-    """What a run by a policy draws at its start: the keys of the actors, and when `pct` lowers one."""
+    """Draw, at the start of a run by a policy, the keys of the actors, and when `pct` lowers one."""
     st, m, rng = space.st, space.m, run.rng
     seed_draws(rng, seed, policy, number)
     for a in range(st[at.N_ACTIVE] * at.ACTORS_PER_CORE):

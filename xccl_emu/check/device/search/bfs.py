@@ -16,7 +16,7 @@ QUEUE_WORDS = 4
 FROM, TO, EDGE_PROCESS, EDGE_CHOICE = range(4)
 EDGE_WORDS = 4
 ROOM = 4096
-"""Room for so many states and transitions, at least, before one is expanded."""
+"""Room for this many states and transitions, at least, before one is expanded."""
 RETURNED = -2
 """As the process of an edge: in this state all cores are done but those that are spared (`SPARED`)."""
 

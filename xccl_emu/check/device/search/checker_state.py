@@ -1,9 +1,9 @@
-"""The checker's own words beside the machine's state, the log by which both are put back, and the fingerprint.
+"""The checker's own words (besides the machine's state), the log that puts both back, and the fingerprint.
 
 One int64 array, the checker state, holds: a header, a block for each core that is searched (clocks, open accesses), a
 few words for each 32-byte granule of memory (who uses it, and how; which of its bytes were written), and the log. What
-is changed is logged, so that a search can step back: of a core that goes on, which words have changed is seen behind
-the transition, beside a copy (`KEPT`). The fingerprint is a sum over words, kept up to date from values before and
+is changed is logged, so that a search can step back: of a core that goes on, which words have changed is seen after
+the transition, from a copy (`KEPT`). The fingerprint is a sum over words, kept up to date from values before and
 after.
 
 The fingerprint has 64 bits.  A word contributes a mix of its place and value; a write in flight contributes a mix of
@@ -90,9 +90,9 @@ BLOCK = FENCE_VECTOR + 1
 # ---- violations that the machine itself does not record
 RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)
 WORDS_OF_RACE, WORDS_OF_READ, WORDS_OF_BITS = 12, 6, 2
-"""Words of `WITNESS` that tell of a race, of bytes that nobody has written, of wrong bits."""
+"""Words of `WITNESS` that describe a race, bytes that nobody has written, wrong bits."""
 
-# ---- rows behind those of the accesses: how many these are, their highest class, words of a granule
+# ---- rows after the accesses' own: how many these are, their highest class, words of a granule
 N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
 
 LATENT = 1 << 20
@@ -103,7 +103,7 @@ STATE, CHECKER, MEMORY, NOTHING = range(4)
 
 NOW, RAW = 0, 4
 """When a logged range enters the fingerprint: right after the action that changes it, or not by itself (who logs it
-adds what it stands for)."""
+adds its contribution)."""
 
 _COMPARED = 64
 """Words that are compared at once."""
@@ -154,7 +154,7 @@ def add_hash(ck, change):
 
 @call
 def accuse(ck, what, words):
-    """Note a violation that so many words of `WITNESS` tell of, unless it was set aside."""
+    """Note a violation that the first ``words`` words of `WITNESS` describe, unless it was set aside."""
     for k in range(ck[N_ASIDE]):
         at, n = ASIDE + k * ASIDE_WORDS, 0
         while n < words and ck[at + 1 + n] == ck[WITNESS + n]:
@@ -239,7 +239,7 @@ def hash_changes(mem, st, ck, mark):
 
 @jit
 def changed(place, before, after):
-    """What a word contributes after a change less what it did before."""
+    """Return what a word contributes after a change less what it did before."""
     if before == after:
         return np.uint64(0)
     return mixed(place, after) - mixed(place, before)
@@ -247,7 +247,7 @@ def changed(place, before, after):
 
 @call
 def log_changed(ck, now, first, kept, n, space):
-    """Log those of some words that are not as they were kept; returns how they change the fingerprint.
+    """Log the words that are not as they were kept; returns how they change the fingerprint.
 
     Of a core few words change in a transition: a block without a change is passed as a whole.
     """
@@ -313,17 +313,17 @@ def _asked_apart(st, older, younger):
     same_core = st[older + ms.FLIGHT_CORE] == st[younger + ms.FLIGHT_CORE]
     by_core = st[older + ms.FLIGHT_KIND] < ms.KIND_DMA and st[younger + ms.FLIGHT_KIND] < ms.KIND_DMA
     same_die = st[older + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT] == st[younger + ms.FLIGHT_ADDRESS] >> st[ms.DIE_SHIFT]
-    told = (
+    asked = (
         flight.asked(st, older)
         | flight.asked(st, younger)
         | min(flight.part_of(st, older), flight.part_of(st, younger))
     )
-    return same_core and by_core and same_die and told != 0
+    return same_core and by_core and same_die and asked != 0
 
 
 @jit
 def _rank(st, ring, k):
-    """How many writes in flight are older than the k-th, where that matters."""
+    """Count the writes in flight that are older than the k-th, where that matters."""
     entry, rank = flight.flight(st, ring, k), 0
     for j in range(k):
         rank += _ordered(st, flight.flight(st, ring, j), entry)
@@ -332,7 +332,7 @@ def _rank(st, ring, k):
 
 @call
 def ring_hash(st, ring, first):
-    """What the writes in flight of a die, from the one at ``first`` on, contribute to the fingerprint."""
+    """Return what the writes in flight of a die, from the one at ``first`` on, contribute to the fingerprint."""
     total = np.uint64(0)
     for k in range(first, st[ring + ms.FLIGHT_COUNT]):
         total += _entry_hash(st, flight.flight(st, ring, k), _rank(st, ring, k))
@@ -341,7 +341,7 @@ def ring_hash(st, ring, first):
 
 @call
 def delivered_hash(st, ring, k):
-    """How the fingerprint changes when the k-th write in flight, which nothing holds back, becomes visible."""
+    """Return how the fingerprint changes when the k-th write in flight, which nothing holds back, becomes visible."""
     entry = flight.flight(st, ring, k)
     rank = _rank(st, ring, k) if st[ms.ORDER] == ms.ORDER_UNORDERED or st[ms.REQUEST_ORDERS] | st[ms.SOME_SIGNAL] else 0
     change = np.uint64(0) - _entry_hash(st, entry, rank)

@@ -85,12 +85,12 @@ def _use(st, ck, rows, named, base, pipe, r):
         torn = 0 if flags & accesses.WHOLE else granules.USE_UNSTABLE
         return granules.USE_WRITE | granules.USE_BY_SCALAR | torn | (granules.USE_EXACT if flags & accesses.SYNC else 0)
     if pipe == rq.MTU_OUT and flags & accesses.WHOLE:
-        tells = (
+        exact = (
             granules.USE_EXACT
             if st[ms.SOME_SIGNAL] and signals_next(st, entry_of(st, pipe_of(base, rq.MTU_OUT), 0))
             else 0
         )
-        return granules.USE_BY_OUT | (granules.USE_ADD if flags & accesses.SYNC else granules.USE_WRITE) | tells
+        return granules.USE_BY_OUT | (granules.USE_ADD if flags & accesses.SYNC else granules.USE_WRITE) | exact
     return (
         (granules.USE_ADD if flags & accesses.SYNC else granules.USE_WRITE)
         | granules.USE_UNSTABLE
@@ -100,7 +100,7 @@ def _use(st, ck, rows, named, base, pipe, r):
 
 @jit
 def _how_written(st, ck, rows, i, vector):
-    """How a write, which the last row tells of, may be done as soon as it is possible."""
+    """Return how the write of the last row may be done as soon as it is possible."""
     order, block, worst, r = st[ms.ORDER], clocks.block_of(ck, i), rows[cs.ROWS_CLASS, 0], rows[cs.N_ROWS, 0] - 1
     flag = worst == granules.OWN or worst == granules.STABLE or worst == granules.FIELD
     full = worst == granules.FIELD and ck[block + cs.N_MARKS] == cs.MARKS_MAX
@@ -112,7 +112,7 @@ def _how_written(st, ck, rows, i, vector):
     if depend(OUT_OFF, OUT_OFF, DIE | HOME, order) and not _out_of_turn(st, ck, rows, i):
         return NOT  # its place among the writes of the die matters
     if worst >= granules.STABLE and (clocks.any_read(ck, block, vector) or any_released(st, ck, block, vector)):
-        return NOT  # others may be ordered by it behind loads or writes that are still open
+        return NOT  # others may be ordered by it after loads or writes that are still open
     if granules.all_in_flight(st, ck):
         return NOT  # likewise
     if worst >= granules.STABLE and granules.any_used(
@@ -196,7 +196,7 @@ def _nothing_to_write(st, base):
     """Has mtu-out nothing in its queue?  Then a poll of an OWN granule can wait for no older value than the latest.
 
     A queued write that comes first prevents the poll for ever, since polled words grow with each write.  If it is local
-    the search takes it first and finds that deadlock; if it is not, it may be behind the poll: both are tried.
+    the search takes it first and finds that deadlock; if it is not, it may come after the poll: both are tried.
     """
     return st[pipe_of(base, rq.MTU_OUT) + ms.PIPE_COUNT] == 0
 
@@ -215,7 +215,7 @@ def written_at_once(st, ck, worst):
 
 @jit
 def before_its_turn(st, ck, rows):
-    """Does it so under `fifo` with the write that the last row tells of?"""
+    """Does it so under `fifo` with the write of the last row?"""
     worst, r = rows[cs.ROWS_CLASS, 0], rows[cs.N_ROWS, 0] - 1
     early = st[ms.ORDER] == ms.ORDER_FIFO and ck[cs.FULL] and not ck[cs.JOINING] and worst <= granules.STABLE and r >= 0
     return (
@@ -232,7 +232,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if ck[cs.EVICTS] >> i & 1 and (
         op == rq.OP_FENCE or (op == rq.OP_WAIT_FLAG and pipe == rq.SCALAR and st[ms.ORDER] == ms.ORDER_SC)
     ):
-        return NOT  # a line that is evicted waits for neither, and may go before or behind it
+        return NOT  # a line that is evicted waits for neither, and may go before or after it
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG or op == rq.OP_FENCE:
         return PLAINLY
     if pipe == rq.SCALAR:
@@ -252,7 +252,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
 
 @jit
 def _read_early(ck, rows, i, worst):
-    """May mtu-in read shared data as soon as it can, and the read stay open until its core tells somebody?
+    """May mtu-in read shared data as soon as it can, and the read stay open until its core releases it?
 
     Not where flags are explored: then what is open when makes more states than it saves.
     """
@@ -265,7 +265,7 @@ def _read_early(ck, rows, i, worst):
 
 @jit
 def how_back(st, ck, core, line):
-    """May a line be written back as soon as it is possible, and how?  If nobody else can tell."""
+    """May a line be written back as soon as it is possible, and how?  If nobody else can observe it."""
     if (
         granules.worst_class(ck, address_of(st, core, line), ms.CACHE_LINE_BYTES) > granules.LOCAL
         or st[ms.ORDER] == ms.ORDER_FIFO
@@ -295,8 +295,8 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         alone = (
             ck[cs.FULL] == cs.MOST and st[st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS + ms.GROUP_SIZE] == 1
         )
-        told = ck[block + cs.N_READ] or any_released(st, ck, block, ck[block + cs.VECTORS])
-        return PLAINLY if alone or not told else NOT
+        releases = ck[block + cs.N_READ] or any_released(st, ck, block, ck[block + cs.VECTORS])
+        return PLAINLY if alone or not releases else NOT
     if op == rq.OP_LOAD:
         # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
         plain = rows[cs.N_ROWS, 0] == 0 or not rows[0, accesses.FLAGS] & accesses.SYNC

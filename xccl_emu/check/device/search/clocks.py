@@ -3,20 +3,20 @@
 A search runs what is local to a core at once, so it sees the pipes of a core in one order only.  That is sound as
 long as every two accesses of a core to the same bytes, one of them a write, are ordered by its own flags, issues and
 quiets (then no other order could give anything else), and this is checked with vector clocks: whichever order was
-taken, an access that is not ordered behind an earlier, conflicting one is reported (`inside`).
+taken, an access that is not ordered after an earlier, conflicting one is reported (`inside`).
 
-A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 11 bits that say of which
-DMA descriptors the completion is known, and of which that were used again the one before (`inside.note_ring`).  A
+A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 11 bits that say for which
+DMA descriptors the completion is known, and for which reused ones the completion before (`inside.note_ring`).  A
 pipe's own clock ticks when it releases (sets a flag; the scalar unit also when it issues).  A quiet makes everything
 known, so all starts again; what was noted before it can be forgotten.
 
 Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
 quiet.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
-that, and knowing it would tell states apart that are alike, so a search is made without at first, and only where that
+that, and knowing it would make states differ that are alike, so a search is made without at first, and only where that
 reports a race, or an event set twice, it is made again with it (`JOINING`): then a poll or load of a flag, and a
 barrier that is passed, make known what mtu-out had done before the latest flag of it that is visible by then.  Each
 delivery of a flag being explored, a race that is hidden so in one run is shown by another, in which it comes later.
-Under `fifo` an answer to a flag may tell that the data before it is visible, too; a search then has all writes in
+Under `fifo` an answer to a flag may show that the data before it is visible, too; a search then has all writes in
 flight, and takes those for visible that are when the answer comes (elsewhere it makes some visible early, which says
 nothing).
 """
@@ -41,7 +41,7 @@ def core_of(ck, i):
 
 @jit
 def block_of(ck, i):
-    """Where the block of the core with number ``i`` begins in the checker state."""
+    """Return where the block of the core with number ``i`` begins in the checker state."""
     return ck[cs.BLOCKS] + i * cs.BLOCK
 
 
@@ -53,7 +53,7 @@ def lane(vector, pipe):
 
 @jit
 def joined(one, other):
-    """What is known to either of two vectors."""
+    """Return what is known to either of two vectors."""
     result = (one | other) >> DMA_SHIFT << DMA_SHIFT
     for pipe in range(4):
         result |= max(lane(one, pipe), lane(other, pipe)) << (_LANE * pipe)
@@ -97,7 +97,7 @@ def tick(ck, block, pipe):
 def renumber(st, ck, block):
     """Give the clocks of a core their ranks in place of their values: 1 for the least of a pipe's, 2 for the next.
 
-    Clocks are only compared with each other, each with those of its own pipe, and a tick makes one that is larger than
+    Clocks are only compared with each other, each with others of its own pipe, and a tick makes one that is larger than
     all.  So nothing else changes, and a kernel that goes round is in the state that it was in.
     """
     for pipe in range(4):
@@ -152,7 +152,7 @@ def _replace_at(ck, at, shift, old, new):
 
 @jit
 def snapshot_at(st, base, pipe, j):
-    """Where the scalar's vector at the issue of the j-th instruction in a queue is kept, from the block on."""
+    """Return where the scalar's vector at the issue of the j-th instruction in a queue is kept, from the block on."""
     return cs.SNAPSHOTS + (pipe - 1) * ms.QUEUE_DEPTH + (st[pipe_of(base, pipe) + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH
 
 
@@ -165,7 +165,7 @@ def note_issue(st, ck, block, base, pipe):
 
 @jit
 def vector_at(st, ck, block, base, pipe, j):
-    """What the j-th instruction of a queue knows when it runs."""
+    """Return what the j-th instruction of a queue knows when it runs."""
     return joined(ck[block + cs.VECTORS + pipe], ck[block + snapshot_at(st, base, pipe, j)])
 
 
@@ -214,7 +214,7 @@ def _note_consumed(ck, block, key, pipe):
 
 @jit
 def _forget_consumed(ck, block):
-    """Make room: whoever would set an event again knows of most that they were consumed."""
+    """Make room: the pipe that would set an event again knows of most that they were consumed."""
     k = 0
     while k < ck[block + cs.N_CONSUMED]:
         at = block + cs.CONSUMED + k * cs.CONSUMED_WORDS
@@ -227,7 +227,7 @@ def _forget_consumed(ck, block):
 
 @jit
 def tells_more(ck, block, source, target, event, vector):
-    """Would an event tell a pipe what this vector does not know?  So too if it is not set yet."""
+    """Would an event make known to a pipe what this vector does not know?  So too if it is not set yet."""
     for k in range(ck[block + cs.N_EVENTS_SET]):
         at = block + cs.EVENTS_SET + 2 * k
         if ck[at] == _event(source, target, event):
@@ -249,7 +249,7 @@ def note_wait(ck, block, source, target, event, pipe):
 
 @jit
 def completion_of(ck, block, k):
-    """What the completion of a DMA descriptor makes known."""
+    """Return what the completion of a DMA descriptor makes known."""
     return ck[block + cs.DMA_SNAPSHOTS + k] | 1 << (DMA_SHIFT + k)
 
 

@@ -24,7 +24,7 @@ ENDED, PAUSED, TABLE_FULL = range(3)
 
 @jit
 def place_of(table, one):
-    """Where a fingerprint stands in the hash set, or the free place where it would (open addressing)."""
+    """Return the place of a fingerprint in the hash set, or the free place where it would be (open addressing)."""
     last = np.uint64(table.size - 1)
     place = one & last
     while table[np.int64(place)] != 0 and table[np.int64(place)] != one:
@@ -241,7 +241,7 @@ def walk(mem, st, ck, rows, named, budget):
     for _ in range(budget):
         violation = ck[cs.VIOLATION]
         if violation == cs.RACE or violation == cs.RACE_INSIDE or violation == cs.TOO_EARLY:
-            ck[cs.VIOLATION], ck[cs.RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes, or use others
+            ck[cs.VIOLATION], ck[cs.RESTART] = 0, 1  # after it, somebody may synchronize on these bytes, or use others
         if ck[cs.VIOLATION] or ck[cs.LIMIT]:
             return False
         ck[cs.LOG] = ck[cs.LOG_BASE]

@@ -1,6 +1,6 @@
 """Every run in which one thing breaks, by brute force: the actions of the machine, and what breaks among them.
 
-As `machine.device.explore`, whose states these are, with what has broken beside them.  Nothing is reduced.
+As `machine.device.explore`, whose states these are, with what has broken added.  Nothing is reduced.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from xccl_emu.machine.device.words import call, jit
 (
     STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED, GIVEN_UP, WHICH,
 ) = range(14)  # fmt: skip
-"""What is counted; what was found, behind which state and by which action; how runs ended behind a fault; which bytes
+"""What is counted; what was found, after which state and by which action; how runs ended after a fault; which bytes
 are wrong."""
 
 ENDED, STACK_FULL, TABLE_FULL, EDGES_FULL, PAUSED = range(5)
@@ -120,7 +120,7 @@ def _find(counted, what, node, code):
 
 @jit
 def _possible(st, words):
-    """At most so many actions are possible, what may break among them."""
+    """Return how many actions are possible at most, what may break among them."""
     possible = 4
     for a in range(n_actors(st)):
         possible += choices(st, nth_actor(st, a))
@@ -229,7 +229,7 @@ def _reached(space, parts, asked, graph, counted, node, code):
 
 @jit
 def _number(table, one, two, counted):
-    """The number of a state; that of the next one if it is new, and then it is added."""
+    """Return the number of a state; a new one is added, and takes the next number."""
     last = table.shape[0] - 1
     place = np.int64(one & np.uint64(last))
     while table[place, 0] != 0 or table[place, 1] != 0:
@@ -265,7 +265,7 @@ def _edge(edges, counted, node, to, code):
 
 @jit
 def _allowed(st, asked):
-    """Return whether the protocol has declared the error, or the machine has seen it behind a wrong word."""
+    """Return whether the protocol has declared the error, or the machine has seen it after a wrong word."""
     stops = asked.stops if st[ms.FAULT_HAPPENED] else asked.gives_up
     if st[ms.ERROR] != ms.ERR_FAIL:
         return st[ms.FAULT_HAPPENED] & fault_actions.MISLEADING != 0

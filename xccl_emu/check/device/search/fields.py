@@ -1,8 +1,8 @@
-"""Fields: a flag that one core writes, and what its readers find beside it in the same granule.
+"""Fields: a flag that one core writes, and what its readers find next to it in the same granule.
 
 A write to a field is visible at once, and marked as one of shared data is.  A poll that only this write can have
-granted tells its core of it, and the mark ends.  Where nobody but that core reads the field this is local: whatever the
-core does with the field comes before the poll in its program, and is met then, or behind it.
+granted makes it known to its core, and the mark ends.  Where nobody but that core reads the field this is local:
+whatever the core does with the field comes before the poll in its program, and is met then, or after it.
 
 A poll for equality is granted at once, too, and stays open like a load that is made early (`races`): had the next write
 come before it, it would wait for ever.  Every two accesses to a field that nothing orders are met; then that is seen
@@ -21,7 +21,7 @@ from xccl_emu.machine.device.words import call, jit, load_i64
 def polled_at_once(st, ck, i, base, address, compare):
     """May a poll of a field be granted as soon as it can be, and its core then know of the write that granted it?
 
-    Only if no other core reads the field, and this one has issued nothing that may read it beside the poll.
+    Only if no other core reads the field, and this one has issued nothing but the poll that may read it.
     """
     uses = ck[granules.granule_of(ck, address) + granules.USES]
     if granules.reader_of(uses) == granules.MANY or not _idle(st, base):
@@ -76,7 +76,7 @@ def any_mark(ck, block, address):
 
 @call
 def end_marks(ck, block, address):
-    """Who reads a field knows of the writes to it: marks end there, and stay on what is beside it."""
+    """The reader of a field knows of the writes to it: marks end there, and stay on the bytes around it."""
     first, end, n = address & ~31, (address | 31) + 1, 0
     while n < ck[block + at.N_MARKS]:
         mark = block + at.MARKS + n * at.MARK_WORDS
@@ -93,7 +93,7 @@ def end_marks(ck, block, address):
 
 @jit
 def _split(ck, block, mark, first, end):
-    """Leave of a mark what is before and behind some bytes; all of it where there is no room: more is met then."""
+    """Leave of a mark what is before and after some bytes; all of it where there is no room: more is met then."""
     if ck[block + at.N_MARKS] < at.MARKS_MAX:
         other = block + at.MARKS + ck[block + at.N_MARKS] * at.MARK_WORDS
         ck[other], ck[other + 1], ck[other + 2] = end, ck[mark + 1], ck[mark + 2]

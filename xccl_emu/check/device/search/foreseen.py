@@ -1,7 +1,7 @@
-"""What a delivery leads to, told before it is made: most lead to states that are known, and need not be made then.
+"""What a delivery leads to, found before it is made: most lead to states that are known, and need not be made then.
 
 A fingerprint is a sum over words.  When a delivery changes nothing but its bytes and the writes in flight, the sum
-behind it follows from the one before; nothing has to be logged, changed and put back to look it up.
+after it follows from the one before; nothing has to be logged, changed and put back to look it up.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def foresee(mem, st, ck, die):
     """Put on the log what each write in flight would lead to, two words each: as above, and the fingerprint.
 
     Returns where they are.  An entry of the log that puts nothing back holds them, as long as the search is in the
-    state or behind it.
+    state or further on.
     """
     n, ahead = st[flight.block_of_die(st, die) + ms.FLIGHT_COUNT], ck[cs.LOG]
     if ahead + 2 * n + 2 > ck[cs.LOG_END]:
@@ -44,7 +44,7 @@ def foresee(mem, st, ck, die):
 def _only_delivers(st, ck, die, k):
     """Does nothing follow when the k-th write in flight becomes visible, and is it of whole words or within one?
 
-    What may follow (`run_local._deliver`): a core goes on, a mark ends, a write comes behind its owners' return, or
+    What may follow (`run_local._deliver`): a core goes on, a mark ends, a write comes after its owners' return, or
     meets a tentative read.
     """
     entry = flight.flight(st, flight.block_of_die(st, die), k)
@@ -73,7 +73,7 @@ def _only_delivers(st, ck, die, k):
 
 @jit
 def _hash_delivered(mem, st, ck, die, k):
-    """The fingerprint behind a delivery that nothing follows."""
+    """Return the fingerprint after a delivery that nothing follows."""
     ring = flight.block_of_die(st, die)
     entry = flight.flight(st, ring, k)
     left = flight.block_of_core(st, st[entry + ms.FLIGHT_CORE]) + ms.IN_FLIGHT
@@ -83,7 +83,7 @@ def _hash_delivered(mem, st, ck, die, k):
 
 @jit
 def _written(mem, st, entry):
-    """What the bytes of a write change."""
+    """Return what the bytes of a write change."""
     address, nbytes, data = st[entry + ms.FLIGHT_ADDRESS], st[entry + ms.FLIGHT_NBYTES], entry + ms.FLIGHT_DATA
     if (address | nbytes) & 7:
         before = load_i64(mem, address & ~7)

@@ -6,7 +6,7 @@ seen that is not frozen, a bit of any kind, the search ends (`RESTART`), what wa
 again. So when a search has ended without that, every access of every explored run is in the table that it went by.
 `docs/soundness.md` has the argument why this is enough.
 
-- LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
+- LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can observe when.
 - OWN: one core uses it, writes it by mtu-out and polls it for equality; what is polled grows with each write. Written
   at once; polled at once where mtu-out has nothing left to write, so that no write can prevent the poll, else explored.
   The poll makes the write known to be visible (`inside`).
@@ -15,7 +15,7 @@ again. So when a search has ended without that, every access of every explored r
 - STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall.
   Under `sc` and `relaxed` a full search makes it visible at once; polls for "at least" are granted at once too,
   others explored.
-- FIELD: one core's mtu-out writes it, and others, or that one, poll it and read what stands beside the flag. Under
+- FIELD: one core's mtu-out writes it, and others, or that one, poll it and read what is next to the flag. Under
   `relaxed` a full search makes it visible at once and marks it, as DATA, and polls are granted at once (`fields`).
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
 """
@@ -26,7 +26,7 @@ from xccl_emu.machine.device.words import call, jit
 
 LOCAL, OWN, DATA, STABLE, FIELD, SYNC = range(6)
 NO_GRANULE = 1 << 60
-"""Behind all granules."""
+"""After all granules."""
 ALL_BYTES = (1 << 32) - 1
 """Uses of a granule, a bit each."""
 
@@ -50,7 +50,7 @@ USE_UNORDERED = 1 << 15
 USE_LATE = 1 << 16
 """Written by another core when its owners have returned: so when they return matters."""
 USE_IN_TURN = 1 << 17
-"""Under `fifo` its writes keep their turn among those of their die, since others may go by that."""
+"""Under `fifo` its writes keep their turn among the writes of their die, since others may rely on that."""
 USE_CACHED, USE_PAST = 1 << 18, 1 << 19
 """Through the cache of a scalar unit, its whole line; past it, where there is one."""
 WRITER_SHIFT = 20
@@ -67,7 +67,7 @@ _READS = USE_READ | USE_EXACT | POLLED
 
 @jit
 def granule_of(ck, address):
-    """Where the words of an address' granule are."""
+    """Return where the words of an address' granule are."""
     return ck[cs.GRANULE_TABLE] + (address >> 5) * GRANULE_WORDS
 
 
@@ -177,16 +177,16 @@ def reader_of(uses):
 
 @jit
 def _only(uses, i, shift):
-    """What is to be noted of the only core that uses a granule so, when the core with number ``i`` does."""
+    """Return what to note of the only core that uses a granule so, when the core with number ``i`` does."""
     known = uses >> shift & MANY
     return (i + 1 if known == 0 or known == i + 1 else MANY) << shift
 
 
 @jit
 def all_in_flight(st, ck):
-    """Return whether no write is made visible early, since what becomes visible may tell of others before it.
+    """Return whether no write is made visible early, since what becomes visible may release others before it.
 
-    So where requests are strong; and where they signal, if answers are to tell a core what of its own is visible.
+    So where requests are strong; and where they signal, if answers are to show a core what of its own is visible.
     """
     return st[ms.REQUEST_ORDERS] == ms.ASKS_SOME_STRONG or (st[ms.SOME_SIGNAL] != 0 and ck[cs.JOINING] != 0)
 
@@ -210,8 +210,8 @@ def _class(st, ck, users, uses):
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):
             return least
-        told = not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST)
-        alone = relaxed and told and not uses & USE_BY_SCALAR  # scalar loads see scalar stores that are in flight
+        simple = not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST)
+        alone = relaxed and simple and not uses & USE_BY_SCALAR  # scalar loads see scalar stores that are in flight
         if alone and least == LOCAL and not uses & USE_AS_FIELD:
             return OWN
         return SYNC if not field else FIELD if uses & (USE_READ | USE_AS_FIELD) else STABLE
@@ -220,8 +220,8 @@ def _class(st, ck, users, uses):
     if field and uses & (USE_READ | USE_AS_FIELD):
         return FIELD
     one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer_of(uses) != MANY)
-    told = not uses & (USE_READ | USE_EXACT | USE_UNSTABLE | USE_IN_TURN)  # what keeps its turn is not made at once
-    if early and one_way and not both and not ck[cs.JOINING] and told:
+    simple = not uses & (USE_READ | USE_EXACT | USE_UNSTABLE | USE_IN_TURN)  # what keeps its turn is not made at once
+    if early and one_way and not both and not ck[cs.JOINING] and simple:
         return STABLE
     return SYNC
 
@@ -231,8 +231,8 @@ def _may_be_field(st, ck, uses):
     """Return whether, under `relaxed`, one core's mtu-out writes a granule at once and its polled values never fall."""
     plain = not st[ms.CACHE_LINES] and not st[ms.SOME_SIGNAL] and ck[cs.UNIT_GRANULES] == 1
     by_one = uses & USE_BY_OUT and not uses & (USE_BY_SCALAR | USE_ADD) and writer_of(uses) != MANY
-    told = uses & POLLED and not uses & (USE_EXACT | USE_UNSTABLE | USE_AS_DATA)
-    return ck[cs.FULL] == cs.MOST and not ck[cs.JOINING] and plain and by_one and told
+    simple = uses & POLLED and not uses & (USE_EXACT | USE_UNSTABLE | USE_AS_DATA)
+    return ck[cs.FULL] == cs.MOST and not ck[cs.JOINING] and plain and by_one and simple
 
 
 @jit

@@ -18,7 +18,7 @@ from xccl_emu.machine.device.words import call, jit
 WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE, IN_ROW = 16, 32, 64, 128, 256, 512, 1024, 2048
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
 write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
-reads of memory, of which the clock is that of the latest; IN_ROW: it adds integers of 4 bytes, not a word."""
+reads of memory, with the clock of the latest; IN_ROW: it adds integers of 4 bytes, not a word."""
 AGENT_BEFORE, N_BEFORE = AGENT_DMA + 8, 3
 """Agents of descriptors that were used again: of what they did before, while not all know of it."""
 _FENCES = 12
@@ -92,7 +92,7 @@ def _forget_known(st, ck, block, base):
 
 @jit
 def _rename(ck, at, k, agent):
-    """Whoever knows of a descriptor's completion knows of this agent's from now on, if it is one, and of no other."""
+    """A clock that knew of a descriptor's completion knows of this agent's instead, if it is one, else of neither."""
     knew = ck[at] >> clocks.DMA_SHIFT + k & 1
     ck[at] &= ~(1 << clocks.DMA_SHIFT + k)
     if agent:
@@ -174,7 +174,7 @@ def _may_overtake(st, what, other):
 
 @jit
 def _effect(what):
-    """What a write does to its bytes, as `dependence` names it."""
+    """Return what a write does to its bytes, as `dependence` names it."""
     if not what & ADDS:
         return dependence.WRITE
     if what & 15 == SCALAR:
@@ -224,7 +224,7 @@ def note_landed(st, ck, i):
 
 @call
 def age_records(st, ck, block):
-    """A core has passed a fence: what its scalar unit and mtu-out wrote to memory stands before one more."""
+    """A core has passed a fence: what its scalar unit and mtu-out wrote to memory comes before one more."""
     for n in range(ck[block + cs.N_RECORDS] if st[ms.ORDER] >= ms.ORDER_RELAXED else 0):
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and ck[at + 2] & 15 < AGENT_DMA:
@@ -287,7 +287,7 @@ def _add(st, ck, block, start, end, what, clock, site):
 def _merge(st, ck, block, reads):
     """Make room: make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest.
 
-    And drop what a later record of the same pipe stands for.  With ``reads``, make one of adjacent reads of memory by
+    And drop what a later record of the same pipe covers.  With ``reads``, make one of adjacent reads of memory by
     the same pipe instead; what conflicts with that leaves no proof.
     """
     n = 0
@@ -300,7 +300,7 @@ def _merge(st, ck, block, reads):
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
                 ck[at + 3] = max(ck[at + 3], ck[other + 3])
                 ck[at + 2] = ck[at + 2] | COARSE if reads else min(ck[at + 2], ck[other + 2])
-                _drop(ck, block, m)  # of writes what is left is behind the fewer fences, and not yet visible
+                _drop(ck, block, m)  # of writes what is left comes before the fewer fences, and is not yet visible
                 m = n + 1
             elif not reads and _stands_for(ck, at, other):
                 _drop(ck, block, m)
@@ -323,7 +323,7 @@ def _coarse(one, other):
 
 @jit
 def _stands_for(ck, one, other):
-    """Does whoever knows the one of two records know the other, of the same pipe earlier and within its bytes?"""
+    """Does knowing the one of two records imply knowing the other, of the same pipe earlier and within its bytes?"""
     same = ck[one + 2] == ck[other + 2] and ck[one + 2] & 15 < AGENT_DMA and not ck[one + 2] & ALONE
     return same and ck[one] <= ck[other] and ck[other + 1] <= ck[one + 1] and ck[one + 3] >= ck[other + 3]
 

@@ -35,7 +35,7 @@ _SIGNATURE = types.int64(
 
 @functools.cache
 def handle_of(function):
-    """By which number `call_at` finds a function."""
+    """Return the number by which `call_at` finds a function."""
     return by_address.address_of(function, _SIGNATURE)
 
 

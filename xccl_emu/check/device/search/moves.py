@@ -1,4 +1,4 @@
-"""Moves of a search: an action of the machine with all that the checker keeps beside it.
+"""Moves of a search: an action of the machine with all that the checker keeps in addition.
 
 A *transition* is an action on memory that several cores use.  What is local to a core (its kernel between two such
 actions, its data buffer, its flags, memory that it alone uses) is done at once after it (`run_local`): it commutes with
@@ -48,7 +48,7 @@ def _places(st, ck, i):
 
 @jit
 def _cache_of(st, ck, i):
-    """Where the lines that a core has cached begin; `CACHE_WORDS` of them, none without a cache."""
+    """Return where the lines that a core has cached begin; `CACHE_WORDS` of them, none without a cache."""
     return machine_cache.place_of(st, clocks.core_of(ck, i), 0)
 
 
@@ -128,7 +128,7 @@ class Action(NamedTuple):
 
 @jit
 def _action(st, ck, i, what):
-    """What is to be taken; its operation is -1 if there is nothing."""
+    """Return what is to be taken; its operation is -1 if there is nothing."""
     pipe, choice = what >> 16 & 255, what & ms.CHOICE_ALL
     base, block = flight.block_of_core(st, clocks.core_of(ck, i)), clocks.block_of(ck, i)
     entry = accesses.instruction_of(st, base, pipe, choice)
@@ -219,7 +219,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
 
 @jit
 def _after_pipe(st, ck, rows, x, event):
-    """What an instruction of a pipe, or a DMA, means for the order inside of its core."""
+    """Note what an instruction of a pipe, or a DMA, means for the order inside of its core."""
     block, pipe, op = x.block, x.pipe, x.op
     if op == rq.OP_SET_FLAG:
         ck[block + cs.VECTORS + pipe] = x.vector
@@ -285,7 +285,7 @@ def _after_cached(st, ck, x, back):
 
 @jit
 def _save_fences(mem, st, ck, ring):
-    """Log how many fences stand behind each write in flight, and take all these writes out of the fingerprint."""
+    """Log how many fences have followed each write in flight, and take all these writes out of the fingerprint."""
     cs.add_hash(ck, np.uint64(0) - cs.ring_hash(st, ring, 0))
     for k in range(st[ring + ms.FLIGHT_COUNT]):
         cs.save(mem, st, ck, cs.STATE | cs.RAW, flight.flight(st, ring, k) + ms.FLIGHT_FENCES, 1)
@@ -306,7 +306,7 @@ def _note_flying(st, ck, ring, before):
 
 @jit
 def _keep_words(mem, rows):
-    """Remember what stands in a stable granule before a write."""
+    """Remember what is in a stable granule before a write."""
     for w in range(4):
         rows[cs.ROWS_WORDS, w] = load_i64(mem, (rows[0, accesses.START] & ~31) + 8 * w)
 
@@ -438,7 +438,7 @@ def _mark(st, ck, block, start, end, who):
 
 @jit
 def _after_scalar(mem, st, ck, rows, named, x, op):
-    """What the scalar unit's request means for the order inside of its core."""
+    """Note what the scalar unit's request means for the order inside of its core."""
     base, block, a, b, c = x.base, x.block, x.a, x.b, x.c
     if op >= rq.OP_V_QUANTIZE:
         clocks.note_issue(st, ck, block, base, rq.VECTOR)
@@ -494,7 +494,7 @@ def _learn(st, ck, x):
 
 @jit
 def _note_flag(st, ck, block, start, nbytes, vector):
-    """Mtu-out has written a flag: whoever sees it makes known what was known then, of each granule by itself."""
+    """Mtu-out has written a flag: to see it makes known what was known then, of each granule by itself."""
     if st[ms.ORDER] == ms.ORDER_SC:
         ck[block + cs.SHARED_VECTOR] = clocks.joined(ck[block + cs.SHARED_VECTOR], vector)
         return

@@ -11,13 +11,13 @@ accesses of one core by different pipes, if the bytes are explored; where they a
 
 Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
 they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
-after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
+after an open load is made a transition.  Others can be ordered after a load only by such a write; so while another
 core could make a conflicting access that is not, there is a state of the search with both open.  So it is with
 transfers of shared data by mtu-in: they stay open until a transition that knows of them.
 
 Under `sc` writes need no quiet, and one of shared data, made at once, stays open like a load: until such a release that
 comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` it
-stays open until the quiet; who meets it before may be ordered by a flag behind it, so from then on it keeps its turn.
+stays open until the quiet; who meets it before may be ordered by a flag after it, so from then on it keeps its turn.
 
 A local action (`LOCALLY`) closes and releases nothing: its time is arbitrary, so it orders no other core.
 """
@@ -38,7 +38,7 @@ from xccl_emu.machine.device.words import call, jit, load_i64
 _MARK_SITE = (1 << 16) - 1
 _MARK_FENCES = 16  # under `relaxed`, in the place of agent and clock: fences that the core has passed since
 _FENCES_MASK = (1 << 24) - 1
-_MARK_SIGNAL = 40  # above: of what a request copies that signals, which of its core's signals to that die tells, from 1
+_MARK_SIGNAL = 40  # above: which of its core's signals to that die releases what a request copies that signals, from 1
 FLYING, EARLY, MARKED = 8, 16, 32
 """Further flags of an open access: a write in flight; a load that was made early; a write of shared data that was."""
 
@@ -62,13 +62,13 @@ def _append(ck, rows, at, n, start, nbytes, flags, agent, site):
 
 @jit
 def mark_of(st, agent, site, vector):
-    """Who has written shared data at once; under `relaxed` the site, and how many fences the core has passed since."""
+    """Return who has written shared data at once; under `relaxed` the site, and how many fences have come since."""
     return site if st[ms.ORDER] != ms.ORDER_SC else site | agent << cs.MARK_AGENT | lane(vector, agent) << cs.MARK_CLOCK
 
 
 @jit
 def _released(st, ck, at, vector):
-    """Does a release with this vector come after a marked write, so that others may be ordered behind it?"""
+    """Does a release with this vector come after a marked write, so that others may be ordered after it?"""
     who = ck[at + 2]
     return st[ms.ORDER] == ms.ORDER_SC and lane(vector, who >> cs.MARK_AGENT & 15) >= who >> cs.MARK_CLOCK
 
@@ -95,19 +95,19 @@ def release_marks(st, ck, block, vector):
 
 @call
 def age_marks(st, ck, block):
-    """A core has passed a fence: what it has marked stands before one more."""
+    """A core has passed a fence: what it has marked comes before one more."""
     for n in range(ck[block + cs.N_MARKS] if st[ms.ORDER] >= ms.ORDER_RELAXED else 0):
         ck[block + cs.MARKS + n * cs.MARK_WORDS + 2] += 1 << _MARK_FENCES
 
 
 @jit
 def _is_before(st, ck, at, address, fences):
-    """Does a marked write stand before a fence that a write to this address is behind, on the same die?
+    """Does a marked write come before a fence that a write to this address comes after, on the same die?
 
     ``fences`` are those that the core has passed since that write took off.
     """
-    behind = st[ms.ORDER] >= ms.ORDER_RELAXED and ck[at + 2] >> _MARK_FENCES & _FENCES_MASK > fences
-    return behind and all_on_die_of(st, ck[at], ck[at + 1], address)
+    fenced = st[ms.ORDER] >= ms.ORDER_RELAXED and ck[at + 2] >> _MARK_FENCES & _FENCES_MASK > fences
+    return fenced and all_on_die_of(st, ck[at], ck[at + 1], address)
 
 
 @jit
@@ -132,7 +132,7 @@ def release_before(st, ck, block, address, fences):
 
 @jit
 def told_by_next(st, base, core, address, who):
-    """Note in a mark that the core's next signal to its die tells of it: the one behind those in flight."""
+    """Note in a mark that the core's next signal to its die releases it: the one after its signals in flight."""
     if st[ms.ORDER] < ms.ORDER_RELAXED:
         return who
     ring = flight.block_of_die(st, st[base + ms.DIE])
@@ -141,7 +141,7 @@ def told_by_next(st, base, core, address, who):
 
 @call
 def see_told_before(st, ck, block, start, nbytes, who):
-    """Explore from now on what a signal tells of though its request did not copy it: what `relaxed` keeps before that.
+    """Explore from now on what a signal releases though its request did not copy it: what `relaxed` keeps before that.
 
     So it is with an earlier write of the core to what becomes visible at once with a part of the copy.
     """
@@ -159,13 +159,13 @@ def see_told_before(st, ck, block, start, nbytes, who):
 
 @jit
 def _told_by(st, ck, at, address):
-    """Which of the signals of its core in flight to the die of an address tells of a mark, from 1; 0 for none."""
+    """Return which signal of its core in flight to the die of an address releases a mark, from 1; 0 for none."""
     return ck[at + 2] >> _MARK_SIGNAL if all_on_die_of(st, ck[at], ck[at + 1], address) else 0
 
 
 @jit
 def any_told(st, ck, block, address, number):
-    """Return whether a write of shared data is marked that this or a later signal of a core to the die tells of."""
+    """Return whether a write of shared data is marked that this or a later signal of a core to the die releases."""
     for n in range(ck[block + cs.N_MARKS] if st[ms.SOME_SIGNAL] else 0):
         if _told_by(st, ck, block + cs.MARKS + n * cs.MARK_WORDS, address) >= number:
             return True
@@ -174,14 +174,14 @@ def any_told(st, ck, block, address, number):
 
 @call
 def release_told(st, ck, block, address, number):
-    """A signal is visible: forget the marks of what its request has copied; those of later signals move up."""
+    """A signal is visible: forget the marks of what its request has copied; marks of later signals move up."""
     n = 0
     while n < ck[block + cs.N_MARKS] and not ck[cs.LOCALLY]:
         at = block + cs.MARKS + n * cs.MARK_WORDS
-        told = _told_by(st, ck, at, address)
-        if told > number:
+        signal = _told_by(st, ck, at, address)
+        if signal > number:
             ck[at + 2] -= 1 << _MARK_SIGNAL
-        if told == number:
+        if signal == number:
             _drop_mark(ck, block, n)
         else:
             n += 1
@@ -349,7 +349,7 @@ def _conflict_inside(st, ck, rows, a, b):
 def _covered(st, rows, load, b):
     """Does a scalar unit see, in place of a whole write of its core in flight, a later store of its own?
 
-    That one is behind it, unless something may overtake in a granule.  (What is in flight is listed first, the oldest
+    That one comes after it, unless something may overtake in a granule.  (What is in flight is listed first, the oldest
     in front.)
     """
     loads = (
@@ -384,7 +384,7 @@ def _one_flies(rows, a, b):
 
 @jit
 def _conflict_between(st, ck, rows, i, a, j, b):
-    """Do two open accesses of two cores conflict?  Under `fifo` the writes of a die keep their order, as of a core."""
+    """Do two open accesses of two cores conflict?  Under `fifo` the writes of a die keep their order, like a core's."""
     one_die = (
         st[flight.block_of_core(st, core_of(ck, i)) + ms.DIE] == st[flight.block_of_core(st, core_of(ck, j)) + ms.DIE]
     )
@@ -461,7 +461,7 @@ def judge_return(mem, st, ck, i):
 
 @jit
 def _explore_marked(ck, start, end):
-    """Explore those of some bytes from now on that somebody has written at once and not awaited."""
+    """From now on explore the bytes from ``start`` to ``end`` that somebody has written at once and not awaited."""
     for m in range(ck[cs.N]):
         block = block_of(ck, ck[ck[cs.MEMBERS] + m])
         for k in range(ck[block + cs.N_MARKS]):

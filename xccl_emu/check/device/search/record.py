@@ -1,8 +1,8 @@
-"""From a search back to the machine: the actions that a transition stands for, as a schedule that anyone can replay.
+"""From a search back to the machine: the actions that make up a transition, as a schedule that anyone can replay.
 
 A search makes some writes visible at once that on the machine are in flight first.  When its path is gone through again
-to be recorded, such writes take off like all others: those that nobody else can see are delivered right away; those of
-shared data stay in flight, *latent*, until the quiet of their core, which then delivers them first; or until a later
+to be recorded, such writes take off like all others: those that nobody else can see are delivered right away; writes
+of shared data stay in flight, *latent*, until the quiet of their core, which then delivers them first; or until a later
 write has no room, which on the machine holds it up, and in the search did not; or until one behind a fence is visible.
 """
 
@@ -87,7 +87,7 @@ def step_recorded(mem, st, ck, rows, named, core, what):
 
 @jit
 def _units_written(st, ck, rows):
-    """How many writes in flight an action makes at most."""
+    """Return how many writes in flight an action makes at most."""
     n = 0
     for r in range(rows[cs.N_ROWS, 0]):
         if (
@@ -106,7 +106,7 @@ def _units_written(st, ck, rows):
 
 @call
 def _make_room(mem, st, ck, die, n):
-    """Deliver latent writes of a die, the oldest first, until so many granules have room among its writes in flight."""
+    """Deliver latent writes of a die, the oldest first, until ``n`` granules have room among its writes in flight."""
     ring, k = flight.block_of_die(st, die), 0
     while k < st[ring + ms.FLIGHT_COUNT] and st[ring + ms.FLIGHT_COUNT] + n > st[ms.FLIGHT_CAPACITY]:
         if not st[flight.flight(st, ring, k) + ms.FLIGHT_SITE] & cs.LATENT or not _deliver_own(mem, st, ck, die, k):
@@ -162,7 +162,7 @@ def _before_in_order(st, older, younger):
 
 @call
 def clear_way(mem, st, ck, die, k):
-    """Make latent writes visible that a fence, `fifo`, or being told of by it, puts before the k-th in flight; returns
+    """Make latent writes visible that a fence, `fifo`, or being copied for it, puts before the k-th in flight; returns
     where it is then."""
     ring, j = flight.block_of_die(st, die), 0
     while j < k:
@@ -216,7 +216,7 @@ def n_latent(st, ck, core):
 
 @call
 def in_ring(st, die, k):
-    """Where in the ring the k-th write in flight is that the search knows of; -1 if there are fewer."""
+    """Return where in the ring the k-th write in flight is that the search knows of; -1 if there are fewer."""
     ring = flight.block_of_die(st, die)
     for j in range(st[ring + ms.FLIGHT_COUNT]):
         if not st[flight.flight(st, ring, j) + ms.FLIGHT_SITE] & cs.LATENT:

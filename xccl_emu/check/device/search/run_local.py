@@ -17,10 +17,10 @@ from xccl_emu.machine.device.words import call, jit
 _SPIN = 1 << 16
 """Local actions in a row after which a kernel is taken to run for ever."""
 SPIN_SITES = 10
-"""So many sites of its loop are kept."""
+"""This many sites of its loop are kept."""
 
 PER_CORE = 5
-"""Processes of a core: its pipes and its DMA; behind all cores one process a die, which delivers."""
+"""Processes of a core: its pipes and its DMA; after all cores one process a die, which delivers."""
 
 
 @jit
@@ -180,7 +180,7 @@ def _can_wake(mem, st, ck, rows, named, j):
 
 @jit
 def n_choices(st, ck, process):
-    """How many transitions of a process there may be: each is then tried."""
+    """Return how many transitions of a process there may be: each is then tried."""
     m = process // PER_CORE
     if m >= ck[cs.N]:
         die = ck[ck[cs.DIES] + process - ck[cs.N] * PER_CORE]
@@ -261,7 +261,7 @@ def _all_whole(st, ck, i, base):
         entry = pipes.entry_of(st, queue, j)
         if st[entry] == rq.OP_MTU_IN:
             source, nbytes = st[entry + 1], st[entry + 3]
-            # Flags, of which one may be seen without another
+            # Flags: one may be seen without another
             apart = access.reads_flags(st, base, source, nbytes) and granules.shared(ck, source, nbytes)
             if apart or not _read_whole(ck, i, source, nbytes):
                 return False
@@ -335,7 +335,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
 
 @jit
 def _possible(mem, st, ck, rows, named, i, pipe, choice):
-    """What `execute` is to take for a choice of a pipe; -1 if that cannot be, or is local."""
+    """Return what `execute` is to take for a choice of a pipe; -1 if that cannot be, or is local."""
     base = flight.block_of_core(st, clocks.core_of(ck, i))
     entry, off = instruction_of(st, base, pipe, choice), False
     if entry < 0:  # what is followed again, to be recorded, has gone another way

@@ -1,6 +1,6 @@
 """Which sites of kernels a search comes to, and at which a core may have to wait.
 
-Two bits of each site, beside what the search knows of it from the start (`accesses.NAMED`).  That a site may wait is
+Two bits of each site, next to what the search knows of it from the start (`accesses.NAMED`).  That a site may wait is
 said too often rather than too seldom; docs/soundness.md argues why it is never missed.
 """
 
@@ -21,7 +21,7 @@ from xccl_emu.machine.device.words import call, jit
 def note_site(st, ck, rows, named, i, pipe):
     """Note that a core has come to its request, or to the head of a queue, that was just looked at and can be granted.
 
-    What cannot be granted yet waits; whoever sees that notes it.
+    What cannot be granted yet waits; that is noted where it is seen.
     """
     base, block = block_of_core(st, clocks.core_of(ck, i)), clocks.block_of(ck, i)
     entry = instruction_of(st, base, pipe, ms.CHOICE_ALL)

@@ -14,7 +14,7 @@ from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.words import bytes_to_words, copy_words, jit
 
 EXECUTE, TRANSITION = 6, 7
-"""Where the addresses of what is watched are put aside, after those of `linked`."""
+"""Where the addresses of what is watched are put aside, after the functions of `linked`."""
 
 USED, N_PARTS, ROW_WORDS, PARTS = range(4)
 """What the room begins with: where its next free word is, then which words of the machine a state is."""

@@ -14,7 +14,7 @@ from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS, N_CORES
 from xccl_emu.machine.device.words import jit
 
 SPINNING = 16
-"""So many loads of a core's scalar unit, one after the other and nothing else, look like waiting."""
+"""This many loads of a core's scalar unit, one after the other and nothing else, look like waiting."""
 
 
 @jit

@@ -10,7 +10,7 @@
     skew     as weights, but all cores of a die have one factor more
     =======  ===========================================================================================
 
-A blocked poll is no candidate, so no priority makes it spin.  What a policy does beside that is in `pct` and `skew`.
+A blocked poll is no candidate, so no priority makes it spin.  What a policy does beyond that is in `pct` and `skew`.
 """
 
 from xccl_emu.check.device.monitor import layout as ml
@@ -30,7 +30,7 @@ def draw_key(policy, rng):
 
 @jit
 def which(policy, n_cores, n):
-    """Range of candidates to choose from now, as (first, end): those of cores come first, then the writes."""
+    """Return the range of candidates to choose from now, as (first, end): cores come first, then the writes."""
     if policy == ml.P_EAGER and n > n_cores:
         return n_cores, n
     if (policy == ml.P_LATE or policy == ml.P_LIFO) and n_cores > 0:

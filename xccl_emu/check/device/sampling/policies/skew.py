@@ -17,7 +17,7 @@ _DECADES = 9 * 2.302585092994046
 
 @jit
 def draw_dies(space, run):
-    """Keys of the actors, of which those of one die have a factor more; cores are in order of their dies."""
+    """Draw the keys of the actors, with one more factor for each die; cores are in order of their dies."""
     st, m, rng = space.st, space.m, run.rng
     die, apart = -1, 1.0
     for i in range(st[N_ACTIVE]):
