@@ -251,7 +251,7 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
         verdict, states=found.states, transitions=found.transitions, collision=found.states**2 / 2.0**65, reach=None
     )
     if found.violation:
-        return _shown_behind(verdict, checkable, found.actions, found.loop, SEARCH)
+        return _shown_after_fault(verdict, checkable, found.actions, found.loop, SEARCH)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     steps = None if search.steps == FOR_EVER else search.steps
@@ -259,7 +259,7 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
     return replace(verdict, recovery=Recovery(steps, SHARED), reason=reason)
 
 
-def _shown_behind(
+def _shown_after_fault(
     verdict: Verdict, checkable: Checkable, actions: NDArray[np.int64], loop: int, found_by: str
 ) -> Verdict:
     """The verdict with a violation after a fault, as the replay of a schedule shows it."""
@@ -286,7 +286,7 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
     ).run()
     verdict = replace(verdict, states=found.states, transitions=found.transitions, collision=0.0)
     if found.actions is not None:
-        return _shown_behind(verdict, checkable, found.actions, found.loop, BRUTE_FORCE)
+        return _shown_after_fault(verdict, checkable, found.actions, found.loop, BRUTE_FORCE)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     reason = f"brute force, the fault at every moment: of its ends {found.ends}"

@@ -136,7 +136,7 @@ class FaultySearch:
         names = {"right": device.RIGHT, "blocked": device.BLOCKED, "in a declared error": device.DECLARED}
         names |= {"given up at the link": device.GIVEN_UP} if counted[device.GIVEN_UP] else {}
         ends = ", ".join(f"{int(counted[i]):,} {name}" for name, i in names.items())
-        steps = _behind_fault(states, edges) if len(edges) and not reason else None
+        steps = _after_fault(states, edges) if len(edges) and not reason else None
         return Found(states, transitions, reason, None, steps=steps, ends=ends)
 
     def _path(self, state: int) -> list[int]:
@@ -166,7 +166,7 @@ class FaultySearch:
         return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def _behind_fault(n: int, edges: livelock.Edges) -> int:
+def _after_fault(n: int, edges: livelock.Edges) -> int:
     """The longest way from where something has broken to an end (`recovery.longest`)."""
     broken, inner = np.zeros(n, bool), edges[edges[:, bfs.TO] >= 0]
     begins = inner[inner[:, bfs.EDGE_PROCESS] < 0, bfs.TO]

@@ -130,12 +130,12 @@ def _write(space, a):
     if m[ml.JUDGED] == ml.JUDGE_NOTHING:
         return
     if a.flags & ml.IMMEDIATE or m[ml.X_PAYLOAD]:
-        _tell_together(space, a)
+        _note_together(space, a)
     r, before = shadow[s + ml.S_RECORDS], 0
     while r:
         after, gone = records[r + ml.R_NEXT], False
         if records[r + ml.R_START] < a.end and a.start < records[r + ml.R_END]:
-            if _behind(space, a, r):
+            if _comes_after(space, a, r):
                 covered = a.start <= records[r + ml.R_START] and records[r + ml.R_END] <= a.end
                 gone = covered and _lands_first(space, a, r)
             else:
@@ -176,7 +176,7 @@ def _together(space, r, start, end):
 
 
 @jit
-def _tell_together(space, a):
+def _note_together(space, a):
     """Note what becomes visible at once with a part of another write: an atomic has waited for some, and a
     signal releases some."""
     st, records = space.st, space.records
@@ -187,12 +187,12 @@ def _tell_together(space, a):
                 if a.flags & ml.IMMEDIATE and _awaited_by_atomic(space, a, r):
                     records[r + ml.R_FLAGS] |= ml.IMMEDIATE
                 if space.m[ml.X_PAYLOAD]:
-                    _keep_told(space, a, r)
+                    _keep_released(space, a, r)
             r = records[r + ml.R_NEXT]
 
 
 @jit
-def _keep_told(space, a, r):
+def _keep_released(space, a, r):
     """A request that signals copies after an own write that `relaxed` keeps before it: its signal releases it too."""
     st, m, records = space.st, space.m, space.records
     number, loose = records[r + ml.R_REQUEST], (a.flags | records[r + ml.R_FLAGS]) & ml.LOOSE
@@ -299,7 +299,7 @@ def _visible_to(space, a, r):
 
 
 @jit
-def _behind(space, a, r):
+def _comes_after(space, a, r):
     """Does a write come after what is recorded?
 
     Writes of one core to one granule, under `fifo` of one die, become visible in the order in which they happen.

@@ -226,7 +226,7 @@ def _forget_consumed(ck, block):
 
 
 @jit
-def tells_more(ck, block, source, target, event, vector):
+def brings_more(ck, block, source, target, event, vector):
     """Would an event make known to a pipe what this vector does not know?  So too if it is not set yet."""
     for k in range(ck[block + cs.N_EVENTS_SET]):
         at = block + cs.EVENTS_SET + 2 * k

@@ -54,7 +54,7 @@ def note_poll(st, ck, i, address, compare, site):
 
 
 @jit
-def told_of(mem, ck, address, wanted):
+def writer_seen(mem, ck, address, wanted):
     """The number of the core whose latest write to a field was needed for a poll to be granted; -1 if none was.
 
     What is polled grows with each write (else the granule is explored): so it is that write if the value is the one

@@ -9,7 +9,7 @@ import numpy as np
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search.clocks import block_of, core_of
 from xccl_emu.check.device.search.moves import number_of
-from xccl_emu.check.device.search.races import any_before, any_late, any_told
+from xccl_emu.check.device.search.races import any_before, any_late, any_signalled
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_QUIET, OP_RETURN
 from xccl_emu.machine.device import flight, tentative
@@ -63,7 +63,7 @@ def _only_delivers(st, ck, die, k):
         return False
     if flight.part_of(st, entry) == ms.IS_SIGNAL:
         number = flight.signals_before(st, flight.block_of_die(st, die), k, core, address) + 1
-        if any_told(st, ck, block_of(ck, i), address, number):
+        if any_signalled(st, ck, block_of(ck, i), address, number):
             return False
     for m in range(ck[cs.N] if st[ms.SOME_TENTATIVE] else 0):
         if tentative.reads(st, flight.block_of_core(st, core_of(ck, ck[ck[cs.MEMBERS] + m])), address, nbytes):

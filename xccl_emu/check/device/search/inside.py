@@ -302,9 +302,9 @@ def _merge(st, ck, block, reads):
                 ck[at + 2] = ck[at + 2] | COARSE if reads else min(ck[at + 2], ck[other + 2])
                 _drop(ck, block, m)  # of writes what is left comes before the fewer fences, and is not yet visible
                 m = n + 1
-            elif not reads and _stands_for(ck, at, other):
+            elif not reads and _covers(ck, at, other):
                 _drop(ck, block, m)
-            elif not reads and _stands_for(ck, other, at):
+            elif not reads and _covers(ck, other, at):
                 for k in range(cs.RECORD_WORDS):
                     ck[at + k] = ck[other + k]
                 _drop(ck, block, m)
@@ -322,7 +322,7 @@ def _coarse(one, other):
 
 
 @jit
-def _stands_for(ck, one, other):
+def _covers(ck, one, other):
     """Does knowing the one of two records imply knowing the other, of the same pipe earlier and within its bytes?"""
     same = ck[one + 2] == ck[other + 2] and ck[one + 2] & 15 < AGENT_DMA and not ck[one + 2] & ALONE
     return same and ck[one] <= ck[other] and ck[other + 1] <= ck[one + 1] and ck[one + 3] >= ck[other + 3]

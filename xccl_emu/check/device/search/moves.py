@@ -385,8 +385,8 @@ def _note_memory(st, ck, rows, x):
             and (x.at_once or (ck[cs.FULL] and st[ms.ORDER] == ms.ORDER_SC))
         ):
             who = races.mark_of(st, rows[r, accesses.AGENT], site, vector)
-            who = races.told_by_next(st, x.base, clocks.core_of(ck, x.i), start, who) if x.signals else who
-            races.see_told_before(st, ck, block, start, nbytes, who)
+            who = races.released_by_next(st, x.base, clocks.core_of(ck, x.i), start, who) if x.signals else who
+            races.see_released_before(st, ck, block, start, nbytes, who)
             _mark(st, ck, block, start, start + nbytes, who)
         if worst == granules.SYNC and pipe == rq.MTU_OUT and ck[cs.JOINING]:
             # An addition is one in flight, over two units too
@@ -398,7 +398,7 @@ def _note_memory(st, ck, rows, x):
 @jit
 def _polled_field(mem, st, ck, rows, x):
     """A poll of a field was granted: end the marks of the write that its core now knows of."""
-    writer = fields.told_of(mem, ck, x.a, x.c)
+    writer = fields.writer_seen(mem, ck, x.a, x.c)
     if writer >= 0 and fields.any_mark(ck, clocks.block_of(ck, writer), x.a):
         fields.see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)  # before it knew: of that no state shows the mark
         touch_core(st, ck, writer)

@@ -131,7 +131,7 @@ def release_before(st, ck, block, address, fences):
 
 
 @jit
-def told_by_next(st, base, core, address, who):
+def released_by_next(st, base, core, address, who):
     """Note in a mark that the core's next signal to its die releases it: the one after its signals in flight."""
     if st[ms.ORDER] < ms.ORDER_RELAXED:
         return who
@@ -140,7 +140,7 @@ def told_by_next(st, base, core, address, who):
 
 
 @call
-def see_told_before(st, ck, block, start, nbytes, who):
+def see_released_before(st, ck, block, start, nbytes, who):
     """Explore from now on what a signal releases though its request did not copy it: what `relaxed` keeps before that.
 
     So it is with an earlier write of the core to what becomes visible at once with a part of the copy.
@@ -158,27 +158,27 @@ def see_told_before(st, ck, block, start, nbytes, who):
 
 
 @jit
-def _told_by(st, ck, at, address):
+def _signal_of(st, ck, at, address):
     """Return which signal of its core in flight to the die of an address releases a mark, from 1; 0 for none."""
     return ck[at + 2] >> _MARK_SIGNAL if all_on_die_of(st, ck[at], ck[at + 1], address) else 0
 
 
 @jit
-def any_told(st, ck, block, address, number):
+def any_signalled(st, ck, block, address, number):
     """Return whether a write of shared data is marked that this or a later signal of a core to the die releases."""
     for n in range(ck[block + cs.N_MARKS] if st[ms.SOME_SIGNAL] else 0):
-        if _told_by(st, ck, block + cs.MARKS + n * cs.MARK_WORDS, address) >= number:
+        if _signal_of(st, ck, block + cs.MARKS + n * cs.MARK_WORDS, address) >= number:
             return True
     return False
 
 
 @call
-def release_told(st, ck, block, address, number):
+def release_signalled(st, ck, block, address, number):
     """A signal is visible: forget the marks of what its request has copied; marks of later signals move up."""
     n = 0
     while n < ck[block + cs.N_MARKS] and not ck[cs.LOCALLY]:
         at = block + cs.MARKS + n * cs.MARK_WORDS
-        signal = _told_by(st, ck, at, address)
+        signal = _signal_of(st, ck, at, address)
         if signal > number:
             ck[at + 2] -= 1 << _MARK_SIGNAL
         if signal == number:

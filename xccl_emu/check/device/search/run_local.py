@@ -408,7 +408,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     lands = ck[cs.JOINING] and ck[clocks.block_of(ck, i) + cs.FENCE_VECTOR]
     releases = kind < ms.KIND_DMA and (lands or races.any_before(st, ck, clocks.block_of(ck, i), address, fences))
     signal = flight.signals_before(st, ring, k, core, address) + 1 if flight.part_of(st, entry) == ms.IS_SIGNAL else 0
-    releases = releases or (signal > 0 and races.any_told(st, ck, clocks.block_of(ck, i), address, signal))
+    releases = releases or (signal > 0 and races.any_signalled(st, ck, clocks.block_of(ck, i), address, signal))
     fetches = st[ms.CACHE_LINES] != 0 and kind == ms.KIND_SCALAR  # its core may wait for the line
     drains = waits and st[base + ms.IN_FLIGHT] - record.n_latent(st, ck, core) == 1
     last = kind >= ms.KIND_DMA or releases or fetches or drains
@@ -427,7 +427,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
         record.write_down(ck, st[ms.N_CORES] * ms.ACTORS_PER_CORE + die, k)
     flight.deliver(mem, st, die, k)
     if releases and signal:
-        races.release_told(st, ck, clocks.block_of(ck, i), address, signal)
+        races.release_signalled(st, ck, clocks.block_of(ck, i), address, signal)
     if releases:
         races.release_before(st, ck, clocks.block_of(ck, i), address, fences)
         land_before(st, ck, clocks.block_of(ck, i), address, fences, LANDED)

@@ -35,7 +35,7 @@ def note_site(st, ck, rows, named, i, pipe):
     elif op == rq.OP_WAIT_FLAG:
         vector = ck[block + VECTORS] if pipe == rq.SCALAR else clocks.vector_at(st, ck, block, base, pipe, 0)
         issued = pipe == rq.SCALAR and st[entry + 2] != rq.SCALAR  # it waits in its queue
-        late = not issued and clocks.tells_more(ck, block, st[entry + 1], st[entry + 2], st[entry + 3], vector)
+        late = not issued and clocks.brings_more(ck, block, st[entry + 1], st[entry + 2], st[entry + 3], vector)
         bits |= ms.MAY_WAIT if late else 0
     else:
         bits |= ms.MAY_WAIT
