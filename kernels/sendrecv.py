@@ -207,7 +207,7 @@ def await_chunk(i, chunks, c: Channel, wait, first):
     yield xl.dcci(c.tail, step=5, sync="tail line")  # a scalar unit with a cache has it from the chunk before
     if first:
         yield from check(c)
-    given = yield xl.load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that has come behind it
+    given = yield xl.load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that came after it
     if given < i or given >= chunks:
         yield xl.fail(WRONG_CHUNK, given, step=5)
 

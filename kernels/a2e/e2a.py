@@ -39,7 +39,7 @@ class Share(NamedTuple):
 
 
 def send_rows(row, n, high, staging, turn, c: Group, b: Buffers, plan: ReturnPlan):
-    """Step 5: send those of ``n`` rows, in token order, whose token is below ``high``, each to its token and choice.
+    """Step 5: send those among ``n`` rows, in token order, whose token is below ``high``, each to its token and choice.
 
     ``staging`` is the place of token 0; returns the next turn.
     """

@@ -69,4 +69,4 @@ def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, f: Fused, r: Ra
         if core == 0:
             broken = yield from fails(left, r)
             left -= broken
-        word = yield from next_round(core, i, broken, n.told, c, r, Abort(abort, epoch))
+        word = yield from next_round(core, i, broken, n.resume, c, r, Abort(abort, epoch))

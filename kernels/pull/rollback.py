@@ -62,4 +62,4 @@ def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Ar
         if core == 0:
             broken = yield from fails(left, r)
             left -= broken
-        word = yield from next_round(core, i, broken, n.told, c, r, Abort(abort, epoch))
+        word = yield from next_round(core, i, broken, n.resume, c, r, Abort(abort, epoch))
