@@ -136,7 +136,7 @@ def moments(timing: Timing, cores: int) -> tuple[float, float, float]:
 def summed_us(timing: Timing, cores: int) -> dict[tuple[int, int], float]:
     """Return by attention die and microbatch, each on ``cores`` cores, when the sums of its last call were in memory.
 
-    What ends the streams is told by the first core of a microbatch after its sums, so that one is left out if there
+    The first core of a microbatch announces the end of the streams after its sums, so that core is left out if there
     are others.
     """
     last: dict[tuple[int, int], float] = {}

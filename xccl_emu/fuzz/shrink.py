@@ -52,9 +52,9 @@ def _smaller(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, .
 
 
 def _fewer(stage: Stage, fixed: Sizes) -> Iterator[Stage]:
-    if stage.beside is not None:
-        yield from (replace(stage, beside=None), stage.beside)
-        yield from (replace(stage, beside=beside) for beside in _fewer(stage.beside, fixed))
+    if (other := stage.beside) is not None:
+        yield from (replace(stage, beside=None), other)
+        yield from (replace(stage, beside=fewer) for fewer in _fewer(other, fixed))
     calls = stage.calls
     if len(calls) > 1 and not any(AGAIN in call for call in calls):
         yield from (replace(stage, calls=calls[:i] + calls[i + 1 :]) for i in range(len(calls)))
