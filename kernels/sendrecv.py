@@ -149,7 +149,7 @@ def send(source, nbytes, c: Channel):
 
 @xl.kernel
 def isend(source, nbytes, c: Channel, done):
-    """One pass of an asynchronous send: fill the slots that are free now, without waiting for any.
+    """Do one pass of an asynchronous send: fill the slots that are free now, without waiting for any.
 
     ``done`` is what the passes before have published, in chunks.  Returns what is published now, and one more when all
     is acknowledged.
@@ -292,7 +292,7 @@ def recv(target, nbytes, c: Channel):
 
 @xl.kernel
 def irecv(target, nbytes, c: Channel, done):
-    """One pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
+    """Do one pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
 
     ``done`` is what the passes before have acknowledged, in chunks; returns what is acknowledged now.
     """

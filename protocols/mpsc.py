@@ -72,7 +72,7 @@ class MpscRing(StreamCase):
         self, pod: Pod, streams: Streams, buffers: tuple[Sequence[Buffer], Buffer], regions: Sequence[Region],
         params: Tickets,
     ) -> None:  # fmt: skip
-        """All ranks' launches of a call."""
+        """Launch a call on all ranks."""
         (owns, out), (ring, tails, tickets, heads), consumer = buffers, regions, self.producers
         for rank, own in enumerate(owns):
             shared = [ring.grant(consumer, "w"), tails.grant(consumer, "w"), tickets.grant(consumer, "rw")]

@@ -55,7 +55,7 @@ def result_of(row: Mapping[str, Any]) -> Result:
 
 
 def number(value: float | None) -> str:
-    """With the digits that a reader compares."""
+    """Return a number with the digits that a reader compares."""
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"

@@ -144,7 +144,7 @@ def return_rows(low, first, last, source, target, c: Group, plan: ReturnPlan):
 
 
 def return_rows_dma(low, first, last, source, target, c: Group, plan: ReturnPlan):
-    """The same by URMA: rows that lie side by side go by one descriptor."""
+    """Return rows by URMA: rows that lie side by side go by one descriptor."""
     turn = 0
     run = 0
     for place in range(first * c.top_k, last * c.top_k):

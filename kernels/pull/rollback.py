@@ -22,7 +22,7 @@ from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
 
 
 def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, r: Ranks, x: Abort):
-    """One attempt: dispatch, and in a whole layer the dummy expert and combine."""
+    """Make one attempt: dispatch, and in a whole layer the dummy expert and combine."""
     yield from offer_tokens(r.me, core, tokens, event, c, b, d, x)
     yield from take_tokens(r.me, core, event, c, b, d, x)
     yield from settle()

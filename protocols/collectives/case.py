@@ -301,7 +301,7 @@ class CollectiveCase(StreamCase, Collective):
         return "sum" if self._of.reduce else "none"
 
     def of_bytes(self, nbytes: int) -> Self:
-        """The same with shares of ``nbytes`` bytes in all; ConfigError for less than an element each."""
+        """Return the case with shares of ``nbytes`` bytes in all; ConfigError for less than an element each."""
         return replace(self, elements=nbytes // (2 * self.ranks))
 
     @property

@@ -89,7 +89,7 @@ class ReadLayout(Layout):
 
     @classmethod
     def slots_of(cls, ranks: int) -> int:
-        """No slots."""
+        """Return 0: it has no slots."""
         return 0
 
     @classmethod

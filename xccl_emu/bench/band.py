@@ -83,7 +83,7 @@ def _by_key(results: Iterable[Result]) -> dict[Key, float]:
 
 
 def _moved(one: Result, moved: Sequence[float]) -> Result:
-    """With the interval that follows from what it is at each end."""
+    """Return the row with the interval that follows from its values at each end."""
     if one.emulated is None or not moved:
         return one
     return _between(one, *in_squares(value - one.emulated for value in moved))

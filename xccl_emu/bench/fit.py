@@ -180,7 +180,7 @@ def _lines(found: Fit) -> Iterator[str]:
 
 
 def fit_rows() -> tuple[Published, ...]:
-    """All that may be fitted to: six rows of Table 7 and one of HIXL."""
+    """Return all rows that may be fitted to: six rows of Table 7 and one of HIXL."""
     return (*published.rows("fused", "fit"), *published.rows("hixl", "fit"))
 
 

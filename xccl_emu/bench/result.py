@@ -136,7 +136,7 @@ def even(value: int | float | str | bool) -> int | float | str | bool:
 
 
 def total_wrong(counts: Iterable[int | None]) -> int | None:
-    """All wrong elements; None if nothing was compared."""
+    """Add up all wrong elements; None if nothing was compared."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

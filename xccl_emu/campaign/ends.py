@@ -41,12 +41,12 @@ def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged
 
 
 def judge_by_ends(scene: Scene) -> Judged:
-    """The same under one order."""
+    """Judge a case by its ends under one order."""
     return judge_trial(scene.trial, scene.small.observed(scene.pod), scene.budget)
 
 
 def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget) -> Judged:
-    """The same of a trial, whose ends differ if observed memory does, as `machine.explore` takes it."""
+    """Judge a trial by its ends, which differ if observed memory does, as `machine.explore` takes it."""
     judged = Judged(trial.pod.order)
     search = Watched(Setup(trial, full=True), max_states=budget.states, seconds=budget.seconds)
     search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS

@@ -126,7 +126,7 @@ def _fenced(rng: Random, small: Small) -> Small:
 
 
 def _each(change: Change, rng: Random, small: Small) -> Small:
-    """With some instructions in place of others."""
+    """Put some instructions in place of others."""
     return replace(small, programs=tuple(tuple(change(rng, one) for one in each) for each in small.programs))
 
 
@@ -331,7 +331,7 @@ def _mutated(rng: Random, small: Small, most: int) -> Small:
 
 
 def _with_memory(rng: Random, small: Small) -> Small:
-    """With some words that are not 0 at first."""
+    """Fill some words that are 0 otherwise."""
     areas = (0, DATA) if rng.random() < 0.3 else (0,)
     words = [area | die << 3 for die in range(small.n_dies) for area in areas if rng.random() < 0.4]
     return replace(small, memory={**small.memory, **{word: rng.randrange(1, 4) for word in words}})
@@ -459,7 +459,7 @@ def _make_rare(rng: Random, programs: Programs, cores_per_die: int) -> int:
 
 
 def _moved_to_data(rng: Random, small: Small) -> Small:
-    """With some granules, wherever they are named, in the managed data area."""
+    """Move some granules, wherever they are named, to the managed data area."""
     granules = {die << 3 | granule for die in range(small.n_dies) for granule in (0, 4) if rng.random() < 0.4}
 
     def moved(one: Instruction) -> Instruction:

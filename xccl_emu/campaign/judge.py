@@ -102,7 +102,7 @@ class Scene:
 
     @cached_property
     def pod(self) -> Pod:
-        """For all judges: each leaves it as it was."""
+        """Return the pod for all judges; each leaves it as it was."""
         return self.small.pod(self.order)
 
     @cached_property

@@ -170,7 +170,7 @@ class Small:
 
     @property
     def words(self) -> set[int]:
-        """All words that are named."""
+        """Return all words that are named."""
         return {*self.memory, *(word for each in self.programs for one in each for word in one.words)}
 
     @property
@@ -182,7 +182,7 @@ class Small:
 
     @property
     def pitch(self) -> int:
-        """From one core's result to the next: a granule, or a line."""
+        """Return the distance from one core's result to the next: a granule, or a line."""
         return 64 if self.scalar_cache else 32
 
     @property
@@ -258,7 +258,7 @@ class Small:
     # ---- what comes out
 
     def observed(self, pod: Pod) -> list[tuple[int, int]]:
-        """All that a run leaves in memory, as (address, bytes): the shared words and the results."""
+        """Return all that a run leaves in memory, as (address, bytes): the shared words and the results."""
         areas = [(pod.meta(die), pod.spec.meta_bytes) for die in range(self.n_dies)]
         areas += [(pod.managed(die), 8 * WORDS_A_DIE) for die in range(self.n_dies)]
         areas += [(pod.meta(pod.cpu(0)), pod.spec.meta_bytes)] if self.cpu else []

@@ -55,7 +55,7 @@ class Plan:
         return smallest(number) if self.enumerated else draw(self.seed, number)
 
     def chunks(self, workers: int) -> list["Plan"]:
-        """The same in parts, small enough that all workers have something to do."""
+        """Split the plan into parts, small enough that all workers have something to do."""
         size = max(1, min(CHUNK, self.programs // (4 * workers)))
         end = self.first + self.programs
         return [replace(self, programs=min(size, end - first), first=first) for first in range(self.first, end, size)]

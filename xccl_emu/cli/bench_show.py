@@ -63,7 +63,7 @@ def check_csv(path: Path | None) -> None:
 
 
 def write_csv(results: Sequence[Result], path: Path) -> None:
-    """One line for each row, its configuration as ``name=value`` words; or Parquet, by the name of the file.
+    """Write one line for each row, its configuration as ``name=value`` words; or Parquet, by the name of the file.
 
     Raises OutputError if the file cannot be written.
     """
@@ -80,7 +80,7 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
 
 
 def _write_parquet(results: Sequence[Result], path: Path) -> None:
-    """The same as Parquet."""
+    """Write the rows as Parquet."""
     import pyarrow
     from pyarrow import parquet
 
@@ -95,7 +95,7 @@ def _in_words(result: Result) -> dict[str, Any]:
 
 
 def words(named: Mapping[str, object]) -> str:
-    """Such as ``ranks=8 cores=48``."""
+    """Return words such as ``ranks=8 cores=48``."""
     return " ".join(f"{name}={value}" for name, value in named.items())
 
 
@@ -189,7 +189,7 @@ def _count(wrong: int | None) -> str:
 
 
 def score_text(one: Score) -> str:
-    """Such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
+    """Return text such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
     kind = f"{one.role} rows" if one.of == EMULATED else f"{one.role} rows, {one.of}"
     inside = "" if one.inside is None else f", {one.inside} of {one.n_rows} in their 80 % intervals"
     worst = f"worst {one.max_percent:+.1f} % ({one.worst})"

@@ -19,7 +19,7 @@ from xccl_emu.protocol.sequence import Sizes
 
 
 def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
-    """All combinations of sizes, each of them one value or several between commas, none empty."""
+    """Yield all combinations of sizes, each of them one value or several between commas, none empty."""
     from xccl_emu.cli.cases import number_or_text
 
     for name, value in sizes.items():

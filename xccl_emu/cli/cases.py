@@ -70,7 +70,7 @@ def sizes_from(rest: Sequence[str], protocol: str | None = None) -> dict[str, in
 
 
 def _as_named(rest: Sequence[str], protocol: str) -> Iterator[str]:
-    """The same words, with the names that a protocol's sizes have in it."""
+    """Yield the words with the names that a protocol's sizes have in it."""
     from xccl_emu.protocol.case import sizes_of
     from xccl_emu.protocol.registry import known
 

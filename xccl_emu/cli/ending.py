@@ -307,7 +307,7 @@ def put_off(error: BaseException) -> int:
 
 
 def _exit_of_user(code: int) -> None:
-    """In place of ``os._exit``: a protocol that calls it must not look like an answer."""
+    """Replace ``os._exit``: a protocol that calls it must not look like an answer."""
     here = sys._getframe(1).f_code.co_filename
     if here.startswith(
         (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, os.path.dirname(os.__file__))

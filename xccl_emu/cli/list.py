@@ -90,7 +90,7 @@ def _names(protocols: list[dict[str, str]]) -> Iterator[str]:
 
 
 def _lines(family: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Each stem of a family, and what it is, with its suffixes."""
+    """Yield each stem of a family, and what it is, with its suffixes."""
     for stem in (name for name in family if _stem(name, family) == name):
         suffixes = [name.removeprefix(stem) for name in family if _stem(name, family) == stem != name]
         yield stem, family[stem] + (f" (also {', '.join(suffixes)})" if suffixes else "")

@@ -72,7 +72,7 @@ def _list(options: LitmusOptions, programs: Sequence[Program], as_json: bool) ->
 
 
 def _allowed(program: Program, homes: str) -> list[dict[str, Any]]:
-    """Each outcome, and the orders that allow it by each reading of a barrier."""
+    """List each outcome, and the orders that allow it by each reading of a barrier."""
     found = {
         (barrier, order): litmus.allowed(program, order, barrier, homes)
         for barrier in BARRIERS for order in litmus.ORDERS

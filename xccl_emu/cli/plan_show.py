@@ -44,7 +44,7 @@ class Shown:
 
     @property
     def any(self) -> Estimate:
-        """One of them all, for what they share."""
+        """Return any one of them, for what they share."""
         return (*self.plan.ranked, *self.plan.refused)[0]
 
 
@@ -97,7 +97,7 @@ def _plain_part(of: Part) -> dict[str, Any]:
 
 
 def _cut(of: Cut) -> str:
-    """Such as ``[:, 0:24]``."""
+    """Return text such as ``[:, 0:24]``."""
     return f"[{', '.join(':' if each == WHOLE else f'{each.start}:{each.stop}' for each in of)}]"
 
 

@@ -97,7 +97,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _same_command(call: str, stdout: int, more: dict[str, str]) -> subprocess.Popen[bytes]:
-    """The same command line, by a function of this module, in a session of its own: Ctrl-C does not come there."""
+    """Start the same command line, by a function of this module, in a session of its own, out of Ctrl-C's reach."""
     return subprocess.Popen(
         [sys.executable, "-c", f"from xccl_emu.cli import sooner; sooner.{call}", *sys.argv[1:]],
         stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL, start_new_session=True,

@@ -56,7 +56,7 @@ class Result:
         return asdict(self)
 
     def render(self) -> str:
-        """For people."""
+        """Return it as text for people."""
         sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
         lines = [f"{self.protocol}: {self.latency_us:.3f} us on {self.fabric}", f"  {sizes}"]
         if self.critical_path_us:

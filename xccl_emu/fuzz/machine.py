@@ -134,7 +134,7 @@ class CallsMachine(RuleBasedStateMachine):
         self.take([*self.stages[:-1], replace(last, calls=(*last.calls, call))])
 
     def replay(self, number: int) -> None:
-        """One of its calls, with its arguments frozen."""
+        """Replay one of its calls, with its arguments frozen."""
         self.call({AGAIN: number % len(self.stages[-1].calls)})
 
     def beside(self, sizes: Sizes, call: Sizes) -> None:

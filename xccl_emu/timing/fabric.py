@@ -123,7 +123,7 @@ class Fabric:
 
     @property
     def networks(self) -> tuple["Fabric", ...]:
-        """All networks of the dies: this one, and the others."""
+        """Return all networks of the dies: this one, and the others."""
         return (self, *self.beside)
 
     def node_of(self, die: Any) -> Any:

@@ -62,7 +62,7 @@ class Timing:
         return len(self.logged) == self.spec.n_homes
 
     def networks_of(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Over which network each of some addresses was reached: its place in `Fabric.networks`, 0 for the first."""
+        """Return the network over which each address was reached: its place in `Fabric.networks`, 0 for the first."""
         numbers = np.zeros(len(addresses), np.int64)
         for address, nbytes, network in reversed(self.routes):
             numbers[(addresses >= address) & (addresses < address + nbytes)] = network
@@ -81,7 +81,7 @@ class Timing:
 
     @property
     def by_die_us(self) -> dict[int, float]:
-        """For each die that took part, until the last of its cores has returned."""
+        """Return, for each die that took part, the time until the last of its cores has returned."""
         last: dict[int, float] = {}
         for core, finished in self.finished_us.items():
             die = core // self.cores_per_die
@@ -154,7 +154,7 @@ class VirtualTime:
         return ended, time.perf_counter() - started, np.zeros(0, np.int64)
 
     def _routes(self, pod: "Pod") -> list[Route]:
-        """Each buffer that goes over another network; ConfigError for what cannot."""
+        """Return each buffer that goes over another network; ConfigError for what cannot."""
         others = self.fabric.networks[1:]
         names = [network.name for network in others]
         routes = []
