@@ -26,7 +26,7 @@ class Counters(NamedTuple):
     """Word on each die: reports that the shell has read."""
     reports: int
     """[2, dies, quads] fields on the shell's die, for even and odd intervals."""
-    told: int
+    reported: int
     """[dies] words on the shell's die, a field each: reports written."""
     dies: int
     cores: int
@@ -67,7 +67,7 @@ def execute(die, k: Counters):
             d = yield xl.load(counts + 24, step=2, sync="count in")
             yield xl.put(place + quad * FIELD_BYTES, a, b, c, d, step=2)
         yield xl.fence(step=2, sync="report before number")
-        yield xl.add(k.told + die * FIELD_BYTES, 1, step=2, sync="report")
+        yield xl.add(k.reported + die * FIELD_BYTES, 1, step=2, sync="report")
 
 
 def total(interval, expert, k: Counters):
@@ -86,7 +86,7 @@ def shell(out, k: Counters):
     """Keep the sums of the latest interval in ``out`` [experts] words; none of them ever shrinks."""
     for i in range(k.intervals):
         for die in range(k.dies):
-            yield xl.poll_ge(k.told + die * FIELD_BYTES, i + 1, step=3, sync="report in")
+            yield xl.poll_ge(k.reported + die * FIELD_BYTES, i + 1, step=3, sync="report in")
         for expert in range(4 * k.quads):
             tokens = yield from total(i, expert, k)
             before = 0

@@ -22,7 +22,7 @@ def drain(source, target, turns, places, sync):
 
 
 def drain_halves(source, target, turns, sync):
-    """The same for two halves that are used in turn."""
+    """Drain two halves that are used in turn."""
     yield from drain(source, target, turns, 2, sync)
 
 

@@ -60,7 +60,7 @@ class Tree(NamedTuple):
     """[executors] on a master's CPU: will it never reply again?  In place of the clock."""
 
 
-def tell(word, value, step):
+def announce(word, value, step):
     """Store a word for another core; a scalar cache writes it back."""
     yield xl.store(word, value, step=step, sync="told")
     yield xl.dcci(word, step=step, sync="told line")
@@ -106,8 +106,8 @@ def shell(silent, t: Tree):
             hangs = yield from look(t.hung + m * FIELD_BYTES, 1)
             hanging = hanging | hangs << m
         for m in range(t.masters):
-            yield from tell(t.beat + (t.shell + 1 + m) * t.pitch, i + 1, 1)
-        told = 0
+            yield from announce(t.beat + (t.shell + 1 + m) * t.pitch, i + 1, 1)
+        silences = 0
         for m in range(t.masters):
             came = yield from answered(m, i + 1, t)
             if came and hanging >> m & 1:
@@ -116,17 +116,17 @@ def shell(silent, t: Tree):
                 hangs = yield from look(t.hung + m * FIELD_BYTES, 4)
                 if hangs == 0 and t.patient:
                     yield xl.fail(FALSE_ALARM, m, step=4)
-                told = told | 1 << m
-        yield xl.store(silent + i * 8, told, step=5)
+                silences = silences | 1 << m
+        yield xl.store(silent + i * 8, silences, step=5)
     for m in range(t.masters):
-        yield from tell(t.over + (t.shell + 1 + m) * t.pitch, 1, 5)
+        yield from announce(t.over + (t.shell + 1 + m) * t.pitch, 1, 5)
 
 
 def turn(first, number, here, t: Tree):
     """A turn of a master's loop; returns 0 for one that will not end."""
     came = 0
     for e in range(t.executors):
-        yield from tell(t.work + (first + e) * t.pitch, number, 2)
+        yield from announce(t.work + (first + e) * t.pitch, number, 2)
     for e in range(t.executors):
         if came == 0:
             reply = t.replies + here + e * FIELD_BYTES
@@ -172,17 +172,17 @@ def master(m, t: Tree):
             beat = yield from look(t.beat + here, 3)
             if beat > last:
                 last = beat
-                yield from tell(t.answers + m * FIELD_BYTES, last, 3)
+                yield from announce(t.answers + m * FIELD_BYTES, last, 3)
             over = yield from look(t.over + here, 3)
             going = over == 0 or last == t.beats
     if going == 0:
-        yield from tell(t.stalled + m * FIELD_BYTES, 1, 4)
+        yield from announce(t.stalled + m * FIELD_BYTES, 1, 4)
         if t.patient:
             yield xl.poll_ge(t.over + here, 1, step=5, sync="end in")
         else:
             yield from in_time(t.over + here, 1, t.over + here, t.turns + 1, 5)
     for e in range(t.executors):
-        yield from tell(t.over + (first + e) * t.pitch, 1, 5)
+        yield from announce(t.over + (first + e) * t.pitch, 1, 5)
 
 
 @xl.kernel
@@ -201,9 +201,9 @@ def executor(m, e, hangs, t: Tree):
                 seen = yield from in_time(t.work + here, i + 1, t.over + here, i, 2)
                 over = seen < i + 1
         if over == 0 and i != hangs:
-            yield from tell(t.replies + there + e * FIELD_BYTES, i + 1, 2)
+            yield from announce(t.replies + there + e * FIELD_BYTES, i + 1, 2)
         elif over == 0:
-            yield from tell(t.hung + m * FIELD_BYTES, 1, 2)
+            yield from announce(t.hung + m * FIELD_BYTES, 1, 2)
             yield xl.quiet(step=2, sync="hang before time-out")
-            yield from tell(t.hangs + there + e * FIELD_BYTES, 1, 2)
+            yield from announce(t.hangs + there + e * FIELD_BYTES, 1, 2)
             over = 1

@@ -54,7 +54,7 @@ class Pool(NamedTuple):
     """Does the server copy by DMA, as one on a CPU has to?"""
 
 
-def tell(word, value, p: Pool, step, sync):
+def write_index(word, value, p: Pool, step, sync):
     """Write a word of the index, past the cache; on a CPU, which has none, by the scalar unit."""
     if p.by_dma:
         yield xl.store(word, value, step=step, sync=sync)
@@ -77,7 +77,7 @@ def keep(bucket, key, p: Pool):
     """Keep the block of a bucket in the second tier."""
     yield from write_block(p.blocks + bucket * p.nbytes, p.tier + key * p.nbytes, p)
     yield xl.quiet(step=4, sync="tier before stored")
-    yield from tell(p.stored + key * FIELD_BYTES, 1, p, 4, "stored")
+    yield from write_index(p.stored + key * FIELD_BYTES, 1, p, 4, "stored")
 
 
 def evict(bucket, key, p: Pool):
@@ -101,7 +101,7 @@ def serve(values, p: Pool):
         if key % p.each >= p.buckets:
             yield from evict(bucket, key - p.buckets, p)
         yield from write_block(values + key * p.nbytes, p.blocks + bucket * p.nbytes, p)
-        yield from tell(p.keys + bucket * FIELD_BYTES, key, p, 1, "")
+        yield from write_index(p.keys + bucket * FIELD_BYTES, key, p, 1, "")
         yield xl.quiet(step=1, sync="block before open")
         yield xl.atomic_add(p.pins + bucket * FIELD_BYTES, 1, step=1, sync="open")
 
@@ -115,14 +115,14 @@ def serve_unpinned(values, p: Pool):
         version = (key << VERSION_BITS) + 2 * (key % p.each // p.buckets)
         if key % p.each >= p.buckets:
             yield from keep(bucket, key - p.buckets, p)
-        yield from tell(word, version + 1, p, 1, "odd")
+        yield from write_index(word, version + 1, p, 1, "odd")
         if p.by_dma:
             yield xl.quiet(step=1, sync="odd before copy")  # a fence holds no DMA back
         else:
             yield xl.fence(step=1, sync="odd before block")
         yield from write_block(values + key * p.nbytes, p.blocks + bucket * p.nbytes, p)
         yield xl.fence(step=1, sync="block before even")
-        yield from tell(word, version + 2, p, 1, "even")
+        yield from write_index(word, version + 2, p, 1, "even")
         yield xl.quiet(step=1, sync="even before odd")
 
 

@@ -149,7 +149,7 @@ def send(source, nbytes, c: Channel):
 
 @xl.kernel
 def isend(source, nbytes, c: Channel, done):
-    """One pass of an asynchronous send: fill the slots that are free now, without waiting for any.
+    """Do one pass of an asynchronous send: fill the slots that are free now, without waiting for any.
 
     ``done`` is what the passes before have published, in chunks.  Returns what is published now, and one more when all
     is acknowledged.
@@ -207,7 +207,7 @@ def await_chunk(i, chunks, c: Channel, wait, first):
     yield xl.dcci(c.tail, step=5, sync="tail line")  # a scalar unit with a cache has it from the chunk before
     if first:
         yield from check(c)
-    given = yield xl.load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that has come behind it
+    given = yield xl.load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that came after it
     if given < i or given >= chunks:
         yield xl.fail(WRONG_CHUNK, given, step=5)
 
@@ -292,7 +292,7 @@ def recv(target, nbytes, c: Channel):
 
 @xl.kernel
 def irecv(target, nbytes, c: Channel, done):
-    """One pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
+    """Do one pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
 
     ``done`` is what the passes before have acknowledged, in chunks; returns what is acknowledged now.
     """

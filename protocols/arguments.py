@@ -59,7 +59,7 @@ def listed(name: str, given: Any, must: str) -> list[Any]:
 
 
 def one_for_each(name: str, given: Any, count: int, owners: str) -> list[Any]:
-    """One array for each of ``count`` ``owners`` ("ranks"); ConfigError for another number of arrays, or no list."""
+    """Return an array for each of ``count`` ``owners`` ("ranks"); ConfigError for another number, or for no list."""
     items = listed(name, given, f"{count} arrays, for {count} {owners}")
     if len(items) != count:
         raise ConfigError(f"{name}: {len(items)} arrays for {count} {owners}")

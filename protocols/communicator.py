@@ -78,13 +78,13 @@ class Communicator(ABC):
             raise ConfigError("the group's last run failed or was interrupted: call reset() first")
 
     def on_cores(self) -> Iterator[tuple[int, list[Launch | None]]]:
-        """Each die, and what is launched on each of its cores that takes part."""
+        """Yield each die, and what is launched on each of its cores that takes part."""
         for die in self.layout.dies:
             first = die * self.pod.spec.cores_per_die
             yield die, [self.pod.launch_of(first + core) for core in range(self._cores_on(die))]
 
     def reset(self) -> None:
-        """After a failed run: stop all cores of the pod, zero the metadata fields, count calls from the start.
+        """Recover from a failed run: stop all cores of the pod, zero the metadata fields, count calls from the start.
 
         What others have launched on the pod and not run is dropped too.
         """

@@ -56,32 +56,32 @@ class MpscRing(StreamCase):
         app = sent.nbytes + Streams.table_bytes(len(each), produce, consume)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=self._nbytes))
         regions.place(bench, pod)
-        told = Tickets(
+        params = Tickets(
             ring.at(consumer), tails.at(consumer), tickets.at(consumer), heads.at(0), heads.at(1) - heads.at(0),
             self.slots, self._nbytes, self.producers, 0, 0, sum(each),
         )  # fmt: skip
         streams, out = Streams(bench, pod), bench.wanted(consumer, sent, "out", owners=f"die{consumer}")
         owns = [bench.filled(rank, sent[rank], "own") for rank in range(self.producers)]
         for number, messages in enumerate(each):
-            told = told._replace(messages=messages, done=sum(each[:number]))
-            self._launch(pod, streams, (owns, out), (ring, tails, tickets, heads), told)
+            params = params._replace(messages=messages, done=sum(each[:number]))
+            self._launch(pod, streams, (owns, out), (ring, tails, tickets, heads), params)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
     def _launch(
         self, pod: Pod, streams: Streams, buffers: tuple[Sequence[Buffer], Buffer], regions: Sequence[Region],
-        told: Tickets,
+        params: Tickets,
     ) -> None:  # fmt: skip
-        """All ranks' launches of a call."""
+        """Launch a call on all ranks."""
         (owns, out), (ring, tails, tickets, heads), consumer = buffers, regions, self.producers
         for rank, own in enumerate(owns):
             shared = [ring.grant(consumer, "w"), tails.grant(consumer, "w"), tickets.grant(consumer, "rw")]
             grants = [pod.grant(own, "r"), heads.grant(rank, "r"), *shared]
-            first = own.address + told.done * self._nbytes
-            streams.launch(produce, rank, {"own": first, "me": rank, "r": told}, grants)
+            first = own.address + params.done * self._nbytes
+            streams.launch(produce, rank, {"own": first, "me": rank, "r": params}, grants)
         grants = [pod.grant(out, "w"), ring.grant(consumer, "r"), tails.grant(consumer, "r")]
         grants += [heads.grant(rank, "w") for rank in range(self.producers)]
-        streams.launch(consume, consumer, {"out": out.address, "r": told}, grants)
+        streams.launch(consume, consumer, {"out": out.address, "r": params}, grants)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

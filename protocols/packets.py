@@ -67,24 +67,24 @@ class Packets(StreamCase):
         pod.span(slots.at(1), self.slots * slots.step)[:] = 0  # flags of another communicator would be taken for these
         streams, done = Streams(bench, pod), 0
         for number, (case, payload) in enumerate(zip(cases, payloads, strict=True)):
-            told = Slots(slots.at(1), credit.at(0), self.slots, slots.step, case.lines, case.steps, done)
-            case._launch(bench, pod, streams, (slots, credit), of_call(number), payload, told)
+            params = Slots(slots.at(1), credit.at(0), self.slots, slots.step, case.lines, case.steps, done)
+            case._launch(bench, pod, streams, (slots, credit), of_call(number), payload, params)
             done += case.steps
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
     def _launch(
         self, bench: Bench, pod: Pod, streams: Streams, regions: tuple[Region, Region], call: str,
-        payload: NDArray[np.uint8], told: Slots,
+        payload: NDArray[np.uint8], params: Slots,
     ) -> None:  # fmt: skip
         """Both sides of a call."""
         (slots, credit), (send, receive) = regions, self._kernels()
         own = bench.filled(0, payload, f"own{call}")
         out = bench.wanted(1, payload, f"out{call}", owners="die1")
         grants = [pod.grant(own, "r"), slots.grant(1, "w"), credit.grant(0, "r")]
-        streams.launch(send, 0, {"own": own.address, "s": told}, grants)
+        streams.launch(send, 0, {"own": own.address, "s": params}, grants)
         grants = [pod.grant(out, "w"), slots.grant(1, "r"), credit.grant(0, "w")]
-        streams.launch(receive, 1, {"out": out.address, "s": told}, grants)
+        streams.launch(receive, 1, {"out": out.address, "s": params}, grants)
 
     @property
     def payload_bytes(self) -> int:

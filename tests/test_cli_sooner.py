@@ -76,7 +76,7 @@ assert sooner._is_free()
 print(sooner.os.nice(0))
 """
     process = python(script, env={**os.environ, "XCCL_EMU_CACHE_DIR": str(tmp_path)})
-    assert process.stdout == f"; a process behind an earlier answer is still at it\n\n{os.nice(0)}\n", process.stderr
+    assert process.stdout == f"; a process of an earlier answer is still compiling\n\n{os.nice(0)}\n", process.stderr
 
 
 def test_nothing_of_numba_is_needed(tmp_path: Path) -> None:

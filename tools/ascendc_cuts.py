@@ -38,23 +38,23 @@ def rows(name: str) -> Iterator[Sequence[str]]:
         ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in sizes.items()): case_of(name, sizes)
         for sizes in GROWING[name]
     }
-    for told, case in cases.items():
+    for sizes, case in cases.items():
         whole = check(case)
         if whole.verdict != VERIFIED:
-            sys.exit(f"{name}, {told}: {whole.verdict}: {whole.reason}")
-    reached = {told: reached_syncs(case, "relaxed") for told, case in cases.items()}
+            sys.exit(f"{name}, {sizes}: {whole.verdict}: {whole.reason}")
+    reached = {sizes: reached_syncs(case, "relaxed") for sizes, case in cases.items()}
     for sync in next(iter(cases.values())).syncs:
-        where = {told: case for told, case in cases.items() if sync in reached[told]}
+        where = {sizes: case for sizes, case in cases.items() if sync in reached[sizes]}
         if where:
             yield name.partition(":")[2], sync, *found(sync, where)
 
 
 def found(sync: str, cases: Mapping[str, Case]) -> Sequence[str]:
     """Return where a cut is found first, as what, and after how many states."""
-    for told, case in cases.items():
+    for sizes, case in cases.items():
         violation = (verdict := check(case, without=[sync])).violation
         if violation is not None:
-            return told, violation.kind, f"{verdict.states:,}"
+            return sizes, violation.kind, f"{verdict.states:,}"
     return "none of these", "redundant", ""
 
 

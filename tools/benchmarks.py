@@ -55,7 +55,7 @@ def result_of(row: Mapping[str, Any]) -> Result:
 
 
 def number(value: float | None) -> str:
-    """With the digits that a reader compares."""
+    """Return a number with the digits that a reader compares."""
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
@@ -68,10 +68,10 @@ def error(row: Result) -> str:
     return {True: "holds", False: "MISSED", None: ""}[row.met]
 
 
-def with_band(row: Result, n_beside: int) -> str:
-    """A row of a table with ``n_beside`` columns of what others measured, and then its interval."""
+def with_band(row: Result, n_extra: int) -> str:
+    """A row of a table with ``n_extra`` columns of what others measured, and then its interval."""
     band = "" if row.low is None else f"{number(row.low)} to {number(row.high)}"
-    return f"{line(row)}{' |' * (n_beside - len(row.beside))} {band} |"
+    return f"{line(row)}{' |' * (n_extra - len(row.extra))} {band} |"
 
 
 def line(row: Result) -> str:
@@ -79,16 +79,16 @@ def line(row: Result) -> str:
     relation = "" if row.relation == "=" else f"{row.relation} "
     published = relation + number(row.published) if row.published is not None else ""
     ours = (row.what, published, number(row.emulated), row.unit, row.role, error(row))
-    cells = (*ours, *map(number, row.beside.values()))
+    cells = (*ours, *map(number, row.extra.values()))
     return f"| {' | '.join(cells)} |"
 
 
 def table(rows: Sequence[Result]) -> str:
     """A table of rows, with a column for what each of others measured."""
-    beside = dict.fromkeys(name for row in rows for name in row.beside)
+    extra = dict.fromkeys(name for row in rows for name in row.extra)
     banded = any(row.low is not None for row in rows)
-    names = ("published", "emulated", "unit", "role", "error", *beside, *(["80% interval"] if banded else []))
-    lines = (with_band(row, len(beside)) if banded else line(row) for row in rows)
+    names = ("published", "emulated", "unit", "role", "error", *extra, *(["80% interval"] if banded else []))
+    lines = (with_band(row, len(extra)) if banded else line(row) for row in rows)
     return "\n".join([f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *lines])
 
 
@@ -97,17 +97,17 @@ def scored(rows: Sequence[Result]) -> Iterator[str]:
     for role in ("fit", "check"):
         if one := score(rows, role):
             worst = f"{one.max_percent:+.1f}% ({one.worst.partition(': ')[2]})"
-            told = [row.inside for row in rows if row.role == role and row.inside is not None]
-            inside = f"; {sum(told)} of {len(told)} in their intervals" if told else ""
+            known = [row.inside for row in rows if row.role == role and row.inside is not None]
+            inside = f"; {sum(known)} of {len(known)} in their intervals" if known else ""
             yield f"{one.n_rows} {role} rows: MAPE {one.mape_percent:.1f}%, largest {worst}{inside}."
 
 
 def section(name: str, rows: Sequence[Result]) -> str:
     """The section of one bench."""
-    told = [row for row in rows if row.bench == name]
-    kinds = dict.fromkeys(row.kind for row in told if row.kind)
+    own = [row for row in rows if row.bench == name]
+    kinds = dict.fromkeys(row.kind for row in own if row.kind)
     lines = [f"Latencies: {'; '.join(kinds)}.", ""] if kinds else []
-    return "\n".join([f"## {name}", "", *lines, table(told), "", *scored(told), ""])
+    return "\n".join([f"## {name}", "", *lines, table(own), "", *scored(own), ""])
 
 
 def sensitivity(rows: Sequence[Result]) -> Iterator[str]:

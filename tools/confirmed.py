@@ -26,7 +26,7 @@ def row(name: str) -> tuple[str, ...]:
 
 
 def brute_force(found: Confirmation) -> tuple[str, str]:
-    """At which sizes it has ended, and with how many states; the least sizes at which it has not."""
+    """Return the sizes at which it has ended, with how many states, and the least sizes at which it has not."""
     one = found.confirmed
     if one is not None:
         return one.at().removeprefix(" at ") or "itself", f"{one.states:,}"

@@ -143,7 +143,7 @@ def _x_text(plot: Plot, x: float) -> str:
 
 
 def svg(page: str) -> str:
-    """All panels, two in a row."""
+    """Draw all panels, two in a row."""
     rows = -(-len(PLOTS) // 2)
     width, height = 2 * (_WIDE + _GAP_X) + 20, rows * (_HIGH + _GAP_Y) + 30
     parts = [

@@ -135,7 +135,7 @@ def link(file: Path, name: str, first: int, last: int) -> str:
 
 
 def links(places: Iterable[Place]) -> str:
-    """All places, by function."""
+    """Link all places, by function."""
     lines: dict[tuple[Path, str], list[int]] = {}
     for place in places:
         file = Path(place.file)

@@ -2,7 +2,7 @@
 
     python tools/judge.py                    all of them
     python tools/judge.py loads-stay ...     some; the lines of others stay as they are
-    python tools/judge.py --ends field-told-late ...    the smallest programs, judged by their ends
+    python tools/judge.py --ends field-acquired-late ...    the smallest programs, judged by their ends
     python tools/judge.py --programs 2000    give up sooner
     python tools/judge.py --workers 4        processes; each of them takes every fourth program
 
@@ -197,7 +197,7 @@ MISTAKES = (
         "_FENCES_MASK > fences", "_FENCES_MASK > fences - (1 if PLANTED else 0)",
     ),
     Mistake(
-        "signals-tell-all", "a signal releases what later signals of its core copy", _RACES,
+        "signals-release-all", "a signal releases what later signals of its core copy", _RACES,
         "        if signal == number:", "        if signal == number or (signal > number and PLANTED):",
     ),
     Mistake(
@@ -256,7 +256,7 @@ MISTAKES = (
         "start < last and not (PLANTED and what & other & ADDS) and _may_overtake(st, what, other):",
     ),
     Mistake(
-        "events-tell-all", "whatever pipe of a core comes later knows all that others did", _INSIDE,
+        "events-order-all", "whatever pipe of a core comes later knows all that others did", _INSIDE,
         "known = other & 15 == agent or clocks.knows(", "known = PLANTED or other & 15 == agent or clocks.knows(",
     ),
     Mistake(
@@ -268,11 +268,11 @@ MISTAKES = (
         "uses & (USE_PAST | USE_AS_DATA)", "uses & ((0 if PLANTED else USE_PAST) | USE_AS_DATA)",
     ),
     Mistake(
-        "evicted-behind", "a line that is evicted is after the fence that its store is after", _GRANULES,
+        "evicted-after", "a line that is evicted is after the fence that its store is after", _GRANULES,
         "uses & USE_BY_SCALAR:", "uses & USE_BY_SCALAR and not PLANTED:",
     ),
     Mistake(
-        "field-beside-queue", "a field is polled at once, though its core's pipes may still read it", _FIELDS,
+        "field-past-queue", "a field is polled at once, though its core's pipes may still read it", _FIELDS,
         "or not _idle(st, base):", "or not (PLANTED or _idle(st, base)):",
     ),
     Mistake(
@@ -280,7 +280,7 @@ MISTAKES = (
         "== granules.MANY or", "== granules.MANY and not PLANTED or",
     ),
     Mistake(
-        "field-told-late", "any poll of a field acquires the latest write to it", _FIELDS,
+        "field-acquired-late", "any poll of a field acquires the latest write to it", _FIELDS,
         "load_i64(mem, address) == wanted else", "(PLANTED or load_i64(mem, address) == wanted) else",
     ),
     Mistake(

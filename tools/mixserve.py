@@ -40,7 +40,7 @@ def settings() -> Iterator[Setting]:
 
 
 def where(of: Setting) -> str:
-    """Such as DeepSeek-R1 on 910B."""
+    """Return words such as DeepSeek-R1 on 910B."""
     return f"{of.model.name} on {of.cluster.name}"
 
 

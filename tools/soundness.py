@@ -52,7 +52,7 @@ class Matrix:
         return table(head, rows)
 
     def of_reduction(self, reduction: str) -> str:
-        """All conditions of a reduction, and where it does not meet a feature."""
+        """Return all conditions of a reduction, and where it does not meet a feature."""
         rows, apart = [], dict[str, list[str]]()
         for feature, name in self.features.items():
             cell = self.cell(reduction, feature)

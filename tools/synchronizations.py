@@ -46,12 +46,12 @@ def rows(case: Case) -> Iterator[tuple[str, Verdict]]:
 def certificates(verdicts: Iterable[Verdict]) -> str:
     """Name the kinds of certificates of the verdicts; it varies from run to run only where verdicts do."""
     each = [verdict.certificate for verdict in verdicts if verdict.certificate is not None]
-    told = sorted({certificate.covers() for certificate in each})
+    covered = sorted({certificate.covers() for certificate in each})
     more = [certificate.of_proof for certificate in each if not certificate.agrees]
     refuted = sum(more)
     said = f"{refuted or 'none'} of them {'disagrees' if refuted < 2 else 'disagree'} with a proof"
     found = len(more) - refuted
-    return f"{'; '.join(told)}; {said}" + (f"; {found} found what an unfinished search had not" if found else "")
+    return f"{'; '.join(covered)}; {said}" + (f"; {found} found what an unfinished search had not" if found else "")
 
 
 def section(name: str) -> str:

@@ -36,7 +36,7 @@ class Mended(Swap):
         return {"managed_bytes": 32 * n_calls}
 
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
-        """With the inbox of the call."""
+        """Use the inbox of the call."""
         colour = turn.number + 1 if self.mended else 1
         inbox = turn.managed(32 * turn.number)
         return exchange, {"inbox": inbox, "flag": turn.meta(), "colour": colour}, turn.grants()

@@ -37,7 +37,7 @@ class Mended(Pair):
     room: ClassVar[dict[str, int]] = {"managed_bytes": 64}
 
     def launch(self, bench: Bench, streams: Streams, turn: Turn) -> None:
-        """With two inboxes, in turn."""
+        """Launch it with two inboxes, in turn."""
         sizes = turn.case.first, turn.case.second
         _, _, args, grants = turn.swap(bench, numbered(turn.number, *sizes))
         args |= {"inbox": turn.managed(turn.number % 2 * 32), "flag": turn.meta(), "call": turn.number + 1}

@@ -86,13 +86,13 @@ class Mended(Case):
         data = payload(self.ranks * self.calls * nbytes, 0).reshape(self.ranks, self.calls, nbytes)
         pod = bench.pod(regions.tight_pod(app_bytes=(1 + self.ranks) * self.calls * nbytes, ub_bytes=nbytes))
         regions.place(bench, pod)
-        told = {"slots": slots.at(0), "calls": self.calls, "nbytes": nbytes, "mended": self.mended}
+        shared = {"slots": slots.at(0), "calls": self.calls, "nbytes": nbytes, "mended": self.mended}
         for me in range(self.ranks):
             got = data.swapaxes(0, 1).copy()
             got[:, me] = 0  # nobody sends to itself
             own, out = bench.filled(me, data[me], "own"), bench.wanted(me, np.ascontiguousarray(got), "gathered")
             group = Group(self.ranks, me, flags.at(0), pod.spec.die_bytes)
-            args = {"own": own.address, "out": out.address, "g": group, **told}
+            args = {"own": own.address, "out": out.address, "g": group, **shared}
             each = [region.grant(die, "rw") for region in (slots, flags) for die in range(self.ranks)]
             pod.launch(gather, me, [0], args, [pod.grant(own, "r"), pod.grant(out, "w"), *each])
 

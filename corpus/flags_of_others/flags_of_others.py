@@ -45,7 +45,7 @@ class Mended(Pair):
     cores: ClassVar[int] = 2
 
     def launch(self, bench: Bench, streams: Streams, turn: Turn) -> None:
-        """On the core of its stream; each stream has two inboxes and flags, in turn."""
+        """Launch it on the core of its stream; each stream has two inboxes and flags, in turn."""
         core = STREAMS.index(turn.case.stream)
         before = sum(call.case.stream == turn.case.stream for call in turn.calls[: turn.number])
         at = 64 * core + 32 * (before % 2)

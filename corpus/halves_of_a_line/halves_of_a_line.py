@@ -64,9 +64,9 @@ class Mended(Case):
                 came[:, word] = 0
                 came[:, word, 0] = range(1, self.lines + 1)
         own, out = bench.filled(0, data, "lines"), bench.wanted(1, came, "received", owners="die1")
-        told = {"lines": lines.at(1), "n_lines": self.lines, "flags": self.flags}
-        pod.launch(send, 0, [0], {"own": own.address, **told}, [pod.grant(own, "r"), lines.grant(1, "w")])
-        pod.launch(receive, 1, [0], {"out": out.address, **told}, [pod.grant(out, "w"), lines.grant(1, "r")])
+        shared = {"lines": lines.at(1), "n_lines": self.lines, "flags": self.flags}
+        pod.launch(send, 0, [0], {"own": own.address, **shared}, [pod.grant(own, "r"), lines.grant(1, "w")])
+        pod.launch(receive, 1, [0], {"out": out.address, **shared}, [pod.grant(out, "w"), lines.grant(1, "r")])
 
 
 @dataclass(frozen=True)

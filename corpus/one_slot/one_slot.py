@@ -33,7 +33,7 @@ class Mended(Swap):
     room: ClassVar[dict[str, int]] = {"managed_bytes": 64}
 
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
-        """With the slot of its turn."""
+        """Use the slot of its turn."""
         slot = turn.managed(turn.number % self.slots * 32)
         return exchange, {"slot": slot, "flag": turn.meta(), "call": turn.number + 1}, turn.grants(managed=("w", "r"))
 

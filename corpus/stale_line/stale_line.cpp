@@ -13,7 +13,7 @@ __aicore__ inline void Clean(const GlobalTensor<int64_t> &word)
 {
     DataCacheCleanAndInvalid<int64_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(word);
 }
-__aicore__ inline void Tell(const GlobalTensor<int64_t> &word, int64_t value)
+__aicore__ inline void Publish(const GlobalTensor<int64_t> &word, int64_t value)
 {
     word.SetValue(0, value);
     Clean(word);
@@ -24,7 +24,7 @@ extern "C" __global__ __aicore__ void notify(GM_ADDR cell, GM_ADDR seen, uint32_
 {
     GlobalTensor<int64_t> count = WordAt(cell), answer = WordAt(seen);
     for (uint32_t i = 0; i < times; i++) {
-        Tell(count, i + 1);
+        Publish(count, i + 1);
         do {
             Clean(answer);
         } while (answer.GetValue(0) != i + 1);
@@ -35,15 +35,15 @@ extern "C" __global__ __aicore__ void notify(GM_ADDR cell, GM_ADDR seen, uint32_
 extern "C" __global__ __aicore__ void wait(GM_ADDR cell, GM_ADDR peer_seen, GM_ADDR out, uint32_t times,
                                            uint32_t mended)
 {
-    GlobalTensor<int64_t> count = WordAt(cell), answer = WordAt(peer_seen), told = WordAt(out);
+    GlobalTensor<int64_t> count = WordAt(cell), answer = WordAt(peer_seen), count_out = WordAt(out);
     for (uint32_t i = 0; i < times; i++) {
         do {
             if (mended) {
                 Clean(count);
             }
         } while (count.GetValue(0) != i + 1);
-        Tell(answer, i + 1);
+        Publish(answer, i + 1);
     }
-    Tell(told, times);
+    Publish(count_out, times);
     PipeBarrier<PIPE_ALL>();
 }

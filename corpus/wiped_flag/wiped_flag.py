@@ -35,7 +35,7 @@ class Mended(Swap):
     room: ClassVar[dict[str, int]] = {"meta_bytes": 64, "managed_bytes": 64}
 
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
-        """With two inboxes, in turn."""
+        """Use two inboxes, in turn."""
         inbox, flag = turn.managed(turn.number % 2 * 32), turn.meta(turn.number % self.flags * 32)
         return exchange, {"inbox": inbox, "flag": flag}, turn.grants(meta=("rw", "w"))
 

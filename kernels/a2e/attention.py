@@ -60,7 +60,7 @@ from xccl_emu.kernels.group import barrier, hand_over
 def load_token(half, t, c: Group, b: Buffers):
     """Load a token and its choices into a half's message, and quantize it."""
     choices = message_at(half, c.hidden, c.payload, c.quantized, 0) + c.payload + LIST
-    yield xl.mtu_in(b.topk + t * INDEX_BYTES, choices, INDEX_BYTES, step=1)  # -1 behind the choices
+    yield xl.mtu_in(b.topk + t * INDEX_BYTES, choices, INDEX_BYTES, step=1)  # -1 after the choices
     yield from prepare(half, b.x + t * 2 * c.hidden, c, 0, 1)
 
 

@@ -39,7 +39,7 @@ class Share(NamedTuple):
 
 
 def send_rows(row, n, high, staging, turn, c: Group, b: Buffers, plan: ReturnPlan):
-    """Step 5: send those of ``n`` rows, in token order, whose token is below ``high``, each to its token and choice.
+    """Step 5: send those among ``n`` rows, in token order, whose token is below ``high``, each to its token and choice.
 
     ``staging`` is the place of token 0; returns the next turn.
     """
@@ -144,7 +144,7 @@ def return_rows(low, first, last, source, target, c: Group, plan: ReturnPlan):
 
 
 def return_rows_dma(low, first, last, source, target, c: Group, plan: ReturnPlan):
-    """The same by URMA: rows that lie side by side go by one descriptor."""
+    """Return rows by URMA: rows that lie side by side go by one descriptor."""
     turn = 0
     run = 0
     for place in range(first * c.top_k, last * c.top_k):

@@ -45,7 +45,7 @@ class Attempts(NamedTuple):
     """How many attempts of each attention die may go wrong, whichever: before it sends, or when it is through."""
     settled: int
     """By stream: one more than the epoch in which it has come to rest."""
-    told: int
+    resume: int
     """Word in which the third stream gives the others the call that they continue with."""
 
 
@@ -59,9 +59,9 @@ def rest(word, stream, n: Attempts, r: Ranks):
     here = r.me * r.pitch
     yield xl.quiet(sync="attempt over")
     yield xl.put(n.settled + here + stream * FIELD_BYTES, word // EPOCH + 1, sync="at rest")
-    yield xl.poll_ne(n.told + here, word, sync="told in")
-    yield xl.dcci(n.told + here, sync="told line")
-    word = yield xl.load(n.told + here, sync="told in")
+    yield xl.poll_ne(n.resume + here, word, sync="told in")
+    yield xl.dcci(n.resume + here, sync="told line")
+    word = yield xl.load(n.resume + here, sync="told in")
     return word
 
 
@@ -131,4 +131,4 @@ def e2a_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: Ret
         word = yield from next_round(core, r.iterations - 1, 0, 0, c, r, Abort(abort, word // EPOCH))
         if word != END:
             yield from forget(die, first_call(word, n.stride), c, m, at)
-        yield xl.put(n.told + r.me * r.pitch, word, sync="go on")
+        yield xl.put(n.resume + r.me * r.pitch, word, sync="go on")

@@ -284,7 +284,7 @@ def publish(core, index, call, more, totals, c: Group, at: Places):
         yield xl.put(field, call + 1, count, step=2, sync="counts of messages")
 
 
-def tell(core, die, call, more, c: Group, m: Domains, at: Places):
+def announce(core, die, call, more, c: Group, m: Domains, at: Places):
     """Give the slots to the next domain once all is forwarded, and announce to the experts what there is for them."""
     for q in range(dies_of(die, m.n_attention, m.trampolines)):
         index = first_of(die, m.n_attention, m.trampolines) + q
@@ -322,4 +322,4 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places, x: Abort):
     yield xl.quiet(step=2, sync="messages visible")
     yield from barrier(2, "all cores have forwarded")
     if going:
-        yield from tell(core, die, call, more, c, m, at)
+        yield from announce(core, die, call, more, c, m, at)

@@ -22,7 +22,7 @@ def barrier(count, b: Barrier):
 
 
 def sense_barrier(count, b: Barrier):
-    """The same by counting: a rank's first field is its sense, 1 or 0, and rank 0's second one counts."""
+    """Do the same by counting: a rank's first field is its sense, 1 or 0, and rank 0's second one counts."""
     yield xl.quiet(sync="writes before barrier")
     came = yield xl.atomic_add(b.fields + FIELD_BYTES, 1, sync="counted")
     if came == b.ranks - 1:

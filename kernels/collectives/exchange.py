@@ -22,7 +22,7 @@ from xccl_emu.kernels.collectives.slices import (
 )
 
 
-def tell(turn, p: Peers):
+def announce(turn, p: Peers):
     """Signal to all others that their slices of a turn are there."""
     yield xl.quiet(sync="data before field")
     for i in range(1, p.ranks):
@@ -41,7 +41,7 @@ def scatter(turn, own, size, w: Work, p: Peers):
     for i in range(1, p.ranks):
         rank = (p.me + i) % p.ranks
         yield from copy(i - 1, p.ranks - 1, own + rank * w.share, slot + rank * p.pitch, size, p.room)
-    yield from tell(turn, p)
+    yield from announce(turn, p)
 
 
 def broadcast(turn, size, p: Peers):
@@ -49,7 +49,7 @@ def broadcast(turn, size, p: Peers):
     slot = p.inbox + (turn % 2 * p.ranks + p.me) * p.room
     for i in range(1, p.ranks):
         yield xl.mtu_out(0, slot + (p.me + i) % p.ranks * p.pitch, size)
-    yield from tell(turn, p)
+    yield from announce(turn, p)
 
 
 def collect(turn, out, size, w: Work, p: Peers):

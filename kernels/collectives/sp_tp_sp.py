@@ -8,7 +8,7 @@ Inboxes, fields and turns are the same as in `exchange`: two turns a layer; a sl
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.collectives.exchange import await_slice, tell
+from xccl_emu.kernels.collectives.exchange import announce, await_slice
 from xccl_emu.kernels.collectives.slices import Packed, Peers, copy, leave_buffer
 
 
@@ -28,7 +28,7 @@ def all_gather(turn, latents, gathered, k: Packed, p: Peers):
         if rank == p.me:
             target = gathered + (first + i) * k.latent
         yield from copy(i, own * p.ranks, latents + i % own * k.latent, target, k.latent, k.half)
-    yield from tell(turn, p)
+    yield from announce(turn, p)
     n = 0
     for i in range(1, p.ranks):
         rank = (p.me + p.ranks - i) % p.ranks
@@ -56,7 +56,7 @@ def all_to_all(turn, heads, out, k: Packed, p: Peers):
                 target = out + (row * p.ranks + p.me) * k.part
             yield from copy(n, k.tokens, heads + (start + row) * k.part, target, k.part, k.half)
             n += 1
-    yield from tell(turn, p)
+    yield from announce(turn, p)
     n = 0
     for i in range(1, p.ranks):
         rank = (p.me + p.ranks - i) % p.ranks

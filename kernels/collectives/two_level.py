@@ -8,7 +8,7 @@ Order of summation: in a group by rank, in FP32, rounded; then the sums of group
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.collectives.exchange import add_up, await_slice, broadcast, tell
+from xccl_emu.kernels.collectives.exchange import add_up, announce, await_slice, broadcast
 from xccl_emu.kernels.collectives.slices import (
     Peers,
     Work,
@@ -33,7 +33,7 @@ def scatter_in_group(turn, own, size, w: Work, inner: Peers, outer: Peers):
         group = i % outer.ranks
         block = slot + rank * inner.pitch + group * outer.room
         yield from copy(i, copies, own + (group * inner.ranks + rank) * w.share, block, size, outer.room)
-    yield from tell(turn, inner)
+    yield from announce(turn, inner)
 
 
 def add_up_in_group(turn, group, own, size, w: Work, inner: Peers, outer: Peers):
@@ -56,7 +56,7 @@ def reduce(turn, own, size, w: Work, inner: Peers, outer: Peers):
         yield from add_up_in_group(turn, group, own, size, w, inner, outer)
         yield xl.mtu_out(0, slot + group * outer.pitch, size)
         yield from leave_buffer()
-    yield from tell(turn, outer)
+    yield from announce(turn, outer)
     yield from add_up(turn, slot + outer.me * outer.pitch, size, w, outer)
 
 
@@ -78,7 +78,7 @@ def gather(turn, out, size, w: Work, inner: Peers, outer: Peers):
         yield xl.mtu_out(i % 2 * outer.room, out + (group * inner.ranks + inner.me) * w.share, size)
         yield from pass_on(turn, i % 2 * outer.room, group, size, inner, outer)
         yield from free_half(i, outer.ranks - 1)
-    yield from tell(turn, inner)
+    yield from announce(turn, inner)
     copies = (inner.ranks - 1) * outer.ranks
     for i in range(copies):
         rank = (inner.me + inner.ranks - 1 - i // outer.ranks) % inner.ranks

@@ -125,7 +125,7 @@ def tally(first, last, work, room, topk, c: Group):
 
 
 def add_up(core, tallies, step, c: Group):
-    """In the tallies of this core's share of the slots put what the cores before have in place of what each one has."""
+    """Replace what each core has, in the tallies of this core's share of the slots, by what the cores before have."""
     stride = align(4 * c.n_ranks * c.n_local)
     for slot in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         before = 0
@@ -154,7 +154,7 @@ def share_tallies(rank, core, step, c: Group):
 
 
 def count_experts_before(c: Group):
-    """To the place of this core's next message by slot add the messages for the experts before it on its rank."""
+    """Add the messages for the experts before it on its rank to the place of this core's next message, by slot."""
     n_slots = c.n_ranks * c.n_local
     before = 0
     for slot in range(n_slots):
@@ -179,7 +179,7 @@ def begin_counting(rank, core, tokens, work, message, topk, c: Group):
 
 
 def find_places(half, t, tokens, topk, c: Group):
-    """For each choice of a token count those before it, itself too, and the choices of the experts before.
+    """Count, for each choice of a token, those before it, itself too, and the choices of the experts before.
 
     Where choices are streamed, load the choices of the token; they are counted when it is sent.
     """

@@ -52,7 +52,7 @@ class Rounds(NamedTuple):
     """1 for dispatch, the dummy expert and combine, 0 for dispatch alone."""
     failures: int
     """How many rounds may go wrong, whichever these are."""
-    told: int
+    resume: int
     """Word in which the first core gives its siblings the round that they continue with."""
     batches: int
     """How many tokens each round has."""

@@ -17,18 +17,18 @@ def settle():
     yield from barrier(0, "attempt of all cores over")
 
 
-def tell_siblings(core, word, told):
+def share_word(core, word, resume):
     """Share with the other cores of the rank where it goes on; returns that."""
     if core == 0:
-        yield xl.put(told, word, sync="go on")
+        yield xl.put(resume, word, sync="go on")
         yield xl.quiet(sync="told")
     yield from barrier(0, "all cores are told")
-    yield xl.dcci(told, sync="told line")
-    word = yield xl.load(told, sync="told in")
+    yield xl.dcci(resume, sync="told line")
+    word = yield xl.load(resume, sync="told in")
     return word
 
 
-def next_round(core, i, broken, told, c: Group, r: Ranks, x: Abort):
+def next_round(core, i, broken, resume, c: Group, r: Ranks, x: Abort):
     """End an attempt of round ``i``, ``broken`` or not: return epoch and round of the next one, or the end."""
     word = 0
     if core == 0:
@@ -37,5 +37,5 @@ def next_round(core, i, broken, told, c: Group, r: Ranks, x: Abort):
             good = yield from unaborted(x)
         word = yield from go_on(i + good, x.epoch, good, r)
     if c.cores > 1:
-        word = yield from tell_siblings(core, word, told)
+        word = yield from share_word(core, word, resume)
     return word

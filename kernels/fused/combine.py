@@ -183,5 +183,5 @@ def bring_back(rank, core, tokens, c: Group, b: Buffers, f: Fused, x: Abort):
 
 @xl.kernel
 def fused_combine(rank, core, tokens, c: Group, b: Buffers, f: Fused):
-    """One FusedCombine on one core of a rank with this many tokens."""
+    """Do one FusedCombine on one core of a rank with this many tokens."""
     yield from bring_back(rank, core, tokens, c, b, f, Abort())

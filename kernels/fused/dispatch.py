@@ -299,6 +299,6 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, f: Fused, x: Abort):
 
 @xl.kernel
 def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
-    """One FusedDispatch on one core of a rank with this many tokens, in the round with that event ID."""
+    """Do one FusedDispatch on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, f, Abort())
     yield from take_tokens(rank, core, event, c, b, f, Abort())

@@ -25,7 +25,7 @@ from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
 
 
 def forget(rank, core, tokens, c: Group, f: Fused):
-    """For this core's tokens count all that has arrived as waited for."""
+    """Count all that has arrived for this core's tokens as waited for."""
     for t in range(tokens * core // c.cores, tokens * (core + 1) // c.cores):
         own = rank * c.die_bytes + t * FIELD_BYTES
         yield xl.dcci(f.arrivals + own, sync="arrivals line")
@@ -34,7 +34,7 @@ def forget(rank, core, tokens, c: Group, f: Fused):
 
 
 def layer(core, tokens, event, c: Group, b: Buffers, f: Fused, r: Ranks, x: Abort):
-    """One attempt: dispatch, the dummy expert and combine."""
+    """Make one attempt: dispatch, the dummy expert and combine."""
     yield from forget(r.me, core, tokens, c, f)
     yield from offer_tokens(r.me, core, tokens, event, c, b, f, x)
     yield from take_tokens(r.me, core, event, c, b, f, x)
@@ -69,4 +69,4 @@ def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, f: Fused, r: Ra
         if core == 0:
             broken = yield from fails(left, r)
             left -= broken
-        word = yield from next_round(core, i, broken, n.told, c, r, Abort(abort, epoch))
+        word = yield from next_round(core, i, broken, n.resume, c, r, Abort(abort, epoch))

@@ -187,7 +187,7 @@ def acknowledge_all(rank, core, event, done, c: Group):
 
 @xl.kernel
 def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
-    """One combine on one core of a rank with this many tokens, in the round with that event ID."""
+    """Do one combine on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer(rank, core, event, c, b, a, Abort())
     yield from sum_tokens(rank, core, tokens, event, c, b, a, Abort())
     yield from acknowledge_all(rank, core, event, a.done, c)

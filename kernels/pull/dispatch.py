@@ -207,6 +207,6 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
 
 @xl.kernel
 def dispatch(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
-    """One dispatch on one core of a rank with this many tokens, in the round with that event ID."""
+    """Do one dispatch on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, a, Abort())
     yield from take_tokens(rank, core, event, c, b, a, Abort())

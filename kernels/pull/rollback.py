@@ -22,7 +22,7 @@ from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
 
 
 def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, r: Ranks, x: Abort):
-    """One attempt: dispatch, and in a whole layer the dummy expert and combine."""
+    """Make one attempt: dispatch, and in a whole layer the dummy expert and combine."""
     yield from offer_tokens(r.me, core, tokens, event, c, b, d, x)
     yield from take_tokens(r.me, core, event, c, b, d, x)
     yield from settle()
@@ -62,4 +62,4 @@ def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Ar
         if core == 0:
             broken = yield from fails(left, r)
             left -= broken
-        word = yield from next_round(core, i, broken, n.told, c, r, Abort(abort, epoch))
+        word = yield from next_round(core, i, broken, n.resume, c, r, Abort(abort, epoch))

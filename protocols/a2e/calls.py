@@ -208,7 +208,7 @@ class Calls:
 
 
 def _as_arrays(config: A2EConfig, c: int, call: Call) -> Call:
-    """The same with an array for each attention die; ConfigError for what is something else."""
+    """Return the call with an array for each attention die; ConfigError for anything else."""
     try:
         tokens, topk, weights = call
     except (TypeError, ValueError) as error:

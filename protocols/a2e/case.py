@@ -99,7 +99,7 @@ class A2ECase(RoutedCase):
         self._config()  # refuses the rest
 
     def lay_out(self, bench: Bench) -> None:
-        """All kernels launched, and what the app buffers must hold in the end."""
+        """Launch all kernels, and expect what the app buffers must hold in the end."""
         self._lay_out(bench, [call for call, _ in self._given()])
 
     def _lay_out(self, bench: Bench, given: Sequence[Call]) -> None:
@@ -197,7 +197,7 @@ class A2ECase(RoutedCase):
         return make_calls(self._config(), rounds, bool(self.masked), self.seed)
 
     def _given(self) -> Iterator[tuple[Call, dict[str, Any]]]:
-        """Each call, and what there is to say of it."""
+        """Yield each call, and what there is to say of it."""
         c = self._config()
         if not self.routing:
             yield from ((call, {}) for call in self._pattern([self._lengths] * self.rounds))

@@ -137,7 +137,7 @@ class A2EConfig(TokenConfig):
 
     @property
     def calls_kept(self) -> Mapping[str, int]:
-        """For how many calls an expert die has each of its app buffers."""
+        """Return for how many calls an expert die has each of its app buffers."""
         return {**dict.fromkeys(OF_ROWS, self.depth), "counts": self.depth + 1}
 
     def attention_die(self, call: int, i: int) -> int:

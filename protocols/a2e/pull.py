@@ -105,10 +105,10 @@ class A2EPull(AttentionExperts):
         )  # fmt: skip
 
     def commit(self, calls: Calls, call: int, topk: Sequence[NDArray[Any]]) -> None:
-        """Nothing: blocks are filled here and there."""
+        """Do nothing: blocks are filled here and there."""
 
     def launch(self, calls: Calls) -> None:
-        """One kernel on every die."""
+        """Launch one kernel on every die."""
         c, die_bytes = self.config, self.pod.spec.die_bytes
         offering = c.group(c.n_experts, c.cores, die_bytes, self._on_attention("tallies"))
         for i, buffers in enumerate(calls.batches[0]):

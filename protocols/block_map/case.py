@@ -50,13 +50,13 @@ class BlockMap(protocol.Case):
                 who = f"die0.core{r % self.cores}"
                 bench.expect(out.address + r * self.each * nbytes, data[table[r]], f"request {r}", owners=who)
                 bench.expect(ended.address + 8 * r, np.array([block_map.RIGHT]), f"end of request {r}", owners=who)
-        told = block_map.Blocks(
+        blocks = block_map.Blocks(
             pool.address, map_.at(0), rows.address, out.address, ended.address, self.requests, self.each, nbytes,
             self.cores,
         )  # fmt: skip
         grants = [pod.grant(pool, "r"), pod.grant(rows, "r"), pod.grant(out, "w"), pod.grant(ended, "w")]
         cores = range(self.cores)
-        pod.launch(block_map.serve, 0, cores, {"core": list(cores), "b": told}, [*grants, map_.grant(0, "r")])
+        pod.launch(block_map.serve, 0, cores, {"core": list(cores), "b": blocks}, [*grants, map_.grant(0, "r")])
         bench.tolerates("stop")
         if self.loses:
             bench.may_lose("block", pool.address, nbytes, told=map_.at(0))

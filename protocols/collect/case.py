@@ -46,12 +46,12 @@ class CollectCase(protocol.Case):
         regions = protocol.Regions(n + 1)
         counts, reports = regions.meta("counts", FIELD, self.quads), regions.meta("report", FIELD, 2 * n * self.quads)
         counted, taken = regions.meta("counted", FIELD), regions.meta("taken", FIELD)
-        told = regions.meta("told", FIELD, n)
+        reported = regions.meta("told", FIELD, n)
         app = max(self.cores * align(chosen[0, 0].nbytes), self.quads * FIELD)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=FIELD, cores=self.cores + 1))
         regions.place(bench, pod)
         given = device.Counters(
-            counts.at(1) - counts.at(0), counts.at(0), counted.at(0), taken.at(0), reports.at(n), told.at(n), n,
+            counts.at(1) - counts.at(0), counts.at(0), counted.at(0), taken.at(0), reports.at(n), reported.at(n), n,
             self.cores, self.quads, chosen.shape[-1], self.intervals,
         )  # fmt: skip
         for die in range(n):
@@ -60,10 +60,10 @@ class CollectCase(protocol.Case):
                 grants = [pod.grant(of_core, "r"), counts.grant(die, "rw"), counted.grant(die, "rw")]
                 pod.launch(device.serve, die, [core], {"die": die, "chosen": of_core.address, "k": given}, grants)
             grants = [counts.grant(die, "r"), counted.grant(die, "r"), taken.grant(die, "r")]
-            grants += [told.grant(n, "rw", die), reports.grant(n, "w")]
+            grants += [reported.grant(n, "rw", die), reports.grant(n, "w")]
             pod.launch(device.execute, die, [self.cores], {"die": die, "k": given}, grants)
         out = bench.wanted(n, self.load(), "out", owners=f"die{n}")
-        grants = [pod.grant(out, "rw"), reports.grant(n, "r"), told.grant(n, "r"), taken.grant(None, "rw")]
+        grants = [pod.grant(out, "rw"), reports.grant(n, "r"), reported.grant(n, "r"), taken.grant(None, "rw")]
         pod.launch(device.shell, n, [0], {"out": out.address, "k": given}, grants)
         bench.stop(device.SHRUNK, "an expert has fewer tokens than an interval before")
         bench.tolerates("stop", "cut", "stall")

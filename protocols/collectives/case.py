@@ -164,9 +164,9 @@ class CollectiveCase(StreamCase, Collective):
             buffers = self._buffers(bench, pod, me, number, values[:, me], results[:, me])
             for core in range(self.cores):
                 work = self._work(core, me, buffers, done[core])
-                told, grants = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
+                places, grants = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
                 grants += self._grants(pod, *buffers)
-                args = dict(zip(self._kernel.params, (work, *told), strict=True))
+                args = dict(zip(self._kernel.params, (work, *places), strict=True))
                 streams.launch(self._kernel, me, args, grants, core)
         for core in range(self.cores):
             done[core] += self.calls * self._slices(core) * self._counted
@@ -301,7 +301,7 @@ class CollectiveCase(StreamCase, Collective):
         return "sum" if self._of.reduce else "none"
 
     def of_bytes(self, nbytes: int) -> Self:
-        """The same with shares of ``nbytes`` bytes in all; ConfigError for less than an element each."""
+        """Return the case with shares of ``nbytes`` bytes in all; ConfigError for less than an element each."""
         return replace(self, elements=nbytes // (2 * self.ranks))
 
     @property

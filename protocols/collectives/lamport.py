@@ -68,16 +68,16 @@ class Lamport(StreamCase):
             self._fill(bench, pod, me, buffers.at(me), room)
         streams, done, before = Streams(bench, pod), 0, 0
         for number, case in enumerate(cases):
-            told = Ranks(
+            ranks = Ranks(
                 0, self.ranks, buffers.at(0), pod.spec.die_bytes, room, LINE_BYTES * case.lines,
                 LINE_BYTES * case.odd_lines, case.calls, self.emptied, done, before,
             )  # fmt: skip
-            case._launch(bench, pod, streams, buffers, number, told)
+            case._launch(bench, pod, streams, buffers, number, ranks)
             done, before = done + case.calls, LINE_BYTES * case._lines(case.calls - 1)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
-    def _launch(self, bench: Bench, pod: Pod, streams: Streams, buffers: Region, number: int, told: Ranks) -> None:
+    def _launch(self, bench: Bench, pod: Pod, streams: Streams, buffers: Region, number: int, ranks: Ranks) -> None:
         """Every rank's launch of a call."""
         values, call = self.values(number), of_call(number)
         sums = np.concatenate([sum_without_empty(operands) for operands in values])
@@ -86,7 +86,7 @@ class Lamport(StreamCase):
             out = bench.wanted(me, sums, f"sum{call}", owners=f"die{me}")
             others = [buffers.grant(rank, "w") for rank in range(self.ranks) if rank != me]
             grants = [pod.grant(own, "r"), pod.grant(out, "w"), buffers.grant(me, "rw"), *others]
-            streams.launch(lamport, me, {"own": own.address, "out": out.address, "p": told._replace(me=me)}, grants)
+            streams.launch(lamport, me, {"own": own.address, "out": out.address, "p": ranks._replace(me=me)}, grants)
 
     def _fill(self, bench: Bench, pod: Pod, me: int, address: int, room: int) -> None:
         """All places of a die are empty at first."""

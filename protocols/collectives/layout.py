@@ -89,7 +89,7 @@ class ReadLayout(Layout):
 
     @classmethod
     def slots_of(cls, ranks: int) -> int:
-        """No slots."""
+        """Return 0: it has no slots."""
         return 0
 
     @classmethod
@@ -119,8 +119,8 @@ class ByCoresLayout(ReadLayout):
 
     def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return that, which of how many cores it is, and the bytes of a half of its data buffer."""
-        told, grants = super().given_among(dies, pod, me, 0, scatter, reduce, gather)
-        return (*told, core, self._n, self.room), grants
+        places, grants = super().given_among(dies, pod, me, 0, scatter, reduce, gather)
+        return (*places, core, self._n, self.room), grants
 
 
 class RingLayout(Layout):

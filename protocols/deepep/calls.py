@@ -188,7 +188,7 @@ class LowLatency(DeepEp):
 
     @contextmanager
     def _lends(self, **lent: Sequence[Buffer] | None) -> Iterator[None]:
-        """For what runs within: these buffers in place of the group's own."""
+        """Lend these buffers, in place of the group's own, to what runs within."""
         self.lent = {name: buffers for name, buffers in lent.items() if buffers is not None}
         try:
             yield
@@ -196,7 +196,7 @@ class LowLatency(DeepEp):
             self.lent = {}
 
     def _lends_for(self, handle: Handle, out: Sequence[Buffer] | None) -> Any:
-        """For a combine: its choices, and where its outputs go."""
+        """Lend a combine its choices, and the places of its outputs."""
         sizes = [self.n_tokens(rank, handle.place) * self.config.row_bytes for rank in range(self.config.n_ranks)]
         return self._lends(topk=[each["topk"] for each in self._chosen], out=self._table("out", out, *sizes))
 

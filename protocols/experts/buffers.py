@@ -19,7 +19,7 @@ COLUMNS = INDEX_BYTES // 4
 
 
 def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
-    """Each item as an array; ConfigError for one that is none, such as a ragged list."""
+    """Return each item as an array; ConfigError for one that is none, such as a ragged list."""
     arrays = []
     for rank, item in enumerate(given):
         try:

@@ -143,7 +143,7 @@ class TokenConfig(ABC):
 
     @property
     def narrowed_by(self) -> int:
-        """The same of the way back."""
+        """Return the same for the way back."""
         return 0
 
     @property
@@ -231,7 +231,7 @@ class EpConfig(TokenConfig):
 
     @property
     def narrowed_by(self) -> int:
-        """The same of the way back."""
+        """Return the same for the way back."""
         return 1 + QUANTIZERS[self.quantizer] if self.quantized_back else 0
 
     @property
@@ -241,7 +241,7 @@ class EpConfig(TokenConfig):
 
     @property
     def returned_bytes(self) -> int:
-        """From a row on the way back to the next one: 14,336 bytes at hidden 7168, 7,200 in INT8 with their scale."""
+        """Return the pitch of rows on the way back: 14,336 bytes at hidden 7168, 7,200 in INT8 with their scale."""
         return contribution_stride(self.hidden, self.narrowed_by)
 
     @property

@@ -141,7 +141,7 @@ class ExpertGroup(Communicator, Generic[C]):
         self._commit_rows(topk, number)
 
     def _begin(self, number: int) -> None:
-        """From now on a round has no results."""
+        """Begin a round, which has no results yet."""
         self._stage(number)[0] = NOTHING
 
     def _commit_rows(self, topk: Sequence[NDArray[Any]], number: int) -> None:

@@ -30,7 +30,7 @@ class RestartedLayout(GroupLayout[C]):
         self.dones = self.meta("meta.done", FIELD_BYTES, n, self._sources).used(ROLLBACK, "r", "w")
         self.over = self.meta("meta.end", FIELD_BYTES).used(ROLLBACK, "r")
         self.abort = self.meta("meta.abort", FIELD_BYTES).used(ROLLBACK, "r")
-        self.told = self.meta("meta.go_on", FIELD_BYTES).used(ROLLBACK, "rw")
+        self.go_on = self.meta("meta.go_on", FIELD_BYTES).used(ROLLBACK, "rw")
         self.errors = self.meta("meta.errors", FIELD_BYTES)
 
     def label(self, bench: Bench) -> None:
@@ -69,7 +69,7 @@ class RestartedGroup(ExpertGroup[C]):
         rights = {name: right for name, right in _RIGHTS.items() if name in self.buffers[0]}
         for rank, own in enumerate(self.buffers):
             todo = Rounds(
-                int(COMBINE in parts), self._failures, layout.told.at(self.die_of(rank)), own["batches"].address,
+                int(COMBINE in parts), self._failures, layout.go_on.at(self.die_of(rank)), own["batches"].address,
                 self.config.batch_bytes,
             )  # fmt: skip
             held = [own.get(name) for name in Buffers._fields]

@@ -101,7 +101,7 @@ class RoutedCase(Case, ABC):
     # ---- several calls, and the whole pod
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
-        """All rounds of all calls in one launch, with room for the most tokens of each source."""
+        """Lay out all rounds of all calls in one launch, with room for the most tokens of each source."""
         if len(calls) == 1:
             return calls[0].case.lay_out(bench)
         if self.routing:
@@ -113,7 +113,7 @@ class RoutedCase(Case, ABC):
         whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
 
     def run_on_pod(self, run: PodRun) -> None:
-        """All calls, one after the other; a tiny one first, so that compiling is not mistaken for their time."""
+        """Make all calls, one after the other; a tiny one first, so that compiling is not mistaken for their time."""
         with run.stage("compile"):
             plain: dict[str, Any] = {"tokens": 1, "hidden": 128, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
             pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=run.pod.order, policy=run.pod.policy)
@@ -122,7 +122,7 @@ class RoutedCase(Case, ABC):
 
     @abstractmethod
     def _make_calls(self, run: PodRun) -> None:
-        """All calls on a pod."""
+        """Make all calls on a pod."""
 
 
 def bytes_touched(c: TokenConfig, rows: int, under_way: int, cores: int) -> int:

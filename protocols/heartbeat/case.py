@@ -53,7 +53,7 @@ class Heartbeat(protocol.Case):
         pod = bench.pod(spec, draw_answers=not self.patient)
         regions.place(bench, pod)
         shell = pod.cpu(0)
-        told = heartbeat.Tree(
+        tree = heartbeat.Tree(
             self.masters, self.executors, self.beats, self.turns, self.patient, pod.spec.die_bytes, shell, beat.at(0),
             answers.at(shell), stalled.at(shell), hung.at(shell), over.at(0), work.at(0), replies.at(0), hangs.at(0),
         )  # fmt: skip
@@ -64,24 +64,24 @@ class Heartbeat(protocol.Case):
             bench.expect(silent.address, each, "silent masters", owners="cpu0")
         grants = [pod.grant(silent, "w"), *(each.grant(shell, "r") for each in (answers, stalled, hung))]
         grants += [each.grant(shell + 1 + m, "w") for each in (beat, over) for m in range(self.masters)]
-        pod.launch(heartbeat.shell, shell, [0], {"silent": silent.address, "t": told}, grants)
+        pod.launch(heartbeat.shell, shell, [0], {"silent": silent.address, "t": tree}, grants)
         for m in range(self.masters):
-            self._launch_group(pod, m, told, (beat, over, work, answers, stalled, hung, replies, hangs))
+            self._launch_group(pod, m, tree, (beat, over, work, answers, stalled, hung, replies, hangs))
         bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
 
-    def _launch_group(self, pod: Pod, m: int, told: heartbeat.Tree, regions: tuple[protocol.Region, ...]) -> None:
+    def _launch_group(self, pod: Pod, m: int, tree: heartbeat.Tree, regions: tuple[protocol.Region, ...]) -> None:
         """A master and its executors."""
         beat, over, work, answers, stalled, hung, replies, hangs = regions
-        shell, cpu, own = told.shell, told.shell + 1 + m, range(m * self.executors, (m + 1) * self.executors)
+        shell, cpu, own = tree.shell, tree.shell + 1 + m, range(m * self.executors, (m + 1) * self.executors)
         grants = [each.grant(cpu, "r") for each in (beat, over, replies, hangs)]
         grants += [each.grant(shell, "w", m) for each in (answers, stalled)]
         grants += [each.grant(die, "w") for each in (work, over) for die in own]
-        pod.launch(heartbeat.master, cpu, [0], {"m": m, "t": told}, grants)
+        pod.launch(heartbeat.master, cpu, [0], {"m": m, "t": tree}, grants)
         for e, die in enumerate(own):
             grants = [work.grant(die, "r"), over.grant(die, "r"), hung.grant(shell, "w", m)]
             grants += [replies.grant(cpu, "w", e), hangs.grant(cpu, "w", e)]
             args = {"m": m, "e": e, "hangs": self.hangs if die == 0 else NONE}
-            pod.launch(heartbeat.executor, die, [0], {**args, "t": told}, grants)
+            pod.launch(heartbeat.executor, die, [0], {**args, "t": tree}, grants)
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:

@@ -9,7 +9,7 @@ from xccl_emu.errors import ConfigError
 def detection_us(
     control_us: float, shell_us: float, time_out_us: float, draws: int = 10_000, seed: int = 0
 ) -> NDArray[np.float64]:
-    """From the hang of an executor until the control plane knows which master is silent, [draws].
+    """Return the time from the hang of an executor until the control plane knows which master is silent, [draws].
 
     Parameters
     ----------

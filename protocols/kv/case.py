@@ -110,7 +110,7 @@ class KvCase(in_streams.StreamCase):
     # ---- who sends what to whom
 
     def links(self) -> list[Link]:
-        """All pairs: each decode die with the rank of each instance that serves it."""
+        """Return all pairs: each decode die with the rank of each instance that serves it."""
         shape, found = mapping.Shape(self.tp, 1, self.decode), list[Link]()
         for number in range(self.decode):
             for instance in range(self.prefill):
@@ -196,7 +196,7 @@ class KvCase(in_streams.StreamCase):
         return self, ""
 
     def run_on_pod(self, run: protocol.PodRun) -> None:
-        """All requests of all pairs; what decode steps have read is held against what was sent.
+        """Run all requests of all pairs, and compare what decode steps have read with what was sent.
 
         A pair's caches are drawn when they are put in, and once more to compare: so they take memory on the pod alone.
         """

@@ -63,12 +63,12 @@ class ProbeCase(protocol.Case):
         regions.place(bench, pod)
         blocks = bench.filled(0, data, "blocks", travels=True)
         answers = self.probes if self.answers < 0 else self.answers
-        told = probe.Channel(
+        channel = probe.Channel(
             blocks.address, task.at(1), done.at(0), slots.at(1), ready.at(1), freed.at(1), asked.at(1), answer.at(0),
             late.at(0), self.slots, nbytes, self.requests, fits if self.stands else self.requests, self.probes, answers,
             self.patient,
         )  # fmt: skip
-        pod.launch(probe.announce, 0, [0], {"c": told}, [task.grant(1, "w")])
+        pod.launch(probe.announce, 0, [0], {"c": channel}, [task.grant(1, "w")])
         links, fulls = (pod.alloc(0, 8 * self.probes) for _ in range(2))
         bench.label_buffer(links, "link is cut")
         bench.label_buffer(fulls, "decode is full")
@@ -76,18 +76,18 @@ class ProbeCase(protocol.Case):
         args: dict[str, Any] = {"links": links.address, "fulls": fulls.address, "moved": fits}
         grants = [pod.grant(links, "w"), pod.grant(fulls, "w"), asked.grant(1, "w")]
         grants += [each.grant(0, "r") for each in (done, answer, late)]
-        pod.launch(probe.probe, 0, [1], {**args, "c": told}, grants)
+        pod.launch(probe.probe, 0, [1], {**args, "c": channel}, grants)
         grants = [pod.grant(blocks, "r"), slots.grant(1, "w"), ready.grant(1, "w")]
         grants += [each.grant(1, "r") for each in (task, freed, asked)]
         grants += [each.grant(0, "w") for each in (done, answer, late)]
-        pod.launch(probe.progress, 1, [0], {"c": told}, grants)
+        pod.launch(probe.progress, 1, [0], {"c": channel}, grants)
         if not self.stands:
             out = pod.alloc(1, data.nbytes)
             bench.label_buffer(out, "out")
             if self.patient:
                 bench.expect(out.address, data, "out of die 1", owners="die1.core1")
             grants = [pod.grant(out, "w"), slots.grant(1, "r"), ready.grant(1, "r"), freed.grant(1, "w")]
-            pod.launch(probe.decode, 1, [1], {"out": out.address, "c": told}, grants)
+            pod.launch(probe.decode, 1, [1], {"out": out.address, "c": channel}, grants)
         bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
 
     def _expect(self, bench: protocol.Bench, links: Buffer, fulls: Buffer, answers: int) -> None:

@@ -68,7 +68,7 @@ class KvRetryCase(protocol.Case):
         regions.place(bench, pod)
         prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
         for q in range(n):
-            told = retry.Retry(
+            params = retry.Retry(
                 blocks.at(0, q * self.pool), ask.at(0, q), done.at(0, q), tasks.at(decode, q * parts), slots.at(decode),
                 taken.at(decode), ask.at(1) - ask.at(0), self.instances, self.pool, self.slots, self.layers, nbytes,
                 self.requests, self.aborts,
@@ -79,14 +79,14 @@ class KvRetryCase(protocol.Case):
                     done.grant(die, "r", q), tasks.grant(decode, "w", q * parts + die * self.pool, self.pool),
                 ]  # fmt: skip
                 args: dict[str, Any] = {"caches": own.address, "instance": die, "mortal": int(self.mortal and not die)}
-                pod.launch(retry.answer, die, [q], {**args, "r": told}, grants)
+                pod.launch(retry.answer, die, [q], {**args, "r": params}, grants)
             out = bench.wanted(decode, caches[q], f"out{q}", owners=f"die{decode}.core{q}")
             grants = [
                 pod.grant(out, "w"), blocks.grant(None, "r", q * self.pool, self.pool), ask.grant(None, "w", q),
                 done.grant(None, "w", q), tasks.grant(decode, "r", q * parts, parts), slots.grant(decode, "rw"),
                 taken.grant(decode, "rw"),
             ]  # fmt: skip
-            args = {"out": out.address, "first": q * self.requests, "r": told}
+            args = {"out": out.address, "first": q * self.requests, "r": params}
             pod.launch(retry.request_all, decode, [q], args, grants)
         bench.stop(retry.PAIRING, "a task of a request that was not asked for")
         bench.tolerates("stop", "cut", "stall")

@@ -48,15 +48,15 @@ class Transfers:
 
     def launch(self, link: Link, batch: Batch) -> Sent:
         """Launch both sides of a pair, but for a die that has stopped."""
-        told = self.areas.pair(link, batch.first, len(batch.requests))
-        own = self._prefill(link, told, batch)
-        return Sent(own, Buffer(link.target, 0, 0) if link.stopped else self._decode(link, told, batch))
+        places = self.areas.pair(link, batch.first, len(batch.requests))
+        own = self._prefill(link, places, batch)
+        return Sent(own, Buffer(link.target, 0, 0) if link.stopped else self._decode(link, places, batch))
 
-    def _prefill(self, link: Link, told: pair.Pair, batch: Batch) -> Buffer:
-        bench, pod, die, (cores, _) = self.bench, self.pod, link.source, cores_of(self.path, told.cores)
+    def _prefill(self, link: Link, places: pair.Pair, batch: Batch) -> Buffer:
+        bench, pod, die, (cores, _) = self.bench, self.pod, link.source, cores_of(self.path, places.cores)
         asked = bench.filled(die, batch.requests, f"requests for die{link.target}{batch.call}")
         own = bench.filled(die, batch.caches, f"caches for die{link.target}{batch.call}", travels=True)
-        args: dict[str, Any] = {"requests": asked.address, "caches": own.address, "k": told}
+        args: dict[str, Any] = {"requests": asked.address, "caches": own.address, "k": places}
         grants, on = [pod.grant(asked, "r"), pod.grant(own, "r")], range(link.peer * cores, (link.peer + 1) * cores)
         if self.path == "push":
             args["me"] = [*range(cores)]
@@ -65,22 +65,22 @@ class Transfers:
             self.streams.launch(transfer.prefill, die, args, [*grants, *self.areas.prefill(link)], on)
         return own
 
-    def _decode(self, link: Link, told: pair.Pair, batch: Batch) -> Buffer:
-        pod, die, (_, cores) = self.pod, link.target, cores_of(self.path, told.cores)
+    def _decode(self, link: Link, places: pair.Pair, batch: Batch) -> Buffer:
+        pod, die, (_, cores) = self.pod, link.target, cores_of(self.path, places.cores)
         *movers, last = range(link.instance * cores, (link.instance + 1) * cores)
         expected = self.bench.filled(die, batch.requests, f"expected from die{link.source}{batch.call}")
-        args: dict[str, Any] = {"requests": expected.address, "k": told}
+        args: dict[str, Any] = {"requests": expected.address, "k": places}
         if self.path == "push":
             grants = [pod.grant(expected, "r"), *self.areas.offer(link)]
             self.streams.launch(transfer.offer, die, args, grants, movers)
         else:
-            args |= {"me": [*range(told.cores)], "dma": int(self.path == "dma")}
+            args |= {"me": [*range(places.cores)], "dma": int(self.path == "dma")}
             grants = [pod.grant(expected, "r"), *self.areas.receive(link)]
             self.streams.launch(transfer.receive, die, args, grants, movers)
         name, owner = f"caches from die{link.source}{batch.call}", self.streams.owner(die, last)
         out = self.bench.wanted(die, batch.caches, name, owners=owner)
         grants = [pod.grant(out, "w"), *self.areas.decode(link)]
-        self.streams.launch(transfer.decode, die, {"out": out.address, "k": told}, grants, last)
+        self.streams.launch(transfer.decode, die, {"out": out.address, "k": places}, grants, last)
         return out
 
 

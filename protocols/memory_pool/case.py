@@ -55,7 +55,7 @@ class MemoryPoolCase(protocol.Case):
         closed = np.zeros((places, pins.step // 8), np.int64)
         closed[:, 0] = device.CLOSED
         bench.set_meta(server, pins.at(server) - pod.meta(server), closed)
-        told = device.Pool(
+        pool = device.Pool(
             blocks.at(server), pins.at(server), keys.at(server), tier.at(last), stored.at(last), self.buckets, nbytes,
             puts, self.puts, self.gets, self.cpu,
         )  # fmt: skip
@@ -65,7 +65,7 @@ class MemoryPoolCase(protocol.Case):
             tier.grant(last, "w"), stored.grant(last, "w"),
         ]  # fmt: skip
         serve, get = (device.serve_unpinned, device.get_unpinned) if self.unpinned else (device.serve, device.get)
-        pod.launch(serve, server, [0], {"values": given.address, "p": told}, grants)
+        pod.launch(serve, server, [0], {"values": given.address, "p": pool}, grants)
         for client in range(n):
             keys_wanted, die = self.wanted(client), client + 1
             asked = bench.filled(die, keys_wanted, "wanted")
@@ -76,7 +76,7 @@ class MemoryPoolCase(protocol.Case):
                 pins.grant(server, "rw", own, self.buckets), keys.grant(server, "r", own, self.buckets),
                 tier.grant(last, "r", put, self.puts), stored.grant(last, "r", put, self.puts),
             ]  # fmt: skip
-            pod.launch(get, die, [0], {"wanted": asked.address, "out": out.address, "p": told}, grants)
+            pod.launch(get, die, [0], {"wanted": asked.address, "out": out.address, "p": pool}, grants)
         bench.tolerates("stop", "cut", "stall")
 
     @classmethod

@@ -149,8 +149,8 @@ class MixServeCase(StreamCase):
         )  # fmt: skip
         grants = [pod.grant(buffer, _RIGHTS.get(name, "r")) for name, buffer in buffers.items()]
         for number, rounds in enumerate(each):
-            told = cluster._replace(rounds=rounds, done=sum(each[:number]))
-            args = {"c": told, "t": tables, "b": layout.inboxes(core)}
+            launched = cluster._replace(rounds=rounds, done=sum(each[:number]))
+            args = {"c": launched, "t": tables, "b": layout.inboxes(core)}
             streams.launch(mixserve, die, args, grants + layout.grants(core), core)
 
     def _expect_rows(self, bench: Bench, owner: str, die: int, core: int, layout: Layout, data: Data) -> None:

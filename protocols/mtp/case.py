@@ -31,7 +31,7 @@ class Mtp(protocol.Case):
         return np.random.default_rng([self.seed, 1]).integers(0, self.drafts + 1, self.steps)
 
     def decoded(self) -> NDArray[np.int64]:
-        """All tokens, [positions, words]; the first is there before."""
+        """Return all tokens, [positions, words]; the first is there before."""
         tokens = [int(np.random.default_rng([self.seed, 2]).integers(1, 1 << 20))]
         for step, accepted in enumerate(self.accepts()):
             length, token = len(tokens), tokens[-1]

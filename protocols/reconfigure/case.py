@@ -78,7 +78,7 @@ class ReconfigureCase(protocol.Case):
         redundant = Buffer(expert_die, slots.address + weights.nbytes, weights[0].nbytes)
         for q in range(n):
             bench.set_meta(q, maps.at(q) - pod.meta(q), self.first_map())
-        told = device.Swap(
+        swap = device.Swap(
             0, n, version.at(1) - version.at(0), maps.at(0), version.at(0), results.at(0), messages.at(expert_die),
             adopted.at(expert_die), since.at(expert_die), slots.address, self.experts, weights[0].nbytes,
             self.rounds, self.tokens, self.swaps, self.grace,
@@ -90,16 +90,16 @@ class ReconfigureCase(protocol.Case):
                 results.grant(q, "r"), messages.grant(expert_die, "w", q * self.tokens, self.tokens),
                 adopted.grant(expert_die, "w", q),
             ]  # fmt: skip
-            args: dict[str, Any] = {"tokens": tokens.address, "out": out.address, "s": told._replace(me=q)}
+            args: dict[str, Any] = {"tokens": tokens.address, "out": out.address, "s": swap._replace(me=q)}
             pod.launch(device.serve, q, [0], args, grants)
         grants = [messages.grant(expert_die, "r"), since.grant(expert_die, "r"), pod.grant(slots, "r")]
-        pod.launch(device.compute, expert_die, [0], {"s": told}, [*grants, results.grant(None, "w")])
+        pod.launch(device.compute, expert_die, [0], {"s": swap}, [*grants, results.grant(None, "w")])
         storage = bench.filled(expert_die, weights, "storage")
         grants = [
             pod.grant(storage, "r"), maps.grant(None, "w"), version.grant(None, "w"), adopted.grant(expert_die, "r"),
             since.grant(expert_die, "w", self.experts), pod.grant(redundant, "w"),
         ]  # fmt: skip
-        pod.launch(device.reload, expert_die, [1], {"storage": storage.address, "s": told}, grants)
+        pod.launch(device.reload, expert_die, [1], {"storage": storage.address, "s": swap}, grants)
         loaded, last = weights[self.swaps % self.experts], f"die{expert_die}.core1"
         bench.expect(redundant.address, loaded, "redundant slot", owners=last)
         bench.stop(device.STALE_MAP, "a token came for a slot that has other weights since its map was published")

@@ -53,7 +53,7 @@ class _Transfers(StreamCase):
     ack_each: int = switch(0, "Acknowledge each chunk, although the payload fits the ring.")
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
-        """All sides launched, call by call; each core that receives owns its part of the target, so channels have
+        """Launch all sides, call by call; each core that receives owns its part of the target, so channels have
         nothing in common."""
         cases = [call.case for call in calls if isinstance(call.case, _Transfers)]
         pod = bench.pod(self._spec(cases, bench.corner.dies))

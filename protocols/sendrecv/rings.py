@@ -33,7 +33,7 @@ def split(nbytes: int, channels: int) -> list[Part]:
 
 
 def part(nbytes: int, channels: int, channel: int) -> Part:
-    """One channel's part of what `split` cuts."""
+    """Return one channel's part of what `split` cuts."""
     each, more = divmod(-(-nbytes // GRANULE_BYTES), channels)
     start, end = (min((n * each + min(n, more)) * GRANULE_BYTES, nbytes) for n in (channel, channel + 1))
     return Part(start, end - start)

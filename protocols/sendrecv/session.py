@@ -361,7 +361,7 @@ class SendRecv:
         return [device.count_chunks(size, self.layout.slot_bytes) for size in sizes]
 
     def _explain(self, error: RunError) -> RunError:
-        """The same error in the words of the protocol; one that is not of this protocol's kernels unchanged."""
+        """Return the error in the words of the protocol; one that is not of this protocol's kernels unchanged."""
         if isinstance(error, DeadlockError):
             return DeadlockError("\n".join([str(error), *self._unanswered()]))
         if not isinstance(error, ProtocolError):

@@ -21,7 +21,7 @@ again, attends, forwards, experts, returns = (
 # ---- what stands in the kernels
 
 FORGET = "            yield from forget(die, first_call(word, n.stride), c, m, at)\n"
-GO_ON = '        yield xl.put(n.told + r.me * r.pitch, word, sync="go on")\n'
+GO_ON = '        yield xl.put(n.resume + r.me * r.pitch, word, sync="go on")\n'
 IF_ON = "        if word != END:\n"
 
 KNOWN = (
@@ -51,7 +51,7 @@ KNOWN = (
     bug("a2e, rolled back: rows that did not come are summed", ONE, ANY,
         attends("    if going:\n        yield from sum_tokens", "    if 1:\n        yield from sum_tokens")),
     bug("a2e, rolled back: messages are told that were not forwarded", ONE, ANY,
-        forwards("    if going:\n        yield from tell(", "    if 1:\n        yield from tell(")),
+        forwards("    if going:\n        yield from announce(", "    if 1:\n        yield from announce(")),
     bug("a2e, rolled back: rows are computed that never came", ONE, ANY,
         experts('        if core == 0 and going:\n            yield xl.put(at.computed',
                 '        if core == 0:\n            yield xl.put(at.computed')),

@@ -16,7 +16,7 @@ STORE_COUNT = """\
         yield xl.store(k.counts + here + expert * 8, seen + 1, step=1, sync="count")
 """
 TAKEN = '            yield xl.add(k.taken + die * k.pitch, 1, step=3, sync="report taken")\n'
-REPORT_IN = '            yield xl.poll_ge(k.told + die * FIELD_BYTES, i + 1, step=3, sync="report in")\n'
+REPORT_IN = '            yield xl.poll_ge(k.reported + die * FIELD_BYTES, i + 1, step=3, sync="report in")\n'
 
 KNOWN = (
     bug("collect: the last report does not wait for the cores", LONG, WRONG, of.without("all counted"), quick=True),

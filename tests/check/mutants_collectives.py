@@ -63,7 +63,7 @@ QUIET = '    yield xl.quiet(sync="writes before barrier")\n'
 TURNED, SENSE_IN = 'count % 2, sync="sense")', 'count % 2, sync="sense in")'
 RELAY = "        yield from pass_on(turn, i % 2 * outer.room, group, size, inner, outer)\n"
 FREED = "        yield from free_half(i, outer.ranks - 1)\n"
-TOLD = "    yield from tell(turn, inner)\n"
+TOLD = "    yield from announce(turn, inner)\n"
 PASSED_ON = RELAY + FREED + TOLD
 GROUP_SUM = "        yield xl.mtu_out(0, slot + group * outer.pitch, size)\n"
 

@@ -29,10 +29,10 @@ KNOWN = (
     bug("heartbeat: a time-out that passes before the hang is known", FIRST, FAILED,
         of.without("hang before time-out"), quick=True),
     bug("heartbeat: the silence of one master is told of another", replace(TWO, hangs=0), FAILED | WRONG,
-        of("told | 1 << m", "told | 2 >> m"), quick=True),
+        of("silences | 1 << m", "silences | 2 >> m"), quick=True),
     bug("heartbeat: a master that is idle answers no more", IDLE, LOCKED,
         of("(t.beat + here, xl.CMP_GE, number)", "(t.beat + here, xl.CMP_GE, t.beats + 1)"), quick=True),
     bug("heartbeat: an end is not told on", TWO, LOCKED,
-        of("        yield from tell(t.over + (first + e) * t.pitch, 1, 5)", "        pass"), quick=True),
+        of("        yield from announce(t.over + (first + e) * t.pitch, 1, 5)", "        pass"), quick=True),
 )  # fmt: skip
 OWN = ()

@@ -77,7 +77,7 @@ def test_page_is_gone_through_along_the_path(browser: Any, tmp_path: Path) -> No
     assert chosen(browser) == "● 0.000"
     second = [one for one in run.shown if one.path][1]
     assert press(browser, "m") == f"● {second.start_us:.3f}"
-    assert second.name in browser.find_element("id", "told").text
+    assert second.name in browser.find_element("id", "step").text
     assert press(browser, DOWN) != f"● {second.start_us:.3f}"
     assert press(browser, END) == f"● {run.shown[-1].start_us:.3f}"
     box = browser.find_element("css selector", "rect.mtu-in")

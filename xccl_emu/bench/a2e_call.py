@@ -53,7 +53,7 @@ class Deployment:
     """How data travels."""
 
     def config(self, local_experts: int) -> A2EConfig:
-        """For one domain."""
+        """Return the configuration for one domain."""
         return A2EConfig(
             1, self.attention, self.experts, local_experts=local_experts, hidden=self.hidden, top_k=TOP_K + 1,
             tokens_max=self.tokens, shared=True, depth=1, cores=self.cores, a2e_cores=self.stream_cores,
@@ -136,7 +136,7 @@ def moments(timing: Timing, cores: int) -> tuple[float, float, float]:
 def summed_us(timing: Timing, cores: int) -> dict[tuple[int, int], float]:
     """Return by attention die and microbatch, each on ``cores`` cores, when the sums of its last call were in memory.
 
-    What ends the streams is told by the first core of a microbatch after its sums, so that one is left out if there
+    The first core of a microbatch announces the end of the streams after its sums, so that core is left out if there
     are others.
     """
     last: dict[tuple[int, int], float] = {}
@@ -149,7 +149,7 @@ def summed_us(timing: Timing, cores: int) -> dict[tuple[int, int], float]:
 
 
 def _mean_us(last: Mapping[int, int]) -> float:
-    """Over dies, of picoseconds."""
+    """Return the mean over dies, of picoseconds."""
     return fmean(last.values()) / PS_PER_US
 
 
@@ -163,7 +163,7 @@ def records_at(timing: Timing, kernel: str, sync: str, engine: int = MTU_OUT) ->
 
 
 def _first(timing: Timing, kernel: str, sync: str) -> Mapping[int, int]:
-    """For each die, when the last of its cores' first writes became visible: the first call's, since the end is
+    """Return, for each die, when the last of its cores' first writes became visible: the first call's, since the end is
     announced, too."""
     found = records_at(timing, kernel, sync)
     found = found[np.argsort(found[:, tl.RECORD_VISIBLE], kind="stable")]

@@ -78,7 +78,7 @@ def instructions(us: float, costs: Costs) -> int:
 
 
 def config_of(one: Call1, setting: Setting, deployment: Deployment, local_experts: int) -> A2EConfig:
-    """For all domains: each microbatch on half of the cores, with attention and experts as long as published."""
+    """Return all domains' configuration: each microbatch on half of the cores, with computing as long as published."""
     given = {row.what: 1000 * row.value for row in published.rows("tpot", "input")}
     d, costs = deployment, setting.costs
     return replace(
@@ -147,7 +147,7 @@ def _turn_of(die: int, microbatch: int, deployment: Deployment) -> int:
 
 
 def _by_core(records: NDArray[np.int64], column: int, first: int, n: int) -> dict[int, NDArray[np.float64]]:
-    """For each core, a column of ``n`` of its records by time, in us."""
+    """Return, for each core, a column of ``n`` of its records by time, in us."""
     cores, of = np.unique(records[:, tl.RECORD_CORE], return_inverse=True)
     times = (np.sort(records[of == number, column]) for number in range(len(cores)))
     return {core: of_core[first : first + n] / PS_PER_US for core, of_core in zip(cores.tolist(), times, strict=True)}

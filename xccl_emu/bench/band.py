@@ -57,14 +57,14 @@ def fit_percent() -> float:
 
 def with_bands(
     results: Sequence[Result], setting: Setting, make: Callable[[Setting], Sequence[Result]],
-    told: Callable[[list[End]], Iterable[End]],
+    watch: Callable[[list[End]], Iterable[End]],
 ) -> list[Result]:  # fmt: skip
-    """Return the rows of a bench with their intervals; ``told`` gives the ends again, and may say how far it is.
+    """Return the rows of a bench with their intervals; ``watch`` yields the ends again, and may report progress.
 
     The bench is run once for each end, without payload.  Rows that it does not make again have no interval.
     """
     bare = replace(setting, data=False)
-    runs = [_by_key(make(replace(bare, costs=end.costs(setting.costs)))) for end in told(ends(setting.costs))]
+    runs = [_by_key(make(replace(bare, costs=end.costs(setting.costs)))) for end in watch(ends(setting.costs))]
     percent = fit_percent()
     return [_banded(one, runs, percent) for one in results]
 
@@ -83,7 +83,7 @@ def _by_key(results: Iterable[Result]) -> dict[Key, float]:
 
 
 def _moved(one: Result, moved: Sequence[float]) -> Result:
-    """With the interval that follows from what it is at each end."""
+    """Return the row with the interval that follows from its values at each end."""
     if one.emulated is None or not moved:
         return one
     return _between(one, *in_squares(value - one.emulated for value in moved))

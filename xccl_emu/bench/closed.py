@@ -84,7 +84,7 @@ class Prices:
         return (transfers * self.costs.mtu_start_ns + nbytes / self.costs.core_gb_s) * 1e-3
 
     def latency(self, path: int, write: bool) -> float:
-        """One way, by class of path."""
+        """Return the latency of one way, by class of path."""
         return self._rate(path, write).latency_us
 
     def far(self, ranks: int, write: bool) -> float:
@@ -105,7 +105,7 @@ class Prices:
         return nbytes / self._rate(path, write=True).gb_s * 1e-3
 
     def poll(self) -> float:
-        """From the moment that a flag is visible."""
+        """Return the time of a poll from the moment that a flag is visible."""
         return self.costs.poll_ns * 1e-3
 
     def loads(self, times: float) -> float:

@@ -33,7 +33,7 @@ def on_pod(setting: Setting) -> list[Result]:
     return [
         Result(
             "deepep", row.what, us, "us", kind=row.kind, configuration=shape, wrong=wrong,
-            beside={"fused, published": row.value, "H800": h800[row.what]},
+            extra={"fused, published": row.value, "H800": h800[row.what]},
         )
         for row, shape, us, wrong in table(setting, "deepep-ll")
     ]  # fmt: skip

@@ -58,11 +58,11 @@ class Fit:
         return float(np.mean([abs(self.residual_percent(row)) for row in self.rows]))
 
 
-def fit(rows: Sequence[Published], times: Measure, start: Costs, tell: Callable[[str], None]) -> Fit:
+def fit(rows: Sequence[Published], times: Measure, start: Costs, report: Callable[[str], None]) -> Fit:
     """Least squares over the free constants, within their ranges.
 
     rows: those to fit to, all of role ``fit``; times: gives their emulated times; start: where to begin, and
-    every other constant; tell: is called with each run of all rows.
+    every other constant; report: is called with each run of all rows.
 
     Raises ConfigError for a row of another role, and for fewer rows than constants.
     """
@@ -78,7 +78,7 @@ def fit(rows: Sequence[Published], times: Measure, start: Costs, tell: Callable[
         if key not in seen:
             seen[key] = times(replace(start, **dict(zip(names, key, strict=True))))
             values = ", ".join(f"{name} {value:g}" for name, value in zip(names, key, strict=True))
-            tell(f"{len(seen)}: {values}: {_worst(rows, seen[key])}")
+            report(f"{len(seen)}: {values}: {_worst(rows, seen[key])}")
         return np.array([seen[key][row.what] / row.value - 1.0 for row in rows])
 
     first = np.array([getattr(start, name) for name in names]) / high
@@ -180,11 +180,11 @@ def _lines(found: Fit) -> Iterator[str]:
 
 
 def fit_rows() -> tuple[Published, ...]:
-    """All that may be fitted to: six rows of Table 7 and one of HIXL."""
+    """Return all rows that may be fitted to: six rows of Table 7 and one of HIXL."""
     return (*published.rows("fused", "fit"), *published.rows("hixl", "fit"))
 
 
-def fit_published(setting: Setting, tell: Callable[[str], None]) -> Fit:
+def fit_published(setting: Setting, report: Callable[[str], None]) -> Fit:
     """Fit to them."""
     rows = fit_rows()
     latencies = fused.measure(setting, [row for row in rows if row.measurement == "fused"])
@@ -194,4 +194,4 @@ def fit_published(setting: Setting, tell: Callable[[str], None]) -> Fit:
         copied = hixl.hixl(replace(setting, costs=costs), copies)
         return {**latencies(costs), **{result.what: float(result.emulated or 0) for result in copied}}
 
-    return fit(rows, times, setting.costs, tell)
+    return fit(rows, times, setting.costs, report)

@@ -31,7 +31,7 @@ _GIB = 1 << 30
 
 
 def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: int) -> list[NDArray[np.int32]]:
-    """For each rank [tokens, top_k + 1] expert slots: all experts equally often, the shared one last.
+    """Return, for each rank, [tokens, top_k + 1] expert slots: all experts equally often, the shared one last.
 
     A rank has ``experts / ranks`` routed experts (or one, on some ranks) and after them a copy of the shared one.
     """

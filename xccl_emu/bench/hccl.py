@@ -31,7 +31,7 @@ def rank_bytes_of(row: Published) -> int:
 
 
 def case_of(row: Published) -> CollectiveCase:
-    """One call, with as many bytes of each rank as the row says."""
+    """Return a case of one call, with as many bytes of each rank as the row says."""
     nbytes = rank_bytes_of(row)
     case = CollectiveCase(collective="all-gather-by-cores", ranks=RANKS, cores=RANKS, calls=1)
     if nbytes > BY_CORES_MAX:

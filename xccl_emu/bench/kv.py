@@ -95,7 +95,7 @@ def dispatch_us(plane: str | None, setting: Setting = DEFAULT) -> tuple[float, f
     return max(finished[core] for core in finished.keys() - caches), max(finished[core] for core in caches)
 
 
-def beside(setting: Setting) -> list[Result]:
+def with_dispatch(setting: Setting) -> list[Result]:
     """Return what caches over each plane change of a dispatch, in percent, and how long they take during it."""
     sizes = {"ranks": RANKS, "tokens": TOKENS, "cache_bytes": BESIDE_BLOCKS * BLOCK_BYTES}
     alone, _ = dispatch_us(None, setting)
@@ -117,4 +117,4 @@ def kv(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> l
     for row in published.rows("kv") if rows is None else rows:
         with setting.stage(row.what):
             results.append(transfer(setting, row))
-    return results if rows is not None else [*results, *beside(setting)]
+    return results if rows is not None else [*results, *with_dispatch(setting)]

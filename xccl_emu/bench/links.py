@@ -80,7 +80,7 @@ def _run(
 
 
 def _span_us(timing: Timing, engine: int) -> float:
-    """From the start of the first transfer of an engine to the end of the last."""
+    """Return the time from the start of an engine's first transfer to the end of its last."""
     records = timing.records
     moved = records[(records[:, tl.RECORD_ENGINE] == engine) & (records[:, tl.RECORD_NBYTES] > 0)]
     return int(moved[:, tl.RECORD_VISIBLE].max() - moved[:, tl.RECORD_START].min()) / PS_PER_US

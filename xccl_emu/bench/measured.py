@@ -39,7 +39,7 @@ class Measured:
 
     @property
     def busbw_gb_s(self) -> float | None:
-        """The same times the factor of the case."""
+        """Return the bandwidth times the factor of the case."""
         return None if self.algbw_gb_s is None else self.algbw_gb_s * self.bus_factor
 
     @property
@@ -54,7 +54,7 @@ class Measured:
 
     @property
     def by_pipe_us(self) -> dict[str, float]:
-        """The same by pipe, without waits and what the fabric takes."""
+        """Return the time by pipe, without waits and what the fabric takes."""
         return sums((PIPE_NAMES[part.engine], part) for part in self.path if part.resource in WORKS)
 
     @property

@@ -89,7 +89,7 @@ class Form:
 
     @property
     def sum_us(self) -> float:
-        """All levels one after the other, of the core that takes longest: Eq. (13), or (12)."""
+        """Add up all levels, one after the other, of the core that takes longest: Eq. (13), or (12)."""
         each = sum((level.most + level.flag.max() for level in self.levels), np.zeros(1))
         return self.before + float(each.max()) + self.after
 
@@ -283,7 +283,7 @@ class Compared:
 
 
 def compared(case: MixServeCase, setting: Setting) -> Compared:
-    """One of the two algorithms by both, without payload."""
+    """Compare one of the two algorithms by both, without payload."""
     make, overlapped = ALGORITHMS[case.part]
     form = make(case, Prices(setting.fabric, setting.costs))
     bare = replace(setting, data=False)

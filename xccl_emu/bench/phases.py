@@ -54,7 +54,7 @@ def rows_of(operator: str, timing: Timing, layer: Layer) -> Iterator[Result]:
 
 
 def phased(path: Sequence[Part], cores_per_die: int) -> Iterator[tuple[str, Part]]:
-    """Each part with the phase that it belongs to."""
+    """Yield each part with the phase that it belongs to."""
     home = path[-1].core // cores_per_die
     away = max((i for i, part in enumerate(path) if part.core // cores_per_die != home), default=-1)
     waits = True

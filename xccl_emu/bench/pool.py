@@ -22,7 +22,7 @@ SAVED = {0.5: (861, 0.34), 0.9: (1505, 0.59)}
 
 
 def pool(setting: Setting = DEFAULT) -> list[Result]:
-    """Each published row with what follows from a run or from other rows; `Result.note` says which."""
+    """Return each published row with what follows from a run or from other rows; `Result.note` says which."""
     with setting.stage("pool"):
         ub = links.measure(OTHER_CPU, "read", setting)
         vpc = links.measure(OTHER_CPU, "read", setting, VPC.name)

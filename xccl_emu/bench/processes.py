@@ -179,7 +179,7 @@ def end_with(parent: int) -> None:
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """Without waiting for what still runs: after Ctrl-C or an error nobody wants it."""
+    """End without waiting for what still runs: after Ctrl-C or an error nobody wants it."""
     processes = list((pool._processes or {}).values())  # the executor has no public way to end them
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:

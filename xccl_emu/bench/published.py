@@ -73,7 +73,7 @@ def rows(measurement: str, role: str | None = None) -> tuple[Published, ...]:
 
 
 def row(measurement: str, what: str) -> Published:
-    """One row; ConfigError if there is none of that name."""
+    """Return one row; ConfigError if there is none of that name."""
     for one in rows(measurement):
         if one.what == what:
             return one

@@ -48,8 +48,8 @@ class Result:
     note: str = ""
     kind: str = ""
     """For a latency: whose it is, and whether the launch is in it."""
-    beside: Mapping[str, float] = field(default_factory=dict)
-    """What others measured, by name: shown too, never compared."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers by name, such as what others measured: shown too, never compared."""
     swept: tuple[str, ...] | None = None
     """The sizes that differ, where a case was run at several of them; None for what is no case."""
     machine: str = ""
@@ -124,7 +124,7 @@ class Result:
             "bench": self.bench, "what": self.what, "published": self.published, "emulated": self.emulated,
             "unit": self.unit, "role": self.role, "relation": self.relation, "error_percent": self.error_percent,
             "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
-            "note": self.note, "kind": self.kind, "beside": dict(self.beside),
+            "note": self.note, "kind": self.kind, "beside": dict(self.extra),
             "low": self.low, "high": self.high,
         }  # fmt: skip
 
@@ -136,7 +136,7 @@ def even(value: int | float | str | bool) -> int | float | str | bool:
 
 
 def total_wrong(counts: Iterable[int | None]) -> int | None:
-    """All wrong elements; None if nothing was compared."""
+    """Add up all wrong elements; None if nothing was compared."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

@@ -151,7 +151,7 @@ def _named(result: Result) -> Result:
 
 
 def rows_beside(setting: Setting = DEFAULT) -> Iterator[Result]:
-    """The same between nodes in other ways, for which nothing was published."""
+    """Return rows between nodes in other ways, for which nothing was published."""
     for name, (fields, costs) in OTHERS.items():
         sweep, changed = replace(DEFAULT_SWEEP, **fields), replace(setting, costs=replace(setting.costs, **costs))
         one, faster, wrong = _claimed(sweep, changed)

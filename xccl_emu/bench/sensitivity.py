@@ -42,7 +42,7 @@ class End:
     value: float | str = 0.0
 
     def costs(self, usual: Costs) -> Costs:
-        """With the constant there, if it is one."""
+        """Return the costs with the constant at this end, if it is one."""
         return replace(usual, **({} if self.constant in ("", *SWITCHES) else {self.constant: self.value}))  # type: ignore[arg-type]
 
     @property

@@ -157,7 +157,7 @@ class Colocated:
         return cls(Times(np.array(RAN_AT, np.float64), np.array(taken)))
 
     def layers_ms(self, load: Load, of: Deployment) -> float:
-        """One after the other, as long as in the fullest group."""
+        """Add up the layers, each as long as in the fullest group."""
         requests = load.busy.sum(axis=1)
         layer_us = load.attention_us * int(load.used.sum(axis=1).max(initial=0))
         layer_us += self.both.at(2 * int(requests.max(initial=0))) + load.experts_us(2 * int(requests.sum()), of.top_k)
@@ -247,7 +247,7 @@ class Decode:
             self.served.waited_ms.append(self.served.ms - first.arrived_ms if self.load.rate else 0.0)
 
     def lose_die(self) -> float:
-        """One of attention, one of experts, or one that has both; milliseconds until weights that it had are there."""
+        """Lose a die of attention, of experts, or of both; return the milliseconds until its weights are there."""
         if not self.of.domains or self.load.lost == "attention":
             self.lose(int(np.flatnonzero(self.alive)[0]))
         if self.of.domains and self.load.lost == "attention":

@@ -51,7 +51,7 @@ class Setting:
 
     @property
     def fabric_words(self) -> dict[str, str]:
-        """For the configuration of a row: the fabric, if it is not the usual one."""
+        """Return the fabric for the configuration of a row, if it is not the usual one."""
         return {} if self.fabric == UB else {"fabric": self.fabric.name}
 
     def check_memory(self, what: str, nbytes: int) -> None:

@@ -96,7 +96,7 @@ def on_this_machine(made: Iterable[Point], free_bytes: int) -> Iterator[list[Res
 
 
 def on_cluster(made: Iterable[Point], address: str) -> Iterator[list[Result]]:
-    """The same on the cluster of a Dask scheduler; raises ConfigError as `on_dask`."""
+    """Run the sweep on the cluster of a Dask scheduler; raises ConfigError as `on_dask`."""
     yield from on_dask(run_point, made, address)
 
 

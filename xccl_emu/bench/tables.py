@@ -25,7 +25,7 @@ TABLE_11 = {384: (48, 56), 352: (44, 56), 288: (36, 42), 256: (32, 42), 192: (24
 
 
 def tables(setting: Setting = DEFAULT) -> list[Result]:
-    """Each row as the formula gives it; where digits are printed they must come out."""
+    """Return each row as the formula gives it; where digits are printed they must come out."""
     made = {f"throughput, {what}": 1000 * batch / tpot for what, (batch, tpot) in TABLE_5.items()}
     made |= {
         f"switches in use, {npus} NPUs": float(round(100 * nodes * UPLINKS / (switches * PORTS)))

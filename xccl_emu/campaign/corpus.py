@@ -220,13 +220,13 @@ def _descriptors(rng: Random) -> Texts:
 
 
 def _four_meet(rng: Random) -> Texts:
-    """Four cores of a die that meet; each may write before it and read behind it."""
+    """Four cores of a die that meet; each may write before the barrier and read after it."""
 
     def core(k: int) -> str:
         before = rng.choice(("", f"store 0.{k} 1; quiet; ", f"store 0.{k} 1; ", f"put m0.{k & 4} 1; fence; "))
         load = f"; load 0.{rng.randrange(4)}"
-        behind = rng.choice(("", load, load, "; in m0.0 0 2; quiet"))
-        return f"{before}arrive; await{behind}"
+        after = rng.choice(("", load, load, "; in m0.0 0 2; quiet"))
+        return f"{before}arrive; await{after}"
 
     return 4, tuple(core(k) for k in range(4))
 
@@ -254,15 +254,15 @@ def _wrong_for_a_while(rng: Random) -> Texts:
 
 
 def _neighbours(rng: Random) -> Texts:
-    """Two cores of a die write to another one; the second knows of the first, and tells a third one."""
+    """Two cores of a die write to another one; the second knows of the first, and sets a flag for a third one."""
     first = rng.choice(("store m1.0 5", "put m1.0 5", "put 1.0 5", "ub_store 5 0; out m1.0 0 2", "store 1.0 5"))
-    told = rng.choice(("store 0.4 1", "store 0.4 1", "put 0.4 1", "add 0.4 1", "quiet; store 0.4 1"))
+    flagged = rng.choice(("store 0.4 1", "store 0.4 1", "put 0.4 1", "add 0.4 1", "quiet; store 0.4 1"))
     second = rng.choice(("store m1.4 6", "put m1.4 6", "store m1.1 6", "quiet", "put 1.4 6"))
     flag = f"{rng.choice(('store', 'put', 'add'))} {rng.choice(('2.4', '1.5', '2.4'))} 1"
     word = first.split()[1] if first.startswith(("store", "put")) else "m1.0"
     read = rng.choice((f"load {word}", f"in {word} 0 2; quiet"))
     release = rng.choice(("quiet; ", "quiet; ", "fence; ", ""))
-    return 2, (f"{first}; {told}", f"ge 0.4 1; {second}; {release}{flag}", f"ge {flag.split()[1]} 1; {read}")
+    return 2, (f"{first}; {flagged}", f"ge 0.4 1; {second}; {release}{flag}", f"ge {flag.split()[1]} 1; {read}")
 
 
 def _told_by_field(rng: Random) -> Texts:
@@ -282,10 +282,10 @@ def _told_by_field(rng: Random) -> Texts:
         reader += steps
         third += [rng.choice(("eq 1.0 {}", "ge 0.4 {}", "eq 1.4 {}")).format(k), rng.choice(("load 1.1", "load 1.5"))]
     what = rng.random()
-    if what < 0.2:  # what is told of is read when all is done
+    if what < 0.2:  # what the field announces is read when all is done
         writer += ["quiet", "put 0.0 9"]
         reader = [step for step in reader if step[:2] in ("eq", "ge")] + ["ge 0.0 9", "load 1.1"]
-    elif what < 0.5:  # or before it is told of
+    elif what < 0.5:  # or before it is announced
         reader.insert(0, rng.choice(("load 1.1", "load 1.2", "in 1.0 0 2")))
     texts = ["; ".join(steps) for steps in (writer, reader, third)[: rng.choice((2, 2, 2, 3))]]
     return rng.choice((1, 2)), tuple(rng.sample(texts, len(texts)))
@@ -314,13 +314,13 @@ def seqlock(rng: Random) -> Texts:
 
 
 def flags(rng: Random) -> Texts:
-    """Flags that are read by copies: two in one copy, or one buffer in two rounds, of which an event may be missing."""
+    """Flags that are read by copies: two in one copy, or one buffer in two rounds, where an event may be missing."""
     return rng.choice((_flags_in_a_copy, _buffer_of_rounds))(rng)
 
 
 def _flags_in_a_copy(rng: Random) -> Texts:
-    """Two flags, the later one with data behind it, and a copy of both that may see the later one alone."""
-    first, behind = rng.choice(("put 0.0 1", "store 0.0 1")), rng.choice(("quiet", "quiet", "fence", ""))
+    """Two flags, the later one followed by data, and a copy of both that may see the later one alone."""
+    first, between = rng.choice(("put 0.0 1", "store 0.0 1")), rng.choice(("quiet", "quiet", "fence", ""))
     second = rng.choice(("put 0.4 1", "store 0.4 1"))
     data = rng.choice(("", "", "put m1.0 5; quiet; "))
     copy, done = rng.choice(("in 0.0 0 4", "in 0.0 0 4", "in 0.4 4 2; in 0.0 0 2")), "set 1 0 0; wait 1 0 0"
@@ -328,8 +328,8 @@ def _flags_in_a_copy(rng: Random) -> Texts:
     seen = "load m1.0" if data else f"ub_load 0 0; fail_unless 7 {rng.choice((1, 1, 0))}"
     reader = f"{spin}{copy}; {done}; ub_load 0 4; skip_unless 0 1 {seen.count(';') + 1}; {seen}"
     if rng.random() < 0.5:
-        return rng.choice((1, 2)), (reader, f"{data}{first}; {behind or 'fence'}; {second}")
-    return 1, (reader, f"{data}{first}; {behind}; put 1.0 1", f"ge 1.0 1; {second}")
+        return rng.choice((1, 2)), (reader, f"{data}{first}; {between or 'fence'}; {second}")
+    return 1, (reader, f"{data}{first}; {between}; put 1.0 1", f"ge 1.0 1; {second}")
 
 
 def _buffer_of_rounds(rng: Random) -> Texts:
@@ -343,7 +343,7 @@ def _buffer_of_rounds(rng: Random) -> Texts:
 
 
 def beside_signals(rng: Random) -> Texts:
-    """A tentative read of what one signal copies, behind the flag of another; the transfer may be met, or come late."""
+    """A tentative read of what one signal copies, after the flag of another; the transfer may be met, or come late."""
     flag = rng.choice(("ge 1.4 1", "ge 1.4 1", "ge 0.4 1"))
     read = f"tentative {rng.choice(('m0.4', 'm0.4', 'e.0'))} 4 2"
     other = rng.choice(("", "; in e.0 0 2", "; in m0.4 0 2"))
@@ -353,11 +353,11 @@ def beside_signals(rng: Random) -> Texts:
 
 
 def sums(rng: Random) -> Texts:
-    """A copy that adds, beside another write of the same bytes, and perhaps a reader that is told."""
+    """A copy that adds, another write of the same bytes, and perhaps a reader that waits for a flag."""
     area, size = rng.choice(("m0.0", "m0.0", "m1.0", "0.0")), rng.choice((0, 2, 2, 4))
-    tells = f"{rng.choice(('; quiet', '; fence', ''))}; put 1.4 1"
+    flag = f"{rng.choice(('; quiet', '; fence', ''))}; put 1.4 1"
     write = rng.choice(("put {} 1", "put {} 1", "store {} 1", "out {} 4 2", "ub_store 4 0; add_out {} 0 2", "add {} 1"))
-    adder = f"ub_store 3 0; add_out {area} 0 {size}{tells if rng.random() < 0.5 else ''}"
+    adder = f"ub_store 3 0; add_out {area} 0 {size}{flag if rng.random() < 0.5 else ''}"
     reader = f"ge 1.4 1; {rng.choice(('load', 'ge', 'load_named'))} {area} 1"
     texts = (adder, write.format(area), reader)[: 3 if "1.4" in adder else 2]
     return rng.choice((1, 2)), tuple(rng.sample(texts, len(texts)))
@@ -366,16 +366,16 @@ def sums(rng: Random) -> Texts:
 def events(rng: Random) -> Texts:
     """An event is set in rounds; what lies between may say that it was consumed, or fill a queue, which does not."""
     source, target = rng.choice(((0, 1), (0, 2), (0, 3), (2, 1), (3, 1), (3, 2)))
-    told = f"set {target} {source} 1; wait {target} {source} 1"
+    consumed = f"set {target} {source} 1; wait {target} {source} 1"
     fill = "; ".join([{1: "in 0.0 0 2", 2: "v_copy 0 4 2", 3: "put 1.0 1"}[target]] * rng.choice((1, 3, 9)))
-    between = rng.choice(("", told, fill, fill, f"{fill}; quiet"))
+    between = rng.choice(("", consumed, fill, fill, f"{fill}; quiet"))
     rounds = [f"set {source} {target}; wait {source} {target}"] * rng.choice((2, 2, 3))
     setter = "; ".join(part for part in (rounds[0], between, *rounds[1:]) if part)
     return 1, (setter, "ge 1.0 1" if "put" in setter else "store 1.4 1")[: rng.choice((1, 2))]
 
 
 def fallen(rng: Random) -> Texts:
-    """A poll of two words, the second of which stands at first and falls; the kernel goes by which one it saw."""
+    """A poll of two words, the second set at first and then cleared; the kernel branches on the one that it saw."""
     falls = rng.choice(("store 0.4 0", "store 0.4 0", "put 0.4 0"))
     comes = f"{rng.choice(('', 'quiet; ', 'fence; '))}{rng.choice(('store', 'put'))} 0.0 1"
     seen = rng.choice(("fail_unless 7 0", "skip_unless 0 1 1; store m0.4 1", "load 0.4"))

@@ -1,8 +1,8 @@
 """Each choice of a search judged by the ends that it must keep: what no comparison of verdicts can see.
 
 What the search takes by itself must leave all ends that runs had before it; what it tries in a state must have all of
-them together; states that it takes for one must have the same; and the ends that it comes to must be those of the
-program.  No action is named and no two are compared, so it holds for whatever a reduction rests on.
+them together; states that it takes for one must have the same; and the ends that it comes to must be the ends
+of the program.  No action is named and no two are compared, so it holds for whatever a reduction rests on.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ Sets = NDArray[np.uint64]
 
 
 def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged]:
-    """What the full search says of a program under each order, and whether each choice of what it verifies keeps all.
+    """Return the full search's verdict under each order, and whether each choice of what it verifies keeps all ends.
 
     What is expected of memory is no matter, nor is a fault.  Data buffers that were written hold other values at each
     place.
@@ -41,12 +41,12 @@ def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged
 
 
 def judge_by_ends(scene: Scene) -> Judged:
-    """The same under one order."""
+    """Judge a case by its ends under one order."""
     return judge_trial(scene.trial, scene.small.observed(scene.pod), scene.budget)
 
 
 def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget) -> Judged:
-    """The same of a trial, whose ends differ if observed memory does, as `machine.explore` takes it."""
+    """Judge a trial by its ends, which differ if observed memory does, as `machine.explore` takes it."""
     judged = Judged(trial.pod.order)
     search = Watched(Setup(trial, full=True), max_states=budget.states, seconds=budget.seconds)
     search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS
@@ -67,7 +67,7 @@ def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget
 
 
 def wrong_choices(choices: Choices, graph: Ends, whole: bool) -> Iterator[tuple[str, str]]:
-    """What a search did that loses ends, or comes to others: the kind of it, and the ends."""
+    """Yield each step of a search that loses ends or comes to others: its kind, and the ends."""
     sets = graph.sets[1:]
     tried, met = defaultdict[tuple[int, int], list[Step]](list), dict[tuple[int, int], int]()
     for step in choices.steps:
@@ -93,7 +93,7 @@ def wrong_choices(choices: Choices, graph: Ends, whole: bool) -> Iterator[tuple[
 
 
 def _name(step: Step) -> str:
-    """What was taken: the name of an operation, or whose transition it was."""
+    """Return the name of the operation that was taken, or of the pipe whose transition it was."""
     if step.alone:
         return OPERATIONS[step.operation] if step.operation >= 0 else _PIPES[step.what >> 16 & 255]
     return "a delivery" if step.operation == watch.DELIVERY else _PIPES[step.who % PER_CORE]

@@ -59,17 +59,17 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """How large it is, for whoever looks for a smaller one."""
+        """Return its size, by which a smaller case is found."""
         operands = sum(one.a + one.b + one.c for each in self.small.programs for one in each)
         return self.small.size + 2 * (self.expects != NOTHING) + (self.fault != ""), operands, self.pick
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the case as a JSON object."""
         return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick, "fault": self.fault}
 
     @classmethod
     def of_json(cls, given: dict[str, Any]) -> "Case":
-        """What `to_json` wrote."""
+        """Read what `to_json` returned."""
         return cls(Small.of_json(given["small"]), given["expects"], given["pick"], given.get("fault", ""))
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ def _fenced(rng: Random, small: Small) -> Small:
 
 
 def _each(change: Change, rng: Random, small: Small) -> Small:
-    """With some instructions in place of others."""
+    """Put some instructions in place of others."""
     return replace(small, programs=tuple(tuple(change(rng, one) for one in each) for each in small.programs))
 
 
@@ -169,7 +169,7 @@ def _of_units(rng: Random, small: Small) -> Small:
 
 
 def _cached(rng: Random, small: Small) -> Small:
-    """Scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
+    """Scalar units cache lines; most lines are cleaned after a store, and dropped before a load."""
     programs = tuple(_cleaned(rng, one) for one in small.programs)
     return replace(small, programs=programs, scalar_cache=rng.choice((1, 2, 5, 5, 8, 8)), flight_granules=16)
 
@@ -224,7 +224,7 @@ def _polling_any(rng: Random, one: Instruction) -> Instruction:
 
 
 def _falling(rng: Random) -> Small:
-    """A poll of two words, of which one stands at first and falls."""
+    """A poll of two words, one set at first and then cleared."""
     small = replace(_drawn(corpus.fallen, rng), together=rng.random() < 0.5)
     return replace(small, memory={**small.memory, 4: 1})
 
@@ -253,13 +253,13 @@ def _adding_row(rng: Random, one: Instruction) -> Instruction:
 
 
 def _sum_of_rows(rng: Random) -> Small:
-    """A sum of two rows that come in from memory, one of which may be waited for too late."""
+    """A sum of two rows that come in from memory; the wait for one of them may come too late."""
     late, missing = rng.randrange(2), rng.random() < 0.7
     waits = ["wait 1 2 0", "wait 1 2 1"]
-    behind = waits[late] if missing else "quiet"
+    after = waits[late] if missing else "quiet"
     waits[late] = "fence" if missing else waits[late]
     brings = "; ".join(f"in 1.{4 * k} {4 * k} 2; set 1 2 {k}; {waits[k]}" for k in (0, 1))
-    sums = f"v_add 32 8 2; {behind}; set 2 3; wait 2 3; out m0.0 8 2; quiet; put 0.4 1"
+    sums = f"v_add 32 8 2; {after}; set 2 3; wait 2 3; out m0.0 8 2; quiet; put 0.4 1"
     return _small((f"{brings}; {sums}", "ge 0.4 1; load m0.0"), 1)
 
 
@@ -279,7 +279,7 @@ _SCALAR = {
 
 
 def _of_scalar(one: Instruction) -> tuple[Instruction, ...]:
-    """What a scalar unit does in place of an instruction, if anything: no pipe, no data buffer."""
+    """Return what a scalar unit does in place of an instruction, if anything: no pipe, no data buffer."""
     event = one.name in ("set", "wait")
     if one.name.startswith(("ub_", "v_", "validate")) or (event and (one.a not in (0, 4) or one.b)):
         return ()
@@ -301,7 +301,7 @@ def _crowded(rng: Random, small: Small) -> Small:
 
 
 def _cleaned(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-    """A program with `dcci` beside some of its loads and stores."""
+    """A program with `dcci` next to some of its loads and stores."""
     cleaned = list(one)
     for k in reversed(range(len(one))):
         stores = one[k].name.startswith("store")
@@ -321,7 +321,7 @@ _VARIATIONS: tuple[tuple[Callable[[Random, Small], Small], float], ...] = (
 
 
 def _mutated(rng: Random, small: Small, most: int) -> Small:
-    """With at most so many instructions moved, dropped, changed, added, or made to depend on a racy load."""
+    """Move, drop, change, add, or make depend on a racy load, at most ``most`` instructions."""
     programs, dies = [list(one) for one in small.programs], small.n_dies
     for _ in range(rng.randrange(most + 1)):
         _change(rng, rng.choice(programs), dies)
@@ -331,7 +331,7 @@ def _mutated(rng: Random, small: Small, most: int) -> Small:
 
 
 def _with_memory(rng: Random, small: Small) -> Small:
-    """With some words that are not 0 at first."""
+    """Fill some words that are 0 otherwise."""
     areas = (0, DATA) if rng.random() < 0.3 else (0,)
     words = [area | die << 3 for die in range(small.n_dies) for area in areas if rng.random() < 0.4]
     return replace(small, memory={**small.memory, **{word: rng.randrange(1, 4) for word in words}})
@@ -351,7 +351,7 @@ def _of_pattern(rng: Random) -> Small:
 
 
 def _drawn(pattern: Callable[[Random], corpus.Texts], rng: Random, most: Sequence[int] = (0, 0, 1)) -> Small:
-    """A pattern, with at most so many mutations, of which one number is drawn."""
+    """A pattern with at most as many mutations as one number drawn from ``most``."""
     cores_per_die, texts = pattern(rng)
     return replace(_mutated(rng, _small(texts, cores_per_die), rng.choice(most)), flight_granules=8)
 
@@ -371,14 +371,14 @@ def _read_tentatively(rng: Random, small: Small) -> Small:
 
 def _tentatively(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
     """A program whose reads are tentative, most of them validated where what follows waits for them."""
-    programs, behind = list(one), len(one)
+    programs, after = list(one), len(one)
     for k in reversed(range(len(one))):
         if one[k].name in ("quiet", "wait"):
-            behind = k + 1
+            after = k + 1
         if one[k].name == "in" and rng.random() < 0.8:
             programs[k] = replace(one[k], name="tentative")
             if rng.random() < 0.8 and len(programs) < SIZE_MAX:
-                programs.insert(behind, Instruction("validate", b=one[k].b, c=one[k].c & 7))
+                programs.insert(after, Instruction("validate", b=one[k].b, c=one[k].c & 7))
     return tuple(programs)
 
 
@@ -459,7 +459,7 @@ def _make_rare(rng: Random, programs: Programs, cores_per_die: int) -> int:
 
 
 def _moved_to_data(rng: Random, small: Small) -> Small:
-    """With some granules, wherever they are named, in the managed data area."""
+    """Move some granules, wherever they are named, to the managed data area."""
     granules = {die << 3 | granule for die in range(small.n_dies) for granule in (0, 4) if rng.random() < 0.4}
 
     def moved(one: Instruction) -> Instruction:
@@ -490,7 +490,7 @@ def _word(rng: Random, dies: int) -> int:
 
 
 def _instruction(rng: Random, dies: int) -> Instruction:
-    """Any instruction, with operands that often meet those of others."""
+    """Any instruction, with operands that often coincide with other instructions' operands."""
     name, word, value, other = rng.choice(_NAMES), _word(rng, dies), rng.choice((0, 1, 1, 2, 3)), _word(rng, dies)
     return Instruction(name, *_operands(rng, name, word, value, other))
 

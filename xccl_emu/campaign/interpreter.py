@@ -1,6 +1,6 @@
 """The one kernel that interprets small programs, so that nothing has to be compiled for a new one.
 
-Each kind of instruction has a site of its own, so a load with a name and one without are told apart.
+Each kind of instruction has a site of its own, so a load with a name and one without are distinct.
 """
 
 from typing import NamedTuple
@@ -86,7 +86,7 @@ class Areas(NamedTuple):
     data: int
     """Bytes from metadata to managed data."""
     edge: int
-    """Address of what stands in the place of a fourth die: the first words of die 1, behind die 0's managed data."""
+    """Address used in place of a fourth die: the first words of die 1, after die 0's managed data."""
     cpu: int
     """Bytes from these words to a CPU's memory."""
 

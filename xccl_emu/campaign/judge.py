@@ -1,6 +1,6 @@
 """One program judged by every judge there is: three searches, brute force, sampled schedules, replays of witnesses.
 
-What contradicts what: ``verified`` beside any violation under the same order, or under an order that allows less; a
+What contradicts what: ``verified`` and any violation under the same order, or under an order that allows less; a
 violation that brute force, where it came to its end, does not have; and a violation whose actions do not show it.
 What is unfinished contradicts nothing.
 """
@@ -40,7 +40,7 @@ WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "rel
 WALK_STEPS, QUIET_WALKS = 2_000, 1
 """Far more than a small program takes that comes to an end; and few walks, so that facts are met in the search."""
 _MOMENTS = (1, 2, 3, 5)
-"""After so many actions of a die, or with the write of this number, something breaks in schedules that are drawn."""
+"""Moments at which something breaks in drawn schedules: counts of actions of a die, or numbers of writes."""
 OTHER_END = "another end"
 """Kind that brute force reports for wrong bytes at an end."""
 
@@ -102,17 +102,17 @@ class Scene:
 
     @cached_property
     def pod(self) -> Pod:
-        """For all judges: each leaves it as it was."""
+        """Return the pod for all judges; each leaves it as it was."""
         return self.small.pod(self.order)
 
     @cached_property
     def trial(self) -> Trial:
-        """What is judged, on the pod of the scene."""
+        """Return the trial to judge, on the pod of the scene."""
         return self.small.trial_on(self.pod, self.outcome)
 
     @cached_property
     def naive(self) -> Explored:
-        """What brute force finds."""
+        """Run brute force and return what it finds."""
         observed, gives_up = self.small.observed(self.pod), self.small.gives_up
         return explore(self.pod, observed, self.budget.brute, gives_up=gives_up)
 
@@ -135,7 +135,7 @@ class Scene:
 
 
 def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -> list[Judged]:
-    """What all judges say of a program, under each order.
+    """Return the verdicts of all judges on a program, under each order.
 
     Where the full search refutes it, the others are asked under one of the orders only, to save time.  Brute force that
     does not come to its end under `sc` would not where more may happen, and is not asked there.
@@ -187,7 +187,7 @@ def verdict_of(found: Found) -> str:
 
 
 def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUDGES) -> Judged:
-    """What judges say of a program under one order.
+    """Return the verdicts of judges on a program under one order.
 
     Only the full search if that refutes it, unless ``thorough``, or has more states than it may visit: the others have
     as many.
@@ -226,7 +226,7 @@ def _search(judged: Judged, scene: Scene, name: str, founded: bool, monitored: b
 
 
 def _wrong_reach(scene: Scene, found: Found) -> str:
-    """What a search wrongly says that no run needs, as the complete brute force knows."""
+    """Return what a search wrongly reports as needed by no run, judged by complete brute force."""
     if not scene.naive.complete or scene.wrong():
         return ""
     said, true = reach_of(scene.pod, found.sites), scene.reach
@@ -236,7 +236,7 @@ def _wrong_reach(scene: Scene, found: Found) -> str:
 
 
 def searched(trial: Trial, name: str, budget: Budget) -> Found:
-    """What one of `SEARCHES` finds."""
+    """Run one of `SEARCHES` and return what it finds."""
     search = Search(
         Setup(trial, full=name != "merged", most=name != "less"),
         max_states=budget.states,
@@ -256,7 +256,7 @@ def _sample(judged: Judged, scene: Scene) -> None:
 
 
 def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
-    """What is proved of runs in which something breaks, beside brute force with that, and schedules drawn with it."""
+    """Compare what is proved of runs with a fault, brute force with that fault, and schedules drawn with it."""
     if check_fits(fault, scene.pod.spec, scene.order):
         return
     proved, shown, by_brute = adds_nothing(fault, scene.trial.may_wait(fault)), "", fault.kind != "stall"
@@ -278,7 +278,7 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
 
 
 def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
-    """Whether all others return behind a stop: the search of that, beside brute force."""
+    """Compare search and brute force on whether all others return after a stop."""
     if fault.kind != "stop" or check_fits(fault, scene.pod.spec, scene.order):
         return
     brute = with_fault(scene, fault, replace(scene.trial, may_block=False))
@@ -290,12 +290,12 @@ def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
 
 
 def with_fault(scene: Scene, fault: Fault, trial: Trial) -> faulty.Found:
-    """What brute force finds of the trial of a scene where something breaks at any moment."""
+    """Run brute force on the trial of a scene where something breaks at any moment."""
     return faulty.FaultySearch(trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds).run()
 
 
 def without_die(scene: Scene, fault: Fault) -> Found:
-    """What the search finds of all others' returns behind the stop of a die."""
+    """Search whether all others return after the stop of a die."""
     trial, most = replace(scene.trial, may_block=False), scene.budget
     search = WithoutDie(Setup(trial, True), fault.source, max_states=most.states, seconds=most.seconds, progress=None)
     return search.run()
@@ -305,7 +305,7 @@ def without_die(scene: Scene, fault: Fault) -> Found:
 
 
 def _compare_judges(judged: Judged) -> None:
-    """Verified, beside what anybody else has found."""
+    """Note a contradiction where a search says verified and another judge found a violation."""
     verified = [name for name in SEARCHES if judged.verdicts.get(name) == kinds.VERIFIED]
     wrong = {name: verdict for name, verdict in judged.verdicts.items() if _violated(verdict)}
     for other, verdict in wrong.items() if verified else ():
@@ -313,7 +313,7 @@ def _compare_judges(judged: Judged) -> None:
 
 
 def _compare_orders(weaker: Judged, judged: Judged) -> None:
-    """Verified under an order, beside a violation under one that allows less."""
+    """Note a contradiction where an order is verified and one that allows less has a violation."""
     found = judged.verdicts["full"]
     if weaker.verdicts["full"] == kinds.VERIFIED and _violated(found):
         judged.contradict(f"full verified under {weaker.order}; full {found}", str(judged.verdicts))
@@ -329,7 +329,7 @@ def _unfounded(scene: Scene, found: Found) -> str:
     if not naive.complete:
         return ""
     if found.kind == kinds.DEADLOCK and not naive.deadlocks and (len(found.parts) == 1 or naive.outcomes):
-        return "brute force has no deadlock"  # of one part beside another that goes on for ever it knows none
+        return "brute force has no deadlock"  # it knows none in one part while another part goes on for ever
     if found.kind == kinds.WRONG_BITS and scene.small.together and not scene.has_other_end():
         return "brute force has no other end"
     foreseen = found.violation == checker_state.SET_TWICE
@@ -359,7 +359,7 @@ def _ended_otherwise(found: Found, ended: str) -> str:
 
 
 def replayed(trial: Trial, found: Found) -> str:
-    """How the actions of a violation end on the machine alone: a kind, a message, ``open``, ``not enabled``, ``done``.
+    """Return how the actions of a violation end on the machine: a kind, a message, ``open``, ``not enabled``, ``done``.
 
     The trial is as it was before.
     """

@@ -39,9 +39,9 @@ UB_BYTES = 320
 DATA = 32
 """Added to a word that lies in the managed data area."""
 EDGE = 24
-"""Such words are the first of die 1, right behind the managed area of die 0; with `DATA`, of a CPU's memory."""
+"""Such words are the first of die 1, right after the managed area of die 0; with `DATA`, of a CPU's memory."""
 OTHER = 8
-"""Times the word of the data buffer where its second operand lies, added to that of the first, for ``v_add``."""
+"""Factor of the second operand's word of the data buffer, added to the first operand's word, for ``v_add``."""
 LOOPS = ("outs", "puts", "stores", "signals", "dmas")
 """Instructions that take several requests of one site, to addresses side by side."""
 WITHOUT_WORD = (
@@ -58,7 +58,7 @@ WRITING = {
     for number, site in enumerate(interpret.sites)
     if site.operation in WRITES
 }
-"""Sites of the interpreter that write: ``store0`` is that of the first kind of store, and so on."""
+"""Sites of the interpreter that write: ``store0`` is the site of the first kind of store, and so on."""
 
 Words = tuple[int, ...]
 Outcome = Words | frozenset[Words]
@@ -86,12 +86,12 @@ class Instruction:
         return words + ([self.b | DATA * (self.name == "dma_data")] if self.name in WITH_TARGET else [])
 
     def code(self) -> int:
-        """As bits, the operation lowest."""
+        """Return it as bits, the operation lowest."""
         a, b = OPERATION_BITS, OPERATION_BITS + A_BITS
         return OPERATIONS.index(self.name) | self.a << a | self.b << b | self.c << b + B_BITS
 
     def __str__(self) -> str:
-        """As `program` reads it."""
+        """Return it as text that `program` reads."""
         first = word_text(self.a) if self.name in WITH_WORD else str(self.a)
         second = word_text(self.b) if self.name in ("dma", "dmas", "any") else str(self.b)
         operands = [first, second, str(self.c)]
@@ -170,24 +170,24 @@ class Small:
 
     @property
     def words(self) -> set[int]:
-        """All words that are named."""
+        """Return all words that are named."""
         return {*self.memory, *(word for each in self.programs for one in each for word in one.words)}
 
     @property
     def far(self) -> list[int]:
-        """Which of `EDGE` and ``EDGE | DATA`` are in use, so that the pod has these words."""
+        """Return which of `EDGE` and ``EDGE | DATA`` are in use, so that the pod has these words."""
         loops = any(one.name in LOOPS for each in self.programs for one in each)
         edge = loops or any(word & (EDGE | DATA) == EDGE for word in self.words)
         return edge * [EDGE] + any(word & (EDGE | DATA) == EDGE | DATA for word in self.words) * [EDGE | DATA]
 
     @property
     def pitch(self) -> int:
-        """From one core's result to the next: a granule, or a line."""
+        """Return the distance from one core's result to the next: a granule, or a line."""
         return 64 if self.scalar_cache else 32
 
     @property
     def size(self) -> int:
-        """How large it is, for whoever looks for a smaller one."""
+        """Return its size, by which a smaller program is found."""
         instructions = sum(len(one) for one in self.programs)
         options = len(self.memory) + len(self.without) + len(self.asks) + (self.atomic_bytes != 32) + self.scalar_cache
         options += (self.launched != 0) + self.cpu + self.flags + len(self.gives_up)
@@ -258,7 +258,7 @@ class Small:
     # ---- what comes out
 
     def observed(self, pod: Pod) -> list[tuple[int, int]]:
-        """All that a run leaves in memory, as (address, bytes): the shared words and the results."""
+        """Return all that a run leaves in memory, as (address, bytes): the shared words and the results."""
         areas = [(pod.meta(die), pod.spec.meta_bytes) for die in range(self.n_dies)]
         areas += [(pod.managed(die), 8 * WORDS_A_DIE) for die in range(self.n_dies)]
         areas += [(pod.meta(pod.cpu(0)), pod.spec.meta_bytes)] if self.cpu else []
@@ -271,7 +271,7 @@ class Small:
         return own + on_cpu + WORDS_A_DIE * len(self.far)
 
     def naive(self, order: str, max_states: int = 1_000_000) -> Explored:
-        """What brute force finds."""
+        """Run brute force and return what it finds."""
         pod = self.pod(order)
         return explore(pod, self.observed(pod), max_states, gives_up=self.gives_up)
 
@@ -311,24 +311,24 @@ class Small:
     # ---- as text and as data
 
     def __str__(self) -> str:
-        """As Python, to be pasted into a test."""
+        """Return it as Python, to be pasted into a test."""
         lines = [f'    program("{"; ".join(map(str, one))}"),' for one in self.programs]
         options = [f"{name}={value!r}" for name, value in self._options().items()]
         return "\n".join(["Small((", *lines, f"), {', '.join(options)})"])
 
     def _options(self) -> dict[str, Any]:
-        """What is not as usual."""
+        """Return the options that differ from the defaults."""
         usual = vars(Small(self.programs))
         options = {name: value for name, value in vars(self).items() if value != usual[name]}
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the program as a JSON object."""
         return {**self._options(), "programs": ["; ".join(map(str, one)) for one in self.programs]}
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> "Small":
-        """What `to_json` wrote."""
+        """Read what `to_json` returned."""
         small = cls(**{**given, "programs": tuple(program(text) for text in given["programs"])})
         memory = {int(word): int(value) for word, value in small.memory.items()}
         return replace(small, memory=memory, without=tuple(small.without), gives_up=tuple(small.gives_up))
@@ -342,7 +342,7 @@ def _judged(ranges: tuple[tuple[int, int], ...], right: frozenset[bytes], cores:
 
 
 def address_of(pod: Pod, word: int) -> int:
-    """Where a word of an `Instruction` lies."""
+    """Return the address of a word of an `Instruction`."""
     if word & EDGE == EDGE:
         home = pod.cpu(0) if word & DATA else min(1, pod.spec.n_dies - 1)
         return pod.address(home, 8 * (word & 7))
@@ -351,7 +351,7 @@ def address_of(pod: Pod, word: int) -> int:
 
 
 def _filling(core: int, k: int) -> int:
-    """What the k-th integer of a core's data buffer holds: low halves of words carry, or overflow, when added to."""
+    """Return the k-th integer of a core's data buffer: low halves of words carry, or overflow, when added to."""
     return (-1, 0x7FFFFFFF, -0x80000000, 1000 + k)[k // 2 % 4] if k % 2 == 0 else 101 * core + 7 * k + 3
 
 

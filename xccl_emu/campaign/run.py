@@ -55,7 +55,7 @@ class Plan:
         return smallest(number) if self.enumerated else draw(self.seed, number)
 
     def chunks(self, workers: int) -> list["Plan"]:
-        """The same in parts, small enough that all workers have something to do."""
+        """Split the plan into parts, small enough that all workers have something to do."""
         size = max(1, min(CHUNK, self.programs // (4 * workers)))
         end = self.first + self.programs
         return [replace(self, programs=min(size, end - first), first=first) for first in range(self.first, end, size)]
@@ -73,14 +73,14 @@ class Finding:
     def save(self, folder: Path) -> Path:
         """Write it to a file in a folder, which `load` reads again."""
         path = folder / f"{self.seed}-{self.number}.json"
-        told = {"contradictions": [vars(each) for each in self.contradictions], "case": self.case.to_json()}
-        content = {"format": _FORMAT, "seed": self.seed, "number": self.number, **told}
+        found = {"contradictions": [vars(each) for each in self.contradictions], "case": self.case.to_json()}
+        content = {"format": _FORMAT, "seed": self.seed, "number": self.number, **found}
         write_text(path, json.dumps(content, indent=1) + "\n")
         return path
 
     @classmethod
     def load(cls, path: Path) -> "Finding":
-        """What `save` wrote; raises ConfigError for anything else."""
+        """Read what `save` wrote; raises ConfigError for anything else."""
         try:
             content = json.loads(read_bytes(path))
             wrong = [Contradiction(**each) for each in content["contradictions"]]
@@ -88,8 +88,8 @@ class Finding:
         except OSError as error:
             raise ConfigError(f"--replay {path}: cannot be read ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            told = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"--replay {path}: is no file that campaign --out has written ({told})") from error
+            why = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"--replay {path}: is no file that campaign --out has written ({why})") from error
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,12 @@ class Summary(Gathered):
         return wrong
 
     def count(self, order: str, judge: str, verdict: str) -> int:
-        """How often a judge came to a verdict."""
+        """Return the number of times that a judge came to a verdict."""
         return self.verdicts[f"{order}, {judge}, {verdict}"]
 
     @property
     def share(self) -> tuple[int, int]:
-        """How many of the verified were judged by their ends, and how many were verified, of each order one."""
+        """Count the verified that were judged by their ends, and all that were verified, over all orders."""
         counts = [
             sum(self.count(order, judge, verdict) for order in ORDERS)
             for judge, verdict in ((JUDGE, kinds.VERIFIED), (JUDGE, REFUTED), ("full", kinds.VERIFIED))
@@ -146,7 +146,7 @@ class Summary(Gathered):
         return counts[0] + counts[1], counts[2]
 
     def to_json(self) -> dict[str, Any]:
-        """As the command's ``--json`` prints it."""
+        """Return it as the command's ``--json`` prints it."""
         return {
             "programs": self.programs,
             "verdicts": dict(sorted(self.verdicts.items())),
@@ -188,7 +188,7 @@ def judge_again(finding: Finding, plan: Plan) -> Summary:
 
 
 def judged(case: Case, plan: Plan) -> list[Judged]:
-    """What all judges say of a program; that one of them fails is a contradiction."""
+    """Return the verdicts of all judges on a program; a judge that fails is a contradiction."""
     try:
         return (judge_ends if plan.ends else judge)(case, plan.orders, plan.budget)
     except Exception as error:  # whatever a judge raises is a finding
@@ -201,7 +201,7 @@ def judged(case: Case, plan: Plan) -> list[Judged]:
 
 
 def parts(plan: Plan, workers: int, dask: str | None) -> Generator[Summary, None, None]:
-    """What each part of a plan came to, as it is done: in this process, in others, or on a cluster."""
+    """Yield the summary of each part of a plan when it is done: in this process, in others, or on a cluster."""
     return in_parts(judge_all, plan.chunks(1 if workers == 1 and not dask else workers), workers, dask)
 
 

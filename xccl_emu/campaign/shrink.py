@@ -45,7 +45,7 @@ def _least(case: Case, step: Callable[[Case], Iterator[Case]], still: Still) -> 
 
 
 def _with_less(case: Case) -> Iterator[Case]:
-    """Nothing expected, less memory filled, fewer dies, a pod as usual."""
+    """Try nothing expected, less memory filled, fewer dies, a pod as usual."""
     small, usual = case.small, Small(())
     yield replace(case, expects=NOTHING, pick=0)
     yield replace(case, pick=0)

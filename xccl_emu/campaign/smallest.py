@@ -70,7 +70,7 @@ BY_HAND: tuple[tuple[str, dict[str, Any]], ...] = (
 """Programs of cores, divided by ``|``, and what is not as usual of their pods."""
 
 PAIRS = len(BY_HAND) + 2 * len(ALPHABET) ** 2
-"""Programs by hand, and those of two requests."""
+"""Programs by hand, and all of two requests."""
 TOTAL = PAIRS + len(ALPHABET) ** 3
 
 _ADDS = ("add", "add_out", "atomic_taken")

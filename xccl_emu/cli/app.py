@@ -19,14 +19,14 @@ _OPTION_OF = {
     "n_ranks": "ranks", "tokens_max": "tokens", "max_states": "states", "max_bytes": "memory", "quantized": "quantize",
     "n_domains": "domains", "n_attention": "attention", "n_experts": "experts", "n_trampolines": "trampolines",
 }  # fmt: skip
-"""The option behind arguments of another name."""
+"""The option of each argument whose name differs from it."""
 
 
 class Command(typer.core.TyperCommand):
     """A command that checks its numbers, and puts an option in place of the argument that an error begins with."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read its options; what is wrong with a value is told with the value, which the library leaves out."""
+        """Read its options; an error names the wrong value, which the library leaves out."""
         given = [part for word in args for part in (word.split("=", 1) if word.startswith("--") else [word])]
         try:
             return super().parse_args(ctx, args)

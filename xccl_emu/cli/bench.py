@@ -1,4 +1,4 @@
-"""`xccl-emu bench NAME`: the published measurements, made again, with what was published beside."""
+"""`xccl-emu bench NAME`: repeat the published measurements, and show them next to the published numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ OUTPUTS = (
     JSON,
     file("csv", "Write the rows to a CSV file as well; to Parquet if it is named *.parquet."),
     file("plot", "Draw them to a PNG, SVG or PDF file."),
-    file("against", "Compare the rows with those of an earlier --json, a file; exit code 1 if one has moved."),
+    file("against", "Compare with the rows of an earlier --json, a file; exit code 1 if one has moved."),
     parameter("tolerance", _Percent, 0.0),
     parameter("band", _Band, False),
 )

@@ -154,23 +154,23 @@ def _axis_of(results: Sequence[Result]) -> str:
 
 
 def _of_cases(results: Sequence[Result]) -> Any:
-    """Curves over one size, one for each of the others; where there is a payload, bandwidths beside."""
+    """Curves over one size, one for each of the others; where there is a payload, bandwidths in more panels."""
     swept, axis = results[0].swept or (), _axis_of(results)
-    drawn = {tuple(result.beside[name] for result in results): name for name in reversed([*results[0].beside])}
-    beside = [name for name in results[0].beside if name in drawn.values()]  # without the same numbers once more
-    figure, panels = _figure(1 + len(beside))
+    drawn = {tuple(result.extra[name] for result in results): name for name in reversed([*results[0].extra])}
+    more = [name for name in results[0].extra if name in drawn.values()]  # without the same numbers once more
+    figure, panels = _figure(1 + len(more))
 
     def add(panel: Any, name: str) -> None:
         lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for result in results:
             of = ", ".join(f"{each} {result.size(each)}" for each in swept if each != axis)
-            lines[of].append((float(result.size(axis)), result.beside.get(name, result.emulated or 0.0)))
+            lines[of].append((float(result.size(axis)), result.extra.get(name, result.emulated or 0.0)))
         _add(panel, lines)
         values = sorted({int(result.size(axis)) for result in results})
         panel.set(xscale="log", xlabel=axis, ylabel=", ".join(name.rsplit(" ", 1)))
         panel.set_xticks(values, [str(value) for value in values])
 
-    for panel, name in zip(panels, ("latency us", *beside), strict=True):
+    for panel, name in zip(panels, ("latency us", *more), strict=True):
         add(panel, name)
     panels[0].set_yscale("log")
     low, high = panels[0].get_ylim()

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
@@ -62,16 +63,13 @@ def check_csv(path: Path | None) -> None:
 
 
 def write_csv(results: Sequence[Result], path: Path) -> None:
-    """One line for each row, its configuration as ``name=value`` words; or Parquet, by the name of the file.
+    """Write one line for each row, its configuration as ``name=value`` words; or Parquet, by the name of the file.
 
     Raises OutputError if the file cannot be written.
     """
     if path.suffix == ".parquet":
         return _write_parquet(results, path)
-    lines = [result.plain() for result in results]
-    for line, result in zip(lines, results, strict=True):
-        line["configuration"] = words(result.configuration)
-        line["beside"] = words(result.beside)
+    lines = [_in_words(result) for result in results]
     names = list(Result("", "", None, "").plain())
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names)
@@ -82,31 +80,36 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
 
 
 def _write_parquet(results: Sequence[Result], path: Path) -> None:
-    """The same as Parquet."""
+    """Write the rows as Parquet."""
     import pyarrow
     from pyarrow import parquet
 
-    lines = [r.plain() | {"configuration": words(r.configuration), "beside": words(r.beside)} for r in results]
+    lines = [_in_words(result) for result in results]
     with writing("--csv", path):
         parquet.write_table(pyarrow.Table.from_pylist(lines), path)
 
 
+def _in_words(result: Result) -> dict[str, Any]:
+    """A row whose configuration and extra numbers are ``name=value`` words."""
+    return result.plain() | {"configuration": words(result.configuration), "beside": words(result.extra)}
+
+
 def words(named: Mapping[str, object]) -> str:
-    """Such as ``ranks=8 cores=48``."""
+    """Return words such as ``ranks=8 cores=48``."""
     return " ".join(f"{name}={value}" for name, value in named.items())
 
 
 def _table(results: Sequence[Result]) -> Table:
     """The rows of one bench; what was published comes first."""
     sources = dict.fromkeys(result.source for result in results if result.source)
-    beside = list(dict.fromkeys(name for result in results for name in result.beside))
+    extra = list(dict.fromkeys(name for result in results for name in result.extra))
     numbers = right("published", "computed" if results[0].baseline else "emulated")
     bands = right("80 %") if any(result.low is not None for result in results) else []
-    table = Table("what", *numbers, "unit", *right("error"), "role", *bands, *right(*beside))
+    table = Table("what", *numbers, "unit", *right("error"), "role", *bands, *right(*extra))
     table.title = f"{results[0].bench}: {'; '.join(sources)}" if sources else results[0].bench
     notes = list(dict.fromkeys(result.note for result in results if result.note))
     for result in results:
-        others = (number(result.beside[name]) if name in result.beside else "" for name in beside)
+        others = (number(result.extra[name]) if name in result.extra else "" for name in extra)
         table.add_row(*_cells(result, notes), *([_band(result)] if bands else []), *others)
     kinds = [f"of {kind}" for kind in dict.fromkeys(result.kind for result in results if result.kind)]
     table.caption = "\n".join([*kinds, *(f"({i}) {note}" for i, note in enumerate(notes, start=1))]) or None
@@ -115,7 +118,7 @@ def _table(results: Sequence[Result]) -> Table:
 
 
 def _transfers(results: Sequence[Result]) -> Table:
-    """Transfers as nccl-tests show them; between two dies the bandwidth of the bus is that of the algorithm."""
+    """Transfers as nccl-tests show them; between two dies the bandwidths of bus and algorithm are the same."""
     numbers = right("size, B", "cores", "to", "time, us", "algbw, GB/s", "busbw, GB/s", "#wrong")
     table = Table(*numbers, title=f"{results[0].bench}: transfers")
     for result in results:
@@ -129,12 +132,12 @@ def _cases(results: Sequence[Result]) -> Table:
     """A case at its sizes: those that differ are columns, the others stand above."""
     swept = results[0].swept or ()
     fixed = {name: results[0].size(name) for name in results[0].configuration if name not in swept}
-    beside = list(results[0].beside)
-    table = Table(*right(*swept, "latency, us", *(", ".join(name.rsplit(" ", 1)) for name in beside), "#wrong"))
+    extra = list(results[0].extra)
+    table = Table(*right(*swept, "latency, us", *(", ".join(name.rsplit(" ", 1)) for name in extra), "#wrong"))
     table.title = f"{results[0].bench}: {words(fixed)}"
     for result in results:
         sizes = (str(result.size(name)) for name in swept)
-        table.add_row(*sizes, number(result.emulated or 0), *map(number, result.beside.values()), _count(result.wrong))
+        table.add_row(*sizes, number(result.emulated or 0), *map(number, result.extra.values()), _count(result.wrong))
     return table
 
 
@@ -186,7 +189,7 @@ def _count(wrong: int | None) -> str:
 
 
 def score_text(one: Score) -> str:
-    """Such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
+    """Return text such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
     kind = f"{one.role} rows" if one.of == EMULATED else f"{one.role} rows, {one.of}"
     inside = "" if one.inside is None else f", {one.inside} of {one.n_rows} in their 80 % intervals"
     worst = f"worst {one.max_percent:+.1f} % ({one.worst})"

@@ -46,13 +46,13 @@ def banded(
 ) -> list[Result]:
     """Give the rows of a bench their intervals."""
 
-    def told(ends: list[sensitivity.End]) -> Iterator[sensitivity.End]:
+    def watch(ends: list[sensitivity.End]) -> Iterator[sensitivity.End]:
         with counting("constants", len(ends), quiet) as count:
             for number, end in enumerate(ends):
                 count(number, f"{end.constant} {end.value:g}")
                 yield end
 
-    return band.with_bands(results, replace(setting, stage=silent), make, told)
+    return band.with_bands(results, replace(setting, stage=silent), make, watch)
 
 
 def every_bench(setting: Setting, quiet: bool, ends: bool = True) -> list[Result]:

@@ -77,11 +77,11 @@ def _watched(options: CampaignOptions, plan: Plan, quiet: bool) -> Summary:
     workers = options.workers or len(os.sched_getaffinity(0))
     with counting("campaign", plan.programs, quiet) as count:
 
-        def tell(summary: Summary) -> None:
+        def report(summary: Summary) -> None:
             rate = summary.programs / summary.seconds
             count(summary.programs, f"{rate:.0f} a second, {len(summary.findings)} contradict")
 
-        return campaign(plan, workers, options.dask, options.seconds, tell)
+        return campaign(plan, workers, options.dask, options.seconds, report)
 
 
 def show(summary: Summary, options: CampaignOptions, as_json: bool) -> None:

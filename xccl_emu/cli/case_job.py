@@ -19,7 +19,7 @@ from xccl_emu.protocol.sequence import Sizes
 
 
 def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
-    """All combinations of sizes, of which each may be several with commas between them, and none is empty."""
+    """Yield all combinations of sizes, each of them one value or several between commas, none empty."""
     from xccl_emu.cli.cases import number_or_text
 
     for name, value in sizes.items():
@@ -69,9 +69,9 @@ def _timed(protocol: str, case: Case, swept: tuple[str, ...], setting: Setting) 
     what = " ".join(f"{name}={configuration[name]}" for name in swept or configuration)
     with setting.stage(what):
         trial, us = setting.run(case)
-    beside = bandwidths(case, us) if case.payload_bytes and us else {}
+    extra = bandwidths(case, us) if case.payload_bytes and us else {}
     wrong = sum(trial.wrong_bytes().values()) if setting.data else None
-    return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside, swept=swept)
+    return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, extra=extra, swept=swept)
 
 
 # ---- side by side

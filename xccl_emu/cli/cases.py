@@ -19,7 +19,7 @@ ANY_SIZE = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class CaseGroup(Group):
-    """A group of commands by protocol, in which ``case`` stands for those that have no command of their own."""
+    """A group of commands by protocol, in which ``case`` serves protocols without a command of their own."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names."""
@@ -70,7 +70,7 @@ def sizes_from(rest: Sequence[str], protocol: str | None = None) -> dict[str, in
 
 
 def _as_named(rest: Sequence[str], protocol: str) -> Iterator[str]:
-    """The same words, with the names that a protocol's sizes have in it."""
+    """Yield the words with the names that a protocol's sizes have in it."""
     from xccl_emu.protocol.case import sizes_of
     from xccl_emu.protocol.registry import known
 

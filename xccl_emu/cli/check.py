@@ -13,7 +13,7 @@ from xccl_emu.options import option
 class CheckOptions:
     """Check a protocol on a small pod under every schedule and every order in which writes become visible.
 
-    The answer is one of: verified (every schedule was covered), no violation found (by so many drawn schedules),
+    The answer is one of: verified (every schedule was covered), no violation found (by a number of drawn schedules),
     violation (with the run that shows it as a table, and as a file that replays), unfinished, unsupported.
 
     Sizes of the protocol are options: --ranks 3 --tokens 2,0. xccl-emu list PROTOCOL shows them, with their ranges.
@@ -44,7 +44,7 @@ class CheckOptions:
     policy: str | None = option(
         None,
         "exhaustive, portfolio, random, pct, weights, eager, late, lifo or skew [default: exhaustive, and where that"
-        " meets a limit the portfolio of most others behind it; with --fault portfolio]",
+        " meets a limit the portfolio of most others after it; with --fault portfolio]",
     )
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
     each_sync: bool = option(False, "Switch off each synchronization by itself: which ones are needed?")
@@ -57,7 +57,7 @@ class CheckOptions:
         " corrupt:0-1[@n]; schedules are drawn then, or with --policy exhaustive all covered.",
     )
     schedules: int | None = option(None, "Most schedules that are drawn.", least=1)
-    seconds: float | None = option(None, "Most seconds of each check, without those of compiling [default: 75]")
+    seconds: float | None = option(None, "Most seconds of each check, compiling not counted [default: 75]")
     states: int | None = option(None, "Most states that are searched.", least=1)
     memory: str = option(
         "", "Most memory for what a search keeps of states, such as 500M or 4G [default: half of what is free]"

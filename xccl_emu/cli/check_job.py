@@ -251,8 +251,8 @@ class Job:
         )  # fmt: skip
         if sampled.verdict == VIOLATION:
             return both
-        told = f"{searched.reason}; then {sampled.schedules:,} schedules of the portfolio showed no violation"
-        return dataclasses.replace(both, verdict=searched.verdict, policy=searched.policy, reason=told)
+        reason = f"{searched.reason}; then {sampled.schedules:,} schedules of the portfolio showed no violation"
+        return dataclasses.replace(both, verdict=searched.verdict, policy=searched.policy, reason=reason)
 
     def _check(self, policy: str, without: Sequence[str], seconds: float | None) -> Verdict:
         options = self._options
@@ -312,7 +312,7 @@ class Job:
         self._order = witness.order
         return self._result(replayed(witness, self._case, self._options.replay), self._options.replay)
 
-    # ---- what is left behind
+    # ---- what is kept afterwards
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
         sooner.answer(is_last=verdict.verdict != VERIFIED)

@@ -96,7 +96,7 @@ def ticking(name: str = "checking", quiet: bool = False) -> Iterator[Progress]:
     started, due_s = time.monotonic(), _FIRST_LINE_S
     with spinner(name, quiet) as note:
 
-        def tell(what: str, done: int, moves: int, seconds: float) -> None:
+        def report(what: str, done: int, moves: int, seconds: float) -> None:
             of = "transitions" if what.startswith("states") else "actions"
             text = f"{done:,} {what}, {moves:,} {of}, {moves / 1e6 / max(seconds, 1e-9):.1f} M/s"
             note(text)
@@ -105,7 +105,7 @@ def ticking(name: str = "checking", quiet: bool = False) -> Iterator[Progress]:
                 due_s = 2 * (time.monotonic() - started)
                 ending.say(f"{name}: {text}")
 
-        yield tell
+        yield report
 
 
 def show(result: Result) -> None:
@@ -212,8 +212,8 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
 
 def _due(verdict: Verdict) -> str:
     """Return what made the expected bytes due: the first few, and how many more."""
-    told = [f"{when}: {_few(names, ', ')}" for when, names in verdict.due.items()]
-    return _few(told, "; ")
+    lines = [f"{when}: {_few(names, ', ')}" for when, names in verdict.due.items()]
+    return _few(lines, "; ")
 
 
 def _few(names: Sequence[str], between: str) -> str:
@@ -248,16 +248,16 @@ def weakest_table(found: tuple[Weakest, ...]) -> Table:
         where += "".join(f" < {line}" for _, line in one.site.callers[::-1])
         less = ", ".join(f"{to}: {kind}" for to, kind in one.refuted.items())
         named = f"{where} ({one.site.sync})" if one.site.sync else where
-        told = one.weakest if one.reached else f"{one.weakest} (a run does not come to it)"
-        table.add_row(one.kernel, named, one.asks, told, less or one.unfinished, _again(one), f"{one.states:,}")
+        weakest = one.weakest if one.reached else f"{one.weakest} (a run does not come to it)"
+        table.add_row(one.kernel, named, one.asks, weakest, less or one.unfinished, _again(one), f"{one.states:,}")
     return table
 
 
 def _again(one: Weakest) -> str:
     """Return how the answer on a request was judged again: what suffices, was taken back or does not show again."""
-    told = [each.again(to) for to, each in one.certificates.items() if to == one.weakest]
+    again = [each.again(to) for to, each in one.certificates.items() if to == one.weakest]
     others = {to: each for to, each in one.certificates.items() if to != one.weakest and not each.agrees}
-    return "; ".join([*told, *(each.again(to) for to, each in others.items())])
+    return "; ".join([*again, *(each.again(to) for to, each in others.items())])
 
 
 def _why(one: SyncResult) -> str:
@@ -270,8 +270,8 @@ def _why(one: SyncResult) -> str:
 def sync_table(each: tuple[SyncResult, ...]) -> Table:
     """One line a synchronization: is it needed, how that shows, and what it took to find out."""
     numbers = right("witness", "states", "schedules", "seconds")
-    told = ("synchronization", "step", "it is", "because of", "judged again")
-    table = Table(*told, *numbers, title="without each synchronization", title_style="")
+    columns = ("synchronization", "step", "it is", "because of", "judged again")
+    table = Table(*columns, *numbers, title="without each synchronization", title_style="")
     for one in each:
         verdict, found = one.verdict, one.verdict.violation
         table.add_row(

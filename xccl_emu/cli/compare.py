@@ -69,7 +69,7 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
 
 
 def _table(head: Sequence[str], *rows: Sequence[str]) -> "Table":
-    """For a terminal; a pipe gets Markdown."""
+    """Return a table for a terminal; a pipe gets Markdown."""
     from rich.table import Table
 
     from xccl_emu.cli.shown import right

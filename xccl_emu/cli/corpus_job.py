@@ -54,8 +54,8 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """Return it as ``--json`` prints it."""
         found = {"broken": asdict(self.broken), "mended": asdict(self.mended)}
-        told = {"sources": self.member.sources, "tool": self.member.tool, "shown_by": self.member.shown_by}
-        return {"member": self.member.name, **told, "expected": self.member.finding, **found, "right": self.right}
+        page = {"sources": self.member.sources, "tool": self.member.tool, "shown_by": self.member.shown_by}
+        return {"member": self.member.name, **page, "expected": self.member.finding, **found, "right": self.right}
 
 
 Tool = Callable[[Member, str, float], Outcome]
@@ -65,8 +65,8 @@ def _check(member: Member, case: str, seconds: float) -> Outcome:
     """Every schedule of the case."""
     verdict = check(member.case(case), seconds=seconds, **member.options)
     finding = verdict.violation.kind if verdict.violation is not None else ""
-    told = verdict.verdict
-    return Outcome(told, finding, verdict.seconds, told == VIOLATION, told == VERIFIED, states=verdict.states)
+    said = verdict.verdict
+    return Outcome(said, finding, verdict.seconds, said == VIOLATION, said == VERIFIED, states=verdict.states)
 
 
 def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
@@ -77,9 +77,9 @@ def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
     summary = fuzz(plan, 1, seconds=seconds)
     ending.raise_by(ending.BY_SIGNAL.get(summary.stopped, 0))
     found = [one.verdict.violation.kind for one in summary.findings if one.verdict.violation is not None]
-    told = VIOLATION if found else UNFINISHED if summary.stopped else NO_VIOLATION
-    kind, clean = found[0] if found else "", told == NO_VIOLATION
-    return Outcome(told, kind, summary.seconds, bool(found), clean, sequences=summary.sequences)
+    said = VIOLATION if found else UNFINISHED if summary.stopped else NO_VIOLATION
+    kind, clean = found[0] if found else "", said == NO_VIOLATION
+    return Outcome(said, kind, summary.seconds, bool(found), clean, sequences=summary.sequences)
 
 
 TOOLS: Mapping[str, Tool] = {"check": _check, "fuzz": _fuzz}

@@ -122,7 +122,7 @@ def _leave(message: str, code: int) -> None:
 
 
 def _in_file_of_user(error: BaseException) -> str:
-    """Where a protocol in a file failed; nothing if it was the emulator that did, or what libraries do for it."""
+    """Return where a protocol in a file failed; nothing if the emulator failed, or a library that it calls."""
     import sysconfig
     import traceback
 
@@ -165,7 +165,7 @@ def _prepare_streams() -> None:
 def _listen() -> None:
     """Note Ctrl-C before it becomes a KeyboardInterrupt, and end by SIGTERM as by Ctrl-C: with all processes.
 
-    A signal that whoever started this command has let be ignored stays so.
+    A signal that the parent process made ignored stays ignored.
     """
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _early.leave):
         signal.signal(signal.SIGINT, _on_interrupt)
@@ -195,7 +195,7 @@ def _end_what_hangs() -> None:
         time.sleep(_GRACE_S)
         if _answers != before:
             continue
-        came = {*_taken_out(), *_heard}  # an alarm stands for what has been heard before
+        came = {*_taken_out(), *_heard}  # an alarm means what has been heard before
         for number, handler, said, code in _ENDS:
             if number in came and signal.getsignal(number) is handler:
                 _end_at_once(said, code)
@@ -247,7 +247,7 @@ def _on_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_under_way() -> bool:
-    """Does somebody clean up behind a signal, or tell of it?"""
+    """Does somebody clean up after a signal, or report it?"""
     error = sys.exc_info()[1]
     while error is not None and not isinstance(error, (KeyboardInterrupt, SystemExit)):
         error = error.__cause__ or error.__context__
@@ -277,7 +277,7 @@ _ENDS = (
 
 
 def raise_heard() -> None:
-    """Raise what a signal that has come stands for, in place of what has been made of it."""
+    """Raise the exception of a signal that has come, in place of what has been made of it."""
     if signal.SIGTERM in _heard:
         raise_by(TERMINATED)
     if signal.SIGINT in _heard:
@@ -285,7 +285,7 @@ def raise_heard() -> None:
 
 
 def raise_by(code: int) -> None:
-    """Raise what the signal with an exit code stands for; nothing for other codes."""
+    """Raise the exception of the signal with an exit code; nothing for other codes."""
     if code == TERMINATED:
         raise SystemExit(TERMINATED)
     if code == INTERRUPTED:
@@ -307,7 +307,7 @@ def put_off(error: BaseException) -> int:
 
 
 def _exit_of_user(code: int) -> None:
-    """In place of ``os._exit``: a protocol that calls it must not look like an answer."""
+    """Replace ``os._exit``: a protocol that calls it must not look like an answer."""
     here = sys._getframe(1).f_code.co_filename
     if here.startswith(
         (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, os.path.dirname(os.__file__))

@@ -1,4 +1,4 @@
-"""Files that a command writes: whether it can is asked before the run, and told in one line if it fails after it.
+"""Files that a command writes: it checks that it can before the run, and reports a failure afterwards in one line.
 
 Among them are replay files, which are read again.
 """

@@ -50,8 +50,8 @@ def _print(found: "Fit", as_json: bool) -> None:
         from xccl_emu.cli.schema import print_json
 
         rows = [Result.of(row, found.emulated[row.what]).plain() for row in found.rows]
-        told = {name: getattr(found, name) for name in ("constants", "intervals", "sensitivity", "evaluations")}
-        return print_json("fit", told | {"results": rows, "mape_percent": found.mape_percent})
+        report = {name: getattr(found, name) for name in ("constants", "intervals", "sensitivity", "evaluations")}
+        return print_json("fit", report | {"results": rows, "mape_percent": found.mape_percent})
     from rich.table import Table
 
     constants = Table("constant", "value", "from", "to", title="Fitted constants")

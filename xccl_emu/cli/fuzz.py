@@ -39,7 +39,7 @@ class FuzzOptions:
     order: str = option("relaxed", "Memory order: sc, fifo, relaxed or unordered.")
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
     fault: tuple[str, ...] = option(
-        (), "What breaks in a sequence: stop, cut, stall, duplicate, corrupt, or one fault as of check; may be given"
+        (), "What breaks in a sequence: stop, cut, stall, duplicate, corrupt, or one fault as in check; may be given"
         " again [default: what the protocol says it tolerates]", metavar="KIND",
     )  # fmt: skip
     schedules: int = option(120, "Schedules that are drawn of each sequence.", least=1)

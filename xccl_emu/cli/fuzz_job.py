@@ -104,10 +104,10 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
     workers = options.workers or len(os.sched_getaffinity(0))
     with counting("fuzz", examples, quiet) as count:
 
-        def tell(summary: Summary) -> None:
+        def report(summary: Summary) -> None:
             count(summary.sequences, f"{some(summary.calls, 'calls')}, {some(summary.schedules, 'schedules')}")
 
-        return fuzz(plan, workers, options.dask, options.seconds, tell)
+        return fuzz(plan, workers, options.dask, options.seconds, report)
 
 
 # ---- what is found is kept
@@ -169,4 +169,4 @@ def _show_finding(found: Finding, result: Result) -> None:
         console.print()
     for number, stage in enumerate(sequence.stages, 1):
         console.print(f"communicator {number}: {stage}", highlight=False, markup=False)
-    console.print(verdict_table(replace(found.verdict, configuration={})))  # which is told above it
+    console.print(verdict_table(replace(found.verdict, configuration={})))  # which is printed above it

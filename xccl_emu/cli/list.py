@@ -59,7 +59,7 @@ def _one(name: str) -> dict[str, Any]:
 
 
 def _described(it: "Known", size: "Size") -> dict[str, Any]:
-    """A size, its default that of the name, and what it is on the whole pod."""
+    """A size, its default under this name, and its value on the whole pod."""
     default = it.preset.sizes.get(size.name, size.default)
     on_pod = (it.preset.on_pod or {}).get(size.name, default)
     return vars(size) | {"default": default, "on_pod": on_pod}
@@ -90,7 +90,7 @@ def _names(protocols: list[dict[str, str]]) -> Iterator[str]:
 
 
 def _lines(family: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Each stem of a family, and what it is, with its suffixes."""
+    """Yield each stem of a family, and what it is, with its suffixes."""
     for stem in (name for name in family if _stem(name, family) == name):
         suffixes = [name.removeprefix(stem) for name in family if _stem(name, family) == stem != name]
         yield stem, family[stem] + (f" (also {', '.join(suffixes)})" if suffixes else "")
@@ -101,15 +101,15 @@ def _stem(name: str, family: Iterable[str]) -> str:
     return min((other for other in family if f"{name}-".startswith(f"{other}-")), key=len)
 
 
-def _text(told: dict[str, Any]) -> Iterator[str]:
-    yield f"{told['protocol']}: {told['about']}"
-    yield from (f"  {paper}" for paper in told["papers"])
+def _text(case: dict[str, Any]) -> Iterator[str]:
+    yield f"{case['protocol']}: {case['about']}"
+    yield from (f"  {paper}" for paper in case["papers"])
     yield "sizes"
-    yield from map(_size_text, told["sizes"])
+    yield from map(_size_text, case["sizes"])
     yield "synchronizations"
-    yield from (f"  {sync}" for sync in told["synchronizations"])
+    yield from (f"  {sync}" for sync in case["synchronizations"])
     yield "to be proved"
-    for what, configuration in told["proofs"].items():
+    for what, configuration in case["proofs"].items():
         yield f"  {what}: {' '.join(f'{name}={value}' for name, value in configuration.items())}"
 
 

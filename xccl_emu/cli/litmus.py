@@ -10,7 +10,7 @@ from xccl_emu.options import option
 
 @dataclass(frozen=True)
 class LitmusOptions:
-    """Tell memory orders and readings of a barrier apart: by litmus programs, an operator in Ascend C for hardware too.
+    """Distinguish memory orders and readings of a barrier by litmus programs, on hardware by an operator in Ascend C.
 
     Without options: the programs, and what each may come to under each order, as a search of the operator finds it.
     With a results file of a machine (`program,outcome,count`): which orders and readings it refutes, and what to set.
@@ -20,9 +20,9 @@ class LitmusOptions:
       xccl-emu litmus SB MP CoWW --emulate fifo > results.csv
       xccl-emu litmus --read results.csv
 
-    W and R write and read by the scalar unit, C and P by copies; F is PipeBarrier<PIPE_ALL>, S that of PIPE_MTE3. What
-    did not come in a run may still come: a results file refutes models, and proves none. docs/machine.md says how the
-    operator is run on hardware. It needs a C++ compiler.
+    W and R write and read by the scalar unit, C and P by copies; F is PipeBarrier<PIPE_ALL>, S is
+    PipeBarrier<PIPE_MTE3>. What did not come in a run may still come: a results file refutes models, and proves none.
+    docs/machine.md says how the operator is run on hardware. It needs a C++ compiler.
 
     Exit code: 0, or 1 if the results refute every model that there is.
     """

@@ -26,7 +26,7 @@ def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> No
         if getattr(options, name) not in choices:
             raise ConfigError(f"--{name} {getattr(options, name)!r}: must be one of {', '.join(filter(None, choices))}")
     if options.read is not None and (programs or options.emulate):
-        raise ConfigError("--read: takes no programs and no --emulate: the programs are those of the file")
+        raise ConfigError("--read: takes no programs and no --emulate: the programs come from the file")
     if options.emulate and as_json:
         raise ConfigError("--emulate: prints a results file, which is CSV; leave out --json")
     chosen = litmus.named(programs or ())
@@ -61,8 +61,8 @@ def _list(options: LitmusOptions, programs: Sequence[Program], as_json: bool) ->
     for each in shown:
         name = each["program"]
         table.add_row(name, f"[bold]{escape(' || '.join(each['threads']))}[/]", end_section=False)
-        for told in each["outcomes"]:
-            table.add_row("", told["outcome"], *(_cell(told["allowed"], order) for order in litmus.ORDERS))
+        for one in each["outcomes"]:
+            table.add_row("", one["outcome"], *(_cell(one["allowed"], order) for order in litmus.ORDERS))
         table.add_section()
     console = stdout_console()
     console.print(table)
@@ -72,7 +72,7 @@ def _list(options: LitmusOptions, programs: Sequence[Program], as_json: bool) ->
 
 
 def _allowed(program: Program, homes: str) -> list[dict[str, Any]]:
-    """Each outcome, and the orders that allow it by each reading of a barrier."""
+    """List each outcome, and the orders that allow it by each reading of a barrier."""
     found = {
         (barrier, order): litmus.allowed(program, order, barrier, homes)
         for barrier in BARRIERS for order in litmus.ORDERS
@@ -97,7 +97,7 @@ def _read(options: LitmusOptions, as_json: bool) -> None:
     assert options.read is not None
     results = litmus.read(options.read)
     models = litmus.models(results, options.homes)
-    left, runs = litmus.strongest(models), sum(sum(told.values()) for told in results.values())
+    left, runs = litmus.strongest(models), sum(sum(counts.values()) for counts in results.values())
     if as_json:
         shown = [_named(model) | {"refuted_by": _refutations(model)} for model in models]
         chosen = [_named(model) for model in left]
@@ -120,8 +120,8 @@ def _refutations(model: Model) -> list[dict[str, Any]]:
 def _show(models: Sequence[Model], left: Sequence[Model], what: str) -> None:
     table = Table("order", "barrier", "", "by", "outcome", *right("times"), title=what, title_style="")
     for model in models:
-        told = max(_refutations(model), key=lambda each: each["count"], default=None)
-        found = ("[red]refuted[/]", *map(str, told.values())) if told else ("[green]not refuted[/]", "", "", "")
+        worst = max(_refutations(model), key=lambda each: each["count"], default=None)
+        found = ("[red]refuted[/]", *map(str, worst.values())) if worst else ("[green]not refuted[/]", "", "", "")
         table.add_row(model.order, model.barrier, *found)
     console = stdout_console()
     console.print(table)

@@ -1,4 +1,4 @@
-"""What ``xccl-emu new`` does: it fills in the files of a folder, none of which may be there."""
+"""What ``xccl-emu new`` does: it writes the files of a folder; none of them may exist."""
 
 import keyword
 import re

@@ -18,7 +18,7 @@ Protocol = Annotated[
 
 
 def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """A parameter of a command beside the fields of its options."""
+    """A parameter of a command in addition to the fields of its options."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -41,7 +41,7 @@ WORDS = words("words", "PROTOCOL", "A name of xccl-emu list, or FILE.py:NAME; it
 """A protocol and its sizes, which are options that no command declares."""
 _MORE = typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE.")
 SET = parameter("more", Annotated[list[str] | None, _MORE])
-"""The same for sizes whose names are those of options."""
+"""The same for sizes whose names are also names of options."""
 
 
 _STANDS_FOR = {int: "N", float: "X", Path: "FILE"}
@@ -55,8 +55,8 @@ def command_of(
 
     ``act`` may be the name of a module, imported when the command runs, that has a function of that name.
 
-    The docstring of ``kind`` is its help.  ``first`` come before the fields, ``others`` behind them; ``act`` gets both
-    by name.  Fields of a base class come behind those of the class itself.
+    The docstring of ``kind`` is its help.  ``first`` come before the fields, ``others`` after them; ``act`` gets both
+    by name.  Fields of a base class come after the fields of the class itself.
     """
     options = [*_options_of(kind)]
     parameters = [*first, *options, *others]

@@ -1,4 +1,4 @@
-"""What `bench` is told of a collective, with the options of nccl-tests."""
+"""Settings of `bench` for a collective, with the options of nccl-tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Perf(Modelled):
         return next((ours for ours, theirs in TYPES.items() if self.dtype in (ours, theirs)), None)
 
     def sizes(self) -> Sequence[int | None]:
-        """Bytes of each payload; None for that of the case."""
+        """Bytes of each payload; None for the case's own."""
         if self.begin is None:
             return [None]
         return sizes_from(self.begin, self.end or self.begin, self.factor)

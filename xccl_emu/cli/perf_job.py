@@ -1,4 +1,4 @@
-"""Collectives in virtual time, as nccl-tests measure them: out of place and in place, calls behind a warmup."""
+"""Collectives in virtual time, as nccl-tests measure them: out of place and in place, calls after a warmup."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,10 +24,10 @@ def points(case: Collective, perf: Perf) -> list[Collective]:
 
 
 def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Result:
-    """A row: microseconds of a call out of place, those in place beside."""
+    """A row: microseconds of a call out of place, and in place as an extra number."""
     where = "".join(f", {name}" for name in setting.fabric_words.values())
-    told = f"{case.payload_bytes} bytes, {case.configuration['ranks']} ranks{where}"
-    with setting.stage(f"{protocol} {told}"):
+    what = f"{case.payload_bytes} bytes, {case.configuration['ranks']} ranks{where}"
+    with setting.stage(f"{protocol} {what}"):
         out, wrong = _per_call(case, perf, 0, setting)
         inside, wrong_inside = _per_call(case, perf, 1, setting)
     row: dict[str, int | float | str | bool] = {
@@ -36,15 +36,15 @@ def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Re
     }  # fmt: skip
     row |= setting.fabric_words | ({} if setting.data else {"data": False})
     others = {name: value for name, value in case.configuration.items() if name not in ("calls", "in_place", "dtype")}
-    beside = {**bandwidths(case, out), "in-place us": inside, **bandwidths(case, inside, "in-place ")}
+    extra = {**bandwidths(case, out), "in-place us": inside, **bandwidths(case, inside, "in-place ")}
     if not setting.data:
-        return Result(protocol, told, out, "us", configuration=row | others, beside=beside)
-    beside |= {"#wrong": wrong, "in-place #wrong": wrong_inside}
-    return Result(protocol, told, out, "us", configuration=row | others, wrong=wrong + wrong_inside, beside=beside)
+        return Result(protocol, what, out, "us", configuration=row | others, extra=extra)
+    extra |= {"#wrong": wrong, "in-place #wrong": wrong_inside}
+    return Result(protocol, what, out, "us", configuration=row | others, wrong=wrong + wrong_inside, extra=extra)
 
 
 def _per_call(case: Collective, perf: Perf, in_place: int, setting: Setting) -> tuple[float, int]:
-    """Microseconds of a call behind those of the warmup, and wrong elements of all."""
+    """Microseconds of a call after the warmup, and wrong elements of all calls."""
     times = [0.0]
     for calls in (perf.warmup, perf.warmup + perf.iterations):
         if calls:
@@ -93,17 +93,17 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
     if all(result.wrong is not None for result in results):
         wrong = sum(result.wrong or 0 for result in results)
         yield f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}"
-    buses = [result.beside[f"{prefix}busbw GB/s"] for result in results for _, prefix in _sides(result)]
+    buses = [result.extra[f"{prefix}busbw GB/s"] for result in results for _, prefix in _sides(result)]
     yield f"# Avg bus bandwidth    : {sum(buses) / len(buses):g}"
 
 
 def _sides(result: Result) -> Iterator[tuple[float, str]]:
     yield result.emulated or 0.0, ""
-    yield result.beside["in-place us"], "in-place "
+    yield result.extra["in-place us"], "in-place "
 
 
 def _side(result: Result, us: float, prefix: str) -> str:
     digits = 0 if us >= 10000 else 1 if us >= 100 else 2
-    algbw, busbw = (f"{result.beside[f'{prefix}{name} GB/s']:.2f}" for name in ("algbw", "busbw"))
-    wrong = "N/A" if result.wrong is None else f"{result.beside[f'{prefix}#wrong']:.0f}"
+    algbw, busbw = (f"{result.extra[f'{prefix}{name} GB/s']:.2f}" for name in ("algbw", "busbw"))
+    wrong = "N/A" if result.wrong is None else f"{result.extra[f'{prefix}#wrong']:.0f}"
     return f"  {us:>7.{digits}f}  {algbw:>6}  {busbw:>6}  {wrong:>5}"

@@ -52,12 +52,12 @@ class Planning:
     correct: tuple[str, ...] = option(
         (), "With --literal: but this one corrected, 1, 2, 4, 7, 8, 11 or 13; may be given again.", metavar="EQUATION"
     )
-    sync: bool = option(False, "Nothing overlaps: Eq. (13) as it stands.")
+    sync: bool = option(False, "Nothing overlaps: Eq. (13) as printed.")
     drop: bool = option(False, "Experts without TP get each token once, Eq. (5), not from a whole TP group, (12).")
     observed: str | None = option(
         None, "Your own measurements, to which constants of the cluster are fitted.", metavar="FILE"
     )  # fmt: skip
-    published: bool = option(False, "The paper's own strategies, beside what it measured.")
+    published: bool = option(False, "The paper's own strategies, next to its measurements.")
 
 
 def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:

@@ -19,7 +19,7 @@ from xccl_emu.plan.strategies import Estimate, Plan, single_terms
 
 @dataclass(frozen=True)
 class Shown:
-    """What is told."""
+    """What is printed."""
 
     plan: Plan
     chosen: Estimate | None
@@ -29,7 +29,7 @@ class Shown:
     observed: Sequence[Point] = ()
     """What constants were fitted to."""
     device: int | None = None
-    """Whose part of the weights is told."""
+    """Whose part of the weights is printed."""
 
     @property
     def best(self) -> Estimate | None:
@@ -44,7 +44,7 @@ class Shown:
 
     @property
     def any(self) -> Estimate:
-        """One of them all, for what they share."""
+        """Return any one of them, for what they share."""
         return (*self.plan.ranked, *self.plan.refused)[0]
 
 
@@ -66,8 +66,8 @@ def outcome(shown: Shown) -> str:
     if shown.best is None:
         least = shown.plan.refused[0]
         nearest = "the one that needs least memory is" if least.too_large else "such as"
-        told = f"no strategy of {_where(least)} can be, {len(shown.plan.refused)} are refused;"
-        return f"{told} {nearest} {least.strategy}: {least.refusal}"
+        none = f"no strategy of {_where(least)} can be, {len(shown.plan.refused)} are refused;"
+        return f"{none} {nearest} {least.strategy}: {least.refusal}"
     return ""
 
 
@@ -97,7 +97,7 @@ def _plain_part(of: Part) -> dict[str, Any]:
 
 
 def _cut(of: Cut) -> str:
-    """Such as ``[:, 0:24]``."""
+    """Return text such as ``[:, 0:24]``."""
     return f"[{', '.join(':' if each == WHOLE else f'{each.start}:{each.stop}' for each in of)}]"
 
 
@@ -123,7 +123,7 @@ def _where(one: Estimate) -> str:
 
 
 def _table(shown: Shown) -> Table:
-    """The best strategies, and behind them the one that was asked for."""
+    """The best strategies, and after them the one that was asked for."""
     ranked = shown.plan.ranked
     strategy = Column(escape("attention, experts [PP]"), no_wrap=True)
     numbers = right("TTFT, ms", "wait, ms", "ITL, ms", "tokens/s", "GB", "load")
@@ -159,10 +159,10 @@ def _lines(shown: Shown) -> Iterator[str]:
     best, plan = shown.best, shown.plan
     yield from _observed(shown)
     if shown.part is not None:
-        told = _plain_part(shown.part)
-        cuts = "; ".join((f"{kind}: " + " ".join(map("".join, each.items()))) for kind, each in told["cuts"].items())
-        first = ", ".join(f"{what} {told[what][0]} to {told[what][1] - 1}" for what in ("layers", "experts"))
-        yield f"device {shown.device}: DP rank {told['requests']}, {first}; {cuts}"
+        weights = _plain_part(shown.part)
+        cuts = "; ".join((f"{kind}: " + " ".join(map("".join, each.items()))) for kind, each in weights["cuts"].items())
+        first = ", ".join(f"{what} {weights[what][0]} to {weights[what][1] - 1}" for what in ("layers", "experts"))
+        yield f"device {shown.device}: DP rank {weights['requests']}, {first}; {cuts}"
     if best is not None:
         yield _reason(shown)
         for what, terms in (("prefill", best.prefill), ("decode", best.decode)):
@@ -183,13 +183,13 @@ def _observed(shown: Shown) -> Iterator[str]:
         worst = max(points, key=lambda point: abs(point.off_percent))
         link = {"intra": cluster.intra, "inter": cluster.inter}.get(kind)
         flops = f"{cluster.tflops * cluster.efficiency:.3g} TFLOPS, {cluster.hbm_gb_s:.4g} GB/s of memory"
-        told = (
+        fitted = (
             f"{flops}, {cluster.layer_us:.3g} us of any layer" if link is None
             else f"{link.gb_s:.3g} GB/s, {link.start_us:.3g} us before a round"
         )  # fmt: skip
         mean = math.fsum(abs(point.off_percent) for point in points) / len(points)
         off = f"off by {mean:.1f}% in the mean, at most by {worst.off_percent:+.1f}% ({worst.what})"
-        yield f"{kind}: {told}; {len(points)} observations, {off}"
+        yield f"{kind}: {fitted}; {len(points)} observations, {off}"
 
 
 def _reason(shown: Shown) -> str:

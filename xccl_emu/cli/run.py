@@ -20,7 +20,7 @@ def _group() -> None:
 
     \b
       xccl-emu run dispatch --ranks 32
-      xccl-emu run dispatch --help  its sizes, and those of the whole pod
+      xccl-emu run dispatch --help  its sizes, also of the whole pod
     """
 
 

@@ -63,7 +63,7 @@ class CaseResult:
         }  # fmt: skip
 
     def render(self) -> str:
-        """For people."""
+        """Return it as text for people."""
         sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
         moved = ", ".join(f"{pipe} {nbytes:,}" for pipe, nbytes in self.stats["bytes_by_pipe"].items() if nbytes)
         count = f"{sum(self.stats['instructions'].values()):,} instructions in {self.stats['seconds']:.3f} s"

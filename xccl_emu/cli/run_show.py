@@ -44,7 +44,7 @@ class PodResult:
         }  # fmt: skip
 
     def render(self) -> str:
-        """For people."""
+        """Return it as text for people."""
         stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.run.seconds.items())
         total = f"{self.seconds:.1f} s in all ({stages}), {self.resident_gb:.1f} GB resident"
         console = stdout_console()

@@ -12,8 +12,8 @@ from xccl_emu.options import option
 class ShowOptions:
     """Write a violation as a page of HTML, which needs nothing else, and print it as a table.
 
-    The page has a lane for each pipe and each memory, with arrows where writes leave and become visible; beside it
-    the steps, and of the one that is chosen the line of source, and what flags hold then.
+    The page has a lane for each pipe and each memory, with arrows where writes leave and become visible; next to
+    it the steps, and for the chosen one the line of source, and what flags hold then.
 
     \b
       xccl-emu show witnesses/found.json  a page in the same folder
@@ -25,7 +25,7 @@ class ShowOptions:
 
     witness: str = option("", "A replay file, or a line that begins with xe1:.", argument=True, metavar="WITNESS")
     protocol: str | None = option(None, "FILE.py:NAME of a protocol of yours.", argument=True, metavar="PROTOCOL")
-    html: Path | None = option(None, "Page to write [default: that of the file's name, or witness.html]")
+    html: Path | None = option(None, "Page to write [default: the file's name with .html, or witness.html]")
     svg: Path | None = option(None, "Draw the run to a file too.")
 
 

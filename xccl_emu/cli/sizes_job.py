@@ -87,7 +87,7 @@ def _regions(pod: Pod) -> Iterator[Region]:
 
 
 def show(found: Sizes) -> None:
-    """For people."""
+    """Print it for people."""
     table = Table("area", "region", *right("count", "bytes", ""), title=f"{found.protocol}: one of {found.n_dies} dies")
     totals = dict(zip(_AREAS, (found.app_bytes, found.meta_bytes, found.managed_bytes), strict=True))
     for area, total in totals.items():
@@ -104,7 +104,7 @@ def show(found: Sizes) -> None:
 
 
 def _round(nbytes: int) -> str:
-    """Such as ``8.25 GiB``."""
+    """Return text such as ``8.25 GiB``."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if nbytes >= unit:
             return f"{nbytes / unit:.4g} {name}"

@@ -1,10 +1,10 @@
 """An answer before the compiler: while this process compiles, another one runs the same command in plain Python.
 
-Whoever is through first answers.  Both do the same steps, so verdicts, states and times in the model are the same; only
+The first to finish answers.  Both do the same steps, so verdicts, states and times in the model are the same; only
 seconds differ.  A command whose answer depends on seconds is left to the compiled one.
 
-Where plain Python was first, a third process compiles on behind the answer, at low priority, so that a next command has
-the machine code.  One at a time does; a command that comes meanwhile waits for it, beside plain Python of its own.
+Where plain Python was first, a third process compiles on after the answer, at low priority, so that a next command has
+the machine code.  One at a time does; a command that comes meanwhile waits for it, with plain Python of its own.
 """
 
 import atexit
@@ -34,20 +34,20 @@ DRAWN = ("--policy", "--fault")
 PATIENCE_S = 45.0
 """How long plain Python may take: less than the search may by default."""
 BEHIND_CPU_S = 600
-"""What compiling behind an answer may take: ten times what all functions of a check take."""
+"""What compiling after an answer may take: ten times what all functions of a check take."""
 NICENESS = 10
 
 _once = threading.Lock()
-"""Whoever holds it answers."""
+"""The thread that holds it answers."""
 _started: list[subprocess.Popen[bytes]] = []
 _behind = threading.Event()
-"""Set where this process compiles behind an answer that has been given."""
+"""Set where this process compiles after an answer that has been given."""
 
 
 def listen(family: str) -> None:
     """Start the other process when more than kernels is compiled, if this process is such a command.
 
-    As long as it runs, wait for whoever is compiling the same behind an earlier answer.
+    As long as it runs, wait for a process that is compiling the same after an earlier answer.
     """
     if family == "kernels" or _once.locked() or not (_started or _applies(sys.argv[1:])):
         return
@@ -97,7 +97,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _same_command(call: str, stdout: int, more: dict[str, str]) -> subprocess.Popen[bytes]:
-    """The same command line, by a function of this module, in a session of its own: Ctrl-C does not come there."""
+    """Start the same command line, by a function of this module, in a session of its own, out of Ctrl-C's reach."""
     return subprocess.Popen(
         [sys.executable, "-c", f"from xccl_emu.cli import sooner; sooner.{call}", *sys.argv[1:]],
         stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -136,7 +136,7 @@ def _go_on_behind() -> str:
     if os.environ.get("XCCL_EMU_COMPILE_BEHIND") == "0":
         return ""
     if not _is_free():
-        return "; a process behind an earlier answer is still at it"
+        return "; a process of an earlier answer is still compiling"
     number = _same_command("compile_behind()", subprocess.DEVNULL, {}).pid
     return f"; process {number} compiles on, at low priority (XCCL_EMU_COMPILE_BEHIND=0 forbids it)"
 

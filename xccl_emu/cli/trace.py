@@ -15,11 +15,11 @@ class TraceOptions(Modelled):
 
     Each process is a die and each thread a pipe of a core: the scalar unit, mtu-in, vector, mtu-out, DMA. A slice is
     an action that took time, named "step 3: put, tail" by the step of the paper and the synchronization. On the
-    scalar unit, "waits:" stands before what it waited for, and "issue" where it queues what a pipe then does. Click a
+    scalar unit, "waits:" precedes what it waited for, and "issue" where it queues what a pipe then does. Click a
     slice to see its source line, its bytes, and what it reads or writes. An arrow leads from a write to who saw it:
-    from a flag to the poll, from data to the transfer that read it. Counters tell what each link carries.
+    from a flag to the poll, from data to the transfer that read it. Counters show what each link carries.
 
-    The sizes are those of `xccl-emu check`: small. Ask for more: sizes are options, and xccl-emu list PROTOCOL shows
+    The sizes are small, as for `xccl-emu check`. Ask for more: sizes are options, and xccl-emu list PROTOCOL shows
     them. (--dies says what is shown; a protocol that has a size of that name takes it as --set dies=3.)
 
     \b

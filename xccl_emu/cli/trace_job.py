@@ -56,7 +56,7 @@ class Result:
         return asdict(self)
 
     def render(self) -> str:
-        """For people."""
+        """Return it as text for people."""
         sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
         lines = [f"{self.protocol}: {self.latency_us:.3f} us on {self.fabric}", f"  {sizes}"]
         if self.critical_path_us:
@@ -104,10 +104,10 @@ def run(options: TraceOptions) -> Result:
     policy = VirtualTime(fabric, costs, log=dies or True)
     trial.pod.policy = policy
     trial.pod.run()
-    told = {name: str(value) for name, value in case.configuration.items()}
-    told |= {"protocol": options.protocol, "fabric": fabric.name}
+    about = {name: str(value) for name, value in case.configuration.items()}
+    about |= {"protocol": options.protocol, "fabric": fabric.name}
     with writing("--out", options.out):
-        made = save_trace(policy.timing, options.out, dies, options.events, told)
+        made = save_trace(policy.timing, options.out, dies, options.events, about)
     title = f"{options.protocol} ({', '.join(f'{name} {value}' for name, value in case.configuration.items())})"
     if options.html is not None:
         with writing("--html", options.html):
@@ -158,7 +158,7 @@ def _model(options: TraceOptions) -> tuple[Fabric, Costs]:
 
 
 def _dies(text: str | None, n_dies: int) -> list[int] | None:
-    """The dies of ``"0-3,8"``, of a pod that has so many."""
+    """The dies of ``"0-3,8"``, of a pod that has ``n_dies``."""
     if text is None:
         return None
     dies: set[int] = set()

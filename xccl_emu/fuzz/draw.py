@@ -44,7 +44,7 @@ def calls(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str]]:
 
 
 def fault_in(trial: Trial, asked: Collection[str], kind: int, first: int, second: int) -> str:
-    """One fault: of the kinds (or faults) that are ``asked`` for, else of those that a protocol says it tolerates.
+    """Draw one fault: of the kinds (or faults) that are ``asked`` for, else of those that a protocol says it tolerates.
 
     Empty if it promises nothing, or there is one die.
     """

@@ -134,17 +134,18 @@ class CallsMachine(RuleBasedStateMachine):
         self.take([*self.stages[:-1], replace(last, calls=(*last.calls, call))])
 
     def replay(self, number: int) -> None:
-        """One of its calls, with its arguments frozen."""
+        """Replay one of its calls, with its arguments frozen."""
         self.call({AGAIN: number % len(self.stages[-1].calls)})
 
     def beside(self, sizes: Sizes, call: Sizes) -> None:
         """Add a communicator at the same time as the last one, or a further call on it."""
         last = self.stages[-1]
-        if last.beside is None:
-            beside = Stage({**self.fixed, **sizes}, (call,))
+        other = last.beside
+        if other is None:
+            other = Stage({**self.fixed, **sizes}, (call,))
         else:
-            beside = replace(last.beside, calls=(*last.beside.calls, call))
-        self.take([*self.stages[:-1], replace(last, beside=beside)])
+            other = replace(other, calls=(*other.calls, call))
+        self.take([*self.stages[:-1], replace(last, beside=other)])
 
     def fault(self, fault: tuple[int, int, int]) -> None:
         """Repeat the last call with one fault."""
@@ -165,19 +166,19 @@ class CallsMachine(RuleBasedStateMachine):
 def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[CallsMachine]:
     """The machine of one protocol: its rules draw from the sizes of its case, but for those that are ``fixed``."""
     sizes, calls, small = draw.communicators(of, fixed), draw.calls(of, fixed), st.integers(0, 7)
-    behind = precondition(lambda self: self.stages)
+    later = precondition(lambda self: self.stages)
     rules: dict[str, Any] = {
         "first": initialize(sizes=sizes, call=calls)(CallsMachine.first),
         "communicator": rule(sizes=sizes, call=calls)(CallsMachine.communicator),
-        "fault": behind(rule(fault=st.tuples(small, small, small))(CallsMachine.fault)),
+        "fault": later(rule(fault=st.tuples(small, small, small))(CallsMachine.fault)),
     }
     if not makes_rows(of):
-        rules["again"] = behind(rule()(CallsMachine.again))
+        rules["again"] = later(rule()(CallsMachine.again))
     else:
-        rules["call"] = behind(rule(call=calls)(CallsMachine.call))
+        rules["call"] = later(rule(call=calls)(CallsMachine.call))
         if of.maker.replayed:  # type: ignore[attr-defined]
-            rules["replay"] = behind(rule(number=small)(CallsMachine.replay))
+            rules["replay"] = later(rule(number=small)(CallsMachine.replay))
     if getattr(of.maker, "side_by_side", False):
-        rules["beside"] = behind(rule(sizes=sizes, call=calls)(CallsMachine.beside))
+        rules["beside"] = later(rule(sizes=sizes, call=calls)(CallsMachine.beside))
     given = {"of": of, "fixed": fixed, "budget": budget, "seed": seed, "counted": Counted(), "__module__": __name__}
     return type("Calls", (CallsMachine,), given | rules)

@@ -43,7 +43,7 @@ class Plan:
     """Contents of the protocol's files; they must be the same in each worker."""
 
     def chunks(self) -> list["Plan"]:
-        """The same in parts, each with a seed of its own."""
+        """Split the plan into parts, each with a seed of its own."""
         return [
             replace(self, examples=min(CHUNK, self.examples - first), seed=self.seed + first)
             for first in range(0, self.examples, CHUNK)
@@ -116,7 +116,7 @@ def fuzz_part(plan: Plan) -> Summary:
 
 @contextmanager
 def _drawn_by_seed_alone() -> Iterator[None]:
-    """Without the constants that Hypothesis reads in the modules which a process happens to have loaded.
+    """Draw without the constants that Hypothesis reads in the modules which a process happens to have loaded.
 
     It draws one of them now and then, and the parts of a plan run in processes that have loaded different ones.
     """

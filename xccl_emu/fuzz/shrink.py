@@ -43,7 +43,7 @@ def shrunk(
 
 
 def _smaller(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, ...]]:
-    """Without a communicator; without a call; with a size as usual."""
+    """Leave out a communicator; leave out a call; take a size as usual."""
     if len(stages) > 1:
         yield from (stages[:i] + stages[i + 1 :] for i in range(len(stages)))
     for i, stage in enumerate(stages):
@@ -52,9 +52,9 @@ def _smaller(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, .
 
 
 def _fewer(stage: Stage, fixed: Sizes) -> Iterator[Stage]:
-    if stage.beside is not None:
-        yield from (replace(stage, beside=None), stage.beside)
-        yield from (replace(stage, beside=beside) for beside in _fewer(stage.beside, fixed))
+    if (other := stage.beside) is not None:
+        yield from (replace(stage, beside=None), other)
+        yield from (replace(stage, beside=fewer) for fewer in _fewer(other, fixed))
     calls = stage.calls
     if len(calls) > 1 and not any(AGAIN in call for call in calls):
         yield from (replace(stage, calls=calls[:i] + calls[i + 1 :]) for i in range(len(calls)))
@@ -66,7 +66,7 @@ def _fewer(stage: Stage, fixed: Sizes) -> Iterator[Stage]:
 
 
 def _usual(sizes: Sizes, fixed: Sizes) -> Iterator[Sizes]:
-    """With one of them fewer; a call that is made again stays one."""
+    """Leave out one of them; a call that is made again stays one."""
     for name in sizes:
         if name != AGAIN and name not in fixed:
             yield {other: value for other, value in sizes.items() if other != name}

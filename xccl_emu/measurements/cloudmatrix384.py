@@ -69,7 +69,7 @@ class Fused(Swept):
         from xccl_emu.bench.fused import fused
 
         theirs = {row.what: {"H800": row.value} for row in published.rows("fused_h800")}
-        return [replace(row, beside=theirs.get(row.what, {})) if not row.baseline else row for row in fused(setting)]
+        return [replace(row, extra=theirs.get(row.what, {})) if not row.baseline else row for row in fused(setting)]
 
 
 @dataclass(frozen=True)

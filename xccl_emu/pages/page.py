@@ -19,7 +19,7 @@ class Line:
 
     cells: tuple[str, ...]
     """The first is its mark."""
-    told: Sequence[str]
+    words: Sequence[str]
     """All of it in words, lines for who looks at it alone."""
     shown: str = ""
     """Its class: ``marked``, ``off`` or nothing."""
@@ -28,7 +28,7 @@ class Line:
     line: int = 0
     place: str = ""
     before: int = 0
-    behind: int = 0
+    after: int = 0
     """Places in `Page.memory`."""
 
 
@@ -47,7 +47,7 @@ class Page:
     """SVG; elements with ``data-row`` are of a line, and choose it."""
     columns: Sequence[str]
     lines: Sequence[Line]
-    beside: bool = True
+    at_side: bool = True
     """The lines are at the picture's side, `row` pixels high each; else below it."""
     row: int = 24
     words: Sequence[str] = ()
@@ -60,8 +60,8 @@ class Page:
         sources = dict.fromkeys((line.file, line.line, line.place) for line in self.lines if line.file)
         numbers = {place: i for i, place in enumerate(sources)}
         rows = [
-            {"told": [*line.told], "source": numbers.get((line.file, line.line, line.place), -1),
-             "before": line.before, "behind": line.behind}
+            {"words": [*line.words], "source": numbers.get((line.file, line.line, line.place), -1),
+             "before": line.before, "after": line.after}
             for line in self.lines
         ]  # fmt: skip
         shown = {
@@ -70,7 +70,7 @@ class Page:
         template = Template(resources.files("xccl_emu.pages").joinpath("page.html").read_text("utf-8"))
         return template.substitute(
             title=html.escape(self.title), found=html.escape("\n".join(self.found)), legend=self.legend,
-            layout="beside" if self.beside else "below", row=self.row, head=self.head, picture=self.picture,
+            layout="side" if self.at_side else "below", row=self.row, head=self.head, picture=self.picture,
             columns="".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.columns),
             table="\n".join(map(_table_row, self.lines)), memory="" if self.words else "hidden",
             shown=json.dumps(shown, ensure_ascii=False).replace("<", "\\u003c"),

@@ -52,7 +52,7 @@ class Times:
         timers_us: Mapping[str, float] = _NO_TIMERS,
     ) -> None:
         self._pod = pod
-        self._networks = (fabric, *fabric.beside)
+        self._networks = fabric.networks
         self._nodes = 1 + int(fabric.nodes_of(np.arange(pod.spec.n_homes), pod.spec.n_dies).max())
         kept = log is True or (log is not False and len(log) > 0)
         words = self._place(pod)
@@ -179,7 +179,7 @@ class Times:
         for kernel, begin in first.items():
             for n, site in enumerate(kernel.sites):  # a flag says something to other cores, or looks for it
                 flag = site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
-                self.tm[begin + n] = tl.TOLD * flag + tl.CHOSEN * (site.sync in chosen)
+                self.tm[begin + n] = tl.RELEASES * flag + tl.CHOSEN * (site.sync in chosen)
         for core in pod.active_cores():
             if launch := pod.launch_of(core):
                 self.tm[self.row(core) + tl.CORE_SITES] = first[launch.kernel]

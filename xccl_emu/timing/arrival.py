@@ -65,5 +65,5 @@ class Taken:
 
     @property
     def mean_us(self) -> float:
-        """Over ranks."""
+        """Return the mean over ranks."""
         return float(self.us.mean())

@@ -50,7 +50,7 @@ def breakdown(timing: Timing) -> dict[str, float]:
 
 
 def _backwards(records: NDArray[np.int64]) -> Iterator[Part]:
-    """From the record that ended last, each one's cause, down to the start of a core."""
+    """Yield each one's cause, from the record that ended last down to the start of a core."""
     number = int(records[:, tl.RECORD_END].argmax())
     until = int(records[number, tl.RECORD_END])
     while number >= 0:

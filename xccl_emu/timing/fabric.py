@@ -117,8 +117,14 @@ class Fabric:
             raise ConfigError(f"stripe_bytes={self.stripe_bytes}: must be a power of two, 32 to 2^30")
         if self.uplink_gb_s and not 1e-3 <= self.uplink_gb_s <= 1e6:
             raise ConfigError(f"uplink_gb_s={self.uplink_gb_s}: must be 0, or 0.001 to 10^6")
-        if len(self.beside) > BESIDE_MAX or any(fabric.beside for fabric in self.beside):
+        others = self.networks[1:]
+        if len(others) > BESIDE_MAX or any(len(each.networks) > 1 for each in others):
             raise ConfigError(f"beside: at most {BESIDE_MAX} networks, none with others of its own")
+
+    @property
+    def networks(self) -> tuple["Fabric", ...]:
+        """Return all networks of the dies: this one, and the others."""
+        return (self, *self.beside)
 
     def node_of(self, die: Any) -> Any:
         """Number of a die's node; of each, for an array of dies."""

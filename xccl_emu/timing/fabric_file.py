@@ -72,10 +72,11 @@ def _fabric(given: Mapping[str, Any], where: str) -> Fabric:
     parts: dict[str, Any] = {"paths": tuple(_route(paths[name], f"{where}paths.{name}") for name in needed)}
     if "cpus" in given:
         parts["cpus"] = _made(Cpus, given["cpus"], f"{where}cpus")
-    beside = given.get("beside", [])
-    if not isinstance(beside, list):
-        raise ConfigError(f"{where}beside: must be tables, [[beside]]")
-    parts["beside"] = tuple(_fabric(_table(each, f"{where}beside"), f"{where}beside.") for each in beside)
+    name = "beside"
+    others = given.get(name, [])
+    if not isinstance(others, list):
+        raise ConfigError(f"{where}{name}: must be tables, [[{name}]]")
+    parts[name] = tuple(_fabric(_table(each, f"{where}{name}"), f"{where}{name}.") for each in others)
     return _made(Fabric, {**given, **parts}, where.removesuffix(": ").removesuffix("."), made=frozenset(parts))
 
 

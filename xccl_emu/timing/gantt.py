@@ -49,7 +49,7 @@ def _what(timing: Timing, die: int, row: np.ndarray) -> str:
 
 
 def merged(bars: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The same times, none of them in two bars."""
+    """Return the same times, none of them in two bars."""
     together: list[tuple[float, float]] = []
     for begin, end in sorted(bars):
         if together and begin <= together[-1][1]:

@@ -25,7 +25,7 @@ def page(timing: Timing, title: str, most: int = ACTIONS_MAX) -> str:
     found = [f"latency {timing.latency_us:.3f} us on {timing.fabric.name}", f"critical path, us: {path}"]
     found += [f"left out: {left:,} actions off the path, the shortest"] if left else []
     lines = [_line(timing, action) for action in line.shown]
-    return Page(title, found, LEGEND, head, picture, _COLUMNS, lines, beside=False).text()
+    return Page(title, found, LEGEND, head, picture, _COLUMNS, lines, at_side=False).text()
 
 
 def _line(timing: Timing, action: Action) -> Line:
@@ -37,7 +37,7 @@ def _line(timing: Timing, action: Action) -> Line:
     return Line(
         ("●" if action.path else "", f"{action.start_us:.3f}", _us(action.end_us - action.start_us), who, action.name,
          _us(waited), _us(on_path)),
-        [f"{action.start_us:.3f} to {action.end_us:.3f} us: {who}", action.name, *_told(action),
+        [f"{action.start_us:.3f} to {action.end_us:.3f} us: {who}", action.name, *_waits(action),
          *(f"{what}: {value}" for what, value in details.items() if what not in ("step", "sync", "source"))],
         "marked" if action.path else "", *("", 0) if site is None else (site.file, site.line), place,
     )  # fmt: skip
@@ -47,7 +47,7 @@ def _us(us: float) -> str:
     return f"{us:.3f}" if us else ""
 
 
-def _told(action: Action) -> Sequence[str]:
+def _waits(action: Action) -> Sequence[str]:
     parts = [f"{part.resource} {part.end_us - part.start_us:.3f} us" for part in action.path]
     waited = [f"waited since {action.since_us:.3f} us"] if action.start_us > action.since_us else []
     return [*waited, *([f"on the critical path: {', '.join(parts)}"] if parts else [])]

@@ -54,7 +54,7 @@ class Action:
     """What of the critical path it is."""
 
     def who(self, cores_per_die: int) -> str:
-        """Such as ``die0.core1.mtu-in``."""
+        """Return a name such as ``die0.core1.mtu-in``."""
         die, core = divmod(self.core, cores_per_die)
         return f"die{die}.core{core}.{self.pipe}"
 
@@ -114,7 +114,7 @@ class Timeline:
         return {(core, PIPE_NAMES[pipe]): _HEAD + (i + 0.5) * _LANE for i, (core, pipe) in enumerate(order)}
 
     def svg(self) -> str:
-        """For papers: all on a page's width."""
+        """Draw it for papers: all on a page's width."""
         left, scale = self._names_px(), _NARROWEST / self.timing.latency_us
         drawing = Drawing((-left, 0, left + _NARROWEST + _LANE, self._height), _TITLE, _STYLE)
         self._draw_names(drawing, -left)

@@ -62,7 +62,7 @@ class Timing:
         return len(self.logged) == self.spec.n_homes
 
     def networks_of(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Over which network each of some addresses was reached: 0, or its place in `Fabric.beside`, from 1 on."""
+        """Return the network over which each address was reached: its place in `Fabric.networks`, 0 for the first."""
         numbers = np.zeros(len(addresses), np.int64)
         for address, nbytes, network in reversed(self.routes):
             numbers[(addresses >= address) & (addresses < address + nbytes)] = network
@@ -81,7 +81,7 @@ class Timing:
 
     @property
     def by_die_us(self) -> dict[int, float]:
-        """For each die that took part, until the last of its cores has returned."""
+        """Return, for each die that took part, the time until the last of its cores has returned."""
         last: dict[int, float] = {}
         for core, finished in self.finished_us.items():
             die = core // self.cores_per_die
@@ -97,8 +97,8 @@ class VirtualTime:
     to them, for a trace of these. sites: of those keep no more than requests with these names (`sync`), and no causes:
     far faster, but nothing can be drawn of it. data: with False payload stays zeros, and zeros are not written over
     zeros: far less memory, the same times, and results that mean nothing. start_us: when each core begins, by its
-    global number (0 for those not named). over: buffers that are reached over another network than the first, by the
-    name of that (`Fabric.beside`): what one network carries slows no other. timers_us: for names (`sync`) of `choose`,
+    global number (0 for those not named). over: buffers that are reached over another network than the first, by its
+    name (`Fabric.networks`): what one network carries slows no other. timers_us: for names (`sync`) of `choose`,
     after how long it answers 1: counted on each core from the first time that it asks there, then from the last answer
     1, and again when it asks ``of`` something else. Any other `choose` gets 0, or is drawn (``Pod(draw_answers=)``).
 
@@ -154,15 +154,16 @@ class VirtualTime:
         return ended, time.perf_counter() - started, np.zeros(0, np.int64)
 
     def _routes(self, pod: "Pod") -> list[Route]:
-        """Each buffer that goes over another network; ConfigError for what cannot."""
-        names = [network.name for network in self.fabric.beside]
+        """Return each buffer that goes over another network; ConfigError for what cannot."""
+        others = self.fabric.networks[1:]
+        names = [network.name for network in others]
         routes = []
         for name, buffers in self.over.items():
             if name not in names:
                 raise ConfigError(f"over={name!r}: {self.fabric.name} also has {', '.join(names) or 'no others'}")
             number = names.index(name)
             for buffer in buffers:
-                if buffer.die >= pod.spec.n_dies and len(self.fabric.beside[number].paths) < len(PATHS):
+                if buffer.die >= pod.spec.n_dies and len(others[number].paths) < len(PATHS):
                     raise ConfigError(f"over={name!r}: {buffer} is of a CPU, which has no port there")
                 routes.append((buffer.address, buffer.nbytes, number + 1))
         if len(routes) > tl.ROUTES_MAX:

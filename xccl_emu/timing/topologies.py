@@ -36,10 +36,10 @@ def topology(name: str) -> Fabric:
 CLOUDMATRIX384 = topology("cloudmatrix384")
 """CloudMatrix384 3.2-3.3 and Table 1: seven UB sub-planes, one tier within a node and two between nodes."""
 
-RDMA = CLOUDMATRIX384.beside[0]
+RDMA = CLOUDMATRIX384.networks[1]
 """CloudMatrix384 3.2-3.3: the plane to other supernodes, on links of its own."""
 
-VPC = CLOUDMATRIX384.beside[1]
+VPC = CLOUDMATRIX384.networks[2]
 """CloudMatrix384 3.2-3.3: the datacenter's network, one card a node, which its dies share."""
 
 ATLAS_800T_A2 = topology("atlas-800t-a2")

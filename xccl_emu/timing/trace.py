@@ -48,10 +48,10 @@ class Trace:
     until_us: float
     """When the first of these begins; without any, when the run ends."""
 
-    def to_json(self, told: Mapping[str, str]) -> dict[str, Any]:
-        """The trace, ready for `json.dump`, with what is told about the run."""
-        about = {**told} | {"actions left out": str(self.left_out), "until": f"{self.until_us} us"}
-        return {"displayTimeUnit": "ns", "otherData": about, "traceEvents": self.events}
+    def to_json(self, about: Mapping[str, str]) -> dict[str, Any]:
+        """The trace, ready for `json.dump`, with facts ``about`` the run."""
+        data = {**about} | {"actions left out": str(self.left_out), "until": f"{self.until_us} us"}
+        return {"displayTimeUnit": "ns", "otherData": data, "traceEvents": self.events}
 
 
 def trace(timing: Timing, dies: Collection[int] | None = None, events_max: int = EVENTS_MAX) -> Trace:
@@ -75,11 +75,11 @@ def save_trace(
     path: str | Path,
     dies: Collection[int] | None = None,
     events_max: int = EVENTS_MAX,
-    told: Mapping[str, str] | None = None,
+    about: Mapping[str, str] | None = None,
 ) -> Trace:
-    """Write a trace to a file, an event a line, with what is told about the run, and return it; raises as `trace`."""
+    """Write a trace to a file, an event a line, with facts ``about`` the run, and return it; raises as `trace`."""
     made = trace(timing, dies, events_max)
-    parts = made.to_json(told or {})
+    parts = made.to_json(about or {})
     lines = ",\n".join(json.dumps(event, ensure_ascii=False) for event in parts.pop("traceEvents"))
     head = json.dumps(parts, ensure_ascii=False, indent=1)[:-2]
     write_text(path, f'{head},\n "traceEvents": [\n{lines}\n]}}\n')
@@ -213,19 +213,19 @@ def name_of(timing: Timing, row: Row) -> str:
 def details_of(timing: Timing, row: Row) -> Event:
     """Return what a click on a record shows: its kernel and source, what it reads and writes, bytes and waits."""
     read, written, site = int(row[tl.RECORD_READ]), int(row[tl.RECORD_WRITTEN]), timing.site(row)
-    told: Event = {"kernel": timing.kernels[int(row[tl.RECORD_CORE])].name}
+    details: Event = {"kernel": timing.kernels[int(row[tl.RECORD_CORE])].name}
     if site:
         source = "/".join(Path(site.file).parts[-2:])
-        told |= {"step": site.step, "sync": site.sync, "source": f"{source}:{site.line}"}
+        details |= {"step": site.step, "sync": site.sync, "source": f"{source}:{site.line}"}
     places = {"reads": timing.labels.name(read), "writes": timing.labels.name(written)}
-    told |= {what: name for what, name in places.items() if name}
+    details |= {what: name for what, name in places.items() if name}
     if row[tl.RECORD_NBYTES]:
-        told |= {"bytes": int(row[tl.RECORD_NBYTES]), "die": int(row[tl.RECORD_PEER])}
+        details |= {"bytes": int(row[tl.RECORD_NBYTES]), "die": int(row[tl.RECORD_PEER])}
     if row[tl.RECORD_VISIBLE] > row[tl.RECORD_END]:
-        told["done_us"] = int(row[tl.RECORD_VISIBLE]) / PS_PER_US
+        details["done_us"] = int(row[tl.RECORD_VISIBLE]) / PS_PER_US
     if row[tl.RECORD_QUEUED]:
-        told["queued_us"] = int(row[tl.RECORD_QUEUED]) / PS_PER_US
-    return told
+        details["queued_us"] = int(row[tl.RECORD_QUEUED]) / PS_PER_US
+    return details
 
 
 def _ns(picoseconds: int) -> int:

@@ -73,7 +73,7 @@ def _moves(timing: Timing) -> _Moves:
 def _links(timing: Timing, moves: _Moves, die: int) -> Mapping[str, NDArray[np.bool_]]:
     """The transfers on each link of a die, of those that carry something."""
     links = {"memory": (moves.path == SAME_DIE) & (moves.source == die)}
-    for first, network in enumerate((timing.fabric, *timing.fabric.beside)):
+    for first, network in enumerate(timing.fabric.networks):
         for number, path in enumerate(network.paths):
             if number != SAME_DIE:
                 chosen = moves.path == first * tl.CLASSES + number

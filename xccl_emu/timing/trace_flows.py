@@ -16,7 +16,7 @@ _Numbers = NDArray[np.int64]
 
 
 def seen_writes(timing: Timing, rows: _Numbers) -> _Numbers:
-    """For each of some records the number of the write that it saw, of the same records, or `NOTHING`.
+    """Return, for each of some records, the number of the write that it saw, of the same records, or `NOTHING`.
 
     That is, of the writes by other cores to what it reads which were visible when it began, the last to become so.
     Polls, transfers, DMA and the loads that are synchronizations see writes; other loads read what does not change.

@@ -1,7 +1,7 @@
 """What ``--json`` prints: one object with a schema, the same words for the same things in all commands.
 
 tools/json_page.py makes docs/records/json.md of the classes of this package, and a test holds what each command prints
-against them.  A word has the same type wherever it stands.  Another schema number means that a word has gone or changed
+against them.  A word has the same type everywhere.  Another schema number means that a word has gone or changed
 its type; new words come without one.
 """
 

@@ -42,7 +42,7 @@ class Score(TypedDict):
 
 
 class TableScore(Score):
-    """How far the check rows of a bench are off that have a line beside them."""
+    """How far the check rows of a bench are off that have a line to compare with."""
 
     table: Annotated[str, "name of the bench, or `all of these`"]
 
@@ -126,7 +126,7 @@ class Strategy(TypedDict):
     loses_by: Annotated[str, "the term by which it loses most against the best"]
     loses_s: Annotated[float, "by how much"]
     prefill_terms_s: Annotated[dict[str, float], "each term of a prefill"]
-    decode_terms_s: Annotated[dict[str, float], "each term of a token behind it"]
+    decode_terms_s: Annotated[dict[str, float], "each term of a token after it"]
 
 
 class Observation(TypedDict):
@@ -142,8 +142,8 @@ class Observation(TypedDict):
 class Part(TypedDict):
     """Weights that a device has."""
 
-    layers: Annotated[list[int], "first, and one behind the last"]
-    experts: Annotated[list[int], "routed ones: first, and one behind the last"]
+    layers: Annotated[list[int], "first, and one after the last"]
+    experts: Annotated[list[int], "routed ones: first, and one after the last"]
     requests: Annotated[int, "DP rank: which share of the requests its attention is for"]
     cuts: Annotated[dict[str, dict[str, str]], "rows and columns of matrices of attention, an expert, a dense layer"]
 
@@ -163,8 +163,8 @@ class Plan(w.Envelope):
     refused: list[Strategy]
     observed: list[Observation]
     cluster_constants: Annotated[dict[str, Any], "fields of the cluster, as its file has them, or fitted"]
-    weights: Annotated[Part | None, "that of `--device`"]
-    chosen: Annotated[Strategy | None, "that of `--strategy`"]
+    weights: Annotated[Part | None, "for `--device`"]
+    chosen: Annotated[Strategy | None, "for `--strategy`"]
     reason: Annotated[str, "why the best is better"]
     outcome: Annotated[str, "why the exit code is 1; empty if it is not"]
 

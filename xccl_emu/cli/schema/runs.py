@@ -189,9 +189,9 @@ class Reach(TypedDict):
 
 
 class Recovery(TypedDict):
-    """A proof that every other core returns behind a fault."""
+    """A proof that every other core returns after a fault."""
 
-    longest: Annotated[int | None, "at most so many from the fault to the last return; null if nothing bounds them"]
+    longest: Annotated[int | None, "most actions from the fault to the last return; null if nothing bounds them"]
     unit: Annotated[str, "`actions on shared memory`, or `actions` where brute force has counted all"]
 
 

@@ -53,7 +53,7 @@ def step_scalar_timed(space, core):
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
     memory = op == rq.OP_LOAD or op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD
-    releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.TOLD
+    releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
     looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.b))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[row + tl.SCALAR_AT]
