@@ -1,4 +1,4 @@
-"""Write the matrix of docs/soundness.md, each reduction by each feature of the machine, from docs/soundness.toml.
+"""Write the matrix of docs/soundness.md, and the conditions of each reduction, from docs/soundness.toml.
 
 python tools/soundness.py            write it
 python tools/soundness.py --check    say which lines of it are not true any more, and end with 1
@@ -62,7 +62,7 @@ class Matrix:
                 rows.append([name, cell["when"], f"`{cell['asks']}`", "; ".join(map(_shown, cell["shows"]))])
         conditions = table(["with", "what must hold", "who asks", "what fails without it"], rows)
         reasons = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in apart.items())
-        return f"**{self.reductions[reduction]}**\n\n{conditions}\n\nDoes not meet: {reasons or 'nothing'}."
+        return f"{conditions}\n\nDoes not meet: {reasons or 'nothing'}."
 
 
 def _mark(cell: dict[str, Any]) -> str:
@@ -75,9 +75,12 @@ def _shown(text: str) -> str:
 
 
 def make(page: str, check: bool = False) -> str:
-    """The page with its matrix made again."""
+    """Make the page's matrix again, and the conditions of each reduction."""
     matrix = Matrix()
-    return between(page, "soundness", matrix.grid(), *map(matrix.of_reduction, matrix.reductions))
+    page = between(page, "soundness", matrix.grid())
+    for reduction in matrix.reductions:
+        page = between(page, f"soundness {reduction}", matrix.of_reduction(reduction))
+    return page
 
 
 if __name__ == "__main__":
