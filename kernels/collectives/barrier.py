@@ -26,7 +26,7 @@ def sense_barrier(count, b: Barrier):
     yield xl.quiet(sync="writes before barrier")
     came = yield xl.atomic_add(b.fields + FIELD_BYTES, 1, sync="counted")
     if came == b.ranks - 1:
-        yield xl.put(b.fields + FIELD_BYTES, 0, sync="count anew")
+        yield xl.put(b.fields + FIELD_BYTES, 0, sync="count again")
         yield xl.quiet(sync="count before sense")
         for i in range(b.ranks):
             yield xl.put(b.fields + i * b.pitch, count % 2, sync="sense")
