@@ -231,14 +231,15 @@ class Machine:
 
     def _request(self, base: int, r: list[int], choice: int) -> list[Touch]:
         st, op, ub = self.pod.state, r[0], int(self.pod.state[base + at.UB_BASE])
-        if op >= rq.OP_MTU_IN:
-            pipe = rq.VECTOR if op >= rq.OP_V_QUANTIZE else rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
+        pipe = rq.TABLE[op].pipe
+        if pipe in (rq.MTU_IN, rq.VECTOR, rq.MTU_OUT):
             held = [self._on(table.HOLD, r[1], r[3])] if op == rq.OP_MTU_IN and r[4] else []
             return [self._queue(table.ISSUE, pipe), *held]
         of = {
             rq.OP_LOAD: lambda: self._load(r, choice),
             rq.OP_STORE: lambda: self._store(r),
             rq.OP_ATOMIC_ADD: lambda: [self._on(table.FETCH, r[1], 8)],
+            rq.OP_COMPARE_SWAP: lambda: [self._on(table.FETCH, r[1], 8)],
             rq.OP_POLL: lambda: self._poll(base, r, choice),
             rq.OP_POLL_ANY: lambda: [
                 self._on(table.POLL, st[condition_at(base, k)], 8) for k in range(n_conditions(st, base)) if k == choice
@@ -247,7 +248,8 @@ class Machine:
             rq.OP_RETURN: lambda: [self._of(table.QUIET)],
             rq.OP_ARRIVE: lambda: [self._of(table.ARRIVE, ("group", int(st[base + at.GROUP])))],
             rq.OP_AWAIT_GROUP: lambda: [self._of(table.AWAIT, ("group", int(st[base + at.GROUP])))],
-            rq.OP_UB_LOAD: lambda: [self._of(table.VALIDATE)] if r[3] else [self._on(table.READ, ub + r[1], r[2])],
+            rq.OP_UB_LOAD: lambda: [self._on(table.READ, ub + r[1], r[2])],
+            rq.OP_VALIDATE: lambda: [self._of(table.VALIDATE)],
             rq.OP_UB_STORE: lambda: [self._on(table.WRITE, ub + r[1], r[3])],
             rq.OP_SET_FLAG: lambda: self._flag(table.SET, r, r[1]),
             rq.OP_WAIT_FLAG: lambda: self._flag(table.WAIT, r, r[2]),
@@ -331,12 +333,12 @@ class Machine:
         st, done, unit = self.pod.state, r[8], 1 << int(self.pod.state[at.ATOMIC_SHIFT])
         if r[0] == rq.OP_ADD:
             return self._written(table.ADD, table.OUT_OFF, r[1], 8)
-        if r[0] == rq.OP_MTU_OUT and pipes.signals_next(st, e):
+        if pipes.signals_next(st, e):
             return self._written(table.ADD if r[6] == rq.SIGNAL_ADD else table.WRITE, table.OUT_OFF, r[4], 8)
         target, nbytes = (r[1], 32) if r[0] == rq.OP_PUT else (r[2], r[3])
         size = min(unit - (target + done) % unit, nbytes - done)
-        read = [self._on(table.READ, st[base + at.UB_BASE] + r[1] + done, size)] if r[0] == rq.OP_MTU_OUT else []
-        effect = table.ADD_ROW if pipes.adds_row(st, e) else table.WRITE
+        read = [self._on(table.READ, st[base + at.UB_BASE] + r[1] + done, size)] if rq.TABLE[r[0]].takes else []
+        effect = table.ADD_ROW if r[0] == rq.OP_MTU_ADD else table.WRITE
         return read + self._written(effect, table.OUT_OFF, target + done, size)
 
     # ---- two actions

@@ -49,6 +49,8 @@ def issue(op, a, b, c, d, e):
         yield rq.store(a, b, c)
     elif op == rq.OP_ATOMIC_ADD:
         result = yield rq.atomic_add(a, b)
+    elif op == rq.OP_COMPARE_SWAP:
+        result = yield rq.compare_swap(a, c, b)
     elif op == rq.OP_POLL:
         if b == rq.CMP_EQ and d > 8:
             yield rq.poll_line_eq(a, 0, d, e, c)
@@ -62,6 +64,8 @@ def issue(op, a, b, c, d, e):
             result = yield rq.poll_ge(a, c, d, e)
     elif op == rq.OP_UB_LOAD:
         result = yield rq.ub_load(a, b)
+    elif op == rq.OP_VALIDATE:
+        yield rq.validate(a, b)
     elif op == rq.OP_UB_STORE:
         yield rq.ub_store(a, b, c)
     elif op == rq.OP_SET_FLAG:
@@ -80,6 +84,10 @@ def issue(op, a, b, c, d, e):
         yield rq.mtu_in(a, b, c)
     elif op == rq.OP_MTU_OUT:
         yield rq.mtu_out(a, b, c)
+    elif op == rq.OP_MTU_ADD:
+        yield rq.mtu_add(a, b, c)
+    elif op == rq.OP_PUT_SIGNAL:
+        yield rq.put_signal(a, b, c, d, e)
     elif op == rq.OP_PUT:
         yield rq.put(a, b, c, d, e)
     elif op == rq.OP_ADD:

@@ -93,8 +93,10 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "load": lambda: b in (1, 2, 4, 8) and _memory(a, b, "r", b),
         "store": lambda: c in (1, 2, 4, 8) and _memory(a, c, "w", c),
         "atomic_add": lambda: _memory(a, 8, "r", 8) and _memory(a, 8, "w", 8),
+        "compare_swap": lambda: _memory(a, 8, "r", 8) and _memory(a, 8, "w", 8),
         "poll": lambda: _pollable(a, b, d, e),
         "ub_load": lambda: b in (1, 2, 4, 8) and _buffer(a, b, b),
+        "validate": lambda: _buffer(a, b),  # nothing was read tentatively
         "ub_store": lambda: c in (1, 2, 4, 8) and _buffer(a, c, c),
         "set_flag": lambda: 0 <= a <= 3 and 0 <= b <= 3 and 0 <= c < 32,
         "wait_flag": lambda: ((0 <= a <= 3 and 0 <= b <= 3) or (a, b) == (4, 0)) and 0 <= c < 32,
@@ -104,6 +106,8 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "dma": lambda: 0 <= d < 32 and _memory(a, c, "r") and _memory(b, c, "w") and _apart(a, b, c),
         "mtu_in": lambda: _memory(a, c, "r") and _buffer(b, c),
         "mtu_out": lambda: _buffer(a, c) and _memory(b, c, "w"),
+        "mtu_add": lambda: _buffer(a, c) and _memory(b, c, "w") and (a | b | c) % 4 == 0,
+        "put_signal": lambda: False,  # these pods have no metadata
         "put": lambda: _memory(a, 32, "w", 32),
         "add": lambda: _memory(a, 8, "w", 8),
         "fence": lambda: True,

@@ -22,7 +22,7 @@ VECTOR = (
 
 REQUESTS = {
     **dict.fromkeys(VECTOR, ("v_copy",)),
-    "DataCopy": ("mtu_in", "mtu_out", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out"),
+    "DataCopy": ("mtu_in", "mtu_out", "mtu_add", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out", "mtu_add"),
     "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"), "xccl_tiling": ("load",),
     "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),

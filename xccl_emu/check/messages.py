@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from xccl_emu.check import verdict
 from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.lang import operations as ops
 from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.pod import Pod
@@ -23,7 +24,7 @@ SET_AGAIN = "is set again, and nothing orders that after the wait for it"
 _RANGES = 4
 """How many ranges of rows a message names."""
 
-_FLAG_WRITES = ("store", "atomic_add", "put", "add")
+_FLAG_WRITES = ops.names(ops.WRITES & ~ops.COPIES)
 """Operations that write words whole, as flags are written."""
 
 

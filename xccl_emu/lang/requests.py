@@ -2,7 +2,8 @@
 
 A kernel is a generator; ``yield load(address)`` hands the machine a request *before* anything happens, and the
 kernel goes on when the machine has granted it.  A request is seven integers, the operation and six operands; only
-`poll_any` has twelve.
+`poll_any` has twelve.  A row of `TABLE` says of each operation what the machine, its judges and its clock all ask:
+codes follow from it, and what `operations` makes of it: sets of operations, and places of operands.
 
 Every function takes two more keywords that never reach the machine: ``step``, the step of the paper that the
 request implements, and ``sync``, the name of a synchronization, by which a run can switch it off.  Both must be
@@ -13,7 +14,7 @@ Addresses are global (die * die_bytes + offset) unless they are called ``ub``: t
 buffer of the core that runs the kernel.
 """
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Request: TypeAlias = tuple[int, ...]
 Condition: TypeAlias = tuple[int, int, int]
@@ -29,17 +30,11 @@ CONDITION_WORDS, CONDITIONS_MOST = 3, 4
 UNUSED: Condition = (-1, CMP_UNUSED, 0)
 """No condition of a `poll_any`, nor are the later ones; -1 is the address of no word."""
 
-SWAPS = 1
-"""Third operand of an atomic that is a compare-and-swap; its second is then the new value, its fourth the expected."""
-
-TENTATIVE, VALIDATES = 1, 1
-"""Fourth operand of an mtu-in that is tentative; third of a `validate`, which is otherwise encoded as a `ub_load`."""
+TENTATIVE = 1
+"""Fourth operand of an mtu-in that is tentative."""
 
 SIGNAL_SET, SIGNAL_ADD = 1, 2
-"""Sixth operand of an mtu-out that is followed by a signal: is the word set to the value, or is the value added?"""
-
-ADDS = 1
-"""Fourth operand of an mtu-out without a signal that adds integers of 4 bytes in place of writing them."""
+"""How a `put_signal` signals: is the word set to the value, or is the value added?"""
 
 ANSWERS_MOST = 64
 """Answers that `choose` may have at most."""
@@ -59,19 +54,79 @@ Of a core's writes to one die a strong one becomes visible after the earlier rel
 order wait for nothing, and nothing waits for them.  What asks for nothing is relaxed.  A fence orders all of them.
 """
 
-OPERATIONS = (
-    "return", "load", "store", "atomic_add", "poll", "quiet", "arrive", "await_group", "ub_load", "ub_store",
-    "set_flag", "wait_flag", "fail", "dcci", "choose", "poll_any", "dma", "mtu_in", "mtu_out", "put", "add", "fence",
-    "v_quantize", "v_dequantize", "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
-)  # fmt: skip
+Bytes: TypeAlias = tuple[str, str | int] | None
+"""A range of memory: the operand that is its address, and its size or the operand that is."""
+
+
+class Operation(NamedTuple):
+    """What an operation is."""
+
+    name: str
+    pipe: int = SCALAR
+    """Where it is carried out; an event waits for its turn on a pipe that its operands name."""
+    operands: str = ""
+    """Their names, in their places."""
+    reads: Bytes = None
+    writes: Bytes = None
+    """Memory; `poll_any` reads a word for each of its conditions."""
+    takes: Bytes = None
+    fills: Bytes = None
+    """Of the data buffer, read and written; the ranges of vector instructions are `machine.device.vectors.ranges`."""
+
+
+TABLE = (
+    Operation("return", SCALAR, "value"),
+    # the scalar unit and memory
+    Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes")),
+    Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes")),
+    Operation("atomic_add", SCALAR, "address value", reads=("address", 8), writes=("address", 8)),
+    Operation("compare_swap", SCALAR, "address value expected", reads=("address", 8), writes=("address", 8)),
+    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes")),
+    # its order, its group, the data buffer, events
+    Operation("quiet"),
+    Operation("arrive"),
+    Operation("await_group", SCALAR, "phase"),
+    Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes")),
+    Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes")),
+    Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes")),
+    Operation("set_flag", SCALAR, "source target event"),
+    Operation("wait_flag", SCALAR, "source target event"),
+    Operation("fail", SCALAR, "code info"),
+    Operation("dcci", SCALAR, "address"),
+    Operation("choose", SCALAR, "n of"),
+    Operation("poll_any", SCALAR, "first compare value"),
+    # pipes and DMA
+    Operation("dma", DMA, "source target nbytes event", reads=("source", "nbytes"), writes=("target", "nbytes")),
+    Operation("mtu_in", MTU_IN, "source ub nbytes tentative", reads=("source", "nbytes"), fills=("ub", "nbytes")),
+    Operation("mtu_out", MTU_OUT, "ub target nbytes", takes=("ub", "nbytes"), writes=("target", "nbytes")),
+    Operation("mtu_add", MTU_OUT, "ub target nbytes", takes=("ub", "nbytes"), writes=("target", "nbytes")),
+    Operation(
+        "put_signal", MTU_OUT, "ub target nbytes signal value how", takes=("ub", "nbytes"), writes=("target", "nbytes")
+    ),
+    Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32)),
+    Operation("add", MTU_OUT, "target value", writes=("target", 8)),
+    Operation("fence", MTU_OUT),
+    Operation("v_quantize", VECTOR, "ub target_ub count dtype rule"),
+    Operation("v_dequantize", VECTOR, "ub target_ub count scale_ub rule"),
+    Operation("v_copy", VECTOR, "ub target_ub count function other"),
+    Operation("v_fill", VECTOR, "ub nbytes byte"),
+    Operation("v_widen", VECTOR, "ub target_ub count dtype"),
+    Operation("v_axpy", VECTOR, "ub acc_ub weight count dtype"),
+    Operation("v_add", VECTOR, "ub acc_ub count dtype"),
+    Operation("v_scale", VECTOR, "acc_ub count factor"),
+    Operation("v_narrow", VECTOR, "acc_ub target_ub count dtype"),
+    Operation("v_count", VECTOR, "ub target_ub count low high"),
+)
+
+OPERATIONS = tuple(row.name for row in TABLE)
 """Name of each operation, indexed by its code."""
 
 (
-    OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD,
-    OP_UB_STORE, OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_CHOOSE, OP_POLL_ANY, OP_DMA, OP_MTU_IN, OP_MTU_OUT,
-    OP_PUT, OP_ADD, OP_FENCE, OP_V_QUANTIZE, OP_V_DEQUANTIZE, OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD,
-    OP_V_SCALE, OP_V_NARROW, OP_V_COUNT,
-) = range(len(OPERATIONS))  # fmt: skip
+    OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_COMPARE_SWAP, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP,
+    OP_UB_LOAD, OP_VALIDATE, OP_UB_STORE, OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_CHOOSE, OP_POLL_ANY, OP_DMA,
+    OP_MTU_IN, OP_MTU_OUT, OP_MTU_ADD, OP_PUT_SIGNAL, OP_PUT, OP_ADD, OP_FENCE, OP_V_QUANTIZE, OP_V_DEQUANTIZE,
+    OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW, OP_V_COUNT,
+) = range(len(TABLE))  # fmt: skip
 
 # ---- scalar: memory
 
@@ -98,7 +153,7 @@ def compare_swap(
 
     It blocks the core as `atomic_add` does, and counts as a write whether it swaps or not.
     """
-    return (OP_ATOMIC_ADD, address, value, SWAPS, expected, 0, 0)
+    return (OP_COMPARE_SWAP, address, value, expected, 0, 0, 0)
 
 
 def poll_eq(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
@@ -177,7 +232,7 @@ def validate(ub: int, nbytes: int, step: int = 0, sync: str = "") -> Request:
     It covers all that was read so and is not validated yet.  If a write to these bytes became visible while they were
     being read, or in another schedule may have, it is a violation: then that look does not show what it should.
     """
-    return (OP_UB_LOAD, ub, nbytes, VALIDATES, 0, 0, 0)
+    return (OP_VALIDATE, ub, nbytes, 0, 0, 0, 0)
 
 
 def ub_store(ub: int, value: int, nbytes: int = 4, step: int = 0, sync: str = "") -> Request:
@@ -256,7 +311,7 @@ def mtu_add(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "", or
     Offset, address and size are multiples of 4.  What becomes visible at once is added at once; what does not fit into
     4 bytes is left out.  Additions of several cores to the same bytes are no race.
     """
-    return (OP_MTU_OUT, ub, target, nbytes, ADDS, 0, 0)
+    return (OP_MTU_ADD, ub, target, nbytes, 0, 0, 0)
 
 
 def put_signal(
@@ -269,7 +324,7 @@ def put_signal(
     The word is in the metadata area of the target's die, outside of what is copied.  What this request copies is
     visible before the signal, whatever the order; to other writes both stand as what asks for this ``order`` does.
     """
-    return (OP_MTU_OUT, ub, target, nbytes, signal, value, how)
+    return (OP_PUT_SIGNAL, ub, target, nbytes, signal, value, how)
 
 
 def put(

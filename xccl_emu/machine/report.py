@@ -7,6 +7,7 @@ import numpy as np
 
 from xccl_emu import errors
 from xccl_emu.lang import Site, abi
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
@@ -193,8 +194,8 @@ def _in_flight(pod: "Pod", base: int) -> list[str]:
 
 
 def _bad_signal(pod: "Pod", core: int, word: int) -> str:
-    """Say what is wrong with the signal of an mtu-out."""
-    if int(pod.state[pod.core_base(core) + abi.REQUEST + 6]) not in (rq.SIGNAL_SET, rq.SIGNAL_ADD):
+    """Say what is wrong with a signal."""
+    if int(pod.state[pod.core_base(core) + abi.REQUEST + ops.PUT_SIGNAL.how]) not in (rq.SIGNAL_SET, rq.SIGNAL_ADD):
         return f"how={word}: a signal sets ({rq.SIGNAL_SET}) or adds ({rq.SIGNAL_ADD})"
     right = "must be a word of the metadata area of the die that it copies to, outside of what it copies"
     return f"signal at {symbolic(pod, word)}: {right}"
@@ -206,11 +207,9 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
         return f"n={a}: must be 1 to {b} answers"
     if op == rq.OP_POLL_ANY:
         return f"condition {a}: comparison {b} must be CMP_EQ, CMP_NE or CMP_GE"
-    if op == rq.OP_MTU_OUT and pod.state[pod.core_base(core) + abi.REQUEST + 6]:
+    if op == rq.OP_PUT_SIGNAL:
         return _bad_signal(pod, core, a)
-    if op == rq.OP_MTU_OUT:
-        return f"how={a}: an mtu-out adds integers of 4 bytes ({rq.ADDS}), or it copies (0)"
-    if op == rq.OP_UB_LOAD and b != rq.VALIDATES:
+    if op == rq.OP_VALIDATE:
         return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
     if op == rq.OP_MTU_IN and b != rq.TENTATIVE:
         return f"tentative read of {b} bytes to ub+{a:#x}: must touch what was read so before and is not validated"
@@ -253,7 +252,7 @@ def _rights(pod: "Pod", core: int, op: int, address: int, nbytes: int) -> str:
     """Return which right an access takes that its core has not, and what it has."""
     here = _grants_at(pod, core, address, nbytes)
     missing = sorted({"r", "w"}.difference(*(grant.rights for grant in here)))
-    takes = "rw" if op == rq.OP_ATOMIC_ADD else "".join(missing)
+    takes = "rw" if ops.ATOMICS >> op & 1 else "".join(missing)
     needs = f": {'an' if rq.OPERATIONS[op][0] in 'aeiou' else 'a'} {rq.OPERATIONS[op]} takes {takes!r}" if here else ""
     has = "; ".join(_granted(pod, grant) for grant in here or pod.grants_of(core))
     return f"{needs}; it has {has or 'no grant'}"

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
@@ -82,7 +83,7 @@ def _resource(row: NDArray[np.int64]) -> str:
     engine, op = int(row[tl.RECORD_ENGINE]), int(row[tl.RECORD_OP])
     if engine == rq.VECTOR and op not in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
         return "vector"
-    if engine == rq.DMA or (op >= rq.OP_MTU_IN and op != rq.OP_FENCE and engine != rq.SCALAR):
+    if engine == rq.DMA or (ops.TRANSFERS >> op & 1 and op != rq.OP_FENCE and engine != rq.SCALAR):
         return "wire"
     resources = {rq.OP_POLL: "polling", rq.OP_POLL_ANY: "polling", rq.OP_QUIET: "quiet", rq.OP_AWAIT_GROUP: "barrier"}
     return resources.get(op, "issue")

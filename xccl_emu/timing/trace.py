@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.output import write_text
 from xccl_emu.timing.array import PS_PER_NS, PS_PER_US
@@ -205,7 +206,7 @@ class _Writer:
 def name_of(timing: Timing, row: Row) -> str:
     """Return what a record is called, by the step of the paper and the synchronization: ``step 3: issue put, tail``."""
     site = timing.site(row)
-    issued = "issue " if row[tl.RECORD_ENGINE] == rq.SCALAR and row[tl.RECORD_OP] >= rq.OP_DMA else ""
+    issued = "issue " if row[tl.RECORD_ENGINE] == rq.SCALAR and ops.QUEUED >> int(row[tl.RECORD_OP]) & 1 else ""
     step = f"step {site.step}: " if site and site.step else ""
     return step + issued + rq.OPERATIONS[int(row[tl.RECORD_OP])] + (f", {site.sync}" if site and site.sync else "")
 

@@ -284,7 +284,12 @@ template <bool = true> void SyncAll(XCCL_AT(SyncAll)) {
 /* Above the number of a block: do copies to memory add?  From SetAtomicAdd on, until SetAtomicNone. */
 constexpr int64_t XCCL_ADDING = int64_t(1) << 32;
 inline int64_t GetBlockIdx() { return xccl_kept(0) & (XCCL_ADDING - 1); }
-inline int64_t xccl_adds() { return xccl_kept(0) & XCCL_ADDING ? XCCL_ADDS : 0; }
+inline void xccl_copy_out(xccl_place at, int64_t from, int64_t to, int64_t nbytes) {
+    if (xccl_kept(0) & XCCL_ADDING)
+        at(XCCL_OP_MTU_ADD, from, to, nbytes);
+    else
+        at(XCCL_OP_MTU_OUT, from, to, nbytes);
+}
 template <class T> void SetAtomicAdd() {
     static_assert(xccl_same<T, int32_t>, "SetAtomicAdd of other elements than int32_t is not in xccl_emu's header");
     xccl_keep(0, xccl_kept(0) | XCCL_ADDING);

@@ -27,8 +27,7 @@ void DataCopy(const LocalTensor<T> &to, const GlobalTensor<T> &from, uint32_t co
 }
 template <class T>
 void DataCopy(const GlobalTensor<T> &to, const LocalTensor<T> &from, uint32_t count, XCCL_AT(DataCopy)) {
-    at(XCCL_OP_MTU_OUT, from.start, to.address, xccl_blocks(at, XCCL_OP_MTU_OUT, count * sizeof(T)),
-       xccl_adds());
+    xccl_copy_out(at, from.start, to.address, xccl_blocks(at, XCCL_OP_MTU_OUT, count * sizeof(T)));
 }
 template <class T>
 void DataCopy(const LocalTensor<T> &to, const LocalTensor<T> &from, uint32_t count, XCCL_AT(DataCopy)) {
@@ -45,8 +44,8 @@ void DataCopy(const LocalTensor<T> &to, const GlobalTensor<T> &from, const DataC
 template <class T>
 void DataCopy(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataCopyParams &p, XCCL_AT(DataCopy)) {
     for (int64_t i = 0; i < p.blockCount; i++)
-        at(XCCL_OP_MTU_OUT, from.start + i * 32 * (p.blockLen + p.srcStride),
-           to.address + i * 32 * (p.blockLen + p.dstStride), 32 * p.blockLen, xccl_adds());
+        xccl_copy_out(at, from.start + i * 32 * (p.blockLen + p.srcStride),
+                      to.address + i * 32 * (p.blockLen + p.dstStride), 32 * p.blockLen);
 }
 
 /* Lengths and strides in memory are in bytes, strides in the data buffer in blocks of 32; what pads is left as it is. */
@@ -61,8 +60,8 @@ template <class T>
 void DataCopyPad(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataCopyExtParams &p,
                  XCCL_AT(DataCopyPad)) {
     for (int64_t i = 0; i < p.blockCount; i++)
-        at(XCCL_OP_MTU_OUT, from.start + i * (xccl_whole(p.blockLen) + 32 * p.srcStride),
-           to.address + i * (p.blockLen + p.dstStride), p.blockLen, xccl_adds());
+        xccl_copy_out(at, from.start + i * (xccl_whole(p.blockLen) + 32 * p.srcStride),
+                      to.address + i * (p.blockLen + p.dstStride), p.blockLen);
 }
 /* The same of shorter lengths. */
 template <class T>

@@ -114,7 +114,8 @@ inline void xccl_call_begins() {
 inline void xccl_watch(xccl_place at, int64_t operation, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) {
     if (operation == XCCL_OP_UB_STORE) AscendC::xccl_wrote(at, operation, a, c, PIPE_S);
     if (operation == XCCL_OP_MTU_IN) AscendC::xccl_uses(at, operation, b, c, PIPE_MTE2);
-    if (operation == XCCL_OP_MTU_OUT) AscendC::xccl_uses(at, operation, a, c, PIPE_MTE3);
+    if (operation == XCCL_OP_MTU_OUT || operation == XCCL_OP_MTU_ADD)
+        AscendC::xccl_uses(at, operation, a, c, PIPE_MTE3);
     if (operation == XCCL_OP_V_COPY) AscendC::xccl_vector(at, a, b, c, d, e);
     if ((operation == XCCL_OP_SET_FLAG || operation == XCCL_OP_WAIT_FLAG) && !AscendC::xccl_is_cut(at, operation))
         AscendC::xccl_event(operation, a, b, c);

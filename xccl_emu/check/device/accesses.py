@@ -6,6 +6,7 @@ pod's memory array, where the data buffers follow the dies.
 PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import access, conditions, pipes
@@ -89,16 +90,16 @@ def accesses(st, base, pipe, choice, named, out):
         how = SYNC | TENTATIVE if st[entry + 4] else how
         n = _row(out, 0, source + start, end - start, how, rq.MTU_IN, site)
         return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, rq.MTU_IN, site)
-    if op == rq.OP_MTU_OUT and pipes.signals_next(st, entry):
-        adds = SYNC if st[entry + 6] == rq.SIGNAL_ADD else 0
-        return _row(out, 0, st[entry + 4], 8, WRITE | WHOLE | adds, rq.MTU_OUT, site)
-    if op == rq.OP_MTU_OUT:
+    if pipes.signals_next(st, entry):
+        adds = SYNC if st[entry + ops.PUT_SIGNAL.how] == rq.SIGNAL_ADD else 0
+        return _row(out, 0, st[entry + ops.PUT_SIGNAL.signal], 8, WRITE | WHOLE | adds, rq.MTU_OUT, site)
+    if ops.COPIES_OUT >> op & 1:
         target, nbytes, start = st[entry + 2], st[entry + 3], st[entry + ms.ENTRY_PROGRESS]
         end = nbytes
         if choice != ms.CHOICE_ALL:
             end = min(nbytes, start + atomic - (target + start) % atomic)
         n = _row(out, 0, ub + st[entry + 1] + start, end - start, 0, rq.MTU_OUT, site)
-        adds = SYNC if pipes.adds_row(st, entry) else 0
+        adds = SYNC if op == rq.OP_MTU_ADD else 0
         return _row(out, n, target + start, end - start, WRITE | adds, rq.MTU_OUT, site)
     if op == rq.OP_PUT:
         start = st[entry + ms.ENTRY_PROGRESS]
@@ -114,7 +115,7 @@ def accesses(st, base, pipe, choice, named, out):
 def _of_scalar(st, base, choice, named, out):
     """The core's current request, or a part of it."""
     op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    if op < rq.OP_LOAD or op > rq.OP_UB_STORE or _is_eviction(choice):
+    if not (ops.WORDS | ops.BUFFER_WORDS) >> op & 1 or _is_eviction(choice):
         return _of_poll_any(st, base, choice, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
     known = named[st[base + ms.KERNEL] * ms.MAX_SITES + site]
@@ -131,9 +132,9 @@ def _of_scalar(st, base, choice, named, out):
         return _row(out, 0, a, st[base + REQUEST + 4], WHOLE | SYNC, rq.SCALAR, site)
     if op == rq.OP_STORE:
         return _row(out, 0, a, c, WRITE | (WHOLE if c >> st[ms.ATOMIC_SHIFT] <= 1 else 0), rq.SCALAR, site)
-    if op == rq.OP_ATOMIC_ADD:
+    if ops.ATOMICS >> op & 1:
         return _row(out, 0, a, 8, WRITE | WHOLE | SYNC, rq.SCALAR, site)
-    if op == rq.OP_UB_LOAD and c:  # what is read and what is right are the same bytes
+    if op == rq.OP_VALIDATE:  # what is read and what is right are the same bytes
         n = _row(out, 0, st[base + ms.UB_BASE] + a, b, 0, rq.SCALAR, site)
         return _row(out, n, st[base + ms.UB_BASE] + a, b, WRITE, rq.SCALAR, site)
     if op == rq.OP_UB_LOAD:

@@ -4,8 +4,9 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 """
 
 from xccl_emu.check.device import fault_codes
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import OP_ARRIVE, OP_ATOMIC_ADD, OP_AWAIT_GROUP, OP_POLL, OP_POLL_ANY
+from xccl_emu.lang.requests import OP_ARRIVE, OP_AWAIT_GROUP, OP_POLL, OP_POLL_ANY
 from xccl_emu.machine.device import flight, lost, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
@@ -59,7 +60,7 @@ def may_arrive(st, die, k):
 @jit
 def atomic_cut(st, base):
     """Does a core wait for an atomic that is cut off?"""
-    return st[base + REQUEST] == OP_ATOMIC_ADD and is_cut(st, st[base + ms.DIE], st[base + REQUEST + 1])
+    return ops.ATOMICS >> st[base + REQUEST] & 1 != 0 and is_cut(st, st[base + ms.DIE], st[base + REQUEST + 1])
 
 
 @jit
@@ -77,7 +78,7 @@ def all_given_up(st):
         base = flight.block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
         op = st[base + REQUEST]
         for_others = op == OP_POLL or op == OP_POLL_ANY or op == OP_ARRIVE or op == OP_AWAIT_GROUP
-        for_others = for_others or (op == OP_ATOMIC_ADD and not atomic_cut(st, base))
+        for_others = for_others or (ops.ATOMICS >> op & 1 != 0 and not atomic_cut(st, base))
         if st[base + ms.STATUS] == ms.STATUS_RUNNING and (for_others or st[base + ms.DIE] != source):
             return False
     return True

@@ -11,6 +11,7 @@ from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.device.search.inside import AGENT_BEFORE
 from xccl_emu.check.trial import Trial
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine import compiled, report
@@ -100,10 +101,10 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it is
         looks = request[0] == rq.OP_POLL and flight.switched_off(st, base)  # as a load
-        same = (line or looks or request[0] in (rq.OP_LOAD, rq.OP_STORE, rq.OP_ATOMIC_ADD)) and request[1] == start
+        same = (line or looks or (request[0] != rq.OP_POLL and ops.WORDS >> request[0] & 1)) and request[1] == start
         which = _which_of(pod, core, start)
         same = (same or which > 0) and request[-1] == site
-        fenced = request[0] == rq.OP_ATOMIC_ADD or (request[0] == rq.OP_STORE and not st[layout.CACHE_LINES])
+        fenced = ops.ATOMICS >> request[0] & 1 or (request[0] == rq.OP_STORE and not st[layout.CACHE_LINES])
         same = same and not (fenced and pipes.fence_ahead(st, base))  # else the access was one before that
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
         return [*_before_scalar(pod, core, start), _code(core, rq.SCALAR, max(0, which - 1))] if waiting else []
@@ -175,13 +176,13 @@ def _which_of(pod: Pod, core: int, start: int) -> int:
 def _may_wait(pod: Pod, access: Sequence[int]) -> bool:
     """Return whether an access is an atomic or a poll, which another one may hold up: its core asks for it."""
     asks = pod.state[pod.core_base(access[0]) + REQUEST]
-    return bool(access[2] == rq.SCALAR and asks in (rq.OP_ATOMIC_ADD, rq.OP_POLL, rq.OP_POLL_ANY))
+    return bool(access[2] == rq.SCALAR and (ops.ATOMICS >> asks & 1 or asks in (rq.OP_POLL, rq.OP_POLL_ANY)))
 
 
 def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:
     """Return what an atomic, or an access to a line written back, waits for: that its own writes become visible."""
     st, base = pod.state, pod.core_base(core)
-    waits = st[base + REQUEST] == rq.OP_ATOMIC_ADD and flight.own_write_pending(st, core, base, address)
+    waits = ops.ATOMICS >> st[base + REQUEST] & 1 and flight.own_write_pending(st, core, base, address)
     if not waits and not (through_cache(st, base) and _under_way(st, core, base, address >> LINE_SHIFT)):
         return []
     return [_code(pod.spec.n_cores, 0, layout.CHOICE_ALL) + (int(st[base + layout.DIE]) << layout.CHOICE_BITS)]

@@ -6,9 +6,10 @@ from xccl_emu.check import verdict
 from xccl_emu.check.messages import wrong_element
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.witness.trace import Access, Step, Trace
+from xccl_emu.lang import operations as ops
 
 _GROUP = ("arrive", "await_group")
-_READS = ("load", "ub_load", "atomic_add", "poll", "poll_any")
+_READS = ops.names(ops.WORDS | ops.BUFFER_READS) - {"store"} | {"poll_any"}
 
 Range = tuple[int, int]
 """First byte, and the one after the last."""

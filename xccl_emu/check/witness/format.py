@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xccl_emu.lang import maps
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import CACHE_LINE_BYTES, GRANULE_BYTES
 from xccl_emu.machine.device.lines import is_line
@@ -48,8 +49,7 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
     name, (a, b, c, d) = rq.OPERATIONS[op], operands[:4]
     if op == rq.OP_MTU_IN:
         return Formatted(f"{name}{' tentative' * d} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
-    if op == rq.OP_MTU_OUT:
-        name = "put_signal" if operands[5] else "mtu_add" if d else name
+    if ops.COPIES_OUT >> op & 1:
         return Formatted(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
     if op == rq.OP_DMA:
         return Formatted(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")
@@ -57,8 +57,8 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
         return Formatted(name, a, GRANULE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
     if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
         return Formatted(f"{name} {_pipe_name(a)}→{_pipe_name(b)} {c}")
-    if op == rq.OP_UB_LOAD and c:
-        return Formatted(f"validate {b} B", ub + a, b, f"ub+{a:#x}")
+    if op == rq.OP_VALIDATE:
+        return Formatted(f"{name} {b} B", ub + a, b, f"ub+{a:#x}")
     if op in (rq.OP_UB_LOAD, rq.OP_UB_STORE):
         nbytes, value = (b, "") if op == rq.OP_UB_LOAD else (c, number(b))
         return Formatted(name, ub + a, nbytes, f"ub+{a:#x}", value)
@@ -66,7 +66,7 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
         return _poll(pod, operands)
     if op == rq.OP_POLL_ANY:
         return _poll_any(pod, operands)
-    return _vector(ub, op, operands) if op >= rq.OP_V_QUANTIZE else _scalar(pod, op, a, b, c)
+    return _vector(ub, op, operands) if ops.VECTORS >> op & 1 else _scalar(pod, op, a, b, c)
 
 
 def _poll(pod: Pod, operands: Sequence[int]) -> Formatted:
@@ -93,8 +93,8 @@ def _pipe_name(pipe: int) -> str:
 def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Formatted:
     """Format what the scalar unit does itself, and an add by mtu-out."""
     name = rq.OPERATIONS[op]
-    if op == rq.OP_ATOMIC_ADD and c == rq.SWAPS:
-        return Formatted(f"compare_swap to {number(b)}", a, 8, symbolic(pod, a))
+    if op == rq.OP_COMPARE_SWAP:
+        return Formatted(f"{name} to {number(b)}", a, 8, symbolic(pod, a))
     if op in (rq.OP_ATOMIC_ADD, rq.OP_ADD):
         return Formatted(f"{name} {number(b)}", a, 8, symbolic(pod, a))
     if op == rq.OP_LOAD:

@@ -13,8 +13,9 @@ from xccl_emu.check.messages import core_name, words_of_sites
 from xccl_emu.check.witness import format, trace
 from xccl_emu.check.witness.format import number
 from xccl_emu.check.witness.replayer import Replayer
-from xccl_emu.check.witness.writes import Writes, joined
+from xccl_emu.check.witness.writes import COPIES_TO_MEMORY, Writes, joined
 from xccl_emu.errors import CapacityError, ReplayError
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
@@ -266,10 +267,10 @@ class Stepper:
             value = number(int(cache.value_seen(self._mem, self._st, core, a, words.nbytes, choice)))
             return f"saw {value}" + (" in its cache" if cache.is_hit(self._st, core, a, choice) else "")
         # What is not inside is a violation.
-        if op in (rq.OP_LOAD, rq.OP_POLL, rq.OP_ATOMIC_ADD) and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
+        if op != rq.OP_STORE and ops.WORDS >> op & 1 and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
             value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))
-            return f"was {value}" if op == rq.OP_ATOMIC_ADD else f"saw {value}"
-        if op == rq.OP_UB_LOAD and words.address is not None:
+            return f"was {value}" if ops.ATOMICS >> op & 1 else f"saw {value}"
+        if ops.BUFFER_READS >> op & 1 and words.address is not None:
             data = self._mem[words.address : words.address + words.nbytes].tobytes()
             return f"saw {number(int.from_bytes(data, 'little', signed=True))}"
         return words.value
@@ -303,12 +304,12 @@ class Stepper:
         return step
 
     def _signal(self, queue: int, instruction: _Instruction) -> _Instruction:
-        """Return the signal of an mtu-out whose signal is next; else the instruction itself."""
+        """Return the signal of a `put_signal` whose signal is next; else the instruction itself."""
         entry = int(entry_of(self._st, queue, 0))
-        if instruction.op != rq.OP_MTU_OUT or not signals_next(self._st, entry):
+        if not signals_next(self._st, entry):
             return instruction
-        address, value = int(self._st[entry + 4]), int(self._st[entry + 5])
-        adds = int(self._st[entry + 6]) == rq.SIGNAL_ADD
+        _, _, _, _, address, value, how, *_ = map(int, self._st[entry : entry + at.ENTRY_WORDS])
+        adds = how == rq.SIGNAL_ADD
         words = format.Formatted(
             "signal, adds" if adds else "signal", address, 8, report.symbolic(self._pod, address), number(value)
         )
@@ -351,7 +352,7 @@ class Stepper:
         writes = self._writes.note_left(step)
         left, landed = (w.number for w in writes), (w.number for w in writes if w.visible)
         step = replace(step, left=tuple(left), landed=tuple(landed))
-        if step.operation not in ("mtu_out", "dma") or not writes:
+        if step.operation not in COPIES_TO_MEMORY or not writes:
             return step
         first = writes[0]
         return replace(step, part=joined(writes), address=first.address, place=first.place, value=first.value)

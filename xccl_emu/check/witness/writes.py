@@ -5,10 +5,14 @@ from dataclasses import replace
 
 from xccl_emu.check.witness import trace
 from xccl_emu.check.witness.format import number, numbers, some_bytes
+from xccl_emu.lang import operations as ops
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
+
+_ATOMICS = ops.names(ops.ATOMICS)
+COPIES_TO_MEMORY = ops.names(ops.COPIES & ops.WRITES)
 
 
 def granules(address: int, nbytes: int, start: int, size: int) -> trace.Part:
@@ -43,7 +47,7 @@ class Writes:
         begun = range(len(flying), self.left_in_flight(die))
         writes = [self._in_flight(step, int(flight(self._st, ring, k))) for k in begun]
         flying += writes
-        if self._st[at.ORDER] == at.ORDER_SC or step.operation == "atomic_add":
+        if self._st[at.ORDER] == at.ORDER_SC or step.operation in _ATOMICS:
             end = self._pod.spec.memory_bytes
             writes = [self._done(step, access) for access in step.accesses if access.writes and access.start < end]
         for write in writes:
@@ -57,7 +61,7 @@ class Writes:
     def _in_flight(self, step: trace.Step, entry: int) -> trace.Write:
         address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])
         data = self._st[entry + at.FLIGHT_DATA : entry + self._st[at.FLIGHT_WORDS]]
-        if step.operation in ("mtu_out", "dma"):
+        if step.operation in COPIES_TO_MEMORY:
             return self._new(step, address, nbytes, some_bytes(data.tobytes()[:nbytes]))
         whole = step.operation == "put" and nbytes == at.GRANULE_BYTES
         value = numbers(data[:4].tolist()) if whole else number(int(data[0]))
@@ -75,7 +79,7 @@ class Writes:
 
     def _new(self, step: trace.Step, address: int, nbytes: int, value: str) -> trace.Write:
         part = None
-        if step.operation in ("mtu_out", "dma") and step.address is not None:
+        if step.operation in COPIES_TO_MEMORY and step.address is not None:
             part = granules(step.address, step.nbytes, address, nbytes)
         return trace.Write(0, step, address, nbytes, symbolic(self._pod, address), value, part)
 

@@ -13,12 +13,9 @@ enum {
     XCCL_CMP_UNUSED = -1,
     XCCL_CONDITION_WORDS = 3,
     XCCL_CONDITIONS_MOST = 4,
-    XCCL_SWAPS = 1,
     XCCL_TENTATIVE = 1,
-    XCCL_VALIDATES = 1,
     XCCL_SIGNAL_SET = 1,
     XCCL_SIGNAL_ADD = 2,
-    XCCL_ADDS = 1,
     XCCL_ANSWERS_MOST = 64,
     XCCL_BF16 = 0,
     XCCL_FP16 = 1,
@@ -32,34 +29,38 @@ enum {
     XCCL_OP_LOAD = 1,
     XCCL_OP_STORE = 2,
     XCCL_OP_ATOMIC_ADD = 3,
-    XCCL_OP_POLL = 4,
-    XCCL_OP_QUIET = 5,
-    XCCL_OP_ARRIVE = 6,
-    XCCL_OP_AWAIT_GROUP = 7,
-    XCCL_OP_UB_LOAD = 8,
-    XCCL_OP_UB_STORE = 9,
-    XCCL_OP_SET_FLAG = 10,
-    XCCL_OP_WAIT_FLAG = 11,
-    XCCL_OP_FAIL = 12,
-    XCCL_OP_DCCI = 13,
-    XCCL_OP_CHOOSE = 14,
-    XCCL_OP_POLL_ANY = 15,
-    XCCL_OP_DMA = 16,
-    XCCL_OP_MTU_IN = 17,
-    XCCL_OP_MTU_OUT = 18,
-    XCCL_OP_PUT = 19,
-    XCCL_OP_ADD = 20,
-    XCCL_OP_FENCE = 21,
-    XCCL_OP_V_QUANTIZE = 22,
-    XCCL_OP_V_DEQUANTIZE = 23,
-    XCCL_OP_V_COPY = 24,
-    XCCL_OP_V_FILL = 25,
-    XCCL_OP_V_WIDEN = 26,
-    XCCL_OP_V_AXPY = 27,
-    XCCL_OP_V_ADD = 28,
-    XCCL_OP_V_SCALE = 29,
-    XCCL_OP_V_NARROW = 30,
-    XCCL_OP_V_COUNT = 31,
+    XCCL_OP_COMPARE_SWAP = 4,
+    XCCL_OP_POLL = 5,
+    XCCL_OP_QUIET = 6,
+    XCCL_OP_ARRIVE = 7,
+    XCCL_OP_AWAIT_GROUP = 8,
+    XCCL_OP_UB_LOAD = 9,
+    XCCL_OP_VALIDATE = 10,
+    XCCL_OP_UB_STORE = 11,
+    XCCL_OP_SET_FLAG = 12,
+    XCCL_OP_WAIT_FLAG = 13,
+    XCCL_OP_FAIL = 14,
+    XCCL_OP_DCCI = 15,
+    XCCL_OP_CHOOSE = 16,
+    XCCL_OP_POLL_ANY = 17,
+    XCCL_OP_DMA = 18,
+    XCCL_OP_MTU_IN = 19,
+    XCCL_OP_MTU_OUT = 20,
+    XCCL_OP_MTU_ADD = 21,
+    XCCL_OP_PUT_SIGNAL = 22,
+    XCCL_OP_PUT = 23,
+    XCCL_OP_ADD = 24,
+    XCCL_OP_FENCE = 25,
+    XCCL_OP_V_QUANTIZE = 26,
+    XCCL_OP_V_DEQUANTIZE = 27,
+    XCCL_OP_V_COPY = 28,
+    XCCL_OP_V_FILL = 29,
+    XCCL_OP_V_WIDEN = 30,
+    XCCL_OP_V_AXPY = 31,
+    XCCL_OP_V_ADD = 32,
+    XCCL_OP_V_SCALE = 33,
+    XCCL_OP_V_NARROW = 34,
+    XCCL_OP_V_COUNT = 35,
     XCCL_INT8 = 3,
     XCCL_INT16 = 4,
     XCCL_INT32 = 5,
@@ -113,7 +114,7 @@ enum {
 
 /* If the aligned 8-byte word is ``expected`` make it ``value``, at its home memory; return the old one. */
 #define xccl_compare_swap(address, expected, value, ...) \
-    XCCL_ASK("compare_swap", XCCL_OP_ATOMIC_ADD, address, value, 1, expected, 0, 0, __VA_ARGS__)
+    XCCL_ASK("compare_swap", XCCL_OP_COMPARE_SWAP, address, value, expected, 0, 0, 0, __VA_ARGS__)
 
 /* Wait until the word, of ``nbytes`` (1, 2, 4 or 8, aligned), equals ``value`` in the bits of ``mask``. */
 #define xccl_poll_eq(address, value, nbytes, mask, ...) \
@@ -149,7 +150,7 @@ enum {
 
 /* Say that what was read tentatively is right: a look at a version, or the like, shows that nobody wrote meanwhile. */
 #define xccl_validate(ub, nbytes, ...) \
-    XCCL_ASK("validate", XCCL_OP_UB_LOAD, ub, nbytes, 1, 0, 0, 0, __VA_ARGS__)
+    XCCL_ASK("validate", XCCL_OP_VALIDATE, ub, nbytes, 0, 0, 0, 0, __VA_ARGS__)
 
 /* Write ``nbytes`` (1, 2, 4 or 8, aligned) of the data buffer. */
 #define xccl_ub_store(ub, value, nbytes, ...) \
@@ -193,11 +194,11 @@ enum {
 
 /* Add integers of 4 bytes of the data buffer to those in memory, as a copy by mtu-out that adds. */
 #define xccl_mtu_add(ub, target, nbytes, ...) \
-    XCCL_ASK("mtu_add", XCCL_OP_MTU_OUT, ub, target, nbytes, 1, 0, 0, __VA_ARGS__)
+    XCCL_ASK("mtu_add", XCCL_OP_MTU_ADD, ub, target, nbytes, 0, 0, 0, __VA_ARGS__)
 
 /* Copy the data buffer to memory as `mtu_out` does, and when all of that is visible, and only then, signal there. */
 #define xccl_put_signal(ub, target, nbytes, signal, value, how, ...) \
-    XCCL_ASK("put_signal", XCCL_OP_MTU_OUT, ub, target, nbytes, signal, value, how, __VA_ARGS__)
+    XCCL_ASK("put_signal", XCCL_OP_PUT_SIGNAL, ub, target, nbytes, signal, value, how, __VA_ARGS__)
 
 /* Write one aligned 32-byte granule that the scalar unit built, by mtu-out. */
 #define xccl_put(target, word0, word1, word2, word3, ...) \

@@ -1,5 +1,6 @@
 """Checks before anything happens: every address, size and operand of a request, against what its core may touch."""
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
@@ -134,12 +135,11 @@ def check_scalar(st, core, base, op, a, b, c, d):
         return _word(st, core, base, a, b, ms.READ)
     if op == rq.OP_STORE:
         return _word(st, core, base, a, c, ms.WRITE)
-    if op == rq.OP_ATOMIC_ADD:
+    if ops.ATOMICS >> op & 1:
         readable = _memory(st, core, base, a, 8, ms.READ)  # it returns the old value
         return readable and _aligned_memory(st, core, base, a, 8, ms.WRITE)
-    if op == rq.OP_UB_LOAD and c:
-        known = c == rq.VALIDATES or set_error(st, core, base, ms.ERR_OPERAND, c, rq.VALIDATES)
-        return known and _on_die(st, core, base) and _buffer(st, core, base, a, b, 1)
+    if op == rq.OP_VALIDATE:
+        return _on_die(st, core, base) and _buffer(st, core, base, a, b, 1)
     if op == rq.OP_UB_LOAD:
         return _on_die(st, core, base) and _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
     if op == rq.OP_UB_STORE:
@@ -178,8 +178,8 @@ def check_choice(st, core, base, op, a):
 
 @jit
 def _signal(st, core, base, target, nbytes):
-    """May an mtu-out signal so?  In the metadata area of the die that it copies to, and outside of what it copies."""
-    signal, how = st[base + REQUEST + 4], st[base + REQUEST + 6]
+    """May a `put_signal` signal so?  In the metadata area of the target's die, and outside of what it copies."""
+    signal, how = st[base + REQUEST + ops.PUT_SIGNAL.signal], st[base + REQUEST + ops.PUT_SIGNAL.how]
     if how != rq.SIGNAL_SET and how != rq.SIGNAL_ADD:
         return set_error(st, core, base, ms.ERR_OPERAND, how, rq.SIGNAL_ADD)
     if not _aligned_memory(st, core, base, signal, 8, ms.WRITE):
@@ -196,15 +196,6 @@ def _signal(st, core, base, target, nbytes):
 
 
 @jit
-def _adds(st, core, base, all_bits):
-    """May an mtu-out add what it copies: integers of 4 bytes?"""
-    how, rest = st[base + REQUEST + 4], st[base + REQUEST + 5]
-    if how != rq.ADDS or rest != 0:
-        return set_error(st, core, base, ms.ERR_OPERAND, how, rest)
-    return all_bits & 3 == 0 or set_error(st, core, base, ms.ERR_ALIGN, st[base + REQUEST + 2], 4)
-
-
-@jit
 def check_transfer(st, core, base, op, a, b, c):
     """Check an instruction of mtu-in or mtu-out before it is queued; a CPU's stores pass a fence, too."""
     if op != rq.OP_FENCE and not _on_die(st, core, base):
@@ -214,11 +205,12 @@ def check_transfer(st, core, base, op, a, b, c):
         if tentative != 0 and tentative != rq.TENTATIVE:
             return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
         return _memory(st, core, base, a, c, ms.READ) and _buffer(st, core, base, b, c, 1)
-    if op == rq.OP_MTU_OUT:
-        inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, ms.WRITE)
-        if st[base + REQUEST + 6] == 0 and (st[base + REQUEST + 4] != 0 or st[base + REQUEST + 5] != 0):
-            return inside and _adds(st, core, base, a | b | c)
-        return inside and (st[base + REQUEST + 6] == 0 or _signal(st, core, base, b, c))
+    if ops.COPIES_OUT >> op & 1:
+        if not _buffer(st, core, base, a, c, 1) or not _memory(st, core, base, b, c, ms.WRITE):
+            return False
+        if op == rq.OP_MTU_ADD and (a | b | c) & 3:  # it adds integers of 4 bytes
+            return set_error(st, core, base, ms.ERR_ALIGN, b, 4)
+        return op != rq.OP_PUT_SIGNAL or _signal(st, core, base, b, c)
     if op == rq.OP_PUT:
         return _aligned_memory(st, core, base, a, ms.GRANULE_BYTES, ms.WRITE)
     if op == rq.OP_ADD:

@@ -12,6 +12,7 @@ itself, `CHOICE_EVICT` and the line's place.  Neither must ever happen: a run in
 Write-backs are writes in flight like any other, unit by unit.  A line is not fetched while its write-back is under way.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.machine.device import flight
@@ -35,7 +36,7 @@ def through_cache(st, base):
 def request_choices(st, base):
     """Choices of the core's request: of a line that is polled, of a load to fetch again, answers, and conditions."""
     op = st[base + REQUEST]
-    if op > rq.OP_POLL:
+    if not ops.WORDS >> op & 1:
         return answers(st, base) if op == rq.OP_CHOOSE or op == rq.OP_POLL_ANY else 1
     return ms.CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
 

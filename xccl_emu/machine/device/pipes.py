@@ -7,9 +7,10 @@ order, mtu-out granule by granule.  DMA descriptors are independent of each othe
 PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.machine.device import flight, lost, maps, numerics, sparse, vectors
+from xccl_emu.machine.device import flight, lost, maps, numerics, sparse, touched, vectors
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.far import read_far
@@ -291,39 +292,34 @@ def step_mtu_out(mem, st, core, base, choice):
         st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += 8
         _pop(st, queue)
     else:
-        assert op == rq.OP_MTU_OUT or op == rq.OP_PUT
+        assert ops.COPIES_OUT >> op & 1 or op == rq.OP_PUT
         _step_out(mem, st, core, base, queue, entry, choice)
     return True
 
 
 @jit
 def signals_next(st, entry):
-    """Return whether an mtu-out's data are on their way and its signal is not, which is an action of its own."""
-    return st[entry + 6] != 0 and st[entry + ms.ENTRY_PROGRESS] == st[entry + 3]
-
-
-@jit
-def adds_row(st, entry):
-    """Return whether an instruction of mtu-out adds what it copies to what is there."""
-    return st[entry] == rq.OP_MTU_OUT and st[entry + 6] == 0 and st[entry + 4] == rq.ADDS
+    """Return whether a `put_signal`'s data are on their way and its signal is not, which is an action of its own."""
+    return st[entry] == rq.OP_PUT_SIGNAL and st[entry + ms.ENTRY_PROGRESS] == st[entry + ops.PUT_SIGNAL.nbytes]
 
 
 @jit
 def _step_out(mem, st, core, base, queue, entry, choice):
     """Write a unit of an mtu-out or a put or all of it, or if that is done, signal."""
-    ring, how = flight.block_of_die(st, st[base + ms.DIE]), st[entry + 6]
-    nbytes = ms.GRANULE_BYTES if st[entry] == rq.OP_PUT else st[entry + 3]
-    before, signals = st[ring + ms.FLIGHT_COUNT], how != 0 and st[entry + ms.ENTRY_PROGRESS] == nbytes
+    ring, op = flight.block_of_die(st, st[base + ms.DIE]), st[entry]
+    _, nbytes = touched.written_by(st, entry, op)
+    before, signals = st[ring + ms.FLIGHT_COUNT], signals_next(st, entry)
     if signals:
-        kind = ms.KIND_ADD if how == rq.SIGNAL_ADD else ms.KIND_MTU
-        flight.write_word(mem, st, core, base, kind, st[entry + 4], 8, st[entry + 5], st[entry + ms.ENTRY_SITE])
+        kind = ms.KIND_ADD if st[entry + ops.PUT_SIGNAL.how] == rq.SIGNAL_ADD else ms.KIND_MTU
+        word, value = st[entry + ops.PUT_SIGNAL.signal], st[entry + ops.PUT_SIGNAL.value]
+        flight.write_word(mem, st, core, base, kind, word, 8, value, st[entry + ms.ENTRY_SITE])
         st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += 8
     else:
         _write_out(mem, st, core, base, entry, choice)
         st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += nbytes if st[entry + ms.ENTRY_PROGRESS] == nbytes else 0
-    if how:
+    if op == rq.OP_PUT_SIGNAL:
         flight.mark_parts(st, base, before, ms.IS_SIGNAL if signals else ms.IS_PAYLOAD)
-    if st[entry + ms.ENTRY_PROGRESS] == nbytes and (signals or how == 0):
+    if st[entry + ms.ENTRY_PROGRESS] == nbytes and (signals or op != rq.OP_PUT_SIGNAL):
         _pop(st, queue)
 
 
@@ -341,10 +337,10 @@ def fence_ahead(st, base):
 def _write_out(mem, st, core, base, entry, choice):
     """Write the next unit, or all that there is room for: of an mtu-out from the data buffer, of a put its words."""
     words, done, site = st[entry] == rq.OP_PUT, st[entry + ms.ENTRY_PROGRESS], st[entry + ms.ENTRY_SITE]
-    target, nbytes = (st[entry + 1], ms.GRANULE_BYTES) if words else (st[entry + 2], st[entry + 3])
+    target, nbytes = touched.written_by(st, entry, st[entry])
     source = 8 * (entry + 2) if words else st[base + ms.UB_BASE] + st[entry + 1]
     at_once, atomic = choice == ms.CHOICE_ALL and st[ms.ORDER] == ms.ORDER_SC and not words, 1 << st[ms.ATOMIC_SHIFT]
-    kind = ms.KIND_ADD_ROW if adds_row(st, entry) else ms.KIND_MTU
+    kind = ms.KIND_ADD_ROW if st[entry] == rq.OP_MTU_ADD else ms.KIND_MTU
     while True:
         size = nbytes - done if at_once else min(atomic - (target + done) % atomic, nbytes - done)
         if words:

@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.machine.device import access, cache, conditions, flight, pipes, tentative, words
@@ -36,8 +37,7 @@ def step_scalar(mem, st, core, base, choice):
             return False
         if op == rq.OP_POLL and st[base + ms.POLLED]:
             return True  # of a line not all is read yet
-        if op != rq.OP_RETURN and (op <= rq.OP_ATOMIC_ADD or rq.OP_DMA <= op <= rq.OP_ADD):
-            note_traffic(st, base, op)
+        note_traffic(st, base, op)
     st[ms.COUNT_BY_OP + op] += 1
     if op == rq.OP_RETURN:
         words.put(st, base + RESULT, st[base + REQUEST + 1])
@@ -54,17 +54,19 @@ def step_scalar(mem, st, core, base, choice):
 def _grant(mem, st, core, base, op, choice):
     """Carry out one request; False if it cannot be granted now, or if it is bad (then the error is recorded)."""
     a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    if op >= rq.OP_V_QUANTIZE:
+    if ops.VECTORS >> op & 1:
         d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
         return access.check_vector(st, core, base, op, a, b, c, d, e) and _enqueue(st, core, base, op, rq.VECTOR)
-    if op >= rq.OP_MTU_IN:
+    if ops.TRANSFERS >> op & 1:
         pipe = rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
         return access.check_transfer(st, core, base, op, a, b, c) and _enqueue(st, core, base, op, pipe)
     if not access.check_scalar(st, core, base, op, a, b, c, st[base + REQUEST + 4]):
         return False
-    if op <= rq.OP_POLL:
+    if ops.WORDS >> op & 1:
         return _grant_memory(mem, st, core, base, op, choice, a, b, c)
-    if op == rq.OP_UB_LOAD or op == rq.OP_UB_STORE:
+    if op == rq.OP_RETURN:
+        return drained(st, base) and _no_event_left(st, core, base)
+    if ops.BUFFER_WORDS >> op & 1:
         return _grant_buffer(mem, st, core, base, op, a, b, c)
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         return _grant_flag(st, core, base, op, a, b, c)
@@ -74,7 +76,7 @@ def _grant(mem, st, core, base, op, choice):
         return pipes.ring_dma(st, base)
     if op == rq.OP_DCCI:
         return st[ms.CACHE_LINES] == 0 or cache.clean(mem, st, core, base, a)
-    if op <= rq.OP_AWAIT_GROUP:
+    if op == rq.OP_ARRIVE or op == rq.OP_AWAIT_GROUP:
         return _grant_group(st, base, op, a)
     return _grant_rarely(mem, st, core, base, op, choice)
 
@@ -116,9 +118,7 @@ def _grant_rarely(mem, st, core, base, op, choice):
 
 @jit
 def _grant_memory(mem, st, core, base, op, choice, a, b, c):
-    """Return, load, store, atomic add or compare-and-swap, poll."""
-    if op == rq.OP_RETURN:
-        return drained(st, base) and _no_event_left(st, core, base)
+    """Load, store, atomic add or compare-and-swap, poll."""
     if op == rq.OP_POLL:
         if polls_line(st, base):
             return read_line(mem, st, base, choice, flight.switched_off(st, base))
@@ -128,7 +128,7 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
             words.put(st, base + RESULT, value)
             return True
         return False
-    if st[ms.CACHE_LINES] and op <= rq.OP_STORE:
+    if st[ms.CACHE_LINES] and not ops.ATOMICS >> op & 1:
         done = _grant_cached(mem, st, core, base, op, choice, a, b, c)
         st[ms.BYTES_BY_PIPE + rq.SCALAR] += (b if op == rq.OP_LOAD else c) if done else 0
         return done
@@ -152,7 +152,10 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
     words.put(st, base + RESULT, old)
     mark(mem, st, a, 8)
     tentative.meet(st, a, 8)
-    words.store_i64(mem, a, old + b if c != rq.SWAPS else b if old == st[base + REQUEST + 4] else old)
+    if op == rq.OP_ATOMIC_ADD:
+        words.store_i64(mem, a, old + b)
+    elif old == st[base + REQUEST + ops.COMPARE_SWAP.expected]:
+        words.store_i64(mem, a, st[base + REQUEST + ops.COMPARE_SWAP.value])
     flight.note_writer(st, a, core, flight.request_site(st, base))
     st[ms.BYTES_BY_PIPE + rq.SCALAR] += 8
     return True
@@ -196,10 +199,10 @@ def _no_event_left(st, core, base):
 def _grant_buffer(mem, st, core, base, op, a, b, c):
     """Scalar access to the data buffer: immediate, in program order with what the scalar unit issues."""
     at = st[base + ms.UB_BASE] + a
+    if op == rq.OP_VALIDATE:
+        words.put(st, base + RESULT, 0)
+        return tentative.validate(st, core, base, a, b)
     if op == rq.OP_UB_LOAD:
-        if c:
-            words.put(st, base + RESULT, 0)
-            return tentative.validate(st, core, base, a, b)
         if st[base + ms.HELD_END] and not tentative.may_use(st, core, base, a, b):
             return False
         word = words.load_i64(mem, at & ~7) >> 8 * (at & 7)
@@ -220,7 +223,7 @@ def run_on_buffer(mem, st, core, base, most):
     while taken < most:
         op = st[base + REQUEST]
         if (
-            (op != rq.OP_UB_LOAD and op != rq.OP_UB_STORE)
+            not ops.BUFFER_WORDS >> op & 1
             or st[base + ms.STATUS] != ms.STATUS_RUNNING
             or flight.switched_off(st, base)
         ):

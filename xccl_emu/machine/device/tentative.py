@@ -7,6 +7,7 @@ becomes visible while the transfer may be made or is under way.  A transfer over
 those before it, which the machine takes first, were in vain.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
@@ -89,9 +90,9 @@ def may_issue(st, core, base, op):
     if op == rq.OP_MTU_IN:
         apart = b > st[base + ms.HELD_END] or b + c < st[base + ms.HELD_START]
         return d == 0 or not apart or set_error(st, core, base, ms.ERR_OPERAND, b, c)
-    if op == rq.OP_MTU_OUT:
+    if ops.COPIES_OUT >> op & 1:
         return may_use(st, core, base, a, c)
-    if op < rq.OP_V_QUANTIZE:
+    if not ops.VECTORS >> op & 1:
         return True
     source, read, target, written = vectors.ranges(op, a, b, c, d, e)
     other, more = vectors.other_range(op, c, d, e)

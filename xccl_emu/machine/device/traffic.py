@@ -3,34 +3,25 @@
 Counters begin again with every run. No program can observe them: they lie after the tables of last writers.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import touched
 from xccl_emu.machine.device.words import jit
 
 
 @jit
 def note_traffic(st, base, op):
     """Count a request that was granted, if it touches memory (polls do not count) of another die."""
-    a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    if op < rq.OP_DMA:
-        if op == rq.OP_LOAD:
-            _note(st, base, a, b, ms.TRAFFIC_READS)
-        elif op == rq.OP_STORE:
-            _note(st, base, a, c, ms.TRAFFIC_FLAGS)
-        elif op == rq.OP_ATOMIC_ADD:
-            _note(st, base, a, 8, ms.TRAFFIC_FLAGS)
-    elif op == rq.OP_MTU_IN:
-        _note(st, base, a, c, ms.TRAFFIC_READS)
-    elif op == rq.OP_MTU_OUT:
-        _note(st, base, b, c, ms.TRAFFIC_WRITES)
-        if st[base + REQUEST + 6]:
-            _note(st, base, st[base + REQUEST + 4], 8, ms.TRAFFIC_FLAGS)
-    elif op == rq.OP_DMA:
-        _note(st, base, a, c, ms.TRAFFIC_READS)
-        _note(st, base, b, c, ms.TRAFFIC_WRITES)
-    else:
-        _note(st, base, a, ms.GRANULE_BYTES if op == rq.OP_PUT else 8, ms.TRAFFIC_FLAGS)
+    if ops.FETCHES >> op & 1:
+        address, nbytes = touched.read_by(st, base + REQUEST, op)
+        _note(st, base, address, nbytes, ms.TRAFFIC_READS)
+    if ops.WRITES >> op & 1:
+        address, nbytes = touched.written_by(st, base + REQUEST, op)
+        _note(st, base, address, nbytes, ms.TRAFFIC_WRITES if ops.COPIES >> op & 1 else ms.TRAFFIC_FLAGS)
+    if op == rq.OP_PUT_SIGNAL:
+        _note(st, base, st[base + REQUEST + ops.PUT_SIGNAL.signal], 8, ms.TRAFFIC_FLAGS)
 
 
 @jit

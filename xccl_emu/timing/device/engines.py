@@ -1,5 +1,6 @@
 """The pipes and DMA in time: an instruction begins when it was issued, its pipe is free and its event is set."""
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import is_line
@@ -26,7 +27,7 @@ def step_pipe_timed(space, core, pipe):
     own = pipe == rq.VECTOR or op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG or op == rq.OP_FENCE
     if not own and tm[since] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[since]
-    count = elements(st, at, op) if pipe == rq.VECTOR and op >= rq.OP_V_QUANTIZE else 0
+    count = elements(st, at, op) if ops.VECTORS >> op & 1 else 0
     entry = _written(mem, tm, asked)
     if not act_once(mem, st, core.number * ms.ACTORS_PER_CORE + pipe, ms.CHOICE_ALL):
         return 0
@@ -39,7 +40,7 @@ def step_pipe_timed(space, core, pipe):
         _fence(space, core, asked, since)
     else:
         _transfer(space, core, pipe, asked, since, entry)
-        if op == rq.OP_MTU_OUT and asked.f:
+        if op == rq.OP_PUT_SIGNAL:
             _signal(space, core, asked)
     records.set_time(tm, who, ring_at(core.row, tl.POPPED, pipe, n), tm[since], records.cause_of(who, free))
     return 1
@@ -49,7 +50,7 @@ def step_pipe_timed(space, core, pipe):
 def _written(mem, tm, asked):
     """Entry of the granule that an instruction writes by itself, or 0; found before it does, for what was there."""
     op, target, nbytes = asked.op, asked.b, asked.c
-    if op == rq.OP_MTU_OUT:
+    if ops.COPIES_OUT >> op & 1:
         for begin in range(0, nbytes if _is_a_line(target, nbytes) else 0, ms.GRANULE_BYTES):
             find_granule(mem, tm, target + begin)
         return find_granule(mem, tm, target) if nbytes <= ms.GRANULE_BYTES else 0
@@ -101,12 +102,12 @@ def _transfer(space, core, pipe, asked, since, entry):
     """mtu-in or mtu-out: what is written is seen from when it is there."""
     mem, _, tm, who, _ = space
     op, begin = asked.op, tm[since] + tm[tl.C_MTU_START]
-    address = asked.b if op == rq.OP_MTU_OUT else asked.a
-    nbytes = asked.c if op == rq.OP_MTU_IN or op == rq.OP_MTU_OUT else ms.GRANULE_BYTES
+    address = asked.b if ops.COPIES_OUT >> op & 1 else asked.a
+    nbytes = asked.c if ops.COPIES >> op & 1 else ms.GRANULE_BYTES
     number, visible = _pass(space, core, pipe, asked, since, begin, address, nbytes)
     if entry:
         became_visible(mem, tm, who, entry, address, visible, 1, asked.b if op == rq.OP_ADD else 0, number)
-    elif op == rq.OP_MTU_OUT and _is_a_line(address, nbytes):
+    elif ops.COPIES_OUT >> op & 1 and _is_a_line(address, nbytes):
         line_became_visible(mem, tm, who, address, nbytes, visible, number)
 
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import access
@@ -52,7 +53,7 @@ def step_scalar_timed(space, core):
     op, a = asked.op, asked.a
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
-    memory = op == rq.OP_LOAD or op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD
+    memory = op != rq.OP_POLL and ops.WORDS >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
     looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.b))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
@@ -60,7 +61,7 @@ def step_scalar_timed(space, core):
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS
     phase = st[st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS + ms.GROUP_PHASE]
     slot = free_descriptor(st, base) if op == rq.OP_DMA else 0
-    follows = looks or op == rq.OP_POLL or op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD
+    follows = looks or op == rq.OP_POLL or ops.SCALAR_WRITES >> op & 1
     entry = granules.find_granule(mem, tm, a) if follows and 0 <= a <= mem.size - ms.GRANULE_BYTES else 0
     in_versions = op != rq.OP_POLL or polls_whole_word(st, base)
     shown = _seen(mem, tm, row, asked, looks, entry) if in_versions else entry
@@ -76,7 +77,7 @@ def step_scalar_timed(space, core):
     since, took = _granted(st, tm, core, asked, group, seen)
     end = tm[since] + took
     read = a if op == rq.OP_LOAD or op == rq.OP_POLL else -1
-    written = a if op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD else -1
+    written = a if ops.SCALAR_WRITES >> op & 1 else -1
     moved = records.Moved(_nbytes(asked), die_at(st, a), 0, end, read, written)
     number = records.record(space, core, rq.SCALAR, asked, since, end, moved)
     records.set_time(tm, who, row + tl.SCALAR_AT, end, number)
@@ -162,9 +163,9 @@ def _wait(tm, op, entry, group, core):
 def _pipe_of(asked):
     """The pipe that a request is queued on; SCALAR for none."""
     op = asked.op
-    if op >= rq.OP_V_QUANTIZE:
+    if ops.VECTORS >> op & 1:
         return rq.VECTOR
-    if op >= rq.OP_MTU_IN:
+    if ops.TRANSFERS >> op & 1:
         return rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
     if op == rq.OP_SET_FLAG:
         return asked.a
@@ -190,7 +191,7 @@ def _granted(st, tm, core, asked, group, seen):
         return records.later(tm, since, group + tl.RELEASED_AT + _parity(asked.a)), issue
     if op == rq.OP_DMA:
         return since, tm[tl.C_DMA_ISSUE]
-    if op == rq.OP_LOAD or op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD:
+    if ops.WORDS >> op & 1:
         since = records.later(tm, since, row + tl.FENCE_AT) if op != rq.OP_LOAD else since
         return since, issue + _memory_access(st, tm, st[core.base + ms.DIE], asked)
     return since, issue
@@ -236,11 +237,11 @@ def _then(space, core, asked, before, number):
         _arrived(st, tm, who, before.group, before.phase, end, number)
     elif op == rq.OP_DMA:
         records.set_time(tm, who, row + tl.RUNG + before.slot, end, number)
-    elif op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD:
+    elif ops.SCALAR_WRITES >> op & 1:
         visible = end + latency_of(tm, path_to(tm, st[core.base + ms.DIE], die_at(st, a), a), True)
         records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
         records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
-        added = asked.b if op == rq.OP_ATOMIC_ADD and asked.c != rq.SWAPS else 0
+        added = asked.b if op == rq.OP_ATOMIC_ADD else 0
         granules.became_visible(mem, tm, who, before.entry, a, visible, before.releases, added, number)
     elif op == rq.OP_RETURN:
         tm[row + tl.FINISHED] = end

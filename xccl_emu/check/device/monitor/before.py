@@ -2,6 +2,7 @@
 
 from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.clocks import dma_row, index_of, queue_row
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import conditions, flight, pipes
@@ -36,11 +37,11 @@ def before_core(space, core, base, pipe, choice):
     m[ml.X_OP], m[ml.X_A], m[ml.X_B], m[ml.X_C] = st[entry], st[entry + 1], st[entry + 2], st[entry + 3]
     m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH)
     m[ml.X_SITE] = st[entry + ms.ENTRY_SITE]
-    m[ml.X_ADDS] = 1 if m[ml.X_OP] == rq.OP_ADD or (pipe == rq.MTU_OUT and pipes.adds_row(st, entry)) else 0
-    if m[ml.X_OP] == rq.OP_MTU_OUT and st[entry + 6]:
+    m[ml.X_ADDS] = 1 if m[ml.X_OP] == rq.OP_ADD or m[ml.X_OP] == rq.OP_MTU_ADD else 0
+    if m[ml.X_OP] == rq.OP_PUT_SIGNAL:
         signals = pipes.signals_next(st, entry)
         m[ml.X_SIGNAL if signals else ml.X_PAYLOAD] = m[m[ml.SIGNALLED] + i] + 1
-        m[ml.X_ADDS] = 1 if signals and st[entry + 6] == rq.SIGNAL_ADD else 0
+        m[ml.X_ADDS] = 1 if signals and st[entry + ops.PUT_SIGNAL.how] == rq.SIGNAL_ADD else 0
     return True
 
 
@@ -52,9 +53,9 @@ def _before_scalar(space, i, base, choice):
     m[ml.X_OFF] = 1 if op != rq.OP_RETURN and flight.switched_off(st, base) else 0
     m[ml.X_ROW] = -1
     pipe = rq.SCALAR
-    if op >= rq.OP_V_QUANTIZE:
+    if ops.VECTORS >> op & 1:
         pipe = rq.VECTOR
-    elif op >= rq.OP_MTU_IN:
+    elif ops.TRANSFERS >> op & 1:
         pipe = rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
     elif op == rq.OP_SET_FLAG:
         pipe = a
@@ -65,9 +66,9 @@ def _before_scalar(space, i, base, choice):
         m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + st[queue + ms.PIPE_COUNT]) % ms.QUEUE_DEPTH)
     elif op == rq.OP_DMA:
         m[ml.X_DMA] = max(0, pipes.free_descriptor(st, base))  # if none is free the core does not get that far
-    elif op == rq.OP_ATOMIC_ADD:  # does it change its word?  A swap that fails releases nothing.
-        there = m[ml.X_C] == rq.SWAPS and a >= 0 and a <= space.mem.size - 8 and a & 7 == 0
-        m[ml.X_LAST] = 0 if there and load_i64(space.mem, a) != st[base + REQUEST + 4] else 1
+    elif ops.ATOMICS >> op & 1:  # does it change its word?  A swap that fails releases nothing.
+        there = op == rq.OP_COMPARE_SWAP and a >= 0 and a <= space.mem.size - 8 and a & 7 == 0
+        m[ml.X_LAST] = 0 if there and load_i64(space.mem, a) != st[base + REQUEST + ops.COMPARE_SWAP.expected] else 1
     elif op == rq.OP_POLL_ANY:
         m[ml.X_LAST] = 0  # which of its accesses is the one that it sees
         if choice == ms.CHOICE_ALL and conditions.can_be_polled(st, base, space.mem.size):

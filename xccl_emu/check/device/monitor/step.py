@@ -7,6 +7,7 @@ from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor import shadow, writes
 from xccl_emu.check.device.monitor.before import before_core, before_delivery
 from xccl_emu.check.device.monitor.calls import call, part
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import conditions, flight
@@ -53,9 +54,9 @@ def watched(space, actor, choice):
     i = monitor_clocks.index_of(m, core)
     known = monitor_clocks.pipe_row(m, i, pipe) if pipe != rq.DMA else m[ml.X_ROW]
     issued = m[ml.X_ROW] if pipe != rq.SCALAR else known
-    if m[ml.FENCES] and pipe == rq.SCALAR and (m[ml.X_OP] == rq.OP_STORE or m[ml.X_OP] == rq.OP_ATOMIC_ADD):
+    if m[ml.FENCES] and pipe == rq.SCALAR and ops.SCALAR_WRITES >> m[ml.X_OP] & 1:
         issued = monitor_clocks.fence_row(m, i)  # it was granted when mtu-out had passed the fence
-        if not m[ml.X_OFF] and (m[ml.X_OP] == rq.OP_ATOMIC_ADD or not st[ms.CACHE_LINES]):
+        if not m[ml.X_OFF] and (ops.ATOMICS >> m[ml.X_OP] & 1 or not st[ms.CACHE_LINES]):
             # And so is all that its scalar unit does from now on
             monitor_clocks.join_row(m, space.clocks, known, issued)
     m[ml.X_KNOWN], m[ml.X_ISSUED] = known, issued
@@ -147,7 +148,7 @@ def judge(space, i, r):
         flags |= ml.LOOSE
     if flags & accesses.SYNC:
         _note_syncs(space, start, nbytes)
-    if m[ml.X_OP] == rq.OP_ATOMIC_ADD:
+    if ops.ATOMICS >> m[ml.X_OP] & 1:
         flags |= ml.IMMEDIATE
         # It had to wait for them
         monitor_clocks.in_order(st, m, space.clocks, i, known, known, start >> st[ms.DIE_SHIFT])
@@ -227,7 +228,7 @@ def _after_scalar(space, i, core, base, op):
     elif op == rq.OP_STORE and not st[ms.CACHE_LINES]:
         writes.wrote(space, i, base)
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
-    elif op == rq.OP_ATOMIC_ADD:
+    elif ops.ATOMICS >> op & 1:
         _acquire(space, i, core, base, 0)
         number = shadow.sync_number(space, m[ml.X_A] // ms.GRANULE_BYTES)
         if number and m[ml.X_LAST]:

@@ -6,8 +6,8 @@ from xccl_emu.check.device.monitor.calls import call
 from xccl_emu.check.device.monitor.shadow import save
 from xccl_emu.check.device.sampling.begin import ended
 from xccl_emu.check.device.sampling.policies.draw import draw_below
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import OP_ATOMIC_ADD
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import lost
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
@@ -200,7 +200,7 @@ def held(st, m, die, k):
 def atomic_held(st, m, base):
     """Return whether a core waits for an atomic that is held back."""
     if m[ml.FAULT] == fault_codes.F_STALL and m[ml.STRUCK] == 0:
-        there = st[base + ms.DIE] == m[ml.FAULT_FROM] and st[base + REQUEST] == OP_ATOMIC_ADD
+        there = st[base + ms.DIE] == m[ml.FAULT_FROM] and ops.ATOMICS >> st[base + REQUEST] & 1 != 0
         return there and st[base + REQUEST + 1] >> st[ms.DIE_SHIFT] == m[ml.FAULT_TO]
     return fault_actions.atomic_cut(st, base)
 

@@ -10,6 +10,7 @@ from xccl_emu.check.device.sampling.policies.draw import draw_below, is_change, 
 from xccl_emu.check.device.sampling.policies.pct import lower, lower_spinning
 from xccl_emu.check.device.sampling.policies.pick import draw_key, pick, which
 from xccl_emu.check.device.sampling.policies.skew import draw_dies
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as at
@@ -68,7 +69,7 @@ def _follow(space, run, policy, candidate, of_core):
     core, pipe = candidate // at.ACTORS_PER_CORE, candidate % at.ACTORS_PER_CORE
     i, op = index_of(m, core), m[ck.X_OP]
     wide = st[at.ORDER] == at.ORDER_SC and (pipe == rq.MTU_OUT or pipe == rq.DMA or op == rq.OP_STORE)
-    if wide or (pipe == rq.SCALAR and (op == rq.OP_ATOMIC_ADD or op == rq.OP_ARRIVE)):
+    if wide or (pipe == rq.SCALAR and (ops.ATOMICS >> op & 1 or op == rq.OP_ARRIVE)):
         for a in range(asleep.size):
             asleep[a] = 0
     for p in range(at.ACTORS_PER_CORE):

@@ -7,6 +7,7 @@ from xccl_emu.check.device.search import clocks, fields, granules
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.check.device.search.races import any_before, any_released
 from xccl_emu.check.device.search.spans import any_on_die_of
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight
@@ -304,7 +305,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         # Perhaps in flight
         own = worst >= granules.FIELD and granules.may_write(ck, i, rows[0, accesses.START], rows[0, accesses.NBYTES])
         return PLAINLY if plain and early and not own else NOT
-    if op == rq.OP_ATOMIC_ADD:
+    if ops.ATOMICS >> op & 1:
         return PLAINLY if worst <= granules.OWN else NOT
     if op == rq.OP_POLL:
         address, compare = st[base + REQUEST + 1], st[base + REQUEST + 2]

@@ -17,6 +17,7 @@ from xccl_emu.check.device.search import clocks, fields, granules, inside, races
 from xccl_emu.check.device.search.linked import classify, linked
 from xccl_emu.check.device.search.record import step_machine
 from xccl_emu.check.device.search.spans import adjoin
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.device import cache as machine_cache
@@ -144,11 +145,11 @@ def _action(st, ck, i, what):
         vector = clocks.vector_at(
             st, ck, block, base, pipe, 0 if choice == ms.CHOICE_ALL or pipe != rq.MTU_IN else choice & 15
         )
-    elif ck[block + cs.FENCE_VECTOR] and (op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD or op == rq.OP_DCCI):
+    elif ck[block + cs.FENCE_VECTOR] and (ops.SCALAR_WRITES >> op & 1 or op == rq.OP_DCCI):
         vector = clocks.joined(vector, ck[block + cs.FENCE_VECTOR])  # it was granted when mtu-out had passed the fence
     if pipe == rq.SCALAR and op == rq.OP_DMA:
         descriptor = free_descriptor(st, base)
-    signals = st[entry + 6] if pipe == rq.MTU_OUT and op == rq.OP_MTU_OUT else 0
+    signals = st[entry + ops.PUT_SIGNAL.how] if pipe == rq.MTU_OUT and op == rq.OP_PUT_SIGNAL else 0
     return Action(i, base, block, pipe, entry, op, a, b, c, vector, descriptor, what >> 24, signals)
 
 
@@ -247,7 +248,7 @@ def _save_before(mem, st, ck, rows, x):
     for r in range(rows[cs.N_ROWS, 0]):
         if rows[r, accesses.FLAGS] & accesses.WRITE:
             in_buffer = rows[r, accesses.START] >= ck[cs.MEMORY_END]
-            if in_buffer or x.at_once or st[ms.ORDER] == ms.ORDER_SC or x.op == rq.OP_ATOMIC_ADD:
+            if in_buffer or x.at_once or st[ms.ORDER] == ms.ORDER_SC or ops.ATOMICS >> x.op & 1:
                 cs.save_bytes(mem, st, ck, rows[r, accesses.START], rows[r, accesses.NBYTES])
                 touch_readers(st, ck, rows[r, accesses.START], rows[r, accesses.NBYTES])
             else:
@@ -440,9 +441,9 @@ def _mark(st, ck, block, start, end, who):
 def _after_scalar(mem, st, ck, rows, named, x, op):
     """Note what the scalar unit's request means for the order inside of its core."""
     base, block, a, b, c = x.base, x.block, x.a, x.b, x.c
-    if op >= rq.OP_V_QUANTIZE:
+    if ops.VECTORS >> op & 1:
         clocks.note_issue(st, ck, block, base, rq.VECTOR)
-    elif op >= rq.OP_MTU_IN:
+    elif ops.TRANSFERS >> op & 1:
         clocks.note_issue(st, ck, block, base, rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT)
     elif op == rq.OP_DMA:
         _after_ring(mem, st, ck, rows, named, x)
@@ -466,11 +467,11 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
         ck[block + cs.ARRIVED] = 1 if op == rq.OP_ARRIVE else 0
         if op == rq.OP_ARRIVE:
             races.release_marks(st, ck, block, ck[block + cs.VECTORS])
-    if (op == rq.OP_ATOMIC_ADD or (op == rq.OP_STORE and not st[ms.CACHE_LINES])) and ck[block + cs.FENCE_VECTOR]:
+    if (ops.ATOMICS >> op & 1 or (op == rq.OP_STORE and not st[ms.CACHE_LINES])) and ck[block + cs.FENCE_VECTOR]:
         # All fences before it are passed
         ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR])
     reads = (
-        (op <= rq.OP_POLL or op == rq.OP_POLL_ANY)
+        (ops.WORDS >> op & 1 or op == rq.OP_POLL_ANY)
         and rows[cs.N_ROWS, 0]
         and rows[0, accesses.FLAGS] & accesses.SYNC
         and rows[cs.ROWS_CLASS, 0] == granules.SYNC

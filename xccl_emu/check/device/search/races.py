@@ -29,6 +29,7 @@ from xccl_emu.check.device.search import granules
 from xccl_emu.check.device.search.clocks import block_of, core_of, lane
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.check.device.search.spans import all_on_die_of
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight, pipes
@@ -212,7 +213,7 @@ def open_accesses(st, ck, rows, named, i, at):
         op = st[base + REQUEST]
         polls = op == rq.OP_POLL and (flight.switched_off(st, base) or _torn_under(st, ck, base))
         cached = op == rq.OP_STORE and st[ms.CACHE_LINES] != 0
-        writes = cached or ((op == rq.OP_STORE or op == rq.OP_ATOMIC_ADD) and not pipes.fence_ahead(st, base))
+        writes = cached or (ops.SCALAR_WRITES >> op & 1 != 0 and not pipes.fence_ahead(st, base))
         if op == rq.OP_LOAD or writes or polls or op == rq.OP_POLL_ANY:
             n = _append_shared(st, ck, rows, named, base, rq.SCALAR, ms.CHOICE_ALL, at, n)
     queue = pipes.pipe_of(base, rq.MTU_IN)

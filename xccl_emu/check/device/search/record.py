@@ -10,6 +10,7 @@ from xccl_emu.check.device import accesses
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search.granules import DATA
 from xccl_emu.check.device.search.linked import linked, machine_step, recorded_step
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight, pipes
@@ -71,7 +72,7 @@ def step_recorded(mem, st, ck, rows, named, core, what):
     base = flight.block_of_core(st, core)
     if pipe == rq.SCALAR and (st[base + REQUEST] == rq.OP_QUIET or st[base + REQUEST] == rq.OP_RETURN):
         deliver_latent(mem, st, ck, core)
-    if pipe == rq.SCALAR and st[base + REQUEST] == rq.OP_ATOMIC_ADD:
+    if pipe == rq.SCALAR and ops.ATOMICS >> st[base + REQUEST] & 1:
         _deliver_fenced(mem, st, ck, core)
     if at_once and not _is_whole(pipe, choice):
         return _write_at_once(mem, st, ck, rows, core, pipe)

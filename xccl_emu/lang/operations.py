@@ -1,0 +1,83 @@
+"""Sets of operations, and places of operands, as constants of device code: all made of the rows of `requests.TABLE`.
+
+A set is a number: ``ops.VECTORS >> op & 1`` says whether ``op`` is in it.
+"""
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_COMPARE_SWAP,
+    OP_PUT_SIGNAL,
+    SCALAR,
+    TABLE,
+    VECTOR,
+    Bytes,
+    Operation,
+)
+
+
+def _those(has: Callable[[Operation], object]) -> int:
+    return sum(1 << code for code, row in enumerate(TABLE) if has(row))
+
+
+VECTORS = _those(lambda row: row.pipe == VECTOR)
+"""What the vector pipe carries out."""
+TRANSFERS = _those(lambda row: row.pipe in (MTU_IN, MTU_OUT))
+"""What mtu-in and mtu-out carry out, a fence included."""
+QUEUED = _those(lambda row: row.pipe != SCALAR)
+"""What is not carried out when the scalar unit asks for it."""
+WRITES = _those(lambda row: row.writes)
+"""What writes memory."""
+FETCHES = _those(lambda row: row.reads and row.name != "poll") & ~WRITES | _those(lambda row: row.pipe == DMA)
+"""What reads memory, but for polls, and for atomics, which count as writes."""
+COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
+"""What moves as many bytes as an operand says between memory and the data buffer, or within memory."""
+SCALAR_WRITES = _those(lambda row: row.pipe == SCALAR and row.writes)
+"""What the scalar unit writes to memory by itself: stores and atomics."""
+ATOMICS = _those(lambda row: row.pipe == SCALAR and row.reads and row.writes)
+"""What reads and writes a word at its home memory, while the scalar unit waits."""
+WORDS = _those(lambda row: row.pipe == SCALAR and (row.reads or row.writes))
+"""What the scalar unit reads or writes in memory by itself: one word, or a line that it polls."""
+
+BUFFER_READS = _those(lambda row: row.pipe == SCALAR and row.takes)
+BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fills)
+"""What the scalar unit reads, or reads or writes, in the data buffer."""
+COPIES_OUT = _those(lambda row: row.takes and row.writes)
+"""What mtu-out copies from the data buffer."""
+
+
+def names(operations: int) -> frozenset[str]:
+    """Names of the members of a set."""
+    return frozenset(row.name for code, row in enumerate(TABLE) if operations >> code & 1)
+
+
+def _places(operation: int) -> Any:
+    """The place of each operand in a request, by its name; the operation itself has place 0."""
+    row = TABLE[operation]
+    return namedtuple(row.name, row.operands)(*range(1, 1 + len(row.operands.split())))
+
+
+COMPARE_SWAP, PUT_SIGNAL = _places(OP_COMPARE_SWAP), _places(OP_PUT_SIGNAL)
+
+
+def _ranges(of: Callable[[Operation], Bytes]) -> NDArray[np.int64]:
+    """For each operation the place of an address, and of a size, or minus the size itself; zeros for none."""
+    made = np.zeros((len(TABLE), 2), np.int64)
+    for code, row in enumerate(TABLE):
+        if touched := of(row):
+            address, size = touched
+            places = ["", *row.operands.split()]
+            made[code] = places.index(address), -size if isinstance(size, int) else places.index(size)
+    return made
+
+
+READ, WRITTEN = _ranges(lambda row: row.reads), _ranges(lambda row: row.writes)
+"""Where in a request its memory is said; `machine.device.touched` reads it."""
