@@ -14,7 +14,8 @@ Addresses are global (die * die_bytes + offset) unless they are called ``ub``: t
 buffer of the core that runs the kernel.
 """
 
-from typing import NamedTuple, TypeAlias
+import dataclasses
+from typing import TypeAlias
 
 Request: TypeAlias = tuple[int, ...]
 Condition: TypeAlias = tuple[int, int, int]
@@ -58,7 +59,8 @@ Bytes: TypeAlias = tuple[str, str | int] | None
 """A range of memory: the operand that is its address, and its size or the operand that is."""
 
 
-class Operation(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Operation:
     """What an operation is."""
 
     name: str

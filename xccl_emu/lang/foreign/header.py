@@ -32,8 +32,7 @@ def _macro(request: Callable[..., Any], **given: int) -> str:
 
 def text() -> str:
     """Return what the file must hold."""
-    functions = [each for each in vars(requests).values() if inspect.isfunction(each)]
-    made = [each for each in functions if each.__module__ == requests.__name__ and each is not requests.poll_any]
+    made = [each for each in vars(requests).values() if inspect.isfunction(each) and each is not requests.poll_any]
     lines = ["/* Made of xccl_emu/lang/requests.py by `python -m xccl_emu.lang.foreign.header`: edit that. */"]
     lines += ["#pragma once", "", "enum {", *_constants(), "};", "", *map(_macro, made)]
     lines += [_macro(requests.mtu_in, tentative=requests.TENTATIVE)]
