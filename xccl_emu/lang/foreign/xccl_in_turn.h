@@ -1,6 +1,6 @@
 /* Several kernels that a core runs one behind the other, as xccl_emu/lang/in_turn.py says it for Python.
  *
- * Whoever includes it defines XCCL_ROW_WORDS, XCCL_COUNTED, and XCCL_CALL(row), which calls the kernel that a row says.
+ * Who includes it defines XCCL_ROW_WORDS, XCCL_COUNTED, and XCCL_CALL(row), which calls the kernel that a row says.
  */
 static inline void xccl_in_turn(int64_t table, int64_t launches, int64_t done) {
     for (int64_t number = 0; number < launches; number++) {

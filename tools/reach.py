@@ -1,0 +1,94 @@
+"""Measure how far the house is from "declare once": a table of counts, of this tree or of another one.
+
+python tools/reach.py            this tree
+python tools/reach.py FOLDER     a clone at another commit
+"""
+
+import ast
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NOT_CORE = (
+    "ascendc", "torch", "bench", "measurements", "plan", "campaign", "pages", "kernels/a2e", "kernels/mixserve",
+    "kernels/serving", "protocols/a2e", "protocols/mixserve", "protocols/serving",
+)  # fmt: skip
+_OFFSET = re.compile(r"(?:\bREQUEST|\bentry|\bslot|\be) \+ [1-6]\b(?! \*)|\brequest\[[1-6]\]|\b_?[mr]\[ml\.X_[ABC]\]")
+_ORDER = re.compile(r"(?:<=?|>=?) *(?:rq\.)?OP_[A-Z_]+|(?:rq\.)?OP_[A-Z_]+ *(?:<=?|>=?) ")
+_CODES = re.compile(r"\b(?:rq\.)?OP_[A-Z_]+")
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """Python files of the package, with the two folders that it links to."""
+    for part in ("xccl_emu", "kernels", "protocols"):
+        yield from sorted((folder / part).rglob("*.py"))
+
+
+def device(path: Path) -> bool:
+    """Return whether a file is device code."""
+    return "device" in path.parts
+
+
+def lines_with(folder: Path, pattern: re.Pattern[str], which: Callable[[Path], bool]) -> int:
+    """Count what a pattern matches in some files."""
+    return sum(len(pattern.findall(path.read_text("utf-8"))) for path in files(folder) if which(path))
+
+
+def classes(folder: Path) -> int:
+    """Count the names of classes that several modules define."""
+    found = defaultdict[str, set[Path]](set)
+    for path in files(folder):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].add(path)
+    return sum(len(modules) > 1 for modules in found.values())
+
+
+def aliases(folder: Path) -> Counter[str]:
+    """Count the modules by each alias under which modules are imported."""
+    found = defaultdict[str, set[str]](set)
+    for path in files(folder):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                for name in node.names:
+                    if name.asname in ("at", "ck"):
+                        found[name.asname].add(f"{node.module}.{name.name}")
+    return Counter({alias: len(modules) for alias, modules in found.items()})
+
+
+def sizes(folder: Path) -> tuple[int, int, int]:
+    """Return the lines and files of the package, and the lines of its core."""
+    counted = {path: len(path.read_text("utf-8").splitlines()) for path in files(folder)}
+    outside = tuple(f"{name}/" for name in NOT_CORE)
+    core = sum(
+        n for path, n in counted.items()
+        if not path.relative_to(folder).as_posix().removeprefix("xccl_emu/").startswith(outside)
+    )  # fmt: skip
+    return sum(counted.values()), len(counted), core
+
+
+def table(folder: Path) -> dict[str, int]:
+    """Measure everything."""
+    lines, number, core = sizes(folder)
+    named = aliases(folder)
+    on_codes = [path for path in files(folder) if _CODES.search(path.read_text("utf-8"))]
+    return {
+        "operands by raw offset in device code": lines_with(folder, _OFFSET, device),
+        "comparisons of codes by their order": lines_with(folder, _ORDER, lambda path: path.name != "requests.py"),
+        "uses of codes of operations": lines_with(folder, _CODES, lambda path: path.name != "requests.py"),
+        "files that use them": len(on_codes),
+        "class names in several modules": classes(folder),
+        "modules imported as at": named["at"],
+        "modules imported as ck": named["ck"],
+        "lines of the package": lines,
+        "Python files": number,
+        "lines of the core": core,
+    }
+
+
+if __name__ == "__main__":
+    for what, count in table(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT).items():
+        print(f"{count:8,}  {what}")
