@@ -10,33 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.lang.requests import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    OP_COMPARE_SWAP,
-    OP_PUT_SIGNAL,
-    SCALAR,
-    TABLE,
-    VECTOR,
-    Bytes,
-    Operation,
-)
+from xccl_emu.lang import requests as rq
+from xccl_emu.lang.requests import SCALAR, TABLE, Bytes, Operation
 
 
 def _those(has: Callable[[Operation], object]) -> int:
     return sum(1 << code for code, row in enumerate(TABLE) if has(row))
 
 
-VECTORS = _those(lambda row: row.pipe == VECTOR)
+VECTORS = _those(lambda row: row.pipe == rq.VECTOR)
 """What the vector pipe carries out."""
-TRANSFERS = _those(lambda row: row.pipe in (MTU_IN, MTU_OUT))
+TRANSFERS = _those(lambda row: row.pipe in (rq.MTU_IN, rq.MTU_OUT))
 """What mtu-in and mtu-out carry out, a fence included."""
 QUEUED = _those(lambda row: row.pipe != SCALAR)
 """What is not carried out when the scalar unit asks for it."""
 WRITES = _those(lambda row: row.writes)
 """What writes memory."""
-FETCHES = _those(lambda row: row.reads and row.name != "poll") & ~WRITES | _those(lambda row: row.pipe == DMA)
+FETCHES = _those(lambda row: row.reads and row.name != "poll") & ~WRITES | _those(lambda row: row.pipe == rq.DMA)
 """What reads memory, but for polls, and for atomics, which count as writes."""
 COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
 """What moves as many bytes as an operand says between memory and the data buffer, or within memory."""
@@ -65,7 +55,13 @@ def _places(operation: int) -> Any:
     return namedtuple(row.name, row.operands)(*range(1, 1 + len(row.operands.split())))
 
 
-COMPARE_SWAP, PUT_SIGNAL = _places(OP_COMPARE_SWAP), _places(OP_PUT_SIGNAL)
+POLL, COMPARE_SWAP, ATOMIC = _places(rq.OP_POLL), _places(rq.OP_COMPARE_SWAP), _places(rq.OP_ATOMIC_ADD)
+AWAIT, CHOOSE, FAIL, FLAG = (
+    _places(rq.OP_AWAIT_GROUP), _places(rq.OP_CHOOSE), _places(rq.OP_FAIL), _places(rq.OP_SET_FLAG)
+)  # fmt: skip
+MTU_IN, OUT, PUT_SIGNAL = _places(rq.OP_MTU_IN), _places(rq.OP_MTU_OUT), _places(rq.OP_PUT_SIGNAL)
+PUT, ADD, DMA, DCCI = _places(rq.OP_PUT), _places(rq.OP_ADD), _places(rq.OP_DMA), _places(rq.OP_DCCI)
+"""Places of operands: ``st[base + REQUEST + ops.POLL.value]``; `FLAG` is of both flags, `OUT` of all `COPIES_OUT`."""
 
 
 def _ranges(of: Callable[[Operation], Bytes]) -> NDArray[np.int64]:

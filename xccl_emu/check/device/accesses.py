@@ -82,32 +82,32 @@ def accesses(st, base, pipe, choice, named, out):
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG or op == rq.OP_FENCE:
         return 0
     if op == rq.OP_MTU_IN:
-        source, nbytes = st[entry + 1], st[entry + 3]
+        source, nbytes = st[entry + ops.MTU_IN.source], st[entry + ops.MTU_IN.nbytes]
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
             start, end = pipes.subtransfer(st, source, source, nbytes, choice >> 4)
         how = SYNC if access.reads_flags(st, base, source, nbytes) else 0
-        how = SYNC | TENTATIVE if st[entry + 4] else how
+        how = SYNC | TENTATIVE if st[entry + ops.MTU_IN.tentative] else how
         n = _row(out, 0, source + start, end - start, how, rq.MTU_IN, site)
-        return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, rq.MTU_IN, site)
+        return _row(out, n, ub + st[entry + ops.MTU_IN.ub] + start, end - start, WRITE, rq.MTU_IN, site)
     if pipes.signals_next(st, entry):
         adds = SYNC if st[entry + ops.PUT_SIGNAL.how] == rq.SIGNAL_ADD else 0
         return _row(out, 0, st[entry + ops.PUT_SIGNAL.signal], 8, WRITE | WHOLE | adds, rq.MTU_OUT, site)
     if ops.COPIES_OUT >> op & 1:
-        target, nbytes, start = st[entry + 2], st[entry + 3], st[entry + ms.ENTRY_PROGRESS]
+        target, nbytes, start = st[entry + ops.OUT.target], st[entry + ops.OUT.nbytes], st[entry + ms.ENTRY_PROGRESS]
         end = nbytes
         if choice != ms.CHOICE_ALL:
             end = min(nbytes, start + atomic - (target + start) % atomic)
-        n = _row(out, 0, ub + st[entry + 1] + start, end - start, 0, rq.MTU_OUT, site)
+        n = _row(out, 0, ub + st[entry + ops.OUT.ub] + start, end - start, 0, rq.MTU_OUT, site)
         adds = SYNC if op == rq.OP_MTU_ADD else 0
         return _row(out, n, target + start, end - start, WRITE | adds, rq.MTU_OUT, site)
     if op == rq.OP_PUT:
         start = st[entry + ms.ENTRY_PROGRESS]
         end = ms.GRANULE_BYTES if choice == ms.CHOICE_ALL else min(ms.GRANULE_BYTES, start + atomic)
         whole = WHOLE if atomic >= ms.GRANULE_BYTES else 0
-        return _row(out, 0, st[entry + 1] + start, end - start, WRITE | whole, rq.MTU_OUT, site)
+        return _row(out, 0, st[entry + ops.PUT.target] + start, end - start, WRITE | whole, rq.MTU_OUT, site)
     if op == rq.OP_ADD:
-        return _row(out, 0, st[entry + 1], 8, WRITE | WHOLE | SYNC, rq.MTU_OUT, site)
+        return _row(out, 0, st[entry + ops.ADD.target], 8, WRITE | WHOLE | SYNC, rq.MTU_OUT, site)
     return _of_vector(st, entry, op, ub, site, out)
 
 
@@ -125,11 +125,12 @@ def _of_scalar(st, base, choice, named, out):
     if polls_line(st, base):
         first, nbytes = line_part(st, base, choice)
         n = _row(out, 0, a + first, nbytes, 0 if off else SYNC, rq.SCALAR, site)
-        return _row(out, n, st[base + ms.UB_BASE] + st[base + REQUEST + 6] + first, nbytes, WRITE, rq.SCALAR, site)
+        ub = st[base + ms.UB_BASE] + st[base + REQUEST + ops.POLL.ub] + first
+        return _row(out, n, ub, nbytes, WRITE, rq.SCALAR, site)
     if off and not (op == rq.OP_POLL and known & TAKEN):
         return 0
     if op == rq.OP_POLL:
-        return _row(out, 0, a, st[base + REQUEST + 4], WHOLE | SYNC, rq.SCALAR, site)
+        return _row(out, 0, a, st[base + REQUEST + ops.POLL.nbytes], WHOLE | SYNC, rq.SCALAR, site)
     if op == rq.OP_STORE:
         return _row(out, 0, a, c, WRITE | (WHOLE if c >> st[ms.ATOMIC_SHIFT] <= 1 else 0), rq.SCALAR, site)
     if ops.ATOMICS >> op & 1:
@@ -173,7 +174,8 @@ def _of_dma(st, base, choice, out):
     slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
     if k >= 8 or st[slot] == 0:
         return 0
-    source, target, nbytes, site = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + ms.ENTRY_SITE]
+    source, target, nbytes = st[slot + ops.DMA.source], st[slot + ops.DMA.target], st[slot + ops.DMA.nbytes]
+    site = st[slot + ms.ENTRY_SITE]
     start, end = 0, nbytes
     if choice < WHOLE_TRANSFER:
         start, end = pipes.subtransfer(st, source, target, nbytes, choice >> 4)

@@ -7,6 +7,7 @@ go first.  The actions of a scalar unit are just its next, or an answer to it.
 """
 
 from xccl_emu.check.device import fault_actions
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight
@@ -55,7 +56,8 @@ def identify(st, code, name):
     elif pipe == rq.DMA:
         if choice != ms.CHOICE_ALL and choice & 15 < ms.N_DMA_SLOTS:
             slot = flight.block_of_core(st, core) + ms.DMA_SLOTS + (choice & 15) * ms.ENTRY_WORDS
-            _name(name, actor, DESCRIPTOR, choice >> 4, st[slot + 1], st[slot + 2], st[slot + 4])
+            source, target, event = st[slot + ops.DMA.source], st[slot + ops.DMA.target], st[slot + ops.DMA.event]
+            _name(name, actor, DESCRIPTOR, choice >> 4, source, target, event)
     elif pipe != rq.SCALAR:
         queue = pipe_of(flight.block_of_core(st, core), pipe)
         j = choice & 15 if pipe == rq.MTU_IN and choice != ms.CHOICE_ALL else 0
@@ -137,7 +139,8 @@ def locate(st, name):
 def _descriptor(st, slots, name):
     for k in range(ms.N_DMA_SLOTS):
         slot = slots + k * ms.ENTRY_WORDS
-        same = st[slot + 1] == name[3] and st[slot + 2] == name[4] and st[slot + 4] == name[5]
+        same = st[slot + ops.DMA.source] == name[3] and st[slot + ops.DMA.target] == name[4]
+        same = same and st[slot + ops.DMA.event] == name[5]
         if st[slot] != 0 and same and st[slot + ms.ENTRY_PROGRESS] != flight.DMA_READ_DONE:
             return k | name[2] << 4
     return -1

@@ -60,7 +60,8 @@ def may_arrive(st, die, k):
 @jit
 def atomic_cut(st, base):
     """Does a core wait for an atomic that is cut off?"""
-    return ops.ATOMICS >> st[base + REQUEST] & 1 != 0 and is_cut(st, st[base + ms.DIE], st[base + REQUEST + 1])
+    address = st[base + REQUEST + ops.ATOMIC.address]
+    return ops.ATOMICS >> st[base + REQUEST] & 1 != 0 and is_cut(st, st[base + ms.DIE], address)
 
 
 @jit

@@ -110,6 +110,6 @@ def _subtransfers_of(st, base, pipe, j):
     """In how many sub-transfers the j-th transfer of mtu-in or DMA is copied; a flag counts as one."""
     if pipe == rq.MTU_IN:
         entry = pipes.entry_of(st, pipes.pipe_of(base, rq.MTU_IN), j)
-        return pipes.n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == rq.OP_MTU_IN else 1
+        return pipes.subtransfers_of(st, entry) if st[entry] == rq.OP_MTU_IN else 1
     slot = base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS
-    return pipes.n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3]) if st[slot] else 0
+    return pipes.subtransfers_of(st, slot) if st[slot] else 0

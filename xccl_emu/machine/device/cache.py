@@ -48,7 +48,7 @@ def answers(st, base):
         return 1
     if st[base + REQUEST] == rq.OP_POLL_ANY:
         return max(1, n_conditions(st, base))
-    n = st[base + REQUEST + 1]
+    n = st[base + REQUEST + ops.CHOOSE.n]
     return n if n <= rq.ANSWERS_MOST and n > 0 else 1
 
 
@@ -273,7 +273,8 @@ def written_back(st, core, base, choice):
         return first_changed(st, core)
     for k in range(n if op == rq.OP_DCCI else 0):
         at = place_of(st, core, k)
-        if st[at + ms.CACHED_LINE] == (st[base + REQUEST + 1] >> LINE_SHIFT) + 1 and st[at + ms.CACHED_DIRTY]:
+        line = st[base + REQUEST + ops.DCCI.address] >> LINE_SHIFT
+        if st[at + ms.CACHED_LINE] == line + 1 and st[at + ms.CACHED_DIRTY]:
             return k
     return -1
 

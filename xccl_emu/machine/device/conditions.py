@@ -4,6 +4,7 @@ A condition of `poll_any` is three words after the operation: address, compariso
 second and the third, and from there on words are 0 while the request is another (`forget`).
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import CMP_EQ, CMP_GE, CMP_NE, CMP_UNUSED, CONDITION_WORDS, CONDITIONS_MOST, UNUSED
 from xccl_emu.machine.device.words import call, jit, put
@@ -17,6 +18,13 @@ def is_awaited(value, compare, wanted):
     if compare == CMP_EQ:
         return value == wanted
     return value >= wanted if compare == CMP_GE else value != wanted
+
+
+@jit
+def awaited_by(st, base):
+    """Return how a core's poll of a word compares, with what, and in which bits."""
+    request = base + REQUEST
+    return st[request + ops.POLL.compare], st[request + ops.POLL.value], st[request + ops.POLL.mask]
 
 
 @jit

@@ -7,6 +7,7 @@ there are none: a write is visible with the action that makes it.
 import numpy as np
 
 from xccl_emu.lang import abi
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import tentative, words
@@ -394,8 +395,8 @@ def finish_dma(st, core, base, slot):
     """Complete a DMA descriptor once all is read and visible: free it and set its event."""
     if st[slot + ms.ENTRY_PROGRESS] != DMA_READ_DONE or st[slot + ms.ENTRY_IN_FLIGHT] > 0:
         return
-    st[ms.BYTES_BY_PIPE + rq.DMA] += st[slot + 3]
-    set_event(st, core, base, rq.DMA, rq.SCALAR, st[slot + 4], st[slot + ms.ENTRY_SITE])
+    st[ms.BYTES_BY_PIPE + rq.DMA] += st[slot + ops.DMA.nbytes]
+    set_event(st, core, base, rq.DMA, rq.SCALAR, st[slot + ops.DMA.event], st[slot + ms.ENTRY_SITE])
     for i in range(ms.ENTRY_WORDS):
         words.put(st, slot + i, 0)
 
@@ -486,8 +487,8 @@ def _fail(st, base, status):
         words.put(st, base + abi.REQUEST + i, 0)
     words.put(st, base + abi.PC, abi.DONE - status)  # a state of its own where program counters are compared
     words.put(st, base + abi.REQUEST, rq.OP_FAIL)
-    words.put(st, base + abi.REQUEST + 1, status % abi.PLACES)
-    words.put(st, base + abi.REQUEST + 2, status // abi.PLACES)
+    words.put(st, base + abi.REQUEST + ops.FAIL.code, status % abi.PLACES)
+    words.put(st, base + abi.REQUEST + ops.FAIL.info, status // abi.PLACES)
     words.put(st, base + abi.REQUEST + abi.REQUEST_WORDS - 1, ms.AT_PLACE)
 
 

@@ -5,9 +5,11 @@ granule is read at some moment, in any order, and the flags in it must be in at 
 action by itself, enabled when its own flags are in, and nothing is ever read again.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import CMP_EQ, OP_POLL
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.conditions import awaited_by
 from xccl_emu.machine.device.sparse import move
 from xccl_emu.machine.device.words import jit, load_i32, put
 
@@ -21,13 +23,14 @@ def is_line(nbytes):
 @jit
 def polls_line(st, base):
     """Does the core's request poll a line?"""
-    return st[base + REQUEST] == OP_POLL and is_line(st[base + REQUEST + 4])
+    return st[base + REQUEST] == OP_POLL and is_line(st[base + REQUEST + ops.POLL.nbytes])
 
 
 @jit
 def polls_whole_word(st, base):
     """Does the core's request poll a word of 8 bytes, and all bits of it?"""
-    return st[base + REQUEST] == OP_POLL and st[base + REQUEST + 4] == 8 and st[base + REQUEST + 5] == -1
+    request = base + REQUEST
+    return st[request] == OP_POLL and st[request + ops.POLL.nbytes] == 8 and st[request + ops.POLL.mask] == -1
 
 
 @jit
@@ -35,7 +38,7 @@ def line_parts(st, base):
     """Count the parts in which the scalar unit carries out its request: the parts of a line, 1 of anything else."""
     if not polls_line(st, base):
         return 1
-    return max(1, st[base + REQUEST + 4] >> st[ms.ATOMIC_SHIFT])
+    return max(1, st[base + REQUEST + ops.POLL.nbytes] >> st[ms.ATOMIC_SHIFT])
 
 
 @jit
@@ -44,7 +47,7 @@ def line_part(st, base, choice):
 
     `CHOICE_ALL` is the whole line if nothing of it has been read, else the first granule that has not been.
     """
-    nbytes, done = st[base + REQUEST + 4], st[base + ms.POLLED]
+    nbytes, done = st[base + REQUEST + ops.POLL.nbytes], st[base + ms.POLLED]
     size = min(1 << st[ms.ATOMIC_SHIFT], nbytes)
     if choice == ms.CHOICE_ALL:
         if done == 0:
@@ -58,12 +61,13 @@ def line_part(st, base, choice):
 @jit
 def flags_in(mem, st, base, first, nbytes):
     """Return whether the flags that are among some bytes of a polled line have the values waited for."""
-    address, equal, value = st[base + REQUEST + 1], st[base + REQUEST + 2] == CMP_EQ, st[base + REQUEST + 3]
+    address = st[base + REQUEST + ops.POLL.address]
+    compare, value, flags = awaited_by(st, base)
     for w in range(first >> 2, first + nbytes >> 2):
-        if st[base + REQUEST + 5] >> w & 1:
+        if flags >> w & 1:
             wanted = value >> (32 * (w & 1))
             same = (load_i32(mem, address + 4 * w) ^ wanted) & 0xFFFFFFFF == 0
-            if same != equal:
+            if same != (compare == CMP_EQ):
                 return False
     return True
 
@@ -73,10 +77,11 @@ def read_line(mem, st, base, choice, off):
     """Read what a choice says of a line that was checked, if its flags are in or it is switched ``off``."""
     first, nbytes = line_part(st, base, choice)
     done = st[base + ms.POLLED]
-    size = min(1 << st[ms.ATOMIC_SHIFT], st[base + REQUEST + 4])
+    size = min(1 << st[ms.ATOMIC_SHIFT], st[base + REQUEST + ops.POLL.nbytes])
     if done >> (first // size) & 1 or not (off or flags_in(mem, st, base, first, nbytes)):
         return False
-    move(mem, st, st[base + ms.UB_BASE] + st[base + REQUEST + 6] + first, st[base + REQUEST + 1] + first, nbytes)
+    source, target = st[base + REQUEST + ops.POLL.address], st[base + ms.UB_BASE] + st[base + REQUEST + ops.POLL.ub]
+    move(mem, st, target + first, source + first, nbytes)
     done |= (1 << nbytes // size) - 1 << first // size
     put(st, base + ms.POLLED, 0 if done == (1 << line_parts(st, base)) - 1 else done)
     return True

@@ -65,9 +65,15 @@ def _pop(st, queue):
 
 
 @jit
+def flag_of(st, entry):
+    """Source, target and number of the event that a set_flag or wait_flag is about."""
+    return st[entry + ops.FLAG.source], st[entry + ops.FLAG.target], st[entry + ops.FLAG.event]
+
+
+@jit
 def _flag(st, core, base, queue, entry):
     """Execute set_flag or wait_flag at the head of a queue; False if it has to wait."""
-    source, target, event = st[entry + 1], st[entry + 2], st[entry + 3]
+    source, target, event = flag_of(st, entry)
     if st[entry] == rq.OP_SET_FLAG:
         flight.set_event(st, core, base, source, target, event, st[entry + ms.ENTRY_SITE])
     elif not take_event(st, base, source, target, event):
@@ -121,6 +127,13 @@ def n_subtransfers(st, source, target, nbytes):
 
 
 @jit
+def subtransfers_of(st, at):
+    """In how many sub-transfers the instruction of mtu-in, or the DMA descriptor, at ``at`` is copied."""
+    source, nbytes = touched.read_by(st, at, st[at])
+    return n_subtransfers(st, source, source if st[at] == rq.OP_MTU_IN else st[at + ops.DMA.target], nbytes)
+
+
+@jit
 def subtransfer(st, source, target, nbytes, g):
     """First and last+1 byte, counted from the first of the transfer, of sub-transfer ``g``."""
     unit = 1 << st[ms.ATOMIC_SHIFT]
@@ -142,21 +155,28 @@ def step_mtu_in(mem, st, core, base, choice):
         return (j == 0) and (choice == ms.CHOICE_ALL or choice == 0) and _flag(st, core, base, queue, entry)
     if st[entry + ms.ENTRY_PROGRESS] == _READ_DONE or not _may_overtake(st, queue, j):
         return False
-    if st[entry + 4] == 0 and lost.is_lost(st, st[entry + 1], st[entry + 3]):
+    if st[entry + ops.MTU_IN.tentative] == 0 and _is_lost(st, entry):
         return _reads_lost(st, core, base, entry)
     if not _read_subtransfer(mem, st, base, entry, choice):
         return False
     if st[entry + ms.ENTRY_PROGRESS] == _READ_DONE:
-        st[ms.BYTES_BY_PIPE + rq.MTU_IN] += st[entry + 3]
+        st[ms.BYTES_BY_PIPE + rq.MTU_IN] += st[entry + ops.MTU_IN.nbytes]
         if j == 0:
             _pop(st, queue)
     return True
 
 
 @jit
-def _reads_lost(st, core, base, entry):
+def _is_lost(st, at):
+    source, nbytes = touched.read_by(st, at, st[at])
+    return lost.is_lost(st, source, nbytes)
+
+
+@jit
+def _reads_lost(st, core, base, at):
     """Record that a transfer, under way or about to begin, reads bytes that are lost."""
-    return set_error_at(st, core, base, ms.ERR_UNDEFINED, st[entry + 1], ms.UNDEFINED_LOST, st[entry + ms.ENTRY_SITE])
+    source, _ = touched.read_by(st, at, st[at])
+    return set_error_at(st, core, base, ms.ERR_UNDEFINED, source, ms.UNDEFINED_LOST, st[at + ms.ENTRY_SITE])
 
 
 @jit
@@ -170,17 +190,23 @@ def can_read(st, base, choice):
 
 
 @jit
+def _read_in(st, entry):
+    """Source, place in the data buffer and size of an instruction of mtu-in."""
+    return st[entry + ops.MTU_IN.source], st[entry + ops.MTU_IN.ub], st[entry + ops.MTU_IN.nbytes]
+
+
+@jit
 def _may_overtake(st, queue, j):
     """May entry ``j`` run before the unfinished ones ahead of it?"""
     entry = entry_of(st, queue, j)
-    source, ub, nbytes = st[entry + 1], st[entry + 2], st[entry + 3]
+    source, ub, nbytes = _read_in(st, entry)
     for i in range(j):
         ahead = entry_of(st, queue, i)
         if st[ahead] != rq.OP_MTU_IN:
             return False
         if st[ahead + ms.ENTRY_PROGRESS] == _READ_DONE:
             continue
-        other, ub_other, size = st[ahead + 1], st[ahead + 2], st[ahead + 3]
+        other, ub_other, size = _read_in(st, ahead)
         if ub < ub_other + size and ub_other < ub + nbytes:
             return False
         first, last = source >> st[ms.ATOMIC_SHIFT], source + nbytes - 1 >> st[ms.ATOMIC_SHIFT]
@@ -192,8 +218,8 @@ def _may_overtake(st, queue, j):
 @jit
 def _read_subtransfer(mem, st, base, entry, choice):
     """Copy a sub-transfer, or all that is left, to the data buffer; False if it is done or does not exist."""
-    source, nbytes = st[entry + 1], st[entry + 3]
-    ub = st[base + ms.UB_BASE] + st[entry + 2]
+    source, ub, nbytes = _read_in(st, entry)
+    ub += st[base + ms.UB_BASE]
     mask = st[entry + ms.ENTRY_PROGRESS]
     subtransfers = n_subtransfers(st, source, source, nbytes)
     if choice == ms.CHOICE_ALL and mask == 0:
@@ -288,7 +314,8 @@ def step_mtu_out(mem, st, core, base, choice):
     if not flight.room_for_writes(st, base, 1):
         return False
     if op == rq.OP_ADD:
-        flight.write_word(mem, st, core, base, ms.KIND_ADD, st[entry + 1], 8, st[entry + 2], st[entry + ms.ENTRY_SITE])
+        target, value = st[entry + ops.ADD.target], st[entry + ops.ADD.value]
+        flight.write_word(mem, st, core, base, ms.KIND_ADD, target, 8, value, st[entry + ms.ENTRY_SITE])
         st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += 8
         _pop(st, queue)
     else:
@@ -338,7 +365,7 @@ def _write_out(mem, st, core, base, entry, choice):
     """Write the next unit, or all that there is room for: of an mtu-out from the data buffer, of a put its words."""
     words, done, site = st[entry] == rq.OP_PUT, st[entry + ms.ENTRY_PROGRESS], st[entry + ms.ENTRY_SITE]
     target, nbytes = touched.written_by(st, entry, st[entry])
-    source = 8 * (entry + 2) if words else st[base + ms.UB_BASE] + st[entry + 1]
+    source = 8 * (entry + ops.PUT.word0) if words else st[base + ms.UB_BASE] + st[entry + ops.OUT.ub]
     at_once, atomic = choice == ms.CHOICE_ALL and st[ms.ORDER] == ms.ORDER_SC and not words, 1 << st[ms.ATOMIC_SHIFT]
     kind = ms.KIND_ADD_ROW if st[entry] == rq.OP_MTU_ADD else ms.KIND_MTU
     while True:
@@ -360,7 +387,7 @@ def free_descriptor(st, base):
     So a core that waits for an event before it uses it again also knows what the descriptor did before.
     """
     for i in range(ms.N_DMA_SLOTS):
-        k = (st[base + REQUEST + 4] + i) % ms.N_DMA_SLOTS
+        k = (st[base + REQUEST + ops.DMA.event] + i) % ms.N_DMA_SLOTS
         if st[base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS] == 0:
             return k
     return -1
@@ -388,7 +415,7 @@ def step_dma(mem, st, core, base, choice):
         slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
         chosen = choice == ms.CHOICE_ALL or k == (choice & 15)
         if chosen and st[slot] != 0 and st[slot + ms.ENTRY_PROGRESS] != flight.DMA_READ_DONE:
-            if lost.is_lost(st, st[slot + 1], st[slot + 3]):
+            if _is_lost(st, slot):
                 return _reads_lost(st, core, base, slot)
             if _copy_subtransfer(mem, st, core, base, slot, k, choice):
                 flight.finish_dma(st, core, base, slot)
@@ -399,9 +426,9 @@ def step_dma(mem, st, core, base, choice):
 @jit
 def _copy_subtransfer(mem, st, core, base, slot, k, choice):
     """Read and write a sub-transfer of DMA, cut at the granules of the source and of the target."""
-    source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
+    source, target, nbytes = st[slot + ops.DMA.source], st[slot + ops.DMA.target], st[slot + ops.DMA.nbytes]
     mask = st[slot + ms.ENTRY_PROGRESS]
-    subtransfers = n_subtransfers(st, source, target, nbytes)
+    subtransfers = subtransfers_of(st, slot)
     whole = choice == ms.CHOICE_ALL or choice >> 4 == ms.MAX_SUBTRANSFERS
     if whole and st[ms.ORDER] == ms.ORDER_SC and mask == 0:
         flight.write_bytes(mem, st, core, base, ms.KIND_DMA + k, target, source, nbytes, st[slot + ms.ENTRY_SITE])
@@ -429,9 +456,9 @@ def _may_copy(st, base, slot, g):
 @jit
 def _copy_granules(mem, st, core, base, slot, k, g):
     """Copy a sub-transfer from where it was cut off, until it is done (True) or there is no more room."""
-    source, target, site = st[slot + 1], st[slot + 2], st[slot + ms.ENTRY_SITE]
+    source, target, site = st[slot + ops.DMA.source], st[slot + ops.DMA.target], st[slot + ms.ENTRY_SITE]
     atomic = 1 << st[ms.ATOMIC_SHIFT]
-    start, end = subtransfer(st, source, target, st[slot + 3], g)
+    start, end = subtransfer(st, source, target, st[slot + ops.DMA.nbytes], g)
     start += st[slot + ms.ENTRY_CUT] & 0xFFFFFFFF
     begin = start
     while start < end and flight.room_for_writes(st, base, 1):

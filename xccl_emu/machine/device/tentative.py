@@ -11,7 +11,7 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import lost, vectors
+from xccl_emu.machine.device import lost, touched, vectors
 from xccl_emu.machine.device.access import set_error
 from xccl_emu.machine.device.words import call, jit, put
 
@@ -59,7 +59,8 @@ def reads(st, base, address, nbytes):
         entry = _entry(st, base, j)
         if st[entry] != rq.OP_MTU_IN:
             return False
-        if _counts(st, entry) and st[entry + 1] < address + nbytes and address < st[entry + 1] + st[entry + 3]:
+        source, size = touched.read_by(st, entry, rq.OP_MTU_IN)
+        if _counts(st, entry) and source < address + nbytes and address < source + size:
             return True
     return False
 

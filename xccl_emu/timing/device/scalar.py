@@ -113,7 +113,7 @@ def _last_written(mem, tm, asked, entry):
 @jit
 def _flag_missing(mem, st, tm, base, entry):
     """The granule of a polled line in which a flag is not in."""
-    address, nbytes, first = st[base + REQUEST + 1], st[base + REQUEST + 4], 0
+    address, nbytes, first = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes], 0
     while is_line(nbytes) and first + ms.GRANULE_BYTES < nbytes and flags_in(mem, st, base, first, ms.GRANULE_BYTES):
         first += ms.GRANULE_BYTES
     return granules.find_granule(mem, tm, address + first) if first else entry

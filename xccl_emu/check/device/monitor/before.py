@@ -25,7 +25,7 @@ def before_core(space, core, base, pipe, choice):
         slot = base + ms.DMA_SLOTS + (choice & 15) * ms.ENTRY_WORDS
         if choice & 15 >= ms.N_DMA_SLOTS or st[slot] == 0:
             return False
-        m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = choice & 15, st[slot + 4], st[slot + ms.ENTRY_SITE]
+        m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = choice & 15, st[slot + ops.DMA.event], st[slot + ms.ENTRY_SITE]
         m[ml.X_OP] = rq.OP_DMA
         m[ml.X_ROW] = dma_row(m, i, choice & 15)
         return True
@@ -99,5 +99,6 @@ def before_delivery(space, die, k):
     )
     if m[ml.X_OP] >= ms.KIND_DMA:
         slot = flight.block_of_core(st, m[ml.X_C]) + ms.DMA_SLOTS + (m[ml.X_OP] - ms.KIND_DMA) * ms.ENTRY_WORDS
-        m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = slot, st[slot + 4] if st[slot] else -1, st[slot + ms.ENTRY_SITE]
+        m[ml.X_DMA], m[ml.X_SITE] = slot, st[slot + ms.ENTRY_SITE]
+        m[ml.X_EVENT] = st[slot + ops.DMA.event] if st[slot] else -1
     return True

@@ -102,7 +102,7 @@ def poll_begins(space, i, base):
         for k in range(conditions.n_conditions(st, base) if conditions.can_be_polled(st, base, space.mem.size) else 0):
             _poll_word(space, i, base, st[conditions.condition_at(base, k)], 8)
         return
-    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
+    address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
     if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or nbytes & nbytes - 1:
         return  # it will be refused
     if address >= 0 and address <= space.mem.size - nbytes and address & nbytes - 1 == 0:

@@ -201,7 +201,7 @@ def atomic_held(st, m, base):
     """Return whether a core waits for an atomic that is held back."""
     if m[ml.FAULT] == fault_codes.F_STALL and m[ml.STRUCK] == 0:
         there = st[base + ms.DIE] == m[ml.FAULT_FROM] and ops.ATOMICS >> st[base + REQUEST] & 1 != 0
-        return there and st[base + REQUEST + 1] >> st[ms.DIE_SHIFT] == m[ml.FAULT_TO]
+        return there and st[base + REQUEST + ops.ATOMIC.address] >> st[ms.DIE_SHIFT] == m[ml.FAULT_TO]
     return fault_actions.atomic_cut(st, base)
 
 

@@ -9,7 +9,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import request_choices, through_cache
 from xccl_emu.machine.device.flight import DMA_READ_DONE, block_of_core, block_of_die
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, pipe_of, subtransfers_of
 from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit
 
@@ -118,7 +118,7 @@ def _missing(st, entry, pipe):
     mask = st[entry + ms.ENTRY_PROGRESS]
     if st[entry] == 0 or mask == DMA_READ_DONE:
         return 0
-    n = n_subtransfers(st, st[entry + 1], st[entry + 2 if pipe == rq.DMA else entry + 1], st[entry + 3])
+    n = subtransfers_of(st, entry)
     while mask:
         n -= mask & 1
         mask >>= 1

@@ -110,9 +110,9 @@ def _subtransfers_left(st, base, pipe):
         entry = pipes.entry_of(st, queue, 0)
         if st[queue + ms.PIPE_COUNT] == 0 or st[entry] != rq.OP_MTU_IN:
             return 0, 0
-        return 0, pipes.n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) - 1 << 4
+        return 0, pipes.subtransfers_of(st, entry) - 1 << 4
     for k in range(ms.N_DMA_SLOTS):
         slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
         if st[slot] != 0 and st[slot + ms.ENTRY_PROGRESS] != DMA_READ_DONE:
-            return k, k | pipes.n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3]) - 1 << 4
+            return k, k | pipes.subtransfers_of(st, slot) - 1 << 4
     return 0, 0

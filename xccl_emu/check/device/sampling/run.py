@@ -101,7 +101,7 @@ def _polls_there(st, m, base):
     """Does a core poll a granule that the write touches which has become visible?"""
     if st[base + REQUEST] != rq.OP_POLL:
         return False
-    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
+    address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
     last, written = (address + nbytes - 1) // at.GRANULE_BYTES, (m[ck.X_A] + m[ck.X_B] - 1) // at.GRANULE_BYTES
     return address // at.GRANULE_BYTES <= written and m[ck.X_A] // at.GRANULE_BYTES <= last
 

@@ -69,9 +69,9 @@ def _use(st, ck, rows, named, base, pipe, r):
             return granules.USE_EXACT if flags & accesses.SYNC else granules.USE_READ
         if flight.switched_off(st, base):  # it does not wait: what is there at its moment matters
             return granules.USE_EXACT | granules.USE_UNORDERED
-        part = st[base + REQUEST + 4] != 8 or st[base + REQUEST + 5] != -1
+        part = st[base + REQUEST + ops.POLL.nbytes] != 8 or st[base + REQUEST + ops.POLL.mask] != -1
         taken = named[st[base + ms.KERNEL] * ms.MAX_SITES + rows[r, accesses.SITE]] & accesses.TAKEN
-        compare = st[base + REQUEST + 2]
+        compare = st[base + REQUEST + ops.POLL.compare]
         kind = (
             granules.USE_EXACT
             if taken or part or compare == rq.CMP_NE
@@ -308,7 +308,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if ops.ATOMICS >> op & 1:
         return PLAINLY if worst <= granules.OWN else NOT
     if op == rq.OP_POLL:
-        address, compare = st[base + REQUEST + 1], st[base + REQUEST + 2]
+        address, compare = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.compare]
         if worst == granules.FIELD:
             return PLAINLY if fields.polled_at_once(st, ck, i, base, address, compare) else NOT
         if worst == granules.OWN:

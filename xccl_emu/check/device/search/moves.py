@@ -167,7 +167,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
         pipe == rq.SCALAR and op != rq.OP_RETURN and flight.switched_off(st, base),
         pipe == rq.MTU_OUT and op == rq.OP_FENCE,
     )
-    event = st[x.entry + 4]
+    event = st[x.entry + ops.DMA.event]
     top = ck[cs.LOG]
     ring, flying = _save_before(mem, st, ck, rows, x)
     line = (

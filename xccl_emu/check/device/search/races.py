@@ -274,7 +274,7 @@ def _append_shared(st, ck, rows, named, base, pipe, choice, at, n):
 @jit
 def _torn_under(st, ck, base):
     """Does somebody write to the word that a core polls in another way than at once?  Other writes it may meet."""
-    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
+    address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
     if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or address < 0 or address > ck[cs.MEMORY_END] - nbytes:
         return False
     if nbytes & nbytes - 1 or address & nbytes - 1:

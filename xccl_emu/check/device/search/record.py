@@ -44,7 +44,7 @@ def _whole_dma(mem, st, ck, core, choice, at_home):
     """All sub-transfers of a DMA transfer."""
     k, base, done = choice & 15, flight.block_of_core(st, core), False
     slot, ring = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS, flight.block_of_die(st, st[base + ms.DIE])
-    for g in range(pipes.n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])):
+    for g in range(pipes.subtransfers_of(st, slot)):
         if machine_step(mem, st, core, rq.DMA, k | g << 4):
             done = True
             if ck[cs.RECORDING]:

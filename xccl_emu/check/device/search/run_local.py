@@ -5,6 +5,7 @@ from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import classify, clocks, granules, linked, moves, races, record
 from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.waits import note_site
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import access, cache, conditions, flight, pipes
@@ -36,7 +37,7 @@ def gives_up(st, ck, base):
         return False
     declared = False
     for k in range(ck[cs.GIVES_UP]):
-        declared = declared or ck[cs.GIVES_UP + 1 + k] == st[base + REQUEST + 1]
+        declared = declared or ck[cs.GIVES_UP + 1 + k] == st[base + REQUEST + ops.FAIL.code]
     return declared and flight.request_site(st, base) != ms.AT_PLACE and not flight.switched_off(st, base)
 
 
@@ -119,7 +120,7 @@ def _granted(mem, st, ck, i, choice):
     if st[base + REQUEST] == rq.OP_POLL_ANY:
         refused = not conditions.can_be_polled(st, base, ck[cs.MEMORY_END])
         return refused or which_holds(mem, st, core, base, choice) >= 0
-    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
+    address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
     line = polls_line(st, base)
     if nbytes <= 0 or (nbytes > 8 and not line) or nbytes & nbytes - 1:
         return True  # let the machine refuse it
@@ -130,8 +131,8 @@ def _granted(mem, st, ck, i, choice):
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
-    value, mask = flight.read_word(mem, st, core, base, address, nbytes), st[base + REQUEST + 5]
-    return conditions.is_awaited(value & mask, st[base + REQUEST + 2], st[base + REQUEST + 3] & mask)
+    compare, value, mask = conditions.awaited_by(st, base)
+    return conditions.is_awaited(flight.read_word(mem, st, core, base, address, nbytes) & mask, compare, value & mask)
 
 
 @linked.linked
@@ -168,7 +169,7 @@ def _can_wake(mem, st, ck, rows, named, j):
         return drained(st, base)
     if op == rq.OP_AWAIT_GROUP:
         group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
-        return st[group + ms.GROUP_PHASE] != st[base + REQUEST + 1] and not flight.switched_off(st, base)
+        return st[group + ms.GROUP_PHASE] != st[base + REQUEST + ops.AWAIT.phase] and not flight.switched_off(st, base)
     if op != rq.OP_POLL or flight.switched_off(st, base) or not _granted(mem, st, ck, j, ms.CHOICE_ALL):
         return False
     linked.classify(mem, st, ck, rows, named, j, rq.SCALAR << 16 | ms.CHOICE_ALL)
@@ -213,7 +214,7 @@ def _n_parts(st, ck, i, base, pipe, j):
         return 0
     if pipe == rq.DMA and _copied_whole(st, ck, i, base, j):
         return 1
-    return pipes.n_subtransfers(st, st[entry + 1], st[entry + 2 if pipe == rq.DMA else entry + 1], st[entry + 3])
+    return pipes.subtransfers_of(st, entry)
 
 
 @jit
@@ -247,7 +248,7 @@ def _read_whole(ck, i, source, nbytes):
 def _copied_whole(st, ck, i, base, k):
     """May a DMA transfer be made in one go?  Of flags the order matters in which they are copied."""
     slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
-    source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
+    source, target, nbytes = st[slot + ops.DMA.source], st[slot + ops.DMA.target], st[slot + ops.DMA.nbytes]
     if granules.worst_class(ck, target, nbytes) > granules.DATA:
         return False
     return _read_whole(ck, i, source, nbytes)
@@ -260,7 +261,7 @@ def _all_whole(st, ck, i, base):
     for j in range(st[queue + ms.PIPE_COUNT]):
         entry = pipes.entry_of(st, queue, j)
         if st[entry] == rq.OP_MTU_IN:
-            source, nbytes = st[entry + 1], st[entry + 3]
+            source, nbytes = st[entry + ops.MTU_IN.source], st[entry + ops.MTU_IN.nbytes]
             # Flags: one may be seen without another
             apart = access.reads_flags(st, base, source, nbytes) and granules.shared(ck, source, nbytes)
             if apart or not _read_whole(ck, i, source, nbytes):
@@ -422,7 +423,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
         races.note_late(st, ck, i, address, st[entry + ms.FLIGHT_NBYTES])
     cs.add_hash(ck, cs.delivered_hash(st, ring, k))
     slot = base + ms.DMA_SLOTS + (kind - ms.KIND_DMA) * ms.ENTRY_WORDS
-    event = st[slot + 4] if kind >= ms.KIND_DMA else 0
+    event = st[slot + ops.DMA.event] if kind >= ms.KIND_DMA else 0
     if ck[cs.RECORDING]:
         record.write_down(ck, st[ms.N_CORES] * ms.ACTORS_PER_CORE + die, k)
     flight.deliver(mem, st, die, k)

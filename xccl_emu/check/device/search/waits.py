@@ -8,11 +8,13 @@ from xccl_emu.check.device.accesses import instruction_of
 from xccl_emu.check.device.search import clocks
 from xccl_emu.check.device.search.checker_state import FIRST_MEMORY, GIVES_UP, ROWS_CLASS, VECTORS
 from xccl_emu.check.device.search.granules import OWN, SYNC
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.conditions import is_awaited
+from xccl_emu.machine.device.conditions import awaited_by, is_awaited
 from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.pipes import flag_of
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
@@ -34,8 +36,8 @@ def note_site(st, ck, rows, named, i, pipe):
         bits |= ms.MAY_WAIT if st[group + ms.GROUP_SIZE] > 1 or ended else 0
     elif op == rq.OP_WAIT_FLAG:
         vector = ck[block + VECTORS] if pipe == rq.SCALAR else clocks.vector_at(st, ck, block, base, pipe, 0)
-        issued = pipe == rq.SCALAR and st[entry + 2] != rq.SCALAR  # it waits in its queue
-        late = not issued and clocks.brings_more(ck, block, st[entry + 1], st[entry + 2], st[entry + 3], vector)
+        issued = pipe == rq.SCALAR and st[entry + ops.FLAG.target] != rq.SCALAR  # it waits in its queue
+        late = not issued and clocks.brings_more(ck, block, *flag_of(st, entry), vector)
         bits |= ms.MAY_WAIT if late else 0
     else:
         bits |= ms.MAY_WAIT
@@ -47,5 +49,6 @@ def _is_early(st, ck, rows, base):
     """May a poll be granted sooner than on the machine: by a write that the search makes visible at once?"""
     if rows[ROWS_CLASS, 0] < OWN or rows[ROWS_CLASS, 0] == SYNC:
         return False
-    at_first = ck[ck[FIRST_MEMORY] + (st[base + REQUEST + 1] >> 3)]
-    return not is_awaited(at_first, st[base + REQUEST + 2], st[base + REQUEST + 3])
+    at_first = ck[ck[FIRST_MEMORY] + (st[base + REQUEST + ops.POLL.address] >> 3)]
+    compare, value, _ = awaited_by(st, base)
+    return not is_awaited(at_first, compare, value)
