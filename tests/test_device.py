@@ -15,7 +15,8 @@ from xccl_emu.jit import cache
 PACKAGE = Path(cache.__file__).parent.parent
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "kernels" not in path.parts)
 DEVICE = [path for path in SOURCES if "device" in path.parts]
-OUTSIDE = ("xccl_emu.jit.bare", "xccl_emu.jit.kept", *(f"xccl_emu.lang.{name}" for name in ("abi", "maps", "requests")))
+LANGUAGE = ("abi", "maps", "operations", "requests")
+OUTSIDE = ("xccl_emu.jit.bare", "xccl_emu.jit.kept", *(f"xccl_emu.lang.{name}" for name in LANGUAGE))
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 DECORATORS = ("jit", "njit", "jit_arrays", "call", "entry", "linked", "part", "intrinsic", "compiled")
 
@@ -126,6 +127,8 @@ def _called(decorator: ast.expr) -> ast.expr:
         ("jit/bare.py", {"machine", "check", "timing"}),
         ("jit/parts.py", {"machine", "check", "timing"}),
         ("lang/requests.py", {"machine", "check", "timing"}),
+        ("lang/operations.py", {"machine", "check", "timing"}),
+        ("lang/maps.py", {"machine", "check", "timing"}),
     ],
 )
 def test_an_edit_compiles_only_what_depends_on_it(tmp_path: Path, edited: str, families: set[str]) -> None:

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 FOLDERS_KEPT = 24
 """How many digest folders stay; a run of the tests alone uses three states (JIT, bounds checks, JIT off) of each."""
 
-_MACHINE = ("jit/bare.py", "jit/kept.py", "jit/parts.py", "machine/device", "lang/abi.py", "lang/requests.py")
+_LANGUAGE = ("lang/abi.py", "lang/maps.py", "lang/operations.py", "lang/requests.py")
+_MACHINE = ("jit/bare.py", "jit/kept.py", "jit/parts.py", "machine/device", *_LANGUAGE)
 FAMILIES = {
     "numba": (),
     "machine": _MACHINE,

@@ -61,7 +61,7 @@ Bytes: TypeAlias = tuple[str, str | int] | None
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What an operation is."""
+    """A row of `TABLE`."""
 
     name: str
     pipe: int = SCALAR
@@ -73,7 +73,7 @@ class Operation:
     """Memory; `poll_any` reads a word for each of its conditions."""
     takes: Bytes = None
     fills: Bytes = None
-    """Of the data buffer, read and written; the ranges of vector instructions are `machine.device.vectors.ranges`."""
+    """The data buffer; the ranges of vector instructions are `machine.device.vectors.ranges`."""
 
 
 TABLE = (
