@@ -28,37 +28,10 @@ class Shape(NamedTuple):
             )
 
 
-def as_printed(shape: Shape, dp: int, tp: int) -> int:
-    """The rank by the equations of the paper in whole numbers: ratio, group size, group, rank.
-
-    Raises ConfigError where they divide by zero, name no rank, or the ratio is not whole: all ranks of a shape have one
-    where ``decode_tp`` divides ``prefill_tp``, and the ratio divides ``decode_dp``.
-    """
-    shape.check(dp, tp)
-    ratio, rest = divmod(shape.prefill_tp, shape.decode_tp)
-    if rest or ratio == 0:
-        raise errors.ConfigError(
-            f"prefill_tp={shape.prefill_tp}: must be a multiple of decode_tp={shape.decode_tp}, else the ratio is none"
-        )
-    group_size = shape.decode_dp // ratio
-    if group_size == 0:
-        raise errors.ConfigError(
-            f"decode_dp={shape.decode_dp}: must be at least {ratio}, the ratio {shape.prefill_tp} / {shape.decode_tp}; "
-            f"else the size of a group is 0, by which the equations divide"
-        )
-    rank = dp // group_size * shape.decode_tp + tp
-    if rank >= shape.prefill_tp:
-        raise errors.ConfigError(
-            f"decode_dp={shape.decode_dp}: must be a multiple of the ratio {ratio}, else decode rank ({dp}, {tp}) is "
-            f"given prefill rank {rank}, and there are {shape.prefill_tp}"
-        )
-    return rank
-
-
 def balanced(shape: Shape, dp: int, tp: int) -> int:
     """The rank by the same equations in exact fractions: each exists, and serves as many as any other, or one more.
 
-    It is the rank of `as_printed` for shapes where that has one for every rank.
+    It is the rank of the equations in whole numbers where those have one for every rank.
 
     Raises ConfigError where ``decode_tp`` does not divide ``prefill_tp``.
     """

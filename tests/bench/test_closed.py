@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xccl_emu.bench import closed
+from tests.bench import closed
 from xccl_emu.bench.a2e_call import Deployment, time_call
 from xccl_emu.bench.fused import FusedLayer, balanced_choices
 from xccl_emu.bench.layers import EXPERTS, Layer, group_on
+from xccl_emu.bench.prices import Prices
 from xccl_emu.bench.sendrecv import Sweep, measure
 from xccl_emu.bench.setting import Setting
-from xccl_emu.errors import ConfigError
 from xccl_emu.routing import place_experts
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 TOGETHER = replace(Costs(), skew_us=0.0, launch_us=0.0)
-PRICES = closed.Prices(CLOUDMATRIX384, TOGETHER)
+PRICES = Prices(CLOUDMATRIX384, TOGETHER)
 
 
 def percent(stages: closed.Stages, run_us: float) -> float:
@@ -88,15 +88,9 @@ def test_the_fabric_reaches_the_closed_forms() -> None:
     """A slower fabric makes the wire longer by as much, and only the wire."""
     shape = closed.Shape(64, 128)
     paths = [replace(path, write=replace(path.write, gb_s=0.8 * path.write.gb_s)) for path in CLOUDMATRIX384.paths]
-    slow = closed.Prices(replace(CLOUDMATRIX384, paths=tuple(paths)), TOGETHER)
+    slow = Prices(replace(CLOUDMATRIX384, paths=tuple(paths)), TOGETHER)
     fast, slower = (closed.fused_combine(shape, prices) for prices in (PRICES, slow))
     assert slower["send"] == pytest.approx(fast["send"] / 0.8)
     assert {name: us for name, us in slower.items() if name != "send"} == {
         name: us for name, us in fast.items() if name != "send"
     }
-
-
-def test_sizes_below_one_are_refused() -> None:
-    """The error names the argument and its value."""
-    with pytest.raises(ConfigError, match="tokens=0"):
-        closed.Shape(8, 0)

@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import DATA_RACE, Violation
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.highlight import marks
-from xccl_emu.check.witness.perfetto import perfetto, save_perfetto
+from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import excerpt, rows
 from xccl_emu.check.witness.shrink import shrink
 from xccl_emu.check.witness.trace import PERFORM, steps
@@ -207,10 +206,3 @@ def _flights_open_and_close(flights: list[dict[str, int]]) -> None:
         assert event["ts"] < ended[key]["ts"]
         assert event["pid"] == ended[key]["pid"]
         assert event["name"] == ended[key]["name"]
-
-
-def test_a_trace_is_saved(tmp_path: Path) -> None:
-    """The file holds the trace."""
-    trace, _, _ = stepped(everything(2), "relaxed", 1)
-    save_perfetto(trace, tmp_path / "trace.json", {1: "A"})
-    assert json.loads((tmp_path / "trace.json").read_text("utf-8")) == json.loads(json.dumps(perfetto(trace, {1: "A"})))

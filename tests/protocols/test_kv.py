@@ -15,7 +15,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
 from xccl_emu.protocols.kv.case import KvCase
-from xccl_emu.protocols.kv.mapping import Shape, as_printed, balanced
+from xccl_emu.protocols.kv.mapping import Shape, balanced
 
 
 @st.composite
@@ -147,6 +147,33 @@ def test_on_the_whole_pod_ranks_are_halved() -> None:
 
 
 # ---- the mapping
+
+def as_printed(shape: Shape, dp: int, tp: int) -> int:
+    """The rank by the equations of the paper in whole numbers: ratio, group size, group, rank.
+
+    Raises ConfigError where they divide by zero, name no rank, or the ratio is not whole: all ranks of a shape have one
+    where ``decode_tp`` divides ``prefill_tp``, and the ratio divides ``decode_dp``.
+    """
+    shape.check(dp, tp)
+    ratio, rest = divmod(shape.prefill_tp, shape.decode_tp)
+    if rest or ratio == 0:
+        raise ConfigError(
+            f"prefill_tp={shape.prefill_tp}: must be a multiple of decode_tp={shape.decode_tp}, else the ratio is none"
+        )
+    group_size = shape.decode_dp // ratio
+    if group_size == 0:
+        raise ConfigError(
+            f"decode_dp={shape.decode_dp}: must be at least {ratio}, the ratio {shape.prefill_tp} / {shape.decode_tp}; "
+            f"else the size of a group is 0, by which the equations divide"
+        )
+    rank = dp // group_size * shape.decode_tp + tp
+    if rank >= shape.prefill_tp:
+        raise ConfigError(
+            f"decode_dp={shape.decode_dp}: must be a multiple of the ratio {ratio}, else decode rank ({dp}, {tp}) is "
+            f"given prefill rank {rank}, and there are {shape.prefill_tp}"
+        )
+    return rank
+
 
 GRID = [Shape(p, t, d) for p in (1, 2, 4, 8, 16, 32) for t in (1, 2, 4, 8) for d in range(1, 321)]
 """TP of prefill and decode by powers of two, DP of decode up to that of CloudMatrix384."""

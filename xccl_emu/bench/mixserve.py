@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.bench.closed import Prices
+from xccl_emu.bench.prices import Prices
 from xccl_emu.bench.setting import Setting
 from xccl_emu.protocols.mixserve.case import MixServeCase
 from xccl_emu.timing.fabric import SAME_DIE, SAME_NODE, Fabric

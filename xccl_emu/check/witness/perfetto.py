@@ -4,13 +4,10 @@ A process is a die, a thread one pipe of a core; a step takes a microsecond and 
 write in flight is an asynchronous event from the step in which it left its core to the one that made it visible.
 """
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from xccl_emu.check.witness.trace import PERFORM, Step, Trace
-from xccl_emu.output import write_text
 
 Event = dict[str, Any]
 
@@ -22,11 +19,6 @@ def perfetto(trace: Trace, marked: dict[int, str] | None = None) -> dict[str, An
     """The trace, ready for `json.dump`."""
     events = [*_names(trace), *_slices(trace, marked or {}), *_flights(trace)]
     return {"displayTimeUnit": "ns", "traceEvents": events}
-
-
-def save_perfetto(trace: Trace, path: str | Path, marked: dict[int, str] | None = None) -> None:
-    """Write the trace to a file."""
-    write_text(path, json.dumps(perfetto(trace, marked), ensure_ascii=False))
 
 
 def _place(trace: Trace, core: int, pipe: str) -> Event:

@@ -8,14 +8,13 @@ Each function returns its stages by name, in order; their sum is the latency of 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.bench.prices import Prices
 from xccl_emu.kernels.experts.counts import COLUMNS, FIELD_BYTES
 from xccl_emu.kernels.experts.messages import SLOT_BYTES
 from xccl_emu.kernels.experts.sums import LOADS
-from xccl_emu.timing.costs import PASSES, Costs
-from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SIBLING_DIE, Fabric, Rate
+from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE
 
 CLAIMED_PERCENT = 15.0
 """How far from the timed run a closed form may be where it claims to hold."""
@@ -25,10 +24,7 @@ Stages = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Shape:
-    """A balanced layer: ranks on consecutive dies from 0 on, and as many tokens on each.
-
-    Raises ConfigError for sizes below 1.
-    """
+    """A balanced layer: ranks on consecutive dies from 0 on, and as many tokens on each."""
 
     ranks: int
     tokens: int
@@ -38,9 +34,6 @@ class Shape:
     """Choices of a token, the shared expert included."""
     local_experts: int = 2
     cores: int = 48
-
-    def __post_init__(self) -> None:
-        _check_sizes(self)
 
     @property
     def rows(self) -> int:
@@ -56,69 +49,6 @@ class Shape:
     def busiest_tokens(self) -> int:
         """Tokens of the core that has most."""
         return -(-self.tokens // self.cores)
-
-
-def _check_sizes(shape: "Shape | Disaggregated") -> None:
-    for name, size in asdict(shape).items():
-        if size < 1:
-            raise ConfigError(f"{name}={size}: must be at least 1")
-
-
-class Prices:
-    """What single steps take on a fabric under some costs; microseconds."""
-
-    def __init__(self, fabric: Fabric, costs: Costs) -> None:
-        self.fabric, self.costs = fabric, costs
-
-    def scalar(self, requests: float) -> float:
-        """Return the time of this many requests of the scalar unit."""
-        return requests * self.costs.issue_cycles * self.costs.clock_ns * 1e-3
-
-    def vector(self, operation: str, elements: float, times: float = 1) -> float:
-        """An operation of the vector pipe, some times."""
-        passes = elements * PASSES[operation] / self.costs.vector_gelem_s
-        return times * (self.costs.vector_start_ns + passes) * 1e-3
-
-    def core(self, nbytes: float, transfers: float = 1) -> float:
-        """Bytes through a core's transfer unit."""
-        return (transfers * self.costs.mtu_start_ns + nbytes / self.costs.core_gb_s) * 1e-3
-
-    def latency(self, path: int, write: bool) -> float:
-        """Return the latency of one way, by class of path."""
-        return self._rate(path, write).latency_us
-
-    def far(self, ranks: int, write: bool) -> float:
-        """Latency of the longest path between dies 0 to ``ranks`` - 1."""
-        return self.latency(max(self.fabric.path_of(0, ranks - 1), SAME_DIE), write)
-
-    def wire(self, nbytes: float, ranks: int, write: bool) -> float:
-        """Bytes that a die spreads evenly over ``ranks`` dies: those that leave the chip, through its egress."""
-        times = 0.0
-        for peer in range(ranks):
-            path = self.fabric.path_of(0, peer)
-            if path not in (SAME_DIE, SIBLING_DIE):
-                times += nbytes / ranks / self._rate(path, write).gb_s
-        return times * 1e-3
-
-    def stream(self, nbytes: float, path: int) -> float:
-        """Bytes that a die writes to another one, or to many on the same class of path."""
-        return nbytes / self._rate(path, write=True).gb_s * 1e-3
-
-    def poll(self) -> float:
-        """Return the time of a poll from the moment that a flag is visible."""
-        return self.costs.poll_ns * 1e-3
-
-    def loads(self, times: float) -> float:
-        """Return the time of loads and polls of flags that are there already."""
-        return times * (self.costs.load_ns + self.costs.issue_cycles * self.costs.clock_ns) * 1e-3
-
-    def barrier(self) -> float:
-        """Return the time of a barrier between the cores of a die, in us."""
-        return self.costs.barrier_ns * 1e-3
-
-    def _rate(self, path: int, write: bool) -> Rate:
-        chosen = self.fabric.paths[min(path, OTHER_NODE)]
-        return chosen.write if write else chosen.read
 
 
 def fused_dispatch(shape: Shape, prices: Prices) -> Stages:
@@ -204,10 +134,7 @@ def pull_combine(shape: Shape, prices: Prices) -> Stages:
 
 @dataclass(frozen=True)
 class Disaggregated:
-    """A domain of attention dies and the expert dies that it sends to; every expert die receives as many rows.
-
-    Raises ConfigError for sizes below 1.
-    """
+    """A domain of attention dies and the expert dies that it sends to; every expert die receives as many rows."""
 
     attention: int = 160
     experts: int = 288
@@ -221,9 +148,6 @@ class Disaggregated:
     """Cores used on each attention die."""
     stream_cores: int = 16
     """Cores of each stream of an expert die."""
-
-    def __post_init__(self) -> None:
-        _check_sizes(self)
 
     @property
     def messages(self) -> int:
