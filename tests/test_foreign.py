@@ -16,7 +16,8 @@ from tests.foreign_support import PING, has_compiler, needs_compiler, ping, pong
 from xccl_emu import lang
 from xccl_emu.check import check, verdict
 from xccl_emu.errors import KernelError
-from xccl_emu.lang import abi, requests
+from xccl_emu.lang import abi
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.foreign import c_kernel, header
 from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine import Pod, small_pod
@@ -29,7 +30,7 @@ from xccl_emu.timing.run import VirtualTime
 
 SOURCE = PING.with_suffix(".c")
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
-REQUESTS = [each for each in vars(requests).values() if inspect.isfunction(each) and each is not requests.poll_any]
+REQUESTS = [each for each in vars(rq).values() if inspect.isfunction(each) and each is not rq.poll_any]
 
 
 def case_of(name: str, **sizes: int) -> Any:
@@ -71,7 +72,7 @@ def test_each_request_has_the_words_of_its_twin(words: list[int], tmp_path_facto
         assert (operation, *state[abi.REQUEST :][1:8]) == (*request(*words[:n]), number)
         site = k.sites[number]
         assert (site.operation, site.line, site.sync, site.step) == (request.__name__, number + 3, told[number], n)
-    assert k.step(state, 0) == requests.OP_RETURN
+    assert k.step(state, 0) == rq.OP_RETURN
     assert state[abi.REQUEST + 1] == words[5]
     assert not state[abi.REGISTERS :].any()
 
@@ -92,7 +93,7 @@ def test_poll_any_has_the_words_of_its_twin(words: list[int], n: int, tmp_path_f
     operation = k.step(state, 0)
     request = state[abi.REQUEST :][: abi.LONGEST_REQUEST_WORDS].tolist()
     given = [tuple(words[first : first + 3]) for first in range(0, 3 * n, 3)]
-    assert [operation, *request[1:7], *request[8:14]] == list(requests.poll_any(*given))
+    assert [operation, *request[1:7], *request[8:14]] == list(rq.poll_any(*given))
     assert (k.sites[0].operation, k.sites[0].sync) == ("poll_any", "any")
 
 

@@ -28,7 +28,8 @@ from xccl_emu.campaign import judge, run
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.smallest import PAIRS, smallest
-from xccl_emu.check.device.search import checker_state, faulty
+from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.check.device.search import faulty
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import VERIFIED
 
@@ -36,10 +37,10 @@ PAGE = ROOT / "docs" / "records" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
 MOST, SEED, NOT_RUN = 20_000, 0, "not run"
 BY_ENDS = "--hunt-ends"
-WORD = checker_state.HEADER
+WORD = cs.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
-_SET = "        ck[at.FULL] = full\n"
+_SET = "        ck[cs.FULL] = full\n"
 _HOST, _MAY_WAIT = "search/faulty.py", "target, trial.may_wait(fault)"
 _HEADER = "HEADER = GIVES_UP + 1 + GIVES_UP_MAX\n"
 
@@ -290,8 +291,8 @@ MISTAKES = (
     ),
     Mistake(
         "field-poll-closed", "a poll of a field for equality that was granted at once does not stay open", _FIELDS,
-        "_may_be_missed(st, compare) and ck[at.LOCALLY]",
-        "_may_be_missed(st, compare) and ck[at.LOCALLY] and not PLANTED",
+        "_may_be_missed(st, compare) and ck[cs.LOCALLY]",
+        "_may_be_missed(st, compare) and ck[cs.LOCALLY] and not PLANTED",
     ),
     Mistake(
         "data-apart", "cores that share data and no flag are searched apart", _SETUP,
@@ -379,7 +380,7 @@ MISTAKES = (
     ),
     Mistake(
         "no-livelock", "depth first does not look for runs that never end", "search/exhaustive.py",
-        "            if ck[at.CYCLES] and not (", "            if ck[at.CYCLES] and not PLANTED and not (",
+        "            if ck[cs.CYCLES] and not (", "            if ck[cs.CYCLES] and not PLANTED and not (",
     ),
 )  # fmt: skip
 """All in the search, which alone says "verified"."""

@@ -10,7 +10,7 @@ from xccl_emu.campaign import judge as judging
 from xccl_emu.campaign.generate import AN_END, SPOILED, Case
 from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.search.exhaustive import Found
 
 RIGHT = Case(small("store 1.0 5; quiet; store 1.4 1 | ge 1.4 1; load 1.0"), AN_END)
@@ -83,10 +83,10 @@ def test_verified_under_relaxed_beside_a_violation_under_sc(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("found", "wrong"),
     [
-        (Found(checker_state.DEADLOCK, kind=kinds.DEADLOCK, parts=[[0, 1]]), "brute force has no deadlock"),
-        (Found(checker_state.WRONG_BITS, kind=kinds.WRONG_BITS, parts=[[0, 1]]), "brute force has no other end"),
-        (Found(checker_state.RACE, kind=kinds.DATA_RACE, parts=[[0, 1]]), "the monitor sees nothing"),
-        (Found(checker_state.RACE, kind=kinds.DATA_RACE, actions=np.array([1 << 30])), "replay ends with not enabled"),
+        (Found(cs.DEADLOCK, kind=kinds.DEADLOCK, parts=[[0, 1]]), "brute force has no deadlock"),
+        (Found(cs.WRONG_BITS, kind=kinds.WRONG_BITS, parts=[[0, 1]]), "brute force has no other end"),
+        (Found(cs.RACE, kind=kinds.DATA_RACE, parts=[[0, 1]]), "the monitor sees nothing"),
+        (Found(cs.RACE, kind=kinds.DATA_RACE, actions=np.array([1 << 30])), "replay ends with not enabled"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.kind,
 )

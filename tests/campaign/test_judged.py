@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.check.traps import NAMED
-from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.device.search import checker_state as cs
 
 NAMES = ("no-fence", "uses-alone", "fence-over-dies")
 
@@ -34,7 +34,7 @@ def test_the_word_that_says_which_is_free(tool: ModuleType, tmp_path: Path) -> N
     tool.planted(tmp_path)
     states = (tmp_path / "xccl_emu" / "check" / "device" / "search" / "checker_state.py").read_text("utf-8")
     assert f"\n{tool._HEADER[:-1]} + 1\n" in states
-    assert checker_state.GIVES_UP + 1 + checker_state.GIVES_UP_MAX == checker_state.HEADER == tool.WORD
+    assert cs.GIVES_UP + 1 + cs.GIVES_UP_MAX == cs.HEADER == tool.WORD
 
 
 def test_text_that_is_not_there_is_refused(tool: ModuleType, tmp_path: Path) -> None:

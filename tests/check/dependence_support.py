@@ -13,7 +13,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS, REQUEST, RESULT
 from xccl_emu.machine import compiled
 from xccl_emu.machine.device import explore as device
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import pipes
 from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.cache import address_of as line_of
@@ -64,12 +64,12 @@ class Machine:
             self.pod.memory[self._buffer(core)] = np.resize(np.array([1, -1, 7, 1 << 31], "<i8").view(np.uint8), 320)
         self.before = self.pod.state.copy(), self.pod.memory.copy()
         st = self.pod.state
-        self.unit = max(8, 1 << int(st[at.ATOMIC_SHIFT]))
+        self.unit = max(8, 1 << int(st[ms.ATOMIC_SHIFT]))
         self.parts = self._without_results(changing(self.pod))
         self.space = (self.pod.memory, st, self.pod.memory.view(np.uint64), st.view(np.uint64))
         self.words = int(self.parts[:, 2].sum())
         self.row = np.zeros((1, self.words), np.uint64)
-        self.cores = int(st[at.N_CORES])
+        self.cores = int(st[ms.N_CORES])
         self.bases = [int(block_of_core(st, core)) for core in range(self.cores)]
         pitch, die = small.pitch, self.pod.spec.die_bytes
         self.results = {
@@ -85,7 +85,7 @@ class Machine:
         """Not what a request returned: the kernel has gone on, and what it took of that is in its registers."""
         rows = []
         for kind, first, n in parts.tolist():
-            if kind == device.PLAIN and n == at.PIPES:
+            if kind == device.PLAIN and n == ms.PIPES:
                 rows += [(kind, first, RESULT), (kind, first + RESULT + 1, n - RESULT - 1)]
             else:
                 rows.append((kind, first, n))
@@ -131,29 +131,29 @@ class Machine:
             for k in range(choices(st, actor)):
                 choice = nth_choice(st, actor, k)
                 name = self._name(actor, choice)
-                if name is not None and (act_once(mem, st, actor, choice) or st[at.ERROR]):
-                    behind = f"error {st[at.ERROR]}" if st[at.ERROR] else self._keep()
+                if name is not None and (act_once(mem, st, actor, choice) or st[ms.ERROR]):
+                    behind = f"error {st[ms.ERROR]}" if st[ms.ERROR] else self._keep()
                     found.setdefault(name, Taken(self._agent(actor, name), state, actor, choice, behind))
                     self.put(state)
         self.known[state] = found
         return found
 
     def _agent(self, actor: int, name: tuple[object, ...]) -> object:
-        many = actor >= self.cores * at.ACTORS_PER_CORE or actor % at.ACTORS_PER_CORE in PARALLEL
+        many = actor >= self.cores * ms.ACTORS_PER_CORE or actor % ms.ACTORS_PER_CORE in PARALLEL
         return name if many or "evict" in name else actor
 
     def _name(self, actor: int, choice: int) -> Any:
         """What an action is called in every state, by what is there; None if it only stores a result."""
-        st, core, pipe = self.pod.state, actor // at.ACTORS_PER_CORE, actor % at.ACTORS_PER_CORE
+        st, core, pipe = self.pod.state, actor // ms.ACTORS_PER_CORE, actor % ms.ACTORS_PER_CORE
         if core >= self.cores:
-            e = int(flight(st, block_of_die(st, actor - self.cores * at.ACTORS_PER_CORE), choice))
-            fences = e + at.FLIGHT_FENCES
-            return actor, st[e:fences].tobytes(), st[fences + 1 : e + int(st[at.FLIGHT_WORDS])].tobytes()
+            e = int(flight(st, block_of_die(st, actor - self.cores * ms.ACTORS_PER_CORE), choice))
+            fences = e + ms.FLIGHT_FENCES
+            return actor, st[e:fences].tobytes(), st[fences + 1 : e + int(st[ms.FLIGHT_WORDS])].tobytes()
         base = self.bases[core]
         if pipe == rq.MTU_IN:
             entry = int(pipes.entry_of(st, pipes.pipe_of(base, pipe), choice & 15))
             return actor, st[entry : entry + 4].tobytes(), choice >> 4
-        if choice >= at.CHOICE_EVICT and pipe == rq.SCALAR:
+        if choice >= ms.CHOICE_EVICT and pipe == rq.SCALAR:
             back = int(written_back(st, core, base, choice))
             return (actor, "evict", int(line_of(st, core, back))) if back >= 0 else None
         return None if pipe == rq.SCALAR and st[base + REQUEST + 1] in self.results else (actor, choice)
@@ -173,11 +173,11 @@ class Machine:
 
     def _look(self, actor: int, choice: int) -> Any:
         """Words for an action, and its effects."""
-        st, core, pipe = self.pod.state, actor // at.ACTORS_PER_CORE, actor % at.ACTORS_PER_CORE
+        st, core, pipe = self.pod.state, actor // ms.ACTORS_PER_CORE, actor % ms.ACTORS_PER_CORE
         if core >= self.cores:
-            return self._delivery(actor - self.cores * at.ACTORS_PER_CORE, choice)
+            return self._delivery(actor - self.cores * ms.ACTORS_PER_CORE, choice)
         base = self.bases[core]
-        self.core, self.die = core, int(st[base + at.DIE])
+        self.core, self.die = core, int(st[base + ms.DIE])
         if pipe == rq.SCALAR:
             return self._scalar(base, choice)
         if pipe == rq.DMA:
@@ -204,13 +204,13 @@ class Machine:
     def _delivery(self, die: int, k: int) -> Any:
         st = self.pod.state
         e = int(flight(st, block_of_die(st, die), k))
-        self.core, self.die, kind = int(st[e + at.FLIGHT_CORE]), die, int(st[e + at.FLIGHT_KIND])
-        address, nbytes = st[e + at.FLIGHT_ADDRESS], st[e + at.FLIGHT_NBYTES]
-        effect = {at.KIND_ADD: table.ADD, at.KIND_ADD_ROW: table.ADD_ROW}.get(kind, table.WRITE)
+        self.core, self.die, kind = int(st[e + ms.FLIGHT_CORE]), die, int(st[e + ms.FLIGHT_KIND])
+        address, nbytes = st[e + ms.FLIGHT_ADDRESS], st[e + ms.FLIGHT_NBYTES]
+        effect = {ms.KIND_ADD: table.ADD, ms.KIND_ADD_ROW: table.ADD_ROW}.get(kind, table.WRITE)
         touches = [self._on(effect, address, nbytes), self._on(table.LEAVE, address, nbytes)]
-        if kind >= at.KIND_DMA:
-            slot = block_of_core(st, self.core) + at.DMA_SLOTS + (kind - at.KIND_DMA) * at.ENTRY_WORDS
-            if st[slot + at.ENTRY_PROGRESS] == -1 and st[slot + at.ENTRY_IN_FLIGHT] == 1:
+        if kind >= ms.KIND_DMA:
+            slot = block_of_core(st, self.core) + ms.DMA_SLOTS + (kind - ms.KIND_DMA) * ms.ENTRY_WORDS
+            if st[slot + ms.ENTRY_PROGRESS] == -1 and st[slot + ms.ENTRY_IN_FLIGHT] == 1:
                 touches += [self._of(table.FINISH), self._event(table.SET, rq.DMA, rq.SCALAR, st[slot + 4])]
         return f"deliver {kind} of {self.core} to {address}+{nbytes}", touches
 
@@ -218,19 +218,19 @@ class Machine:
         st = self.pod.state
         r = [int(x) for x in st[base + REQUEST : base + REQUEST + 13]]
         op, back = r[0], -1
-        if st[at.CACHE_LINES]:
+        if st[ms.CACHE_LINES]:
             back = int(written_back(st, self.core, base, choice))
         touches: list[Touch] = []
         if back >= 0:
             address = int(line_of(st, self.core, back))
-            touches = self._written(table.WRITE, table.STORE_OFF, address, at.CACHE_LINE_BYTES)
+            touches = self._written(table.WRITE, table.STORE_OFF, address, ms.CACHE_LINE_BYTES)
             touches.append(self._of(table.CACHED))
-            if choice >= at.CHOICE_EVICT:
+            if choice >= ms.CHOICE_EVICT:
                 return "evict", touches
         return OPERATION[op], touches + self._request(base, r, choice)
 
     def _request(self, base: int, r: list[int], choice: int) -> list[Touch]:
-        st, op, ub = self.pod.state, r[0], int(self.pod.state[base + at.UB_BASE])
+        st, op, ub = self.pod.state, r[0], int(self.pod.state[base + ms.UB_BASE])
         pipe = rq.TABLE[op].pipe
         if pipe in (rq.MTU_IN, rq.VECTOR, rq.MTU_OUT):
             held = [self._on(table.HOLD, r[1], r[3])] if op == rq.OP_MTU_IN and r[4] else []
@@ -246,8 +246,8 @@ class Machine:
             ],
             rq.OP_QUIET: lambda: [self._of(table.QUIET)],
             rq.OP_RETURN: lambda: [self._of(table.QUIET)],
-            rq.OP_ARRIVE: lambda: [self._of(table.ARRIVE, ("group", int(st[base + at.GROUP])))],
-            rq.OP_AWAIT_GROUP: lambda: [self._of(table.AWAIT, ("group", int(st[base + at.GROUP])))],
+            rq.OP_ARRIVE: lambda: [self._of(table.ARRIVE, ("group", int(st[base + ms.GROUP])))],
+            rq.OP_AWAIT_GROUP: lambda: [self._of(table.AWAIT, ("group", int(st[base + ms.GROUP])))],
             rq.OP_UB_LOAD: lambda: [self._on(table.READ, ub + r[1], r[2])],
             rq.OP_VALIDATE: lambda: [self._of(table.VALIDATE)],
             rq.OP_UB_STORE: lambda: [self._on(table.WRITE, ub + r[1], r[3])],
@@ -262,13 +262,13 @@ class Machine:
         return [self._event(effect, *r[1:4])] if pipe == rq.SCALAR else [self._queue(table.ISSUE, pipe)]
 
     def _load(self, r: list[int], choice: int) -> list[Touch]:
-        if not self.pod.state[at.CACHE_LINES]:
+        if not self.pod.state[ms.CACHE_LINES]:
             return [self._on(table.READ, r[1], r[2])]
-        anew = [self._on(table.POLL, r[1] & -64, 64)] if choice == at.CHOICE_ANEW else []
+        anew = [self._on(table.POLL, r[1] & -64, 64)] if choice == ms.CHOICE_ANEW else []
         return [self._on(table.READ, r[1] & -64, 64), self._of(table.CACHED), *anew]
 
     def _store(self, r: list[int]) -> list[Touch]:
-        if self.pod.state[at.CACHE_LINES]:
+        if self.pod.state[ms.CACHE_LINES]:
             return [self._on(table.READ, r[1] & -64, 64), self._of(table.CACHED)]
         return self._written(table.WRITE, table.STORE_OFF, r[1], r[3])
 
@@ -278,17 +278,17 @@ class Machine:
             first, nbytes = line_part(st, base, choice)
             return [
                 self._on(table.POLL, r[1] + first, nbytes),
-                self._on(table.WRITE, st[base + at.UB_BASE] + r[6] + first, nbytes),
+                self._on(table.WRITE, st[base + ms.UB_BASE] + r[6] + first, nbytes),
             ]
         return [self._on(table.POLL_GE if r[2] == rq.CMP_GE and r[5] == -1 else table.POLL, r[1], r[4])]
 
     def _dma(self, base: int, choice: int) -> Any:
-        st, slot = self.pod.state, base + at.DMA_SLOTS + (choice & 15) * at.ENTRY_WORDS
+        st, slot = self.pod.state, base + ms.DMA_SLOTS + (choice & 15) * ms.ENTRY_WORDS
         source, target, nbytes = (int(x) for x in st[slot + 1 : slot + 4])
         start, end = pipes.subtransfer(st, source, target, nbytes, choice >> 4)
         touches = [self._queue(table.STEP, rq.DMA), self._on(table.READ, source + start, end - start)]
         touches += self._written(table.WRITE, table.DMA_OFF, target + start, end - start)
-        left = int(pipes.n_subtransfers(st, source, target, nbytes)) - int(st[slot + at.ENTRY_PROGRESS]).bit_count()
+        left = int(pipes.n_subtransfers(st, source, target, nbytes)) - int(st[slot + ms.ENTRY_PROGRESS]).bit_count()
         if self.order == 0 and left == 1:
             touches += [self._of(table.FINISH), self._event(table.SET, rq.DMA, rq.SCALAR, st[slot + 4])]
         return "dma", touches
@@ -297,8 +297,8 @@ class Machine:
         st, queue = self.pod.state, pipes.pipe_of(base, pipe)
         j = choice & 15 if pipe == rq.MTU_IN else 0
         e = int(pipes.entry_of(st, queue, j))
-        r = [int(x) for x in st[e : e + at.ENTRY_WORDS]]
-        op, ub, touches = r[0], int(st[base + at.UB_BASE]), [self._queue(table.STEP, pipe)]
+        r = [int(x) for x in st[e : e + ms.ENTRY_WORDS]]
+        op, ub, touches = r[0], int(st[base + ms.UB_BASE]), [self._queue(table.STEP, pipe)]
         if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
             touches.append(self._event(table.SET if op == rq.OP_SET_FLAG else table.WAIT, *r[1:4]))
             touches += self._opened(queue) if pipe == rq.MTU_IN else []
@@ -323,21 +323,21 @@ class Machine:
     def _opened(self, queue: int) -> list[Touch]:
         """Tentative transfers behind a flag at the head of a queue."""
         st, touches = self.pod.state, []
-        for j in range(int(st[queue + at.PIPE_COUNT])):
+        for j in range(int(st[queue + ms.PIPE_COUNT])):
             e = int(pipes.entry_of(st, queue, j))
             if st[e] == rq.OP_MTU_IN and st[e + 4]:
                 touches.append(self._on(table.HOLD, st[e + 1], st[e + 3]))
         return touches
 
     def _out(self, base: int, e: int, r: list[int]) -> list[Touch]:
-        st, done, unit = self.pod.state, r[8], 1 << int(self.pod.state[at.ATOMIC_SHIFT])
+        st, done, unit = self.pod.state, r[8], 1 << int(self.pod.state[ms.ATOMIC_SHIFT])
         if r[0] == rq.OP_ADD:
             return self._written(table.ADD, table.OUT_OFF, r[1], 8)
         if pipes.signals_next(st, e):
             return self._written(table.ADD if r[6] == rq.SIGNAL_ADD else table.WRITE, table.OUT_OFF, r[4], 8)
         target, nbytes = (r[1], 32) if r[0] == rq.OP_PUT else (r[2], r[3])
         size = min(unit - (target + done) % unit, nbytes - done)
-        read = [self._on(table.READ, st[base + at.UB_BASE] + r[1] + done, size)] if rq.TABLE[r[0]].takes else []
+        read = [self._on(table.READ, st[base + ms.UB_BASE] + r[1] + done, size)] if rq.TABLE[r[0]].takes else []
         effect = table.ADD_ROW if r[0] == rq.OP_MTU_ADD else table.WRITE
         return read + self._written(effect, table.OUT_OFF, target + done, size)
 

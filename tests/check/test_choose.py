@@ -17,7 +17,7 @@ from xccl_emu.errors import AccessError
 from xccl_emu.lang import Kernel, choose, kernel, load, poll_eq, quiet, store
 from xccl_emu.lang.requests import ANSWERS_MOST, OP_CHOOSE
 from xccl_emu.machine import Pod, small_pod
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.testing import Bench, protocol, witness_text
 
 from .witness_support import judge as judged
@@ -231,5 +231,5 @@ def test_all_judges_agree_on_programs_that_ask(programs: list[str], order: str, 
 
 def test_an_answer_is_no_line_of_a_cache() -> None:
     """Answers are numbered below the lines that a cache may evict, so that no action is both."""
-    assert ANSWERS_MOST <= at.CHOICE_EVICT
-    assert Pod(SPEC).state[at.COUNT_BY_OP + OP_CHOOSE] == 0
+    assert ANSWERS_MOST <= ms.CHOICE_EVICT
+    assert Pod(SPEC).state[ms.COUNT_BY_OP + OP_CHOOSE] == 0

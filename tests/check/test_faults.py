@@ -283,18 +283,18 @@ def test_equal_seeds_break_the_same(fault: str) -> None:
 def test_a_stalled_link_waits_until_nothing_else_can_go_on(policy: str) -> None:
     """Writes over it become visible only where no core can act and no other write is in flight."""
     scenario = make("sendrecv", slots=2, chunks=3, granules=1)
-    from xccl_emu.check.device.monitor import layout as at
+    from xccl_emu.check.device.monitor import layout as ml
     from xccl_emu.check.sampling.sample import monitor_of
 
     stalled, free = (monitor_of(scenario.build("relaxed")) for _ in range(2))
     runs = []
     for monitor, fault in ((stalled, parse("stall:0-1")), (free, None)):
-        assert monitor.runs(at.POLICIES.index(policy), 3, 0, 1, fault=fault) == at.RUN_DONE
-        actors = monitor.log[: int(monitor.m[at.TAKEN])] >> 16
+        assert monitor.runs(ml.POLICIES.index(policy), 3, 0, 1, fault=fault) == ml.RUN_DONE
+        actors = monitor.log[: int(monitor.m[ml.TAKEN])] >> 16
         first = np.flatnonzero(actors == monitor.trial.pod.spec.n_cores * ACTORS_PER_CORE)[0]
         runs.append(int(first))
     assert runs[0] >= runs[1]
-    assert np.all(stalled.log[: int(stalled.m[at.TAKEN])] >= 0)
+    assert np.all(stalled.log[: int(stalled.m[ml.TAKEN])] >= 0)
 
 
 def test_a_copy_under_way_sets_no_event_of_a_core_that_stopped() -> None:

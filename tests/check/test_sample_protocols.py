@@ -3,7 +3,7 @@
 import pytest
 
 from xccl_emu.check import verdict
-from xccl_emu.check.device.monitor import layout as at
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.sampling.sample import PORTFOLIO, monitor_of, sample, share
 from xccl_emu.protocol.registry import make, names
 
@@ -98,7 +98,7 @@ def test_slots_reused_before_they_are_acknowledged() -> None:
     """With 4 slots and 8 chunks every schedule shows the race, whoever goes first; the wrong bytes alone would show in
     at least 15 of 100 schedules of `pct` and `weights`, and of uniform random ones: no sender waits for a quiet."""
     trial = make("sendrecv", slots=4, chunks=8).build("relaxed", ["slot free"])
-    assert [share(trial, policy, schedules=20) for policy in at.POLICIES] == [1.0] * len(at.POLICIES)
+    assert [share(trial, policy, schedules=20) for policy in ml.POLICIES] == [1.0] * len(ml.POLICIES)
     alone = {policy: share(trial, policy, schedules=300, races=False) for policy in ("pct", "weights", "random")}
     assert min(alone.values()) >= 0.15
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.check.check import check
-from xccl_emu.check.device.monitor import layout as at
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.faults import parse
 from xccl_emu.check.sampling import watch
 from xccl_emu.check.sampling.sample import POLICIES, PORTFOLIO, Sampled, monitor_of, replay, sample, share
@@ -45,8 +45,8 @@ def _same(one: Sampled, other: Sampled) -> bool:
 def _one(trial: Trial, policy: str, seed: int = 0, number: int = 0) -> list[tuple[int, int]]:
     """The actions of one schedule, as (actor, choice)."""
     monitor = monitor_of(trial)
-    assert monitor.runs(at.POLICIES.index(policy), seed, number, number + 1) == at.RUN_DONE
-    return [(int(a) >> CHOICE_BITS, int(a) & CHOICE_ALL) for a in monitor.log[: int(monitor.m[at.TAKEN])]]
+    assert monitor.runs(ml.POLICIES.index(policy), seed, number, number + 1) == ml.RUN_DONE
+    return [(int(a) >> CHOICE_BITS, int(a) & CHOICE_ALL) for a in monitor.log[: int(monitor.m[ml.TAKEN])]]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -61,20 +61,20 @@ def test_equal_seeds_give_equal_results(policy: str, without: tuple[str, ...]) -
         assert not np.array_equal(one.violation.actions, third.violation.actions)
 
 
-@pytest.mark.parametrize("policy", at.POLICIES)
+@pytest.mark.parametrize("policy", ml.POLICIES)
 def test_a_schedule_comes_again_by_its_number(policy: str) -> None:
     """Number 7 is the same whether or not those before it are run."""
     trial = SMALL.build("relaxed")
     monitor = monitor_of(trial)
-    monitor.runs(at.POLICIES.index(policy), 5, 0, 8)
-    last = [int(a) for a in monitor.log[: int(monitor.m[at.TAKEN])]]
+    monitor.runs(ml.POLICIES.index(policy), 5, 0, 8)
+    last = [int(a) for a in monitor.log[: int(monitor.m[ml.TAKEN])]]
     again = _one(SMALL.build("relaxed"), policy, 5, 7)
     assert [actor << CHOICE_BITS | choice for actor, choice in again] == last
     assert _one(trial, policy, 5, 6) != again
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("policy", at.POLICIES)
+@pytest.mark.parametrize("policy", ml.POLICIES)
 def test_the_machine_takes_what_a_policy_took(policy: str, order: str) -> None:
     """Every schedule of a policy is one of the machine, which replays it to the expected bytes."""
     trial = SMALL.build(order)
@@ -211,12 +211,12 @@ def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str
     assert tight.learn()
     assert usual._rings == (path == "dma")
     tight._sync_max, tight._record_words, tight._undo_words, tight.known, tight._rings = 1, 8, 2, [], False
-    codes = [monitor.runs(at.P_WEIGHTS, 0, 0, 5) for monitor in (usual, tight)]
+    codes = [monitor.runs(ml.P_WEIGHTS, 0, 0, 5) for monitor in (usual, tight)]
     assert codes[0] == codes[1]
-    assert (codes[0] == at.RUN_DONE) == (not without)
-    taken = [int(monitor.m[at.TAKEN]) for monitor in (usual, tight)]
+    assert (codes[0] == ml.RUN_DONE) == (not without)
+    taken = [int(monitor.m[ml.TAKEN]) for monitor in (usual, tight)]
     assert np.array_equal(usual.log[: taken[0]], tight.log[: taken[1]])
-    assert [int(n) for n in usual.m[[at.SCHEDULES, at.TOTAL]]] == [int(n) for n in tight.m[[at.SCHEDULES, at.TOTAL]]]
+    assert [int(n) for n in usual.m[[ml.SCHEDULES, ml.TOTAL]]] == [int(n) for n in tight.m[[ml.SCHEDULES, ml.TOTAL]]]
 
 
 @pytest.mark.nojit

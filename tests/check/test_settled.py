@@ -6,7 +6,7 @@ from numba import config
 from xccl_emu.campaign.generate import draw
 from xccl_emu.campaign.judge import Budget, Scene, searched
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import linked, run_local
 from xccl_emu.check.search import setup
 
@@ -22,10 +22,10 @@ def test_nothing_local_is_left(order: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     def settled(mem, st, ck, rows, named, process, n):  # type: ignore[no-untyped-def]
         nonlocal transitions
-        transitions, before = transitions + 1, ck[at.ACTIONS]
-        for m in range(ck[at.N]):
-            run_local.run_local(mem, st, ck, rows, named, ck[ck[at.MEMBERS] + m])
-        assert ck[at.ACTIONS] == before
+        transitions, before = transitions + 1, ck[cs.ACTIONS]
+        for m in range(ck[cs.N]):
+            run_local.run_local(mem, st, ck, rows, named, ck[ck[cs.MEMBERS] + m])
+        assert ck[cs.ACTIONS] == before
         return run_local.make_transition(mem, st, ck, rows, named, process, n)
 
     monkeypatch.setitem(setup._LINKED, linked.TRANSITION, settled)

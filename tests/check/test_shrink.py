@@ -12,7 +12,7 @@ from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BI
 from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.shrink import shrink, signature
 from xccl_emu.errors import ReplayError
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.protocol.registry import make
 
 from .witness_support import everything, judge, random_actions, relay, some_violation
@@ -21,7 +21,7 @@ from .witness_support import everything, judge, random_actions, relay, some_viol
 def named(trial: Trial, actions: NDArray[np.int64]) -> NDArray[np.int64]:
     """The names of a schedule's actions."""
     raw = np.zeros((len(actions), attempts.NAME_WORDS), np.int64)
-    raw[:, 0], raw[:, 1], raw[:, 2] = actions >> at.CHOICE_BITS, attempts.RAW, actions & at.CHOICE_ALL
+    raw[:, 0], raw[:, 1], raw[:, 2] = actions >> ms.CHOICE_BITS, attempts.RAW, actions & ms.CHOICE_ALL
     return taken_of(trial, raw)[1]
 
 

@@ -13,7 +13,7 @@ from xccl_emu.check import shrink
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
-from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.sampling import sample as sampling
 from xccl_emu.check.sampling.sample import PORTFOLIO, further, replay
 from xccl_emu.check.sampling.watch import Monitor
@@ -106,7 +106,7 @@ def test_a_certificate_is_of_the_violation_in_front() -> None:
 def test_a_violation_whose_path_shows_nothing_is_shown_by_a_drawn_schedule(path: str) -> None:
     """What drawn schedules show takes the place of a path that shows nothing, or cannot be taken."""
     actions = np.full(0 if path == "shows nothing" else 1, 12345 << 16, np.int64)
-    found = Found(checker_state.WRONG_BITS, kind=kinds.WRONG_BITS, message="no such thing", actions=actions)
+    found = Found(cs.WRONG_BITS, kind=kinds.WRONG_BITS, message="no such thing", actions=actions)
     assert shown(SCENARIO.build("relaxed", BOTH), found, 0).kind == kinds.DATA_RACE
 
 

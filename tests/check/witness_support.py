@@ -41,7 +41,7 @@ from xccl_emu.lang import (
     v_fill,
     wait_flag,
 )
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import small_pod
@@ -129,7 +129,7 @@ def random_actions(trial: Trial, seed: int) -> NDArray[np.int64]:
     """The schedule of a random run, whether it ends well or in an error; the trial is used up."""
     pod = trial.pod
     pod.policy, pod.record = "random", True
-    pod.state[at.RANDOM_1], pod.state[at.RANDOM_2] = seed + 1, seed + 1
+    pod.state[ms.RANDOM_1], pod.state[ms.RANDOM_2] = seed + 1, seed + 1
     with suppress(RunError):
         pod.run()
     return pod.schedule.actions

@@ -12,7 +12,7 @@ from xccl_emu.lang.abi import RESULT
 from xccl_emu.lang.requests import DMA, SCALAR
 from xccl_emu.machine import compiled
 from xccl_emu.machine import explore as explore_module
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import Bounds, explore
 from xccl_emu.machine.pod import Pod
@@ -98,18 +98,18 @@ def run(pod: Pod) -> tuple[int, ...]:
 def _key(pod: Pod) -> bytes:
     """All of memory and of the state that is no counter, byte for byte; equal states may have different keys."""
     st = pod.state.copy()
-    st[at.ACTIVE_BASE : at.ERROR] = 0
-    st[at.ACTIONS : at.STEP_TABLE] = 0
-    writers = int(pod.state[at.WRITER_BASE])
-    st[writers : writers + int(pod.state[at.WRITER_SLOTS]) * at.WRITER_WORDS] = 0
+    st[ms.ACTIVE_BASE : ms.ERROR] = 0
+    st[ms.ACTIONS : ms.STEP_TABLE] = 0
+    writers = int(pod.state[ms.WRITER_BASE])
+    st[writers : writers + int(pod.state[ms.WRITER_SLOTS]) * ms.WRITER_WORDS] = 0
     return pod.memory.tobytes() + st.tobytes()
 
 
 def _actions(pod: Pod) -> list[int]:
     """Every action that could exist in so small a pod."""
-    cores = [c * at.ACTORS_PER_CORE + pipe for c in pod.active_cores() for pipe in range(at.ACTORS_PER_CORE)]
-    dies = [pod.spec.n_cores * at.ACTORS_PER_CORE + die for die in range(pod.spec.n_dies)]
-    return [actor << at.CHOICE_BITS | choice for actor in cores + dies for choice in range(8)]
+    cores = [c * ms.ACTORS_PER_CORE + pipe for c in pod.active_cores() for pipe in range(ms.ACTORS_PER_CORE)]
+    dies = [pod.spec.n_cores * ms.ACTORS_PER_CORE + die for die in range(pod.spec.n_dies)]
+    return [actor << ms.CHOICE_BITS | choice for actor in cores + dies for choice in range(8)]
 
 
 def outcomes_by_whole_states(pod: Pod, word: int, limit: int) -> set[tuple[int, ...]] | None:
@@ -120,14 +120,14 @@ def outcomes_by_whole_states(pod: Pod, word: int, limit: int) -> set[tuple[int, 
     seen, stack = {_key(pod)}, [start]
     while stack:
         state = stack.pop()
-        if state.state[at.N_LIVE] == 0:
+        if state.state[ms.N_LIVE] == 0:
             ends.add((int(state.memory.view(np.int64)[word // 8]), *_results(pod, state.state)))
             continue
         for action in _actions(pod):
             pod.restore(state)
-            pod.state[at.CURSOR] = 0
-            replay(pod.memory, pod.state, np.array([action, -1 << at.CHOICE_BITS], np.int64), 1)
-            if pod.state[at.CURSOR] == 1 and (key := _key(pod)) not in seen:
+            pod.state[ms.CURSOR] = 0
+            replay(pod.memory, pod.state, np.array([action, -1 << ms.CHOICE_BITS], np.int64), 1)
+            if pod.state[ms.CURSOR] == 1 and (key := _key(pod)) not in seen:
                 seen.add(key)
                 stack.append(pod.snapshot())
         if len(seen) > limit:

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.machine.device import far
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
 POD = Pod(small_pod(2, app_bytes=1 << 16))
-POD.state[at.ACTIONS] = 1 << 20  # so that nothing was written lately
+POD.state[ms.ACTIONS] = 1 << 20  # so that nothing was written lately
 SIZE = 1 << 15
 SOURCE, TARGET = (POD.alloc(die, SIZE).address for die in range(2))
 BYTES = np.random.default_rng(0).integers(0, 256, SIZE, np.uint8)

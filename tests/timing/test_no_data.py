@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.check.trial import Trial
 from xccl_emu.kernels.transfers import copy_blocks
-from xccl_emu.machine.device import layout as machine
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import sparse
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
@@ -148,10 +148,10 @@ def first_that_nobody_marked(pod: Pod) -> int | None:
     """The first byte that is not zero in a chunk without a dirty bit."""
     memory, bits = pod.sparse_memory()
     assert bits > 0
-    chunks = memory[:bits].reshape(-1, machine.CHUNK_BYTES).any(axis=1)
+    chunks = memory[:bits].reshape(-1, ms.CHUNK_BYTES).any(axis=1)
     marked = np.unpackbits(memory[bits : bits + -(-len(chunks) // 8)], bitorder="little")[: len(chunks)]
     wrong = np.flatnonzero(chunks & (marked == 0))
-    return int(wrong[0]) * machine.CHUNK_BYTES if len(wrong) else None
+    return int(wrong[0]) * ms.CHUNK_BYTES if len(wrong) else None
 
 
 @pytest.mark.parametrize("name", names())
@@ -194,7 +194,7 @@ def test_payload_is_read_only_where_none_is_moved() -> None:
         pod.payload(buffer)[:] = 2
 
 
-SIZE = 16 * machine.CHUNK_BYTES
+SIZE = 16 * ms.CHUNK_BYTES
 
 
 @pytest.mark.nojit
@@ -203,9 +203,9 @@ SIZE = 16 * machine.CHUNK_BYTES
 def test_copies_that_leave_out_what_is_there(data: st.DataObject) -> None:
     """Copies and looks for zeros end as they would without dirty bits, wherever something is written, on a die or in a
     data buffer, and whoever may have written anywhere; and what is not zero stays marked."""
-    mem, state = np.zeros(SIZE + 4096, np.uint8), np.zeros(machine.HEADER_WORDS, np.int64)
-    state[machine.N_HOMES], state[machine.DIE_SHIFT] = 1, 12
-    state[machine.SPARSE] = data.draw(st.sampled_from([SIZE, machine.ALL_DIRTY]))
+    mem, state = np.zeros(SIZE + 4096, np.uint8), np.zeros(ms.HEADER_WORDS, np.int64)
+    state[ms.N_HOMES], state[ms.DIE_SHIFT] = 1, 12
+    state[ms.SPARSE] = data.draw(st.sampled_from([SIZE, ms.ALL_DIRTY]))
     wanted = mem[:SIZE].copy()
     for _ in range(data.draw(st.integers(1, 8))):
         nbytes = data.draw(st.integers(1, 3000))
@@ -221,6 +221,6 @@ def test_copies_that_leave_out_what_is_there(data: st.DataObject) -> None:
         wanted[target : target + nbytes] = wanted[source : source + nbytes]
         assert (mem[:SIZE] == wanted).all()
         assert sparse.all_zero(mem, state, source, nbytes) == (not wanted[source : source + nbytes].any())
-        if state[machine.SPARSE] > 0:
+        if state[ms.SPARSE] > 0:
             marked = np.unpackbits(mem[SIZE : SIZE + 2], bitorder="little")
-            assert (marked >= wanted.reshape(-1, machine.CHUNK_BYTES).any(axis=1)).all()
+            assert (marked >= wanted.reshape(-1, ms.CHUNK_BYTES).any(axis=1)).all()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xccl_emu.errors import KernelError
-from xccl_emu.lang import requests
+from xccl_emu.lang import requests as rq
 
 VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
@@ -168,7 +168,7 @@ def tables(text: str, own: str, barrier: str, more: Sequence[Call] = ()) -> str:
             file = json.dumps(call.file)
             shown = "v_map" if request == "v_copy" and call.name != "DataCopy" else request
             sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, "{sync}", 0, ""}}')
-            code = requests.OPERATIONS.index(request.removesuffix("_ge"))
+            code = rq.OPERATIONS.index(request.removesuffix("_ge"))
             rows.append(f"{{{call.line}, XCCL_NAME_{call.name}, {code}, {file}}}")
     placed = '__attribute__((section("xccl_sites")))'
     return (

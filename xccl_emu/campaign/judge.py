@@ -13,7 +13,7 @@ from functools import cached_property
 from xccl_emu.campaign.generate import ANY_END, NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Outcome, Small
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling import sample
@@ -24,7 +24,7 @@ from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ConfigError, DeadlockError, ReplayError, RunError
 from xccl_emu.machine import driver
-from xccl_emu.machine.device import layout
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.pod import Pod
 
@@ -332,7 +332,7 @@ def _unfounded(scene: Scene, found: Found) -> str:
         return "brute force has no deadlock"  # it knows none in one part while another part goes on for ever
     if found.kind == kinds.WRONG_BITS and scene.small.together and not scene.has_other_end():
         return "brute force has no other end"
-    foreseen = found.violation == checker_state.SET_TWICE
+    foreseen = found.violation == cs.SET_TWICE
     if foreseen and scene.small.fits_queues() and not any("while it is still set" in error for error in naive.errors):
         return "brute force sets no event twice"
     if found.kind in MACHINE_KINDS and not foreseen and found.message not in naive.errors:
@@ -352,9 +352,9 @@ def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
 
 
 def _ended_otherwise(found: Found, ended: str) -> str:
-    if found.violation in (checker_state.DEADLOCK, checker_state.WRONG_BITS) and ended != found.kind:
+    if found.violation in (cs.DEADLOCK, cs.WRONG_BITS) and ended != found.kind:
         return f"replay ends with {ended}"
-    runs_into = found.kind in MACHINE_KINDS and found.violation != checker_state.SET_TWICE
+    runs_into = found.kind in MACHINE_KINDS and found.violation != cs.SET_TWICE
     return "replay ends with another error" if runs_into and ended != found.message else ""
 
 
@@ -365,7 +365,7 @@ def replayed(trial: Trial, found: Found) -> str:
     """
     pod = trial.pod
     memory, state = pod.memory.copy(), pod.state.copy()
-    pod.state[[layout.N_ACTIVE, layout.N_ACTIVE_DIES, layout.N_LIVE]] = 0  # a search before it may have begun
+    pod.state[[ms.N_ACTIVE, ms.N_ACTIVE_DIES, ms.N_LIVE]] = 0  # a search before it may have begun
     try:
         driver.raise_for(pod, driver.drive_replay(pod, found.actions)[0])
         return kinds.WRONG_BITS if trial.wrong_bytes() else "done"

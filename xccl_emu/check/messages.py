@@ -10,12 +10,12 @@ from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import operations as ops
 from xccl_emu.machine import report
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.pod import Pod
 
 _KINDS = {
-    at.ERR_ACCESS: verdict.AREA_VIOLATION, at.ERR_FAIL: verdict.ASSERTION, at.ERR_LEFT_SET: verdict.LEFTOVER,
-    at.ERR_ARITHMETIC: verdict.ARITHMETIC, at.ERR_UNDEFINED: verdict.UNDEFINED,
+    ms.ERR_ACCESS: verdict.AREA_VIOLATION, ms.ERR_FAIL: verdict.ASSERTION, ms.ERR_LEFT_SET: verdict.LEFTOVER,
+    ms.ERR_ARITHMETIC: verdict.ARITHMETIC, ms.ERR_UNDEFINED: verdict.UNDEFINED,
 }  # fmt: skip
 
 SET_AGAIN = "is set again, and nothing orders that after the wait for it"
@@ -39,7 +39,7 @@ def error_kind(pod: Pod) -> str:
         return verdict.KERNEL_FAULT
     if report.lacks_right(pod):
         return verdict.MISSING_RIGHT
-    return _KINDS.get(int(pod.state[at.ERROR]), verdict.BAD_INSTRUCTION)
+    return _KINDS.get(int(pod.state[ms.ERROR]), verdict.BAD_INSTRUCTION)
 
 
 def race_kind(pod: Pod, address: int, both_write: bool) -> str:
@@ -128,9 +128,9 @@ def not_done(pod: Pod) -> list[str]:
 
 def words_of_sites(pod: Pod) -> NDArray[np.int64]:
     """`NAMED` and `TAKEN` of each kernel and site, [kernels * MAX_SITES]."""
-    words = np.zeros(at.MAX_KERNELS * at.MAX_SITES, np.int64)
+    words = np.zeros(ms.MAX_KERNELS * ms.MAX_SITES, np.int64)
     for number, kernel in enumerate(pod.kernels):
-        first = number * at.MAX_SITES
+        first = number * ms.MAX_SITES
         known = [(NAMED if site.sync else 0) | (TAKEN if site.used else 0) for site in kernel.sites]
         words[first : first + len(known)] = known
     return words
@@ -185,4 +185,4 @@ def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
 
 
 def _returned(pod: Pod, cores: tuple[int, ...]) -> bool:
-    return all(pod.state[pod.core_base(core) + at.STATUS] == at.STATUS_DONE for core in cores)
+    return all(pod.state[pod.core_base(core) + ms.STATUS] == ms.STATUS_DONE for core in cores)

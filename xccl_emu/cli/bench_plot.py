@@ -29,7 +29,7 @@ def check_plot(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"--plot {path}: must end with {', '.join(FORMATS)}")
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib as mpl  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"--plot {path}: needs matplotlib; install xccl_emu[plot]") from error
 

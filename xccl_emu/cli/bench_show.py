@@ -81,12 +81,12 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
 
 def _write_parquet(results: Sequence[Result], path: Path) -> None:
     """Write the rows as Parquet."""
-    import pyarrow
+    import pyarrow as pa
     from pyarrow import parquet
 
     lines = [_in_words(result) for result in results]
     with writing("--csv", path):
-        parquet.write_table(pyarrow.Table.from_pylist(lines), path)
+        parquet.write_table(pa.Table.from_pylist(lines), path)
 
 
 def _in_words(result: Result) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from xccl_emu.lang import requests
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang._records import Record, is_record
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, read
 from xccl_emu.lang.abi import TURNS_MAX
 
 CONSTRUCTORS: dict[Callable[..., Any], str] = {
     value: name
-    for name, value in vars(requests).items()
-    if isinstance(value, FunctionType) and value.__module__ == requests.__name__
+    for name, value in vars(rq).items()
+    if isinstance(value, FunctionType) and value.__module__ == rq.__name__
 }
 """Every request constructor, with its name."""
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine import compiled, report
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod
@@ -28,13 +28,13 @@ def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int,
     log = np.zeros(_LOG_ACTIONS, np.int64) if pod.record else _NO_LOG
     logged = [_NO_LOG]
     started = time.perf_counter()
-    ended = at.ENDED_PAUSED
-    while ended in (at.ENDED_PAUSED, at.ENDED_LOG_FULL):
+    ended = ms.ENDED_PAUSED
+    while ended in (ms.ENDED_PAUSED, ms.ENDED_LOG_FULL):
         ended = _call(pod, policy, log)
-        logged.append(log[: st[at.LOG_COUNT]].copy())
-        st[at.LOG_COUNT] = 0
+        logged.append(log[: st[ms.LOG_COUNT]].copy())
+        st[ms.LOG_COUNT] = 0
         if progress is not None:
-            progress(int(st[at.ACTIONS]))
+            progress(int(st[ms.ACTIONS]))
     return ended, time.perf_counter() - started, np.concatenate(logged)
 
 
@@ -44,7 +44,7 @@ def drive_replay(pod: "Pod", actions: NDArray[np.int64]) -> tuple[int, float]:
     _prepare(pod, "replay")
     started = time.perf_counter()
     ended = _call(pod, replay, actions)
-    while ended == at.ENDED_PAUSED and st[at.CURSOR] < len(actions):
+    while ended == ms.ENDED_PAUSED and st[ms.CURSOR] < len(actions):
         ended = _call(pod, replay, actions)
     return ended, time.perf_counter() - started
 
@@ -80,8 +80,8 @@ def begin_run(pod: "Pod") -> None:
 
 
 def _link(pod: "Pod", handles: list[int], action: int) -> None:
-    pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
-    pod.state[at.ACT] = action
+    pod.state[ms.STEP_TABLE : ms.STEP_TABLE + len(handles)] = handles
+    pod.state[ms.ACT] = action
     pod.activate()
 
 
@@ -95,18 +95,18 @@ def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
     handles = compiled.handles(pod.kernels, pod.generators)
     compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
-    contained = policy_name == "round-robin" and not pod.state[at.DRAWS_ANSWERS]  # it calls nobody
+    contained = policy_name == "round-robin" and not pod.state[ms.DRAWS_ANSWERS]  # it calls nobody
     _link(pod, handles, 0 if contained else _action())
 
 
 def raise_for(pod: "Pod", ended: int) -> None:
     """Raise the error that a run or replay ended with, if it did."""
-    if ended == at.ENDED_ERROR:
+    if ended == ms.ENDED_ERROR:
         raise report.violation(pod)
-    if ended == at.ENDED_DEADLOCK:
+    if ended == ms.ENDED_DEADLOCK:
         raise report.deadlock(pod)
-    if ended == at.ENDED_NOT_ENABLED:
-        where = int(pod.state[at.CURSOR])
+    if ended == ms.ENDED_NOT_ENABLED:
+        where = int(pod.state[ms.CURSOR])
         raise ReplayError(f"the schedule does not fit: action {where} of it is not enabled")
-    if ended == at.ENDED_PAUSED:
+    if ended == ms.ENDED_PAUSED:
         raise ReplayError("the schedule ends before the run does: it was recorded on a run that failed or was cut")

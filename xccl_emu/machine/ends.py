@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xccl_emu.machine import compiled
 from xccl_emu.machine.device import ends as device
 from xccl_emu.machine.device import explore as explore_device
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing, message_of, observed_words
 from xccl_emu.machine.pod import Pod
@@ -81,7 +81,7 @@ def ends(
                 return None
     finally:
         explore_device.restore(space, parts, root, 0)
-        pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
+        pod.state[[ms.N_ACTIVE, ms.N_ACTIVE_DIES, ms.N_LIVE]] = 0
     n_states, n_edges, n_ends = (int(graph[-1][k]) for k in (device.STATES, device.EDGES, device.ENDS))
     return _spread(pod, graph[3][:n_edges], graph[4][:n_ends], n_states, met)
 

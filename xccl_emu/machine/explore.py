@@ -17,7 +17,7 @@ from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import explore as device
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.pod import Pod
 
@@ -98,7 +98,7 @@ def explore(
     n_rows = min(_ROWS, max(_ROWS_LEAST, _ROW_WORDS // max(len(observed), 1)))
     outcomes, errors = np.zeros((n_rows, len(observed)), np.int64), np.zeros((n_rows, device.ERROR_WORDS), np.int64)
     counted, at_once = np.zeros(7, np.int64), _SLICE_FIRST
-    sites = np.zeros(at.MAX_KERNELS * at.MAX_SITES, np.int64)
+    sites = np.zeros(ms.MAX_KERNELS * ms.MAX_SITES, np.int64)
     ends, bad = set[Words](), set[Words]()
     root = stack[:1].copy()
     device.save(space, parts, root, 0)
@@ -131,13 +131,13 @@ def explore(
                     table = device.add_all(table, np.zeros((4 * len(table), 2), np.uint64))
     finally:
         device.restore(space, parts, root, 0)
-        pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
+        pod.state[[ms.N_ACTIVE, ms.N_ACTIVE_DIES, ms.N_LIVE]] = 0
     states, transitions, deadlocks = (int(counted[i]) for i in (device.STATES, device.TRANSITIONS, device.DEADLOCKS))
-    ends_so = {(at.ERR_FAIL, code) for code in gives_up}
-    bad = {error for error in bad if (error[0], error[at.ERROR_A - at.ERROR]) not in ends_so}
+    ends_so = {(ms.ERR_FAIL, code) for code in gives_up}
+    bad = {error for error in bad if (error[0], error[ms.ERROR_A - ms.ERROR]) not in ends_so}
     messages = frozenset(message_of(pod, error) for error in bad)
-    flights, lines = int(pod.state[at.FLIGHT_CAPACITY]), pod.spec.scalar_cache
-    bounds = Bounds(at.MAX_SUBTRANSFERS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, flights, lines)
+    flights, lines = int(pod.state[ms.FLIGHT_CAPACITY]), pod.spec.scalar_cache
+    bounds = Bounds(ms.MAX_SUBTRANSFERS, ms.QUEUE_DEPTH, ms.N_DMA_SLOTS, flights, lines)
     return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[device.STACK], bounds, sites)
 
 
@@ -179,25 +179,25 @@ def changing(pod: Pod) -> NDArray[np.int64]:
     """Return what a run can change, [n, 3]: kind, first word, words."""
     spec, st, cores = pod.spec, pod.state, pod.active_cores()
     launches = [launch for core in cores if (launch := pod.launch_of(core)) is not None]
-    parts = [(device.UNHASHED, at.N_LIVE, 1), (device.UNHASHED, at.ERROR, device.ERROR_WORDS)]
+    parts = [(device.UNHASHED, ms.N_LIVE, 1), (device.UNHASHED, ms.ERROR, device.ERROR_WORDS)]
     parts.append((device.MEMORY, 0, spec.memory_bytes // 8))
     for core, launch in zip(cores, launches, strict=True):
         base = pod.core_base(core)
-        parts.append((device.MEMORY, int(st[base + at.UB_BASE]) // 8, spec.ub_bytes // 8))
-        parts.append((device.PLAIN, base, at.PIPES))
-        parts += [(device.QUEUE, base + at.PIPES + i * at.PIPE_WORDS, at.PIPE_WORDS) for i in range(3)]
-        parts.append((device.PLAIN, base + at.DMA_SLOTS, at.WINDOWS - at.DMA_SLOTS))
-        parts.append((device.PLAIN, int(st[at.CACHE_BASE]) + core * int(st[at.CACHE_WORDS]), int(st[at.CACHE_WORDS])))
+        parts.append((device.MEMORY, int(st[base + ms.UB_BASE]) // 8, spec.ub_bytes // 8))
+        parts.append((device.PLAIN, base, ms.PIPES))
+        parts += [(device.QUEUE, base + ms.PIPES + i * ms.PIPE_WORDS, ms.PIPE_WORDS) for i in range(3)]
+        parts.append((device.PLAIN, base + ms.DMA_SLOTS, ms.WINDOWS - ms.DMA_SLOTS))
+        parts.append((device.PLAIN, int(st[ms.CACHE_BASE]) + core * int(st[ms.CACHE_WORDS]), int(st[ms.CACHE_WORDS])))
         parts.append((device.PLAIN, base + REGISTERS, launch.kernel.n_registers))
-    parts.append((device.PLAIN, int(st[at.GROUP_BASE]), len(cores) * at.GROUP_WORDS))
+    parts.append((device.PLAIN, int(st[ms.GROUP_BASE]), len(cores) * ms.GROUP_WORDS))
     for die in sorted({launch.die for launch in launches}):
-        parts.append((device.FLIGHTS, int(st[at.DIE_BASE]) + die * int(st[at.DIE_WORDS]), int(st[at.DIE_WORDS])))
+        parts.append((device.FLIGHTS, int(st[ms.DIE_BASE]) + die * int(st[ms.DIE_WORDS]), int(st[ms.DIE_WORDS])))
     return np.array(parts, np.int64)
 
 
 def message_of(pod: Pod, error: Words) -> str:
     """Return what a violation says, by the words from `layout.ERROR` on."""
-    region = slice(at.ERROR, at.ERROR + device.ERROR_WORDS)
+    region = slice(ms.ERROR, ms.ERROR + device.ERROR_WORDS)
     pod.state[region] = error
     message = str(report.violation(pod))
     pod.state[region] = 0

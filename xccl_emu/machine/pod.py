@@ -13,7 +13,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine.address_space import Memory, commit
 from xccl_emu.machine.claims import Claims
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
@@ -127,7 +127,7 @@ class Pod:
         self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
-        self.state[at.DRAWS_ANSWERS] = bool(draw_answers)
+        self.state[ms.DRAWS_ANSWERS] = bool(draw_answers)
         self.claims = Claims()
         """Which communicator owns which part of the metadata and managed areas."""
         self.labels = Labels()
@@ -222,7 +222,7 @@ class Pod:
         if nbytes < 0:
             raise ConfigError(f"nbytes={nbytes}: must not be negative")
         used = self._app_used.get(die, 0)
-        size = (nbytes + at.GRANULE_BYTES - 1) // at.GRANULE_BYTES * at.GRANULE_BYTES
+        size = (nbytes + ms.GRANULE_BYTES - 1) // ms.GRANULE_BYTES * ms.GRANULE_BYTES
         if used + size > self.spec.app_bytes:
             free = self.spec.app_bytes - used
             raise CapacityError(f"die {die}: {nbytes} bytes do not fit the app data area, which has {free} left")
@@ -349,10 +349,10 @@ class Pod:
     def _register(self, kernel: Kernel) -> None:
         if kernel in self.kernels:
             return
-        if len(self.kernels) == at.MAX_KERNELS:
-            raise ConfigError(f"kernel {kernel.name}: a run has at most {at.MAX_KERNELS} different kernels")
-        if len(kernel.sites) > at.AT_PLACE:
-            raise ConfigError(f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.AT_PLACE} are possible")
+        if len(self.kernels) == ms.MAX_KERNELS:
+            raise ConfigError(f"kernel {kernel.name}: a run has at most {ms.MAX_KERNELS} different kernels")
+        if len(kernel.sites) > ms.AT_PLACE:
+            raise ConfigError(f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {ms.AT_PLACE} are possible")
         self.kernels.append(kernel)
         self.switches.know(kernel)
 
@@ -363,12 +363,12 @@ class Pod:
             self._owner[core] = launch
             block = self._array.core_block(core)
             block[:] = 0
-            block[at.KERNEL], block[at.DIE], block[at.GROUP] = kernel, launch.die, group
-            block[at.UB_BASE] = self.spec.memory_bytes + core * self.spec.ub_bytes
-            block[at.N_WINDOWS] = len(launch.grants)
-            block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
+            block[ms.KERNEL], block[ms.DIE], block[ms.GROUP] = kernel, launch.die, group
+            block[ms.UB_BASE] = self.spec.memory_bytes + core * self.spec.ub_bytes
+            block[ms.N_WINDOWS] = len(launch.grants)
+            block[ms.WINDOWS : ms.WINDOWS + len(windows)] = windows
             block[REGISTERS : REGISTERS + len(values)] = values
-        self.state[at.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
+        self.state[ms.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
 
     # ---- what may be lost
 
@@ -388,8 +388,8 @@ class Pod:
             raise ConfigError(f"told={told}: must be an aligned word of memory outside of the bytes, or -1")
         if not name or name in (*_AREAS, *(known for known, *_ in self.losses)) or "@" in name or nbytes < 1:
             raise ConfigError(f"name={name!r}: must be a new name, without an @, of at least one byte")
-        if len(self.losses) == at.LOSSES_MOST:
-            raise ConfigError(f"name={name!r}: at most {at.LOSSES_MOST} parts of memory may be lost")
+        if len(self.losses) == ms.LOSSES_MOST:
+            raise ConfigError(f"name={name!r}: at most {ms.LOSSES_MOST} parts of memory may be lost")
         self.losses.append((name, start, end, told))
 
     def loss_number(self, die: int, area: str) -> int:
@@ -472,9 +472,9 @@ class Pod:
             self._array.switches(number)[: len(words)] = words
             asked, signals = max(asked, most), signals or some
         weak = self.order in ("relaxed", "unordered")
-        self.state[at.REQUEST_ORDERS], self.state[at.SOME_SIGNAL] = (asked, signals) if weak else (0, 0)
-        rows = self.state[at.LOSSES : at.LOSSES + at.LOSS_WORDS * at.LOSSES_MOST].reshape(-1, at.LOSS_WORDS)
-        rows[: len(self.losses)] = np.array([each[1:] for each in self.losses], np.int64).reshape(-1, at.LOSS_WORDS)
+        self.state[ms.REQUEST_ORDERS], self.state[ms.SOME_SIGNAL] = (asked, signals) if weak else (0, 0)
+        rows = self.state[ms.LOSSES : ms.LOSSES + ms.LOSS_WORDS * ms.LOSSES_MOST].reshape(-1, ms.LOSS_WORDS)
+        rows[: len(self.losses)] = np.array([each[1:] for each in self.losses], np.int64).reshape(-1, ms.LOSS_WORDS)
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
 
     def weaken(self, kernel: int, site: int, to: str) -> None:

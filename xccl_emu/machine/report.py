@@ -9,7 +9,7 @@ from xccl_emu import errors
 from xccl_emu.lang import Site, abi
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.far import large_slot
 from xccl_emu.machine.device.flight import block_of_die, flight, read_word
@@ -39,13 +39,13 @@ _FAULTS = {
 def is_fault(pod: "Pod") -> bool:
     """Did a kernel in C end its step by a fault?"""
     st = pod.state
-    return bool(st[at.ERROR] == at.ERR_ARITHMETIC and -int(st[at.ERROR_A]) in _FAULTS)
+    return bool(st[ms.ERROR] == ms.ERR_ARITHMETIC and -int(st[ms.ERROR_A]) in _FAULTS)
 
 
 _UNDEFINED = {
-    at.UNDEFINED_USED: "were read tentatively and are used before they are validated",
-    at.UNDEFINED_RACED: "are validated, and a write met the read that brought them: nobody can say what they are",
-    at.UNDEFINED_UNREAD: "are validated before the read that brings them is complete",
+    ms.UNDEFINED_USED: "were read tentatively and are used before they are validated",
+    ms.UNDEFINED_RACED: "are validated, and a write met the read that brought them: nobody can say what they are",
+    ms.UNDEFINED_UNREAD: "are validated before the read that brings them is complete",
 }
 
 
@@ -95,9 +95,9 @@ def _named(pod: "Pod", core: int, place: Site | None) -> str:
 def site_of(pod: "Pod", core: int, site: int) -> Site | None:
     """The place in the kernel that a core runs; None for its return, which has none."""
     launch = pod.launch_of(core)
-    if launch is None or site == at.AT_END:
+    if launch is None or site == ms.AT_END:
         return None
-    if site == at.AT_PLACE:
+    if site == ms.AT_PLACE:
         site = int(pod.state[pod.core_base(core) + abi.REQUEST + 2])
         return launch.kernel.places[site]
     return launch.kernel.sites[site]
@@ -112,9 +112,9 @@ def last_writer(pod: "Pod", address: int) -> str:
 def _writer_slot(pod: "Pod", address: int) -> tuple[int, str]:
     """Return where the table of writers has the granule of an address, and why it says nothing of it, if so."""
     st = pod.state
-    granule = address // at.GRANULE_BYTES
-    slot = int(st[at.WRITER_BASE]) + granule % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
-    large = int(st[large_slot(st, address >> at.LARGE_SHIFT)])
+    granule = address // ms.GRANULE_BYTES
+    slot = int(st[ms.WRITER_BASE]) + granule % int(st[ms.WRITER_SLOTS]) * ms.WRITER_WORDS
+    large = int(st[large_slot(st, address >> ms.LARGE_SHIFT)])
     if st[slot] == 0 and large == 0:
         return slot, "no write there is visible"
     return slot, "last writer not known" if st[slot] != granule + 1 or large > st[slot + 3] else ""
@@ -123,7 +123,7 @@ def _writer_slot(pod: "Pod", address: int) -> tuple[int, str]:
 def _writer_now(pod: "Pod", address: int) -> str:
     """Return who last wrote there, and whether that core still runs: one that has returned writes nothing more."""
     slot, unknown = _writer_slot(pod, address)
-    returned = not unknown and pod.state[pod.core_base(pod.state[slot + 1]) + at.STATUS] == at.STATUS_DONE
+    returned = not unknown and pod.state[pod.core_base(pod.state[slot + 1]) + ms.STATUS] == ms.STATUS_DONE
     return last_writer(pod, address) + ", which has returned" * bool(returned)
 
 
@@ -138,8 +138,8 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
     if op == rq.OP_WAIT_FLAG and b == 0:
         return f"waits for event {c} of {PIPE_NAMES[a]}, which is not set"
     if op == rq.OP_AWAIT_GROUP:
-        group = int(st[at.GROUP_BASE]) + int(st[base + at.GROUP]) * at.GROUP_WORDS
-        return f"waits at a barrier: {st[group + at.GROUP_ARRIVED]} of {st[group + at.GROUP_SIZE]} cores have arrived"
+        group = int(st[ms.GROUP_BASE]) + int(st[base + ms.GROUP]) * ms.GROUP_WORDS
+        return f"waits at a barrier: {st[group + ms.GROUP_ARRIVED]} of {st[group + ms.GROUP_SIZE]} cores have arrived"
     if op in (rq.OP_QUIET, rq.OP_RETURN):
         return f"waits in {rq.OPERATIONS[op]} for its queues to drain: " + "; ".join(_stuck_pipes(pod, base))
     return f"cannot issue {rq.OPERATIONS[op]}: " + "; ".join(_stuck_pipes(pod, base))
@@ -177,7 +177,7 @@ def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
     stuck = []
     for pipe in range(rq.MTU_IN, rq.DMA):
         queue = pipe_of(base, pipe)
-        if st[queue + at.PIPE_COUNT]:
+        if st[queue + ms.PIPE_COUNT]:
             entry = entry_of(st, queue, 0)
             words = ", ".join(str(int(st[entry + 1 + i])) for i in range(3))
             stuck.append(f"{PIPE_NAMES[pipe]} is at {rq.OPERATIONS[st[entry]]}({words})")
@@ -186,9 +186,9 @@ def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
 
 def _in_flight(pod: "Pod", base: int) -> list[str]:
     """Say how many writes of a core are in flight to each die."""
-    st, ring = pod.state, block_of_die(pod.state, int(pod.state[base + at.DIE]))
-    entries = [flight(st, ring, k) for k in range(st[ring + at.FLIGHT_COUNT])]
-    own = [int(st[entry + at.FLIGHT_ADDRESS]) for entry in entries if pod.core_base(st[entry + at.FLIGHT_CORE]) == base]
+    st, ring = pod.state, block_of_die(pod.state, int(pod.state[base + ms.DIE]))
+    entries = [flight(st, ring, k) for k in range(st[ring + ms.FLIGHT_COUNT])]
+    own = [int(st[entry + ms.FLIGHT_ADDRESS]) for entry in entries if pod.core_base(st[entry + ms.FLIGHT_CORE]) == base]
     homes = Counter(pod.spec.home(address // pod.spec.die_bytes) for address in own)
     return [f"{count} of its writes in flight to {home}" for home, count in sorted(homes.items())]
 
@@ -218,13 +218,13 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
 
 def running(pod: "Pod") -> list[int]:
     """Global numbers of the cores whose kernels have not returned."""
-    return [core for core in pod.active_cores() if pod.state[pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING]
+    return [core for core in pod.active_cores() if pod.state[pod.core_base(core) + ms.STATUS] == ms.STATUS_RUNNING]
 
 
 def request(pod: "Pod", core: int) -> str:
     """Name a core, and the request at which its kernel is."""
     words = pod.state[pod.core_base(core) + abi.REQUEST :][: abi.REQUEST_WORDS]
-    return where(pod, core, at.AT_END if words[0] == rq.OP_RETURN else int(words[-1]))
+    return where(pod, core, ms.AT_END if words[0] == rq.OP_RETURN else int(words[-1]))
 
 
 def deadlock(pod: "Pod") -> errors.DeadlockError:
@@ -237,8 +237,8 @@ def deadlock(pod: "Pod") -> errors.DeadlockError:
 
 def lacks_right(pod: "Pod") -> bool:
     """Has an access been refused to bytes for which its core has a grant, only not with the right that it takes?"""
-    code, core, _, _, a, b = (int(pod.state[at.ERROR + i]) for i in range(6))
-    return code == at.ERR_ACCESS and bool(_grants_at(pod, core, a, b))
+    code, core, _, _, a, b = (int(pod.state[ms.ERROR + i]) for i in range(6))
+    return code == ms.ERR_ACCESS and bool(_grants_at(pod, core, a, b))
 
 
 def _grants_at(pod: "Pod", core: int, address: int, nbytes: int) -> list[Grant]:
@@ -269,35 +269,35 @@ def _granted(pod: "Pod", grant: Grant) -> str:
 def violation(pod: "Pod") -> errors.RunError:
     """The error for what the machine recorded."""
     st = pod.state
-    code, core, site, op, a, b = (int(st[at.ERROR + i]) for i in range(6))
-    if code == at.ERR_ARITHMETIC:
-        failed = pod.kernels[st[pod.core_base(core) + at.KERNEL]].places[b]
+    code, core, site, op, a, b = (int(st[ms.ERROR + i]) for i in range(6))
+    if code == ms.ERR_ARITHMETIC:
+        failed = pod.kernels[st[pod.core_base(core) + ms.KERNEL]].places[b]
         if is_fault(pod):
             where_after = f"{_named(pod, core, failed)}, or after it"
             return errors.KernelFaultError(f"{where_after}: the kernel faulted: {_FAULTS[-a]}")
         return errors.KernelArithmeticError(f"{_named(pod, core, failed)}: arithmetic failed: {_FAILED[-a]}")
     place = where(pod, core, site)
-    if code == at.ERR_FAIL:
+    if code == ms.ERR_FAIL:
         return errors.ProtocolError(f"{place}: the kernel failed with code {a}, value {b}", a, b, core)
-    if code == at.ERR_ACCESS:
+    if code == ms.ERR_ACCESS:
         refused = f"{place}: {rq.OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted"
         return errors.AccessError(f"{refused}{_rights(pod, core, op, a, b)}")
     texts = {
-        at.ERR_CPU: "a core of a CPU has a scalar unit and DMA, no other pipe and no data buffer",
-        at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
-        at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
-        at.ERR_SIZE: f"size out of range ({a}, {b})",
-        at.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
+        ms.ERR_CPU: "a core of a CPU has a scalar unit and DMA, no other pipe and no data buffer",
+        ms.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
+        ms.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
+        ms.ERR_SIZE: f"size out of range ({a}, {b})",
+        ms.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
     }
-    if code == at.ERR_UNDEFINED and b == at.UNDEFINED_LOST:
+    if code == ms.ERR_UNDEFINED and b == ms.UNDEFINED_LOST:
         return errors.RunError(f"{place}: the bytes at {symbolic(pod, a)} are lost, and are read")
-    if code == at.ERR_UNDEFINED:
-        lost = ", or of what is lost" * (b == at.UNDEFINED_RACED and bool(st[at.LOST_END]))
+    if code == ms.ERR_UNDEFINED:
+        lost = ", or of what is lost" * (b == ms.UNDEFINED_RACED and bool(st[ms.LOST_END]))
         return errors.RunError(f"{place}: bytes at ub+{a:#x} {_UNDEFINED[b]}{lost}")
-    if code == at.ERR_DOUBLE_SET:
+    if code == ms.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
         return errors.RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")
-    if code == at.ERR_LEFT_SET:
+    if code == ms.ERR_LEFT_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
         return errors.RunError(f"{place}: event {b} from {source} to {target} is still set, nothing has waited for it")
     return errors.AccessError(f"{place}: {rq.OPERATIONS[op]}: {texts[code]}")

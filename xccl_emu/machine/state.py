@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.address_space import map_bytes
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.spec import PodSpec
 
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
@@ -20,12 +20,12 @@ class StateArray:
     def __init__(self, spec: PodSpec, order: str, seed: int) -> None:
         self.core_words = REGISTERS + spec.registers
         self.flight_capacity = 0 if order == "sc" else spec.flight_granules
-        self.flight_words = at.FLIGHT_DATA + max(spec.atomic_bytes, at.GRANULE_BYTES) // 8
-        self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * self.flight_words
+        self.flight_words = ms.FLIGHT_DATA + max(spec.atomic_bytes, ms.GRANULE_BYTES) // 8
+        self.die_words = ms.FLIGHT_ENTRIES + self.flight_capacity * self.flight_words
         self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
         self.large_slots = self.writer_slots >> 2
-        self.cache_words = spec.scalar_cache * at.CACHED_WORDS
-        self.traffic_words = at.TRAFFIC_MASKS + 2 * -(-spec.n_homes // at.TRAFFIC_MASK_BITS)
+        self.cache_words = spec.scalar_cache * ms.CACHED_WORDS
+        self.traffic_words = ms.TRAFFIC_MASKS + 2 * -(-spec.n_homes // ms.TRAFFIC_MASK_BITS)
         self.start = self._place(spec)
         self.words = map_bytes(8 * self.n_words, spec.name, dense=True).view(np.int64)
         self._write_header(spec, order, seed)
@@ -33,17 +33,17 @@ class StateArray:
     def _place(self, spec: PodSpec) -> dict[int, int]:
         """Start of each region, by the header word that holds it."""
         sizes = {
-            at.CORE_BASE: spec.n_cores * self.core_words,
-            at.DIE_BASE: spec.n_homes * self.die_words,
-            at.GROUP_BASE: spec.n_cores * at.GROUP_WORDS,
-            at.CACHE_BASE: spec.n_cores * self.cache_words,
-            at.SWITCH_BASE: at.MAX_KERNELS * at.MAX_SITES,
-            at.WRITER_BASE: self.writer_slots * at.WRITER_WORDS,
-            at.LARGE_BASE: self.large_slots,
-            at.TRAFFIC_BASE: spec.n_homes * self.traffic_words,
-            at.ACTIVE_BASE: spec.n_cores + spec.n_homes,
+            ms.CORE_BASE: spec.n_cores * self.core_words,
+            ms.DIE_BASE: spec.n_homes * self.die_words,
+            ms.GROUP_BASE: spec.n_cores * ms.GROUP_WORDS,
+            ms.CACHE_BASE: spec.n_cores * self.cache_words,
+            ms.SWITCH_BASE: ms.MAX_KERNELS * ms.MAX_SITES,
+            ms.WRITER_BASE: self.writer_slots * ms.WRITER_WORDS,
+            ms.LARGE_BASE: self.large_slots,
+            ms.TRAFFIC_BASE: spec.n_homes * self.traffic_words,
+            ms.ACTIVE_BASE: spec.n_cores + spec.n_homes,
         }
-        starts, end = {}, at.HEADER_WORDS
+        starts, end = {}, ms.HEADER_WORDS
         for region, size in sizes.items():
             starts[region] = end
             end += size
@@ -54,24 +54,24 @@ class StateArray:
         st = self.words
         for region, start in self.start.items():
             st[region] = start
-        st[at.N_CORES], st[at.CORES_PER_DIE], st[at.N_DIES] = spec.n_cores, spec.cores_per_die, spec.n_dies
-        st[at.N_HOMES] = spec.n_homes
-        st[at.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
-        st[at.ATOMIC_SHIFT] = spec.atomic_bytes.bit_length() - 1
-        st[at.FLIGHT_WORDS] = self.flight_words
-        st[at.SIGNALS_START], st[at.SIGNALS_END] = spec.meta_start, spec.managed_start
-        st[at.CACHE_LINES], st[at.CACHE_WORDS] = spec.scalar_cache, self.cache_words
-        st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(order)
-        st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words
-        st[at.FLIGHT_CAPACITY] = self.flight_capacity
-        st[at.WRITER_SLOTS], st[at.LARGE_SLOTS] = self.writer_slots, self.large_slots
-        st[at.TRAFFIC_WORDS] = self.traffic_words
-        st[at.RANDOM_1] = seed % 2147483562 + 1  # both in the range of their generator
-        st[at.RANDOM_2] = seed // 2147483562 % 2147483398 + 1
+        st[ms.N_CORES], st[ms.CORES_PER_DIE], st[ms.N_DIES] = spec.n_cores, spec.cores_per_die, spec.n_dies
+        st[ms.N_HOMES] = spec.n_homes
+        st[ms.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
+        st[ms.ATOMIC_SHIFT] = spec.atomic_bytes.bit_length() - 1
+        st[ms.FLIGHT_WORDS] = self.flight_words
+        st[ms.SIGNALS_START], st[ms.SIGNALS_END] = spec.meta_start, spec.managed_start
+        st[ms.CACHE_LINES], st[ms.CACHE_WORDS] = spec.scalar_cache, self.cache_words
+        st[ms.UB_BYTES], st[ms.ORDER] = spec.ub_bytes, ORDERS.index(order)
+        st[ms.CORE_WORDS], st[ms.DIE_WORDS] = self.core_words, self.die_words
+        st[ms.FLIGHT_CAPACITY] = self.flight_capacity
+        st[ms.WRITER_SLOTS], st[ms.LARGE_SLOTS] = self.writer_slots, self.large_slots
+        st[ms.TRAFFIC_WORDS] = self.traffic_words
+        st[ms.RANDOM_1] = seed % 2147483562 + 1  # both in the range of their generator
+        st[ms.RANDOM_2] = seed // 2147483562 % 2147483398 + 1
 
     def core(self, core: int) -> int:
         """Index of a core's first word."""
-        return self.start[at.CORE_BASE] + core * self.core_words
+        return self.start[ms.CORE_BASE] + core * self.core_words
 
     def core_block(self, core: int) -> NDArray[np.int64]:
         """All words of a core."""
@@ -79,49 +79,49 @@ class StateArray:
 
     def die_block(self, die: int) -> NDArray[np.int64]:
         """All words of a die: its writes in flight."""
-        first = self.start[at.DIE_BASE] + die * self.die_words
+        first = self.start[ms.DIE_BASE] + die * self.die_words
         return self.words[first : first + self.die_words]
 
     def group_block(self, group: int) -> NDArray[np.int64]:
         """All words of a core group."""
-        first = self.start[at.GROUP_BASE] + group * at.GROUP_WORDS
-        return self.words[first : first + at.GROUP_WORDS]
+        first = self.start[ms.GROUP_BASE] + group * ms.GROUP_WORDS
+        return self.words[first : first + ms.GROUP_WORDS]
 
     def traffic(self) -> NDArray[np.int64]:
         """[n_homes, words] counters of traffic."""
-        first, homes = self.start[at.TRAFFIC_BASE], int(self.words[at.N_HOMES])
+        first, homes = self.start[ms.TRAFFIC_BASE], int(self.words[ms.N_HOMES])
         return self.words[first : first + homes * self.traffic_words].reshape(homes, -1)
 
     def switches(self, kernel: int) -> NDArray[np.int64]:
         """One word for each site of a kernel: is its synchronization switched off?"""
-        first = self.start[at.SWITCH_BASE] + kernel * at.MAX_SITES
-        return self.words[first : first + at.MAX_SITES]
+        first = self.start[ms.SWITCH_BASE] + kernel * ms.MAX_SITES
+        return self.words[first : first + ms.MAX_SITES]
 
     def activate(self, cores: Iterable[int], dies: Iterable[int]) -> None:
         """List the cores and dies that take part in a run, and start its counters afresh."""
-        st, first = self.words, self.start[at.ACTIVE_BASE]
+        st, first = self.words, self.start[ms.ACTIVE_BASE]
         listed = [*cores]
         st[first : first + len(listed)] = listed
-        st[at.N_ACTIVE] = st[at.N_LIVE] = len(listed)
+        st[ms.N_ACTIVE] = st[ms.N_LIVE] = len(listed)
         for n, die in enumerate(dies):
             st[first + len(listed) + n] = die
-            st[at.N_ACTIVE_DIES] = n + 1
-        st[at.CURSOR] = st[at.LOG_COUNT] = st[at.ACTIONS] = 0
-        st[at.COUNT_BY_OP : at.DRAWS_ANSWERS] = 0
-        st[at.FAULT_CUT : at.FAULT_HAPPENED + 1] = 0
-        st[at.LOST_START : at.LOST_END + 1] = 0
-        writers = self.start[at.WRITER_BASE]
-        st[writers : writers + self.writer_slots * at.WRITER_WORDS] = 0  # of other kernels, in an earlier run
-        large = self.start[at.LARGE_BASE]
+            st[ms.N_ACTIVE_DIES] = n + 1
+        st[ms.CURSOR] = st[ms.LOG_COUNT] = st[ms.ACTIONS] = 0
+        st[ms.COUNT_BY_OP : ms.DRAWS_ANSWERS] = 0
+        st[ms.FAULT_CUT : ms.FAULT_HAPPENED + 1] = 0
+        st[ms.LOST_START : ms.LOST_END + 1] = 0
+        writers = self.start[ms.WRITER_BASE]
+        st[writers : writers + self.writer_slots * ms.WRITER_WORDS] = 0  # of other kernels, in an earlier run
+        large = self.start[ms.LARGE_BASE]
         st[large : large + self.large_slots] = 0
         self.traffic()[:] = 0
 
     def deactivate(self, cores: Iterable[int]) -> None:
         """Free the cores and forget the error of the run."""
         st = self.words
-        cached = self.start[at.CACHE_BASE]
-        st[cached : self.start[at.SWITCH_BASE]] = 0
+        cached = self.start[ms.CACHE_BASE]
+        st[cached : self.start[ms.SWITCH_BASE]] = 0
         for core in cores:
             self.core_block(core)[:] = 0
-        st[at.ERROR : at.ERROR_B + 1] = 0
-        st[at.N_ACTIVE] = st[at.N_ACTIVE_DIES] = st[at.N_LIVE] = 0
+        st[ms.ERROR : ms.ERROR_B + 1] = 0
+        st[ms.N_ACTIVE] = st[ms.N_ACTIVE_DIES] = st[ms.N_LIVE] = 0

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.lang.requests import OPERATIONS, VECTOR
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 
 PIPE_NAMES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
 
@@ -49,14 +49,14 @@ class Traffic:
 
 def traffic_of(counters: NDArray[np.int64]) -> Traffic:
     """Return what the counters say, [n_homes, words] of `layout`."""
-    masks = np.ascontiguousarray(counters[:, at.TRAFFIC_MASKS :]).view(np.uint8)
+    masks = np.ascontiguousarray(counters[:, ms.TRAFFIC_MASKS :]).view(np.uint8)
     written, read = np.split(np.unpackbits(masks, axis=1).astype(np.int64), 2, axis=1)
     return Traffic(
-        writes=counters[:, at.TRAFFIC_WRITES].copy(),
-        flags=counters[:, at.TRAFFIC_FLAGS].copy(),
-        reads=counters[:, at.TRAFFIC_READS].copy(),
-        write_bytes=counters[:, at.TRAFFIC_WRITE_BYTES].copy(),
-        read_bytes=counters[:, at.TRAFFIC_READ_BYTES].copy(),
+        writes=counters[:, ms.TRAFFIC_WRITES].copy(),
+        flags=counters[:, ms.TRAFFIC_FLAGS].copy(),
+        reads=counters[:, ms.TRAFFIC_READS].copy(),
+        write_bytes=counters[:, ms.TRAFFIC_WRITE_BYTES].copy(),
+        read_bytes=counters[:, ms.TRAFFIC_READ_BYTES].copy(),
         dies_written=written.sum(axis=1),
         dies_read=read.sum(axis=1),
     )
@@ -64,11 +64,11 @@ def traffic_of(counters: NDArray[np.int64]) -> Traffic:
 
 def statistics(st: NDArray[np.int64], seconds: float) -> RunStats:
     """Return what the counters of a state array say about the run that is over."""
-    counts = {name: int(st[at.COUNT_BY_OP + i]) for i, name in enumerate(OPERATIONS)}
+    counts = {name: int(st[ms.COUNT_BY_OP + i]) for i, name in enumerate(OPERATIONS)}
     return RunStats(
         seconds,
-        int(st[at.ACTIONS]),
+        int(st[ms.ACTIONS]),
         {name: count for name, count in counts.items() if count},
-        {name: int(st[at.BYTES_BY_PIPE + i]) for i, name in enumerate(PIPE_NAMES) if i != VECTOR},
-        int(st[at.BYTES_BY_PIPE + VECTOR]),
+        {name: int(st[ms.BYTES_BY_PIPE + i]) for i, name in enumerate(PIPE_NAMES) if i != VECTOR},
+        int(st[ms.BYTES_BY_PIPE + VECTOR]),
     )

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import Kernel, Site, requests
-from xccl_emu.machine.device import layout as at
+from xccl_emu.lang import Kernel, Site
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.spec import whole
 
 WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "mtu_add", "put_signal", "put", "add")
@@ -57,7 +58,7 @@ class Switches:
         if not 0 <= kernel < len(kernels) or not 0 <= site < len(kernels[kernel].sites):
             raise ConfigError(f"kernel={kernel}, site={site}: no kernel launched so far has it")
         operation = kernels[kernel].sites[site].operation
-        known = (FENCE,) if operation == "quiet" else requests.ORDERS if operation in WRITES else ()
+        known = (FENCE,) if operation == "quiet" else rq.ORDERS if operation in WRITES else ()
         if not isinstance(to, str) or to not in known:
             raise ConfigError(f"to={to!r}: {operation} can be one of {', '.join(known) or 'nothing else'}")
         self.weaker[kernel, site] = to
@@ -79,11 +80,11 @@ def _site_words(
     """Kept, as many runs are alike."""
     changed = dict(weaker)
     words = [_site_word(site, changed.get(number, site.order), without) for number, site in enumerate(kernel.sites)]
-    most = max((_ASKED[word >> at.SITE_ORDER & 3] for word in words), default=0)
-    on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & at.SITE_OFF]
+    most = max((_ASKED[word >> ms.SITE_ORDER & 3] for word in words), default=0)
+    on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & ms.SITE_OFF]
     return np.array(words, np.int64), most, "put_signal" in on
 
 
 def _site_word(site: Site, order: str, without: frozenset[str]) -> int:
     off = int(bool(site.sync) and site.sync in without)
-    return off | (at.SITE_FENCE if order == FENCE else requests.ORDERS.index(order) << at.SITE_ORDER)
+    return off | (ms.SITE_FENCE if order == FENCE else rq.ORDERS.index(order) << ms.SITE_ORDER)

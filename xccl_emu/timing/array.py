@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine.address_space import map_bytes
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import SAME_DIE, SAME_NODE, WITHIN, Fabric
@@ -78,7 +78,7 @@ class Times:
             tl.CORE_BASE: spec.n_cores * tl.CORE_WORDS,
             tl.DIE_BASE: spec.n_homes * tl.DIE_WORDS,
             tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
-            tl.SITE_BASE: at.MAX_KERNELS * at.MAX_SITES,
+            tl.SITE_BASE: ms.MAX_KERNELS * ms.MAX_SITES,
             tl.GRANULE_BASE: self._granules * tl.GRANULE_WORDS,
             tl.VERSION_BASE: self._versions * tl.GRANULE_WORDS,
         }
@@ -175,7 +175,7 @@ class Times:
         unknown = sorted(set(chosen) - {site.sync for kernel in pod.kernels for site in kernel.sites})
         if unknown:
             raise ConfigError(f"sites={unknown[0]!r}: no kernel of the run has a synchronization of that name")
-        first = {kernel: self._starts[tl.SITE_BASE] + n * at.MAX_SITES for n, kernel in enumerate(pod.kernels)}
+        first = {kernel: self._starts[tl.SITE_BASE] + n * ms.MAX_SITES for n, kernel in enumerate(pod.kernels)}
         for kernel, begin in first.items():
             for n, site in enumerate(kernel.sites):  # a flag says something to other cores, or looks for it
                 flag = site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
@@ -199,7 +199,7 @@ class Times:
             for number, k in enumerate(sites):
                 after = round(timers_us[kernel.sites[k].sync] * PS_PER_US)
                 word = number << tl.TIMER_NUMBER | after << tl.TIMER_SHIFT
-                self.tm[self._starts[tl.SITE_BASE] + n * at.MAX_SITES + k] |= word
+                self.tm[self._starts[tl.SITE_BASE] + n * ms.MAX_SITES + k] |= word
 
     def row(self, core: int) -> int:
         """Index of a core's first word."""
@@ -207,7 +207,7 @@ class Times:
 
     def check_room(self, ended: int) -> None:
         """CapacityError for a run that ended because the log, or the table of polled words, is full."""
-        if ended == at.ENDED_LOG_FULL:
+        if ended == ms.ENDED_LOG_FULL:
             raise CapacityError(f"timing: more than {_LOG_RECORDS:,} actions in the log: log fewer dies")
         if ended == tl.ENDED_GRANULES_FULL:
             most = f"{self._granules // 2} words are polled or written by themselves, or {self._versions} such writes"

@@ -15,7 +15,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OP_RETURN, SCALAR
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.timing.array import Route, Times
@@ -144,12 +144,12 @@ class VirtualTime:
         routes = self._routes(pod)
         times = Times(pod, self.fabric, self.costs, self.start_us, self.log, routes, self.sites, self.timers_us)
         started = time.perf_counter()
-        memory, pod.state[at.SPARSE] = (pod.memory, 0) if self.data else pod.sparse_memory()
+        memory, pod.state[ms.SPARSE] = (pod.memory, 0) if self.data else pod.sparse_memory()
         try:
             ended = _run(pod, memory, times, progress)
         finally:
-            pod.state[at.SPARSE] = 0
-        if ended == at.ENDED_DONE:
+            pod.state[ms.SPARSE] = 0
+        if ended == ms.ENDED_DONE:
             self._timing = self._result(pod, times, routes)
         return ended, time.perf_counter() - started, np.zeros(0, np.int64)
 
@@ -202,11 +202,11 @@ def _run(pod: "Pod", memory: NDArray[np.uint8], times: Times, progress: Progress
     from xccl_emu.machine import compiled
     from xccl_emu.timing.device.policy import virtual_time
 
-    ended = at.ENDED_PAUSED
-    while ended == at.ENDED_PAUSED:
+    ended = ms.ENDED_PAUSED
+    while ended == ms.ENDED_PAUSED:
         with compiled.arithmetic_of(pod.kernels):
             ended = virtual_time(memory, pod.state, times.tm, times.who, times.records, _SLICE_ACTIONS)
         if progress is not None:
-            progress(int(pod.state[at.ACTIONS]))
+            progress(int(pod.state[ms.ACTIONS]))
     times.check_room(int(ended))
     return int(ended)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.monitor import layout as at
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling.watch import Monitor
@@ -24,7 +24,7 @@ from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device.layout import CAME, MAY_WAIT
 from xccl_emu.machine.pod import Pod
 
-POLICIES = ("portfolio", *at.POLICIES)
+POLICIES = ("portfolio", *ml.POLICIES)
 PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
 """The order in which a portfolio goes round; first the named extremes of when writes become visible."""
 OF_CALLS = (*PORTFOLIO, "skew")
@@ -154,13 +154,13 @@ def further(trial: Trial, *, seed: int = 0, rounds: int = 32, until: float = mat
     for number in range(rounds):
         for policy in PORTFOLIO:
             try:
-                code = monitor.runs(at.POLICIES.index(policy), seed, number, number + 1, PCT_DEPTH, until=until)
+                code = monitor.runs(ml.POLICIES.index(policy), seed, number, number + 1, PCT_DEPTH, until=until)
             except KernelError:
                 return
-            if code == at.RUN_PAUSED:
+            if code == ml.RUN_PAUSED:
                 return
-            schedules, actions = schedules + 1, actions + int(monitor.m[at.TAKEN])
-            if code != at.RUN_DONE:
+            schedules, actions = schedules + 1, actions + int(monitor.m[ml.TAKEN])
+            if code != ml.RUN_DONE:
                 found = _violation(monitor, monitor.taken, f"{policy}, seed {seed}, schedule {number}", schedules)
                 assert found is not None, "a replay finds what the run has found"
                 yield found
@@ -176,9 +176,9 @@ def share(trial: Trial, policy: str, *, seed: int = 0, schedules: int = 1000, ra
     monitor = monitor_of(trial)
     found, number = 0, 0
     while number < schedules:
-        code = monitor.runs(at.POLICIES.index(policy), seed, number, schedules, PCT_DEPTH, races)
-        found += code != at.RUN_DONE
-        number = int(monitor.m[at.NEXT_NUMBER]) + (code != at.RUN_DONE)
+        code = monitor.runs(ml.POLICIES.index(policy), seed, number, schedules, PCT_DEPTH, races)
+        found += code != ml.RUN_DONE
+        number = int(monitor.m[ml.NEXT_NUMBER]) + (code != ml.RUN_DONE)
     return found / schedules
 
 
@@ -228,16 +228,16 @@ class _Job:
         if self._most is not None:
             count = min(count, self._most - total)
         started = working_seconds()
-        which, end = at.POLICIES.index(policy), first + count
+        which, end = ml.POLICIES.index(policy), first + count
         code = self._monitor.runs(which, self._seed, first, end, PCT_DEPTH, fault=self._fault, until=self._until)
-        m, self._cut = self._monitor.m, code == at.RUN_PAUSED
-        self.done[policy] = first + int(m[at.SCHEDULES])
-        self.actions += int(m[at.TOTAL])
-        self.faults += int(m[at.FAULTS])
+        m, self._cut = self._monitor.m, code == ml.RUN_PAUSED
+        self.done[policy] = first + int(m[ml.SCHEDULES])
+        self.actions += int(m[ml.TOTAL])
+        self.faults += int(m[ml.FAULTS])
         self.endings = self.endings + self._monitor.endings
-        if code not in (at.RUN_DONE, at.RUN_PAUSED):
-            found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"
-            self.violation = _violation(self._monitor, self._monitor.taken, found_by, total + int(m[at.SCHEDULES]))
+        if code not in (ml.RUN_DONE, ml.RUN_PAUSED):
+            found_by = f"{policy}, seed {self._seed}, schedule {int(m[ml.NEXT_NUMBER])}"
+            self.violation = _violation(self._monitor, self._monitor.taken, found_by, total + int(m[ml.SCHEDULES]))
             assert self.violation is not None, "a replay finds what the run has found"
         elif working_seconds() - started < _SLICE_SECONDS / 2:
             self._at_once = min(2 * self._at_once, 1 << 20)
@@ -273,13 +273,13 @@ def _violation(monitor: Monitor, actions: NDArray[np.int64], found_by: str, foun
     """Replay, and say what was found."""
     from xccl_emu.check.sampling.report import describe  # with it comes compiled code
 
-    code = at.BAD_ACTION
+    code = ml.BAD_ACTION
     try:
         code = monitor.replay(actions)
-        taken = int(monitor.m[at.TAKEN])
-        if code == at.BAD_ACTION:
+        taken = int(monitor.m[ml.TAKEN])
+        if code == ml.BAD_ACTION:
             raise ReplayError(f"the schedule does not fit: action {taken} of it is not enabled")
-        if code in (at.RUN_DONE, at.RUN_CUT):
+        if code in (ml.RUN_DONE, ml.RUN_CUT):
             return None
         kind, message = describe(monitor, code)
         return Violation(kind, message, actions[:taken].copy(), found_by, found_after)

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.monitor import layout as at
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import CapacityError
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.clock import working_seconds
-from xccl_emu.machine.device import layout as machine
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.pod import Pod
 
 Words = NDArray[np.int64]
 _LEARNING_RUNS = 4
 _LEARNING_SEED = 271828
-_EVENT_ROWS = machine.N_PIPES * machine.N_PIPES * machine.N_EVENTS
+_EVENT_ROWS = ms.N_PIPES * ms.N_PIPES * ms.N_EVENTS
 _GROUP_ROWS = 3
 _PIECE_FIRST, _PIECE_MAX, _PIECE_SECONDS = 1 << 12, 1 << 18, 0.05
 """Actions of one call of compiled code: then the host looks at the clock, and hears signals."""
@@ -81,7 +81,7 @@ class Monitor:
         self._filled = _filled(trial)
         self._wanted = (_answers(trial), np.array(list(trial.stops), np.int64))
         self._results = trial.results()
-        self._judged = at.JUDGE_NOTHING
+        self._judged = ml.JUDGE_NOTHING
         self._rings = self._fences = True
         self.limits = _LEARNING
         self._piece = _PIECE_FIRST
@@ -109,20 +109,20 @@ class Monitor:
 
         self.endings = self._no_endings()
         if not self.learn(until):
-            return at.RUN_PAUSED
-        self._judged = at.JUDGE_ALL if races else at.JUDGE_NO_RACES
-        code = at.GROW
+            return ml.RUN_PAUSED
+        self._judged = ml.JUDGE_ALL if races else ml.JUDGE_NO_RACES
+        code = ml.GROW
         done = (0, 0, 0)
-        while code in (at.GROW, at.LEARNT):
+        while code in (ml.GROW, ml.LEARNT):
             space, run = self._open()
-            self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] = done
-            self.m[[at.DEPTH, at.NEXT_NUMBER]] = depth, first
+            self.m[[ml.SCHEDULES, ml.TOTAL, ml.FAULTS]] = done
+            self.m[[ml.DEPTH, ml.NEXT_NUMBER]] = depth, first
             if fault is not None:
                 when, target = -1 if fault.at is None else fault.at, fault.target_on(self.trial.pod)
-                self.m[at.FAULT : at.FAULT_AT + 1] = fault.number, fault.source, target, when
+                self.m[ml.FAULT : ml.FAULT_AT + 1] = fault.number, fault.source, target, when
             code = self._call(many_runs, space, run, policy, seed, end, True, until=until)
-            first = int(self.m[at.NEXT_NUMBER])
-            done = int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]), int(self.m[at.FAULTS])
+            first = int(self.m[ml.NEXT_NUMBER])
+            done = int(self.m[ml.SCHEDULES]), int(self.m[ml.TOTAL]), int(self.m[ml.FAULTS])
         return code
 
     def replay(self, actions: Words, stop: bool = False) -> int:
@@ -134,9 +134,9 @@ class Monitor:
         from xccl_emu.check.device.sampling.replay import replay_run
 
         self.learn()
-        self._judged = at.JUDGE_ALL
-        code = at.GROW
-        while code in (at.GROW, at.LEARNT):
+        self._judged = ml.JUDGE_ALL
+        code = ml.GROW
+        while code in (ml.GROW, ml.LEARNT):
             space, run = self._open()
             code = self._call(replay_run, space, run, np.ascontiguousarray(actions, np.int64), stop, keep=True)
         return code
@@ -150,23 +150,23 @@ class Monitor:
         self.trial.pod.state[self._tables] = 0
 
     def _call(
-        self, function: Any, space: at.Space, run: at.Run, *arguments: Any, keep: bool = False, until: float = math.inf
+        self, function: Any, space: ml.Space, run: ml.Run, *arguments: Any, keep: bool = False, until: float = math.inf
     ) -> int:
         """Call compiled code, piece after piece; grow what turned out too small."""
         from xccl_emu.machine import compiled
 
-        code = at.BAD_ACTION
+        code = ml.BAD_ACTION
         try:
             with compiled.arithmetic_of(self.trial.pod.kernels), np.errstate(over="ignore"):
                 code = self._piece_of(function, space, run, *arguments)
-                while code == at.RUN_PAUSED and working_seconds() < until:
+                while code == ml.RUN_PAUSED and working_seconds() < until:
                     code = self._piece_of(function, space, run, *arguments)
-                code = at.LEARNT if code == at.FOUND_WRONG and self._learns() else code
+                code = ml.LEARNT if code == ml.FOUND_WRONG and self._learns() else code
         finally:
-            if not keep or code in (at.GROW, at.LEARNT):
+            if not keep or code in (ml.GROW, ml.LEARNT):
                 self.close()
-        if code == at.GROW:
-            self._rings, self._fences = True, self._fences or bool(self.m[at.FENCED])
+        if code == ml.GROW:
+            self._rings, self._fences = True, self._fences or bool(self.m[ml.FENCED])
             self._sync_max, self._record_words, self._undo_words = (
                 2 * n for n in (self._sync_max, self._record_words, self._undo_words)
             )
@@ -174,7 +174,7 @@ class Monitor:
 
     def _piece_of(self, function: Any, *arguments: Any) -> int:
         """One piece; the next one is longer or shorter, by the time that it took."""
-        self.m[at.PAUSE_AT] = self.m[at.TOTAL] + self.m[at.PAUSED] + self._piece
+        self.m[ml.PAUSE_AT] = self.m[ml.TOTAL] + self.m[ml.PAUSED] + self._piece
         started = working_seconds()
         code = int(function(*arguments))
         longer = working_seconds() - started < _PIECE_SECONDS
@@ -183,11 +183,11 @@ class Monitor:
 
     def _learns(self) -> bool:
         """Return whether bytes that nobody knew are right: then the run is to be taken again, and is not counted."""
-        if not self.trial.expected[int(self.m[at.V_SITE])].learns(self.trial.pod.memory):
+        if not self.trial.expected[int(self.m[ml.V_SITE])].learns(self.trial.pod.memory):
             return False
         self._results = self.trial.results()
-        self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] -= (
-            1, int(self.m[at.TAKEN]), int(self.trial.pod.state[machine.FAULT_HAPPENED] != 0),
+        self.m[[ml.SCHEDULES, ml.TOTAL, ml.FAULTS]] -= (
+            1, int(self.m[ml.TAKEN]), int(self.trial.pod.state[ms.FAULT_HAPPENED] != 0),
         )  # fmt: skip
         return True
 
@@ -200,17 +200,17 @@ class Monitor:
         longest, rung, fenced, number = 200, 0, 0, 0
         while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
             space, run = self._open()
-            self.m[at.NEXT_NUMBER] = number
-            code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number + 1, False, until=until)
-            if code in (at.GROW, at.LEARNT):
+            self.m[ml.NEXT_NUMBER] = number
+            code = self._call(many_runs, space, run, ml.P_RANDOM, _LEARNING_SEED, number + 1, False, until=until)
+            if code in (ml.GROW, ml.LEARNT):
                 continue
-            if code == at.RUN_PAUSED:
+            if code == ml.RUN_PAUSED:
                 return False
-            longest = max(longest, int(self.m[at.TAKEN]))
-            rung += int(self.m[at.RUNG])
-            fenced += int(self.m[at.FENCED])
-            table = int(self.m[at.SYNC_GRANULES])
-            self.known = [int(granule) for granule in self.m[table : table + int(self.m[at.N_SYNC])]]
+            longest = max(longest, int(self.m[ml.TAKEN]))
+            rung += int(self.m[ml.RUNG])
+            fenced += int(self.m[ml.FENCED])
+            table = int(self.m[ml.SYNC_GRANULES])
+            self.known = [int(granule) for granule in self.m[table : table + int(self.m[ml.N_SYNC])]]
             number += 1
         self.limits, self._rings, self._fences = limits_for(longest), rung > 0, fenced > 0
         return True
@@ -218,11 +218,11 @@ class Monitor:
     @property
     def taken(self) -> Words:
         """[n] actions of the last schedule."""
-        return self.log[: int(self.m[at.TAKEN])].copy()
+        return self.log[: int(self.m[ml.TAKEN])].copy()
 
     # ---- arrays
 
-    def _open(self) -> tuple[at.Space, at.Run]:
+    def _open(self) -> tuple[ml.Space, ml.Run]:
         """The arrays, and the pod at the first requests of its kernels."""
         from xccl_emu.check.device.monitor.calls import handle_of
         from xccl_emu.check.device.monitor.step import judge, watched
@@ -231,27 +231,27 @@ class Monitor:
         pod = self.trial.pod
         begin(pod)
         self._space = self._arrays()
-        self.m[at.JUDGE], self.m[at.WATCHED] = (handle_of(function, self._space) for function in (judge, watched))
+        self.m[ml.JUDGE], self.m[ml.WATCHED] = (handle_of(function, self._space) for function in (judge, watched))
         return self._space, self._run_arrays()
 
-    def _arrays(self) -> at.Space:
+    def _arrays(self) -> ml.Space:
         pod = self.trial.pod
-        granules = pod.memory.size // machine.GRANULE_BYTES
+        granules = pod.memory.size // ms.GRANULE_BYTES
         m, clock_words = self._header(pod)
-        shadow = np.zeros(granules * at.SHADOW_WORDS, np.int64)
+        shadow = np.zeros(granules * ml.SHADOW_WORDS, np.int64)
         shadow[self._filled[0]] = self._filled[1]
         for number, granule in enumerate(self.known):
-            shadow[granule * at.SHADOW_WORDS + at.S_FIXED] |= number + 1 << at.SYNC_SHIFT
+            shadow[granule * ml.SHADOW_WORDS + ml.S_FIXED] |= number + 1 << ml.SYNC_SHIFT
         self.m = m
-        places = int(m[at.CAPACITY]) * len(_dies(pod)) + 1
-        return at.Space(
+        places = int(m[ml.CAPACITY]) * len(_dies(pod)) + 1
+        return ml.Space(
             mem=pod.memory,
             st=pod.state,
             m=m,
             clocks=_clocks(pod, clock_words),
             shadow=shadow,
             records=np.empty(self._record_words, np.int64),
-            undo=np.empty(self._undo_words * at.UNDO_WORDS, np.int64),
+            undo=np.empty(self._undo_words * ml.UNDO_WORDS, np.int64),
             flights=np.zeros(2 * places, np.int64),
             keys=np.zeros(places, np.float64),
             sites=self.sites,
@@ -262,52 +262,52 @@ class Monitor:
         """`m` with its tables, and how many words of clocks there are."""
         cores, dies, spec = pod.active_cores(), _dies(pod), pod.spec
         fifo, sc = pod.order == "fifo", pod.order == "sc"
-        capacity = int(pod.state[machine.FLIGHT_CAPACITY])
-        strong = int(pod.state[machine.REQUEST_ORDERS]) == machine.ASKS_SOME_STRONG
+        capacity = int(pod.state[ms.FLIGHT_CAPACITY])
+        strong = int(pod.state[ms.REQUEST_ORDERS]) == ms.ASKS_SOME_STRONG
         targets = 0 if sc else spec.n_homes if fifo or self._fences or strong else 1
-        n_dma = machine.N_DMA_SLOTS if self._rings else 0
-        signals = at.SIGNAL_WORDS if pod.state[machine.SOME_SIGNAL] else 0
-        per_core = at.ENGINE_DMA + n_dma + (4 if strong else 2) * targets + signals
+        n_dma = ms.N_DMA_SLOTS if self._rings else 0
+        signals = ml.SIGNAL_WORDS if pod.state[ms.SOME_SIGNAL] else 0
+        per_core = ml.ENGINE_DMA + n_dma + (4 if strong else 2) * targets + signals
         words = per_core * len(cores)
         groups = _groups(pod)
         tables = {
-            at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
-            at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_homes,
-            at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max, at.SIGNALLED: len(cores),
-            at.CHAINED: len(cores) * signals, at.CONSUMED: len(cores) * _EVENT_ROWS * at.CONSUMED_WORDS,
+            ml.CORE_INDEX: spec.n_cores, ml.CORE_NUMBER: len(cores), ml.CORE_DIE: len(cores),
+            ml.DMA_EPOCHS: len(cores) * ms.N_DMA_SLOTS, ml.DIE_INDEX: spec.n_homes,
+            ml.FREE_ROWS: len(dies) * (capacity + 1), ml.SYNC_GRANULES: self._sync_max, ml.SIGNALLED: len(cores),
+            ml.CHAINED: len(cores) * signals, ml.CONSUMED: len(cores) * _EVENT_ROWS * ml.CONSUMED_WORDS,
         }  # fmt: skip
         rows = {
-            at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),
-            at.DMA_ROWS: machine.N_DMA_SLOTS * len(cores), at.EVENT_ROWS: _EVENT_ROWS * len(cores),
-            at.GROUP_ROWS: _GROUP_ROWS * groups, at.FLIGHT_ROWS: capacity * len(dies), at.SCRATCH_ROW: 1,
-            at.SYNC_ROWS: 4 * self._sync_max, at.FENCE_ROWS: len(cores) if self._fences else 0,
-            at.AHEAD_ROWS: len(cores) if fifo else 0, at.KEPT_ROWS: 8 * self._sync_max if strong or signals else 0,
+            ml.PIPE_ROWS: 4 * len(cores), ml.QUEUE_ROWS: 3 * ms.QUEUE_DEPTH * len(cores),
+            ml.DMA_ROWS: ms.N_DMA_SLOTS * len(cores), ml.EVENT_ROWS: _EVENT_ROWS * len(cores),
+            ml.GROUP_ROWS: _GROUP_ROWS * groups, ml.FLIGHT_ROWS: capacity * len(dies), ml.SCRATCH_ROW: 1,
+            ml.SYNC_ROWS: 4 * self._sync_max, ml.FENCE_ROWS: len(cores) if self._fences else 0,
+            ml.AHEAD_ROWS: len(cores) if fifo else 0, ml.KEPT_ROWS: 8 * self._sync_max if strong or signals else 0,
         }  # fmt: skip
-        m = np.zeros(at.HEADER + sum(tables.values()), np.int64)
-        _place(m, tables, at.HEADER, 1)
+        m = np.zeros(ml.HEADER + sum(tables.values()), np.int64)
+        _place(m, tables, ml.HEADER, 1)
         clock_words = _place(m, rows, 0, words)
-        _table(m, at.CORE_INDEX, cores, range(len(cores)))
-        _table(m, at.CORE_NUMBER, range(len(cores)), cores)
-        _table(m, at.CORE_DIE, range(len(cores)), [core // spec.cores_per_die for core in cores])
-        _table(m, at.DIE_INDEX, dies, range(len(dies)))
-        _table(m, at.SYNC_GRANULES, range(len(self.known)), self.known)
-        m[[at.WORDS, at.PER_CORE, at.N_DMA, at.TARGETS]] = words, per_core, n_dma, targets
-        m[[at.JUDGED, at.ASKED]] = self._judged
-        m[at.FENCES], m[at.SIGNALS] = self._fences, signals
-        m[[at.CAPACITY, at.N_GROUPS, at.SYNC_MAX]] = capacity, groups, self._sync_max
-        m[[at.N_SYNC, at.N_SYNC_KNOWN]] = len(self.known)
-        m[[at.META_START, at.META_END, at.BUFFERS_START]] = _bounds(self.trial)
-        m[[at.LENGTH, at.FAIR_AFTER, at.DEPTH]] = self.limits.typical, self.limits.fair_after, 3
+        _table(m, ml.CORE_INDEX, cores, range(len(cores)))
+        _table(m, ml.CORE_NUMBER, range(len(cores)), cores)
+        _table(m, ml.CORE_DIE, range(len(cores)), [core // spec.cores_per_die for core in cores])
+        _table(m, ml.DIE_INDEX, dies, range(len(dies)))
+        _table(m, ml.SYNC_GRANULES, range(len(self.known)), self.known)
+        m[[ml.WORDS, ml.PER_CORE, ml.N_DMA, ml.TARGETS]] = words, per_core, n_dma, targets
+        m[[ml.JUDGED, ml.ASKED]] = self._judged
+        m[ml.FENCES], m[ml.SIGNALS] = self._fences, signals
+        m[[ml.CAPACITY, ml.N_GROUPS, ml.SYNC_MAX]] = capacity, groups, self._sync_max
+        m[[ml.N_SYNC, ml.N_SYNC_KNOWN]] = len(self.known)
+        m[[ml.META_START, ml.META_END, ml.BUFFERS_START]] = _bounds(self.trial)
+        m[[ml.LENGTH, ml.FAIR_AFTER, ml.DEPTH]] = self.limits.typical, self.limits.fair_after, 3
         return m, clock_words
 
-    def _run_arrays(self) -> at.Run:
+    def _run_arrays(self) -> ml.Run:
         pod = self.trial.pod
-        n_actors = machine.ACTORS_PER_CORE * len(pod.active_cores())
-        most = n_actors + int(self.m[at.CAPACITY]) * len(_dies(pod))
+        n_actors = ms.ACTORS_PER_CORE * len(pod.active_cores())
+        most = n_actors + int(self.m[ml.CAPACITY]) * len(_dies(pod))
         if self.log.size != self.limits.most:
             self.log = np.empty(self.limits.most, np.int64)
         (expected, data), (answers, stops) = self._results, self._wanted
-        return at.Run(
+        return ml.Run(
             rng=np.zeros(1, np.uint64),
             candidates=np.zeros(most, np.int64),
             candidate_keys=np.zeros(most, np.float64),
@@ -337,7 +337,7 @@ class Monitor:
     def _tables(self) -> slice:
         """The tables of writers and large writes, which reports alone read."""
         st = self.trial.pod.state
-        return slice(int(st[machine.WRITER_BASE]), int(st[machine.LARGE_BASE]) + int(st[machine.LARGE_SLOTS]))
+        return slice(int(st[ms.WRITER_BASE]), int(st[ms.LARGE_BASE]) + int(st[ms.LARGE_SLOTS]))
 
 
 def _recovering(trial: Trial) -> list[int]:
@@ -350,7 +350,7 @@ def _dies(pod: Pod) -> list[int]:
 
 
 def _groups(pod: Pod) -> int:
-    return 1 + max(int(pod.state[pod.core_base(core) + machine.GROUP]) for core in pod.active_cores())
+    return 1 + max(int(pod.state[pod.core_base(core) + ms.GROUP]) for core in pod.active_cores())
 
 
 def _parts(pod: Pod, everything: bool) -> Words:
@@ -359,21 +359,21 @@ def _parts(pod: Pod, everything: bool) -> Words:
     With ``everything``, the bytes of writes in flight too, and what beginning a run changes.
     """
     st = pod.state
-    parts = [(0, machine.HEADER_WORDS)]
-    words = int(st[machine.CORE_WORDS])
-    length = int(st[machine.DIE_WORDS]) if everything else machine.FLIGHT_ENTRIES
+    parts = [(0, ms.HEADER_WORDS)]
+    words = int(st[ms.CORE_WORDS])
+    length = int(st[ms.DIE_WORDS]) if everything else ms.FLIGHT_ENTRIES
     for core in pod.active_cores():
         launch = pod.launch_of(core)
         used = REGISTERS + launch.kernel.n_registers if launch is not None else words
         parts.append((pod.core_base(core), used))
-        if cached := int(st[machine.CACHE_WORDS]):
-            parts.append((int(st[machine.CACHE_BASE]) + core * cached, cached))
-    parts += [(int(st[machine.DIE_BASE]) + die * int(st[machine.DIE_WORDS]), length) for die in _dies(pod)]
-    parts.append((int(st[machine.GROUP_BASE]), _groups(pod) * machine.GROUP_WORDS))
+        if cached := int(st[ms.CACHE_WORDS]):
+            parts.append((int(st[ms.CACHE_BASE]) + core * cached, cached))
+    parts += [(int(st[ms.DIE_BASE]) + die * int(st[ms.DIE_WORDS]), length) for die in _dies(pod)]
+    parts.append((int(st[ms.GROUP_BASE]), _groups(pod) * ms.GROUP_WORDS))
     if everything:
-        parts.append((int(st[machine.SWITCH_BASE]), machine.MAX_KERNELS * machine.MAX_SITES))
-        parts.append((int(st[machine.ACTIVE_BASE]), pod.spec.n_cores + pod.spec.n_homes))
-        parts.append((int(st[machine.TRAFFIC_BASE]), pod.spec.n_homes * int(st[machine.TRAFFIC_WORDS])))
+        parts.append((int(st[ms.SWITCH_BASE]), ms.MAX_KERNELS * ms.MAX_SITES))
+        parts.append((int(st[ms.ACTIVE_BASE]), pod.spec.n_cores + pod.spec.n_homes))
+        parts.append((int(st[ms.TRAFFIC_BASE]), pod.spec.n_homes * int(st[ms.TRAFFIC_WORDS])))
     return np.array(parts, np.int64)
 
 
@@ -417,13 +417,13 @@ def _filled(trial: Trial) -> tuple[Words, Words]:
     ranges = trial.spoilt or [(buffer.address, buffer.nbytes) for buffer in trial.filled]
     words, bits = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for address, nbytes in ranges:
-        granules = np.arange(address // machine.GRANULE_BYTES, -(-(address + nbytes) // machine.GRANULE_BYTES))
-        start = granules * machine.GRANULE_BYTES
-        ends = np.minimum(address + nbytes - start, machine.GRANULE_BYTES)
+        granules = np.arange(address // ms.GRANULE_BYTES, -(-(address + nbytes) // ms.GRANULE_BYTES))
+        start = granules * ms.GRANULE_BYTES
+        ends = np.minimum(address + nbytes - start, ms.GRANULE_BYTES)
         offset = start % spec.die_bytes
         inside = (start < buffers) & (offset >= first) & (offset < end)
         said = ~inside | bool(trial.spoilt)
-        words.append((granules * at.SHADOW_WORDS + at.S_FIXED)[said])
+        words.append((granules * ml.SHADOW_WORDS + ml.S_FIXED)[said])
         bits.append(((1 << ends) - (1 << np.maximum(address - start, 0)))[said])
     named, which = np.unique(np.concatenate(words), return_inverse=True)
     together = np.zeros(len(named), np.int64)

@@ -8,45 +8,46 @@ from numpy.typing import NDArray
 from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.accesses import AGENT_DMA
-from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search.inside import AGENT_BEFORE
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine import compiled, report
-from xccl_emu.machine.device import conditions, flight, layout, pipes
+from xccl_emu.machine.device import conditions, flight, pipes
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.pod import Pod
 
 _LOG_ACTIONS = 1 << 20
-_NOBODY = -1 << layout.CHOICE_BITS  # an actor that does not exist
+_NOBODY = -1 << ms.CHOICE_BITS  # an actor that does not exist
 
 
 def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str, NDArray[np.int64]]:
     """Kind, message and further actions for a violation in whose state the pod is; leaves the pod somewhere else."""
     pod, nothing = trial.pod, np.zeros(0, np.int64)
     _forget_latent(pod)
-    if what == at.MACHINE:
+    if what == cs.MACHINE:
         return messages.error_kind(pod), str(report.violation(pod)), nothing
-    if what == at.DEADLOCK:
+    if what == cs.DEADLOCK:
         actions = _finish(pod)  # those that were searched apart from the blocked ones
-        if pod.state[layout.ERROR]:
+        if pod.state[ms.ERROR]:
             return messages.error_kind(pod), str(report.violation(pod)), actions
         return kinds.DEADLOCK, str(report.deadlock(pod)), actions
-    if what == at.LIVELOCK:
+    if what == cs.LIVELOCK:
         lines = ["livelock: cores go on, but no run from here comes to an end; the last actions lead round and round"]
         return kinds.LIVELOCK, "\n  ".join([*lines, *messages.not_done(pod)]), nothing
-    if what in (at.WRONG_BITS, at.TOO_EARLY):
-        actions = _finish(pod) if what == at.WRONG_BITS else nothing
+    if what in (cs.WRONG_BITS, cs.TOO_EARLY):
+        actions = _finish(pod) if what == cs.WRONG_BITS else nothing
         first_due = sorted(trial.expected, key=lambda one: not messages.is_due(trial, one))
         wrong = (text for one in first_due if (text := messages.wrong_bits(trial, one)))
         return kinds.WRONG_BITS, next(wrong, ""), actions
-    if what == at.SET_TWICE:
+    if what == cs.SET_TWICE:
         return kinds.BAD_INSTRUCTION, f"an event {messages.SET_AGAIN}", nothing
-    if what == at.UNWRITTEN:
+    if what == cs.UNWRITTEN:
         message = f"{_access(trial, witness[:6])}, and nobody has written some of these bytes"
         return kinds.UNWRITTEN_READ, message, nothing
     sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _may_wait(pod, side))  # for what the other does
@@ -60,14 +61,14 @@ def _forget_latent(pod: Pod) -> None:
     st = pod.state
     for die in {core // pod.spec.cores_per_die for core in pod.active_cores()}:
         ring = flight.block_of_die(st, die)
-        for k in range(int(st[ring + layout.FLIGHT_COUNT])):
-            st[flight.flight(st, ring, k) + layout.FLIGHT_SITE] &= at.LATENT - 1
+        for k in range(int(st[ring + ms.FLIGHT_COUNT])):
+            st[flight.flight(st, ring, k) + ms.FLIGHT_SITE] &= cs.LATENT - 1
 
 
 def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
     """Say which kernel goes round and round, and where it comes by, each place once."""
-    core, n = int(ck[at.WITNESS]), int(ck[at.WITNESS + 1])
-    sites = dict.fromkeys(ck[at.WITNESS + 2 : at.WITNESS + 2 + n].tolist())
+    core, n = int(ck[cs.WITNESS]), int(ck[cs.WITNESS + 1])
+    sites = dict.fromkeys(ck[cs.WITNESS + 2 : cs.WITNESS + 2 + n].tolist())
     return ", then ".join(report.where(pod, core, int(site)) for site in sites)
 
 
@@ -87,10 +88,10 @@ def _access(trial: Trial, access: Sequence[int]) -> str:
 def _finish(pod: Pod) -> NDArray[np.int64]:
     """Let whatever can still run do so; returns its actions."""
     log = np.empty(_LOG_ACTIONS, np.int64)
-    pod.state[[layout.CURSOR, layout.LOG_COUNT]] = 0
+    pod.state[[ms.CURSOR, ms.LOG_COUNT]] = 0
     with compiled.arithmetic_of(pod.kernels):
         compiled.policy("round-robin")(pod.memory, pod.state, log, _LOG_ACTIONS // 2)
-    return log[: int(pod.state[layout.LOG_COUNT])].copy()
+    return log[: int(pod.state[ms.LOG_COUNT])].copy()
 
 
 def _make(pod: Pod, access: Sequence[int]) -> list[int]:
@@ -104,27 +105,27 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         same = (line or looks or (request[0] != rq.OP_POLL and ops.WORDS >> request[0] & 1)) and request[1] == start
         which = _which_of(pod, core, start)
         same = (same or which > 0) and request[-1] == site
-        fenced = ops.ATOMICS >> request[0] & 1 or (request[0] == rq.OP_STORE and not st[layout.CACHE_LINES])
+        fenced = ops.ATOMICS >> request[0] & 1 or (request[0] == rq.OP_STORE and not st[ms.CACHE_LINES])
         same = same and not (fenced and pipes.fence_ahead(st, base))  # else the access was one before that
-        waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
+        waiting = st[base + ms.STATUS] == ms.STATUS_RUNNING and same
         return [*_before_scalar(pod, core, start), _code(core, rq.SCALAR, max(0, which - 1))] if waiting else []
     if agent == rq.MTU_IN:
         queue = pipes.pipe_of(base, rq.MTU_IN)
-        for j in range(int(st[queue + layout.PIPE_COUNT])):
+        for j in range(int(st[queue + ms.PIPE_COUNT])):
             entry = pipes.entry_of(st, queue, j)
             if st[entry] == rq.OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
-                source, nbytes, done = (int(st[entry + i]) for i in (1, 3, layout.ENTRY_PROGRESS))
+                source, nbytes, done = (int(st[entry + i]) for i in (1, 3, ms.ENTRY_PROGRESS))
                 return _subtransfers(st, core, rq.MTU_IN, j, source, source, nbytes, done)
         return []
     if agent == rq.MTU_OUT:
         queue = pipes.pipe_of(base, rq.MTU_OUT)
         entry = pipes.entry_of(st, queue, 0)
-        pending = st[queue + layout.PIPE_COUNT] and st[entry + 7] == access[1]
-        return [*_making_room(pod, core), _code(core, rq.MTU_OUT, layout.CHOICE_ALL)] if pending else []
+        pending = st[queue + ms.PIPE_COUNT] and st[entry + 7] == access[1]
+        return [*_making_room(pod, core), _code(core, rq.MTU_OUT, ms.CHOICE_ALL)] if pending else []
     if AGENT_DMA <= agent < AGENT_BEFORE:
         k = agent - AGENT_DMA
-        slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
-        done = int(st[slot + layout.ENTRY_PROGRESS])
+        slot = base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
+        done = int(st[slot + ms.ENTRY_PROGRESS])
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
         return _subtransfers(st, core, rq.DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
@@ -132,12 +133,12 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
 
 def _with_room(pod: Pod, actions: Sequence[int]) -> NDArray[np.int64]:
     """Takes actions; before one of a core for which there is no room in flight a write becomes visible, each time."""
-    taken, on_cores = list[int](), pod.spec.n_cores * layout.ACTORS_PER_CORE
+    taken, on_cores = list[int](), pod.spec.n_cores * ms.ACTORS_PER_CORE
     for action in actions:
-        actor = action >> layout.CHOICE_BITS
-        room = _making_room(pod, actor // layout.ACTORS_PER_CORE) if actor < on_cores else []
+        actor = action >> ms.CHOICE_BITS
+        room = _making_room(pod, actor // ms.ACTORS_PER_CORE) if actor < on_cores else []
         for code in (*room, action):
-            pod.state[layout.CURSOR] = 0
+            pod.state[ms.CURSOR] = 0
             with compiled.arithmetic_of(pod.kernels):
                 compiled.policy("replay")(pod.memory, pod.state, np.array([code, _NOBODY], np.int64), 1)
             taken.append(code)
@@ -149,10 +150,10 @@ def _making_room(pod: Pod, core: int) -> list[int]:
     st, base = pod.state, pod.core_base(core)
     if flight.room_for_writes(st, base, 1):
         return []
-    die = int(st[base + layout.DIE])
-    full = range(int(st[layout.FLIGHT_CAPACITY]))
+    die = int(st[base + ms.DIE])
+    full = range(int(st[ms.FLIGHT_CAPACITY]))
     return [
-        _code(pod.spec.n_cores, 0, k) + (die << layout.CHOICE_BITS) for k in full if flight.deliverable(st, die, k)
+        _code(pod.spec.n_cores, 0, k) + (die << ms.CHOICE_BITS) for k in full if flight.deliverable(st, die, k)
     ][:1]
 
 
@@ -185,7 +186,7 @@ def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:
     waits = ops.ATOMICS >> st[base + REQUEST] & 1 and flight.own_write_pending(st, core, base, address)
     if not waits and not (through_cache(st, base) and _under_way(st, core, base, address >> LINE_SHIFT)):
         return []
-    return [_code(pod.spec.n_cores, 0, layout.CHOICE_ALL) + (int(st[base + layout.DIE]) << layout.CHOICE_BITS)]
+    return [_code(pod.spec.n_cores, 0, ms.CHOICE_ALL) + (int(st[base + ms.DIE]) << ms.CHOICE_BITS)]
 
 
 def _subtransfers(
@@ -196,4 +197,4 @@ def _subtransfers(
 
 
 def _code(core: int, pipe: int, choice: int) -> int:
-    return (core * layout.ACTORS_PER_CORE + pipe) << layout.CHOICE_BITS | choice
+    return (core * ms.ACTORS_PER_CORE + pipe) << ms.CHOICE_BITS | choice

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.device.search import bfs, dfs
-from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import compiled
 from xccl_emu.machine.clock import working_seconds
-from xccl_emu.machine.device import layout
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.free_memory import available_bytes
 from xccl_emu.sizes import size_text
 
@@ -32,27 +32,27 @@ may come to what the first of them shows after millions of states; of most cases
 SHOWN_BESIDE = "a drawn schedule shows a violation"
 
 LIMITS = {
-    at.LIMIT_RECORDS: "a core has more unordered accesses under way than the checker keeps",
-    at.LIMIT_EVENTS: "a core has more events set than the checker keeps",
-    at.LIMIT_MARKS: "a core has more writes of shared data before a quiet than the checker keeps",
-    at.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count: a quiet in the loop that writes "
+    cs.LIMIT_RECORDS: "a core has more unordered accesses under way than the checker keeps",
+    cs.LIMIT_EVENTS: "a core has more events set than the checker keeps",
+    cs.LIMIT_MARKS: "a core has more writes of shared data before a quiet than the checker keeps",
+    cs.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count: a quiet in the loop that writes "
     "ends that",
-    at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up: give the pod more (flight_granules), or a "
+    cs.LIMIT_FLIGHT: "the writes in flight that a die holds were used up: give the pod more (flight_granules), or a "
     "loop that writes a quiet",
-    at.LIMIT_DMA: "DMA descriptors were used again, too many at a time whose completion was not waited for",
-    at.LIMIT_LOG: "the log of changes is full",
-    at.LIMIT_DEPTH: "a run is longer than the search is deep",
-    at.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
-    at.LIMIT_OPEN: "a core has more accesses under way than the checker compares",
-    at.LIMIT_CACHE: "the lines that the scalar unit of a core caches were used up; give the pod more (scalar_cache)",
-    at.LIMIT_SPIN: "a kernel does not come to an end by itself",
+    cs.LIMIT_DMA: "DMA descriptors were used again, too many at a time whose completion was not waited for",
+    cs.LIMIT_LOG: "the log of changes is full",
+    cs.LIMIT_DEPTH: "a run is longer than the search is deep",
+    cs.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
+    cs.LIMIT_OPEN: "a core has more accesses under way than the checker compares",
+    cs.LIMIT_CACHE: "the lines that the scalar unit of a core caches were used up; give the pod more (scalar_cache)",
+    cs.LIMIT_SPIN: "a kernel does not come to an end by itself",
 }
 
 
-_OF_ALL = (at.DEADLOCK, at.WRONG_BITS, at.LIVELOCK)
+_OF_ALL = (cs.DEADLOCK, cs.WRONG_BITS, cs.LIVELOCK)
 """Violations of a part that rest on what all others do."""
 
-BY_CLOCKS = (at.RACE_INSIDE, at.SET_TWICE)
+BY_CLOCKS = (cs.RACE_INSIDE, cs.SET_TWICE)
 """Violations inside of a core that what other cores answer may rule out."""
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -60,11 +60,11 @@ Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 _WORDS = {
-    at.RACE: at.WORDS_OF_RACE,
-    at.RACE_INSIDE: at.WORDS_OF_RACE,
-    at.UNWRITTEN: at.WORDS_OF_READ,
-    at.WRONG_BITS: at.WORDS_OF_BITS,
-    at.TOO_EARLY: at.WORDS_OF_BITS,
+    cs.RACE: cs.WORDS_OF_RACE,
+    cs.RACE_INSIDE: cs.WORDS_OF_RACE,
+    cs.UNWRITTEN: cs.WORDS_OF_READ,
+    cs.WRONG_BITS: cs.WORDS_OF_BITS,
+    cs.TOO_EARLY: cs.WORDS_OF_BITS,
 }
 """How many words of its witness set a violation apart from others of its kind; of the rest, none."""
 
@@ -163,9 +163,9 @@ class Search:
         self._slice = _SLICE_FIRST
         self._args = (setup.memory, setup.state, setup.checker, setup.rows, setup.named)
         self._aside = set(aside)
-        setup.checker[at.N_ASIDE] = len(aside)
+        setup.checker[cs.N_ASIDE] = len(aside)
         for k, signature in enumerate(aside):
-            place = at.ASIDE + k * at.ASIDE_WORDS
+            place = cs.ASIDE + k * cs.ASIDE_WORDS
             setup.checker[place : place + len(signature)] = signature
 
     def run(self) -> Found:
@@ -191,7 +191,7 @@ class Search:
         """
         ck, quiet = self.setup.checker, 0
         for number in range(_WALKS):
-            ck[at.WALK_1], ck[at.WALK_2] = number + 1, number + 1
+            ck[cs.WALK_1], ck[cs.WALK_2] = number + 1, number + 1
             before = self.setup.table().copy()
             self.setup.reset(range(len(self.setup.cores)))
             dfs.begin(*self._args)
@@ -227,10 +227,10 @@ class Search:
         violations: list[Violating] = []
         for members in self.found.parts:
             violation = self._search(members)
-            if self.setup.checker[at.RESTART]:
+            if self.setup.checker[cs.RESTART]:
                 self._walk()
                 return False
-            if violation is not None and violation.what in BY_CLOCKS and not self.setup.checker[at.JOINING]:
+            if violation is not None and violation.what in BY_CLOCKS and not self.setup.checker[cs.JOINING]:
                 self.setup.explore_flags()
                 return False
             if violation is not None and violation.what not in _OF_ALL:
@@ -255,24 +255,24 @@ class Search:
             self._judge_livelock(*self._breadth_first())
         else:
             self._depth_first()
-            self.found.cycles |= bool(ck[at.CYCLES])
-            if ck[at.CYCLES] and not (ck[at.VIOLATION] or ck[at.LIMIT] or ck[at.RESTART] or self.found.reason):
+            self.found.cycles |= bool(ck[cs.CYCLES])
+            if ck[cs.CYCLES] and not (ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.RESTART] or self.found.reason):
                 self._find_livelock(members)
-        self.found.states += int(ck[at.STATES])
-        self.found.transitions += int(ck[at.TRANSITIONS])
-        self.found.actions_taken += int(ck[at.ACTIONS])
-        if ck[at.VIOLATION]:
+        self.found.states += int(ck[cs.STATES])
+        self.found.transitions += int(ck[cs.TRANSITIONS])
+        self.found.actions_taken += int(ck[cs.ACTIONS])
+        if ck[cs.VIOLATION]:
             return self._violation(members)
-        if ck[at.LIMIT] or ck[at.DOUBT]:
-            self.found.reason = self.found.reason or self._limit(int(ck[at.LIMIT] or ck[at.DOUBT]))
+        if ck[cs.LIMIT] or ck[cs.DOUBT]:
+            self.found.reason = self.found.reason or self._limit(int(ck[cs.LIMIT] or ck[cs.DOUBT]))
         return None
 
     def _start(self, members: Sequence[int]) -> None:
         ck = self.setup.checker
         self.setup.reset(members)
-        ck[[at.TRANSITIONS, at.ACTIONS, at.CYCLES, at.DOUBT]] = 0
-        ck[ck[at.ON_PATH] : ck[at.ON_PATH] + at.ON_PATH_WORDS] = 0
-        ck[at.STATES], ck[at.STATES_MAX] = 1, self._until() - self.found.states
+        ck[[cs.TRANSITIONS, cs.ACTIONS, cs.CYCLES, cs.DOUBT]] = 0
+        ck[ck[cs.ON_PATH] : ck[cs.ON_PATH] + cs.ON_PATH_WORDS] = 0
+        ck[cs.STATES], ck[cs.STATES_MAX] = 1, self._until() - self.found.states
         dfs.begin(*self._args)
 
     def _until(self) -> int:
@@ -291,7 +291,7 @@ class Search:
 
     def _affords(self, nbytes: int) -> bool:
         """May what is known of states take ``nbytes``, with the log?  Else the search is unfinished."""
-        log = 8 * int(self.setup.checker[at.LOG] - self.setup.checker[at.LOG_BASE])
+        log = 8 * int(self.setup.checker[cs.LOG] - self.setup.checker[cs.LOG_BASE])
         if nbytes + log > self.max_bytes:
             self.found.reason = too_many_bytes(self.max_bytes)
         return not self.found.reason
@@ -299,7 +299,7 @@ class Search:
     def _fingerprints(self, size: int) -> NDArray[np.uint64]:
         """A hash set, of a power of two of places, with the state that the search begins with."""
         table = np.zeros(size, np.uint64)
-        begun = max(1, int(self.setup.checker[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
+        begun = max(1, int(self.setup.checker[cs.HASH]) & 0xFFFFFFFFFFFFFFFF)
         table[begun & (size - 1)] = begun
         return table
 
@@ -308,11 +308,11 @@ class Search:
         ck, size, why = self.setup.checker, 1 << 15, dfs.PAUSED
         table, ids = self._fingerprints(size), np.zeros(size, np.int64)
         queue, edges = np.zeros((size // 2, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
-        ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
+        ck[cs.QUEUE_HEAD], ck[cs.QUEUE_TAIL], ck[cs.N_EDGES] = 0, 1, 0
         while why != dfs.ENDED and not self.found.reason:
             why = bfs.breadth_first(*self._args, (table, ids, queue, edges), self._slice)
             of_states = table.nbytes + ids.nbytes + queue.nbytes
-            if why == dfs.TABLE_FULL and ck[at.N_EDGES] + bfs.ROOM > len(edges):
+            if why == dfs.TABLE_FULL and ck[cs.N_EDGES] + bfs.ROOM > len(edges):
                 if self._affords(of_states + 3 * edges.nbytes):
                     edges = np.concatenate([edges, np.zeros_like(edges)])
             elif why == dfs.TABLE_FULL and self._affords(3 * of_states + edges.nbytes):
@@ -321,12 +321,12 @@ class Search:
                 bfs.move_all(old, old_ids, table, ids)
                 queue = np.concatenate([queue, np.zeros_like(queue)])
             self._look(why)
-        return queue[: int(ck[at.QUEUE_TAIL])], edges[: int(ck[at.N_EDGES])]
+        return queue[: int(ck[cs.QUEUE_TAIL])], edges[: int(ck[cs.N_EDGES])]
 
     def _find_livelock(self, members: Sequence[int]) -> None:
         """The states have a cycle: is there one from which no run comes to an end?"""
         ck = self.setup.checker
-        kept = {word: int(ck[word]) for word in (at.STATES, at.TRANSITIONS, at.ACTIONS)}
+        kept = {word: int(ck[word]) for word in (cs.STATES, cs.TRANSITIONS, cs.ACTIONS)}
         self._start(members)
         self._judge_livelock(*self._breadth_first())
         for word, value in kept.items():
@@ -335,13 +335,13 @@ class Search:
     def _judge_livelock(self, queue: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
         """If some state has no way to an end: the shortest path to such states that never leave each other again."""
         ck, depth = self.setup.checker, queue[:, bfs.DEPTH_OF]
-        self.found.cycles |= bool(ck[at.CYCLES])
+        self.found.cycles |= bool(ck[cs.CYCLES])
         self.found.cycles |= bool((depth[edges[:, bfs.TO]] <= depth[edges[:, bfs.FROM]]).any())
-        if self.found.reason or ck[at.LIMIT] or ck[at.VIOLATION] or ck[at.RESTART]:
+        if self.found.reason or ck[cs.LIMIT] or ck[cs.VIOLATION] or ck[cs.RESTART]:
             return
         ending = livelock.reaches_end(len(queue), edges)
-        if not ending.all() and (at.LIVELOCK,) not in self._aside:
-            ck[at.VIOLATION] = at.LIVELOCK
+        if not ending.all() and (cs.LIVELOCK,) not in self._aside:
+            ck[cs.VIOLATION] = cs.LIVELOCK
             state, self._loop = livelock.fair_loop(edges, ending)
             self._path = path_to(queue, state)
 
@@ -349,22 +349,22 @@ class Search:
         """Report progress, stop at a limit, and choose how much to do until the next look."""
         ck, now = self.setup.checker, working_seconds()
         elapsed, spent, self._looked = now - self.started, now - self._looked, now
-        if ck[at.VIOLATION] in (at.WRONG_BITS, at.TOO_EARLY) and not ck[at.RESTART] and self.setup.learns():
+        if ck[cs.VIOLATION] in (cs.WRONG_BITS, cs.TOO_EARLY) and not ck[cs.RESTART] and self.setup.learns():
             self.found.reason = self.setup.trial.too_many
-            ck[at.VIOLATION], ck[at.RESTART] = 0, not self.found.reason
+            ck[cs.VIOLATION], ck[cs.RESTART] = 0, not self.found.reason
         if spent < _SLICE_SECONDS:
             self._slice = min(2 * self._slice, _SLICE_MAX)
         else:
             self._slice = max(self._slice // 2, 1)
-        states = self.found.states + int(ck[at.STATES])
+        states = self.found.states + int(ck[cs.STATES])
         if self.progress is not None:
-            self.progress(states, self.found.transitions + int(ck[at.TRANSITIONS]), elapsed)
+            self.progress(states, self.found.transitions + int(ck[cs.TRANSITIONS]), elapsed)
         if why == dfs.ENDED or self.found.reason:
             return
         if self._draw is not None and states > BESIDE_STATES:
             draw, self._draw = self._draw, None
             self.found.reason = SHOWN_BESIDE if draw() else ""
-            ck[at.STATES_MAX] = self._until() - self.found.states
+            ck[cs.STATES_MAX] = self._until() - self.found.states
         if self.found.reason:
             return
         if states > self.max_states:
@@ -374,7 +374,7 @@ class Search:
 
     def _limit(self, limit: int) -> str:
         """Say which limit was met."""
-        if limit == at.LIMIT_SPIN:
+        if limit == cs.LIMIT_SPIN:
             return f"{LIMITS[limit]}: {spinning(self.setup.pod, self.setup.checker)}"
         return LIMITS[limit]
 
@@ -383,15 +383,15 @@ class Search:
     def _violation(self, members: Sequence[int]) -> "Violating":
         """Return what was found, and the path that leads there."""
         ck = self.setup.checker
-        what, witness = int(ck[at.VIOLATION]), ck[at.WITNESS : at.WITNESS + 12].copy()
-        if what == at.LIVELOCK:
+        what, witness = int(ck[cs.VIOLATION]), ck[cs.WITNESS : cs.WITNESS + 12].copy()
+        if what == cs.LIVELOCK:
             return Violating(what, members, witness, self._path, self._loop, 0)
-        start, depth = int(ck[at.FRAMES]), int(ck[at.DEPTH])
+        start, depth = int(ck[cs.FRAMES]), int(ck[cs.DEPTH])
         frames = ck[start : start + (depth + 1) * dfs.FRAME_WORDS].reshape(-1, dfs.FRAME_WORDS)
         path = frames[:, [dfs.FRAME_PROCESS, dfs.FRAME_N]].copy()
         path[:, 1] -= 1
         path = path[path[:, 1] >= 0]  # in the last state nothing was taken, if it is the end or the beginning
-        return Violating(what, members, witness, path, path[:0], int(ck[at.HASH]))
+        return Violating(what, members, witness, path, path[:0], int(ck[cs.HASH]))
 
     def _retrace(self, violation: "Violating") -> None:
         """Follow the path again, which must end in the same violation and state, and write down the actions on it."""
@@ -400,45 +400,45 @@ class Search:
         self._follow(violation)
         if not self._same(violation):
             return
-        ck[at.RECORDING] = 1
-        if not self._follow(violation) or ck[at.LIMIT]:
+        ck[cs.RECORDING] = 1
+        if not self._follow(violation) or ck[cs.LIMIT]:
             return
-        if violation.what == at.LIVELOCK:
+        if violation.what == cs.LIVELOCK:
             dfs.make_visible(*self._args[:3])
-            before = int(ck[at.RECORDED])
+            before = int(ck[cs.RECORDED])
             dfs.follow(*self._args, violation.loop)
             dfs.make_visible(*self._args[:3])
-            self.found.loop = int(ck[at.RECORDED]) - before
-        if violation.what == at.MACHINE and not self.setup.state[layout.ERROR]:
+            self.found.loop = int(ck[cs.RECORDED]) - before
+        if violation.what == cs.MACHINE and not self.setup.state[ms.ERROR]:
             return
         self.found.violation, self.found.reason = violation.what, ""
         self.found.witness = [int(word) for word in violation.witness]
 
     def _follow(self, violation: "Violating") -> bool:
         """Take the transitions of the path; could all be taken, or have they shown a violation before?"""
-        recording = int(self.setup.checker[at.RECORDING])
+        recording = int(self.setup.checker[cs.RECORDING])
         self.setup.reset(violation.members)
-        self.setup.checker[at.RECORDING] = recording
+        self.setup.checker[cs.RECORDING] = recording
         dfs.begin(*self._args)
         taken = dfs.follow(*self._args, violation.path)
-        return bool(taken == len(violation.path) or self.setup.checker[at.VIOLATION])
+        return bool(taken == len(violation.path) or self.setup.checker[cs.VIOLATION])
 
     def _same(self, violation: "Violating") -> bool:
         """Has a path led to the violation again?"""
         ck = self.setup.checker
-        if violation.what == at.LIVELOCK:
-            before = int(ck[at.HASH])
-            return bool(dfs.follow(*self._args, violation.loop) == len(violation.loop) and ck[at.HASH] == before)
-        if violation.what in (at.DEADLOCK, at.WRONG_BITS):
+        if violation.what == cs.LIVELOCK:
+            before = int(ck[cs.HASH])
+            return bool(dfs.follow(*self._args, violation.loop) == len(violation.loop) and ck[cs.HASH] == before)
+        if violation.what in (cs.DEADLOCK, cs.WRONG_BITS):
             dfs.judge_here(*self._args[:3])
-        return bool(ck[at.VIOLATION] == violation.what and ck[at.HASH] == violation.hash and not ck[at.RESTART])
+        return bool(ck[cs.VIOLATION] == violation.what and ck[cs.HASH] == violation.hash and not ck[cs.RESTART])
 
     def _describe(self) -> None:
         """Put what was found into words, the pod standing where it was found."""
         ck = self.setup.checker
-        first = int(ck[at.RECORD_BASE])
-        taken = ck[first : first + int(ck[at.RECORDED])].copy()
-        self.setup.pod.state[layout.ACTIONS] = len(taken)
+        first = int(ck[cs.RECORD_BASE])
+        taken = ck[first : first + int(ck[cs.RECORDED])].copy()
+        self.setup.pod.state[ms.ACTIONS] = len(taken)
         kind, message, more = describe(self.setup.trial, self.found.violation, self.found.witness)
         self.found.kind, self.found.message, self.found.actions = kind, message, np.concatenate([taken, more])
 

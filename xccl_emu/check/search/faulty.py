@@ -20,7 +20,7 @@ from xccl_emu.check.search.exhaustive import bytes_for_states, too_many_bytes
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine import compiled
 from xccl_emu.machine.clock import working_seconds
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.explore import PLAIN, restore, save
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
@@ -59,8 +59,8 @@ class FaultySearch:
         begin(self._pod)
         memory, state = self._pod.memory, self._pod.state
         self._space = (memory, state, memory.view(np.uint64), state.view(np.uint64))
-        broken = (PLAIN, at.FAULT_CUT, at.FAULT_HAPPENED + 1 - at.FAULT_CUT)
-        lost = (PLAIN, at.LOST_START, 2)
+        broken = (PLAIN, ms.FAULT_CUT, ms.FAULT_HAPPENED + 1 - ms.FAULT_CUT)
+        lost = (PLAIN, ms.LOST_START, 2)
         self._parts = np.concatenate([changing(self._pod), np.array([broken, lost], np.int64)])
         words = np.array([fault.number, fault.source, target, trial.may_wait(fault)], np.int64)
         self._asked = device.Asked(words, *_codes(trial), *trial.results(), self._owners())
@@ -85,7 +85,7 @@ class FaultySearch:
                 reason = self._search()
         finally:
             restore(self._space, self._parts, root, 0)
-            self._pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
+            self._pod.state[[ms.N_ACTIVE, ms.N_ACTIVE_DIES, ms.N_LIVE]] = 0
         return self._found(reason)
 
     def _search(self) -> str:
@@ -130,7 +130,7 @@ class FaultySearch:
             ending = livelock.reaches_end(states, edges)
             if not ending.all():
                 state, loop = livelock.fair_loop(edges, ending)
-                round_ = (loop[:, 0] << at.CHOICE_BITS | loop[:, 1]).tolist()
+                round_ = (loop[:, 0] << ms.CHOICE_BITS | loop[:, 1]).tolist()
                 actions = np.array([*self._path(state), *round_], np.int64)
                 return Found(states, transitions, "", actions, len(round_))
         names = {"right": device.RIGHT, "blocked": device.BLOCKED, "in a declared error": device.DECLARED}

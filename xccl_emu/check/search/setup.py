@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import classify, granules, linked, moves, races, record, run_local
 from xccl_emu.check.device.search.dfs import FRAME_WORDS
 from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.trial import RESULTS_MAX, Expected, Trial
 from xccl_emu.errors import CapacityError
-from xccl_emu.machine.device import layout
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
 
 CORES_MAX = 60
@@ -63,7 +63,7 @@ class Setup:
         self.judged = list[tuple[int, int, int, int]]()
         """The rows of what is expected now: which expectation, first byte, end, and where that is in a content."""
         self._written = self._filled()
-        self.checker = self._checker((at.MOST if most else at.LESS) if full else 0)
+        self.checker = self._checker((cs.MOST if most else cs.LESS) if full else 0)
         self._mark_owners()
 
     # ---- the checker state
@@ -71,42 +71,42 @@ class Setup:
     def _checker(self, full: int) -> NDArray[np.int64]:
         spec = self.pod.spec
         sizes = {
-            at.CORES: len(self.cores) * at.CORE_WORDS,
-            at.MEMBERS: len(self.cores),
-            at.DIES: self.pod.spec.n_homes,
-            at.BLOCKS: len(self.cores) * at.BLOCK,
-            at.GRANULE_TABLE: self.n_granules * granules.GRANULE_WORDS,
-            at.WRITTEN_TABLE: len(self._written),
-            at.EXPECTED_BASE: self._expected_words(),
-            at.FIRST_MEMORY: spec.memory_bytes // 8,
-            at.ON_PATH: at.ON_PATH_WORDS,
-            at.KEPT: len(self.cores) * int(self.state[layout.CORE_WORDS] + at.BLOCK + self.state[layout.CACHE_WORDS]),
-            at.RECORD_BASE: _RECORD_WORDS,
-            at.FRAMES: _FRAMES * FRAME_WORDS,
-            at.LOG_BASE: _LOG_WORDS,
+            cs.CORES: len(self.cores) * cs.CORE_WORDS,
+            cs.MEMBERS: len(self.cores),
+            cs.DIES: self.pod.spec.n_homes,
+            cs.BLOCKS: len(self.cores) * cs.BLOCK,
+            cs.GRANULE_TABLE: self.n_granules * granules.GRANULE_WORDS,
+            cs.WRITTEN_TABLE: len(self._written),
+            cs.EXPECTED_BASE: self._expected_words(),
+            cs.FIRST_MEMORY: spec.memory_bytes // 8,
+            cs.ON_PATH: cs.ON_PATH_WORDS,
+            cs.KEPT: len(self.cores) * int(self.state[ms.CORE_WORDS] + cs.BLOCK + self.state[ms.CACHE_WORDS]),
+            cs.RECORD_BASE: _RECORD_WORDS,
+            cs.FRAMES: _FRAMES * FRAME_WORDS,
+            cs.LOG_BASE: _LOG_WORDS,
         }
-        starts, end = {}, at.HEADER
+        starts, end = {}, cs.HEADER
         for region, size in sizes.items():
             starts[region], end = end, end + size
         ck = np.zeros(end, np.int64)
         for region, start in starts.items():
             ck[region] = start
-        ck[at.RECORD_END], ck[at.FRAMES_END], ck[at.LOG_END] = starts[at.FRAMES], starts[at.LOG_BASE], end
-        ck[at.FULL] = full
-        ck[at.UNIT_GRANULES] = max(1, spec.atomic_bytes // layout.GRANULE_BYTES)
-        ck[at.MEMORY_END], ck[at.DIE_BYTES] = spec.memory_bytes, spec.die_bytes
-        ck[at.META_START], ck[at.META_END] = spec.meta_start, spec.managed_start
-        first = starts[at.FIRST_MEMORY]
+        ck[cs.RECORD_END], ck[cs.FRAMES_END], ck[cs.LOG_END] = starts[cs.FRAMES], starts[cs.LOG_BASE], end
+        ck[cs.FULL] = full
+        ck[cs.UNIT_GRANULES] = max(1, spec.atomic_bytes // ms.GRANULE_BYTES)
+        ck[cs.MEMORY_END], ck[cs.DIE_BYTES] = spec.memory_bytes, spec.die_bytes
+        ck[cs.META_START], ck[cs.META_END] = spec.meta_start, spec.managed_start
+        first = starts[cs.FIRST_MEMORY]
         ck[first : first + spec.memory_bytes // 8] = self.initial.memory[: spec.memory_bytes].view(np.int64)
-        ck[at.GREW_FIRST], ck[at.GREW_LAST] = granules.NO_GRANULE, -1
+        ck[cs.GREW_FIRST], ck[cs.GREW_LAST] = granules.NO_GRANULE, -1
         codes = sorted(self.trial.gives_up)
-        ck[at.GIVES_UP : at.GIVES_UP + 1 + len(codes)] = [len(codes), *codes]
+        ck[cs.GIVES_UP : cs.GIVES_UP + 1 + len(codes)] = [len(codes), *codes]
         for number, function in _LINKED.items():
-            ck[at.HANDLES + number] = linked.handle_of(function)
+            ck[cs.HANDLES + number] = linked.handle_of(function)
         for i, core in enumerate(self.cores):
             launch = self.pod.launch_of(core)
             assert launch is not None
-            row = starts[at.CORES] + i * at.CORE_WORDS
+            row = starts[cs.CORES] + i * cs.CORE_WORDS
             ck[row : row + 2] = core, launch.kernel.n_registers
         return ck
 
@@ -131,7 +131,7 @@ class Setup:
                 first, last = address // 32, (address + nbytes + 31) // 32
                 self.table()[first:last, granules.SEEN_USERS] |= mask
                 self.table()[first:last, granules.SEEN_USES] |= granules.READ_BY_MANY if mask else 0
-        self.checker[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_granules - 1
+        self.checker[[cs.GREW_FIRST, cs.GREW_LAST]] = 0, self.n_granules - 1
         self.freeze()
 
     def freeze(self) -> None:
@@ -154,14 +154,14 @@ class Setup:
     def bounds(self) -> dict[str, int]:
         """Limits of the machine within which every schedule is searched."""
         return {
-            "queue_depth": layout.QUEUE_DEPTH,
-            "dma_descriptors": layout.N_DMA_SLOTS,
-            "flight_granules": int(self.state[layout.FLIGHT_CAPACITY]),
+            "queue_depth": ms.QUEUE_DEPTH,
+            "dma_descriptors": ms.N_DMA_SLOTS,
+            "flight_granules": int(self.state[ms.FLIGHT_CAPACITY]),
         } | ({"cache_lines": self.pod.spec.scalar_cache} if self.pod.spec.scalar_cache else {})
 
     def table(self) -> NDArray[np.int64]:
         """Words of the granules, [granules, `GRANULE_WORDS`]."""
-        start = int(self.checker[at.GRANULE_TABLE])
+        start = int(self.checker[cs.GRANULE_TABLE])
         end = start + self.n_granules * granules.GRANULE_WORDS
         return self.checker[start:end].reshape(-1, granules.GRANULE_WORDS)
 
@@ -172,18 +172,18 @@ class Setup:
         np.copyto(self.memory, self.initial.memory)
         np.copyto(self.state, self.initial.state)
         ck = self.checker
-        for word in (at.RESTART, at.VIOLATION, at.LIMIT, at.HASH, at.RECORDING, at.RECORDED, at.DEPTH, at.TOUCHED):
+        for word in (cs.RESTART, cs.VIOLATION, cs.LIMIT, cs.HASH, cs.RECORDING, cs.RECORDED, cs.DEPTH, cs.TOUCHED):
             ck[word] = 0
-        ck[at.LOG] = ck[at.LOG_BASE]
-        ck[ck[at.BLOCKS] : ck[at.GRANULE_TABLE]] = 0
-        ck[ck[at.WRITTEN_TABLE] : ck[at.WRITTEN_TABLE] + len(self._written)] = self._written
-        ck[at.N] = len(members)
-        ck[ck[at.MEMBERS] : ck[at.MEMBERS] + len(members)] = list(members)
-        ck[at.MASK] = sum(1 << i for i in members)
+        ck[cs.LOG] = ck[cs.LOG_BASE]
+        ck[ck[cs.BLOCKS] : ck[cs.GRANULE_TABLE]] = 0
+        ck[ck[cs.WRITTEN_TABLE] : ck[cs.WRITTEN_TABLE] + len(self._written)] = self._written
+        ck[cs.N] = len(members)
+        ck[ck[cs.MEMBERS] : ck[cs.MEMBERS] + len(members)] = list(members)
+        ck[cs.MASK] = sum(1 << i for i in members)
         per_die = self.pod.spec.cores_per_die
         dies = sorted({self.cores[i] // per_die for i in members})
-        ck[at.N_DIES_HERE] = len(dies)
-        ck[ck[at.DIES] : ck[at.DIES] + len(dies)] = dies
+        ck[cs.N_DIES_HERE] = len(dies)
+        ck[ck[cs.DIES] : ck[cs.DIES] + len(dies)] = dies
         self._expect(members)
 
     def _expect(self, members: Sequence[int]) -> None:
@@ -193,9 +193,9 @@ class Setup:
         """
         ck, mask, table = self.checker, sum(1 << i for i in members), self.table()
         self.judged = [row for e in range(len(self.trial.expected)) for row in self._ranges(e, mask)]
-        row = int(ck[at.EXPECTED_BASE])
-        place = row + at.EXPECTED_WORDS * len(self.judged)
-        ck[at.OWNERS] = 0
+        row = int(ck[cs.EXPECTED_BASE])
+        place = row + cs.EXPECTED_WORDS * len(self.judged)
+        ck[cs.OWNERS] = 0
         for n, (e, start, end, first) in enumerate(self.judged):
             expected = self.trial.expected[e]
             last = expected.judge is None or n + 1 == len(self.judged) or self.judged[n + 1][0] != e
@@ -204,14 +204,14 @@ class Setup:
             contents = expected.contents[:RESULTS_MAX]
             ck[row + 4 : row + 6] = (ranges, len(contents)) if last else (0, 0)
             if (table[start // 32 : (end + 31) // 32, granules.USES] & granules.USE_LATE).any():
-                ck[at.OWNERS] |= self._owners(expected)
+                ck[cs.OWNERS] |= self._owners(expected)
             for content in contents:
                 data = content[first : first + end - start]
                 words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
                 ck[place : place + len(words)] = words
                 place += len(words)
-            row += at.EXPECTED_WORDS
-        ck[at.N_EXPECTED] = len(self.judged)
+            row += cs.EXPECTED_WORDS
+        ck[cs.N_EXPECTED] = len(self.judged)
 
     def _ranges(self, e: int, mask: int) -> Iterator[tuple[int, int, int, int]]:
         """Yield what some cores have to leave of an expectation: all of what is judged together, or none of it."""
@@ -234,7 +234,7 @@ class Setup:
 
     def learns(self) -> bool:
         """Return whether bytes that a search takes for wrong are right though nobody knew; they are known then."""
-        expected = self.trial.expected[self.judged[int(self.checker[at.WITNESS])][0]]
+        expected = self.trial.expected[self.judged[int(self.checker[cs.WITNESS])][0]]
         return expected.learns(self.memory)
 
     def _owners(self, expected: Expected) -> int:
@@ -293,7 +293,7 @@ def _granules(expected: Expected) -> list[int]:
 
 def _room(nbytes: int, judged: bool) -> int:
     """Words that a range takes at most: its rows, one a granule, and each content."""
-    return at.EXPECTED_WORDS * (nbytes // 32 + 2) + (nbytes // 8 + nbytes // 32 + 4) * (RESULTS_MAX if judged else 1)
+    return cs.EXPECTED_WORDS * (nbytes // 32 + 2) + (nbytes // 8 + nbytes // 32 + 4) * (RESULTS_MAX if judged else 1)
 
 
 def _connected(n: int, links: Sequence[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import linked, watch
 from xccl_emu.check.search.exhaustive import Graph, Search
 from xccl_emu.check.search.setup import Setup
@@ -63,14 +63,14 @@ class Watched(Search):
         return super()._search_parts()
 
     def _start(self, members: Sequence[int]) -> None:
-        ck, room = self.setup.checker, int(self.setup.checker[at.RECORD_BASE])
+        ck, room = self.setup.checker, int(self.setup.checker[cs.RECORD_BASE])
         self._part += 1
         ck[room + watch.N_PARTS], ck[room + watch.ROW_WORDS] = len(self._parts), self._parts[:, 2].sum()
         ck[room + watch.PARTS : room + watch.PARTS + self._parts.size] = self._parts.ravel()
         self._forget()
         for place, (aside, function) in watch.WATCHING.items():
-            ck[at.HANDLES + aside] = ck[at.HANDLES + place]
-            ck[at.HANDLES + place] = linked.handle_of(function)
+            ck[cs.HANDLES + aside] = ck[cs.HANDLES + place]
+            ck[cs.HANDLES + place] = linked.handle_of(function)
         super()._start(members)
         self._slice = _STATES_AT_ONCE
 
@@ -79,7 +79,7 @@ class Watched(Search):
             return super()._breadth_first()
         finally:
             for place, (aside, _) in watch.WATCHING.items():
-                self.setup.checker[at.HANDLES + place] = self.setup.checker[at.HANDLES + aside]
+                self.setup.checker[cs.HANDLES + place] = self.setup.checker[cs.HANDLES + aside]
 
     def _look(self, why: int) -> None:
         self._fetch()
@@ -87,12 +87,12 @@ class Watched(Search):
         self._slice = _STATES_AT_ONCE
 
     def _forget(self) -> None:
-        ck, room = self.setup.checker, int(self.setup.checker[at.RECORD_BASE])
+        ck, room = self.setup.checker, int(self.setup.checker[cs.RECORD_BASE])
         ck[room + watch.USED] = room + watch.PARTS + self._parts.size
 
     def _fetch(self) -> None:
         """Take what was written down since the last time."""
-        ck, room = self.setup.checker, int(self.setup.checker[at.RECORD_BASE])
+        ck, room = self.setup.checker, int(self.setup.checker[cs.RECORD_BASE])
         words, first = int(ck[room + watch.ROW_WORDS]), room + watch.PARTS + self._parts.size
         written = ck[first : int(ck[room + watch.USED])].reshape(-1, watch.STEP_WORDS + 2 * words)
         known = self.choices.states

@@ -19,7 +19,7 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.check.witness.highlight import RACES
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.clock import working_seconds
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 
 Judge = Callable[[Trial, NDArray[np.int64]], verdict.Violation | None]
 """Replays a schedule on a fresh trial under all detectors; the violation it found, with the actions up to there."""
@@ -134,9 +134,9 @@ class Shrinker:
                     names = found.names.copy()
                     names[i, 2] = answer
                     yield names
-            elif name[2] != at.CHOICE_ALL and name[1] != device.NEXT:
+            elif name[2] != ms.CHOICE_ALL and name[1] != device.NEXT:
                 names = found.names.copy()
-                names[i, 1:3] = device.HEAD if name[1] == device.HEAD else device.NEXT, at.CHOICE_ALL
+                names[i, 1:3] = device.HEAD if name[1] == device.HEAD else device.NEXT, ms.CHOICE_ALL
                 yield names
 
     def _regrouped(self, found: _Found) -> Iterator[NDArray[np.int64]]:
@@ -155,7 +155,7 @@ class Shrinker:
     def _cores_of(self, names: NDArray[np.int64]) -> NDArray[np.int64]:
         """The core of each action; where a write becomes visible the one that wrote it."""
         performed = np.isin(names[:, 1], (self._device.DELIVERY, self._device.FAULTY_DELIVERY))
-        return np.where(performed, names[:, 3], names[:, 0] // at.ACTORS_PER_CORE)
+        return np.where(performed, names[:, 3], names[:, 0] // ms.ACTORS_PER_CORE)
 
     # ---- trying one
 
@@ -163,7 +163,7 @@ class Shrinker:
         """The violation as it was found, with each action named."""
         actions = np.asarray(self._original.actions, np.int64)
         names = np.zeros((len(actions), self._device.NAME_WORDS), np.int64)
-        names[:, 0], names[:, 1], names[:, 2] = actions >> at.CHOICE_BITS, self._device.RAW, actions & at.CHOICE_ALL
+        names[:, 0], names[:, 1], names[:, 2] = actions >> ms.CHOICE_BITS, self._device.RAW, actions & ms.CHOICE_ALL
         return self._try(names, None)
 
     def _try(self, names: NDArray[np.int64], best: _Found | None) -> _Found | None:

@@ -20,7 +20,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
 from xccl_emu.machine.device import cache
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.conditions import can_be_polled, n_conditions
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
@@ -82,7 +82,7 @@ class Stepper:
         Writes become visible when each has had its turn, or ``late``: when no core can go on without that.
         """
         taken, moved = list[trace.Step](), True
-        first_die = self._pod.spec.n_cores * at.ACTORS_PER_CORE
+        first_die = self._pod.spec.n_cores * ms.ACTORS_PER_CORE
         while moved and self._number < tries:
             before = len(taken)
             taken += filter(None, (self._tried(actor) for core in self._queued for actor in self._actors(core)))
@@ -109,11 +109,11 @@ class Stepper:
 
     def _blocked(self, core: int, why: str) -> trace.Waiting:
         op, operands, site = self._request(core)
-        words = format.formatted(self._pod, int(self._st[self._pod.core_base(core) + at.UB_BASE]), op, operands)
+        words = format.formatted(self._pod, int(self._st[self._pod.core_base(core) + ms.UB_BASE]), op, operands)
         step = trace.Step(
             0, 0, core, core_name(self._pod, core), PIPE_NAMES[rq.SCALAR], rq.OPERATIONS[op], words.action,
             source_of(self._pod, core, site), words.address, words.nbytes, words.place,
-            self._seen(core, op, operands, words, at.CHOICE_ALL) if op == rq.OP_POLL else "", blocked=True,
+            self._seen(core, op, operands, words, ms.CHOICE_ALL) if op == rq.OP_POLL else "", blocked=True,
         )  # fmt: skip
         return trace.Waiting(step, why, ())
 
@@ -141,8 +141,8 @@ class Stepper:
 
     def _further(self, blocked: Sequence[int]) -> list[trace.Write]:
         """Return what blocked cores write if one of them, each in its turn, waits for nothing; spoils the pod."""
-        switches = int(self._st[at.SWITCH_BASE])
-        self._st[switches : switches + len(self._pod.kernels) * at.MAX_SITES] &= ~at.SITE_OFF
+        switches = int(self._st[ms.SWITCH_BASE])
+        self._st[switches : switches + len(self._pod.kernels) * ms.MAX_SITES] &= ~ms.SITE_OFF
         try:
             before = self._pod.snapshot()
         except CapacityError:
@@ -157,7 +157,7 @@ class Stepper:
 
     def _followed(self, core: int, blocked: Sequence[int], actions: int) -> list[trace.Write]:
         """Return what blocked cores write within some actions if what one of them waits at is switched off."""
-        dies = [self._pod.spec.n_cores * at.ACTORS_PER_CORE + die for die in self._writes.flying]
+        dies = [self._pod.spec.n_cores * ms.ACTORS_PER_CORE + die for die in self._writes.flying]
         end = self._number + actions
         while self._number < end and self._let_go(core):
             while any([self._goes_far(actor, end) for one in blocked for actor in self._actors(one)]
@@ -175,9 +175,9 @@ class Stepper:
     def _actors(self, core: int) -> list[int]:
         """The scalar unit of a core that runs, and its pipes that have something to do."""
         queued = self._queued[core]
-        busy = [rq.SCALAR] if self._st[self._pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING else []
+        busy = [rq.SCALAR] if self._st[self._pod.core_base(core) + ms.STATUS] == ms.STATUS_RUNNING else []
         busy += [pipe for pipe, known in queued.pipes.items() if known] + [rq.DMA][: len(queued.descriptors)]
-        return [core * at.ACTORS_PER_CORE + pipe for pipe in busy]
+        return [core * ms.ACTORS_PER_CORE + pipe for pipe in busy]
 
     def _goes_on(self, actor: int) -> bool:
         """Return True if an actor has taken its next action, and nothing was wrong with it."""
@@ -186,17 +186,17 @@ class Stepper:
     def _tried(self, actor: int) -> trace.Step | None:
         """Take the next action of an actor and return the step; None if it cannot go on."""
         try:
-            return self._step(actor << at.CHOICE_BITS | at.CHOICE_ALL)
+            return self._step(actor << ms.CHOICE_BITS | ms.CHOICE_ALL)
         except ReplayError:
             return None
 
     def _let_go(self, core: int) -> bool:
         """Switch off what a core waits at; False where that is nothing to wait at, or all is over."""
         op, _, site = self._request(core)
-        if op not in _WAITS or self._st[at.ERROR]:
+        if op not in _WAITS or self._st[ms.ERROR]:
             return False
-        kernel = int(self._st[self._pod.core_base(core) + at.KERNEL])
-        self._st[self._st[at.SWITCH_BASE] + kernel * at.MAX_SITES + site] |= at.SITE_OFF
+        kernel = int(self._st[self._pod.core_base(core) + ms.KERNEL])
+        self._st[self._st[ms.SWITCH_BASE] + kernel * ms.MAX_SITES + site] |= ms.SITE_OFF
         return True
 
     def _request(self, core: int) -> tuple[int, list[int], int]:
@@ -205,16 +205,16 @@ class Stepper:
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
         if op == rq.OP_POLL_ANY:
             operands += self._st[base + REQUEST + REQUEST_WORDS : base + REQUEST + LONGEST_REQUEST_WORDS].tolist()
-        return op, operands, at.AT_END if op == rq.OP_RETURN else site
+        return op, operands, ms.AT_END if op == rq.OP_RETURN else site
 
     def _step(self, code: int) -> trace.Step:
         self._number += 1
         if code < 0:
             return self._fault(code)
-        actor, choice = code >> at.CHOICE_BITS, code & at.CHOICE_ALL
-        core, pipe = divmod(actor, at.ACTORS_PER_CORE)
+        actor, choice = code >> ms.CHOICE_BITS, code & ms.CHOICE_ALL
+        core, pipe = divmod(actor, ms.ACTORS_PER_CORE)
         if core >= self._pod.spec.n_cores:
-            return self._perform(code, actor - self._pod.spec.n_cores * at.ACTORS_PER_CORE, choice)
+            return self._perform(code, actor - self._pod.spec.n_cores * ms.ACTORS_PER_CORE, choice)
         if core not in self._queued:
             raise self._not_enabled()
         if pipe == rq.SCALAR:
@@ -228,10 +228,10 @@ class Stepper:
         base = self._pod.core_base(core)
         op, operands, site = self._request(core)
         line = int(cache.written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
-        if (line >= 0 and op != rq.OP_DCCI) or at.CHOICE_EVICT <= choice < at.CHOICE_ALL:
+        if (line >= 0 and op != rq.OP_DCCI) or ms.CHOICE_EVICT <= choice < ms.CHOICE_ALL:
             return self._writes_back(code, core, choice, line)
         off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
-        words = format.formatted(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
+        words = format.formatted(self._pod, int(self._st[base + ms.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)
         step = replace(step, value=self._seen(core, op, operands, words, choice), switched_off=off)
         step = self._take(step)
@@ -246,11 +246,11 @@ class Stepper:
         if line < 0:
             raise self._not_enabled()
         place, address = int(cache.place_of(self._st, core, line)), int(cache.address_of(self._st, core, line))
-        data = self._st[place + at.CACHED_DATA : place + at.CACHED_WORDS].tobytes()
-        site = self._st[place + at.CACHED_DIRTY] - 1
-        how = "evict" if at.CHOICE_EVICT <= choice < at.CHOICE_ALL else "write back"
+        data = self._st[place + ms.CACHED_DATA : place + ms.CACHED_WORDS].tobytes()
+        site = self._st[place + ms.CACHED_DIRTY] - 1
+        how = "evict" if ms.CHOICE_EVICT <= choice < ms.CHOICE_ALL else "write back"
         words = format.Formatted(how, address, len(data), report.symbolic(self._pod, address), format.some_bytes(data))
-        step = self._begin(code, core, _Instruction(self._number, rq.OP_DCCI, words, int(site)), at.CHOICE_EVICT)
+        step = self._begin(code, core, _Instruction(self._number, rq.OP_DCCI, words, int(site)), ms.CHOICE_EVICT)
         step = replace(step, accesses=(trace.Access(address, len(data), True, False),))
         return self._with_writes(self._take(step))
 
@@ -258,7 +258,7 @@ class Stepper:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
         if op == rq.OP_CHOOSE:
-            return f"answer {0 if choice == at.CHOICE_ALL else choice}"
+            return f"answer {0 if choice == ms.CHOICE_ALL else choice}"
         if op == rq.OP_POLL_ANY and can_be_polled(self._st, base, self._mem.size):
             return f"condition {which_holds(self._mem, self._st, core, base, choice)} holds"
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
@@ -279,10 +279,10 @@ class Stepper:
         """Return whether the machine's queues, or descriptors, have grown by the instruction."""
         queued = self._queued[core]
         for pipe, known in queued.pipes.items():
-            if self._st[pipe_of(base, pipe) + at.PIPE_COUNT] > len(known):
+            if self._st[pipe_of(base, pipe) + ms.PIPE_COUNT] > len(known):
                 known.append(instruction)
                 return True
-        for k in range(at.N_DMA_SLOTS):
+        for k in range(ms.N_DMA_SLOTS):
             if self._st[_descriptor(base, k)] and k not in queued.descriptors:
                 queued.descriptors[k] = instruction
                 return True
@@ -293,14 +293,14 @@ class Stepper:
     def _pipe(self, code: int, core: int, pipe: int, choice: int) -> trace.Step:
         """mtu-in, vector or mtu-out carries out an instruction of its queue, or a part of one."""
         queue, known = int(pipe_of(self._pod.core_base(core), pipe)), self._queued[core].pipes[pipe]
-        j = choice & 15 if pipe == rq.MTU_IN and choice != at.CHOICE_ALL else 0
+        j = choice & 15 if pipe == rq.MTU_IN and choice != ms.CHOICE_ALL else 0
         if j >= len(known):
             raise self._not_enabled()
         step = self._begin(code, core, self._signal(queue, known[j]), choice)
         if known[j].op == rq.OP_MTU_IN:
             step = self._reading(step, int(entry_of(self._st, queue, j)), choice)
         step = self._with_writes(self._take(step))
-        del known[: len(known) - int(self._st[queue + at.PIPE_COUNT])]
+        del known[: len(known) - int(self._st[queue + ms.PIPE_COUNT])]
         return step
 
     def _signal(self, queue: int, instruction: _Instruction) -> _Instruction:
@@ -308,7 +308,7 @@ class Stepper:
         entry = int(entry_of(self._st, queue, 0))
         if not signals_next(self._st, entry):
             return instruction
-        _, _, _, _, address, value, how, *_ = map(int, self._st[entry : entry + at.ENTRY_WORDS])
+        _, _, _, _, address, value, how, *_ = map(int, self._st[entry : entry + ms.ENTRY_WORDS])
         adds = how == rq.SIGNAL_ADD
         words = format.Formatted(
             "signal, adds" if adds else "signal", address, 8, report.symbolic(self._pod, address), number(value)
@@ -322,7 +322,7 @@ class Stepper:
         first = step.accesses[0] if step.accesses else trace.Access(source, nbytes, False, False)
         return replace(
             step,
-            part=_subtransfers(count, choice, int(self._st[entry + at.ENTRY_PROGRESS])),
+            part=_subtransfers(count, choice, int(self._st[entry + ms.ENTRY_PROGRESS])),
             address=first.start,
             place=report.symbolic(self._pod, first.start),
             value=f"saw {format.some_bytes(self._mem[first.start : first.start + first.nbytes].tobytes())}",
@@ -331,8 +331,8 @@ class Stepper:
     def _dma(self, code: int, core: int, choice: int) -> trace.Step:
         """A descriptor copies a sub-transfer, or all that it can."""
         base, known = self._pod.core_base(core), self._queued[core].descriptors
-        can_copy = [k for k in known if self._st[_descriptor(base, k) + at.ENTRY_PROGRESS] != DMA_READ_DONE]
-        k = min(can_copy, default=-1) if choice == at.CHOICE_ALL else choice & 15
+        can_copy = [k for k in known if self._st[_descriptor(base, k) + ms.ENTRY_PROGRESS] != DMA_READ_DONE]
+        k = min(can_copy, default=-1) if choice == ms.CHOICE_ALL else choice & 15
         if k not in known:
             raise self._not_enabled()
         step = self._with_writes(self._take(self._begin(code, core, known[k], choice)))
@@ -360,11 +360,11 @@ class Stepper:
     def _perform(self, code: int, die: int, choice: int) -> trace.Step:
         """A die makes a write visible, or all that it has in flight."""
         flying = self._writes.flying.get(die, [])
-        k = 0 if choice == at.CHOICE_ALL else choice
+        k = 0 if choice == ms.CHOICE_ALL else choice
         if k >= len(flying):
             raise self._not_enabled()
         step = self._take(self._step_of_write(code, flying[k]))
-        landed = flying[: len(flying) - self._writes.left_in_flight(die)] if choice == at.CHOICE_ALL else [flying[k]]
+        landed = flying[: len(flying) - self._writes.left_in_flight(die)] if choice == ms.CHOICE_ALL else [flying[k]]
         for write in landed:
             write.visible = self._number
             flying.remove(write)
@@ -421,7 +421,7 @@ class Stepper:
 
     def _begin(self, code: int, core: int, doing: _Instruction, choice: int) -> trace.Step:
         """The step that is about to be taken, as far as its instruction says."""
-        base, pipe, words = self._pod.core_base(core), (code >> at.CHOICE_BITS) % at.ACTORS_PER_CORE, doing.words
+        base, pipe, words = self._pod.core_base(core), (code >> ms.CHOICE_BITS) % ms.ACTORS_PER_CORE, doing.words
         n = rows.accesses(self._st, base, pipe, choice, self._named, self._rows)
         return trace.Step(
             self._number, code, core, core_name(self._pod, core), PIPE_NAMES[pipe], rq.OPERATIONS[doing.op],
@@ -432,7 +432,7 @@ class Stepper:
     def _take(self, step: trace.Step) -> trace.Step:
         """Take the step's action, which may be the violation that ends the run."""
         taken = self._replayer.take(step.code)
-        failed = bool(self._st[at.ERROR] != 0)
+        failed = bool(self._st[ms.ERROR] != 0)
         if not taken and not failed:
             raise self._not_enabled()
         return replace(step, failed=failed)
@@ -453,12 +453,12 @@ def _access(row: Sequence[int]) -> trace.Access:
 
 
 def _descriptor(base: int, k: int) -> int:
-    return base + at.DMA_SLOTS + k * at.ENTRY_WORDS
+    return base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
 
 
 def _subtransfers(count: int, choice: int, done: int) -> trace.Part:
     """The sub-transfer that a choice names, or those that are not in the mask of what is done."""
-    if choice != at.CHOICE_ALL:
+    if choice != ms.CHOICE_ALL:
         return trace.Part((choice >> 4) + 1, (choice >> 4) + 1, count)
     left = [g + 1 for g in range(count) if done != _READ_DONE and not done >> g & 1]
     return trace.Part(min(left, default=1), max(left, default=count), count)

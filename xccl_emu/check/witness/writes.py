@@ -6,7 +6,7 @@ from dataclasses import replace
 from xccl_emu.check.witness import trace
 from xccl_emu.check.witness.format import number, numbers, some_bytes
 from xccl_emu.lang import operations as ops
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
@@ -17,9 +17,9 @@ COPIES_TO_MEMORY = ops.names(ops.COPIES & ops.WRITES)
 
 def granules(address: int, nbytes: int, start: int, size: int) -> trace.Part:
     """Return which granules of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
-    first = address // at.GRANULE_BYTES
-    count = (address + nbytes - 1) // at.GRANULE_BYTES - first + 1
-    return trace.Part(start // at.GRANULE_BYTES - first + 1, (start + size - 1) // at.GRANULE_BYTES - first + 1, count)
+    first = address // ms.GRANULE_BYTES
+    count = (address + nbytes - 1) // ms.GRANULE_BYTES - first + 1
+    return trace.Part(start // ms.GRANULE_BYTES - first + 1, (start + size - 1) // ms.GRANULE_BYTES - first + 1, count)
 
 
 class Writes:
@@ -38,7 +38,7 @@ class Writes:
 
     def left_in_flight(self, die: int) -> int:
         """Count what the machine has in flight for a die."""
-        return int(self._st[self._ring(die) + at.FLIGHT_COUNT])
+        return int(self._st[self._ring(die) + ms.FLIGHT_COUNT])
 
     def note_left(self, step: trace.Step) -> list[trace.Write]:
         """After a core's action: the writes to memory that it has begun, or done at once."""
@@ -47,7 +47,7 @@ class Writes:
         begun = range(len(flying), self.left_in_flight(die))
         writes = [self._in_flight(step, int(flight(self._st, ring, k))) for k in begun]
         flying += writes
-        if self._st[at.ORDER] == at.ORDER_SC or step.operation in _ATOMICS:
+        if self._st[ms.ORDER] == ms.ORDER_SC or step.operation in _ATOMICS:
             end = self._pod.spec.memory_bytes
             writes = [self._done(step, access) for access in step.accesses if access.writes and access.start < end]
         for write in writes:
@@ -56,14 +56,14 @@ class Writes:
         return writes
 
     def _ring(self, die: int) -> int:
-        return int(self._st[at.DIE_BASE] + die * self._st[at.DIE_WORDS])
+        return int(self._st[ms.DIE_BASE] + die * self._st[ms.DIE_WORDS])
 
     def _in_flight(self, step: trace.Step, entry: int) -> trace.Write:
-        address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])
-        data = self._st[entry + at.FLIGHT_DATA : entry + self._st[at.FLIGHT_WORDS]]
+        address, nbytes = int(self._st[entry + ms.FLIGHT_ADDRESS]), int(self._st[entry + ms.FLIGHT_NBYTES])
+        data = self._st[entry + ms.FLIGHT_DATA : entry + self._st[ms.FLIGHT_WORDS]]
         if step.operation in COPIES_TO_MEMORY:
             return self._new(step, address, nbytes, some_bytes(data.tobytes()[:nbytes]))
-        whole = step.operation == "put" and nbytes == at.GRANULE_BYTES
+        whole = step.operation == "put" and nbytes == ms.GRANULE_BYTES
         value = numbers(data[:4].tolist()) if whole else number(int(data[0]))
         return self._new(step, address, nbytes, value)
 

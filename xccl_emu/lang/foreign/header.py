@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.lang import maps, requests
+from xccl_emu.lang import maps
+from xccl_emu.lang import requests as rq
 
 FILE = Path(__file__).with_name("xccl_requests.h")
 _DESIGNATORS = ("step", "sync", "order", "tentative")
 
 
 def _constants() -> Iterator[str]:
-    for name, value in {**vars(requests), **vars(maps)}.items():
+    for name, value in {**vars(rq), **vars(maps)}.items():
         if name.isupper() and isinstance(value, int):
             yield f"    XCCL_{name} = {value},"
 
@@ -23,7 +24,7 @@ def _constants() -> Iterator[str]:
 def _macro(request: Callable[..., Any], **given: int) -> str:
     operands = [name for name in inspect.signature(request).parameters if name not in _DESIGNATORS]
     operation, *words = request(*operands, **given)
-    named = f"XCCL_OP_{requests.OPERATIONS[operation].upper()}"
+    named = f"XCCL_OP_{rq.OPERATIONS[operation].upper()}"
     asked = ", ".join([f'"{request.__name__}"', named, *map(str, words), "__VA_ARGS__"])
     says = "; ".join([(inspect.getdoc(request) or "").partition("\n")[0].rstrip("."), *given])
     name = "_".join(["xccl", request.__name__, *given])
@@ -32,10 +33,10 @@ def _macro(request: Callable[..., Any], **given: int) -> str:
 
 def text() -> str:
     """Return what the file must hold."""
-    made = [each for each in vars(requests).values() if inspect.isfunction(each) and each is not requests.poll_any]
+    made = [each for each in vars(rq).values() if inspect.isfunction(each) and each is not rq.poll_any]
     lines = ["/* Made of xccl_emu/lang/requests.py by `python -m xccl_emu.lang.foreign.header`: edit that. */"]
     lines += ["#pragma once", "", "enum {", *_constants(), "};", "", *map(_macro, made)]
-    lines += [_macro(requests.mtu_in, tentative=requests.TENTATIVE)]
+    lines += [_macro(rq.mtu_in, tentative=rq.TENTATIVE)]
     return "\n".join(lines)
 
 

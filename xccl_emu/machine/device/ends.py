@@ -3,7 +3,7 @@
 import numpy as np
 
 from xccl_emu.machine.device import explore
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import choices, evicts, nth_choice
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
@@ -72,9 +72,9 @@ def expand(space, parts, graph, observed):
             actor = nth_actor(st, a)
             for n in range(choices(st, actor)):
                 choice = nth_choice(st, actor, n)
-                if act_once(mem, st, actor, choice) or st[at.ERROR] != 0:
+                if act_once(mem, st, actor, choice) or st[ms.ERROR] != 0:
                     stuck = stuck and evicts(st, actor, choice)
-                    if st[at.ERROR] != 0:
+                    if st[ms.ERROR] != 0:
                         _note_end(space, graph, observed, state, ERROR)
                     else:
                         edges[counted[EDGES], 0], edges[counted[EDGES], 1] = state, meet(space, parts, graph)
@@ -88,8 +88,8 @@ def expand(space, parts, graph, observed):
 @jit
 def _returned(st):
     """Have all cores returned?  A search of a part of them does not count who is alive."""
-    for a in range(st[at.N_ACTIVE]):
-        if st[block_of_core(st, st[st[at.ACTIVE_BASE] + a]) + at.STATUS] != at.STATUS_DONE:
+    for a in range(st[ms.N_ACTIVE]):
+        if st[block_of_core(st, st[st[ms.ACTIVE_BASE] + a]) + ms.STATUS] != ms.STATUS_DONE:
             return False
     return True
 
@@ -107,7 +107,7 @@ def _note_end(space, graph, observed, state, kind):
             end[2 + i] = np.int64(mem64[word] if observed[i, 0] else st64[word])
     elif kind == ERROR:
         for i in range(explore.ERROR_WORDS):
-            end[2 + i] = st[at.ERROR + i]
+            end[2 + i] = st[ms.ERROR + i]
     counted[ENDS] += 1
 
 

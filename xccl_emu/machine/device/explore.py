@@ -3,7 +3,7 @@
 import numpy as np
 
 from xccl_emu.lang.requests import SCALAR
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import choices, evicts, nth_choice
 from xccl_emu.machine.device.flight import block_of_core, flight
 from xccl_emu.machine.device.pipes import entry_of
@@ -12,7 +12,7 @@ from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit
 
-ERROR_WORDS = at.ERROR_B + 1 - at.ERROR
+ERROR_WORDS = ms.ERROR_B + 1 - ms.ERROR
 STACK, STATES, TRANSITIONS, DEADLOCKS, OUTCOMES, ERRORS, SLICE = range(7)
 """What is counted; `SLICE`: what is left to do."""
 
@@ -50,7 +50,7 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, site
         if max(counted[OUTCOMES], counted[ERRORS]) + possible >= outcomes.shape[0]:
             return ROWS_FULL
         counted[STACK] -= 1
-        if st[at.N_LIVE] == 0:
+        if st[ms.N_LIVE] == 0:
             for i in range(observed.shape[0]):
                 word = observed[i, 1]
                 outcomes[counted[OUTCOMES], i] = np.int64(mem64[word] if observed[i, 0] else st64[word])
@@ -62,14 +62,14 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, site
             actor, able = nth_actor(st, a), False
             for n in range(choices(st, actor)):
                 choice = nth_choice(st, actor, n)
-                if act_once(mem, st, actor, choice) or st[at.ERROR] != 0:
+                if act_once(mem, st, actor, choice) or st[ms.ERROR] != 0:
                     able = able or not evicts(st, actor, choice)
                     counted[TRANSITIONS] += 1
-                    if st[at.ERROR] == 0:
+                    if st[ms.ERROR] == 0:
                         push(space, parts, stack, table, counted)
                     else:
                         for i in range(ERROR_WORDS):
-                            errors[counted[ERRORS], i] = st[at.ERROR + i]
+                            errors[counted[ERRORS], i] = st[ms.ERROR + i]
                         counted[ERRORS] += 1
                     restore(space, parts, stack, 0)
             _note_site(st, sites, actor, able)
@@ -82,16 +82,16 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, site
 @jit
 def _note_site(st, sites, actor, able):
     """Note to which site an actor has come, and whether it waits there."""
-    core, pipe = actor // at.ACTORS_PER_CORE, actor % at.ACTORS_PER_CORE
-    if core >= st[at.N_CORES]:
+    core, pipe = actor // ms.ACTORS_PER_CORE, actor % ms.ACTORS_PER_CORE
+    if core >= st[ms.N_CORES]:
         return
     base = block_of_core(st, core)
-    if st[base + at.STATUS] == at.STATUS_RUNNING:
+    if st[base + ms.STATUS] == ms.STATUS_RUNNING:
         if pipe == SCALAR:
             note_came(st, base, sites)
         waits = -1 if able else waits_at(st, base, pipe)
         if waits >= 0:
-            sites[waits] |= at.MAY_WAIT
+            sites[waits] |= ms.MAY_WAIT
 
 
 @jit
@@ -186,9 +186,9 @@ def fingerprint(space, parts):
         elif kind == PLAIN:
             one, two = _mix_words(one, two, st64, first, parts[p, 2])
         elif kind == QUEUE:
-            one, two = _mix(one, two, st64[first + at.PIPE_COUNT])
-            for j in range(st[first + at.PIPE_COUNT]):
-                for i in range(at.ENTRY_WORDS):
+            one, two = _mix(one, two, st64[first + ms.PIPE_COUNT])
+            for j in range(st[first + ms.PIPE_COUNT]):
+                for i in range(ms.ENTRY_WORDS):
                     one, two = _mix(one, two, st64[entry_of(st, first, j) + i])
         elif kind == FLIGHTS:
             sum_1, sum_2 = _flights(st, st64, first)
@@ -201,14 +201,14 @@ def fingerprint(space, parts):
 def _flights(st, st64, ring):
     """Sum over a die's writes in flight: each with how many are older than it, where that matters."""
     sum_1, sum_2 = np.uint64(0), np.uint64(0)
-    for k in range(st[ring + at.FLIGHT_COUNT]):
+    for k in range(st[ring + ms.FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         rank = 0
         for j in range(k):
             rank += _ordered(st, flight(st, ring, j), entry)
         one, two = _mix(_SEED_2, _SEED_1, np.uint64(rank))
-        for i in range(st[at.FLIGHT_WORDS]):
-            if i != at.FLIGHT_SITE:
+        for i in range(st[ms.FLIGHT_WORDS]):
+            if i != ms.FLIGHT_SITE:
                 one, two = _mix(one, two, st64[entry + i])
         sum_1 += one
         sum_2 += two
@@ -218,22 +218,22 @@ def _flights(st, st64, ring):
 @jit
 def _ordered(st, older, younger):
     """1 if it matters which of two writes of a die in flight is older (written again here, not taken from `flight`)."""
-    one, other = st[older + at.FLIGHT_ADDRESS], st[younger + at.FLIGHT_ADDRESS]
-    if st[at.ORDER] == at.ORDER_FIFO:
-        return 1 if one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT] else 0
-    same_die = one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT]
-    ordered = st[at.REQUEST_ORDERS] | st[at.SOME_SIGNAL]
-    if ordered and same_die and st[older + at.FLIGHT_CORE] == st[younger + at.FLIGHT_CORE]:
-        by_core = max(st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]) < at.KIND_DMA
-        asked = (st[older + at.FLIGHT_FENCES] | st[younger + at.FLIGHT_FENCES]) >> at.ASKED_SHIFT
+    one, other = st[older + ms.FLIGHT_ADDRESS], st[younger + ms.FLIGHT_ADDRESS]
+    if st[ms.ORDER] == ms.ORDER_FIFO:
+        return 1 if one >> st[ms.DIE_SHIFT] == other >> st[ms.DIE_SHIFT] else 0
+    same_die = one >> st[ms.DIE_SHIFT] == other >> st[ms.DIE_SHIFT]
+    ordered = st[ms.REQUEST_ORDERS] | st[ms.SOME_SIGNAL]
+    if ordered and same_die and st[older + ms.FLIGHT_CORE] == st[younger + ms.FLIGHT_CORE]:
+        by_core = max(st[older + ms.FLIGHT_KIND], st[younger + ms.FLIGHT_KIND]) < ms.KIND_DMA
+        asked = (st[older + ms.FLIGHT_FENCES] | st[younger + ms.FLIGHT_FENCES]) >> ms.ASKED_SHIFT
         if by_core and asked:
             return 1
-    atomic = 1 << st[at.ATOMIC_SHIFT]
-    end, end_other = one + st[older + at.FLIGHT_NBYTES], other + st[younger + at.FLIGHT_NBYTES]
+    atomic = 1 << st[ms.ATOMIC_SHIFT]
+    end, end_other = one + st[older + ms.FLIGHT_NBYTES], other + st[younger + ms.FLIGHT_NBYTES]
     apart = (end - 1) // atomic < other // atomic or (end_other - 1) // atomic < one // atomic
-    if apart or st[older + at.FLIGHT_CORE] != st[younger + at.FLIGHT_CORE]:
+    if apart or st[older + ms.FLIGHT_CORE] != st[younger + ms.FLIGHT_CORE]:
         return 0
-    kind, kind_other = st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]
-    if st[at.ORDER] == at.ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same
-        return 1 if kind == at.KIND_SCALAR and kind_other == at.KIND_SCALAR else 0
-    return 1 if max(kind, at.KIND_ADD_ROW) == max(kind_other, at.KIND_ADD_ROW) else 0
+    kind, kind_other = st[older + ms.FLIGHT_KIND], st[younger + ms.FLIGHT_KIND]
+    if st[ms.ORDER] == ms.ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same
+        return 1 if kind == ms.KIND_SCALAR and kind_other == ms.KIND_SCALAR else 0
+    return 1 if max(kind, ms.KIND_ADD_ROW) == max(kind_other, ms.KIND_ADD_ROW) else 0

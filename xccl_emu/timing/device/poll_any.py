@@ -3,7 +3,7 @@
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import CONDITIONS_MOST, SCALAR
 from xccl_emu.machine.device import conditions, single
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit, load_i64
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
@@ -15,14 +15,14 @@ def step_poll_any(space, core):
     """Grant the core's `poll_any`: 1 if it was, 0 if it has to wait."""
     mem, st, tm, who, _ = space
     row, since, read, asked = core.row, core.row + tl.SCALAR_AT, -1, records.request_at(st, core.base + REQUEST)
-    known = conditions.can_be_polled(st, core.base, mem.size - at.GRANULE_BYTES + 8)
+    known = conditions.can_be_polled(st, core.base, mem.size - ms.GRANULE_BYTES + 8)
     for k in range(conditions.n_conditions(st, core.base) if known else 0):
         begun = _goes_on(mem, st, tm, core, conditions.condition_at(core.base, k))
         if begun and (read < 0 or tm[begun] < tm[since]):
             since, read = begun, st[conditions.condition_at(core.base, k)]
     if known:
         _show(mem, st, tm, core, tm[since])
-    granted = single.act_once(mem, st, core.number * at.ACTORS_PER_CORE + SCALAR, at.CHOICE_ALL)
+    granted = single.act_once(mem, st, core.number * ms.ACTORS_PER_CORE + SCALAR, ms.CHOICE_ALL)
     if known:
         _show_last(mem, tm, core)
     if not granted:

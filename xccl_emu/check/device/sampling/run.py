@@ -1,6 +1,6 @@
 """Many runs of a trial, one after the other, each by a policy and under watch."""
 
-from xccl_emu.check.device.monitor import layout as ck
+from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.device.monitor.calls import part
 from xccl_emu.check.device.monitor.clocks import index_of
 from xccl_emu.check.device.sampling import breaks
@@ -13,7 +13,7 @@ from xccl_emu.check.device.sampling.policies.skew import draw_dies
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import block_of_core, block_of_die
 from xccl_emu.machine.device.words import jit
 
@@ -23,14 +23,14 @@ def _advance(space, run, policy, n_taken):
     """Take the action that the policy chooses; `FOUND_DEADLOCK` if there is none."""
     m, rng = space.m, run.rng
     candidates, keys_now, serials = run.candidates, run.candidate_keys, run.serials
-    if policy == ck.P_SKEW and is_change(run.changes, m[ck.DEPTH] - 1, n_taken):
+    if policy == ml.P_SKEW and is_change(run.changes, m[ml.DEPTH] - 1, n_taken):
         draw_dies(space, run)
     n, n_cores = gather(space, run, policy)
     rested = False
     while True:
         if n == 0:
             if rested and not breaks.release_stalled(m):
-                return ck.FOUND_DEADLOCK
+                return ml.FOUND_DEADLOCK
             rested = True  # all that slept have another try, so that a wake-up too few is no deadlock
             for a in range(run.asleep.size):
                 run.asleep[a] = 0
@@ -38,21 +38,21 @@ def _advance(space, run, policy, n_taken):
             continue
         first, end = which(policy, n_cores, n)
         c = pick(policy, rng, keys_now, serials, first, end, n_cores)
-        if policy == ck.P_PCT and is_change(run.changes, m[ck.DEPTH] - 1, n_taken):
+        if policy == ml.P_PCT and is_change(run.changes, m[ml.DEPTH] - 1, n_taken):
             lower(space, run, candidates[c], c < n_cores)
-            keys_now[c] = m[ck.LOWEST] * 1.0
+            keys_now[c] = m[ml.LOWEST] * 1.0
             c = pick(policy, rng, keys_now, serials, first, end, n_cores)
         of_core = c < n_cores
-        if m[ck.FAULT] and not of_core and breaks.strikes_write(space, candidates[c], n_taken):
+        if m[ml.FAULT] and not of_core and breaks.strikes_write(space, candidates[c], n_taken):
             code, action = breaks.deliver_struck(space, run, candidates[c], n_taken)
         else:
             code, choice = try_candidate(space, run, candidates[c], of_core)
-            action = (candidates[c] << at.CHOICE_BITS | choice) if of_core else candidates[c]
-        if code != ck.NOT_ENABLED:
+            action = (candidates[c] << ms.CHOICE_BITS | choice) if of_core else candidates[c]
+        if code != ml.NOT_ENABLED:
             run.log[n_taken] = action
-            if m[ck.FAULT]:
+            if m[ml.FAULT]:
                 breaks.count(space, candidates[c], of_core)
-            if code == ck.TAKEN_OK:
+            if code == ml.TAKEN_OK:
                 _follow(space, run, policy, candidates[c], of_core)
             return code
         n, n_cores = drop(space, run, c, n, n_cores)
@@ -66,19 +66,19 @@ def _follow(space, run, policy, candidate, of_core):
     if not of_core:
         _wake_after_delivery(space, run)
         return
-    core, pipe = candidate // at.ACTORS_PER_CORE, candidate % at.ACTORS_PER_CORE
-    i, op = index_of(m, core), m[ck.X_OP]
-    wide = st[at.ORDER] == at.ORDER_SC and (pipe == rq.MTU_OUT or pipe == rq.DMA or op == rq.OP_STORE)
+    core, pipe = candidate // ms.ACTORS_PER_CORE, candidate % ms.ACTORS_PER_CORE
+    i, op = index_of(m, core), m[ml.X_OP]
+    wide = st[ms.ORDER] == ms.ORDER_SC and (pipe == rq.MTU_OUT or pipe == rq.DMA or op == rq.OP_STORE)
     if wide or (pipe == rq.SCALAR and (ops.ATOMICS >> op & 1 or op == rq.OP_ARRIVE)):
         for a in range(asleep.size):
             asleep[a] = 0
-    for p in range(at.ACTORS_PER_CORE):
-        asleep[i * at.ACTORS_PER_CORE + p] = 0
-    if m[ck.CAPACITY]:
-        die = st[block_of_core(st, core) + at.DIE]
-        for k in range(m[ck.X_FLIGHTS], st[block_of_die(st, die) + at.FLIGHT_COUNT]):
-            keys[m[m[ck.DIE_INDEX] + die] * m[ck.CAPACITY] + k] = draw_key(policy, run.rng)
-    if pipe == rq.SCALAR and policy == ck.P_PCT:
+    for p in range(ms.ACTORS_PER_CORE):
+        asleep[i * ms.ACTORS_PER_CORE + p] = 0
+    if m[ml.CAPACITY]:
+        die = st[block_of_core(st, core) + ms.DIE]
+        for k in range(m[ml.X_FLIGHTS], st[block_of_die(st, die) + ms.FLIGHT_COUNT]):
+            keys[m[m[ml.DIE_INDEX] + die] * m[ml.CAPACITY] + k] = draw_key(policy, run.rng)
+    if pipe == rq.SCALAR and policy == ml.P_PCT:
         lower_spinning(space, run, candidate, i, op)
 
 
@@ -86,14 +86,14 @@ def _follow(space, run, policy, candidate, of_core):
 def _wake_after_delivery(space, run):
     """A write became visible: polls of its granule may go on, and all on the writer's die (room, quiets)."""
     st, m, asleep = space.st, space.m, run.asleep
-    die = st[block_of_core(st, m[ck.X_C]) + at.DIE]
-    for i in range(st[at.N_ACTIVE]):
-        base = block_of_core(st, m[m[ck.CORE_NUMBER] + i])
-        if st[base + at.DIE] == die:
-            for p in range(at.ACTORS_PER_CORE):
-                asleep[i * at.ACTORS_PER_CORE + p] = 0
+    die = st[block_of_core(st, m[ml.X_C]) + ms.DIE]
+    for i in range(st[ms.N_ACTIVE]):
+        base = block_of_core(st, m[m[ml.CORE_NUMBER] + i])
+        if st[base + ms.DIE] == die:
+            for p in range(ms.ACTORS_PER_CORE):
+                asleep[i * ms.ACTORS_PER_CORE + p] = 0
         elif st[base + REQUEST] == rq.OP_POLL_ANY or _polls_there(st, m, base):
-            asleep[i * at.ACTORS_PER_CORE] = 0
+            asleep[i * ms.ACTORS_PER_CORE] = 0
 
 
 @jit
@@ -102,8 +102,8 @@ def _polls_there(st, m, base):
     if st[base + REQUEST] != rq.OP_POLL:
         return False
     address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
-    last, written = (address + nbytes - 1) // at.GRANULE_BYTES, (m[ck.X_A] + m[ck.X_B] - 1) // at.GRANULE_BYTES
-    return address // at.GRANULE_BYTES <= written and m[ck.X_A] // at.GRANULE_BYTES <= last
+    last, written = (address + nbytes - 1) // ms.GRANULE_BYTES, (m[ml.X_A] + m[ml.X_B] - 1) // ms.GRANULE_BYTES
+    return address // ms.GRANULE_BYTES <= written and m[ml.X_A] // ms.GRANULE_BYTES <= last
 
 
 @jit
@@ -111,17 +111,17 @@ def _draw_start(space, run, policy, seed, number):
     """Draw, at the start of a run by a policy, the keys of the actors, and when `pct` lowers one."""
     st, m, rng = space.st, space.m, run.rng
     seed_draws(rng, seed, policy, number)
-    for a in range(st[at.N_ACTIVE] * at.ACTORS_PER_CORE):
+    for a in range(st[ms.N_ACTIVE] * ms.ACTORS_PER_CORE):
         run.actor_keys[a] = draw_key(policy, rng)
         run.asleep[a] = 0
-    for i in range(st[at.N_ACTIVE]):
+    for i in range(st[ms.N_ACTIVE]):
         run.loads[i] = 0
-    if policy == ck.P_SKEW:
+    if policy == ml.P_SKEW:
         draw_dies(space, run)
-    m[ck.LOWEST] = 0
-    for c in range(m[ck.DEPTH] - 1):
-        run.changes[c] = draw_below(rng, m[ck.LENGTH])
-    if m[ck.FAULT]:
+    m[ml.LOWEST] = 0
+    for c in range(m[ml.DEPTH] - 1):
+        run.changes[c] = draw_below(rng, m[ml.LENGTH])
+    if m[ml.FAULT]:
         breaks.draw_fault(space, run)
 
 
@@ -132,36 +132,36 @@ def _one_run(space, run, policy, seed, number, forget):
     One that has paused goes on where it was.
     """
     st, m = space.st, space.m
-    taken, m[ck.PAUSED] = m[ck.PAUSED], 0
+    taken, m[ml.PAUSED] = m[ml.PAUSED], 0
     if taken == 0:
         begin(space, run, forget)
         breaks.judge_as_asked(m)
         _draw_start(space, run, policy, seed, number)
-    code = ck.TAKEN_OK
-    while code == ck.TAKEN_OK:
-        if taken and m[ck.TOTAL] + taken >= m[ck.PAUSE_AT]:
-            m[ck.PAUSED] = taken
-            return ck.RUN_PAUSED
-        if taken < run.log.size and m[ck.FAULT]:
+    code = ml.TAKEN_OK
+    while code == ml.TAKEN_OK:
+        if taken and m[ml.TOTAL] + taken >= m[ml.PAUSE_AT]:
+            m[ml.PAUSED] = taken
+            return ml.RUN_PAUSED
+        if taken < run.log.size and m[ml.FAULT]:
             broken = breaks.strike(space, run, taken)
             if broken:
                 run.log[taken] = broken
                 taken += 1
                 continue
-        if st[at.N_LIVE] == 0:
+        if st[ms.N_LIVE] == 0:
             code = ended(space, run)
         elif taken == run.log.size or breaks.runs_too_long(space, run, taken):
-            code = ck.FOUND_LIVELOCK
+            code = ml.FOUND_LIVELOCK
         else:
-            live = st[at.N_LIVE]
-            code = _advance(space, run, policy if taken < m[ck.FAIR_AFTER] else ck.P_RANDOM, taken)
-            if code == ck.TAKEN_OK:
+            live = st[ms.N_LIVE]
+            code = _advance(space, run, policy if taken < m[ml.FAIR_AFTER] else ml.P_RANDOM, taken)
+            if code == ml.TAKEN_OK:
                 code = returned(space, run, live)
-            if code != ck.FOUND_DEADLOCK:
+            if code != ml.FOUND_DEADLOCK:
                 taken += 1
             elif breaks.repeat_now(space):
-                code = ck.TAKEN_OK
-    m[ck.TAKEN] = taken
+                code = ml.TAKEN_OK
+    m[ml.TAKEN] = taken
     result = breaks.allowed(space, run, code)
     breaks.count_ending(space, run, code, result)
     return result
@@ -176,17 +176,17 @@ def many_runs(space, run, policy, seed, end, forgets):
     number of that run, ``m[SCHEDULES]`` counts those that are finished and ``m[TOTAL]`` their actions.
     """
     m = space.m
-    for number in range(m[ck.NEXT_NUMBER], end):
-        m[ck.NEXT_NUMBER] = number
-        code, forget = ck.RESTART, forgets
-        while code == ck.RESTART:
+    for number in range(m[ml.NEXT_NUMBER], end):
+        m[ml.NEXT_NUMBER] = number
+        code, forget = ml.RESTART, forgets
+        while code == ml.RESTART:
             code = _one_run(space, run, policy, seed, number, forget)
             forget = False
-        if code == ck.GROW or code == ck.RUN_PAUSED:
+        if code == ml.GROW or code == ml.RUN_PAUSED:
             return code
-        m[ck.SCHEDULES] += 1
-        m[ck.TOTAL] += m[ck.TAKEN]
-        if code != ck.RUN_DONE:
+        m[ml.SCHEDULES] += 1
+        m[ml.TOTAL] += m[ml.TAKEN]
+        if code != ml.RUN_DONE:
             return code
-    m[ck.NEXT_NUMBER] = end
-    return ck.RUN_DONE
+    m[ml.NEXT_NUMBER] = end
+    return ml.RUN_DONE
