@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.requests import SCALAR, TABLE, Bytes, Operation
 
+N_OPERATIONS = len(TABLE)
+PIPES = np.array([row.pipe for row in TABLE])
+"""The pipe that carries out each operation."""
+
 
 def _those(has: Callable[[Operation], object]) -> int:
     return sum(1 << code for code, row in enumerate(TABLE) if has(row))

@@ -476,6 +476,8 @@ def go_on(st, base):
             break
     if operation < 0:
         _fail(st, base, -operation)
+    elif operation >= ops.N_OPERATIONS:  # only C can ask for what there is not
+        _fail(st, base, -abi.FAULT)
     elif operation == rq.OP_QUIET and site_word(st, base, request_site(st, base)) & ms.SITE_FENCE:
         words.put(st, base + abi.REQUEST, rq.OP_FENCE)
 

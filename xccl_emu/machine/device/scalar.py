@@ -58,8 +58,7 @@ def _grant(mem, st, core, base, op, choice):
         d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
         return access.check_vector(st, core, base, op, a, b, c, d, e) and _enqueue(st, core, base, op, rq.VECTOR)
     if ops.TRANSFERS >> op & 1:
-        pipe = rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
-        return access.check_transfer(st, core, base, op, a, b, c) and _enqueue(st, core, base, op, pipe)
+        return access.check_transfer(st, core, base, op, a, b, c) and _enqueue(st, core, base, op, ops.PIPES[op])
     if not access.check_scalar(st, core, base, op, a, b, c, st[base + REQUEST + 4]):
         return False
     if ops.WORDS >> op & 1:

@@ -11,6 +11,7 @@ from xccl_emu.machine.device.lines import flags_in, is_line, polls_whole_word
 from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.scalar import run_on_buffer
 from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.touched import queued_on
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
@@ -160,22 +161,9 @@ def _wait(tm, op, entry, group, core):
 
 
 @jit
-def _pipe_of(asked):
-    """The pipe that a request is queued on; SCALAR for none."""
-    op = asked.op
-    if ops.VECTORS >> op & 1:
-        return rq.VECTOR
-    if ops.TRANSFERS >> op & 1:
-        return rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
-    if op == rq.OP_SET_FLAG:
-        return asked.a
-    return asked.b if op == rq.OP_WAIT_FLAG else rq.SCALAR
-
-
-@jit
 def _granted(st, tm, core, asked, group, seen):
     """Index of the time at which a request that was granted began, and how long it took."""
-    op, row, pipe = asked.op, core.row, _pipe_of(asked)
+    op, row, pipe = asked.op, core.row, queued_on(asked.op, asked.a, asked.b)
     since, issue = row + tl.SCALAR_AT, tm[tl.C_ISSUE]
     if pipe != rq.SCALAR:
         n = tm[row + tl.QUEUED + pipe]
@@ -227,7 +215,7 @@ def _then(space, core, asked, before, number):
     """Leave what a granted request leaves for others."""
     mem, st, tm, who, _ = space
     op, a, row = asked.op, asked.a, core.row
-    end, pipe = tm[row + tl.SCALAR_AT], _pipe_of(asked)
+    end, pipe = tm[row + tl.SCALAR_AT], queued_on(asked.op, asked.a, asked.b)
     if pipe != rq.SCALAR:
         records.set_time(tm, who, ring_at(row, tl.ISSUED, pipe, tm[row + tl.QUEUED + pipe]), end, number)
         tm[row + tl.QUEUED + pipe] += 1

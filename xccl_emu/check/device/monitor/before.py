@@ -5,7 +5,7 @@ from xccl_emu.check.device.monitor.clocks import dma_row, index_of, queue_row
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import conditions, flight, pipes
+from xccl_emu.machine.device import conditions, flight, pipes, touched
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.device.words import jit, load_i64
@@ -52,15 +52,7 @@ def _before_scalar(space, i, base, choice):
     m[ml.X_OP], m[ml.X_A], m[ml.X_B], m[ml.X_C] = op, a, b, st[base + REQUEST + 3]
     m[ml.X_OFF] = 1 if op != rq.OP_RETURN and flight.switched_off(st, base) else 0
     m[ml.X_ROW] = -1
-    pipe = rq.SCALAR
-    if ops.VECTORS >> op & 1:
-        pipe = rq.VECTOR
-    elif ops.TRANSFERS >> op & 1:
-        pipe = rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT
-    elif op == rq.OP_SET_FLAG:
-        pipe = a
-    elif op == rq.OP_WAIT_FLAG:
-        pipe = b
+    pipe = touched.queued_on(op, a, b)
     if pipe > rq.SCALAR and pipe <= rq.MTU_OUT:
         queue = pipes.pipe_of(base, pipe)
         m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + st[queue + ms.PIPE_COUNT]) % ms.QUEUE_DEPTH)

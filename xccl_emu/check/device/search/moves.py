@@ -21,7 +21,7 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.device import cache as machine_cache
-from xccl_emu.machine.device import flight, tentative
+from xccl_emu.machine.device import flight, tentative, touched
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.words import call, copy_words, jit, load_i64
@@ -441,19 +441,14 @@ def _mark(st, ck, block, start, end, who):
 def _after_scalar(mem, st, ck, rows, named, x, op):
     """Note what the scalar unit's request means for the order inside of its core."""
     base, block, a, b, c = x.base, x.block, x.a, x.b, x.c
-    if ops.VECTORS >> op & 1:
-        clocks.note_issue(st, ck, block, base, rq.VECTOR)
-    elif ops.TRANSFERS >> op & 1:
-        clocks.note_issue(st, ck, block, base, rq.MTU_IN if op == rq.OP_MTU_IN else rq.MTU_OUT)
+    pipe = touched.queued_on(op, a, b)
+    if pipe != rq.SCALAR:
+        clocks.note_issue(st, ck, block, base, pipe)
     elif op == rq.OP_DMA:
         _after_ring(mem, st, ck, rows, named, x)
-    elif op == rq.OP_SET_FLAG and a != rq.SCALAR:
-        clocks.note_issue(st, ck, block, base, a)
     elif op == rq.OP_SET_FLAG:
         clocks.note_set(ck, block, a, b, c, ck[block + cs.VECTORS])
         clocks.tick(ck, block, rq.SCALAR)
-    elif op == rq.OP_WAIT_FLAG and b != rq.SCALAR:
-        clocks.note_issue(st, ck, block, base, b)
     elif op == rq.OP_WAIT_FLAG:
         clocks.note_wait(ck, block, a, b, c, rq.SCALAR)
     elif op == rq.OP_QUIET or op == rq.OP_RETURN:
