@@ -18,7 +18,8 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.main import ORDER, SECTIONS, ReportingGroup
 
-HELP_SECONDS_MAX = 0.5
+HELP_MOST = 4.0
+"""Processor time of ``--help``, in that of importing the library that prints it, which is less than half of it."""
 
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,18 +28,16 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_is_fast() -> None:
-    """``--help`` takes less than half a second of processor time, whatever else the machine is doing."""
+    """``--help`` takes little more than its library does to load, whatever else the machine is doing."""
 
-    def used() -> float:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
+    def used(*words: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert subprocess.run([sys.executable, *words], capture_output=True).returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    durations = []
-    for _ in range(3):
-        before = used()
-        assert run_command("--help").returncode == 0
-        durations.append(used() - before)
-    assert min(durations) < HELP_SECONDS_MAX
+    ratios = [used("-m", "xccl_emu", "--help") / used("-c", "import typer.main") for _ in range(3)]
+    assert min(ratios) < HELP_MOST
 
 
 def test_the_command_line_loads_nothing_heavy() -> None:
