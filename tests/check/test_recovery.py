@@ -118,7 +118,7 @@ def test_a_die_that_stops_between_two_flags(order: str) -> None:
 def test_the_facts_of_a_die_that_stops_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted reduction: its flags visible at once, both or none.  Brute force contradicts it."""
     case = half_told()
-    monkeypatch.setattr(Setup, "explore_writes", lambda self, cores: setattr(self, "told", cores))
+    monkeypatch.setattr(Setup, "explore_writes", lambda self, cores: setattr(self, "explored", cores))
     monkeypatch.setattr("xccl_emu.check.device.search.granules.explore_written", lambda *_: None)
     assert check(case, fault="stop:die0", policy="exhaustive").verdict == verdict.VERIFIED
     brute = FaultySearch(case.build("relaxed"), parse("stop:die0"), max_states=50_000, seconds=60).run()

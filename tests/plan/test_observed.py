@@ -73,7 +73,7 @@ LAYER = Computed("TP=8", 1, 1, 10.0)
 @pytest.mark.parametrize(
     ("communication", "computing", "message"),
     [
-        ((sent(), sent(us=6.0)), (), "mine.toml: intra: bandwidth and start cannot be told apart"),
+        ((sent(), sent(us=6.0)), (), "mine.toml: intra: bandwidth and start cannot be separated"),
         ((sent(us=50.0), sent(kb=20.0, us=5.0)), (), "intra: what was measured does not grow with the size"),
         ((sent(ranks=16), sent(kb=1.0)), (), "ranks=16 of AR of 10 KB over 16 ranks: must be at most 8"),
         ((sent(), sent(kb=1e9, us=6.0)), (), "mine.toml: gb_s=.*must be a number, 0.001 to 1e.06"),
