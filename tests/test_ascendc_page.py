@@ -1,17 +1,26 @@
 """Ascend C in docs: commands end as the page says, names are in the source, the header has what the record lists."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli_support import invoke
 from tests.foreign_support import has_compiler
 from xccl_emu.ascendc.kernel import INCLUDE
 from xccl_emu.cli import ending
 
 needs_cxx = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
+
+
+def invoke(*words: str) -> tuple[int, str]:
+    """Exit code and stdout of a command in a process of its own: kernels in C++ get a fresh one, as a user's do."""
+    command, environment = [sys.executable, "-m", "xccl_emu", *words], {**os.environ, "XCCL_EMU_PLAIN_FIRST": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    return done.returncode, done.stdout
 
 
 @pytest.fixture
@@ -31,7 +40,7 @@ def test_the_commands_end_as_the_page_says(page: str) -> None:
     lines = Path("examples/ascendc/sendrecv.cpp").read_text("utf-8").splitlines()
     assert (verified[0], "verified" in verified[1], len(racing)) == (0, True, 2)
     assert (settled[0], "hazards open" in settled[1]) == (0, True)
-    for code, printed, _ in racing:
+    for code, printed in racing:
         assert code == ending.WRONG
         told = re.findall(r"sendrecv\.cpp:(\d+)\)", printed)
         assert len({*told}) == 2

@@ -21,7 +21,7 @@ def written_by(st, at, op):
 
 @jit
 def queued_on(op, source, target):
-    """Return the pipe whose queue a request goes to, or SCALAR; that of a flag is one of its first two operands."""
+    """Return the pipe whose queue a request goes to, or SCALAR; a flag names it in its first two operands."""
     if op == rq.OP_SET_FLAG:
         return source
     if op == rq.OP_WAIT_FLAG:
