@@ -1,6 +1,7 @@
 """What the tests of the command share: running it in this process."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -49,6 +50,12 @@ def python(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """A script in a process of its own, and what it prints."""
     usual = {"capture_output": True, "text": True, "preexec_fn": hear_interrupts}
     return subprocess.run([sys.executable, "-c", script], **{**usual, **options})
+
+
+def run_command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``xccl-emu`` with these words in a process of its own, with more in its environment."""
+    command = [sys.executable, "-m", "xccl_emu", *words]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
 
 
 def interrupted(

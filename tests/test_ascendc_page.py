@@ -1,14 +1,12 @@
 """Ascend C in docs: commands end as the page says, names are in the source, the header has what the record lists."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli_support import run_command
 from tests.foreign_support import has_compiler
 from xccl_emu.ascendc.kernel import INCLUDE
 from xccl_emu.cli import ending
@@ -18,8 +16,7 @@ needs_cxx = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler:
 
 def invoke(*words: str) -> tuple[int, str]:
     """Exit code and stdout of a command in a process of its own: kernels in C++ get a fresh one, as a user's do."""
-    command, environment = [sys.executable, "-m", "xccl_emu", *words], {**os.environ, "XCCL_EMU_PLAIN_FIRST": "0"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = run_command(*words, XCCL_EMU_PLAIN_FIRST="0")
     return done.returncode, done.stdout
 
 

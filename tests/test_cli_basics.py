@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import xccl_emu
-from tests.cli_support import interrupted, python, refusal
+from tests.cli_support import interrupted, python, refusal, run_command
 from xccl_emu import errors
 from xccl_emu.cli import ending
 from xccl_emu.cli.console import stdout_console
@@ -20,11 +20,6 @@ from xccl_emu.cli.main import ORDER, SECTIONS, ReportingGroup
 
 HELP_MOST = 4.0
 """Processor time of ``--help``, in that of importing the library that prints it, which is less than half of it."""
-
-
-def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """``xccl-emu`` with `arguments` in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "xccl_emu", *arguments], capture_output=True, text=True)
 
 
 def test_help_is_fast() -> None:

@@ -5,8 +5,9 @@ import signal
 import sys
 from types import FrameType
 
-INTERRUPTED = 130
-"""Ctrl-C: 128 + SIGINT, as shells have it."""
+INTERRUPTED, TERMINATED = 130, 143
+BY_SIGNAL = {"interrupted": INTERRUPTED, "terminated": TERMINATED}
+"""Exit codes by what is said of Ctrl-C and SIGTERM: 128 and the number of the signal, as shells have it."""
 
 
 def listen() -> None:

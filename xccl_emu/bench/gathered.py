@@ -7,11 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from xccl_emu import _early
 from xccl_emu.errors import UnfinishedError
-
-INTERRUPTED, TERMINATED = "interrupted", "terminated"
-"""Why parts came to no end: Ctrl-C, SIGTERM."""
-_TERMINATED = 143  # what the command makes of SIGTERM: SystemExit with this code
 
 
 @dataclass(kw_only=True)
@@ -29,7 +26,7 @@ class Gathered:
     @property
     def interrupted(self) -> bool:
         """Was it stopped by Ctrl-C or SIGTERM?"""
-        return self.stopped in (INTERRUPTED, TERMINATED)
+        return self.stopped in _early.BY_SIGNAL
 
     def add(self, other: Any) -> None:
         """Count what another part came to."""
@@ -49,10 +46,10 @@ class Gathered:
                     if enough():
                         break
             except (KeyboardInterrupt, SystemExit) as error:
-                if isinstance(error, SystemExit) and error.code != _TERMINATED:
+                if isinstance(error, SystemExit) and error.code != _early.TERMINATED:
                     raise
                 signal.setitimer(signal.ITIMER_REAL, 0)  # it need not come again: what there is, is shown
-                self.stopped = TERMINATED if isinstance(error, SystemExit) else INTERRUPTED
+                self.stopped = "terminated" if isinstance(error, SystemExit) else "interrupted"
             except UnfinishedError as error:
                 self.stopped, self.killed = str(error), True
 

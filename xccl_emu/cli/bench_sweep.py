@@ -102,7 +102,7 @@ def all_or_partial(
         code = ending.put_off(error) if results else 0
         if not results or not (code or isinstance(error, UnfinishedError)):
             raise
-        why = next((said for said, signal in ending.BY_SIGNAL.items() if signal == code), str(error))
+        why = {number: said for said, number in ending.BY_SIGNAL.items()}.get(code, str(error))
         raise Partial(why, results, code) from error
     return [*before, *in_order(kept)]
 

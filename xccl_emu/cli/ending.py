@@ -28,14 +28,10 @@ BUG = 4
 """An error of the emulator itself, with its traceback; or two verdicts on the same that contradict each other."""
 NOT_WRITTEN = 5
 """The answer could not be written: a full disk, a stream that takes no more."""
-INTERRUPTED = _early.INTERRUPTED
-"""Ctrl-C."""
+INTERRUPTED, TERMINATED, BY_SIGNAL = _early.INTERRUPTED, _early.TERMINATED, _early.BY_SIGNAL
+"""Ctrl-C and SIGTERM, and both by what is said of them."""
 READER_GONE = 141
 """Broken pipe: 128 + SIGPIPE."""
-TERMINATED = 143
-"""128 + SIGTERM."""
-BY_SIGNAL = {"interrupted": INTERRUPTED, "terminated": TERMINATED}
-"""Exit codes by what the command says of a signal."""
 
 EXIT_CODES = """
 Exit codes of all commands: 0 what was asked for holds; 1 it does not (a violation, wrong bits, a failed run, no
