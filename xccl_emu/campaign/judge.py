@@ -289,7 +289,7 @@ def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
         judged.contradict(f"stop: search {said}; brute force does not agree", str(scene.fault))
 
 
-def with_fault(scene: Scene, fault: Fault, trial: Trial) -> faulty.Found:
+def with_fault(scene: Scene, fault: Fault, trial: Trial) -> faulty.FoundWithFault:
     """Run brute force on the trial of a scene where something breaks at any moment."""
     return faulty.FaultySearch(trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds).run()
 
