@@ -11,7 +11,7 @@ import numpy as np
 
 from xccl_emu import routing
 from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.traffic import Comparison, Line, line_of
+from xccl_emu.bench.traffic import Comparison, TrafficLine, line_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
@@ -29,7 +29,7 @@ from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 from xccl_emu.protocols.pull.session import ExpertParallel
 
-Found = tuple[list[Line], int]
+Found = tuple[list[TrafficLine], int]
 """Lines of a protocol, and its wrong elements."""
 
 

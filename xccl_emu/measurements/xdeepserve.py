@@ -156,7 +156,7 @@ class Serve(Measurement):
 
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
-        from xccl_emu.bench.serve import Deployment, Workload, serve
+        from xccl_emu.bench.serve import ServedRequests, ServingPod, serve
         from xccl_emu.bench.serve_apart import APART, serve_apart
 
         if self.lost not in ("attention", "experts"):
@@ -164,12 +164,12 @@ class Serve(Measurement):
         if self.stall > 1:
             raise ConfigError(f"--stall {self.stall}: must be 0 to 1")
         lost_at = -1 if self.lost_at is None else self.lost_at
-        workload = Workload(
+        workload = ServedRequests(
             self.steps, self.rate, self.prompt, self.output, self.rebalance, self.stall, self.stall_ms, lost_at,
             self.lost,
         )  # fmt: skip
         if not self.domains:
-            usual = Deployment()
+            usual = ServingPod()
             return serve(
                 setting, replace(usual, groups=self.ranks or usual.groups, batch=self.batch or usual.batch), workload
             )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.plan.costs import Setting, Term, service
-from xccl_emu.plan.grammar import Strategy, strategies
-from xccl_emu.plan.memory import Memory, memory
+from xccl_emu.plan.costs import PlanSetting, Term, service
+from xccl_emu.plan.grammar import LayerStrategy, strategies
+from xccl_emu.plan.memory import DeviceBytes, memory
 from xccl_emu.plan.queueing import Load, load
 
 ORDERS = ("throughput", "ttft", "itl")
@@ -16,7 +16,7 @@ ORDERS = ("throughput", "ttft", "itl")
 
 
 @dataclass(frozen=True)
-class Workload:
+class RequestStream:
     """Requests: how many a second, and tokens of each; ``context`` is the longest that memory must have room for."""
 
     rate: float = 2.0
@@ -39,12 +39,12 @@ class Workload:
 class Estimate:
     """What the equations say of one strategy; times in seconds."""
 
-    strategy: Strategy
-    setting: Setting
-    workload: Workload
+    strategy: LayerStrategy
+    setting: PlanSetting
+    workload: RequestStream
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceBytes:
         """Memory of one device, Eq. (8)."""
         return memory(self.strategy, self.setting, self.workload.context)
 
@@ -130,14 +130,14 @@ def _refusals(of: Estimate) -> Iterable[str]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RankedStrategies:
     """All strategies, the best first; and those that cannot be, first by memory alone, who needs least of it first."""
 
     ranked: Sequence[Estimate]
     refused: Sequence[Estimate]
 
 
-def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
+def plan(setting: PlanSetting, workload: RequestStream, by: str = "throughput") -> RankedStrategies:
     """Every strategy of the grammar, ranked; ConfigError for an order that there is not."""
     if by not in ORDERS:
         raise ConfigError(f"by={by!r}: must be one of {', '.join(ORDERS)}")
@@ -145,7 +145,7 @@ def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
     every = [Estimate(s, setting, workload) for s in strategies(cluster.devices, cluster.devices_per_node)]
     ranked = sorted((one for one in every if not one.refusal), key=lambda one: one.key(by))
     refused = sorted((one for one in every if one.refusal), key=lambda one: (not one.too_large, one.memory.total))
-    return Plan(ranked, refused)
+    return RankedStrategies(ranked, refused)
 
 
 def single_terms(terms: Iterable[Term]) -> dict[str, float]:
