@@ -25,7 +25,7 @@ from pathlib import Path
 from pages import ROOT, between, table
 
 from xccl_emu.campaign import judge, run
-from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.generate import ProgramCase, draw
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.smallest import PAIRS, smallest
 from xccl_emu.check.device.search import checker_state as cs
@@ -401,10 +401,10 @@ def planted(folder: Path) -> None:
 
 # ---- in a process that imports the copy
 
-_CAMPAIGN, _ENDS = run.Plan(1), run.Plan(1, ends=True, budget=replace(judge.BUDGET, seconds=60.0))
+_CAMPAIGN, _ENDS = run.CampaignPlan(1), run.CampaignPlan(1, ends=True, budget=replace(judge.BUDGET, seconds=60.0))
 
 
-def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
+def changed(case: ProgramCase, mistakes: Sequence[int]) -> Iterator[int]:
     """Mistakes, by number, that change what the full search says of a program, after the stop of a die, or a loss."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
@@ -427,7 +427,7 @@ def _said(scene: judge.Scene, number: int) -> str:
         return type(error).__name__
 
 
-def contradictions(case: Case, number: int, plan: run.Plan = _CAMPAIGN) -> list[judge.Contradiction]:
+def contradictions(case: ProgramCase, number: int, plan: run.CampaignPlan = _CAMPAIGN) -> list[judge.Contradiction]:
     """Yield what a campaign with a mistake finds on a program."""
     os.environ[SWITCH] = str(number)
     return [wrong for judged in run.judged(case, plan) for wrong in judged.contradictions]

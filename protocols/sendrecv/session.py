@@ -23,7 +23,7 @@ from xccl_emu.errors import (
     RunError,
 )
 from xccl_emu.kernels import sendrecv as device
-from xccl_emu.machine.claims import Region
+from xccl_emu.machine.claims import ClaimedRegion
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
@@ -136,7 +136,7 @@ class SendRecv:
         """What a side will have counted when the streams have run that its calls were launched in."""
         layout = self.layout
         meta, managed = (layout.field_offset, layout.meta_end), (layout.managed_offset, layout.managed_end)
-        pod.claims.take(self, Region((0, pod.spec.n_dies), meta, managed))
+        pod.claims.take(self, ClaimedRegion((0, pod.spec.n_dies), meta, managed))
 
     # ---- what callers ask for
 

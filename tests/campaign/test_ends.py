@@ -9,7 +9,7 @@ from tests.machine.support import ORDERS, small
 from xccl_emu.campaign.ends import JUDGE, judge_by_ends, wrong_choices
 from xccl_emu.campaign.judge import BUDGET, Scene
 from xccl_emu.campaign.programs import UB_BYTES
-from xccl_emu.campaign.run import Plan, judge_all
+from xccl_emu.campaign.run import CampaignPlan, judge_all
 from xccl_emu.campaign.smallest import ALPHABET, BY_HAND, PAIRS, TOTAL, smallest
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.search.watched import SearchHistory, WatchedSearch
@@ -108,7 +108,7 @@ def test_each_request_meets_each() -> None:
 def test_choices_of_the_smallest_programs_keep_all_ends(chunk: int) -> None:
     """Whatever two requests are verified, each choice is judged, and none loses an end."""
     first, end = chunk * PAIRS // 8, (chunk + 1) * PAIRS // 8
-    summary = judge_all(Plan(end - first, first=first, ends=True, enumerated=True))
+    summary = judge_all(CampaignPlan(end - first, first=first, ends=True, enumerated=True))
     assert dict(summary.wrong) == {}
     judged, verified = summary.share
     assert judged == verified > end - first
@@ -119,14 +119,14 @@ def test_choices_of_the_smallest_programs_keep_all_ends(chunk: int) -> None:
 def test_choices_of_two_requests_and_one_keep_all_ends(chunk: int) -> None:
     """So does what a core says to another one that has a request of its own."""
     share = (TOTAL - PAIRS) // 64
-    summary = judge_all(Plan(share, first=PAIRS + chunk * share, ends=True, enumerated=True))
+    summary = judge_all(CampaignPlan(share, first=PAIRS + chunk * share, ends=True, enumerated=True))
     assert dict(summary.wrong) == {}
     assert summary.share[0] == summary.share[1]
 
 
 def test_choices_of_drawn_programs_keep_all_ends() -> None:
     """Three in ten of those that are verified are small enough to be judged, at least."""
-    summary = judge_all(Plan(120, seed=9, ends=True))
+    summary = judge_all(CampaignPlan(120, seed=9, ends=True))
     assert dict(summary.wrong) == {}
     judged, verified = summary.share
     assert judged > 0.3 * verified > 0

@@ -27,7 +27,7 @@ _STATES = 4_000
 def searched(one: Small, order: str, mode: str) -> Reach | None:
     """What a search says no run needs; None if it proves nothing."""
     trial = one.trial(order, None)
-    found = judge.searched(trial, mode, judge.Budget(seconds=60))
+    found = judge.searched(trial, mode, judge.JudgeBudget(seconds=60))
     return reach_of(trial.pod, found.sites) if found.complete else None
 
 

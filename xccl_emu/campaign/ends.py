@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.campaign.generate import Case
-from xccl_emu.campaign.judge import QUIET_WALKS, WALK_STEPS, Budget, Judged, Scene, verdict_of
+from xccl_emu.campaign.generate import ProgramCase
+from xccl_emu.campaign.judge import QUIET_WALKS, WALK_STEPS, JudgeBudget, JudgedProgram, Scene, verdict_of
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import watch
 from xccl_emu.check.device.search.run_local import PER_CORE
@@ -30,7 +30,7 @@ _PIPES = {SCALAR: "scalar", MTU_IN: "mtu-in", VECTOR: "vector", MTU_OUT: "mtu-ou
 Sets = NDArray[np.uint64]
 
 
-def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged]:
+def judge_ends(case: ProgramCase, orders: Sequence[str], budget: JudgeBudget) -> list[JudgedProgram]:
     """Return the full search's verdict under each order, and whether each choice of what it verifies keeps all ends.
 
     What is expected of memory is no matter, nor is a fault.  Data buffers that were written hold other values at each
@@ -40,14 +40,14 @@ def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged
     return [judge_by_ends(Scene(small, order, None, budget)) for order in orders]
 
 
-def judge_by_ends(scene: Scene) -> Judged:
+def judge_by_ends(scene: Scene) -> JudgedProgram:
     """Judge a case by its ends under one order."""
     return judge_trial(scene.trial, scene.small.observed(scene.pod), scene.budget)
 
 
-def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget) -> Judged:
+def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: JudgeBudget) -> JudgedProgram:
     """Judge a trial by its ends, which differ if observed memory does, as `machine.explore` takes it."""
-    judged = Judged(trial.pod.order)
+    judged = JudgedProgram(trial.pod.order)
     search = WatchedSearch(Setup(trial, full=True), max_states=budget.states, seconds=budget.seconds)
     search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS
     found = search.run()

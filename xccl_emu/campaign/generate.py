@@ -47,7 +47,7 @@ Change = Callable[[Random, Instruction], Instruction]
 
 
 @dataclass(frozen=True)
-class Case:
+class ProgramCase:
     """A program and what is expected of it."""
 
     small: Small
@@ -68,7 +68,7 @@ class Case:
         return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick, "fault": self.fault}
 
     @classmethod
-    def of_json(cls, given: dict[str, Any]) -> "Case":
+    def of_json(cls, given: dict[str, Any]) -> "ProgramCase":
         """Read what `to_json` returned."""
         return cls(Small.of_json(given["small"]), given["expects"], given["pick"], given.get("fault", ""))
 
@@ -77,7 +77,7 @@ class Case:
         return f"{self.small}\nexpects {expects}{self.fault and f', fault {self.fault}'}"
 
 
-def draw(seed: int, number: int) -> Case:
+def draw(seed: int, number: int) -> ProgramCase:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
     if number % 32 in CROSSED:
@@ -85,7 +85,7 @@ def draw(seed: int, number: int) -> Case:
         fault = rng.choice((*_FAULTS[small.cpu], *_LOSSES)) if rng.random() < 0.4 else ""
         giving = Random(f"{seed}/{number}/gives up")
         small = _giving_up(giving, small) if giving.random() < 0.2 else small
-        return Case(small, expects, rng.randrange(1 << 16), fault)
+        return ProgramCase(small, expects, rng.randrange(1 << 16), fault)
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
     small = _optimistic(Random(f"{seed}/{number}/tentative")) if number % 8 == 3 else small
     small = _drawn(corpus.beside_signals, Random(f"{seed}/{number}/signals")) if number % 64 == 19 else small
@@ -110,7 +110,9 @@ def draw(seed: int, number: int) -> Case:
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     expects = ANY_END if expects == AN_END and number % 4 == 2 else expects
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
-    return Case(small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault)
+    return ProgramCase(
+        small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault
+    )
 
 
 # ---- variations of what is drawn

@@ -15,7 +15,7 @@ RAISED = {"ValueError": abi.BAD_VALUE, "IndexError": abi.BAD_INDEX, "TimeoutErro
 class Statements(Expressions):
     """Code that carries out statements."""
 
-    def __init__(self, program: "Program") -> None:
+    def __init__(self, program: "PlainFunctions") -> None:
         super().__init__()
         self.program = program
         self._loops: list[tuple[str, str]] = []
@@ -121,7 +121,9 @@ class Helper(Statements):
     loops are taken from those that the step has left, to which the last pointer leads.
     """
 
-    def __init__(self, program: "Program", tree: ast.FunctionDef, symbol: str, arguments: Sequence[Value]) -> None:
+    def __init__(
+        self, program: "PlainFunctions", tree: ast.FunctionDef, symbol: str, arguments: Sequence[Value]
+    ) -> None:
         super().__init__(program)
         self.symbol = symbol
         returns = [n for n in ast.walk(tree) if isinstance(n, ast.Return) and n.value is not None]
@@ -158,7 +160,7 @@ class Helper(Statements):
         self.end("ret i64 0")
 
 
-class Program:
+class PlainFunctions:
     """The plain functions of a kernel, each compiled for the kinds of arguments that it is called with."""
 
     def __init__(self, trees: Mapping[str, ast.FunctionDef]) -> None:

@@ -163,7 +163,7 @@ class _Dispatch:
 
 
 @dataclass
-class Group:
+class ServedGroup:
     """The ranks of a group, as the server serves them."""
 
     settings: Settings
