@@ -21,7 +21,7 @@ from xccl_emu.protocols.a2e.layout import A2ELayout
 from xccl_emu.protocols.a2e.session import A2E
 
 
-class RestartedLayout(A2ELayout):
+class RestartedA2ELayout(A2ELayout):
     """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/rollback`."""
 
     uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
@@ -51,8 +51,8 @@ class RestartedA2E(A2E):
     rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
         again.name: A2E.rights[usual.name] for usual, again in zip(A2E.kernels, kernels, strict=True)
     }
-    lays_out = RestartedLayout
-    layout: RestartedLayout
+    lays_out = RestartedA2ELayout
+    layout: RestartedA2ELayout
 
     def __init__(self, pod: Pod, config: A2EConfig, *, aborts: int = 0, failures: int = 0) -> None:
         super().__init__(pod, config)
@@ -70,10 +70,10 @@ class RestartedA2E(A2E):
             rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": self._ranks(0, calls)}, grants
         )
 
-    def _ranks(self, me: int, calls: Calls) -> rollback.Ranks:
+    def _ranks(self, me: int, calls: Calls) -> rollback.RankWords:
         at = self.layout.at
         errors = self.layout.of["errors"].at(self.layout.dies.stop)
-        return rollback.Ranks(
+        return rollback.RankWords(
             me,
             self.config.n_dies,
             calls.n_calls,
