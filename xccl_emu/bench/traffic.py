@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.machine.stats import Traffic
+from xccl_emu.machine.stats import DieTraffic
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class Comparison:
     wrong: int
 
 
-def line_of(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> TrafficLine:
+def line_of(
+    protocol: str, part: str, traffic: DieTraffic, dies: Sequence[int], reserved: tuple[int, int]
+) -> TrafficLine:
     """Return what these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
 
     def of(values: NDArray[np.int64]) -> tuple[float, int]:

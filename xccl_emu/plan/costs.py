@@ -11,14 +11,14 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.plan.cluster import Cluster, Link
 from xccl_emu.plan.forms import CORRECTED, Form
 from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock
-from xccl_emu.plan.model import Model
+from xccl_emu.plan.model import DecoderModel
 
 
 @dataclass(frozen=True)
 class PlanSetting:
     """What is asked of the equations: a model on a cluster, ``batch`` requests at once, and how to read them."""
 
-    model: Model
+    model: DecoderModel
     cluster: Cluster
     batch: int = 16
     form: Form = CORRECTED

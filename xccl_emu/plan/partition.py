@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.grammar import LayerStrategy
-from xccl_emu.plan.model import Grouped, Model
+from xccl_emu.plan.model import DecoderModel, Grouped
 
 Cut = tuple[slice, slice]
 """Rows and columns of a matrix."""
@@ -32,7 +32,7 @@ class DeviceShare:
     dense: Mapping[str, Cut]
 
 
-def part(strategy: LayerStrategy, model: Model, device: int) -> DeviceShare:
+def part(strategy: LayerStrategy, model: DecoderModel, device: int) -> DeviceShare:
     """The part of a device; ConfigError for one that the strategy does not have.
 
     Shapes, with H heads: of grouped attention query [hidden, H·dim], key and value [hidden, kv_heads·dim], output
@@ -64,7 +64,7 @@ def _of(each: range, size: int) -> slice:
     return slice(each.start * size, each.stop * size)
 
 
-def _attention(model: Model, heads: range) -> Mapping[str, Cut]:
+def _attention(model: DecoderModel, heads: range) -> Mapping[str, Cut]:
     of = model.attention
     if isinstance(of, Grouped):
         together = of.heads // of.kv_heads
