@@ -2,7 +2,10 @@
 
 from typing import Annotated, Any, TypedDict
 
-from xccl_emu.cli.schema import words as w
+from xccl_emu import words as w
+from xccl_emu.cli.schema.envelope import Envelope
+
+Configuration = Annotated[dict[str, int | float | str | bool], w.CONFIGURATION]
 
 # ---- bench, compare, plan and fit
 
@@ -20,7 +23,7 @@ class Row(TypedDict):
     error_percent: Annotated[float | None, "signed: above 0 if the emulated value is larger"]
     met: Annotated[bool | None, "whether a bound holds, or an exact value came out"]
     wrong: w.Wrong
-    configuration: w.Configuration
+    configuration: Configuration
     source: Annotated[str, "where it was published"]
     note: Annotated[str, "what to know of the row"]
     kind: w.Kind
@@ -47,7 +50,7 @@ class TableScore(Score):
     table: Annotated[str, "name of the bench, or `all of these`"]
 
 
-class Rows(w.Envelope):
+class Rows(Envelope):
     """Rows and their scores."""
 
     results: list[Row]
@@ -83,10 +86,10 @@ class Traffic(TypedDict):
     meta_bytes: Annotated[int, "reserved on a die"]
 
 
-class Compare(w.Envelope):
+class Compare(Envelope):
     """`xccl-emu compare`."""
 
-    configuration: w.Configuration
+    configuration: Configuration
     results: list[Traffic]
     wrong: w.Wrong
 
@@ -148,7 +151,7 @@ class Part(TypedDict):
     cuts: Annotated[dict[str, dict[str, str]], "rows and columns of matrices of attention, an expert, a dense layer"]
 
 
-class Plan(w.Envelope):
+class Plan(Envelope):
     """`xccl-emu plan`."""
 
     model: Annotated[str, "name of the model"]
@@ -177,7 +180,7 @@ class PlanPublished(Rows):
     workload: Workload
 
 
-class Fit(w.Envelope):
+class Fit(Envelope):
     """`xccl-emu fit`."""
 
     constants: Annotated[dict[str, float], "fitted constants; units are in their names"]

@@ -1,8 +1,13 @@
 """What commands print that run or judge something, and ``list``."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
-from xccl_emu.cli.schema import words as w
+from xccl_emu import words as w
+from xccl_emu.check.verdict import Verdict
+from xccl_emu.check.weakest import Weakest
+from xccl_emu.cli.schema.envelope import Envelope
+from xccl_emu.words import INLINE, Printed
 
 # ---- list
 
@@ -15,7 +20,7 @@ class Named(TypedDict):
     about: w.About
 
 
-class List(w.Envelope):
+class List(Envelope):
     """`xccl-emu list`."""
 
     protocols: list[Named]
@@ -37,7 +42,7 @@ class Size(TypedDict):
     examples: Annotated[list[int | str], "values that `fuzz` tries first"]
 
 
-class Described(w.Envelope):
+class Described(Envelope):
     """`xccl-emu list PROTOCOL`."""
 
     protocol: w.Protocol
@@ -61,7 +66,7 @@ class Stats(TypedDict):
     vector_elements: Annotated[int, "elements that the vector pipe worked on"]
 
 
-class Run(w.Envelope):
+class Run(Envelope):
     """`xccl-emu run`."""
 
     protocol: w.Protocol
@@ -77,7 +82,7 @@ class Run(w.Envelope):
     resident_gb: Annotated[float, "most memory of the process, 10^9 bytes"]
 
 
-class Trace(w.Envelope):
+class Trace(Envelope):
     """`xccl-emu trace`."""
 
     protocol: w.Protocol
@@ -104,7 +109,7 @@ class Region(TypedDict):
     bytes: Annotated[int, "bytes of all of them"]
 
 
-class Sizes(w.Envelope):
+class Sizes(Envelope):
     """`xccl-emu sizes`."""
 
     protocol: w.Protocol
@@ -121,111 +126,8 @@ class Sizes(w.Envelope):
 # ---- check and fuzz
 
 
-class Violation(TypedDict):
-    """What went wrong."""
-
-    kind: w.Kind
-    message: Annotated[str, "who, where in the source, which step, which address"]
-    actions: Annotated[int, "actions of the machine; of a violation: how long its schedule is"]
-    found_by: Annotated[str, "policy and seed, `exhaustive search` or `brute force`"]
-    found_after: Annotated[int, "states or schedules until it was found"]
-    loop: Annotated[int, "actions at the end that go round in a livelock; 0 if none are known"]
-
-
-class Certificate(TypedDict):
-    """What brute force and drawn schedules, or a replay, say of a verdict."""
-
-    states: w.States
-    complete: Annotated[bool, "whether brute force has visited all states"]
-    too_large: Annotated[str, "why there is no brute force; empty if there is"]
-    schedules: w.Schedules
-    seconds: w.Seconds
-    replayed: Annotated[bool, "whether the violation shows again when replayed"]
-    disagreement: Annotated[str, "what was found that the verdict did not say"]
-    of_proof: Annotated[bool, "whether the verdict had been `verified`"]
-    agrees: Annotated[bool, "whether nothing contradicts the verdict"]
-
-
-class Opinion(TypedDict):
-    """What one other road says of a proof."""
-
-    by: Annotated[str, "`less`, `merged` or `brute force`; `exhaustive search` of a smaller one that it refutes"]
-    verdict: Annotated[str, "`verified`, `violation`, or `unfinished` for what has not ended in time"]
-    smaller: Annotated[dict[str, int], "sizes that are smaller; empty for the configuration itself"]
-    states: w.States
-    seconds: w.Seconds
-    because: Annotated[str, "what was found, or why it has not ended"]
-    contradicts: Annotated[bool, "whether it contradicts the search: a bug of xccl_emu"]
-
-
-class Confirmation(TypedDict):
-    """Second opinions on a proof, asked within some seconds."""
-
-    limit_seconds: Annotated[float, "for how long they were asked, at most"]
-    opinions: list[Opinion]
-    confirmed: Annotated[Opinion | None, "brute force that has ended, on the largest configuration"]
-    interrupted: Annotated[bool, "whether Ctrl-C has ended it"]
-
-
-class Place(TypedDict):
-    """A synchronization at a line of a kernel."""
-
-    kernel: w.Kernel
-    sync: w.Sync
-    operation: w.Operation
-    file: w.File
-    line: w.Line
-    callers: w.Callers
-    dies: Annotated[list[int], "dies on which the kernel runs"]
-
-
-class Reach(TypedDict):
-    """What no run needed."""
-
-    never_waited: Annotated[list[Place], "granted at once in every run"]
-    never_reached: Annotated[list[Place], "no run comes to it"]
-    used_once: Annotated[list[str], "in runs drawn of a proof: labels of slots that were never used twice"]
-    far_from_wrap: Annotated[list[str], "in these runs: labels of 4-byte counters near neither 2^31 nor 2^32"]
-
-
-class Recovery(TypedDict):
-    """A proof that every other core returns after a fault."""
-
-    longest: Annotated[int | None, "most actions from the fault to the last return; null if nothing bounds them"]
-    unit: Annotated[str, "`actions on shared memory`, or `actions` where brute force has counted all"]
-
-
-class Verdict(TypedDict):
-    """A verdict."""
-
-    verdict: Annotated[str, "`verified`, `no violation found`, `violation`, `unfinished` or `unsupported`"]
-    protocol: w.Protocol
-    configuration: w.Configuration
-    order: w.Order
-    policy: w.Policy
-    seed: w.Seed
-    without: Annotated[list[str], "synchronizations that were switched off"]
-    fault: w.Fault
-    states: w.States
-    transitions: Annotated[int, "actions on shared memory"]
-    actions: Annotated[int, "actions of the machine; of a violation: how long its schedule is"]
-    schedules: w.Schedules
-    seconds: w.Seconds
-    bounds: Annotated[dict[str, int], "limits of the machine within which it holds"]
-    collision: Annotated[float, "upper bound on the probability that a state was missed"]
-    reason: Annotated[str, "why there is no answer; what a proof rests on"]
-    violation: Violation | None
-    others: Annotated[list[Violation], "violations of other kinds or at other places"]
-    ended: Annotated[dict[str, int], "with a fault: how schedules ended"]
-    declared: Annotated[dict[str, int], "with a fault: declared errors"]
-    certificate: Certificate | None
-    confirmation: Confirmation | None
-    recovery: Recovery | None
-    due: Annotated[dict[str, list[str]], "names of the expected bytes, by what made them due"]
-    reach: Reach | None
-
-
-class Without(Verdict):
+@dataclass
+class Without(Printed):
     """The verdict without one synchronization, of `--each-sync`."""
 
     sync: w.Sync
@@ -233,53 +135,38 @@ class Without(Verdict):
     finding: Annotated[str, "`needed`, `redundant`, or the verdict"]
     idle: Annotated[bool, "whether nobody had to wait at it"]
     as_data: Annotated[bool, "whether a kernel uses the result of a poll of that name"]
+    verdict: Annotated[Verdict, INLINE]
 
 
-class Request(TypedDict):
-    """The weakest form of one request, of `--weakest`."""
-
-    kernel: w.Kernel
-    file: w.File
-    line: w.Line
-    callers: w.Callers
-    text: Annotated[str, "the line itself"]
-    operation: w.Operation
-    sync: w.Sync
-    asks: Annotated[str, "what it asks for"]
-    weakest: Annotated[str, "the weakest that will do"]
-    advice: Annotated[str, "the same if it is not what it asks for"]
-    too_weak: Annotated[dict[str, str], "kind of violation with each that is too weak"]
-    withdrawn: Annotated[dict[str, str], "what was found against an advice"]
-    states: w.States
-    reached: Annotated[bool, "whether a run comes to it"]
-    unfinished: Annotated[str, "why there is no answer"]
-    certificates: Annotated[dict[str, Certificate], "for each that was judged again"]
-
-
-class Stronger(Verdict):
+@dataclass
+class Stronger(Printed):
     """The verdict by the stronger readings of barriers that nobody has chosen."""
 
     read: Annotated[dict[str, str], "what was read, and how"]
+    verdict: Annotated[Verdict, INLINE]
 
 
-class Check(w.Envelope, Verdict):
+@dataclass
+class Check(Printed):
     """`xccl-emu check`."""
 
+    verdict: Annotated[Verdict, INLINE]
     stronger: Annotated[Stronger | None, "by the stronger readings; null where the kernels leave nothing open"]
-
     replay_file: w.ReplayFile
-    each_sync: Annotated[list[Without] | None, "null without `--each-sync`"]
     unreached: Annotated[list[str], "with `--each-sync`: synchronizations that no run comes to"]
-    each_request: Annotated[list[Request] | None, "null without `--weakest`"]
+    each_sync: Annotated[list[Without] | None, "null without `--each-sync`"]
+    each_request: Annotated[list[Weakest] | None, "null without `--weakest`"]
 
 
-class Sequence(Verdict):
+@dataclass
+class Sequence(Printed):
     """A sequence of calls in which something goes wrong, and its verdict."""
 
+    verdict: Annotated[Verdict, INLINE]
     stages: Annotated[str, "the calls of each communicator, as JSON"]
 
 
-class Fuzz(w.Envelope):
+class Fuzz(Envelope):
     """`xccl-emu fuzz`."""
 
     protocol: w.Protocol
@@ -316,7 +203,7 @@ class LitmusProgram(TypedDict):
     outcomes: list[LitmusOutcome]
 
 
-class Litmus(w.Envelope):
+class Litmus(Envelope):
     """`xccl-emu litmus`."""
 
     homes: Annotated[str, "where cells are: `one` or `own`"]
@@ -344,7 +231,7 @@ class Model(Setting):
     refuted_by: list[Refutation]
 
 
-class LitmusRead(w.Envelope):
+class LitmusRead(Envelope):
     """`xccl-emu litmus --read`."""
 
     homes: Annotated[str, "where cells are: `one` or `own`"]
@@ -381,7 +268,7 @@ class Member(TypedDict):
     right: Annotated[bool, "whether it is as its page says"]
 
 
-class Corpus(w.Envelope):
+class Corpus(Envelope):
     """`xccl-emu corpus`."""
 
     results: list[Member]
@@ -402,7 +289,7 @@ class Example(Program):
     kind: w.Kind
 
 
-class Campaign(w.Envelope):
+class Campaign(Envelope):
     """`xccl-emu campaign`."""
 
     seed: w.Seed
