@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, UnionType
@@ -77,6 +77,11 @@ def words(kind: Any) -> dict[str, Any]:
     return {name: word.kind for name, word in found.items() if name not in ENVELOPE}
 
 
+def is_a(origin: Any, kind: type) -> bool:
+    """Whether the origin of a type is a class of that kind."""
+    return isinstance(origin, type) and issubclass(origin, kind)
+
+
 def misfits(value: Any, kind: Any, where: str = "") -> Iterator[str]:
     """Where a value is not of a type: words that are missing, unknown, or of another type."""
     origin, parts = get_origin(kind), get_args(kind)
@@ -89,10 +94,10 @@ def misfits(value: Any, kind: Any, where: str = "") -> Iterator[str]:
     elif origin is UnionType:
         if all(any(misfits(value, part)) for part in parts):
             yield f"{where}: {value!r:.60} is none of {kind}"
-    elif origin in (list, tuple) and isinstance(value, list):
+    elif is_a(origin, Sequence) and isinstance(value, list):
         for i, each in enumerate(value):
             yield from misfits(each, parts[0 if ... in parts else i % len(parts)], f"{where}[]")
-    elif isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, dict):
+    elif is_a(origin, Mapping) and isinstance(value, dict):
         for each in value.values():
             yield from misfits(each, parts[-1], f"{where}{{}}")
     elif kind is not Any and type(value) not in {float: (int, float), Path: (str,)}.get(kind, (kind,)):
@@ -139,7 +144,7 @@ def test_a_word_has_one_type() -> None:
             return frozenset(["record" if words(kind) else str({Path: str}.get(kind, kind))])
         if origin is Annotated:
             return plain(parts[0])
-        is_object = issubclass(origin, Mapping)
+        is_object = is_a(origin, Mapping)
         below = frozenset().union(*(plain(part) for part in parts[is_object:] if part is not ...))
         inside = "object" if is_object else "array"
         return below if origin is UnionType else frozenset(f"{inside} {one}" for one in below)

@@ -1,22 +1,22 @@
 """Write the tables of docs/records/json.md: the words of every command's ``--json``, by the records it is made of."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
 from pages import ROOT, between, command, table
 
+from xccl_emu.bench.result import Rows
+from xccl_emu.campaign.run import ContradictedProgram
 from xccl_emu.check.verdict import Verdict
-from xccl_emu.cli.schema.benches import Rows
 from xccl_emu.cli.schema.commands import COMMANDS
 from xccl_emu.cli.schema.envelope import Envelope
-from xccl_emu.cli.schema.runs import Program
 from xccl_emu.words import Printed, words_of
 
 PAGE = ROOT / "docs" / "records" / "json.md"
-BASES = (Envelope, Verdict, Rows, Program)
+BASES = (Envelope, Verdict, Rows, ContradictedProgram)
 """Records whose words all others have, and more."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any", Path: "string"}
 
@@ -53,7 +53,7 @@ def type_text(kind: Any) -> str:
     if issubclass(origin, Mapping):
         return f"object of {type_text(parts[-1])}"
     texts = " or ".join(dict.fromkeys(type_text(part) for part in parts if part is not ...))
-    return f"array of {texts}" if issubclass(origin, list | tuple) else texts
+    return f"array of {texts}" if issubclass(origin, Sequence) else texts
 
 
 def part(title: str, kind: Any) -> Iterator[str]:
@@ -78,7 +78,7 @@ def says(word: Any) -> str:
 
 def about_of(record: type) -> str:
     """The first paragraph of a record's docstring, in one line."""
-    return " ".join((record.__doc__ or "").partition("\n\n")[0].split())
+    return " ".join((record.__doc__ or "").partition("\n\n")[0].replace("``", "`").split())
 
 
 def page(text: str, check: bool = False) -> str:

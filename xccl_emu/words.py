@@ -23,6 +23,8 @@ class As:
     """Digits after the point."""
     inline: bool = False
     """The words of the record, in place of the record."""
+    text: bool = False
+    """The text of the object, in place of the object."""
 
 
 INLINE = As(inline=True)
@@ -36,7 +38,14 @@ class Word(NamedTuple):
     kind: Any
     """Its type, as the field or the property has it."""
     says: str
-    digits: int | None = None
+    printed: As = As()
+
+    def of(self, record: Any) -> Any:
+        """Its value in JSON's own types."""
+        value = attrgetter(self.path)(record)
+        if self.printed.text:
+            return str(value)
+        return _plain(value) if self.printed.digits is None else round(value, self.printed.digits)
 
 
 class Printed:
@@ -50,10 +59,10 @@ class Printed:
     def to_json(self) -> dict[str, Any]:
         """Return it as ``--json`` prints it."""
         record: Any = type(self)
-        return {name: _plain(attrgetter(it.path)(self), it.digits) for name, it in words_of(record).items()}
+        return {name: word.of(self) for name, word in words_of(record).items()}
 
 
-def _plain(value: Any, digits: int | None = None) -> Any:
+def _plain(value: Any) -> Any:
     """A value of JSON's own types."""
     if isinstance(value, Printed):
         return value.to_json()
@@ -61,9 +70,7 @@ def _plain(value: Any, digits: int | None = None) -> Any:
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
-    if isinstance(value, Path):
-        return str(value)
-    return value if digits is None else round(value, digits)
+    return str(value) if isinstance(value, Path) else value
 
 
 @cache
@@ -94,7 +101,7 @@ def _words(attribute: str, hint: Any) -> Iterator[tuple[str, Word]]:
         for name, word in words_of(kind[0]).items():
             yield name, word._replace(path=f"{attribute}.{word.path}")
     elif texts := [mark for mark in marks if isinstance(mark, str)]:
-        yield printed.name or attribute, Word(attribute, kind[0], texts[-1], printed.digits)
+        yield printed.name or attribute, Word(attribute, str if printed.text else kind[0], texts[-1], printed)
 
 
 # ---- words that several results use

@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 from xccl_emu import words as w
+from xccl_emu.campaign.run import CampaignSummary
 from xccl_emu.check.verdict import Verdict
 from xccl_emu.check.weakest import Weakest
 from xccl_emu.cli.schema.envelope import Envelope
+from xccl_emu.fuzz.run import FuzzSummary
+from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocol.case import Size
 from xccl_emu.words import INLINE, Printed
 
 # ---- list
@@ -26,20 +30,13 @@ class List(Envelope):
     protocols: list[Named]
 
 
-class Size(TypedDict):
+@dataclass
+class ListedSize(Printed):
     """A size or choice of a protocol."""
 
-    name: Annotated[str, "name of the size, in `configuration` too"]
-    default: Annotated[int | str, "value if none is given"]
+    RECORD = "Size"
+    size: Annotated[Size, INLINE]
     on_pod: Annotated[int | str, "what `run` takes by default, on the whole pod"]
-    help: Annotated[str, "what it is"]
-    least: Annotated[int | None, "smallest value"]
-    most: Annotated[int | None, "largest value"]
-    choices: Annotated[list[int | str], "all values; empty if a range says them"]
-    advanced: Annotated[bool, "whether reports omit it while it has its default"]
-    also: Annotated[str, "another name on the command line; `ON/OFF` for a switch"]
-    each_call: Annotated[bool, "whether calls of one communicator may differ in it"]
-    examples: Annotated[list[int | str], "values that `fuzz` tries first"]
 
 
 class Described(Envelope):
@@ -48,22 +45,12 @@ class Described(Envelope):
     protocol: w.Protocol
     about: w.About
     papers: Annotated[list[str], "what it is made after, with the section"]
-    sizes: list[Size]
+    sizes: list[ListedSize]
     synchronizations: Annotated[list[str], "names that `--without` takes"]
     proofs: Annotated[dict[str, w.Configuration], "configurations that are to be proved, by what each is for"]
 
 
 # ---- run and trace
-
-
-class Stats(TypedDict):
-    """What the machine did in a run."""
-
-    seconds: w.Seconds
-    actions: Annotated[int, "actions of the machine; of a violation: how long its schedule is"]
-    instructions: Annotated[dict[str, int], "granted requests by operation"]
-    bytes_by_pipe: Annotated[dict[str, int], "bytes that each pipe moved"]
-    vector_elements: Annotated[int, "elements that the vector pipe worked on"]
 
 
 class Run(Envelope):
@@ -75,7 +62,7 @@ class Run(Envelope):
     policy: w.Policy
     wrong: w.Wrong
     wrong_bytes: w.WrongBytes
-    rounds: Annotated[list[dict[str, Stats]], "what each round did, by kernel or call"]
+    rounds: Annotated[list[dict[str, RunStats]], "what each round did, by kernel or call"]
     facts: Annotated[dict[str, Any], "what else the protocol says of the run; each has words of its own"]
     stage_seconds: Annotated[dict[str, float], "wall time of each stage"]
     seconds: w.Seconds
@@ -159,30 +146,21 @@ class Check(Printed):
 
 
 @dataclass
-class Sequence(Printed):
-    """A sequence of calls in which something goes wrong, and its verdict."""
-
-    verdict: Annotated[Verdict, INLINE]
-    stages: Annotated[str, "the calls of each communicator, as JSON"]
-
-
-class Fuzz(Envelope):
+class Fuzz(Printed):
     """`xccl-emu fuzz`."""
 
-    protocol: w.Protocol
+    summary: Annotated[FuzzSummary, INLINE]
     order: w.Order
     seed: w.Seed
-    sequences: Annotated[int, "sequences of calls that were drawn"]
-    calls: Annotated[int, "calls of them all"]
-    judged: Annotated[int, "sequences that were judged"]
-    proved: Annotated[int, "of them on every schedule"]
-    schedules: w.Schedules
-    states: w.States
-    seconds: w.Seconds
-    stopped: w.Stopped
-    killed: w.Killed
-    findings: list[Sequence]
     replay_file: w.ReplayFile
+
+
+@dataclass
+class Campaign(Printed):
+    """`xccl-emu campaign`."""
+
+    seed: w.Seed
+    summary: Annotated[CampaignSummary, INLINE]
 
 
 # ---- litmus
@@ -272,34 +250,3 @@ class Corpus(Envelope):
     """`xccl-emu corpus`."""
 
     results: list[Member]
-
-
-class Program(TypedDict):
-    """A program on which judges contradict each other."""
-
-    seed: w.Seed
-    number: Annotated[int, "number of the program within its seed"]
-    program: Annotated[str, "its text"]
-
-
-class Example(Program):
-    """The smallest program of a kind of contradiction."""
-
-    order: w.Order
-    kind: w.Kind
-
-
-class Campaign(Envelope):
-    """`xccl-emu campaign`."""
-
-    seed: w.Seed
-    programs: Annotated[int, "programs that were judged"]
-    verdicts: Annotated[dict[str, int], "how often, by `order, judge, verdict`"]
-    contradictions: Annotated[dict[str, int], "how often, by `order: kind`"]
-    findings: list[Program]
-    smallest: Annotated[list[Example], "the smallest program of each kind of contradiction"]
-    states: w.States
-    schedules: w.Schedules
-    seconds: w.Seconds
-    stopped: w.Stopped
-    killed: w.Killed
