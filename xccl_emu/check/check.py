@@ -278,7 +278,7 @@ def _shown_after_fault(
 
 def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, options: _Options) -> Verdict:
     """The verdict on all runs in which a fault happens."""
-    from xccl_emu.check.search.faulty import FaultySearch
+    from xccl_emu.check.search.every_fault import FaultySearch
 
     trial = checkable.build(verdict.order, verdict.without)
     found = FaultySearch(
