@@ -24,10 +24,9 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.cases import named
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.check_job import Job, Result, SyncResult
-from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import file_of, right, spinner
+from xccl_emu.cli.shown import file_of, right, spinner, stdout_console
 from xccl_emu.errors import OutputError
 from xccl_emu.output import write_text
 from xccl_emu.sizes import some

@@ -11,6 +11,8 @@ from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, split_sizes
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, command_of, words
+from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.shown import right, spinner, stdout_console, table
 from xccl_emu.options import option
 
 if TYPE_CHECKING:
@@ -43,9 +45,6 @@ class LayerCompared:
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
     from xccl_emu.bench import traffic
-    from xccl_emu.cli.console import stdout_console
-    from xccl_emu.cli.schema import print_json
-    from xccl_emu.cli.shown import spinner
 
     named, sizes = split_sizes(words or ())
     with spinner("compare", as_json):
@@ -70,16 +69,12 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
 
 def _table(head: Sequence[str], *rows: Sequence[str]) -> "Table":
     """Return a table for a terminal; a pipe gets Markdown."""
-    from rich.table import Table
-
-    from xccl_emu.cli.shown import right
-
-    table = Table(*head[:2], *right(*head[2:]), box=None, pad_edge=False)
-    for column in table.columns:
+    shown = table(*head[:2], *right(*head[2:]), box=None, pad_edge=False)
+    for column in shown.columns:
         column.overflow = "fold"
     for row in rows:
-        table.add_row(*row)
-    return table
+        shown.add_row(*row)
+    return shown
 
 
 def _given(options: LayerCompared, ctx: typer.Context) -> dict[str, int | str]:

@@ -13,11 +13,10 @@ from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
 from xccl_emu.cli.cases import check_seconds, check_syncs, named
 from xccl_emu.cli.check_show import verdict_table
-from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.fuzz import FuzzOptions
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import counting, file_of
+from xccl_emu.cli.shown import counting, file_of, stdout_console
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.run import Finding, Plan, Summary, fuzz

@@ -10,10 +10,9 @@ from rich.table import Table
 from xccl_emu.ascendc import BARRIERS, litmus
 from xccl_emu.ascendc.litmus import Model, Outcome, Program
 from xccl_emu.cli import ending
-from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.litmus import LitmusOptions
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import counting, right
+from xccl_emu.cli.shown import counting, right, stdout_console
 from xccl_emu.errors import ConfigError
 from xccl_emu.sizes import some
 

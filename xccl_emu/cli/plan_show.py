@@ -8,9 +8,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Column, Table
 
-from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.schema import print_json
-from xccl_emu.cli.shown import right
+from xccl_emu.cli.shown import right, stdout_console
 from xccl_emu.plan.explain import deciding, ms, reason
 from xccl_emu.plan.observed import Point
 from xccl_emu.plan.partition import WHOLE, Cut, Part, part

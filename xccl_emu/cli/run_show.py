@@ -6,8 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.shown import right
+from xccl_emu.cli.shown import right, stdout_console
 from xccl_emu.protocol.pod_run import PodRun
 from xccl_emu.sizes import some
 
