@@ -11,6 +11,7 @@ from xccl_emu import measurements
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
+from xccl_emu.cli.files import check_plot
 from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
 from xccl_emu.cli.perf import Perf
 from xccl_emu.errors import ConfigError
@@ -79,10 +80,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
 
     check_csv(output.csv)
     before = against.read(output.against) if output.against else {}
-    if output.plot is not None:
-        from xccl_emu.cli.bench_plot import check_plot
-
-        check_plot(output.plot)
+    check_plot(output.plot)
     fabric, costs = topologies.model(model.fabric, model.cost)
     setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
     results, failure = _made(make, setting)
