@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import refusal
-from xccl_emu.cli import run_job
 
 TINY = "check sendrecv --slots 2 --chunks 3 --granules 1"
 DISPATCH = "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2"
@@ -169,5 +168,5 @@ def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str,
 
 def test_payloads_that_do_not_fit_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too much payload for the machine is refused before anything is allocated."""
-    monkeypatch.setattr(run_job, "available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr("xccl_emu.machine.free_memory.available_bytes", lambda: 1 << 20)
     assert "GiB" in refusal("run", "sendrecv", "--nbytes", str(1 << 20))

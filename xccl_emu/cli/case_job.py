@@ -9,8 +9,7 @@ from xccl_emu.bench.result import Result, even
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.cli.bench_sweep import all_or_partial
-from xccl_emu.cli.perf import Perf
-from xccl_emu.cli.perf_job import bandwidths, measure, points
+from xccl_emu.cli.perf import Perf, bandwidths, measure, points
 from xccl_emu.errors import ConfigError, UnfinishedError
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
