@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from xccl_emu.cli import ending, sooner
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
-from xccl_emu.cli.readings import Stronger, stronger
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
+from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.sizes import parse_size
@@ -42,6 +42,9 @@ CONFIRM_SECONDS = 2.0
 """How much longer than the search second opinions may take by default."""
 _SHARE_OF_SEARCH = 0.8
 SECONDS_LEAST = 0.01
+_IF = {"barrier": ("barriers wait for visibility", "they only drain"),
+       "sync_all": ("SyncAll drains", "SyncAll only arrives")}  # fmt: skip
+"""What each reading says, the stronger and the weaker one."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,28 @@ class SyncResult:
         """Return it as ``--json`` prints it."""
         about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding}
         return about | {"idle": self.idle, "as_data": self.as_data} | self.verdict.to_json()
+
+
+@dataclass(frozen=True)
+class Stronger:
+    """The verdict by the stronger readings of what nobody has chosen."""
+
+    read: dict[str, str]
+    verdict: Verdict
+
+    def words(self, weaker: Verdict) -> str:
+        """Both verdicts in one line."""
+        weak = " and ".join(_IF[name][1] for name in self.read)
+        return f"{_of(self.verdict)} if {self.condition}; {_of(weaker)} if {weak}"
+
+    @property
+    def condition(self) -> str:
+        """Return what these readings say."""
+        return " and ".join(_IF[name][0] for name in self.read)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return {"read": self.read, **self.verdict.to_json()}
 
 
 @dataclass(frozen=True)
@@ -328,6 +353,17 @@ class Job:
             return result
         path, unsaved = save_witness(self._case, result.verdict, self._options.out)
         return dataclasses.replace(result, replay_file=path, unsaved=unsaved)
+
+
+def stronger(case: Case, open_readings: Collection[str], judge: Callable[[Case], Verdict]) -> Stronger | None:
+    """A case judged by the stronger readings of what is open in it; None if nothing is."""
+    read = {name: of[1] for name, of in READINGS.items() if name in open_readings}
+    return Stronger(read, judge(case.with_pod_options(**read))) if read else None
+
+
+def _of(verdict: Verdict) -> str:
+    found = verdict.violation
+    return f"{found.kind} in {len(found.actions)} steps" if found else verdict.verdict
 
 
 def _load(options: CheckOptions) -> Witness:

@@ -18,6 +18,9 @@ from xccl_emu.options import option
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from xccl_emu.bench.traffic import Comparison
+    from xccl_emu.protocol.sequence import Sizes
+
 
 @dataclass(frozen=True)
 class LayerCompared:
@@ -49,9 +52,7 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
     named, sizes = split_sizes(words or ())
     with spinner("compare", as_json):
         if named:
-            from xccl_emu.cli.case_job import compare as compare_cases
-
-            result = compare_cases(named, _given(options, ctx) | sizes)
+            result = compared(named, _given(options, ctx) | sizes)
         else:
             from xccl_emu.bench.compare import compare
 
@@ -65,6 +66,25 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)
         raise typer.Exit(WRONG)
+
+
+def compared(protocols: Sequence[str], sizes: "Sizes") -> "Comparison":
+    """Return what the dies of each role ask of other dies, of several protocols of the same sizes."""
+    from xccl_emu.bench.traffic import Comparison, Line, line_of
+    from xccl_emu.protocol.registry import make
+
+    lines, wrong = list[Line](), 0
+    short = {protocol: protocol.rpartition(":")[2] for protocol in protocols}
+    titles = short if len({*short.values()}) == len(short) else {protocol: protocol for protocol in protocols}
+    for protocol in protocols:
+        trial = make(protocol, **sizes).build("sc")
+        spec = trial.pod.spec
+        roles = trial.roles or {"die": sorted({core // spec.cores_per_die for core in trial.pod.active_cores()})}
+        trial.pod.run()
+        traffic, reserved = trial.pod.traffic(), (spec.managed_bytes, spec.meta_bytes)
+        lines += [line_of(titles[protocol], role, traffic, list(dies), reserved) for role, dies in roles.items()]
+        wrong += sum(trial.wrong_bytes().values())
+    return Comparison(dict(sizes), lines, wrong)
 
 
 def _table(head: Sequence[str], *rows: Sequence[str]) -> "Table":

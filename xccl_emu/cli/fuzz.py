@@ -10,6 +10,7 @@ import typer
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, check_seconds, check_syncs, named
+from xccl_emu.cli.check import verdict_table
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.cli.schema import print_json
@@ -213,7 +214,6 @@ def _counts(summary: "Summary") -> str:
 
 def _show_finding(found: "Finding", result: Result) -> None:
     from xccl_emu.check.witness.render import print_others, print_witness
-    from xccl_emu.cli.check_show import verdict_table
 
     console, sequence = stdout_console(), found.sequence(result.protocol)
     if found.verdict.violation is not None:

@@ -1,10 +1,12 @@
-"""Collectives in virtual time with the options of nccl-tests: out of place and in place, calls after a warmup."""
+"""What bench does with a case: a row for each combination of sizes; collectives are timed as nccl-tests time them."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.cli.cases import number_or_text
+from xccl_emu.errors import ConfigError, UnfinishedError
 from xccl_emu.options import Modelled, option
 from xccl_emu.sizes import sizes_from
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from xccl_emu.check.trial import Trial
     from xccl_emu.protocol.case import Case
     from xccl_emu.protocol.collective import Collective
+    from xccl_emu.protocol.sequence import Sizes
 
 TYPES = {"bf16": "bfloat16", "fp16": "half"}
 """Types of elements, and what nccl-tests call them."""
@@ -54,6 +57,70 @@ class Perf(Modelled):
         if self.begin is None:
             return [None]
         return sizes_from(self.begin, self.end or self.begin, self.factor)
+
+
+def grid(sizes: "Sizes") -> Iterator[dict[str, int | str]]:
+    """Yield all combinations of sizes, each of them one value or several between commas, none empty."""
+    for name, value in sizes.items():
+        if "" in str(value).split(","):
+            option = f"--{name.replace('_', '-')} {value}"
+            raise ConfigError(f"{option}: must be a value, or several with commas between them")
+    several = [[number_or_text(part) for part in str(value).split(",")] for value in sizes.values()]
+    for values in itertools.product(*several):
+        yield dict(zip(sizes, values, strict=True))
+
+
+def case_rows(protocol: str, sizes: "Sizes", perf: Perf, setting: "Setting") -> "Iterator[Result]":
+    """The time of each combination of sizes, from the first core's beginning to the last one's end; or of a call."""
+    from xccl_emu.bench.result import even
+    from xccl_emu.protocol.collective import Collective
+    from xccl_emu.protocol.registry import make
+
+    cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs
+    collectives = [case for case in cases if isinstance(case, Collective)]
+    if len(collectives) == len(cases):
+        measured = [point for case in collectives for point in points(case, perf)]
+        return (measure(protocol, point, perf, setting) for point in measured)
+    if replace(perf, no_data=False, fabric=Perf.fabric, cost=()) != Perf():
+        raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
+    taken = {name: {even(case.configuration[name]) for case in cases} for name in cases[0].configuration}
+    swept = tuple(name for name, values in taken.items() if len(values) > 1)
+    return _all_that_can_be(protocol, cases, swept, setting)
+
+
+def _all_that_can_be(
+    protocol: str, cases: Sequence["Case"], swept: tuple[str, ...], setting: "Setting"
+) -> "Iterator[Result]":
+    """Yield the time of each; raises UnfinishedError at the end if some cannot be laid out, ConfigError if none can."""
+    failed = list[ConfigError]()
+    for case in cases:
+        try:
+            result = _timed(protocol, case, swept, setting)
+        except ConfigError as error:
+            where = " ".join(f"{name}={case.configuration[name]}" for name in swept)
+            failed.append(ConfigError(f"{where}: {error}"))
+        else:
+            yield result
+    if len(failed) == len(cases):
+        raise failed[0]
+    if failed:
+        lines = "".join(f"\n  {error}" for error in failed)
+        raise UnfinishedError(f"{len(failed)} of {len(cases)} cannot be:{lines}")
+
+
+def _timed(protocol: str, case: "Case", swept: tuple[str, ...], setting: "Setting") -> "Result":
+    from xccl_emu.bench.result import Result
+
+    configuration = {**case.configuration, **setting.fabric_words}
+    what = " ".join(f"{name}={configuration[name]}" for name in swept or configuration)
+    with setting.stage(what):
+        trial, us = setting.run(case)
+    extra = bandwidths(case, us) if case.payload_bytes and us else {}
+    wrong = sum(trial.wrong_bytes().values()) if setting.data else None
+    return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, extra=extra, swept=swept)
+
+
+# ---- a collective: out of place and in place, calls after a warmup
 
 
 def points(case: "Collective", perf: Perf) -> "list[Collective]":

@@ -78,9 +78,7 @@ def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     shown = plan_show.Shown(found, chosen, options.by, options.top, points, options.device)
     plan_show.show(shown, as_json)
     if plot is not None and found.ranked:
-        from xccl_emu.cli.plan_plot import draw
-
-        draw(shown, plot)
+        plan_show.draw(shown, plot)
     sentence = plan_show.outcome(shown)
     if sentence:
         typer.echo(f"xccl-emu: {sentence}", err=True)
