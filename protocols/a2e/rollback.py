@@ -121,9 +121,9 @@ class A2ERollback(A2ECase):
         super().__post_init__()
         for name, right in {"pull": 0, "cores": 1, "microbatches": 1, "attention_work": 0}.items():
             if getattr(self, name) != right:
-                raise ConfigError(f"{name}={getattr(self, name)}: where calls are rolled back it must be {right}")
+                raise ConfigError(name, getattr(self, name), f"where calls are rolled back it must be {right}")
         if not self.rounds:
-            raise ConfigError("rounds=0: must be at least 1, as there is nothing to roll back")
+            raise ConfigError("rounds", 0, "must be at least 1, as there is nothing to roll back")
 
     def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
         return Calls(RestartedA2E(pod, self._config(), aborts=self.aborts, failures=self.failures), given)

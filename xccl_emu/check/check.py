@@ -109,7 +109,7 @@ def check(
     """
     if isinstance(checkable, type) or not all(hasattr(checkable, name) for name in ("name", "configuration", "build")):
         case = "a case: a protocol called with its sizes, as in NAME(dies=2)"
-        raise ConfigError(f"checkable={checkable!r}: must be {case}")
+        raise ConfigError("checkable", checkable, f"must be {case}")
     broken = not isinstance(fault, str) or fault != ""
     policy = ("portfolio" if broken else "exhaustive") if policy is None else policy
     _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))
@@ -120,7 +120,7 @@ def check(
     if broken:
         parse(fault)
         if certify is not None:
-            raise ConfigError(f"certify={certify!r}: cannot be combined with a fault; faults give no proof")
+            raise ConfigError("certify", certify, "cannot be combined with a fault; faults give no proof")
     started = working_seconds()
     names = _names(without)
     seed, sizes = whole("seed", seed), dict(checkable.configuration)
@@ -181,7 +181,7 @@ def _names(without: Collection[str] | str) -> tuple[str, ...]:
     """Names that are switched off, in order; ConfigError for what is no name."""
     names = [without] if isinstance(without, str) or not isinstance(without, Iterable) else list(without)
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"without={without!r}: must be names of synchronizations")
+        raise ConfigError("without", without, "must be names of synchronizations")
     return tuple(sorted(names))
 
 
@@ -189,7 +189,7 @@ def _check_names(**names: tuple[str, tuple[str, ...]]) -> None:
     """ConfigError for what is none of the names that are known."""
     for name, (value, known) in names.items():
         if not isinstance(value, str) or value not in known:
-            raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+            raise ConfigError(name, value, f"must be one of {', '.join(known)}")
 
 
 def _check_limits(**limits: float | None) -> None:
@@ -198,9 +198,9 @@ def _check_limits(**limits: float | None) -> None:
         if limit is None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
-            raise ConfigError(f"{name}={limit!r}: must be a number, and positive")
+            raise ConfigError(name, limit, "must be a number, and positive")
         if name in ("schedules", "max_states", "max_bytes") and whole(name, limit) > MOST_SCHEDULES:
-            raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {MOST_SCHEDULES}")
+            raise ConfigError(name, limit, f"must be a whole number, 1 to {MOST_SCHEDULES}")
 
 
 def _left(options: _Options, started: float) -> float | None:

@@ -212,9 +212,9 @@ class Job:
     def _check_options(self) -> None:
         options = self._options
         if self._order not in ORDERS:
-            raise ConfigError(f"order={self._order!r}: must be one of {', '.join(ORDERS)}")
+            raise ConfigError("order", self._order, f"must be one of {', '.join(ORDERS)}")
         if options.policy is not None and options.policy not in POLICIES:
-            raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
+            raise ConfigError("policy", options.policy, f"must be one of {', '.join(POLICIES)}")
         check_seconds(options.seconds)
         self._max_bytes()
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):

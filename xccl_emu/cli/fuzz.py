@@ -123,7 +123,7 @@ def _check(options: FuzzOptions) -> None:
     if options.protocol is None and options.replay is None:
         raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
     if options.order not in ORDERS:
-        raise ConfigError(f"order={options.order!r}: must be one of {', '.join(ORDERS)}")
+        raise ConfigError("order", options.order, f"must be one of {', '.join(ORDERS)}")
     check_seconds(options.seconds)
     for fault in options.fault:
         if fault not in KINDS:

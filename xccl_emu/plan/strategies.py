@@ -27,12 +27,12 @@ class Workload:
     def __post_init__(self) -> None:
         """Raises ConfigError for a number that is none or not above 0, or a context that is too short."""
         if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ConfigError(f"rate={self.rate}: must be a number above 0 (requests a second)")
+            raise ConfigError("rate", self.rate, "must be a number above 0 (requests a second)")
         for name in ("input", "output"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1 (tokens)")
+                raise ConfigError(name, getattr(self, name), "must be at least 1 (tokens)")
         if self.context < self.input + self.output:
-            raise ConfigError(f"context={self.context}: must be at least input + output, {self.input + self.output}")
+            raise ConfigError("context", self.context, f"must be at least input + output, {self.input + self.output}")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Plan:
 def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
     """Every strategy of the grammar, ranked; ConfigError for an order that there is not."""
     if by not in ORDERS:
-        raise ConfigError(f"by={by!r}: must be one of {', '.join(ORDERS)}")
+        raise ConfigError("by", by, f"must be one of {', '.join(ORDERS)}")
     cluster = setting.cluster
     every = [Estimate(s, setting, workload) for s in strategies(cluster.devices, cluster.devices_per_node)]
     ranked = sorted((one for one in every if not one.refusal), key=lambda one: one.key(by))

@@ -80,7 +80,7 @@ class Size:
 
     def _must(self, right: bool, value: Any, be: str) -> None:
         if not right:
-            raise ConfigError(f"{self.name}={value!r}: must be {be}")
+            raise ConfigError(self.name, value, f"must be {be}")
 
 
 def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX, **more: Any) -> Any:
@@ -170,7 +170,7 @@ class Case:
         known, chosen = {each.name: each for each in POD_SIZES}, dict(self.pod_sizes)
         for name, value in given.items():
             if name not in known:
-                raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+                raise ConfigError(name, value, f"must be one of {', '.join(known)}")
             chosen[name] = known[name].checked(value)
         case = copy.copy(self)
         object.__setattr__(case, "pod_sizes", {n: value for n, value in chosen.items() if value != known[n].default})

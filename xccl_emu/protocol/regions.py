@@ -83,7 +83,7 @@ class Region:
             raise ConfigError(f"{self.name}[{i}]: there are elements 0 to {self.count - 1}")
         spec = self._placed()
         if not 0 <= die < spec.n_homes:
-            raise ConfigError(f"die={die}: the pod has dies 0 to {spec.n_dies - 1}")
+            raise ConfigError("die", die, f"the pod has dies 0 to {spec.n_dies - 1}")
         return die * spec.die_bytes + self.start + i * self.step
 
     def grant(self, die: int | None, rights: str, i: int | None = None, count: int = 1) -> Grant:

@@ -168,13 +168,13 @@ def _text(sizes: Sizes) -> str:
 def _waits(value: Any) -> bool:
     if value in (0, 1):
         return bool(value)
-    raise ConfigError(f"{WAITS}={value!r}: must be 0 or 1")
+    raise ConfigError(WAITS, value, "must be 0 or 1")
 
 
 def _number(again: Any, calls: int) -> int:
     if isinstance(again, int) and 0 <= again < calls:
         return again
-    raise ConfigError(f"again={again!r}: must be the number of an earlier call, 0 to {calls - 1}")
+    raise ConfigError("again", again, f"must be the number of an earlier call, 0 to {calls - 1}")
 
 
 # ---- one pod for all of them
@@ -279,7 +279,7 @@ def _room(specs: list[PodSpec]) -> PodSpec:
     if len(set(specs)) == 1:
         return specs[0]
     if len(units := {spec.atomic_bytes for spec in specs}) > 1:
-        raise ConfigError(f"atomic_bytes={max(units)}: a pod has one such unit, and it is {min(units)} for others")
+        raise ConfigError("atomic_bytes", max(units), f"a pod has one such unit, and it is {min(units)} for others")
     areas = ("app_bytes", "meta_bytes", "managed_bytes", "ub_bytes", "flight_granules", "atomic_bytes")
     return small_pod(most("n_dies"), most("cores_per_die"), **{name: most(name) for name in areas}).with_(
         registers=most("registers")
