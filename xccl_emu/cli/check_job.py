@@ -16,12 +16,13 @@ from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
 from xccl_emu.check.reach import Reach
+from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import Weakest, weakest
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.cli import ending, sooner
+from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
@@ -280,11 +281,13 @@ class Job:
         return dataclasses.replace(both, verdict=searched.verdict, policy=searched.policy, reason=reason)
 
     def _check(self, policy: str, without: Sequence[str], seconds: float | None) -> Verdict:
+        """Check once; plain Python takes longer to come to the schedule that compiled code comes to."""
         options = self._options
         return check(
             self._case, order=self._order, policy=policy, schedules=options.schedules, seconds=seconds,
             seed=options.seed, without=without, fault=options.fault, max_states=options.states or MAX_STATES,
             max_bytes=self._max_bytes(), progress=self._progress, breadth_first=options.breadth_first,
+            witness_seconds=plain_first.PATIENCE_S if plain_first.is_plain() else WITNESS_SECONDS,
         )  # fmt: skip
 
     def _each_sync(self, verdict: Verdict) -> tuple[tuple[SyncResult, ...], tuple[str, ...]]:
@@ -315,7 +318,7 @@ class Job:
     def _confirm_seconds(self, verdict: Verdict) -> float:
         """Return how long second opinions are asked: with the search no longer than a check; 0 for not at all."""
         options, given = self._options, self._options.confirm_seconds
-        if given is None and (options.certify or sooner.is_plain() or os.environ.get("XCCL_EMU_CONFIRM") == "0"):
+        if given is None and (options.certify or plain_first.is_plain() or os.environ.get("XCCL_EMU_CONFIRM") == "0"):
             return 0.0
         seconds = verdict.seconds + CONFIRM_SECONDS if given is None else given
         return seconds if options.seconds is None else min(seconds, max(options.seconds - verdict.seconds, 0.0))
@@ -340,7 +343,7 @@ class Job:
     # ---- what is kept afterwards
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
-        sooner.answer(is_last=verdict.verdict != VERIFIED)
+        plain_first.answer(is_last=verdict.verdict != VERIFIED)
         return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file,
                       origin=self._case.origin)  # fmt: skip
 

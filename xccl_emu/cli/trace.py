@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from xccl_emu.cli import sooner
+from xccl_emu.cli import plain_first
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.ending import WRONG
@@ -122,7 +122,7 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
         raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
     with spinner("trace", as_json):
         result = run(options)
-    sooner.answer()
+    plain_first.answer()
     if as_json:
         print_json("trace", result.to_json())
     else:
