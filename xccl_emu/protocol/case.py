@@ -14,9 +14,9 @@ import numpy as np
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.trace import steps
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.spec import CACHE_LINES_MAX, whole
+from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec, whole
 from xccl_emu.protocol import folder
-from xccl_emu.protocol.bench import READINGS, Bench
+from xccl_emu.protocol.bench import READINGS, Bench, Corner
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.pod_run import PodRun
 
@@ -287,6 +287,16 @@ class Case:
         bench = Bench(order, without, self.pod_sizes, payload)
         self.lay_out(bench)
         return bench.trial()
+
+    def spec(self, calls: "Sequence[Call]" = (), dies: int = 0) -> PodSpec:
+        """Return the pod that it asks for, without its `pod_sizes`; raises what `lay_out_calls` raises.
+
+        It is for these calls, or for one, and has room for what a pod with more ``dies`` needs where others take them.
+        """
+        bench = Bench("sc", (), payload=False)
+        bench.corner = Corner(dies=dies)
+        self.lay_out_calls(bench, calls or [Call(self)])
+        return bench.trial().pod.spec
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.configuration.items())})"
