@@ -22,7 +22,7 @@ def number_in(name: str, value: Any, low: int, high: int) -> int:
         if low <= number <= high:
             return number
     must = f"a whole number, {low} to {high}" if low <= high else "one of those that there are, and there are none"
-    raise ConfigError(f"{name}={value!r}: must be {must}")
+    raise ConfigError(name, value, f"must be {must}")
 
 
 def integer(name: str, value: Any) -> int:
@@ -34,7 +34,7 @@ def one_of(name: str, value: Any, known: Collection[str]) -> str:
     """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
     if isinstance(value, str) and value in known:
         return value
-    raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+    raise ConfigError(name, value, f"must be one of {', '.join(known)}")
 
 
 def index_of(name: str, value: Any, count: int) -> int:
@@ -46,7 +46,7 @@ def offset_in_area(name: str, value: Any) -> int:
     """Return where in an area regions or fields begin; ConfigError for what is no place for one."""
     offset = whole(name, value)
     if offset < 0 or offset % FIELD_BYTES:
-        raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
+        raise ConfigError(name, offset, f"must be a multiple of {FIELD_BYTES} and not negative")
     return offset
 
 
@@ -55,7 +55,7 @@ def listed(name: str, given: Any, must: str) -> list[Any]:
     try:
         return list(given)
     except TypeError as error:
-        raise ConfigError(f"{name}={given!r}: must be {must}") from error
+        raise ConfigError(name, given, f"must be {must}") from error
 
 
 def one_for_each(name: str, given: Any, count: int, owners: str) -> list[Any]:

@@ -71,7 +71,7 @@ class Communicator(ABC):
         self.pod.check_ready()
         for die, launches in self.on_cores():
             if any(launches):
-                raise ConfigError(f"cores={len(launches)}: on die {die} one of them is taken by another launch")
+                raise ConfigError("cores", len(launches), f"on die {die} one of them is taken by another launch")
 
     def _check_whole(self) -> None:
         if self._broken:

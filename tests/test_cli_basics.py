@@ -15,8 +15,8 @@ import xccl_emu
 from tests.cli_support import interrupted, python, refusal, run_command
 from xccl_emu import errors
 from xccl_emu.cli import ending
-from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.main import ORDER, SECTIONS, ReportingGroup
+from xccl_emu.cli.shown import stdout_console
 
 HELP_MOST = 4.0
 """Processor time of ``--help``, in that of importing the library that prints it, which is less than half of it."""
@@ -329,7 +329,7 @@ def test_a_page_for_a_reader_who_has_gone(tmp_path: Path) -> None:
 def test_a_table_for_a_reader_who_has_gone() -> None:
     """A table on a broken pipe raises the error that it is, so that the command can tell it from others."""
     script = "import os; os.close(1); r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
-    script += "from xccl_emu.cli.console import stdout_console as c\n"
+    script += "from xccl_emu.cli.shown import stdout_console as c\n"
     script += "try: c().print('x')\nexcept BrokenPipeError: os._exit(77)"
     assert python(script, capture_output=False).returncode == 77
 

@@ -359,7 +359,7 @@ def test_seconds_of_second_opinions_are_checked(given: str) -> None:
 
 def test_progress_is_said_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line on stderr once two seconds have passed, and nothing of it with `--json`."""
-    monkeypatch.setattr("xccl_emu.cli.check_show._FIRST_LINE_S", 0.0)
+    monkeypatch.setattr("xccl_emu.cli.check._FIRST_LINE_S", 0.0)
     code, _, err = invoke(*TINY, "--confirm-seconds", "5")
     assert (code, "xccl-emu: confirming: " in err, " states by brute force, " in err) == (0, True, True)
     assert "confirming" not in invoke(*TINY, "--confirm-seconds", "5", "--json")[2]

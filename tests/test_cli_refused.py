@@ -1,13 +1,14 @@
 """What commands refuse: exit code 2, and a message that names the option and the value as the user has given them."""
 
 import json
+import pickle
 import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.cli_support import refusal
-from xccl_emu.cli import run_job
+from xccl_emu.errors import CapacityError, ConfigError
 
 TINY = "check sendrecv --slots 2 --chunks 3 --granules 1"
 DISPATCH = "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2"
@@ -169,5 +170,17 @@ def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str,
 
 def test_payloads_that_do_not_fit_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too much payload for the machine is refused before anything is allocated."""
-    monkeypatch.setattr(run_job, "available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr("xccl_emu.machine.free_memory.available_bytes", lambda: 1 << 20)
     assert "GiB" in refusal("run", "sendrecv", "--nbytes", str(1 << 20))
+
+
+def test_an_error_is_about_an_argument_or_a_text() -> None:
+    """Its message is the same either way, also after it came from another process; a text alone is not read."""
+    named = ConfigError("path", "mtu", "must be sdma")
+    assert (named.argument, named.value, named.must) == ("path", "mtu", "must be sdma")
+    plain = ConfigError("path='mtu': must be sdma")
+    assert (plain.argument, plain.value, plain.must) == ("", None, "path='mtu': must be sdma")
+    assert [str(named), str(plain)] == ["path='mtu': must be sdma"] * 2
+    again = pickle.loads(pickle.dumps(CapacityError("cores", 49, "a die has 48")))
+    assert (type(again), str(again)) == (CapacityError, "cores=49: a die has 48")
+    assert (again.argument, again.value) == ("cores", 49)

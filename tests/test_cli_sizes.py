@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli_support import printed, refusal
-from xccl_emu.cli.sizes_job import Sizes, sizes
+from xccl_emu.cli.sizes import Sizes, sizes
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.deepep.session import DeepEpConfig

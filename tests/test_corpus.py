@@ -13,8 +13,7 @@ from cli_support import printed, refusal
 import xccl_emu
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED
-from xccl_emu.cli import corpus_job
-from xccl_emu.cli.corpus_job import find, looked_at
+from xccl_emu.cli.corpus import find, looked_at
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.corpus import Member, members
 from xccl_emu.protocol.registry import make
@@ -118,7 +117,7 @@ def test_command_tells_of_a_member_that_is_not_as_its_page_says(monkeypatch: pyt
     """The exit code is 0 where all is found as expected, and 1 where something else is."""
     (member,) = members(("flag_cleared_early",))
     assert "all are as their pages say" in printed("corpus", member.name)
-    monkeypatch.setattr(corpus_job, "members", lambda names: (replace(member, finding=DEADLOCK),))
+    monkeypatch.setattr("xccl_emu.protocol.corpus.members", lambda names: (replace(member, finding=DEADLOCK),))
     assert f"not as its page says: {member.name}" in printed("corpus", member.name, code=1)
 
 

@@ -86,3 +86,15 @@ def test_host_functions_have_few_parameters() -> None:
             if isinstance(node, ast.FunctionDef) and len(node.args.args) + len(node.args.kwonlyargs) >= 10:
                 found.add(f"{path.name}: {node.name}")
     assert found == MANY
+
+
+AS_TEXT = re.compile(r'(?:ConfigError|CapacityError)\(\s*f?"(?:\w+|\{[^{}"]*\})=(?:\{[^{}"]+\}|\w+): ')
+"""An error about one argument that has its name only in its text, such as ``ConfigError(f"dies={dies}: must ...")``."""
+
+
+def test_errors_about_an_argument_have_its_name() -> None:
+    """A command finds the option that was given by the name, as no message is read back."""
+    assert AS_TEXT.search('raise ConfigError(f"dies={self.dies}: must be even")')
+    folders = ("xccl_emu", "kernels", "protocols", "examples")
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert [path.name for path in paths if AS_TEXT.search(path.read_text(encoding="utf-8"))] == []

@@ -4,7 +4,7 @@ import sys
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.cli.corpus_job import Result, find, finding_text, looked_at
+from xccl_emu.cli.corpus import Result, find, finding_text, looked_at
 
 PAGE = ROOT / "docs" / "records" / "corpus.md"
 COLUMNS = ("bug", "source", "shown by", "found by", "broken", "looked at", "mended", "looked at")

@@ -29,7 +29,7 @@ from xccl_emu.campaign.generate import ProgramCase, draw
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.smallest import PAIRS, smallest
 from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import faulty
+from xccl_emu.check.device.search import faulty_runs
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import VERIFIED
 
@@ -41,7 +41,7 @@ WORD = cs.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[cs.FULL] = full\n"
-_HOST, _MAY_WAIT = "search/faulty.py", "target, trial.may_wait(fault)"
+_HOST, _MAY_WAIT = "search/every_fault.py", "target, trial.may_wait(fault)"
 _HEADER = "HEADER = GIVES_UP + 1 + GIVES_UP_MAX\n"
 
 
@@ -72,8 +72,8 @@ class Mistake:
             path.write_text(text.replace(old, new.replace("PLANTED", f"({word} == {number})")), "utf-8")
 
 
-_SETUP, _FAULTY = "search/setup.py", "device/search/faulty.py"
-_WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty.MAY_BLOCK + 1}]"}
+_SETUP, _FAULTY = "search/setup.py", "device/search/faulty_runs.py"
+_WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]"}
 """Files that know another word for which mistake is made, or the checker state by another name."""
 _CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
     f"device/search/{name}.py"

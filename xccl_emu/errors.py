@@ -6,7 +6,16 @@ class XcclEmuError(Exception):
 
 
 class ConfigError(XcclEmuError, ValueError):
-    """An argument is out of range or does not fit the others; names the argument, its value and what would be right."""
+    """An argument is out of range or does not fit the others; names the argument, its value and what would be right.
+
+    ``ConfigError("dies", 0, "must be at least 1")`` says ``dies=0: must be at least 1``, and a command finds the option
+    that was given by ``argument`` and ``value``.  A text alone is about no single argument, and is shown as it is.
+    """
+
+    def __init__(self, argument: str, value: object = None, must: str = "") -> None:
+        shown = repr(value) if isinstance(value, str) else str(value)
+        super().__init__(f"{argument}={shown}: {must}" if must else argument)
+        self.argument, self.value, self.must = (argument, value, must) if must else ("", None, argument)
 
 
 class CapacityError(ConfigError):

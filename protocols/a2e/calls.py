@@ -181,7 +181,7 @@ class Calls:
 
     def _check_run(self, call: int) -> None:
         if not self._launches or not all(launch.results for launch in self._launches):
-            raise ConfigError(f"call={call}: the calls have not run to their end")
+            raise ConfigError("call", call, "the calls have not run to their end")
 
     def output(self, call: int, i: int) -> NDArray[Any]:
         """Return what a call gave its i-th attention die: a view [T, hidden], valid until the next launch."""
@@ -200,7 +200,7 @@ class Calls:
         c, call = self.config, whole("call", call)
         buffers = self.owner.experts[index_of("die", die, c.n_experts)]
         if not self.n_calls - c.depth <= call < self.n_calls or call < 0:
-            raise ConfigError(f"call={call}: of {self.n_calls} calls the last {c.depth} are kept")
+            raise ConfigError("call", call, f"of {self.n_calls} calls the last {c.depth} are kept")
         self._check_run(call)
         table = self.pod.view(buffers["counts"], np.int32, (c.depth + 1, -1))[call % (c.depth + 1)]
         counts = table[: c.local_experts * c.n_attention].reshape(c.local_experts, c.n_attention)

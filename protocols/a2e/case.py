@@ -93,7 +93,7 @@ class A2ECase(RoutedCase):
     def __post_init__(self) -> None:
         self._check()
         if not self.routing and not 1 <= self.top_k <= self.experts * self.local:
-            raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
+            raise ConfigError("top_k", self.top_k, f"there are {self.experts * self.local} experts")
         if self.pull and (self.domains * self.microbatches, self.depth) != (1, 1):
             raise ConfigError(f"domains={self.domains}, depth={self.depth}: a2e-pull has one of each")
         self._config()  # refuses the rest
@@ -147,7 +147,7 @@ class A2ECase(RoutedCase):
         c = case._config()
         if c.n_dies > most:
             sum_ = f"{c.n_domains} x {c.n_attention} + {c.n_experts} = {c.n_dies}"
-            raise ConfigError(f"experts={c.n_experts}: that is {sum_} dies; the pod has {most}")
+            raise ConfigError("experts", c.n_experts, f"that is {sum_} dies; the pod has {most}")
         remedy = "take fewer --tokens, --calls or --attention dies, or a smaller --hidden"
         while not case._has_room(run) and (fewer := case._fewer_at_once(given)):
             case = fewer

@@ -83,13 +83,13 @@ class A2EConfig(TokenConfig):
         super().__post_init__()
         self._check_trampolines()
         if self.top_k > self.n_slots:
-            raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
+            raise ConfigError("top_k", self.top_k, f"there are {self.n_slots} expert slots")
 
     def _check_trampolines(self) -> None:
         name = "n_trampolines" if self.n_trampolines else "n_attention"
         for most in ("n_attention", "n_experts"):
             if getattr(self, name) > getattr(self, most):
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at most {most}={getattr(self, most)}")
+                raise ConfigError(name, getattr(self, name), f"must be at most {most}={getattr(self, most)}")
 
     @property
     def n_dies(self) -> int:

@@ -99,7 +99,7 @@ class A2EPull(AttentionExperts):
     ) -> None:
         for name in ("n_domains", "microbatches", "depth"):
             if getattr(config, name) != 1:
-                raise ConfigError(f"{name}={getattr(config, name)}: pulling, it must be 1")
+                raise ConfigError(name, getattr(config, name), "pulling, it must be 1")
         super().__init__(
             pod, config, first_die=first_die, managed_offset=managed_offset, field_offset=field_offset
         )  # fmt: skip

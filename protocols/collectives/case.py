@@ -122,7 +122,7 @@ class CollectiveCase(StreamCase, Collective):
         super().__post_init__()
         nbytes = 2 * self.calls * self.ranks * self._had * self._share
         if nbytes > BYTES_MAX:
-            raise ConfigError(f"elements={self.elements}: operands take {nbytes} bytes, must be at most {BYTES_MAX}")
+            raise ConfigError("elements", self.elements, f"operands take {nbytes} bytes, must be at most {BYTES_MAX}")
 
     # ---- what goes in and comes out
 

@@ -39,7 +39,7 @@ class SpTpSpCase(StreamCase):
         super().__post_init__()
         nbytes = 2 * self.layers * self.ranks * self.tokens * (self.latent + self.part)
         if nbytes > BYTES_MAX:
-            raise ConfigError(f"tokens={self.tokens}: buffers take {nbytes} bytes, must be at most {BYTES_MAX}")
+            raise ConfigError("tokens", self.tokens, f"buffers take {nbytes} bytes, must be at most {BYTES_MAX}")
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """Slots with room for the longest segment of all calls, and a launch for each."""

@@ -49,7 +49,7 @@ class TwoLevelCase(CollectiveCase):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ranks % self.group:
-            raise ConfigError(f"group={self.group}: must divide the ranks, {self.ranks}")
+            raise ConfigError("group", self.group, f"must divide the ranks, {self.ranks}")
 
     def results(self, values: NDArray[Any]) -> NDArray[Any]:
         """The results of `CollectiveCase`, with sums in two levels."""

@@ -215,16 +215,16 @@ class LowLatency(DeepEp):
 
     def _check_current(self, handle: DispatchHandle) -> None:
         if not isinstance(handle, DispatchHandle) or not 0 <= handle.place < self.n_rounds:
-            raise ConfigError(f"handle={handle!r}: must be one that a dispatch gave")
+            raise ConfigError("handle", handle, "must be one that a dispatch gave")
         if handle.number != self._number(handle.place):
             last = self._number(handle.place)
-            raise ConfigError(f"handle={handle!r}: dispatch {last} has replaced its result")
+            raise ConfigError("handle", handle, f"dispatch {last} has replaced its result")
 
     def _check_sent(self, handle: DispatchHandle, stage: int, phase: Phase) -> None:
         self._check_current(handle)
         self.check_ready(phase.kernel)
         if self._stage(handle.place)[0] != stage:
-            raise ConfigError(f"handle={handle!r}: its {phase.part} was not sent, or is received")
+            raise ConfigError("handle", handle, f"its {phase.part} was not sent, or is received")
 
 
 def _check_chosen(rank: int, choices: NDArray[Any], sent: NDArray[np.int32]) -> None:

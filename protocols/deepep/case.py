@@ -49,7 +49,7 @@ class DeepEpCase(LayerCase):
         config = DeepEpConfig(**self._shape, opaque_bytes=32 * self.opaque)
         if self.opaque and (32 * self.opaque < config.row_bytes or self.routing):
             must = f"at least {config.row_bytes // 32}, for a hidden state, and go without a routing"
-            raise ConfigError(f"opaque={self.opaque}: must be {must}")
+            raise ConfigError("opaque", self.opaque, f"must be {must}")
         return config
 
     def _group(self, pod: Pod, **more: int) -> DeepEp:

@@ -48,11 +48,11 @@ class NormalConfig(DeepEpConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.quantized or self.shared:
-            raise ConfigError("quantized=True: normal mode sends rows as they are, and knows no shared expert")
+            raise ConfigError("quantized", True, "normal mode sends rows as they are, and knows no shared expert")
         if self.cores % 2:
-            raise ConfigError(f"cores={self.cores}: must be even, since one sends and one receives")
+            raise ConfigError("cores", self.cores, "must be even, since one sends and one receives")
         if self.chunk > self.places:
-            raise ConfigError(f"chunk={self.chunk}: must be at most places={self.places}")
+            raise ConfigError("chunk", self.chunk, f"must be at most places={self.places}")
 
     @property
     def channels(self) -> int:

@@ -47,9 +47,9 @@ class DeepEpConfig(EpConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.opaque_bytes % 32 or (self.opaque_bytes and self.quantized):
-            raise ConfigError(f"opaque_bytes={self.opaque_bytes}: must be a multiple of 32, and quantized=False")
+            raise ConfigError("opaque_bytes", self.opaque_bytes, "must be a multiple of 32, and quantized=False")
         if self.quantized_back:
-            raise ConfigError("quantized_back=True: combine sends what experts return as it is")
+            raise ConfigError("quantized_back", True, "combine sends what experts return as it is")
 
     @property
     def streams(self) -> bool:

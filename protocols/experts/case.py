@@ -78,10 +78,10 @@ class LayerCase(RoutedCase, ABC):
     def __post_init__(self) -> None:
         self._check()
         if not self.quantized and self.granules % 2 and not self.hidden:
-            raise ConfigError(f"granules={self.granules}: must be even where nothing is quantized")
+            raise ConfigError("granules", self.granules, "must be even where nothing is quantized")
         most = self.top_k if self.repeats else self.ranks * self.experts
         if not self.routing and not 1 <= self.top_k <= most:
-            raise ConfigError(f"top_k={self.top_k}: there are {self.ranks * self.experts} experts")
+            raise ConfigError("top_k", self.top_k, f"there are {self.ranks * self.experts} experts")
         self._config()  # refuses the rest
 
     @abstractmethod

@@ -80,15 +80,15 @@ class TokenConfig(ABC):
             object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
         for each in fields(self):
             if each.type is bool and not isinstance(getattr(self, each.name), bool):
-                raise ConfigError(f"{each.name}={getattr(self, each.name)!r}: must be True or False")
+                raise ConfigError(each.name, getattr(self, each.name), "must be True or False")
         if self.hidden % 32:
-            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
+            raise ConfigError("hidden", self.hidden, "must be a multiple of 32")
         for name, known in (
             ("dtype", DTYPES), ("quantizer", self.RULES), ("path", self.PATHS), ("counting", self.COUNTINGS),
         ):  # fmt: skip
             one_of(name, getattr(self, name), known)
         if self.in_fp8 and self.hidden % FP8_BLOCK:
-            raise ConfigError(f"hidden={self.hidden}: must be a multiple of {FP8_BLOCK} in FP8")
+            raise ConfigError("hidden", self.hidden, f"must be a multiple of {FP8_BLOCK} in FP8")
 
     @property
     def in_fp8(self) -> bool:
@@ -266,7 +266,7 @@ def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int
     if config.first_die < 0 or config.first_die + config.n_ranks > spec.n_dies:
         raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
     if config.cores > spec.cores_per_die:
-        raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
+        raise ConfigError("cores", config.cores, f"a die has {spec.cores_per_die}")
     return offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
 
 

@@ -182,7 +182,7 @@ class ExpertGroup(Communicator, Generic[C]):
         self._check_stage("run_dummy", DISPATCHED, number)
         if 0 < self.config.opaque_bytes < self.config.row_bytes:
             must = f"{self.config.row_bytes} or more for the dummy expert"
-            raise ConfigError(f"opaque_bytes={self.config.opaque_bytes}: must be {must}")
+            raise ConfigError("opaque_bytes", self.config.opaque_bytes, f"must be {must}")
         self._run(PhaseOfRound(DUMMY, number), int(self._stage(number)[0]), progress)
 
     def expert_output(self, rank: int, number: int = 0) -> NDArray[Any]:

@@ -59,9 +59,9 @@ class RoutedCase(Case, ABC):
         for each in self.sizes():
             value, wrong = getattr(self, each.name), self.by_pattern if self.routing else self.by_routing
             if each.name in wrong and value != each.default:
-                raise ConfigError(f"{each.name}={value}: goes {'without' if self.routing else 'with'} --routing")
+                raise ConfigError(each.name, value, f"goes {'without' if self.routing else 'with'} --routing")
         if self.routing and len({*lengths}) > 1:
-            raise ConfigError(f"tokens={self._tokens}: must be one number for all with --routing")
+            raise ConfigError("tokens", self._tokens, "must be one number for all with --routing")
         object.__setattr__(self, "tokens", max(lengths) if self.routing else as_text(lengths))
 
     @property
@@ -105,7 +105,7 @@ class RoutedCase(Case, ABC):
         if len(calls) == 1:
             return calls[0].case.lay_out(bench)
         if self.routing:
-            raise ConfigError(f"routing={self.routing!r}: applies to a single call; there are {len(calls)}")
+            raise ConfigError("routing", self.routing, f"applies to a single call; there are {len(calls)}")
         each = [tokens_of(call.case.configuration["tokens"], self._sources) for call in calls]
         most: dict[str, Any] = {"tokens": as_text([max(lengths) for lengths in zip(*each, strict=True)])}
         whole: Any = replace(self, **most)

@@ -25,11 +25,11 @@ def tokens_of(given: Any, ranks: int, none: bool = False) -> tuple[int, ...]:
         parts = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
         counts = tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"tokens={given!r}: must be a whole number, or one for each rank") from error
+        raise ConfigError("tokens", given, "must be a whole number, or one for each rank") from error
     if len(counts) == 1:
         counts *= ranks
     if len(counts) != ranks or min(counts) < 0 or (max(counts) == 0 and not none):
-        raise ConfigError(f"tokens={given!r}: must be one number or {ranks}, none negative and one above 0")
+        raise ConfigError("tokens", given, f"must be one number or {ranks}, none negative and one above 0")
     if max(counts) > SIZE_MAX:
-        raise ConfigError(f"tokens={max(counts)}: must be at most {SIZE_MAX}")
+        raise ConfigError("tokens", max(counts), f"must be at most {SIZE_MAX}")
     return counts

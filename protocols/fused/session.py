@@ -60,9 +60,9 @@ class FusedConfig(EpConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.quantized_back:
-            raise ConfigError("quantized_back=True: FusedCombine sends what experts return as it is")
+            raise ConfigError("quantized_back", True, "FusedCombine sends what experts return as it is")
         if self.top_k > self.n_slots and not self.repeats:
-            raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
+            raise ConfigError("top_k", self.top_k, f"there are {self.n_slots} expert slots")
 
     @property
     def wire_bytes(self) -> int:

@@ -40,7 +40,7 @@ class Heartbeat(protocol.Case):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hangs >= self.turns:
-            raise ConfigError(f"hangs={self.hangs}: must be less than turns={self.turns}, or -1 for none")
+            raise ConfigError("hangs", self.hangs, f"must be less than turns={self.turns}, or -1 for none")
 
     def lay_out(self, bench: protocol.Bench) -> None:
         """Words are alike on all dies and CPUs."""

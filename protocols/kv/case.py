@@ -79,7 +79,7 @@ class KvCase(in_streams.StreamCase):
             half = 1 if name == "prefill" else self.ranks // 2
             if self.ranks % 2 or getattr(self, name) not in (1, half):
                 raise errors.ConfigError(
-                    f"ranks={self.ranks}: must be an even number, and cannot be combined with prefill, tp and decode"
+                    "ranks", self.ranks, "must be an even number, and cannot be combined with prefill, tp and decode"
                 )
             object.__setattr__(self, name, half)
         for name, least, why in (
@@ -88,9 +88,10 @@ class KvCase(in_streams.StreamCase):
             ("quota", self.blocks if self.quota else 0, "the blocks of a part"),
         ):
             if getattr(self, name) < least:
-                raise errors.ConfigError(f"{name}={getattr(self, name)}: must be at least {least}, {why}")
+                raise errors.ConfigError(name, getattr(self, name), f"must be at least {least}, {why}")
         if self.stopped and self.path == "push":
-            raise errors.ConfigError("stopped=1: must be 0 with path='push', by which nothing leaves without an offer")
+            why = "must be 0 with path='push', by which nothing leaves without an offer"
+            raise errors.ConfigError("stopped", 1, why)
         self._refuse_circles()
 
     def _refuse_circles(self) -> None:
@@ -103,9 +104,9 @@ class KvCase(in_streams.StreamCase):
             return
         why = "with several parts, instances and decode dies, else all may wait in a circle"
         if self.pool < (least := peers * self.blocks):
-            raise errors.ConfigError(f"pool={self.pool}: must be at least {least}, a part for each decode die, {why}")
+            raise errors.ConfigError("pool", self.pool, f"must be at least {least}, a part for each decode die, {why}")
         if self._quota > (most := (self.pool - self.blocks) // (peers - 1)):
-            raise errors.ConfigError(f"quota={self.quota}: must be {self.blocks} to {most} {why}")
+            raise errors.ConfigError("quota", self.quota, f"must be {self.blocks} to {most} {why}")
 
     # ---- who sends what to whom
 
@@ -201,7 +202,7 @@ class KvCase(in_streams.StreamCase):
         A pair's caches are drawn when they are put in, and once more to compare: so they take memory on the pod alone.
         """
         if self.stopped:
-            raise errors.ConfigError("stopped=1: must be 0 on the whole pod, where all caches are to arrive")
+            raise errors.ConfigError("stopped", 1, "must be 0 on the whole pod, where all caches are to arrive")
         pod, links, sent = run.pod, self.links(), list[session.PairLaunch]()
         areas = self._areas(protocol.Regions(self.prefill * self.tp + self.decode))
         areas.regions.fit(pod.spec, 0, 0, "take smaller blocks or fewer", areas.ub_bytes)

@@ -21,7 +21,7 @@ class InstancePair(NamedTuple):
         """Raises ConfigError for sizes below one, and for a decode rank that is not there."""
         for name, size in self._asdict().items():
             if size < 1:
-                raise errors.ConfigError(f"{name}={size}: must be at least 1")
+                raise errors.ConfigError(name, size, "must be at least 1")
         if not (0 <= dp < self.decode_dp and 0 <= tp < self.decode_tp):
             raise errors.ConfigError(
                 f"decode rank ({dp}, {tp}): ranks are (0, 0) to ({self.decode_dp - 1}, {self.decode_tp - 1})"
@@ -39,7 +39,7 @@ def balanced(shape: InstancePair, dp: int, tp: int) -> int:
     ratio, rest = divmod(shape.prefill_tp, shape.decode_tp)
     if rest or ratio == 0:
         raise errors.ConfigError(
-            f"prefill_tp={shape.prefill_tp}: must be a multiple of decode_tp={shape.decode_tp}, so that ranks of a "
+            "prefill_tp", shape.prefill_tp, f"must be a multiple of decode_tp={shape.decode_tp}, so that ranks of a "
             f"decode group pull from as many prefill ranks"
         )
     return dp * ratio // shape.decode_dp * shape.decode_tp + tp

@@ -44,9 +44,9 @@ class ProbeCase(protocol.Case):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.answers >= self.probes:
-            raise errors.ConfigError(f"answers={self.answers}: must be less than probes={self.probes}, or -1 for all")
+            raise errors.ConfigError("answers", self.answers, f"must be less than probes={self.probes}, or -1 for all")
         if self.answers >= 0 and not self.stands:
-            raise errors.ConfigError(f"answers={self.answers}: must be -1 with stands=0, where all blocks arrive")
+            raise errors.ConfigError("answers", self.answers, "must be -1 with stands=0, where all blocks arrive")
 
     def lay_out(self, bench: protocol.Bench) -> None:
         """Prefill and the prober are die 0, the receiver and the decode step die 1."""

@@ -42,9 +42,9 @@ class KvRetryCase(protocol.Case):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.slots < self.layers:
-            raise errors.ConfigError(f"slots={self.slots}: must be at least {self.layers}, the parts of a request")
+            raise errors.ConfigError("slots", self.slots, f"must be at least {self.layers}, the parts of a request")
         if self.mortal and self.instances == 1:
-            raise errors.ConfigError("mortal=1: must be 0 with one instance, for which no other could stand in")
+            raise errors.ConfigError("mortal", 1, "must be 0 with one instance, for which no other could stand in")
 
     @property
     def payload_bytes(self) -> int:

@@ -34,7 +34,7 @@ class Membership(Case):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.lost > self.ranks:
-            raise ConfigError(f"lost={self.lost}: must be a rank, 0 to {self.ranks - 1}, or {self.ranks} for none")
+            raise ConfigError("lost", self.lost, f"must be a rank, 0 to {self.ranks - 1}, or {self.ranks} for none")
 
     def rows(self) -> NDArray[np.uint8]:
         """Rows of the experts, [ranks, iterations, bytes]."""

@@ -65,19 +65,19 @@ class MixServeCase(StreamCase):
         super().__post_init__()
         of = self.degrees
         if self.hidden % (16 * of.shards):
-            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 16 x {of.shards} shards")
+            raise ConfigError("hidden", self.hidden, f"must be a multiple of 16 x {of.shards} shards")
         if self.cores > self.tokens:
-            raise ConfigError(f"cores={self.cores}: must be at most {self.tokens}, one for each token")
+            raise ConfigError("cores", self.cores, f"must be at most {self.tokens}, one for each token")
         if self.top_k > of.ep * self.experts:
-            raise ConfigError(f"top_k={self.top_k}: there are {of.ep * self.experts} experts")
+            raise ConfigError("top_k", self.top_k, f"there are {of.ep * self.experts} experts")
         if self.shape.ub_bytes > UB_BYTES:
-            raise ConfigError(f"hidden={self.hidden}: rows and sums need {self.shape.ub_bytes} bytes of {UB_BYTES}")
+            raise ConfigError("hidden", self.hidden, f"rows and sums need {self.shape.ub_bytes} bytes of {UB_BYTES}")
         self._check_rows(ROWS_MAX)
 
     def _check_rows(self, most: int) -> None:
         nbytes = self.degrees.world * self.cores * self.rounds * self._partial_bytes
         if nbytes > most:
-            raise ConfigError(f"tokens={self.tokens}: rows take {nbytes} bytes, must be at most {most}")
+            raise ConfigError("tokens", self.tokens, f"rows take {nbytes} bytes, must be at most {most}")
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """A launch for each call, and tables of the rounds of all."""

@@ -78,9 +78,9 @@ def degrees(nodes: int, ranks: int, dp: int, ep: int) -> Degrees:
     made = Degrees(world, dp or nodes, ep or nodes)
     for name, degree in (("dp", made.dp), ("ep", made.ep)):
         if degree % nodes or world % degree:
-            raise ConfigError(f"{name}={degree}: must be a multiple of the {nodes} nodes that divides {world} ranks")
+            raise ConfigError(name, degree, f"must be a multiple of the {nodes} nodes that divides {world} ranks")
     if max(made.dp, made.ep) % made.nodes:
-        raise ConfigError(f"ep={made.ep}: one of dp={made.dp} and ep must be a multiple of the other")
+        raise ConfigError("ep", made.ep, f"one of dp={made.dp} and ep must be a multiple of the other")
     return made
 
 

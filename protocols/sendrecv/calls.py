@@ -129,7 +129,7 @@ class OpenCalls:
         one_of("path", call.path, [path for path in call.paths if path in self._paths])
         if not 1 <= call.cores <= self._channels_max:
             raise CapacityError(
-                f"cores={call.cores}: must be 1 to {self._channels_max} (a die has {spec.cores_per_die})"
+                "cores", call.cores, f"must be 1 to {self._channels_max} (a die has {spec.cores_per_die})"
             )
         start = call.buffer.address - call.buffer.die * spec.die_bytes
         if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:
@@ -140,7 +140,7 @@ class OpenCalls:
         if partner is None:
             return
         if (call.path == "zero-copy") != (partner.path == "zero-copy"):
-            raise ConfigError(f"path={call.path!r}: the other side has {partner.path!r}; zero-copy takes both sides")
+            raise ConfigError("path", call.path, f"the other side has {partner.path!r}; zero-copy takes both sides")
         if call.waits != partner.waits:
             raise ConfigError(f"{call}: one side is asynchronous and the other is not; both must be, or none")
 
@@ -158,11 +158,12 @@ class OpenCalls:
         taken = sum(other.cores for other in others if other.waits == call.waits and other.own_cores)
         free = self._spec.cores_per_die - taken
         if call.cores > free:
-            raise CapacityError(f"cores={call.cores}: only {free} of die {call.buffer.die} are left by its other calls")
+            left = f"only {free} of die {call.buffer.die} are left by its other calls"
+            raise CapacityError("cores", call.cores, left)
 
 
 def checked_buffer(name: str, buffer: Any) -> Buffer:
     """The buffer; ConfigError for what is none."""
     if not isinstance(buffer, Buffer):
-        raise ConfigError(f"{name}={buffer!r}: must be a Buffer, as Pod.put and Pod.alloc give it")
+        raise ConfigError(name, buffer, "must be a Buffer, as Pod.put and Pod.alloc give it")
     return buffer

@@ -184,11 +184,11 @@ class SendRecvCase(_Transfers):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.file and self.nbytes:
-            raise ConfigError(f"nbytes={self.nbytes}: cannot be combined with --file, which gives the size")
+            raise ConfigError("nbytes", self.nbytes, "cannot be combined with --file, which gives the size")
         for name, usual in (("file", ""), ("source", -1), ("target", -1)):
             if (self.permutation or self.ranks > 2) and getattr(self, name) != usual:
                 raise ConfigError(
-                    f"{name}={getattr(self, name)}: applies to two dies, not to more ranks or --permutation"
+                    name, getattr(self, name), "applies to two dies, not to more ranks or --permutation"
                 )
         self._payload_bytes  # noqa: B018  refuses what is none
 

@@ -55,7 +55,7 @@ class Launcher:
         die, kernel = call.buffer.die, call.whole if self._whole else call.kernel
         chosen = list(islice(self._cores(die), call.cores))
         if len(chosen) < call.cores:
-            raise CapacityError(f"cores={call.cores}: other launches leave only {len(chosen)} free on die {die}")
+            raise CapacityError("cores", call.cores, f"other launches leave only {len(chosen)} free on die {die}")
         launches = []
         for channel, core in enumerate(chosen):
             values = self._arguments(call, channel, base[channel])

@@ -65,27 +65,27 @@ class RingLayout:
         field_offset = offset_in_area("field_offset", field_offset)
         slot_bytes = None if slot_bytes is None else integer("slot_bytes", slot_bytes)
         if slots < 1:
-            raise ConfigError(f"slots={slots}: must be at least 1")
+            raise ConfigError("slots", slots, "must be at least 1")
         if not 1 <= channels <= spec.cores_per_die:
-            raise CapacityError(f"channels_max={channels}: must be 1 to {spec.cores_per_die}, the cores of a die")
+            raise CapacityError("channels_max", channels, f"must be 1 to {spec.cores_per_die}, the cores of a die")
         rings = f"for each of {channels} channels from each of {spec.n_dies} dies"
         bytes_each = (spec.managed_bytes - managed_offset) // (spec.n_dies * channels)
         if bytes_each < slots * GRANULE_BYTES:
             most, where = max(0, bytes_each // GRANULE_BYTES), f" from {managed_offset} on" if managed_offset else ""
-            raise CapacityError(f"slots={slots}: the managed area has room{where} for {most}, of 32 bytes, {rings}")
+            raise CapacityError("slots", slots, f"the managed area has room{where} for {most}, of 32 bytes, {rings}")
         room = bytes_each // slots
         most = room // GRANULE_BYTES * GRANULE_BYTES
         default = min(room, spec.ub_bytes // 2, _SLOT_BYTES_DEFAULT) // GRANULE_BYTES * GRANULE_BYTES
         size = default if slot_bytes is None else slot_bytes
         if size < GRANULE_BYTES or size % GRANULE_BYTES or size > most:
             raise CapacityError(
-                f"slot_bytes={size}: must be a multiple of {GRANULE_BYTES} up to {most}"
+                "slot_bytes", size, f"must be a multiple of {GRANULE_BYTES} up to {most}"
                 f" for rings of {slots} slots {rings}"
             )
         layout = cls(spec, slots, size, channels, managed_offset, field_offset)
         if layout.meta_end > spec.meta_bytes:
             raise CapacityError(
-                f"channels_max={channels}: fields end at {layout.meta_end}, the area at {spec.meta_bytes}"
+                "channels_max", channels, f"fields end at {layout.meta_end}, the area at {spec.meta_bytes}"
             )
         return layout
 

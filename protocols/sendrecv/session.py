@@ -120,9 +120,9 @@ class SendRecv:
         ack_each: bool = False,
     ) -> None:
         if not isinstance(pod, Pod):
-            raise ConfigError(f"pod={pod!r}: must be a Pod")
+            raise ConfigError("pod", pod, "must be a Pod")
         if not isinstance(ack_each, bool):
-            raise ConfigError(f"ack_each={ack_each!r}: must be True or False")
+            raise ConfigError("ack_each", ack_each, "must be True or False")
         self._ack_each = int(ack_each)
         self.pod = pod
         channels = pod.spec.cores_per_die if channels_max is None else channels_max

@@ -34,7 +34,7 @@ class TwoStreams(protocol.Case):
         super().__post_init__()
         if self.tokens < max(self.attention, self.moe):
             raise ConfigError(
-                f"tokens={self.tokens}: must be at least attention={self.attention} and moe={self.moe}, so that each"
+                "tokens", self.tokens, f"must be at least attention={self.attention} and moe={self.moe}, so that each"
                 " core has one"
             )
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from xccl_emu.bench.result import Result
-from xccl_emu.cli.bench_plot import check_plot, draw
+from xccl_emu.cli.bench_plot import draw
 from xccl_emu.cli.bench_show import write_csv
+from xccl_emu.cli.files import check_plot
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 

@@ -90,7 +90,7 @@ def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch
         yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
         raise UnfinishedError("1 of 2 failed:\n  EP4, batch 1: killed")
 
-    monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", some)
+    monkeypatch.setattr("xccl_emu.bench.sweep.on_this_machine", some)
     words = ["bench", "dispatch", "--json", "--csv", str(tmp_path / "t.csv"), "--sweep", "ep=2,4", "batch=1"]
     code, out, err = invoke(*words)
     told = json.loads(out)
@@ -112,7 +112,7 @@ def test_what_is_done_is_kept_on_a_signal(
         yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
         raise signal
 
-    monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", some)
+    monkeypatch.setattr("xccl_emu.bench.sweep.on_this_machine", some)
     ended, out, _ = invoke("bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1")
     told = json.loads(out)
     assert (ended, len(told["results"]), told["stopped"]) == (code, 1, says)
@@ -125,5 +125,5 @@ def test_nothing_done_is_an_error_alone(monkeypatch: pytest.MonkeyPatch) -> None
         raise UnfinishedError("2 of 2 failed")
         yield
 
-    monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", none)
+    monkeypatch.setattr("xccl_emu.bench.sweep.on_this_machine", none)
     assert invoke("bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1")[:2] == (3, "")

@@ -16,8 +16,7 @@ from xccl_emu.campaign.judge import JudgedProgram
 from xccl_emu.campaign.run import CampaignPlan, CampaignSummary, ContradictedProgram, campaign, judge_all
 from xccl_emu.campaign.smallest import TOTAL
 from xccl_emu.check import verdict as kinds
-from xccl_emu.cli.campaign import CampaignOptions
-from xccl_emu.cli.campaign_job import plan_of
+from xccl_emu.cli.campaign import CampaignOptions, plan_of
 from xccl_emu.cli.main import app
 from xccl_emu.errors import ConfigError, UnfinishedError
 

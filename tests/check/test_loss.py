@@ -153,7 +153,7 @@ def test_judges_agree(texts: tuple[str, ...], fault: str, right: bool) -> None:
     for found in judge.judge(case, ORDERS):
         assert not found.contradictions
     trial = case.small.trial("relaxed", None)
-    from xccl_emu.check.search.faulty import FaultySearch
+    from xccl_emu.check.search.every_fault import FaultySearch
 
     found = FaultySearch(trial, parse(fault, trial.pod.spec), max_states=20_000, seconds=20).run()
     assert (found.actions is None) == right

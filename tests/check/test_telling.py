@@ -114,9 +114,9 @@ def test_what_no_schedule_shows_is_set_aside_and_the_search_goes_on(monkeypatch:
     """The first two finds are taken to show nothing: then the third is told, and no message of the others is."""
     asked: list[Found] = []
 
-    def third(trial: Trial, found: Found, seed: int) -> Violation | None:
+    def third(trial: Trial, found: Found, seed: int, most: float) -> Violation | None:
         asked.append(found)
-        return shown(trial, found, seed) if len(asked) == 3 else None
+        return shown(trial, found, seed, most) if len(asked) == 3 else None
 
     monkeypatch.setattr(shrink, "shown", third)
     assert without([FENCE]).verdict == kinds.VIOLATION

@@ -155,6 +155,13 @@ def test_a_sequence_of_one_call_is_the_case() -> None:
     assert (one.verdict, one.states) == (other.verdict, other.states) == (VERIFIED, one.states)
 
 
+def test_a_case_says_what_its_pod_must_be() -> None:
+    """It is the pod that it is built on, without what was chosen of that; more dies, of others, take more room."""
+    case = known("sendrecv").made({"ranks": 3})
+    assert case.spec() == case.build("sc").pod.spec == case.with_pod_options(scalar_cache=2).spec()
+    assert case.spec(dies=5).managed_bytes > case.spec(dies=3).managed_bytes == case.spec().managed_bytes
+
+
 def test_a_communicator_finds_managed_data_as_it_was_left() -> None:
     """Metadata and app data are zero again, managed data are not."""
     stages = (Stage({"chunks": 2}), Stage({"chunks": 1}))

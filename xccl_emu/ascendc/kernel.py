@@ -184,11 +184,11 @@ def ascend_kernel(
     Raises ConfigError and KernelError as `lang.foreign.c_kernel` does.
     """
     if barrier and barrier not in BARRIERS:
-        raise ConfigError(f"barrier={barrier!r}: must be one of {', '.join(BARRIERS)}")
+        raise ConfigError("barrier", barrier, f"must be one of {', '.join(BARRIERS)}")
     if events not in EVENTS:
-        raise ConfigError(f"events={events!r}: must be one of {', '.join(EVENTS)}")
+        raise ConfigError("events", events, f"must be one of {', '.join(EVENTS)}")
     if not isinstance(stack_words, int) or stack_words < 1:
-        raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
+        raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
     given = f"<{template}>" if template else ""
     weakest = {name: of[-1] if of[0] == BOTH else of[0] for name, of in READINGS.items()}
     reads = Reads(weakest | {"barrier": barrier}, ("barrier",)) if barrier else Reads(weakest)

@@ -67,14 +67,14 @@ class Tiling:
         text = _COMMENT.sub(" ", kernel.text)
         found = re.search(rf"\bstruct\s+{re.escape(self.struct)}\s*\{{([^}}]*)\}}", text)
         if found is None:
-            raise ConfigError(f"struct={self.struct!r}: {kernel.file.name} has no such struct")
+            raise ConfigError("struct", self.struct, f"{kernel.file.name} has no such struct")
         fields = [re.sub(r"\s*=.*", "", each.strip()) for each in found[1].split(";") if each.strip()]
         return np.dtype([self._field(each) for each in fields], align=True)
 
     def _field(self, text: str) -> tuple[str, str, tuple[int, ...]]:
         match = _FIELD.fullmatch(text)
         if match is None or match[1] not in _TYPES:
-            raise ConfigError(f"struct={self.struct!r}: field `{text}`: must be of {', '.join(_TYPES)}")
+            raise ConfigError("struct", self.struct, f"field `{text}`: must be of {', '.join(_TYPES)}")
         return match[2], _TYPES[match[1]], (int(match[3]),) if match[3] else ()
 
 

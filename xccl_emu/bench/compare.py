@@ -41,7 +41,7 @@ def compare(ranks: int, attention: int, tokens: int, hidden: int, top_k: int, co
     """
     configuration = dict(locals())
     if attention > ranks:
-        raise ConfigError(f"attention={attention}: must be at most ranks={ranks}")
+        raise ConfigError("attention", attention, f"must be at most ranks={ranks}")
     experts = routing.place_experts(ranks, 1).routed_ranks
     layer = Layer(ranks, tokens, hidden, experts, min(top_k, experts), cores)
     found = [protocol(layer, seed) for protocol in COLOCATED]

@@ -28,7 +28,7 @@ def phases(
 ) -> list[Result]:
     """Microseconds of each part of the path, in order of the phases; ConfigError for sizes that no log has room for."""
     if protocol not in PROTOCOLS:
-        raise ConfigError(f"protocol={protocol!r}: must be one of {', '.join(PROTOCOLS)}")
+        raise ConfigError("protocol", protocol, f"must be one of {', '.join(PROTOCOLS)}")
     results: list[Result] = []
     for degree in ranks:
         if not 2 <= degree <= RANKS_MAX or degree * tokens > TOKENS_MAX:

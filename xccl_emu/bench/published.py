@@ -68,7 +68,7 @@ def rows(measurement: str, role: str | None = None) -> tuple[Published, ...]:
     found = [row for row in all_rows() if row.measurement == measurement]
     if not found:
         known = sorted({row.measurement for row in all_rows()})
-        raise ConfigError(f"measurement={measurement!r}: must be one of {', '.join(known)}")
+        raise ConfigError("measurement", measurement, f"must be one of {', '.join(known)}")
     return tuple(row for row in found if role in (None, row.role))
 
 
@@ -78,4 +78,4 @@ def row(measurement: str, what: str) -> Published:
         if one.what == what:
             return one
     known = "; ".join(one.what for one in rows(measurement))
-    raise ConfigError(f"what={what!r}: no such row of {measurement}; there are {known}")
+    raise ConfigError("what", what, f"no such row of {measurement}; there are {known}")

@@ -50,10 +50,10 @@ class Sweep:
             object.__setattr__(self, name, number_in(name, getattr(self, name), least, TRANSFERS_MAX))
         for place in self.to:
             if place not in TARGETS:
-                raise ConfigError(f"to={place!r}: must be one of {', '.join(TARGETS)}")
+                raise ConfigError("to", place, f"must be one of {', '.join(TARGETS)}")
         most = CLOUDMATRIX384.cores_per_die
         if bad := [n for n in self.cores if not 1 <= n <= most]:
-            raise ConfigError(f"cores={bad[0]}: must be 1 to {most}")
+            raise ConfigError("cores", bad[0], f"must be 1 to {most}")
 
 
 DEFAULT_SWEEP = Sweep()

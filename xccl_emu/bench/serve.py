@@ -92,7 +92,7 @@ class ServedRequests:
     def __post_init__(self) -> None:
         """Raises ConfigError for a step of the loss that there is not."""
         if self.lost_at >= self.steps:
-            raise ConfigError(f"lost_at={self.lost_at}: must be below steps={self.steps}")
+            raise ConfigError("lost_at", self.lost_at, f"must be below steps={self.steps}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling import sample
-from xccl_emu.check.search import faulty
+from xccl_emu.check.search import every_fault
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.recovery import WithoutDie
 from xccl_emu.check.search.setup import Setup
@@ -289,9 +289,9 @@ def _recover(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
         judged.contradict(f"stop: search {said}; brute force does not agree", str(scene.fault))
 
 
-def with_fault(scene: Scene, fault: Fault, trial: Trial) -> faulty.FoundWithFault:
+def with_fault(scene: Scene, fault: Fault, trial: Trial) -> every_fault.FoundWithFault:
     """Run brute force on the trial of a scene where something breaks at any moment."""
-    return faulty.FaultySearch(trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds).run()
+    return every_fault.FaultySearch(trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds).run()
 
 
 def without_die(scene: Scene, fault: Fault) -> Found:

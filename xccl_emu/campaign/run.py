@@ -15,7 +15,7 @@ from xccl_emu.campaign.ends import BY_ENDS, JUDGE, judge_ends
 from xccl_emu.campaign.generate import ProgramCase, draw
 from xccl_emu.campaign.judge import BUDGET, Contradiction, JudgeBudget, JudgedProgram, judge
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.campaign.shrink import contradicts_as, shrunk
+from xccl_emu.campaign.shrink_program import contradicts_as, shrunk
 from xccl_emu.campaign.smallest import TOTAL, smallest
 from xccl_emu.check import verdict as kinds
 from xccl_emu.errors import ConfigError

@@ -40,7 +40,7 @@ def certify(
     """
     for name, limit in (("seconds", seconds), ("max_states", max_states)):
         if not limit > 0:
-            raise ConfigError(f"{name}={limit!r}: must be positive")
+            raise ConfigError(name, limit, "must be positive")
     if verdict.fault:
         raise ConfigError(f"verdict: is one under fault {verdict.fault!r}, and brute force knows nothing of faults")
     if verdict.violation is not None:

@@ -13,7 +13,7 @@ from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import MemoryUse, reach_of
-from xccl_emu.check.shrink import with_violation
+from xccl_emu.check.shrink import WITNESS_SECONDS, with_violation
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
     ALL,
@@ -63,6 +63,8 @@ class _Options:
     """Whether a verdict may be one under a weaker order (`_exhaustive`)."""
     as_found: bool = False
     """Whether a violation is left as the search found it."""
+    witness_seconds: float = WITNESS_SECONDS
+    """How long the schedule that shows a violation is made shorter, at most."""
 
 
 def check(
@@ -82,6 +84,7 @@ def check(
     reduction: str = "full",
     certify: float | None = None,
     confirm_seconds: float | None = None,
+    witness_seconds: float = WITNESS_SECONDS,
 ) -> Verdict:
     """Check a protocol; every schedule with policy ``"exhaustive"``, else as many as the limits allow.
 
@@ -103,29 +106,32 @@ def check(
     certify: seconds to spend on the same question once more, by roads that share nothing with the search
         (`xccl_emu.check.certify`).
     confirm_seconds: how long to ask for second opinions on what is verified (`opinions`); None for not at all.
+    witness_seconds: how long the schedule that shows a violation is made shorter, at most.
 
     Raises ConfigError for an unknown order, policy, reduction, fault or synchronization, a limit that is not positive,
     and whatever building the pod raises.
     """
     if isinstance(checkable, type) or not all(hasattr(checkable, name) for name in ("name", "configuration", "build")):
         case = "a case: a protocol called with its sizes, as in NAME(dies=2)"
-        raise ConfigError(f"checkable={checkable!r}: must be {case}")
+        raise ConfigError("checkable", checkable, f"must be {case}")
     broken = not isinstance(fault, str) or fault != ""
     policy = ("portfolio" if broken else "exhaustive") if policy is None else policy
     _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))
     _check_limits(
         schedules=schedules, seconds=seconds, max_states=max_states, max_bytes=max_bytes, certify=certify,
-        confirm_seconds=confirm_seconds,
+        confirm_seconds=confirm_seconds, witness_seconds=witness_seconds,
     )  # fmt: skip
     if broken:
         parse(fault)
         if certify is not None:
-            raise ConfigError(f"certify={certify!r}: cannot be combined with a fault; faults give no proof")
+            raise ConfigError("certify", certify, "cannot be combined with a fault; faults give no proof")
     started = working_seconds()
     names = _names(without)
     seed, sizes = whole("seed", seed), dict(checkable.configuration)
     verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
-    options = _Options(schedules, seconds, max_states, progress, breadth_first, reduction, max_bytes)
+    options = _Options(
+        schedules, seconds, max_states, progress, breadth_first, reduction, max_bytes, witness_seconds=witness_seconds
+    )
     judge = _sampled if policy != "exhaustive" else _faulty if fault else _exhaustive
     verdict = _with_memory(judge(verdict, checkable, options), checkable)
     verdict = replace(verdict, seconds=working_seconds() - started)
@@ -181,7 +187,7 @@ def _names(without: Collection[str] | str) -> tuple[str, ...]:
     """Names that are switched off, in order; ConfigError for what is no name."""
     names = [without] if isinstance(without, str) or not isinstance(without, Iterable) else list(without)
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"without={without!r}: must be names of synchronizations")
+        raise ConfigError("without", without, "must be names of synchronizations")
     return tuple(sorted(names))
 
 
@@ -189,7 +195,7 @@ def _check_names(**names: tuple[str, tuple[str, ...]]) -> None:
     """ConfigError for what is none of the names that are known."""
     for name, (value, known) in names.items():
         if not isinstance(value, str) or value not in known:
-            raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+            raise ConfigError(name, value, f"must be one of {', '.join(known)}")
 
 
 def _check_limits(**limits: float | None) -> None:
@@ -198,9 +204,9 @@ def _check_limits(**limits: float | None) -> None:
         if limit is None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
-            raise ConfigError(f"{name}={limit!r}: must be a number, and positive")
+            raise ConfigError(name, limit, "must be a number, and positive")
         if name in ("schedules", "max_states", "max_bytes") and whole(name, limit) > MOST_SCHEDULES:
-            raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {MOST_SCHEDULES}")
+            raise ConfigError(name, limit, f"must be a whole number, 1 to {MOST_SCHEDULES}")
 
 
 def _left(options: _Options, started: float) -> float | None:
@@ -251,7 +257,7 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
         verdict, states=found.states, transitions=found.transitions, collision=found.states**2 / 2.0**65, reach=None
     )
     if found.violation:
-        return _shown_after_fault(verdict, checkable, found.actions, found.loop, SEARCH)
+        return _shown_after_fault(verdict, checkable, options, found.actions, found.loop, SEARCH)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     steps = None if search.steps == FOR_EVER else search.steps
@@ -260,7 +266,7 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
 
 
 def _shown_after_fault(
-    verdict: Verdict, checkable: Checkable, actions: NDArray[np.int64], loop: int, found_by: str
+    verdict: Verdict, checkable: Checkable, options: _Options, actions: NDArray[np.int64], loop: int, found_by: str
 ) -> Verdict:
     """The verdict with a violation after a fault, as the replay of a schedule shows it."""
     from xccl_emu.check.sampling.sample import replay
@@ -273,12 +279,12 @@ def _shown_after_fault(
         why = f"{found_by} has found something that the replay of its schedule does not show: please report this"
         return replace(verdict, verdict=UNFINISHED, reason=why)
     shown = replace(shown, found_by=found_by, found_after=verdict.states)
-    return with_violation(checkable, replace(verdict, reason=""), shown)
+    return with_violation(checkable, replace(verdict, reason=""), shown, most=options.witness_seconds)
 
 
 def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, options: _Options) -> Verdict:
     """The verdict on all runs in which a fault happens."""
-    from xccl_emu.check.search.faulty import FaultySearch
+    from xccl_emu.check.search.every_fault import FaultySearch
 
     trial = checkable.build(verdict.order, verdict.without)
     found = FaultySearch(
@@ -286,7 +292,7 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
     ).run()
     verdict = replace(verdict, states=found.states, transitions=found.transitions, collision=0.0)
     if found.actions is not None:
-        return _shown_after_fault(verdict, checkable, found.actions, found.loop, BRUTE_FORCE)
+        return _shown_after_fault(verdict, checkable, options, found.actions, found.loop, BRUTE_FORCE)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     reason = f"brute force, the fault at every moment: of its ends {found.ends}"
@@ -317,8 +323,8 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
     if searched.violation is not None and not options.as_found:
-        left = _left(options, started)
-        return with_violation(checkable, replace(searched, order=verdict.order), searched.violation, left)
+        left, found = _left(options, started), replace(searched, order=verdict.order)
+        return with_violation(checkable, found, searched.violation, left, options.witness_seconds)
     return searched
 
 
@@ -373,7 +379,7 @@ def _searched(
             return replace(verdict, verdict=VIOLATION, violation=drawn[0]), found.cycles
         if not found.signature:
             break
-        if (violation := shown(trial, found, verdict.seed)) is not None:
+        if (violation := shown(trial, found, verdict.seed, options.witness_seconds)) is not None:
             return replace(verdict, verdict=VIOLATION, violation=violation), found.cycles
         if found.signature in aside or len(aside) == ASIDE_MAX:
             break
@@ -414,7 +420,8 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
-        return with_violation(checkable, verdict, sampled.violation, _left(options, started))
+        left = _left(options, started)
+        return with_violation(checkable, verdict, sampled.violation, left, options.witness_seconds)
     if not sampled.schedules:
         return replace(verdict, verdict=UNFINISHED, reason=too_long(options.seconds or 0.0))
     return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach)

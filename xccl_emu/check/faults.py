@@ -31,7 +31,7 @@ In a schedule what breaks is an action as any other.  Its code is negative, whic
 (`encode`): so a witness replays as it is, and need not name the fault.
 
 `device/fault_actions.py` carries out such an action; `device/sampling/breaks.py` draws when it strikes,
-`search/faulty.py` searches every moment.
+`search/every_fault.py` searches every moment.
 """
 
 import re
@@ -91,18 +91,18 @@ def parse(text: str, spec: PodSpec | None = None) -> Fault:
     """
     found = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None or found["kind"] not in KINDS:
-        raise ConfigError(f"fault={text!r}: must be {_GRAMMAR}")
+        raise ConfigError("fault", text, f"must be {_GRAMMAR}")
     kind, where, at = found["kind"], found["where"], found["at"]
     where, _, area = where.partition(":") if kind == "lose" else (where, "", "")
     of_die = kind in ("stop", "lose")
     dies = re.fullmatch(rf"(?:die(?!cpu)|(?=cpu)){_HOME}" if of_die else f"{_HOME}-{_HOME}", where)
     if dies is None:
         meant = f"a die, as in {kind}:die1" if of_die else f"two dies, as in {kind}:0-1"
-        raise ConfigError(f"fault={text!r}: {where!r} must be {meant}")
+        raise ConfigError("fault", text, f"{where!r} must be {meant}")
     numbers = [_number(text, home, spec) for home in dies.groups()]
     on_cpus = {home.startswith("cpu") for home in dies.groups()}
     if len(numbers) == 2 and numbers[0] == numbers[1] and len(on_cpus) == 1:
-        raise ConfigError(f"fault={text!r}: must name two different dies")
+        raise ConfigError("fault", text, "must name two different dies")
     return Fault(kind, numbers[0], numbers[1] if numbers[1:] else ANY_TARGET, _moment(text, kind, at), area)
 
 
@@ -112,7 +112,7 @@ def _number(text: str, home: str, spec: PodSpec | None) -> int:
     first, end = (0, 1 << _NUMBER_BITS) if spec is None else (spec.n_dies, spec.n_homes) if is_cpu else (0, spec.n_dies)
     if first + number >= end:
         which = f"{'cpu' if is_cpu else 'die'}{number}"
-        raise ConfigError(f"fault={text!r}: {which} is out of range 0..{end - first - 1}, or the pod has none")
+        raise ConfigError("fault", text, f"{which} is out of range 0..{end - first - 1}, or the pod has none")
     return first + number
 
 
@@ -121,10 +121,10 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
     if at is None:
         return None
     if kind == "stall":
-        raise ConfigError(f"fault={text!r}: a stalled link is so from the start, it takes no @n")
+        raise ConfigError("fault", text, "a stalled link is so from the start, it takes no @n")
     least = 0 if kind in ("stop", "cut", "lose") else 1
     if not re.fullmatch(r"\d{1,9}", at) or int(at) < least:
-        raise ConfigError(f"fault={text!r}: after the @ must be a whole number, {least} to {10**9 - 1}")
+        raise ConfigError("fault", text, f"after the @ must be a whole number, {least} to {10**9 - 1}")
     return int(at)
 
 

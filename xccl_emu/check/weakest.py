@@ -113,7 +113,7 @@ def weakest(
     Raises ConfigError for another order.
     """
     if order not in ORDERS:
-        raise ConfigError(f"order={order!r}: keeps all writes in order; what requests ask for matters under {ORDERS}")
+        raise ConfigError("order", order, f"keeps all writes in order; what requests ask for matters under {ORDERS}")
     limits = {"seconds": seconds, "max_states": max_states, "max_bytes": max_bytes}
     reached, judge = _reached(checkable, order, without), _Judge(order, without, limits, progress, certify)
     for number, kernel in enumerate(checkable.build(order, without).pod.kernels):

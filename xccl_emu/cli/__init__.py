@@ -1,5 +1,5 @@
-"""The command ``xccl-emu``.
+"""The command ``xccl-emu``: a module for each of its commands, the options on top and the action below.
 
-The modules here import only the standard library, typer and `xccl_emu.errors` at their top; what a command needs
-beyond that (NumPy, Numba, rich, the protocols) it imports in its body, so that ``--help`` stays fast.
+At their top the modules here import nothing that takes its time; what a command needs beyond that (NumPy, Numba, the
+protocols) it imports in the body of its functions, so that ``--help`` stays fast.
 """

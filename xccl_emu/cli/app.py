@@ -1,6 +1,5 @@
 """Base classes of commands: whole numbers of 64 bits, and errors that name the option that was given."""
 
-import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -13,8 +12,6 @@ from xccl_emu.errors import ConfigError
 _SENTENCE = 1 << 10
 """Letters that are more than any has."""
 _INT64 = range(-(1 << 63), 1 << 63)
-_ARGUMENT = re.compile(r"(?P<name>\w+)=(?P<value>'[^']*'|\S+): ")
-"""How the errors of the library begin."""
 _OPTION_OF = {
     "n_ranks": "ranks", "tokens_max": "tokens", "max_states": "states", "max_bytes": "memory", "quantized": "quantize",
     "n_domains": "domains", "n_attention": "attention", "n_experts": "experts", "n_trampolines": "trampolines",
@@ -23,7 +20,7 @@ _OPTION_OF = {
 
 
 class Command(typer.core.TyperCommand):
-    """A command that checks its numbers, and puts an option in place of the argument that an error begins with."""
+    """A command that checks its numbers, and puts an option in place of the argument that an error is about."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read its options; an error names the wrong value, which the library leaves out."""
@@ -47,7 +44,9 @@ class Command(typer.core.TyperCommand):
         try:
             return super().invoke(ctx)
         except ConfigError as error:
-            raise type(error)(_by_option(str(error), options, ctx.params | {"": ctx.args})) from error
+            if option := _option_of(error, options, ctx.params | {"": ctx.args}):
+                raise type(error)(f"{option}: {error.must}") from error
+            raise
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return what a list of commands says of it: the first sentence whole, which the list wraps."""
@@ -80,23 +79,20 @@ class App(typer.Typer):
         return super().command(*words, **{"cls": Command, **named})
 
 
-def _by_option(message: str, options: Mapping[str, str], given: Mapping[str, Any]) -> str:
-    """The message, beginning with ``--name value`` or ``--set name=value`` if that is what the user has said.
+def _option_of(error: ConfigError, options: Mapping[str, str], given: Mapping[str, Any]) -> str:
+    """Return the argument of an error as the user has given it, ``--name value`` or ``--set name=value``, or nothing.
 
     Sizes of a protocol are options that no command declares: they are among the ``given`` words.
     """
-    found = _ARGUMENT.match(message)
-    if found is None:
-        return message
-    name, value, rest = found["name"], found["value"].strip("'"), message[found.end() :]
-    size = f"--{_OPTION_OF.get(name, name).replace('_', '-')}"
+    argument, value = error.argument, str(error.value)
+    name = _OPTION_OF.get(argument, argument)
+    size = f"--{name.replace('_', '-')}"
     for words in (words for words in given.values() if isinstance(words, list)):
-        if f"{name}={value}" in words:
-            return f"--set {name}={value}: {rest}"
+        if f"{argument}={value}" in words:
+            return f"--set {argument}={value}"
         if f"{size}={value}" in words or (size, value) in pairwise(words):
-            return f"{size} {value}: {rest}"
-    name = name if given.get(name) is not None else _OPTION_OF.get(name, name)
+            return f"{size} {value}"
+    name = argument if given.get(argument) is not None else name
     said = given.get(name)
-    if name in options and (str(said) == value or (isinstance(said, list | tuple) and value in said)):
-        return f"{options[name]} {value}: {rest}"
-    return message
+    is_said = str(said) == value or (isinstance(said, list | tuple) and value in said)
+    return f"{options[name]} {value}" if name in options and is_said else ""

@@ -1,28 +1,35 @@
 """`xccl-emu bench NAME`: repeat the published measurements, and show them next to the published numbers."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from xccl_emu import measurements
+from xccl_emu.bench.processes import ProcessJob, on_processes
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
+from xccl_emu.cli.files import check_plot
 from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
-from xccl_emu.cli.perf import Perf
-from xccl_emu.errors import ConfigError
+from xccl_emu.cli.perf import Perf, case_rows
+from xccl_emu.cli.shown import counting, stages
+from xccl_emu.errors import ConfigError, UnfinishedError
 from xccl_emu.options import Modelled, option
+from xccl_emu.stage import silent
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
+    from xccl_emu.bench.sensitivity import End
     from xccl_emu.bench.setting import Setting
-    from xccl_emu.cli.bench_sweep import Partial
 
     Make = Callable[[Setting], Sequence[Result]]
 
+T = TypeVar("T")
 app = App(cls=CaseGroup, no_args_is_help=True)
 
 _Percent = Annotated[float, typer.Option(help="How far a row may move from --against, in percent.", min=0, metavar="X")]
@@ -68,27 +75,29 @@ class Output:
     band: bool
 
 
+class Partial(UnfinishedError):
+    """Some results, and why there are no more; with the exit code of the signal that has ended it, or 0."""
+
+    def __init__(self, message: str, results: "list[Result]", code: int) -> None:
+        super().__init__(message)
+        self.results, self.code = results, code
+
+
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
     from xccl_emu.bench import against, baseline
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
-    from xccl_emu.cli.shown import stages
     from xccl_emu.machine.free_memory import available_bytes
     from xccl_emu.timing import topologies
 
     check_csv(output.csv)
     before = against.read(output.against) if output.against else {}
-    if output.plot is not None:
-        from xccl_emu.cli.bench_plot import check_plot
-
-        check_plot(output.plot)
+    check_plot(output.plot)
     fabric, costs = topologies.model(model.fabric, model.cost)
     setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
     results, failure = _made(make, setting)
     if output.band and failure is None:
-        from xccl_emu.cli.bench_sweep import banded
-
         results = banded(results, setting, make, output.as_json)
     results = [setting.scored(result) for result in results]
     results += baseline.alpha_beta(results)
@@ -112,8 +121,6 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
 
 def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Partial | None]":
     """The rows, and why there are not more of them."""
-    from xccl_emu.cli.bench_sweep import Partial
-
     try:
         return make(setting), None
     except Partial as error:
@@ -121,10 +128,8 @@ def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Partial 
 
 
 def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
-    from xccl_emu.cli.case_job import bench as bench_case
-
     def make(setting: "Setting") -> "Sequence[Result]":
-        return bench_case(protocol, sizes_from(ctx.args), perf, setting)
+        return all_or_partial(case_rows(protocol, sizes_from(ctx.args), perf, setting), list)
 
     _bench(make, Output(**output), perf, no_data=perf.no_data)
 
@@ -139,8 +144,6 @@ def _measure(made: measurements.Measurement, **output: Any) -> None:
     def make(setting: "Setting") -> "Sequence[Result]":
         if not isinstance(made, measurements.Swept) or not words:
             return made.rows(setting)
-        from xccl_emu.cli.bench_sweep import sweep
-
         return sweep(made.name, words, made.cores_used, made.dask, setting, output["as_json"])
 
     if made.own_fabric and made.fabric != measurements.Measurement.fabric:
@@ -163,8 +166,6 @@ class Sensitivity(Modelled):
 
 
 def _sensitivity(options: Sensitivity, **output: Any) -> None:
-    from xccl_emu.cli.bench_sweep import sensitivities
-
     shown = Output(**output)
     _bench(lambda setting: sensitivities(setting, shown.as_json), shown, options, options.seed)
 
@@ -181,8 +182,6 @@ class Every(measurements.Measurement):
 
 
 def _every(options: Every, **output: Any) -> None:
-    from xccl_emu.cli.bench_sweep import every_bench
-
     shown = Output(**output)
     _bench(
         lambda setting: every_bench(setting, shown.as_json, ends=not shown.band),
@@ -191,3 +190,100 @@ def _every(options: Every, **output: Any) -> None:
 
 
 app.command("all")(command_of(Every, _every, *OUTPUTS))
+
+
+# ---- in many processes, with a bar that says how many are done
+
+
+def sweep(
+    bench: str, words: Sequence[str], cores: int, dask: str | None, setting: "Setting", quiet: bool
+) -> "list[Result]":
+    """Run a bench at every point of a grid; raises ConfigError for what is no grid or does not fit the memory, and
+    `Partial` with the points that are done if others failed."""
+    from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
+    from xccl_emu.machine.free_memory import available_bytes
+
+    made = points(bench, parse_axes(words), cores, setting)
+    done = on_cluster(made, dask) if dask else on_this_machine(made, available_bytes())
+    return all_or_partial(_watched("sweep", done, len(made), quiet), in_order)
+
+
+def sensitivities(setting: "Setting", quiet: bool, before: Sequence["Result"] = ()) -> "list[Result]":
+    """Run everything with each assumed constant at both ends of its range; the results come after those ``before``.
+
+    Raises ConfigError if one does not fit the memory, and `Partial` if some failed.
+    """
+    from xccl_emu.bench import sensitivity
+    from xccl_emu.machine.free_memory import available_bytes
+
+    jobs = sensitivity.jobs(setting)
+    done = on_processes(jobs, available_bytes())
+    return all_or_partial(_watched("runs", done, len(jobs), quiet), sensitivity.results_of, before)
+
+
+def banded(results: Sequence["Result"], setting: "Setting", make: "Make", quiet: bool) -> "list[Result]":
+    """Give the rows of a bench their intervals."""
+    from xccl_emu.bench import band
+
+    def watch(ends: "list[End]") -> "Iterator[End]":
+        with counting("constants", len(ends), quiet) as count:
+            for number, end in enumerate(ends):
+                count(number, f"{end.constant} {end.value:g}")
+                yield end
+
+    return band.with_bands(results, replace(setting, stage=silent), make, watch)
+
+
+def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Result]":
+    """Run all benches, and if ``ends`` is set those at the ends of ranges as `sensitivities` does.
+
+    Raises ConfigError if one does not fit the memory, and `Partial` if some failed.
+    """
+    from xccl_emu.machine.free_memory import available_bytes
+
+    kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
+    kinds.sort(key=lambda one: one[1].turn)
+    quietly = replace(setting, stage=silent)
+    jobs = [
+        ProcessJob(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
+        for kind, suite in kinds
+    ]
+
+    def in_order(done: "list[tuple[int, list[Result]]]") -> "list[Result]":
+        return [row for _, rows in sorted(done, key=lambda one: kinds[one[0]][1].place) for row in rows]
+
+    done = _watched("benches", on_processes(jobs, available_bytes()), len(jobs), quiet)
+    rows = all_or_partial(done, in_order)
+    return sensitivities(setting, quiet, rows) if ends else rows
+
+
+def _rows_of(kind: type[measurements.Measurement], setting: "Setting") -> "list[Result]":
+    """The rows of a measurement, in any process."""
+    return kind().rows_in_suite(setting)
+
+
+def all_or_partial(
+    done: Iterator[T], in_order: Callable[[list[T]], "list[Result]"], before: Sequence["Result"] = ()
+) -> "list[Result]":
+    """Return the results ``before`` and all others in order; raises `Partial` if a failure or a signal leaves some."""
+    kept: list[T] = []
+    try:
+        for one in done:
+            kept.append(one)
+    except BaseException as error:
+        results = [*before, *in_order(kept)]
+        code = ending.put_off(error) if results else 0
+        if not results or not (code or isinstance(error, UnfinishedError)):
+            raise
+        why = {number: said for said, number in ending.BY_SIGNAL.items()}.get(code, str(error))
+        raise Partial(why, results, code) from error
+    return [*before, *in_order(kept)]
+
+
+def _watched(name: str, done: Iterator[T], total: int, quiet: bool) -> Iterator[T]:
+    with counting(name, total, quiet) as count:
+        for number, one in enumerate(done, start=1):
+            count(number, name)
+            if not quiet and not sys.stderr.isatty():
+                ending.say(f"{name}: {number} of {total} done")
+            yield one

@@ -11,27 +11,12 @@ from typing import Any
 
 from xccl_emu.bench.result import Result, payload_gb_s
 from xccl_emu.bench.setting import TARGETS
-from xccl_emu.cli.files import check_file, save_figure
-from xccl_emu.errors import ConfigError
+from xccl_emu.cli.files import save_figure
 from xccl_emu.timing.fabric import Fabric
-
-FORMATS = (".png", ".svg", ".pdf")
 
 _COLOURS = ("#1b4f72", "#2e86c1", "#17a589", "#d68910", "#ba4a00", "#7d3c98", "#566573")
 Lines = Mapping[str, list[tuple[float, float]]]
 """Points of each line, by its label."""
-
-
-def check_plot(path: Path) -> None:
-    """Raises ConfigError, before anything runs, if matplotlib is missing, or the file has no known format or cannot be
-    written."""
-    check_file("--plot", path)
-    if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"--plot {path}: must end with {', '.join(FORMATS)}")
-    try:
-        import matplotlib as mpl  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"--plot {path}: needs matplotlib; install xccl_emu[plot]") from error
 
 
 def draw(results: Sequence[Result], path: Path, fabric: Fabric) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,19 @@ from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
 from xccl_emu.check.reach import Reach
+from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import Weakest, weakest
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.cli import ending, sooner
+from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
-from xccl_emu.cli.readings import Stronger, stronger
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
+from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.sizes import parse_size
@@ -42,6 +43,9 @@ CONFIRM_SECONDS = 2.0
 """How much longer than the search second opinions may take by default."""
 _SHARE_OF_SEARCH = 0.8
 SECONDS_LEAST = 0.01
+_IF = {"barrier": ("barriers wait for visibility", "they only drain"),
+       "sync_all": ("SyncAll drains", "SyncAll only arrives")}  # fmt: skip
+"""What each reading says, the stronger and the weaker one."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,28 @@ class SyncResult:
         """Return it as ``--json`` prints it."""
         about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding}
         return about | {"idle": self.idle, "as_data": self.as_data} | self.verdict.to_json()
+
+
+@dataclass(frozen=True)
+class Stronger:
+    """The verdict by the stronger readings of what nobody has chosen."""
+
+    read: dict[str, str]
+    verdict: Verdict
+
+    def words(self, weaker: Verdict) -> str:
+        """Both verdicts in one line."""
+        weak = " and ".join(_IF[name][1] for name in self.read)
+        return f"{_of(self.verdict)} if {self.condition}; {_of(weaker)} if {weak}"
+
+    @property
+    def condition(self) -> str:
+        """Return what these readings say."""
+        return " and ".join(_IF[name][0] for name in self.read)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return {"read": self.read, **self.verdict.to_json()}
 
 
 @dataclass(frozen=True)
@@ -187,9 +213,9 @@ class Job:
     def _check_options(self) -> None:
         options = self._options
         if self._order not in ORDERS:
-            raise ConfigError(f"order={self._order!r}: must be one of {', '.join(ORDERS)}")
+            raise ConfigError("order", self._order, f"must be one of {', '.join(ORDERS)}")
         if options.policy is not None and options.policy not in POLICIES:
-            raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
+            raise ConfigError("policy", options.policy, f"must be one of {', '.join(POLICIES)}")
         check_seconds(options.seconds)
         self._max_bytes()
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
@@ -255,11 +281,13 @@ class Job:
         return dataclasses.replace(both, verdict=searched.verdict, policy=searched.policy, reason=reason)
 
     def _check(self, policy: str, without: Sequence[str], seconds: float | None) -> Verdict:
+        """Check once; plain Python takes longer to come to the schedule that compiled code comes to."""
         options = self._options
         return check(
             self._case, order=self._order, policy=policy, schedules=options.schedules, seconds=seconds,
             seed=options.seed, without=without, fault=options.fault, max_states=options.states or MAX_STATES,
             max_bytes=self._max_bytes(), progress=self._progress, breadth_first=options.breadth_first,
+            witness_seconds=plain_first.PATIENCE_S if plain_first.is_plain() else WITNESS_SECONDS,
         )  # fmt: skip
 
     def _each_sync(self, verdict: Verdict) -> tuple[tuple[SyncResult, ...], tuple[str, ...]]:
@@ -290,7 +318,7 @@ class Job:
     def _confirm_seconds(self, verdict: Verdict) -> float:
         """Return how long second opinions are asked: with the search no longer than a check; 0 for not at all."""
         options, given = self._options, self._options.confirm_seconds
-        if given is None and (options.certify or sooner.is_plain() or os.environ.get("XCCL_EMU_CONFIRM") == "0"):
+        if given is None and (options.certify or plain_first.is_plain() or os.environ.get("XCCL_EMU_CONFIRM") == "0"):
             return 0.0
         seconds = verdict.seconds + CONFIRM_SECONDS if given is None else given
         return seconds if options.seconds is None else min(seconds, max(options.seconds - verdict.seconds, 0.0))
@@ -315,7 +343,7 @@ class Job:
     # ---- what is kept afterwards
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
-        sooner.answer(is_last=verdict.verdict != VERIFIED)
+        plain_first.answer(is_last=verdict.verdict != VERIFIED)
         return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file,
                       origin=self._case.origin)  # fmt: skip
 
@@ -328,6 +356,17 @@ class Job:
             return result
         path, unsaved = save_witness(self._case, result.verdict, self._options.out)
         return dataclasses.replace(result, replay_file=path, unsaved=unsaved)
+
+
+def stronger(case: Case, open_readings: Collection[str], judge: Callable[[Case], Verdict]) -> Stronger | None:
+    """A case judged by the stronger readings of what is open in it; None if nothing is."""
+    read = {name: of[1] for name, of in READINGS.items() if name in open_readings}
+    return Stronger(read, judge(case.with_pod_options(**read))) if read else None
+
+
+def _of(verdict: Verdict) -> str:
+    found = verdict.violation
+    return f"{found.kind} in {len(found.actions)} steps" if found else verdict.verdict
 
 
 def _load(options: CheckOptions) -> Witness:

@@ -11,10 +11,15 @@ from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, split_sizes
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, command_of, words
+from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.shown import right, spinner, stdout_console, table
 from xccl_emu.options import option
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from xccl_emu.bench.traffic import Comparison
+    from xccl_emu.protocol.sequence import Sizes
 
 
 @dataclass(frozen=True)
@@ -43,16 +48,11 @@ class LayerCompared:
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
     from xccl_emu.bench import traffic
-    from xccl_emu.cli.console import stdout_console
-    from xccl_emu.cli.schema import print_json
-    from xccl_emu.cli.shown import spinner
 
     named, sizes = split_sizes(words or ())
     with spinner("compare", as_json):
         if named:
-            from xccl_emu.cli.case_job import compare as compare_cases
-
-            result = compare_cases(named, _given(options, ctx) | sizes)
+            result = compared(named, _given(options, ctx) | sizes)
         else:
             from xccl_emu.bench.compare import compare
 
@@ -68,18 +68,33 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
         raise typer.Exit(WRONG)
 
 
+def compared(protocols: Sequence[str], sizes: "Sizes") -> "Comparison":
+    """Return what the dies of each role ask of other dies, of several protocols of the same sizes."""
+    from xccl_emu.bench.traffic import Comparison, TrafficLine, line_of
+    from xccl_emu.protocol.registry import make
+
+    lines, wrong = list[TrafficLine](), 0
+    short = {protocol: protocol.rpartition(":")[2] for protocol in protocols}
+    titles = short if len({*short.values()}) == len(short) else {protocol: protocol for protocol in protocols}
+    for protocol in protocols:
+        trial = make(protocol, **sizes).build("sc")
+        spec = trial.pod.spec
+        roles = trial.roles or {"die": sorted({core // spec.cores_per_die for core in trial.pod.active_cores()})}
+        trial.pod.run()
+        traffic, reserved = trial.pod.traffic(), (spec.managed_bytes, spec.meta_bytes)
+        lines += [line_of(titles[protocol], role, traffic, list(dies), reserved) for role, dies in roles.items()]
+        wrong += sum(trial.wrong_bytes().values())
+    return Comparison(dict(sizes), lines, wrong)
+
+
 def _table(head: Sequence[str], *rows: Sequence[str]) -> "Table":
     """Return a table for a terminal; a pipe gets Markdown."""
-    from rich.table import Table
-
-    from xccl_emu.cli.shown import right
-
-    table = Table(*head[:2], *right(*head[2:]), box=None, pad_edge=False)
-    for column in table.columns:
+    shown = table(*head[:2], *right(*head[2:]), box=None, pad_edge=False)
+    for column in shown.columns:
         column.overflow = "fold"
     for row in rows:
-        table.add_row(*row)
-    return table
+        shown.add_row(*row)
+    return shown
 
 
 def _given(options: LayerCompared, ctx: typer.Context) -> dict[str, int | str]:

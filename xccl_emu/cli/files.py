@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 WITNESSES = Path("witnesses")
 """The folder of replay files that nobody names."""
+FORMATS = (".png", ".svg", ".pdf")
+"""Endings of a plot."""
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -32,6 +34,20 @@ def check_file(option: str, path: Path | None) -> None:
         raise ConfigError(f"{option} {path}: must be a file in a folder that exists") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{option} {path}: cannot be written ({_why(error)})") from error
+
+
+def check_plot(path: Path | None) -> None:
+    """Raises ConfigError, before anything runs, if matplotlib is missing, or the file has no known format or cannot be
+    written."""
+    check_file("--plot", path)
+    if path is None:
+        return
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"--plot {path}: must end with {', '.join(FORMATS)}")
+    try:
+        import matplotlib as mpl  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"--plot {path}: needs matplotlib; install xccl_emu[plot]") from error
 
 
 @contextmanager

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xccl_emu.cli.app import App
+from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.options import AsJson
+from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.shown import spinner, stdout_console, table
+from xccl_emu.output import write_text
 
 if TYPE_CHECKING:
     from xccl_emu.bench.fit import FittedConstants
@@ -28,9 +32,6 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
     """
     from xccl_emu.bench.fit import fit_published
     from xccl_emu.bench.setting import Setting
-    from xccl_emu.cli.files import check_file, writing
-    from xccl_emu.cli.shown import spinner
-    from xccl_emu.output import write_text
 
     check_file("--out", out)
     with spinner("fit", as_json):
@@ -47,25 +48,21 @@ def _print(found: "FittedConstants", as_json: bool) -> None:
     """The report, as JSON or as tables."""
     if as_json:
         from xccl_emu.bench.result import Result
-        from xccl_emu.cli.schema import print_json
 
         rows = [Result.of(row, found.emulated[row.what]).to_json() for row in found.rows]
         report = {name: getattr(found, name) for name in ("constants", "intervals", "sensitivity", "evaluations")}
         return print_json("fit", report | {"results": rows, "mape_percent": found.mape_percent})
-    from rich.table import Table
-
-    constants = Table("constant", "value", "from", "to", title="Fitted constants")
+    constants = table("constant", "value", "from", "to", title="Fitted constants")
     for name, value in found.constants.items():
         constants.add_row(name, f"{value:g}", *(f"{end:.3g}" for end in found.intervals[name]))
-    table = Table("row", "published", "emulated", "unit", "residual", *found.sensitivity, title="Percent per percent")
+    names = ("row", "published", "emulated", "unit", "residual", *found.sensitivity)
+    residuals = table(*names, title="Percent per percent")
     for row in found.rows:
         moved = [f"{by_row[row.what]:+.3f}" for by_row in found.sensitivity.values()]
         residual = f"{found.residual_percent(row):+.1f}%"
-        table.add_row(row.what, f"{row.value:g}", f"{found.emulated[row.what]:.1f}", row.unit, residual, *moved)
-    from xccl_emu.cli.console import stdout_console
-
+        residuals.add_row(row.what, f"{row.value:g}", f"{found.emulated[row.what]:.1f}", row.unit, residual, *moved)
     console = stdout_console()
-    console.print(constants, table)
+    console.print(constants, residuals)
     console.print(f"{len(found.rows)} rows, {len(found.constants)} constants; MAPE {found.mape_percent:.2f}%")
 
 

@@ -1,11 +1,23 @@
 """``xccl-emu litmus``: what small programs may come to on each machine, and which machines a results file refutes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import typer
+
+from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.cli.options import JSON, command_of, words
+from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.shown import counting, escape, right, stdout_console, table
+from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
+from xccl_emu.sizes import some
+
+if TYPE_CHECKING:
+    from xccl_emu.ascendc.litmus import LitmusTest, MachineModel, Outcome
 
 
 @dataclass(frozen=True)
@@ -35,5 +47,134 @@ class LitmusOptions:
     seed: int = option(0, "Of its random schedules.", least=0)
 
 
+def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code."""
+    from xccl_emu.ascendc import BARRIERS, litmus
+
+    all_of = {"emulate": ("", *litmus.ORDERS), "barrier": BARRIERS, "homes": tuple(litmus.HOMES)}
+    for name, choices in all_of.items():
+        if getattr(options, name) not in choices:
+            raise ConfigError(f"--{name} {getattr(options, name)!r}: must be one of {', '.join(filter(None, choices))}")
+    if options.read is not None and (programs or options.emulate):
+        raise ConfigError("--read: takes no programs and no --emulate: the programs come from the file")
+    if options.emulate and as_json:
+        raise ConfigError("--emulate: prints a results file, which is CSV; leave out --json")
+    chosen = litmus.named(programs or ())
+    if options.read is not None:
+        return _read(options, as_json)
+    if options.emulate:
+        return typer.echo(_emulated(options, chosen), nl=False)
+    _list(options, chosen, as_json)
+
+
+def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
+    from xccl_emu.ascendc import litmus
+
+    counted, machine = dict[str, "dict[Outcome, int]"](), (options.emulate, options.barrier, options.homes)
+    for program in programs:
+        counted[program.name] = litmus.counted(program, litmus.ran(program, *machine, options.rounds, options.seed))
+    return litmus.csv_of(counted)
+
+
+# ---- what is allowed
+
+
+def _list(options: LitmusOptions, programs: Sequence["LitmusTest"], as_json: bool) -> None:
+    from xccl_emu.ascendc import litmus
+
+    shown = list[dict[str, Any]]()
+    with counting("litmus", len(programs), quiet=as_json) as count:
+        for i, program in enumerate(programs):
+            count(i, program.name)
+            shown.append({
+                "program": program.name, "threads": program.texts, "outcomes": [*_allowed(program, options.homes)],
+            })  # fmt: skip
+    if as_json:
+        return print_json("litmus", {"homes": options.homes, "litmus": shown})
+    found = table("program", "outcome", *litmus.ORDERS, title="what may come", title_style="")
+    for each in shown:
+        name = each["program"]
+        found.add_row(name, f"[bold]{escape(' || '.join(each['threads']))}[/]", end_section=False)
+        for one in each["outcomes"]:
+            found.add_row("", one["outcome"], *(_cell(one["allowed"], order) for order in litmus.ORDERS))
+        found.add_section()
+    console = stdout_console()
+    console.print(found)
+    console.print(
+        "empty: where PipeBarrier only says that pipes are empty, not that writes are visible", highlight=False
+    )
+
+
+def _allowed(program: "LitmusTest", homes: str) -> list[dict[str, Any]]:
+    """List each outcome, and the orders that allow it by each reading of a barrier."""
+    from xccl_emu.ascendc import BARRIERS, litmus
+
+    found = {
+        (barrier, order): litmus.allowed(program, order, barrier, homes)
+        for barrier in BARRIERS for order in litmus.ORDERS
+    }  # fmt: skip
+    return [
+        {"outcome": litmus.text_of(outcome), "allowed": {
+            barrier: [order for order in litmus.ORDERS if outcome in found[barrier, order]] for barrier in BARRIERS
+        }}
+        for outcome in sorted(frozenset().union(*found.values()), key=litmus.text_of)
+    ]  # fmt: skip
+
+
+def _cell(allowed: dict[str, list[str]], order: str) -> str:
+    readings = [barrier for barrier, orders in allowed.items() if order in orders]
+    return "yes" if len(readings) == len(allowed) else "".join(readings)
+
+
+# ---- what is refuted
+
+
+def _read(options: LitmusOptions, as_json: bool) -> None:
+    from xccl_emu.ascendc import litmus
+
+    assert options.read is not None
+    results = litmus.read(options.read)
+    models = litmus.models(results, options.homes)
+    left, runs = litmus.strongest(models), sum(sum(counts.values()) for counts in results.values())
+    if as_json:
+        shown = [_named(model) | {"refuted_by": _refutations(model)} for model in models]
+        chosen = [_named(model) for model in left]
+        print_json("litmus", {"homes": options.homes, "n_rounds": runs, "models": shown, "set": chosen})
+    else:
+        _show(models, left, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}")
+    raise typer.Exit(0 if left else ending.WRONG)
+
+
+def _named(model: "MachineModel") -> dict[str, Any]:
+    return {"order": model.order, "barrier": model.barrier}
+
+
+def _refutations(model: "MachineModel") -> list[dict[str, Any]]:
+    from xccl_emu.ascendc import litmus
+
+    return [
+        {"program": name, "outcome": litmus.text_of(outcome), "count": n} for name, outcome, n in model.refuted_by
+    ]  # fmt: skip
+
+
+def _show(models: Sequence["MachineModel"], left: Sequence["MachineModel"], what: str) -> None:
+    rows = table("order", "barrier", "", "by", "outcome", *right("times"), title=what, title_style="")
+    for model in models:
+        worst = max(_refutations(model), key=lambda each: each["count"], default=None)
+        found = ("[red]refuted[/]", *map(str, worst.values())) if worst else ("[green]not refuted[/]", "", "", "")
+        rows.add_row(model.order, model.barrier, *found)
+    console = stdout_console()
+    console.print(rows)
+    for model in left:
+        says = f"--order {model.order} --barrier {model.barrier}"
+        console.print(f"set {says}: the results fit, and refute what is stronger", highlight=False)
+    if not left:
+        console.print(
+            "no order and no reading of a barrier has all of these outcomes: the emulator has no such machine"
+        )
+    else:
+        console.print("what did not come may still come: a weaker machine is never refuted", highlight=False)
+
+
 _PROGRAMS = words("programs", "PROGRAM", "Names of programs [default: all].")
-app = App.of(command_of(LitmusOptions, "xccl_emu.cli.litmus_job", JSON, first=(_PROGRAMS,)))
+app = App.of(command_of(LitmusOptions, act, JSON, first=(_PROGRAMS,)))

@@ -12,7 +12,7 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
-from xccl_emu.cli import ending, sooner
+from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.app import App
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
@@ -173,5 +173,5 @@ def _say_compiling(family: str) -> None:
 
 def command() -> None:
     """The command, which says on stderr what it compiles; leaves through `SystemExit`."""
-    cache.listeners += [_say_compiling, sooner.listen]
+    cache.listeners += [_say_compiling, plain_first.listen]
     app(prog_name="xccl-emu")

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import Field, fields
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -49,11 +48,9 @@ _STANDS_FOR = {int: "N", float: "X", Path: "FILE"}
 
 
 def command_of(
-    kind: type, act: Callable[..., None] | str, *others: inspect.Parameter, first: tuple[inspect.Parameter, ...] = ()
+    kind: type, act: Callable[..., None], *others: inspect.Parameter, first: tuple[inspect.Parameter, ...] = ()
 ) -> Callable[..., None]:
     """A function for typer that makes a ``kind`` of its options and calls ``act(made, **others)``.
-
-    ``act`` may be the name of a module, imported when the command runs, that has a function of that name.
 
     The docstring of ``kind`` is its help.  ``first`` come before the fields, ``others`` after them; ``act`` gets both
     by name.  Fields of a base class come after the fields of the class itself.
@@ -64,8 +61,7 @@ def command_of(
 
     def command(**given: Any) -> None:
         own = {each.name: given.pop(each.name) for each in options}
-        acts = import_module(act).act if isinstance(act, str) else act
-        acts(kind(**own | {name: tuple(own[name] or ()) for name in several}), **given)
+        act(kind(**own | {name: tuple(own[name] or ()) for name in several}), **given)
 
     command.__doc__ = inspect.getdoc(kind)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import typer
 
 from xccl_emu.cli.app import App
 from xccl_emu.cli.ending import WRONG
+from xccl_emu.cli.files import check_plot
 from xccl_emu.cli.options import JSON, command_of, file
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
@@ -65,10 +66,7 @@ def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     from xccl_emu.plan.observed import load_observed
     from xccl_emu.plan.strategies import RequestStream, plan
 
-    if plot is not None:
-        from xccl_emu.cli.bench_plot import check_plot
-
-        check_plot(plot)
+    check_plot(plot)
     _check(options, plot)
     workload = RequestStream(options.rate, options.input, options.output, options.context)
     setting = _setting(options)
@@ -80,9 +78,7 @@ def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     shown = plan_show.Shown(found, chosen, options.by, options.top, points, options.device)
     plan_show.show(shown, as_json)
     if plot is not None and found.ranked:
-        from xccl_emu.cli.plan_plot import draw
-
-        draw(shown, plot)
+        plan_show.draw(shown, plot)
     sentence = plan_show.outcome(shown)
     if sentence:
         typer.echo(f"xccl-emu: {sentence}", err=True)

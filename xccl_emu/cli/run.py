@@ -1,6 +1,9 @@
 """``xccl-emu run``: one protocol, run on the whole pod and held against its oracle."""
 
-from typing import Annotated
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +11,23 @@ from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import AsJson, Protocol
+from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.shown import right, stages, stdout_console, table
+from xccl_emu.errors import ConfigError
+from xccl_emu.sizes import some
+from xccl_emu.stage import Stage, silent
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from xccl_emu.protocol.pod_run import PodRun
+    from xccl_emu.protocol.sequence import Sizes
+
+POLICIES = ("round-robin", "random")
+_CAPTION = (
+    "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied;"
+    " seconds and GB/s are this computer's"
+)
 
 app = App(cls=CaseGroup, no_args_is_help=True)
 
@@ -40,16 +60,159 @@ def case(
     has sizes for the whole pod runs there, call after call, bit for bit against an independent NumPy oracle: "wrong"
     counts what differs. Anything else runs on a pod that it just fits.
     """
-    from xccl_emu.cli.run_job import RunOptions
-    from xccl_emu.cli.run_job import run as run_case
-    from xccl_emu.cli.schema import print_json
-    from xccl_emu.cli.shown import stages
-
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
-    result = run_case(protocol, sizes_from(ctx.args, protocol), options)
+    result = run(protocol, sizes_from(ctx.args, protocol), options)
     if as_json:
         print_json("run", result.to_json())
     else:
         typer.echo(result.render())
     if result.wrong:
         raise typer.Exit(WRONG)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How ``run`` runs a case."""
+
+    order: str = "sc"
+    policy: str = "round-robin"
+    stages: Stage = silent
+    say: Callable[[str], None] = lambda note: None
+    """Called with a note before the run."""
+
+    def __post_init__(self) -> None:
+        from xccl_emu.machine.state import ORDERS
+
+        if self.order not in ORDERS:
+            raise ConfigError(f"--order {self.order}: must be one of {', '.join(ORDERS)}")
+        if self.policy not in POLICIES:
+            raise ConfigError(f"--policy {self.policy}: must be one of {', '.join(POLICIES)}")
+
+
+@dataclass
+class CaseResult:
+    """What a run did, how long it took in wall seconds, and how much memory."""
+
+    protocol: str
+    configuration: dict[str, int | str]
+    options: RunOptions
+    stats: dict[str, Any]
+    wrong_bytes: dict[str, int]
+    """Wrong bytes of each buffer that has any."""
+    seconds: float
+    resident_gb: float
+
+    @property
+    def wrong(self) -> int:
+        """Wrong bytes of all buffers."""
+        return sum(self.wrong_bytes.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return {
+            "protocol": self.protocol, "configuration": self.configuration, "order": self.options.order,
+            "policy": self.options.policy, "wrong": self.wrong, "wrong_bytes": self.wrong_bytes,
+            "rounds": [{self.protocol: self.stats}], "facts": {}, "stage_seconds": {}, "seconds": self.seconds,
+            "resident_gb": self.resident_gb,
+        }  # fmt: skip
+
+    def render(self) -> str:
+        """Return it as text for people."""
+        sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
+        moved = ", ".join(f"{pipe} {nbytes:,}" for pipe, nbytes in self.stats["bytes_by_pipe"].items() if nbytes)
+        count = f"{sum(self.stats['instructions'].values()):,} instructions in {self.stats['seconds']:.3f} s"
+        lines = [self.protocol, f"  {sizes}", f"  {count}; bytes by {moved or 'no pipe'}"]
+        lines += [f"  WRONG: {nbytes} bytes of {name}" for name, nbytes in self.wrong_bytes.items()]
+        return "\n".join([*lines, f"#wrong {self.wrong}"])
+
+
+@dataclass(frozen=True)
+class PodResult:
+    """What a case did on the whole pod, how long that took in wall seconds, and how much memory."""
+
+    protocol: str
+    run: "PodRun"
+    configuration: dict[str, Any]
+    """Sizes that were asked for, or taken where none were."""
+    seconds: float
+    resident_gb: float
+
+    @property
+    def wrong(self) -> int:
+        """Elements that are not the oracle's."""
+        return self.run.wrong
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        run = self.run
+        return {
+            "protocol": self.protocol, "configuration": self.configuration, "order": run.pod.order,
+            "policy": run.pod.policy, "wrong": run.wrong, "wrong_bytes": {}, "rounds": run.rounds,
+            "facts": run.facts, "stage_seconds": run.seconds, "seconds": self.seconds,
+            "resident_gb": self.resident_gb,
+        }  # fmt: skip
+
+    def render(self) -> str:
+        """Return it as text for people."""
+        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.run.seconds.items())
+        total = f"{self.seconds:.1f} s in all ({stages}), {self.resident_gb:.1f} GB resident"
+        console = stdout_console()
+        with console.capture() as captured:
+            console.print(self._table())
+        return f"{captured.get()}{total}\n#wrong {self.wrong}"
+
+    def _table(self) -> "Table":
+        """A line for each protocol of each round."""
+        facts = self.run.facts.items()
+        counts = ", ".join(some(value, name).replace("_", " ") for name, value in facts if isinstance(value, int))
+        words = "; ".join([counts, *(value for _, value in facts if isinstance(value, str))])
+        numbers = right("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s")
+        shown = table("round", *numbers, title=f"{self.protocol}: {words}", caption=_CAPTION)
+        for number, stats in enumerate(self.run.rounds, start=1):
+            for name, one in stats.items():
+                shown.add_row(f"{number} {name}", *_cells(one))
+        return shown
+
+
+def _cells(stats: dict[str, Any]) -> Iterator[str]:
+    moved, seconds = stats["bytes_by_pipe"], stats["seconds"]
+    copied = moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
+    for n in (moved["mtu-in"], moved["mtu-out"], moved["dma"], stats["vector_elements"]):
+        yield f"{n / 1e9:.{2 if n >= 1e7 or not n else 5}f}"
+    yield f"{sum(stats['instructions'].values()) / 1e6:.2f}"
+    yield f"{seconds:.2f}"
+    yield f"{copied / 1e9 / max(seconds, 1e-9):.1f}"
+
+
+def run(protocol: str, sizes: "Sizes", options: RunOptions) -> CaseResult | PodResult:
+    """Run it once, on a pod that it just fits or on the whole one, and hold memory against what must be there."""
+    from xccl_emu.protocol.pod_run import resident_gb
+    from xccl_emu.protocol.registry import known, make
+
+    if known(protocol).preset.on_pod is not None:
+        return run_on_pod(protocol, sizes, options)
+    started, case = time.perf_counter(), make(protocol, **sizes)
+    trial = case.build(options.order)
+    trial.pod.policy = options.policy
+    stats, wrong = asdict(trial.pod.run()), trial.wrong_bytes()
+    seconds = time.perf_counter() - started
+    return CaseResult(protocol, dict(case.configuration), options, stats, wrong, seconds, resident_gb())
+
+
+def run_on_pod(protocol: str, sizes: "Sizes", options: RunOptions) -> PodResult:
+    """Run it on the whole pod, call after call; sizes that are not given may be smaller, so as to fit the memory."""
+    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.machine.pod import Pod
+    from xccl_emu.machine.spec import CLOUDMATRIX384
+    from xccl_emu.protocol.pod_run import PodRun, resident_gb
+    from xccl_emu.protocol.registry import on_pod
+
+    started, case = time.perf_counter(), on_pod(protocol, **sizes)
+    pod = Pod(CLOUDMATRIX384, order=options.order, policy=options.policy, seed=getattr(case, "seed", 0))
+    pod_run = PodRun(pod, options.stages, available_bytes())
+    case, note = case.fit_to_memory(sizes, pod_run)
+    if note:
+        options.say(note)
+    case.run_on_pod(pod_run)
+    chosen = {each.name: getattr(case, each.name) for each in case.sizes()}
+    return PodResult(protocol, pod_run, chosen, time.perf_counter() - started, resident_gb())

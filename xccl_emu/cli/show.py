@@ -3,8 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
+from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
+from xccl_emu.cli.check import CheckOptions, print_and_draw, ticking
 from xccl_emu.cli.options import command_of
+from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
 
 
@@ -29,4 +34,23 @@ class ShowOptions:
     svg: Path | None = option(None, "Draw the run to a file too.")
 
 
-app = App.of(command_of(ShowOptions, "xccl_emu.cli.show_job"), no_args_is_help=True)
+def act(options: ShowOptions) -> None:
+    """Run the command; raises ``typer.Exit``, ConfigError, and OutputError if a file cannot be written."""
+    from xccl_emu.check.witness.replay_file import LINE
+    from xccl_emu.cli.check_job import Job
+
+    if not options.witness:
+        raise ConfigError("WITNESS: must be a replay file, or a line that begins with xe1:")
+    kept = Path(options.witness)
+    page = options.html or Path("witness.html" if options.witness.startswith(LINE) else kept.with_suffix(".html"))
+    asked = CheckOptions(protocol=options.protocol, replay=kept, html=page, svg=options.svg)
+    with ticking() as progress:
+        result = Job(asked, progress).run()
+    print_and_draw(result)
+    if result.verdict.violation is None:
+        raise typer.Exit(ending.UNFINISHED)
+    for path in filter(None, (page, options.svg)):
+        typer.echo(f"written: {path}")
+
+
+app = App.of(command_of(ShowOptions, act), no_args_is_help=True)

@@ -20,7 +20,7 @@ from xccl_emu.check.verdict import Verdict
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.judge import SequenceBudget, verdict_of
 from xccl_emu.fuzz.machine import COUNTS, Counts, SequenceViolation, machine_of
-from xccl_emu.fuzz.shrink import shrunk
+from xccl_emu.fuzz.shrink_sequence import shrunk
 from xccl_emu.protocol.folder import Contents, contents_of, same
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocol.sequence import Sequence, Sizes

@@ -48,5 +48,5 @@ def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
 def handles(kernels: Sequence[Kernel], generators: bool = False) -> list[int]:
     """Return the numbers by which the machine finds the kernels' step functions (`words.call_step`)."""
     if generators and not config.DISABLE_JIT:
-        raise ConfigError("generators=True: kernels run as plain generators only with NUMBA_DISABLE_JIT=1")
+        raise ConfigError("generators", True, "kernels run as plain generators only with NUMBA_DISABLE_JIT=1")
     return [handle_of(kernel.plain_step() if generators else kernel.entry) for kernel in kernels]

@@ -59,7 +59,7 @@ def _call(pod: "Pod", policy: Callable[..., int], log: NDArray[np.int64]) -> int
 def check_steppable(pod: "Pod") -> None:
     """Raises ConfigError for a pod that is not ready to run, or of plain generators: their locals are not its state."""
     if pod.generators:
-        raise ConfigError("generators=True: the locals of plain generators are not in the state of the pod")
+        raise ConfigError("generators", True, "the locals of plain generators are not in the state of the pod")
     pod.check_runnable()
 
 

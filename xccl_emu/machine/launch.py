@@ -38,7 +38,7 @@ class Grant:
             raise ConfigError(f"start={self.start!r}, end={self.end!r}: must be whole numbers")
         letters = set(self.rights) if isinstance(self.rights, str) else set()
         if not letters or not letters <= set(_RIGHTS) or ("f" in letters and "r" not in letters):
-            raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw', or have 'f' with 'r'")
+            raise ConfigError("rights", self.rights, "must be 'r', 'w' or 'rw', or have 'f' with 'r'")
 
     def words(self) -> tuple[int, int, int, int]:
         """Return it as the machine keeps it: die or ANY_DIE, start, end, rights."""
@@ -109,7 +109,7 @@ def _is_int64(item: object) -> bool:
 def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int, whose: str) -> None:
     """Raises ConfigError for more grants than a core holds, or one that lies outside of the pod."""
     if not isinstance(grants, Sequence) or not all(isinstance(grant, Grant) for grant in grants):
-        raise ConfigError(f"grants={grants!r}: must be a list of grants, as Pod.grant gives them")
+        raise ConfigError("grants", grants, "must be a list of grants, as Pod.grant gives them")
     if len(grants) > ms.MAX_WINDOWS:
         must = f"a core holds at most {ms.MAX_WINDOWS}; one for any die, region.grant(None, ...), replaces many"
         raise ConfigError(f"{whose}: {len(grants)} grants: {must}")

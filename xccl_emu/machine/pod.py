@@ -109,7 +109,7 @@ class Pod:
         draw_answers: bool = False,
     ) -> None:
         if not isinstance(spec, PodSpec):
-            raise ConfigError(f"spec={spec!r}: must be a PodSpec, such as small_pod(2) or CLOUDMATRIX384")
+            raise ConfigError("spec", spec, "must be a PodSpec, such as small_pod(2) or CLOUDMATRIX384")
         self.spec, self.seed, self.record = spec, whole("seed", seed), record
         self.order = _one_of("order", order, ORDERS)
         self.policy = policy if hasattr(policy, "drive") else _one_of("policy", policy, POLICIES)
@@ -183,7 +183,7 @@ class Pod:
     def span(self, address: int, nbytes: int) -> NDArray[np.uint8]:
         """[nbytes] bytes from a global address on, in place; ConfigError for what is not all on dies and CPUs."""
         if not 0 <= address <= address + nbytes <= self.spec.memory_bytes:
-            raise ConfigError(f"address={address}: the {nbytes} bytes there are not all in the memory of dies or CPUs")
+            raise ConfigError("address", address, f"the {nbytes} bytes there are not all in the memory of dies or CPUs")
         return self._memory.span(address, nbytes)
 
     def sparse_memory(self) -> tuple[NDArray[np.uint8], int]:
@@ -206,21 +206,21 @@ class Pod:
         """ConfigError for an offset outside of the area; its end is allowed, as the end of a range."""
         die, offset = self._check_home(die), whole("offset", offset)
         if not 0 <= offset <= nbytes:
-            raise ConfigError(f"offset={offset}: the {area} of a die has {nbytes} bytes")
+            raise ConfigError("offset", offset, f"the {area} of a die has {nbytes} bytes")
         return die * self.spec.die_bytes + start + offset
 
     def cpu(self, number: int) -> int:
         """Number of a CPU where dies are numbered: CPUs come after them; ConfigError if there is none."""
         number, n = whole("number", number), self.spec.n_homes - self.spec.n_dies
         if not 0 <= number < n:
-            raise ConfigError(f"number={number}: the pod has {n} CPUs")
+            raise ConfigError("number", number, f"the pod has {n} CPUs")
         return self.spec.n_dies + number
 
     def alloc(self, die: int, nbytes: int) -> Buffer:
         """Reserve bytes in the app data area of a die, or a `cpu`, aligned to 32; CapacityError if they do not fit."""
         die, nbytes = self._check_home(die), whole("nbytes", nbytes)
         if nbytes < 0:
-            raise ConfigError(f"nbytes={nbytes}: must not be negative")
+            raise ConfigError("nbytes", nbytes, "must not be negative")
         used = self._app_used.get(die, 0)
         size = (nbytes + ms.GRANULE_BYTES - 1) // ms.GRANULE_BYTES * ms.GRANULE_BYTES
         if used + size > self.spec.app_bytes:
@@ -327,9 +327,9 @@ class Pod:
         """
         self.check_ready()
         if not isinstance(kernel, Kernel):
-            raise ConfigError(f"kernel={kernel!r}: must be a kernel, made by the decorator of that name")
+            raise ConfigError("kernel", kernel, "must be a kernel, made by the decorator of that name")
         if not isinstance(cores, Iterable):
-            raise ConfigError(f"cores={cores!r}: must be a list of cores")
+            raise ConfigError("cores", cores, "must be a list of cores")
         die, cores = self._check_home(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
         whose = f"kernel {kernel.name} on {self.spec.home(die, ' ')}"
@@ -385,11 +385,11 @@ class Pod:
         self.span(address, nbytes)
         start, end = whole("address", address), address + whole("nbytes", nbytes)
         if told != -1 and (told % 8 or not 0 <= told <= self.spec.memory_bytes - 8 or start - 8 < told < end):
-            raise ConfigError(f"told={told}: must be an aligned word of memory outside of the bytes, or -1")
+            raise ConfigError("told", told, "must be an aligned word of memory outside of the bytes, or -1")
         if not name or name in (*_AREAS, *(known for known, *_ in self.losses)) or "@" in name or nbytes < 1:
-            raise ConfigError(f"name={name!r}: must be a new name, without an @, of at least one byte")
+            raise ConfigError("name", name, "must be a new name, without an @, of at least one byte")
         if len(self.losses) == ms.LOSSES_MOST:
-            raise ConfigError(f"name={name!r}: at most {ms.LOSSES_MOST} parts of memory may be lost")
+            raise ConfigError("name", name, f"at most {ms.LOSSES_MOST} parts of memory may be lost")
         self.losses.append((name, start, end, told))
 
     def loss_number(self, die: int, area: str) -> int:
@@ -514,7 +514,7 @@ class Pod:
     def schedule(self) -> Schedule:
         """The schedule of the last run; ConfigError if none was recorded."""
         if self._schedule is None:
-            raise ConfigError("record=False: no schedule was recorded; make the pod with record=True and run it")
+            raise ConfigError("record", False, "no schedule was recorded; make the pod with record=True and run it")
         return self._schedule
 
     # ---- the pod as a value
@@ -591,7 +591,7 @@ class Pod:
     def _check_die(self, die: int) -> int:
         die = whole("die", die)
         if not 0 <= die < self.spec.n_dies:
-            raise ConfigError(f"die={die}: the pod has dies 0 to {self.spec.n_dies - 1}")
+            raise ConfigError("die", die, f"the pod has dies 0 to {self.spec.n_dies - 1}")
         return die
 
     def _check_home(self, die: int) -> int:
@@ -601,7 +601,7 @@ class Pod:
 
     def _check_buffer(self, buffer: Buffer) -> None:
         if not isinstance(buffer, Buffer):
-            raise ConfigError(f"buffer={buffer!r}: must be a Buffer, as put and alloc give it")
+            raise ConfigError("buffer", buffer, "must be a Buffer, as put and alloc give it")
         die, start = divmod(buffer.address, self.spec.die_bytes)
         if die != buffer.die or buffer.nbytes < 0 or start + buffer.nbytes > self.spec.app_bytes:
             raise ConfigError(f"{buffer}: does not lie in the app data area of that die of this pod")
@@ -609,12 +609,12 @@ class Pod:
     def _check_cores(self, die: int, cores: Sequence[int]) -> list[int]:
         last = self.spec.cores_per_die - 1
         if len(cores) == 0 or len(set(cores)) != len(cores) or not all(0 <= c <= last for c in cores):
-            raise ConfigError(f"cores={list(cores)}: must be different ones of 0 to {last}")
+            raise ConfigError("cores", list(cores), f"must be different ones of 0 to {last}")
         numbers = [die * self.spec.cores_per_die + c for c in cores]
         taken = [c for c in numbers if c in self._owner]
         if taken:
             core, home = taken[0] % self.spec.cores_per_die, self.spec.home(die, " ")
-            raise ConfigError(f"cores={list(cores)}: core {core} of {home} is taken")
+            raise ConfigError("cores", list(cores), f"core {core} of {home} is taken")
         return numbers
 
     def check_ready(self) -> None:
@@ -668,4 +668,4 @@ def _shaped(raw: NDArray[np.uint8], dtype: DTypeLike, shape: tuple[int, ...] | N
 def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
-    raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+    raise ConfigError(name, value, f"must be one of {', '.join(known)}")

@@ -13,7 +13,7 @@ def whole(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        raise ConfigError(f"{name}={value!r}: must be a whole number") from error
+        raise ConfigError(name, value, "must be a whole number") from error
 
 
 def home_name(number: int, n_dies: int, gap: str = "") -> str:
@@ -65,47 +65,47 @@ class PodSpec:
         for number in fields(self)[1:]:  # all but the name
             object.__setattr__(self, number.name, whole(number.name, getattr(self, number.name)))
         if self.registers > _REGISTERS_MAX:
-            raise ConfigError(f"registers={self.registers}: must be at most {_REGISTERS_MAX}")
+            raise ConfigError("registers", self.registers, f"must be at most {_REGISTERS_MAX}")
         self._positive("nodes", "chips_per_node", "dies_per_chip", "cores_per_die", "flight_granules", "registers")
         if self.flight_granules >= CHOICE_ALL:
-            raise ConfigError(f"flight_granules={self.flight_granules}: must be below {CHOICE_ALL}")
+            raise ConfigError("flight_granules", self.flight_granules, f"must be below {CHOICE_ALL}")
         if self.atomic_bytes not in ATOMIC_BYTES:
-            raise ConfigError(f"atomic_bytes={self.atomic_bytes}: must be one of {', '.join(map(str, ATOMIC_BYTES))}")
+            raise ConfigError("atomic_bytes", self.atomic_bytes, f"must be one of {', '.join(map(str, ATOMIC_BYTES))}")
         if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
-            raise ConfigError(f"die_bytes={self.die_bytes}: must be a power of two")
+            raise ConfigError("die_bytes", self.die_bytes, "must be a power of two")
         if self.die_bytes < self.atomic_bytes:
-            raise ConfigError(f"die_bytes={self.die_bytes}: must be at least atomic_bytes={self.atomic_bytes}")
+            raise ConfigError("die_bytes", self.die_bytes, f"must be at least atomic_bytes={self.atomic_bytes}")
         if self.atomic_bytes < 8 and self.flight_granules < 2:
-            raise ConfigError("flight_granules=1: must be at least 2 where a word is written in halves")
+            raise ConfigError("flight_granules", 1, "must be at least 2 where a word is written in halves")
         if self.cpus_per_node < 0:
-            raise ConfigError(f"cpus_per_node={self.cpus_per_node}: must not be negative")
+            raise ConfigError("cpus_per_node", self.cpus_per_node, "must not be negative")
         self._check_cache()
         for name in ("meta_bytes", "managed_bytes", "ub_bytes"):
             if getattr(self, name) < 0 or getattr(self, name) % GRANULE_BYTES:
                 raise ConfigError(
-                    f"{name}={getattr(self, name)}: must be a multiple of {GRANULE_BYTES} and not negative"
+                    name, getattr(self, name), f"must be a multiple of {GRANULE_BYTES} and not negative"
                 )
         if self.app_bytes < 0:
             areas = self.meta_bytes + self.managed_bytes
-            raise ConfigError(f"die_bytes={self.die_bytes}: metadata and managed areas need {areas}")
+            raise ConfigError("die_bytes", self.die_bytes, f"metadata and managed areas need {areas}")
         if self.n_homes * self.die_bytes > 1 << 60:
-            raise ConfigError(f"die_bytes={self.die_bytes}: {self.n_homes} dies of it exceed the address space")
+            raise ConfigError("die_bytes", self.die_bytes, f"{self.n_homes} dies of it exceed the address space")
 
     def _check_cache(self) -> None:
         if not 0 <= self.scalar_cache <= CACHE_LINES_MAX:
-            raise ConfigError(f"scalar_cache={self.scalar_cache}: must be 0 (no cache) to {CACHE_LINES_MAX} lines")
+            raise ConfigError("scalar_cache", self.scalar_cache, f"must be 0 (no cache) to {CACHE_LINES_MAX} lines")
         if self.scalar_cache and self.die_bytes < CACHE_LINE_BYTES:
-            raise ConfigError(f"die_bytes={self.die_bytes}: must be at least {CACHE_LINE_BYTES}, a line of the cache")
+            raise ConfigError("die_bytes", self.die_bytes, f"must be at least {CACHE_LINE_BYTES}, a line of the cache")
         least = max(1, CACHE_LINE_BYTES // self.atomic_bytes) if self.scalar_cache else 1
         if self.flight_granules < least:
             raise ConfigError(
-                f"flight_granules={self.flight_granules}: must be at least {least}, so that a line of the cache fits"
+                "flight_granules", self.flight_granules, f"must be at least {least}, so that a line of the cache fits"
             )
 
     def _positive(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+                raise ConfigError(name, getattr(self, name), "must be at least 1")
 
     @property
     def n_dies(self) -> int:

@@ -38,7 +38,7 @@ class Switches:
         except TypeError:
             listed = [names]
         if isinstance(names, str) or not all(isinstance(name, str) for name in listed):
-            raise ConfigError(f"without={names!r}: must be a list of names")
+            raise ConfigError("without", names, "must be a list of names")
         self.without = frozenset(listed)
 
     def know(self, kernel: Kernel) -> None:
@@ -50,7 +50,7 @@ class Switches:
         known = self._known.union(*map(_names, kernels))
         unknown = sorted(self.without - known)
         if unknown and (launched or kernels):
-            raise ConfigError(f"without={unknown}: no kernel launched so far has it; they have {sorted(known)}")
+            raise ConfigError("without", unknown, f"no kernel launched so far has it; they have {sorted(known)}")
 
     def weaken(self, kernels: Sequence[Kernel], kernel: int, site: int, to: str) -> None:
         """Weaken a site, as `Pod.weaken` does."""
@@ -60,7 +60,7 @@ class Switches:
         operation = kernels[kernel].sites[site].operation
         known = (FENCE,) if operation == "quiet" else rq.ORDERS if operation in WRITES else ()
         if not isinstance(to, str) or to not in known:
-            raise ConfigError(f"to={to!r}: {operation} can be one of {', '.join(known) or 'nothing else'}")
+            raise ConfigError("to", to, f"{operation} can be one of {', '.join(known) or 'nothing else'}")
         self.weaker[kernel, site] = to
 
     def words(self, number: int, kernel: Kernel) -> tuple[NDArray[np.int64], int, bool]:

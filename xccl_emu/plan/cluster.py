@@ -23,7 +23,7 @@ class Link:
         """Raises ConfigError for a field out of range."""
         check_numbers(self)
         if not isinstance(self.mesh, bool):
-            raise ConfigError(f"mesh={self.mesh!r}: must be true or false")
+            raise ConfigError("mesh", self.mesh, "must be true or false")
 
     def seconds(self, size: float) -> float:
         """Return the time of one round in which ``size`` bytes go to one peer, in seconds."""
@@ -51,7 +51,7 @@ class Cluster:
         check_numbers(self)
         for name in ("nodes", "devices_per_node"):
             if getattr(self, name).bit_count() != 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be a power of two, as all degrees are (III-B1)")
+                raise ConfigError(name, getattr(self, name), "must be a power of two, as all degrees are (III-B1)")
 
     @property
     def devices(self) -> int:

@@ -30,7 +30,7 @@ class PlanSetting:
     def __post_init__(self) -> None:
         """Raises ConfigError for a batch of nothing."""
         if self.batch < 1:
-            raise ConfigError(f"batch={self.batch}: must be at least 1 (requests)")
+            raise ConfigError("batch", self.batch, "must be at least 1 (requests)")
 
     @property
     def weight_bytes(self) -> float:

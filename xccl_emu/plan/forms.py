@@ -47,5 +47,5 @@ def literal_but_for(corrected: tuple[str, ...]) -> Form:
     known = [each.name for each in fields(Form)]
     for one in corrected:
         if f"eq{one}" not in known:
-            raise ConfigError(f"correct={one!r}: must be one of {', '.join(name[2:] for name in known)}")
+            raise ConfigError("correct", one, f"must be one of {', '.join(name[2:] for name in known)}")
     return Form(**{name: name[2:] not in corrected for name in known})

@@ -104,38 +104,37 @@ def parse(text: str, devices: int, devices_per_node: int) -> LayerStrategy:
     Of one block alone, experts are split as attention is (the paper's ``TP=8 [PP=4]``).  Raises ConfigError unless the
     grammar derives it for this many devices.
     """
-    shown = f"strategy={text!r}: "
     body, _, rest = text.partition("[")
-    stages = _degrees(rest.rstrip("] "), ("PP",), shown) if rest else {}
+    stages = _degrees(rest.rstrip("] "), ("PP",), text) if rest else {}
     halves = body.split(",")
     if len(halves) > 2:
-        raise ConfigError(f"{shown}must be attention, experts [PP=degree], as TP=8 + DP=4, TP=8 + EP=4")
-    attention = _block(halves[0], ATTENTION, shown)
-    found = LayerStrategy(attention, _block(halves[-1], EXPERTS if len(halves) == 2 else ATTENTION, shown),
+        raise ConfigError("strategy", text, "must be attention, experts [PP=degree], as TP=8 + DP=4, TP=8 + EP=4")
+    attention = _block(halves[0], ATTENTION, text)
+    found = LayerStrategy(attention, _block(halves[-1], EXPERTS if len(halves) == 2 else ATTENTION, text),
                      stages.get("PP", 1))  # fmt: skip
     if len(halves) == 1 and attention.spread > 1:
-        raise ConfigError(f"{shown}experts are missing; must be as TP=8 + DP=4, TP=8 + EP=4")
+        raise ConfigError("strategy", text, "experts are missing; must be as TP=8 + DP=4, TP=8 + EP=4")
     if found not in [*strategies(devices, devices_per_node)]:
         raise ConfigError(
-            f"{shown}each block must use {devices} devices over PP, by powers of two, the first degree of two within"
-            f" a node of {devices_per_node}"
-        )
+            "strategy", text, f"each block must use {devices} devices over PP, by powers of two, the first degree of"
+            f" two within a node of {devices_per_node}",
+        )  # fmt: skip
     return found
 
 
-def _block(text: str, spread: str, shown: str) -> StrategyBlock:
-    degrees = _degrees(text, ("TP", spread), shown)
+def _block(half: str, spread: str, strategy: str) -> StrategyBlock:
+    degrees = _degrees(half, ("TP", spread), strategy)
     tensor, other = degrees.get("TP", 1), degrees.get(spread, 1)
     return StrategyBlock(tensor, other, next(iter(degrees)) == spread and min(tensor, other) > 1)
 
 
-def _degrees(text: str, kinds: tuple[str, ...], shown: str) -> dict[str, int]:
+def _degrees(half: str, kinds: tuple[str, ...], strategy: str) -> dict[str, int]:
     """Degrees by kind, in the order of the text."""
     found: dict[str, int] = {}
-    for part in text.split("+"):
+    for part in half.split("+"):
         match = _PART.fullmatch(part.strip())
         if match is None or match[1] not in kinds or match[1] in found:
             wanted = " or ".join(f"{kind}=degree" for kind in kinds)
-            raise ConfigError(f"{shown}{part.strip()!r} must be {wanted}, each kind once")
+            raise ConfigError("strategy", strategy, f"{part.strip()!r} must be {wanted}, each kind once")
         found[match[1]] = int(match[2])
     return found

@@ -48,7 +48,7 @@ class Grouped:
         """Raises ConfigError for a field out of range, or heads that do not divide into groups."""
         check_numbers(self)
         if self.heads % self.kv_heads:
-            raise ConfigError(f"kv_heads={self.kv_heads}: must divide heads={self.heads}")
+            raise ConfigError("kv_heads", self.kv_heads, f"must divide heads={self.heads}")
 
     def parameters(self, hidden: int) -> int:
         """Weights of one layer's attention."""
@@ -72,7 +72,7 @@ class Experts:
         """Raises ConfigError for a field out of range, or more experts of a token than there are."""
         check_numbers(self)
         if self.top_k > self.routed:
-            raise ConfigError(f"top_k={self.top_k}: must be at most routed={self.routed}")
+            raise ConfigError("top_k", self.top_k, f"must be at most routed={self.routed}")
 
     def touched(self, tokens: float) -> float:
         """Return how many experts this many tokens read the weights of, on average, if choices are uniform."""
@@ -99,7 +99,7 @@ class DecoderModel:
         """Raises ConfigError for a field out of range."""
         check_numbers(self)
         if self.dense_layers >= self.layers:
-            raise ConfigError(f"dense_layers={self.dense_layers}: must be below layers={self.layers}")
+            raise ConfigError("dense_layers", self.dense_layers, f"must be below layers={self.layers}")
 
     @property
     def attention_parameters(self) -> int:

@@ -35,7 +35,7 @@ COMPUTING = "computing"
 
 def _check_name(name: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
-        raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+        raise ConfigError(name, value, f"must be one of {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Computed:
     def __post_init__(self) -> None:
         """Raises ConfigError for a strategy that is no text, or a number out of range."""
         if not isinstance(self.strategy, str):
-            raise ConfigError(f"strategy={self.strategy!r}: must be a text, such as 'TP=8 + DP=4, TP=8 + EP=4'")
+            raise ConfigError("strategy", self.strategy, "must be a text, such as 'TP=8 + DP=4, TP=8 + EP=4'")
         check_numbers(self)
 
     def work(self, of: costs.PlanSetting) -> tuple[float, float]:

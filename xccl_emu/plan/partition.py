@@ -41,7 +41,7 @@ def part(strategy: LayerStrategy, model: DecoderModel, device: int) -> DeviceSha
     up [hidden, inner], down [inner, hidden].
     """
     if not 0 <= device < strategy.devices:
-        raise ConfigError(f"device={device}: must be 0 to {strategy.devices - 1}")
+        raise ConfigError("device", device, f"must be 0 to {strategy.devices - 1}")
     stage, on_stage = divmod(device, strategy.attention.devices)
     tensor, requests = strategy.attention.ranks_of(on_stage)
     inner, group = strategy.experts.ranks_of(on_stage)

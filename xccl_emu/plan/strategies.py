@@ -9,9 +9,9 @@ from typing import Annotated
 from xccl_emu import words as w
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.costs import PlanSetting, Term, service
+from xccl_emu.plan.forms import CORRECTED, Form
 from xccl_emu.plan.grammar import LayerStrategy, strategies
 from xccl_emu.plan.memory import DeviceBytes, memory
-from xccl_emu.plan.queueing import Load, load
 
 ORDERS = ("throughput", "ttft", "itl")
 """What strategies may be ranked by."""
@@ -30,12 +30,48 @@ class RequestStream(w.Printed):
     def __post_init__(self) -> None:
         """Raises ConfigError for a number that is none or not above 0, or a context that is too short."""
         if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ConfigError(f"rate={self.rate}: must be a number above 0 (requests a second)")
+            raise ConfigError("rate", self.rate, "must be a number above 0 (requests a second)")
         for name in ("input", "output"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1 (tokens)")
+                raise ConfigError(name, getattr(self, name), "must be at least 1 (tokens)")
         if self.context < self.input + self.output:
-            raise ConfigError(f"context={self.context}: must be at least input + output, {self.input + self.output}")
+            raise ConfigError("context", self.context, f"must be at least input + output, {self.input + self.output}")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What arrives at a server, and what it can serve, both in ``unit`` a second."""
+
+    arrivals: float
+    services: float
+    unit: str = "requests"
+
+    @property
+    def utilization(self) -> float:
+        """ρ of Eq. (7)."""
+        return self.arrivals / self.services
+
+    @property
+    def saturated(self) -> bool:
+        """Return True if more arrives than can be served, so that no wait is long enough: ρ ≥ 1."""
+        return self.utilization >= 1
+
+    @property
+    def wait_s(self) -> float:
+        """Eq. (7): W_q = ρ / (μ (1 − ρ)) in s; infinite where it is saturated."""
+        return math.inf if self.saturated else self.utilization / (self.services * (1 - self.utilization))
+
+
+def load(rate: float, batch: int, output: int, prefill_s: float, decode_s: float, form: Form = CORRECTED) -> Load:
+    """Arrivals and services of ``rate`` requests a second that make ``output`` tokens each.
+
+    As printed, λ_a tokens arrive a second at μ = 1 / Δt_svc, one token an iteration. But an iteration makes a token of
+    every request of the batch: corrected, a server takes ``batch`` requests through a prefill and ``output`` decodes,
+    which is the denominator of Eq. (11).
+    """
+    if form.eq7:
+        return Load(rate * output, 1 / decode_s, "tokens")
+    return Load(rate, batch / (prefill_s + output * decode_s))
 
 
 @dataclass(frozen=True)
@@ -143,7 +179,7 @@ class RankedStrategies:
 def plan(setting: PlanSetting, workload: RequestStream, by: str = "throughput") -> RankedStrategies:
     """Every strategy of the grammar, ranked; ConfigError for an order that there is not."""
     if by not in ORDERS:
-        raise ConfigError(f"by={by!r}: must be one of {', '.join(ORDERS)}")
+        raise ConfigError("by", by, f"must be one of {', '.join(ORDERS)}")
     cluster = setting.cluster
     every = [Estimate(s, setting, workload) for s in strategies(cluster.devices, cluster.devices_per_node)]
     ranked = sorted((one for one in every if not one.refusal), key=lambda one: one.key(by))

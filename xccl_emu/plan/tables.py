@@ -27,7 +27,7 @@ class NumberRange:
         right = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
         if not right or not self.least <= value <= self.most or not math.isfinite(value):  # type: ignore[operator, arg-type]
             kind = "a whole number" if self.whole else "a number"
-            raise ConfigError(f"{name}={value!r}: must be {kind}, {self.least:g} to {self.most:g} ({self.what})")
+            raise ConfigError(name, value, f"must be {kind}, {self.least:g} to {self.most:g} ({self.what})")
 
 
 def whole(what: str, least: int, most: int, default: Any = MISSING) -> Any:
@@ -44,7 +44,7 @@ def check_numbers(record: Any) -> None:
     """Raises ConfigError for the first number of a record that is out of its range, or a name that is no text."""
     for each in fields(record):
         if each.name == "name" and not isinstance(record.name, str):
-            raise ConfigError(f"name={record.name!r}: must be a text")
+            raise ConfigError("name", record.name, "must be a text")
         if "range" in each.metadata:
             each.metadata["range"].check(each.name, getattr(record, each.name))
 
@@ -83,13 +83,13 @@ def load(name_or_path: str, known: Mapping[str, str], option: str) -> tuple[Mapp
         return tomllib.loads(text), name_or_path
     if not name_or_path.endswith(".toml"):
         names = f"{', '.join(known)}, or " if known else ""
-        raise ConfigError(f"{option}={name_or_path!r}: must be {names}a file that ends with .toml")
+        raise ConfigError(option, name_or_path, f"must be {names}a file that ends with .toml")
     try:
         return tomllib.loads(read_bytes(name_or_path).decode("utf-8")), name_or_path
     except OSError as error:
-        raise ConfigError(f"{option}={name_or_path!r}: cannot be read ({error.strerror})") from error
+        raise ConfigError(option, name_or_path, f"cannot be read ({error.strerror})") from error
     except ValueError as error:  # of TOML, of UTF-8, of a path
-        raise ConfigError(f"{option}={name_or_path!r}: is no TOML ({error})") from error
+        raise ConfigError(option, name_or_path, f"is no TOML ({error})") from error
 
 
 def _wanted(each: "Field[Any]") -> str:

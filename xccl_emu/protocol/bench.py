@@ -193,7 +193,7 @@ class Bench:
         self.stop(code, meaning)
         self._gives_up.add(whole("code", code))
         if len(self._gives_up) > _GIVES_UP_MAX:
-            raise ConfigError(f"code={code}: a run may be given up with at most {_GIVES_UP_MAX} codes")
+            raise ConfigError("code", code, f"a run may be given up with at most {_GIVES_UP_MAX} codes")
 
     def tolerates(self, *faults: str, may_block: bool = True) -> None:
         """Kinds of faults (``"stop"``, ``"cut"`` and so on) under which it never takes wrong bits for right.
@@ -204,9 +204,9 @@ class Bench:
         """
         for kind in faults:
             if kind not in KINDS:
-                raise ConfigError(f"faults={kind!r}: must be of {', '.join(KINDS)}, without dies")
+                raise ConfigError("faults", kind, f"must be of {', '.join(KINDS)}, without dies")
         if not isinstance(may_block, bool):
-            raise ConfigError(f"may_block={may_block!r}: must be True or False")
+            raise ConfigError("may_block", may_block, "must be True or False")
         self._tolerated |= set(faults)
         self._may_block = may_block
 
@@ -218,7 +218,7 @@ class Bench:
         """
         for die in dies:
             if whole("dies", die) not in range(self._built().spec.n_homes):
-                raise ConfigError(f"dies={die}: out of range 0..{self._built().spec.n_dies - 1}")
+                raise ConfigError("dies", die, f"out of range 0..{self._built().spec.n_dies - 1}")
         self._tolerated.add("stop")
         self._recovers |= set(dies)
 
@@ -255,3 +255,16 @@ class Bench:
         """Name a buffer for reports, its die first.  An empty one, or one without a name, gets none."""
         if name and buffer.nbytes:
             self.label(f"{self._built().spec.home(buffer.die)}.{name}", buffer.address, buffer.nbytes)
+
+
+def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:
+    """Bytes without a zero, so that they differ from memory that was never written, and no two granules alike.
+
+    The first two bytes of each granule count the granules; the others are random.
+    """
+    data = np.random.default_rng([seed, nbytes]).integers(1, 256, nbytes, dtype=np.uint8)
+    numbers = np.arange(0, nbytes, 32)
+    data[numbers] = 1 + (numbers // 32 + 7 * seed % 255) % 255
+    full = numbers[numbers + 1 < nbytes]
+    data[full + 1] = 1 + (full // 32 // 255 + seed % 255) % 255
+    return data

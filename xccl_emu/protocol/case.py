@@ -15,9 +15,9 @@ from xccl_emu import words as w
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.trace import steps
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.spec import CACHE_LINES_MAX, whole
+from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec, whole
 from xccl_emu.protocol import folder
-from xccl_emu.protocol.bench import READINGS, Bench
+from xccl_emu.protocol.bench import READINGS, Bench, Corner
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.pod_run import PodRun
 
@@ -81,7 +81,7 @@ class Size(w.Printed):
 
     def _must(self, right: bool, value: Any, be: str) -> None:
         if not right:
-            raise ConfigError(f"{self.name}={value!r}: must be {be}")
+            raise ConfigError(self.name, value, f"must be {be}")
 
 
 def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX, **more: Any) -> Any:
@@ -171,7 +171,7 @@ class Case:
         known, chosen = {each.name: each for each in POD_SIZES}, dict(self.pod_sizes)
         for name, value in given.items():
             if name not in known:
-                raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+                raise ConfigError(name, value, f"must be one of {', '.join(known)}")
             chosen[name] = known[name].checked(value)
         case = copy.copy(self)
         object.__setattr__(case, "pod_sizes", {n: value for n, value in chosen.items() if value != known[n].default})
@@ -288,6 +288,16 @@ class Case:
         bench = Bench(order, without, self.pod_sizes, payload)
         self.lay_out(bench)
         return bench.trial()
+
+    def spec(self, calls: "Sequence[Call]" = (), dies: int = 0) -> PodSpec:
+        """Return the pod that it asks for, without its `pod_sizes`; raises what `lay_out_calls` raises.
+
+        It is for these calls, or for one, and has room for what a pod with more ``dies`` needs where others take them.
+        """
+        bench = Bench("sc", (), payload=False)
+        bench.corner = Corner(dies=dies)
+        self.lay_out_calls(bench, calls or [Call(self)])
+        return bench.trial().pod.spec
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.configuration.items())})"

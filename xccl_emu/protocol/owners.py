@@ -59,18 +59,18 @@ def _cores_of_one(pod: Pod, owner: int | str) -> list[int]:
         found = _TEXT.fullmatch(owner)
         if found is None:
             known = f"a die, as in 'die1', a core, as in 'die1.core0', or {DRAINED!r} alone"
-            raise ConfigError(f"owners={owner!r}: must be {known}")
+            raise ConfigError("owners", owner, f"must be {known}")
         die, on_die = int(found[2]) + (pod.spec.n_dies if found[1] == "cpu" else 0), found[3]
         cores = [core for core in running if core // per_die == die and on_die in (None, str(core % per_die))]
     elif isinstance(owner, int | np.integer) and not isinstance(owner, bool):
         cores = [core for core in running if core == owner]
     else:
-        raise ConfigError(f"owners={owner!r}: must be the global number of a core, or a text as 'die1.core0'")
+        raise ConfigError("owners", owner, "must be the global number of a core, or a text as 'die1.core0'")
     if not cores:
         from xccl_emu.check.messages import core_name  # with it comes compiled code
 
         known = ", ".join(f"{core_name(pod, core)} (number {core})" for core in running)
-        raise ConfigError(f"owners={owner!r}: no kernel runs there; kernels run on {known}")
+        raise ConfigError("owners", owner, f"no kernel runs there; kernels run on {known}")
     return cores
 
 

@@ -62,7 +62,7 @@ class Known:
         own = {given: value for given, value in sizes.items() if given not in of_pod}
         for given, value in own.items():
             if given not in there:
-                raise ConfigError(f"{given}={value!r}: {self.preset.name} has no such size, but {', '.join(there)}")
+                raise ConfigError(given, value, f"{self.preset.name} has no such size, but {', '.join(there)}")
         made: Case = self.maker(**{**self.preset.sizes, **own})
         return made.with_pod_options(**of_pod) if of_pod else made
 

@@ -8,6 +8,7 @@ zero and given their app data back, as `Case.lay_out` finds them on a new pod; w
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
@@ -123,9 +124,7 @@ class Sequence:
 
         The stages before it run round robin: they are judged by sequences that end with them.
         """
-        made = [[[*self._calls(each)] for each in stage.communicators] for stage in self.stages]
-        dies = max(_spec_of(calls, order, 0).n_dies for together in made for calls in together)
-        specs = [_specs_of(together, order, dies) for together in made]
+        made, specs = self._made(), self._specs
         options = _pod_sizes(made)
         sizes = {name: value for name, value in options.items() if name not in READINGS}
         room = _room([_beside(each) for each in specs]).with_(**sizes)
@@ -135,6 +134,21 @@ class Sequence:
             pod.run()
             _tidy(pod)
         return _laid_out(made[-1], specs[-1], pod, options)
+
+    def _made(self) -> list[list[list[Call]]]:
+        """The calls of each communicator of each stage."""
+        return [[[*self._calls(each)] for each in stage.communicators] for stage in self.stages]
+
+    @cached_property
+    def _specs(self) -> list[list[PodSpec]]:
+        """Say, once, what each communicator of each stage asks for on a pod with dies for all of them."""
+        made = self._made()
+        alone = [[(calls, calls[0].case.spec(calls)) for calls in together] for together in made]
+        dies = max(spec.n_dies for together in alone for _, spec in together)
+        for together in made:
+            if len(together) > 1 and not together[0][0].case.side_by_side:
+                raise ConfigError(f"{OTHER}: {together[0][0].case.name} has one communicator at a time")
+        return [[_spec_on(dies, calls, spec) for calls, spec in together] for together in alone]
 
     def _calls(self, stage: Stage) -> Iterator[Call]:
         calls = list[Call]()
@@ -168,30 +182,16 @@ def _text(sizes: Sizes) -> str:
 def _waits(value: Any) -> bool:
     if value in (0, 1):
         return bool(value)
-    raise ConfigError(f"{WAITS}={value!r}: must be 0 or 1")
+    raise ConfigError(WAITS, value, "must be 0 or 1")
 
 
 def _number(again: Any, calls: int) -> int:
     if isinstance(again, int) and 0 <= again < calls:
         return again
-    raise ConfigError(f"again={again!r}: must be the number of an earlier call, 0 to {calls - 1}")
+    raise ConfigError("again", again, f"must be the number of an earlier call, 0 to {calls - 1}")
 
 
 # ---- one pod for all of them
-
-
-class _SpecKnown(Exception):
-    """What a case asks for its pod to be."""
-
-    def __init__(self, spec: PodSpec) -> None:
-        self.spec = spec
-
-
-class _Asking(Bench):
-    """A bench on which a case says what its pod must be, and nothing more."""
-
-    def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
-        raise _SpecKnown(spec)
 
 
 class _Shared(Bench):
@@ -229,21 +229,9 @@ def _pod_sizes(made: list[list[list[Call]]]) -> Mapping[str, Any]:
     return first
 
 
-def _specs_of(together: list[list[Call]], order: str, dies: int) -> list[PodSpec]:
-    """Return what each of some communicators asks for, on a pod with ``dies`` dies."""
-    if len(together) > 1 and not together[0][0].case.side_by_side:
-        raise ConfigError(f"{OTHER}: {together[0][0].case.name} has one communicator at a time")
-    return [_spec_of(calls, order, dies) for calls in together]
-
-
-def _spec_of(calls: list[Call], order: str, dies: int) -> PodSpec:
-    bench = _Asking(order, ())
-    bench.corner = Corner(dies=dies)
-    try:
-        calls[0].case.lay_out_calls(bench, calls)
-    except _SpecKnown as known:
-        return known.spec
-    raise ConfigError("the protocol function must make its pod first: pod = bench.pod(small_pod(...))")
+def _spec_on(dies: int, calls: list[Call], alone: PodSpec) -> PodSpec:
+    """Return what calls ask for on a pod with ``dies`` dies, given what they ask for ``alone``."""
+    return alone if alone.n_dies == dies else calls[0].case.spec(calls, dies)
 
 
 def _laid_out(together: list[list[Call]], specs: list[PodSpec], pod: Pod, options: Mapping[str, Any]) -> Trial:
@@ -279,7 +267,7 @@ def _room(specs: list[PodSpec]) -> PodSpec:
     if len(set(specs)) == 1:
         return specs[0]
     if len(units := {spec.atomic_bytes for spec in specs}) > 1:
-        raise ConfigError(f"atomic_bytes={max(units)}: a pod has one such unit, and it is {min(units)} for others")
+        raise ConfigError("atomic_bytes", max(units), f"a pod has one such unit, and it is {min(units)} for others")
     areas = ("app_bytes", "meta_bytes", "managed_bytes", "ub_bytes", "flight_granules", "atomic_bytes")
     return small_pod(most("n_dies"), most("cores_per_die"), **{name: most(name) for name in areas}).with_(
         registers=most("registers")

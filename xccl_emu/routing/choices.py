@@ -34,7 +34,7 @@ class Choices:
         self._routing, self._layer, self._seed = routing, layer, seed
         self._source = None if routing == ZIPF else open_routing(Path(routing))
         if layer >= 0 and not isinstance(self._source, ExpertLoads):
-            raise ConfigError(f"layer={layer}: needs --routing with a file of expert loads by layer")
+            raise ConfigError("layer", layer, "needs --routing with a file of expert loads by layer")
         self.top_k = self._choices_per_token(top_k)
         """Routed experts of a token."""
 
@@ -43,15 +43,15 @@ class Choices:
             wanted = top_k or _TOP_K
             if wanted > self.n_experts:
                 where = f"--routing {self._routing} has" if self._source else "there are"
-                raise ConfigError(f"top_k={wanted}: {where} {self.n_experts} experts")
+                raise ConfigError("top_k", wanted, f"{where} {self.n_experts} experts")
             recorded = wanted
         else:
             recorded = int(self._source.topk.shape[1])
         if top_k not in (0, recorded):
-            raise ConfigError(f"top_k={top_k}: {self._routing} has {recorded} choices a token")
+            raise ConfigError("top_k", top_k, f"{self._routing} has {recorded} choices a token")
         if recorded > _TOP_K_MAX:
             what = f"{self._routing} has {recorded} choices a token"
-            raise ConfigError(f"top_k={recorded}: {what}, {_TOP_K_MAX} are possible")
+            raise ConfigError("top_k", recorded, f"{what}, {_TOP_K_MAX} are possible")
         return recorded
 
     @property

@@ -127,7 +127,7 @@ def place_experts(
     """
     least = 2 if shared else 1
     if not least <= n_ranks <= MAX_RANKS:
-        raise ConfigError(f"n_ranks={n_ranks}: must be {least} to {MAX_RANKS}")
+        raise ConfigError("n_ranks", n_ranks, f"must be {least} to {MAX_RANKS}")
     if n_experts < 1:
         raise ConfigError(f"n_experts is {n_experts}; it must be at least 1")
     reserved = redundancy.slots_per_rank if redundancy else 0

@@ -61,7 +61,7 @@ def payloads(draw: st.DrawFn, nbytes: int | SearchStrategy[int]) -> NDArray[np.u
     """
     size = draw(nbytes) if isinstance(nbytes, SearchStrategy) else nbytes
     if size < 0:
-        raise ConfigError(f"nbytes={size}: must not be negative")
+        raise ConfigError("nbytes", size, "must not be negative")
     pattern = draw(st.sampled_from(_PATTERNS))
     if pattern == "counting":
         return (np.arange(size) % 255 + 1).astype(np.uint8)
@@ -80,13 +80,13 @@ def routings(
     number on all ranks.  Raises ConfigError if a row cannot have that many different ones.
     """
     if not 1 <= top_k <= experts:
-        raise ConfigError(f"top_k={top_k}: must be 1 to {experts}, the number of experts")
+        raise ConfigError("top_k", top_k, f"must be 1 to {experts}, the number of experts")
     if isinstance(tokens, SearchStrategy):
         counts = [draw(tokens) for _ in range(ranks)]
     else:
         counts = [tokens] * ranks if isinstance(tokens, int) else list(tokens)
     if len(counts) != ranks:
-        raise ConfigError(f"tokens={tokens!r}: must be one number, or one for each of {ranks} ranks")
+        raise ConfigError("tokens", tokens, f"must be one number, or one for each of {ranks} ranks")
     row = st.lists(st.integers(0, experts - 1), max_size=top_k, unique=True).flatmap(
         lambda chosen: st.permutations([*chosen, *[MASKED] * (top_k - len(chosen))])
     )
@@ -101,7 +101,7 @@ def faults(draw: st.DrawFn, dies: int, actions_max: int = 200) -> str:
     ``duplicate:0-1`` and ``corrupt:0-1`` of the link from die 0 to die 1.
     """
     if dies < 2:
-        raise ConfigError(f"dies={dies}: must be at least 2, there are no links else")
+        raise ConfigError("dies", dies, "must be at least 2, there are no links else")
     kind = draw(st.sampled_from(("stop", "cut", "stall", "duplicate", "corrupt")))
     if kind == "stop":
         after = draw(st.none() | st.integers(1, actions_max))

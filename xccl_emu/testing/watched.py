@@ -68,13 +68,13 @@ class Watched:
     ) -> None:  # fmt: skip
         known = [name for name in POLICIES if name != "exhaustive"]
         if policy not in known:
-            raise ConfigError(f"policy={policy!r}: must be one of {', '.join(known)}")
+            raise ConfigError("policy", policy, f"must be one of {', '.join(known)}")
         if not 1 <= whole("schedules", schedules) <= MOST_SCHEDULES:
-            raise ConfigError(f"schedules={schedules}: must be 1 to {MOST_SCHEDULES}")
+            raise ConfigError("schedules", schedules, f"must be 1 to {MOST_SCHEDULES}")
         if not 1 <= whole("together", together) <= _TOGETHER_MOST:
-            raise ConfigError(f"together={together}: must be 1 to {_TOGETHER_MOST}")
+            raise ConfigError("together", together, f"must be 1 to {_TOGETHER_MOST}")
         if not 0 <= whole("seed", seed) < 1 << 40:
-            raise ConfigError(f"seed={seed}: must be 0 to 2^40 - 1")
+            raise ConfigError("seed", seed, "must be 0 to 2^40 - 1")
         self.policy, self.schedules, self.seed, self.folder = policy, schedules, seed, Path(witnesses)
         self._file = Path(replay or "")
         self._again = None if replay is None else Witness.load(replay)

@@ -93,5 +93,5 @@ def replay(checkable: Checkable, path: str | Path) -> Violation | None:
 
 def _violation(verdict: Verdict) -> Violation:
     if verdict.violation is None:
-        raise ConfigError(f"verdict={verdict.verdict!r}: there is no violation to show")
+        raise ConfigError("verdict", verdict.verdict, "there is no violation to show")
     return verdict.violation

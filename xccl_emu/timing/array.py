@@ -174,7 +174,7 @@ class Times:
         """Say of each site whether other cores have to do with it, and whether it was chosen, by its name."""
         unknown = sorted(set(chosen) - {site.sync for kernel in pod.kernels for site in kernel.sites})
         if unknown:
-            raise ConfigError(f"sites={unknown[0]!r}: no kernel of the run has a synchronization of that name")
+            raise ConfigError("sites", unknown[0], "no kernel of the run has a synchronization of that name")
         first = {kernel: self._starts[tl.SITE_BASE] + n * ms.MAX_SITES for n, kernel in enumerate(pod.kernels)}
         for kernel, begin in first.items():
             for n, site in enumerate(kernel.sites):  # a flag says something to other cores, or looks for it
@@ -189,9 +189,9 @@ class Times:
         asking = {site.sync for kernel in pod.kernels for site in kernel.sites if site.operation == "choose"}
         for name, after_us in timers_us.items():
             if name not in asking:
-                raise ConfigError(f"timers_us={name!r}: no kernel of the run has a choose of that name")
+                raise ConfigError("timers_us", name, "no kernel of the run has a choose of that name")
             if not after_us > 0 or not math.isfinite(after_us):
-                raise ConfigError(f"timers_us={name!r}: {after_us} must be a time above 0, in microseconds")
+                raise ConfigError("timers_us", name, f"{after_us} must be a time above 0, in microseconds")
         for n, kernel in enumerate(pod.kernels):
             sites = [k for k, site in enumerate(kernel.sites) if site.operation == "choose" and site.sync in timers_us]
             if len(sites) > tl.TIMERS_MOST:

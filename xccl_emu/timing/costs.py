@@ -80,9 +80,9 @@ class Costs:
         for constant in fields(self):
             value = getattr(self, constant.name)
             if not isinstance(value, int | float) or not 0 <= value < 1e9:
-                raise ConfigError(f"{constant.name}={value!r}: must be a number, at least 0")
+                raise ConfigError(constant.name, value, "must be a number, at least 0")
         for name in ("core_gb_s", "vector_gelem_s"):
             if getattr(self, name) <= 0:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
+                raise ConfigError(name, getattr(self, name), "must be above 0")
         if self.dma_engines not in range(1, ENGINES_MAX + 1):
-            raise ConfigError(f"dma_engines={self.dma_engines}: must be a whole number, 1 to {ENGINES_MAX}")
+            raise ConfigError("dma_engines", self.dma_engines, f"must be a whole number, 1 to {ENGINES_MAX}")

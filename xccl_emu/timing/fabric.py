@@ -57,10 +57,10 @@ class Cpus:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.per_node, int) and 1 <= self.per_node <= 64):
-            raise ConfigError(f"per_node={self.per_node!r}: must be 1 to 64")
+            raise ConfigError("per_node", self.per_node, "must be 1 to 64")
         for name in ("gb_s", "dram_gb_s"):
             if not 1e-3 <= getattr(self, name) <= 1e6:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be 0.001 to 10^6")
+                raise ConfigError(name, getattr(self, name), "must be 0.001 to 10^6")
 
 
 @dataclass(frozen=True)
@@ -102,21 +102,21 @@ class Fabric:
         if len(self.paths) not in (4, 6) or (self.cpus and len(self.paths) != 6):
             raise ConfigError(f"paths: {len(self.paths)} of them; must be 4, or with paths to CPUs 6")
         if self.within not in WITHIN:
-            raise ConfigError(f"within={self.within!r}: must be one of {', '.join(WITHIN)}")
+            raise ConfigError("within", self.within, f"must be one of {', '.join(WITHIN)}")
         if self.within != "ports" and self.planes != 1:
-            raise ConfigError(f"planes={self.planes}: must be 1 where nodes have links of their own ({self.within})")
+            raise ConfigError("planes", self.planes, f"must be 1 where nodes have links of their own ({self.within})")
         if self.within == "mesh" and (dies := self.dies_per_chip * self.chips_per_node) > PLANES_MAX:
-            raise ConfigError(f"within='mesh': {dies} dies a node; must be at most {PLANES_MAX}")
+            raise ConfigError("within", "mesh", f"{dies} dies a node; must be at most {PLANES_MAX}")
         most = {"planes": PLANES_MAX, "uplinks": UPLINKS_MAX, "dies_per_chip": 16, "chips_per_node": 1024}
         for name in most:
             if not (isinstance(value := getattr(self, name), int) and 1 <= value <= most[name]):
-                raise ConfigError(f"{name}={value!r}: must be 1 to {most[name]}")
+                raise ConfigError(name, value, f"must be 1 to {most[name]}")
         if not 0 <= self.nodes <= 1 << 20:
-            raise ConfigError(f"nodes={self.nodes!r}: must be 0 to {1 << 20}")
+            raise ConfigError("nodes", self.nodes, f"must be 0 to {1 << 20}")
         if not 32 <= self.stripe_bytes <= 1 << 30 or self.stripe_bytes & (self.stripe_bytes - 1):
-            raise ConfigError(f"stripe_bytes={self.stripe_bytes}: must be a power of two, 32 to 2^30")
+            raise ConfigError("stripe_bytes", self.stripe_bytes, "must be a power of two, 32 to 2^30")
         if self.uplink_gb_s and not 1e-3 <= self.uplink_gb_s <= 1e6:
-            raise ConfigError(f"uplink_gb_s={self.uplink_gb_s}: must be 0, or 0.001 to 10^6")
+            raise ConfigError("uplink_gb_s", self.uplink_gb_s, "must be 0, or 0.001 to 10^6")
         others = self.networks[1:]
         if len(others) > BESIDE_MAX or any(len(each.networks) > 1 for each in others):
             raise ConfigError(f"beside: at most {BESIDE_MAX} networks, none with others of its own")

@@ -23,7 +23,7 @@ def gantt(timing: Timing, die: int) -> Bars:
     the bytes have left.
     """
     if die not in timing.logged:
-        raise ConfigError(f"die={die}: the run has no log of it")
+        raise ConfigError("die", die, "the run has no log of it")
     rows = timing.records[timing.records[:, tl.RECORD_CORE] // timing.cores_per_die == die]
     found: dict[tuple[int, str, str], list[tuple[float, float]]] = defaultdict(list)
     for row in rows:

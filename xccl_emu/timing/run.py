@@ -160,11 +160,11 @@ class VirtualTime:
         routes = []
         for name, buffers in self.over.items():
             if name not in names:
-                raise ConfigError(f"over={name!r}: {self.fabric.name} also has {', '.join(names) or 'no others'}")
+                raise ConfigError("over", name, f"{self.fabric.name} also has {', '.join(names) or 'no others'}")
             number = names.index(name)
             for buffer in buffers:
                 if buffer.die >= pod.spec.n_dies and len(others[number].paths) < len(PATHS):
-                    raise ConfigError(f"over={name!r}: {buffer} is of a CPU, which has no port there")
+                    raise ConfigError("over", name, f"{buffer} is of a CPU, which has no port there")
                 routes.append((buffer.address, buffer.nbytes, number + 1))
         if len(routes) > tl.ROUTES_MAX:
             raise ConfigError(f"over: {len(routes)} buffers; at most {tl.ROUTES_MAX} can go over other networks")
@@ -180,11 +180,11 @@ class VirtualTime:
     def look(self, pod: "Pod") -> None:
         """ConfigError for a run that cannot be timed."""
         if pod.order != "sc":
-            raise ConfigError(f"order={pod.order!r}: virtual time decides when writes are visible; it takes order='sc'")
+            raise ConfigError("order", pod.order, "virtual time decides when writes are visible; it takes order='sc'")
         if pod.without:
-            raise ConfigError(f"without={sorted(pod.without)}: what is switched off cannot be timed")
+            raise ConfigError("without", sorted(pod.without), "what is switched off cannot be timed")
         if pod.spec.scalar_cache:
-            raise ConfigError(f"scalar_cache={pod.spec.scalar_cache}: must be 0; virtual time knows no caches")
+            raise ConfigError("scalar_cache", pod.spec.scalar_cache, "must be 0; virtual time knows no caches")
         homes = [core // pod.spec.cores_per_die for core in pod.active_cores()]
         homes += [grant.die or 0 for core in pod.active_cores() for grant in pod.grants_of(core)]
         last = max((home for home in homes if home < pod.spec.n_dies), default=0)
@@ -194,7 +194,7 @@ class VirtualTime:
         if self.fabric.cpus is None and max(homes, default=0) >= pod.spec.n_dies:
             raise ConfigError(f"fabric: {self.fabric.name} has no CPUs; this run has a core or memory of one")
         if pod.record:
-            raise ConfigError("record=True: a timed run is repeated by running it again; it has no schedule")
+            raise ConfigError("record", True, "a timed run is repeated by running it again; it has no schedule")
 
 
 def _run(pod: "Pod", memory: NDArray[np.uint8], times: Times, progress: Progress | None) -> int:

@@ -63,7 +63,7 @@ def trace(timing: Timing, dies: Collection[int] | None = None, events_max: int =
     """
     chosen = _chosen(timing, dies)
     if events_max < 1:
-        raise ConfigError(f"events_max={events_max}: must be at least 1")
+        raise ConfigError("events_max", events_max, "must be at least 1")
     on_die = timing.records[:, tl.RECORD_CORE] // timing.cores_per_die
     kept = np.flatnonzero(np.isin(on_die, sorted(chosen)))
     return _Writer(timing, kept[np.argsort(timing.records[kept, tl.RECORD_START], kind="stable")]).write(
@@ -89,15 +89,15 @@ def save_trace(
 
 def _chosen(timing: Timing, dies: Collection[int] | None) -> set[int]:
     if not len(timing.records):
-        raise ConfigError("log=False: a trace needs a run with log=True")
+        raise ConfigError("log", False, "a trace needs a run with log=True")
     took_part = {core // timing.cores_per_die for core in timing.kernels}
     chosen = took_part if dies is None else set(dies)
     if not chosen or not chosen <= took_part:
         wrong = sorted(chosen - took_part)
-        raise ConfigError(f"dies={wrong}: did not take part; there are {sorted(took_part)}")
+        raise ConfigError("dies", wrong, f"did not take part; there are {sorted(took_part)}")
     unlogged = chosen - timing.logged
     if unlogged:
-        raise ConfigError(f"dies={sorted(unlogged)}: are not in the log, which is of {sorted(timing.logged)}")
+        raise ConfigError("dies", sorted(unlogged), f"are not in the log, which is of {sorted(timing.logged)}")
     return chosen
 
 

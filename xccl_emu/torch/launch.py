@@ -84,10 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _settings(given: argparse.Namespace) -> Settings:
     """Raises ConfigError for what cannot be."""
     if not given.module and not Path(given.script).is_file():
-        raise ConfigError(f"script={given.script!r}: there is no such file")
+        raise ConfigError("script", given.script, "there is no such file")
     policy = given.policy or ("portfolio" if given.without or given.replay else TIME)
     if policy == TIME and given.without:
-        raise ConfigError("policy='time': nothing can be switched off in virtual time; take portfolio")
+        raise ConfigError("policy", "time", "nothing can be switched off in virtual time; take portfolio")
     given.schedules = given.schedules if given.schedules is not None else 6 if policy == "portfolio" else 1
     given.together = given.together or (3 if given.without else 1)
     settings = Settings(

@@ -196,7 +196,7 @@ class ServedGroup:
             return self._combine_fused(asked)
         what, _, phase = call.partition("_")
         if what not in ("dispatch", "combine") or phase not in ("", "send", "recv"):
-            raise ConfigError(f"call={call!r}: must be dispatch or combine, or end in _send or _recv")
+            raise ConfigError("call", call, "must be dispatch or combine, or end in _send or _recv")
         return self._dispatch(phase, asked) if what == "dispatch" else self._combine(phase, asked)
 
     def _without(self, absent: Collection[int], call: str, asked: Each) -> Each:
@@ -253,7 +253,7 @@ class ServedGroup:
         said, number = asked[0][0], asked[0][0]["handle"]
         made = self._current(number)
         if made.handle is None:
-            raise ConfigError(f"handle={number}: is of another mode than this combine")
+            raise ConfigError("handle", number, "is of another mode than this combine")
         group, out = made.session.group, []
         made.session.log_waits(said)
         if phase != "recv":
@@ -296,9 +296,9 @@ class ServedGroup:
         number = asked[0][0]["handle"]
         made = self._current(number)
         if not isinstance(made.session.group, kind):
-            raise ConfigError(f"handle={number}: is of another mode than this combine")
+            raise ConfigError("handle", number, "is of another mode than this combine")
         if made is not self._last(made.session):
-            raise ConfigError(f"handle={number}: its result was replaced by one of other choices")
+            raise ConfigError("handle", number, "its result was replaced by one of other choices")
         for rank, (_, arrays) in enumerate(asked):
             made.session.group.expert_output(rank)[:] = arrays["y"]
         return number, made.session
@@ -339,7 +339,7 @@ class ServedGroup:
 
     def _made(self, number: int) -> _Dispatch:
         if not 1 <= number <= len(self.dispatches):
-            raise ConfigError(f"handle={number}: no dispatch of this group has it")
+            raise ConfigError("handle", number, "no dispatch of this group has it")
         return self.dispatches[number - 1]
 
     def _current(self, number: int) -> _Dispatch:

@@ -36,7 +36,7 @@ Message = dict[str, Any]
 def listen() -> tuple[socket.socket, str]:
     """A socket that ranks may connect to, and its name; ConfigError where there are no such sockets."""
     if sys.platform != "linux":
-        raise ConfigError(f"platform={sys.platform!r}: xccl_emu.torch needs Linux (abstract Unix sockets)")
+        raise ConfigError("platform", sys.platform, "xccl_emu.torch needs Linux (abstract Unix sockets)")
     name = f"xccl-emu-{os.getpid()}-{os.urandom(8).hex()}"
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind("\0" + name)
@@ -61,7 +61,7 @@ class Line:
         try:
             sock.connect("\0" + name)
         except OSError as error:
-            raise ConfigError(f"{ADDRESS}={name!r}: no server is there ({error})") from error
+            raise ConfigError(ADDRESS, name, f"no server is there ({error})") from error
         shared = Path("/dev/shm")
         with tempfile.TemporaryFile(dir=shared if shared.is_dir() else None) as file:
             memory = os.dup(file.fileno())

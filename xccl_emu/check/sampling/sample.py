@@ -88,7 +88,7 @@ def sample(
     kernel fails.
     """
     if policy not in POLICIES:
-        raise ConfigError(f"policy={policy!r}: must be one of {', '.join(POLICIES)}")
+        raise ConfigError("policy", policy, f"must be one of {', '.join(POLICIES)}")
     monitor = monitor or monitor_of(trial)
     monitor.sites &= ~(CAME | MAY_WAIT)
     if schedules is None and seconds is None:

@@ -18,7 +18,7 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight
 from xccl_emu.check.witness.fold import cores_that_matter, element, steps_that_matter
-from xccl_emu.check.witness.shrink import signature
+from xccl_emu.check.witness.shrink_schedule import signature
 from xccl_emu.check.witness.trace import PERFORM, RunTrace, SubTransfer, TraceStep, steps
 
 _FLAGS = ("set_flag", "wait_flag")

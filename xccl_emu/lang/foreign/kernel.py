@@ -214,7 +214,7 @@ def c_kernel(file: str | Path, name: str, stack_words: int = STACK_WORDS) -> CKe
     such function, or, when the kernel is first used, if it does not compile.
     """
     if not isinstance(stack_words, int) or stack_words < 1:
-        raise ConfigError(f"stack_words={stack_words!r}: must be a whole number from 1 on")
+        raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
     return CKernel(Path(file).absolute(), name, stack_words)
 
 
@@ -222,7 +222,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"file={str(file)!r}: a kernel's source cannot be read ({error})") from error
+        raise ConfigError("file", str(file), f"a kernel's source cannot be read ({error})") from error
 
 
 @functools.cache

@@ -138,7 +138,7 @@ class Buffer(GroupMember):
         sizes: most tokens of a rank, and its experts.  counted: statistics that are to go on, if there are any.
         """
         if quant_mode not in _MODES:
-            raise ConfigError(f"quant_mode={quant_mode!r}: xccl_emu.torch has int8 and bf16")
+            raise ConfigError("quant_mode", quant_mode, "xccl_emu.torch has int8 and bf16")
         shape = {
             "hidden": x.size(1), "top_k": topk_idx.size(1), "tokens_max": sizes[0], "local_experts": sizes[1],
             "quantized": bool(_MODES[quant_mode]), "quantizer": "cann",

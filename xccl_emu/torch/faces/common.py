@@ -70,7 +70,7 @@ def refuse(**given: tuple[Any, str]) -> None:
     """Raises ConfigError for an argument that is set: its value, and why it is not here."""
     for name, (value, why) in given.items():
         if value:
-            raise ConfigError(f"{name}={value!r}: {why}")
+            raise ConfigError(name, value, why)
 
 
 class EventOverlap:

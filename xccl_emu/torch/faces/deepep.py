@@ -101,7 +101,7 @@ class Buffer(GroupMember):
     ) -> tuple[Any, ...]:  # fmt: skip
         """Send tokens to their experts, as upstream's of this name."""
         if use_ue8m0 and not round_scale:
-            raise ConfigError("use_ue8m0=True: needs round_scale=True")
+            raise ConfigError("use_ue8m0", True, "needs round_scale=True")
         most, local, hidden = num_max_dispatch_tokens_per_rank, num_experts // self.group_size, x.size(1)
         shape = {
             "hidden": hidden, "top_k": topk_idx.size(1), "tokens_max": most, "local_experts": local,
@@ -204,7 +204,7 @@ class Buffer(GroupMember):
         """Leave a rank out from now on, or no more; all others must do the same before they make a call."""
         masked = self._masks()
         if not 0 <= rank_to_mask < self.group_size:
-            raise ConfigError(f"rank_to_mask={rank_to_mask}: must be from 0 to {self.group_size - 1}")
+            raise ConfigError("rank_to_mask", rank_to_mask, f"must be from 0 to {self.group_size - 1}")
         (masked.add if mask else masked.discard)(rank_to_mask)
 
     def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
@@ -218,7 +218,7 @@ class Buffer(GroupMember):
 
     def _masks(self) -> set[int]:
         if self._masked is None:
-            raise ConfigError("enable_shrink=False: must be True for low_latency_*_mask_buffer")
+            raise ConfigError("enable_shrink", False, "must be True for low_latency_*_mask_buffer")
         return self._masked
 
     # ---- normal mode

@@ -102,4 +102,4 @@ def _check(named: dict[str, Any]) -> None:
         here = _HERE.get(name, (0, ""))
         tensor = isinstance(value, torch.Tensor)
         if name not in _ANY and value is not None and (tensor or value not in here):
-            raise ConfigError(f"{name}={'a tensor' if tensor else repr(value)}: xccl_emu.torch has {here} or None")
+            raise ConfigError(name, "a tensor" if tensor else value, f"xccl_emu.torch has {here} or None")

@@ -1,4 +1,4 @@
-"""An answer before the compiler: while this process compiles, another one runs the same command in plain Python.
+"""Plain Python first: while this process compiles, another one runs the same command in plain Python.
 
 The first to finish answers.  Both do the same steps, so verdicts, states and times in the model are the same; only
 seconds differ.  A command whose answer depends on seconds is left to the compiled one.
@@ -99,7 +99,7 @@ def _start() -> subprocess.Popen[bytes]:
 def _same_command(call: str, stdout: int, more: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start the same command line, by a function of this module, in a session of its own, out of Ctrl-C's reach."""
     return subprocess.Popen(
-        [sys.executable, "-c", f"from xccl_emu.cli import sooner; sooner.{call}", *sys.argv[1:]],
+        [sys.executable, "-c", f"from xccl_emu.cli import plain_first; plain_first.{call}", *sys.argv[1:]],
         stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL, start_new_session=True,
         env={**os.environ, **more},
     )  # fmt: skip
@@ -109,9 +109,6 @@ def run_plainly(parent: int) -> None:
     """Run the command in the other process; it ends with the one that has started it."""
     processes.end_with(parent)
     from xccl_emu import __main__
-    from xccl_emu.check import shrink
-
-    shrink.SECONDS = PATIENCE_S  # it takes longer to come to the schedule that compiled code comes to
 
     __main__.main()
 

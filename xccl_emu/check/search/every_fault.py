@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.device.search import bfs
-from xccl_emu.check.device.search import faulty as device
+from xccl_emu.check.device.search import faulty_runs as device
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock, recovery

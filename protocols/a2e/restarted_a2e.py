@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import rollback
-from xccl_emu.kernels.a2e import rollback as device
+from xccl_emu.kernels.a2e import abortable_calls as device
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
@@ -22,7 +22,7 @@ from xccl_emu.protocols.a2e.session import A2E
 
 
 class RestartedA2ELayout(A2ELayout):
-    """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/rollback`."""
+    """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/abortable_calls`."""
 
     uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
         **A2ELayout.uses,
@@ -121,9 +121,9 @@ class A2ERollback(A2ECase):
         super().__post_init__()
         for name, right in {"pull": 0, "cores": 1, "microbatches": 1, "attention_work": 0}.items():
             if getattr(self, name) != right:
-                raise ConfigError(f"{name}={getattr(self, name)}: where calls are rolled back it must be {right}")
+                raise ConfigError(name, getattr(self, name), f"where calls are rolled back it must be {right}")
         if not self.rounds:
-            raise ConfigError("rounds=0: must be at least 1, as there is nothing to roll back")
+            raise ConfigError("rounds", 0, "must be at least 1, as there is nothing to roll back")
 
     def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
         return Calls(RestartedA2E(pod, self._config(), aborts=self.aborts, failures=self.failures), given)

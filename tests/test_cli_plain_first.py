@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli_support import hear_interrupts, python
-from xccl_emu.cli import sooner
+from tests.cli_support import hear_interrupts, python, refusal
+from xccl_emu.check.shrink import WITNESS_SECONDS
+from xccl_emu.cli import plain_first
+from xccl_emu.errors import ConfigError
 
 BROKEN = ("check", "sendrecv", "--slots", "1", "--chunks", "3", "--without", "slot free", "--json")
 
@@ -64,16 +66,16 @@ def answered(folder: Path) -> tuple[dict[str, Any], str]:
 def test_one_process_compiles_behind_answers(tmp_path: Path) -> None:
     """A second one leaves at once, a command knows of the first, and an environment variable forbids it."""
     script = """
-from xccl_emu.cli import sooner
-assert sooner._is_free()
-with sooner._lock(sooner.fcntl.LOCK_EX):
-    assert not sooner._is_free()
-    sooner.compile_behind()
-    print(sooner._go_on_behind())
-    sooner.os.environ["XCCL_EMU_COMPILE_BEHIND"] = "0"
-    print(sooner._go_on_behind())
-assert sooner._is_free()
-print(sooner.os.nice(0))
+from xccl_emu.cli import plain_first
+assert plain_first._is_free()
+with plain_first._lock(plain_first.fcntl.LOCK_EX):
+    assert not plain_first._is_free()
+    plain_first.compile_behind()
+    print(plain_first._go_on_behind())
+    plain_first.os.environ["XCCL_EMU_COMPILE_BEHIND"] = "0"
+    print(plain_first._go_on_behind())
+assert plain_first._is_free()
+print(plain_first.os.nice(0))
 """
     process = python(script, env={**os.environ, "XCCL_EMU_CACHE_DIR": str(tmp_path)})
     assert process.stdout == f"; a process of an earlier answer is still compiling\n\n{os.nice(0)}\n", process.stderr
@@ -119,10 +121,10 @@ def test_what_depends_on_seconds_is_left_to_compiled_code(
     words: str, applies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slower code would find less in the same seconds, and nobody who imports the package gets a process."""
-    monkeypatch.setattr(sooner._early, "IS_COMMAND", True)
-    assert sooner._applies(words.split()) == applies
+    monkeypatch.setattr(plain_first._early, "IS_COMMAND", True)
+    assert plain_first._applies(words.split()) == applies
     monkeypatch.setenv("XCCL_EMU_PLAIN_FIRST", "0")
-    assert not sooner._applies(words.split())
+    assert not plain_first._applies(words.split())
 
 
 @pytest.mark.parametrize(
@@ -137,6 +139,22 @@ def test_what_depends_on_seconds_is_left_to_compiled_code(
 )
 def test_a_limit_of_a_search_leaves_the_first_answer(words: str, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain Python is asked too where only a search is limited: what it has not finished is not taken."""
-    monkeypatch.setattr(sooner._early, "IS_COMMAND", True)
+    monkeypatch.setattr(plain_first._early, "IS_COMMAND", True)
     monkeypatch.delenv("XCCL_EMU_PLAIN_FIRST", raising=False)
-    assert sooner._applies(words.split()) == first
+    assert plain_first._applies(words.split()) == first
+
+
+@pytest.mark.parametrize(("environment", "seconds"), [("1", plain_first.PATIENCE_S), ("", WITNESS_SECONDS)])
+def test_plain_python_has_longer_for_a_witness(
+    environment: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is slower, and comes to the same schedule: the check that it makes is given the time."""
+
+    def noted(case: object, **given: object) -> None:
+        raise ConfigError(f"for {given['witness_seconds']} seconds")
+
+    monkeypatch.setattr("xccl_emu.cli.check_job.check", noted)
+    monkeypatch.delenv("XCCL_EMU_WITHOUT_NUMBA", raising=False)
+    if environment:
+        monkeypatch.setenv("XCCL_EMU_WITHOUT_NUMBA", environment)
+    assert f"for {seconds} seconds" in refusal("check", "sendrecv")
