@@ -40,6 +40,9 @@ SIGNAL_SET, SIGNAL_ADD = 1, 2
 ANSWERS_MOST = 64
 """Answers that `choose` may have at most."""
 
+WORD = 0
+"""In the place of a unit (`Operation.unit`)."""
+
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
 
@@ -73,24 +76,33 @@ class Operation:
     """Memory; `poll_any` reads a word for each of its conditions."""
     takes: Bytes = None
     fills: Bytes = None
-    """The data buffer; the ranges of vector instructions are `machine.device.vectors.ranges`."""
+    """The data buffer; of a vector instruction the size is in elements (`machine.device.vectors`)."""
+    unit: int = 1
+    """Addresses of memory, and sizes, are multiples of this; `WORD`: an access to 1, 2, 4 or 8 bytes, aligned."""
+
+
+def _vector(name: str, operands: str, takes: str = "ub", fills: str = "target_ub") -> Operation:
+    """Make a row of the vector pipe, which works on ``count`` elements; a sum reads what it fills, too."""
+    return Operation(
+        name, VECTOR, operands, takes=(takes, "count") if takes else None, fills=(fills, "count")
+    )  # fmt: skip
 
 
 TABLE = (
     Operation("return", SCALAR, "value"),
     # the scalar unit and memory
-    Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes")),
-    Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes")),
-    Operation("atomic_add", SCALAR, "address value", reads=("address", 8), writes=("address", 8)),
-    Operation("compare_swap", SCALAR, "address value expected", reads=("address", 8), writes=("address", 8)),
-    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes")),
+    Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes"), unit=WORD),
+    Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes"), unit=WORD),
+    Operation("atomic_add", SCALAR, "address value", reads=("address", 8), writes=("address", 8), unit=8),
+    Operation("compare_swap", SCALAR, "address value expected", reads=("address", 8), writes=("address", 8), unit=8),
+    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), unit=WORD),
     # its order, its group, the data buffer, events
     Operation("quiet"),
     Operation("arrive"),
     Operation("await_group", SCALAR, "phase"),
-    Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes")),
+    Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes"), unit=WORD),
     Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes")),
-    Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes")),
+    Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes"), unit=WORD),
     Operation("set_flag", SCALAR, "source target event"),
     Operation("wait_flag", SCALAR, "source target event"),
     Operation("fail", SCALAR, "code info"),
@@ -105,19 +117,19 @@ TABLE = (
     Operation(
         "put_signal", MTU_OUT, "ub target nbytes signal value how", takes=("ub", "nbytes"), writes=("target", "nbytes")
     ),
-    Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32)),
-    Operation("add", MTU_OUT, "target value", writes=("target", 8)),
+    Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32), unit=32),
+    Operation("add", MTU_OUT, "target value", writes=("target", 8), unit=8),
     Operation("fence", MTU_OUT),
-    Operation("v_quantize", VECTOR, "ub target_ub count dtype rule"),
-    Operation("v_dequantize", VECTOR, "ub target_ub count scale_ub rule"),
-    Operation("v_copy", VECTOR, "ub target_ub count function other"),
-    Operation("v_fill", VECTOR, "ub nbytes byte"),
-    Operation("v_widen", VECTOR, "ub target_ub count dtype"),
-    Operation("v_axpy", VECTOR, "ub acc_ub weight count dtype"),
-    Operation("v_add", VECTOR, "ub acc_ub count dtype"),
-    Operation("v_scale", VECTOR, "acc_ub count factor"),
-    Operation("v_narrow", VECTOR, "acc_ub target_ub count dtype"),
-    Operation("v_count", VECTOR, "ub target_ub count low high"),
+    _vector("v_quantize", "ub target_ub count dtype rule"),
+    _vector("v_dequantize", "ub target_ub count scale_ub rule"),
+    _vector("v_copy", "ub target_ub count function other"),
+    _vector("v_fill", "ub count byte", takes="", fills="ub"),
+    _vector("v_widen", "ub target_ub count dtype"),
+    _vector("v_axpy", "ub acc_ub weight count dtype", fills="acc_ub"),
+    _vector("v_add", "ub acc_ub count dtype", fills="acc_ub"),
+    _vector("v_scale", "acc_ub count factor", takes="", fills="acc_ub"),
+    _vector("v_narrow", "ub target_ub count dtype"),
+    _vector("v_count", "ub target_ub count low high"),
 )
 
 OPERATIONS = tuple(row.name for row in TABLE)
