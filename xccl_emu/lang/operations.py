@@ -100,7 +100,8 @@ def _ranges(of: Callable[[Operation], Bytes]) -> NDArray[np.int64]:
 READ, WRITTEN = _ranges(lambda row: row.reads), _ranges(lambda row: row.writes)
 TAKEN, FILLED = _ranges(lambda row: row.takes), _ranges(lambda row: row.fills)
 """Where in a request its memory and its data buffer are said; `machine.device.touched` reads it."""
-UNIT = np.array([row.unit for row in TABLE])
-"""What its addresses are multiples of, see `Operation.unit`."""
+WORD = 0
+UNIT = np.array([WORD if row.word else row.unit for row in TABLE])
+"""What its addresses are multiples of; `WORD`: of its own size, which is that of a word."""
 DTYPE = np.array([row.operands.split().index("dtype") + 1 if "dtype" in row.operands else 0 for row in TABLE])
 """Where an instruction of the vector pipe has its element type; 0: it has none."""

@@ -40,9 +40,6 @@ SIGNAL_SET, SIGNAL_ADD = 1, 2
 ANSWERS_MOST = 64
 """Answers that `choose` may have at most."""
 
-WORD = 0
-"""In the place of a unit (`Operation.unit`)."""
-
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
 
@@ -78,59 +75,77 @@ class Operation:
     fills: Bytes = None
     """The data buffer; of a vector instruction the size is in elements (`machine.device.vectors`)."""
     unit: int = 1
-    """Addresses of memory, and sizes, are multiples of this; `WORD`: an access to 1, 2, 4 or 8 bytes, aligned."""
+    """Addresses of memory are multiples of this."""
+    word: bool = False
+    """Is it an access to 1, 2, 4 or 8 bytes, at a multiple of their number?"""
+    says: str = ""
+    shows: str = ""
+    """What a witness says of its operands next to its name, and what it writes, as formats of the operands."""
 
+    @classmethod
+    def atomic(cls, name: str, operands: str, says: str) -> "Operation":
+        """Make a row of what reads and writes a word of 8 bytes at once."""
+        return cls(name, SCALAR, operands, reads=("address", 8), writes=("address", 8), unit=8, says=says)
 
-def _vector(name: str, operands: str, takes: str = "ub", fills: str = "target_ub") -> Operation:
-    """Make a row of the vector pipe, which works on ``count`` elements; a sum reads what it fills, too."""
-    return Operation(
-        name, VECTOR, operands, takes=(takes, "count") if takes else None, fills=(fills, "count")
-    )  # fmt: skip
+    @classmethod
+    def out(cls, name: str, operands: str) -> "Operation":
+        """Make a row of what mtu-out copies from the data buffer."""
+        out = ("target", "nbytes")
+        return cls(name, MTU_OUT, operands, takes=("ub", "nbytes"), writes=out, says="{nbytes:d} B")
+
+    @classmethod
+    def vector(cls, name: str, operands: str, takes: str = "ub", fills: str = "target_ub") -> "Operation":
+        """Make a row of the vector pipe, which works on ``count`` elements; a sum reads what it fills, too."""
+        return cls(name, VECTOR, operands, takes=(takes, "count") if takes else None, fills=(fills, "count"))
 
 
 TABLE = (
-    Operation("return", SCALAR, "value"),
+    Operation("return", SCALAR, "value", says="{value}"),
     # the scalar unit and memory
-    Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes"), unit=WORD),
-    Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes"), unit=WORD),
-    Operation("atomic_add", SCALAR, "address value", reads=("address", 8), writes=("address", 8), unit=8),
-    Operation("compare_swap", SCALAR, "address value expected", reads=("address", 8), writes=("address", 8), unit=8),
-    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), unit=WORD),
+    Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes"), word=True),
+    Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes"), word=True, shows="{value}"),
+    Operation.atomic("atomic_add", "address value", says="{value}"),
+    Operation.atomic("compare_swap", "address value expected", says="to {value}"),
+    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), word=True),
     # its order, its group, the data buffer, events
     Operation("quiet"),
     Operation("arrive"),
-    Operation("await_group", SCALAR, "phase"),
-    Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes"), unit=WORD),
-    Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes")),
-    Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes"), unit=WORD),
+    Operation("await_group", SCALAR, "phase", says="{phase}"),
+    Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes"), word=True),
+    Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes"), says="{nbytes:d} B"),
+    Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes"), word=True, shows="{value}"),
     Operation("set_flag", SCALAR, "source target event"),
     Operation("wait_flag", SCALAR, "source target event"),
-    Operation("fail", SCALAR, "code info"),
+    Operation("fail", SCALAR, "code info", says="{code}", shows="{info}"),
     Operation("dcci", SCALAR, "address"),
-    Operation("choose", SCALAR, "n of"),
+    Operation("choose", SCALAR, "n of", says="{n}"),
     Operation("poll_any", SCALAR, "first compare value"),
     # pipes and DMA
-    Operation("dma", DMA, "source target nbytes event", reads=("source", "nbytes"), writes=("target", "nbytes")),
-    Operation("mtu_in", MTU_IN, "source ub nbytes tentative", reads=("source", "nbytes"), fills=("ub", "nbytes")),
-    Operation("mtu_out", MTU_OUT, "ub target nbytes", takes=("ub", "nbytes"), writes=("target", "nbytes")),
-    Operation("mtu_add", MTU_OUT, "ub target nbytes", takes=("ub", "nbytes"), writes=("target", "nbytes")),
     Operation(
-        "put_signal", MTU_OUT, "ub target nbytes signal value how", takes=("ub", "nbytes"), writes=("target", "nbytes")
+        "dma", DMA, "source target nbytes event", reads=("source", "nbytes"), writes=("target", "nbytes"),
+        says="{nbytes:d} B, event {event:d}",
     ),
+    Operation(
+        "mtu_in", MTU_IN, "source ub nbytes tentative", reads=("source", "nbytes"), fills=("ub", "nbytes"),
+        says="{nbytes:d} B",
+    ),
+    Operation.out("mtu_out", "ub target nbytes"),
+    Operation.out("mtu_add", "ub target nbytes"),
+    Operation.out("put_signal", "ub target nbytes signal value how"),
     Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32), unit=32),
-    Operation("add", MTU_OUT, "target value", writes=("target", 8), unit=8),
+    Operation("add", MTU_OUT, "target value", writes=("target", 8), unit=8, says="{value}"),
     Operation("fence", MTU_OUT),
-    _vector("v_quantize", "ub target_ub count dtype rule"),
-    _vector("v_dequantize", "ub target_ub count scale_ub rule"),
-    _vector("v_copy", "ub target_ub count function other"),
-    _vector("v_fill", "ub count byte", takes="", fills="ub"),
-    _vector("v_widen", "ub target_ub count dtype"),
-    _vector("v_axpy", "ub acc_ub weight count dtype", fills="acc_ub"),
-    _vector("v_add", "ub acc_ub count dtype", fills="acc_ub"),
-    _vector("v_scale", "acc_ub count factor", takes="", fills="acc_ub"),
-    _vector("v_narrow", "ub target_ub count dtype"),
-    _vector("v_count", "ub target_ub count low high"),
-)
+    Operation.vector("v_quantize", "ub target_ub count dtype rule"),
+    Operation.vector("v_dequantize", "ub target_ub count scale_ub rule"),
+    Operation.vector("v_copy", "ub target_ub count function other"),
+    Operation.vector("v_fill", "ub count byte", takes="", fills="ub"),
+    Operation.vector("v_widen", "ub target_ub count dtype"),
+    Operation.vector("v_axpy", "ub acc_ub weight count dtype", fills="acc_ub"),
+    Operation.vector("v_add", "ub acc_ub count dtype", fills="acc_ub"),
+    Operation.vector("v_scale", "acc_ub count factor", takes="", fills="acc_ub"),
+    Operation.vector("v_narrow", "acc_ub target_ub count dtype", takes="acc_ub"),
+    Operation.vector("v_count", "ub target_ub count low high"),
+)  # fmt: skip
 
 OPERATIONS = tuple(row.name for row in TABLE)
 """Name of each operation, indexed by its code."""

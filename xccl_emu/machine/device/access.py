@@ -123,7 +123,7 @@ def _line(st, core, base):
 
 @jit
 def _reaches(st, core, base, unit, address, nbytes, right):
-    return (unit != rq.WORD or _word_size(st, core, base, nbytes)) and _memory(st, core, base, address, nbytes, right)
+    return (unit != ops.WORD or _word_size(st, core, base, nbytes)) and _memory(st, core, base, address, nbytes, right)
 
 
 @jit
@@ -138,13 +138,13 @@ def _touches_memory(st, core, base, op):
         address, nbytes = touched.written_by(st, at, op)
         if not _reaches(st, core, base, unit, address, nbytes, ms.WRITE):
             return False
-    return _aligned(st, core, base, address, nbytes if unit == rq.WORD else unit)
+    return _aligned(st, core, base, address, nbytes if unit == ops.WORD else unit)
 
 
 @jit
 def _touches_buffer(st, core, base, op, start, nbytes):
     """May the request touch these bytes of the data buffer?"""
-    if ops.UNIT[op] == rq.WORD:
+    if ops.UNIT[op] == ops.WORD:
         return _word_size(st, core, base, nbytes) and _buffer(st, core, base, start, nbytes, nbytes)
     return _buffer(st, core, base, start, nbytes, 1)
 
