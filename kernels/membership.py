@@ -34,7 +34,7 @@ STALE = 7
 """Failed with: a row of another epoch was announced."""
 
 
-class Group(NamedTuple):
+class MembershipRank(NamedTuple):
     """What a rank knows: where rows and words are on die 0, the same on each die, and the sizes."""
 
     me: int
@@ -71,7 +71,7 @@ def field_of(fields, sender, inherited):
     return fields + (sender * 2 + inherited) * FIELD_BYTES
 
 
-def send_row(row, i, inherited, g: Group):
+def send_row(row, i, inherited, g: MembershipRank):
     """Write a row to all others that are left, and announce it."""
     yield xl.mtu_in(row, HEADER_BYTES, g.nbytes, step=1)
     yield xl.ub_store(0, g.epoch, step=1)
@@ -90,7 +90,7 @@ def send_row(row, i, inherited, g: Group):
     yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "rows sent", step=1)
 
 
-def all_sent(i, g: Group):
+def all_sent(i, g: MembershipRank):
     """Wait until the rows of all experts that others have are there; 0 if there is a new word."""
     came = 0
     here = g.me * g.pitch
@@ -106,7 +106,7 @@ def all_sent(i, g: Group):
     return came == 0
 
 
-def receive(spare, out, i, g: Group):
+def receive(spare, out, i, g: MembershipRank):
     """Copy the rows of all other experts out; ``out`` is [ranks - 1, iterations, nbytes], from the next expert on."""
     for j in range(1, g.ranks):
         expert = (g.me + j) % g.ranks
@@ -128,7 +128,7 @@ def receive(spare, out, i, g: Group):
             yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
 
 
-def agree(i, g: Group):
+def agree(i, g: MembershipRank):
     """Send the own iteration to the others that are left, and return the least of all."""
     for j in range(1, g.ranks):
         rank = (g.me + j) % g.ranks
@@ -148,7 +148,7 @@ def agree(i, g: Group):
 
 
 @xl.kernel
-def rank(own, spare, out, g: Group):
+def rank(own, spare, out, g: MembershipRank):
     """Send the rows of ``own`` [iterations, nbytes], and of ``spare`` if it is inherited; ``out`` as in `receive`."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
@@ -188,7 +188,7 @@ def rank(own, spare, out, g: Group):
 
 
 @xl.kernel
-def supervise(suspect, heir, g: Group):
+def supervise(suspect, heir, g: MembershipRank):
     """Wait until all ranks are through; until then say, whenever the time is up for one of them, that it is lost."""
     epoch = 0
     lost = NOBODY

@@ -19,7 +19,7 @@ CLAIMED, READY = 1, 2
 """Word of a block that is being written, and of one that is there; 0 before."""
 
 
-class Model(NamedTuple):
+class CachedModel(NamedTuple):
     """Where a model is, and its sizes."""
 
     word: int
@@ -37,7 +37,7 @@ class Model(NamedTuple):
 
 
 @xl.kernel
-def publish(values, m: Model):
+def publish(values, m: CachedModel):
     """Write the versions of ``values`` [versions, blocks], each between an odd word and the next even one."""
     for v in range(m.versions):
         yield xl.put(m.word, 2 * v + 1 & m.mask, step=1, sync="odd")
@@ -51,7 +51,7 @@ def publish(values, m: Model):
         yield xl.quiet(step=1, sync="even before odd")
 
 
-def load_version(m: Model):
+def load_version(m: CachedModel):
     """Bring all blocks of the version that there is to the data buffer; returns its word, or 0 if none is whole."""
     yield xl.dcci(m.word, step=2, sync="first line")
     before = yield xl.load(m.word, step=2, sync="first look")
@@ -71,7 +71,7 @@ def load_version(m: Model):
 
 
 @xl.kernel
-def load(out, m: Model):
+def load(out, m: CachedModel):
     """Load the model again and again until the last version is there, and keep that; each is of one version."""
     got = 0
     while got != (2 * m.versions & m.mask):

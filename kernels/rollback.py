@@ -41,7 +41,7 @@ STALE = 7
 CAME, ABORTED, OVER = range(3)
 
 
-class Ranks(NamedTuple):
+class RankWords(NamedTuple):
     """What a rank knows of the others: words are where they are on die 0, the same on each die."""
 
     me: int
@@ -59,7 +59,7 @@ class Ranks(NamedTuple):
     """From a die to the next."""
 
 
-class Rows(NamedTuple):
+class IterationRows(NamedTuple):
     """Where the rows of an iteration are on die 0, and their size."""
 
     nbytes: int
@@ -75,7 +75,7 @@ def place(rows, ranks, sender, i, nbytes):
     return rows + (i % 2 * ranks + sender) * (HEADER_BYTES + nbytes)
 
 
-def wait(word, least, epoch, r: Ranks, step, sync):
+def wait(word, least, epoch, r: RankWords, step, sync):
     """Wait until a word has come to ``least``, a later epoch is there, or the end."""
     abort = r.abort + r.me * r.pitch
     over = r.over + r.me * r.pitch
@@ -85,7 +85,7 @@ def wait(word, least, epoch, r: Ranks, step, sync):
     return came
 
 
-def send(own, i, epoch, r: Ranks, w: Rows):
+def send(own, i, epoch, r: RankWords, w: IterationRows):
     """Write the row of an iteration to all others, and announce it."""
     yield xl.mtu_in(own + i * w.nbytes, HEADER_BYTES, w.nbytes, step=1)
     yield xl.ub_store(0, epoch, step=1)
@@ -100,7 +100,7 @@ def send(own, i, epoch, r: Ranks, w: Rows):
     yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "rows sent", step=1)
 
 
-def all_sent(i, epoch, r: Ranks, w: Rows):
+def all_sent(i, epoch, r: RankWords, w: IterationRows):
     """Wait until the rows of all others are there; 0 if there is an abort."""
     came = CAME
     j = 1
@@ -111,7 +111,7 @@ def all_sent(i, epoch, r: Ranks, w: Rows):
     return came == CAME
 
 
-def receive(out, i, epoch, r: Ranks, w: Rows):
+def receive(out, i, epoch, r: RankWords, w: IterationRows):
     """Copy the rows of all others out."""
     for j in range(1, r.ranks):
         row = HEADER_BYTES + w.nbytes
@@ -125,7 +125,7 @@ def receive(out, i, epoch, r: Ranks, w: Rows):
         yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
 
 
-def agree(i, before, r: Ranks):
+def agree(i, before, r: RankWords):
     """Return an epoch later than the one before and the least iteration of all, as one word; or the end."""
     least = i
     epoch = before
@@ -152,7 +152,7 @@ def agree(i, before, r: Ranks):
     return epoch * EPOCH + least if came == CAME else END
 
 
-def all_through(ended, epoch, r: Ranks):
+def all_through(ended, epoch, r: RankWords):
     """Wait for the end; rank 0 says it when all others have come to it, in the epoch in which it has."""
     came = CAME
     if r.me == 0:
@@ -168,7 +168,7 @@ def all_through(ended, epoch, r: Ranks):
     return came != ABORTED
 
 
-def fails(left, r: Ranks):
+def fails(left, r: RankWords):
     """Return whether something goes wrong in this iteration, as may be ``left`` times, and report it."""
     broken = 0
     if left > 0:
@@ -178,7 +178,7 @@ def fails(left, r: Ranks):
     return broken
 
 
-def go_on(i, epoch, good, r: Ranks):
+def go_on(i, epoch, good, r: RankWords):
     """End an attempt: return epoch and iteration of the next one as one word; or the end.
 
     ``good``: it was the last of ``i`` iterations.  If not, this waits for the abort.
@@ -198,7 +198,7 @@ def go_on(i, epoch, good, r: Ranks):
 
 
 @xl.kernel
-def rank(own, out, failures, r: Ranks, w: Rows):
+def rank(own, out, failures, r: RankWords, w: IterationRows):
     """Send ``own`` [iterations, nbytes] and leave what others send at ``out`` [iterations, ranks - 1, nbytes]."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
@@ -220,7 +220,7 @@ def rank(own, out, failures, r: Ranks, w: Rows):
 
 
 @xl.kernel
-def supervise(aborts, r: Ranks):
+def supervise(aborts, r: RankWords):
     """Abort what the ranks do, ``aborts`` times at any moment, and then whenever one reports an error."""
     over = 0
     epoch = 0

@@ -28,7 +28,7 @@ from xccl_emu.kernels.group import hand_over
 FIELD_BYTES = 32
 
 
-class Streams(NamedTuple):
+class StreamPlaces(NamedTuple):
     """Addresses of the own die, where not said otherwise, and sizes."""
 
     core: int
@@ -80,7 +80,7 @@ def compute(at, nbytes, factor, summand, step):
 
 
 @xl.kernel
-def attention(own, out, s: Streams):
+def attention(own, out, s: StreamPlaces):
     """Take microbatches ``own`` [microbatches, tokens] through all layers; rows of the last one go to ``out``."""
     first = share(s.core, s.attention_cores, s.tokens)
     nbytes = (share(s.core + 1, s.attention_cores, s.tokens) - first) * s.nbytes
@@ -114,7 +114,7 @@ def expert_of(rank, token, turn, ranks):
     return (rank + token + turn) % ranks
 
 
-def dispatch(turn, first, last, s: Streams):
+def dispatch(turn, first, last, s: StreamPlaces):
     """Send the tokens that are in the data buffer to their experts, and then their fields."""
     for t in range(first, last):
         there = expert_of(s.rank, t, turn, s.ranks) * s.pitch
@@ -126,7 +126,7 @@ def dispatch(turn, first, last, s: Streams):
         yield xl.put(s.sent + there + (s.rank * s.tokens + t) * FIELD_BYTES, turn + 1, step=5, sync="sent")
 
 
-def experts(turn, at, s: Streams):
+def experts(turn, at, s: StreamPlaces):
     """Compute this core's share of the tokens that come to this rank, at a place of the data buffer, and answer."""
     slots = s.ranks * s.tokens
     for n in range(share(s.core, s.moe_cores, slots), share(s.core + 1, s.moe_cores, slots)):
@@ -146,7 +146,7 @@ def experts(turn, at, s: Streams):
 
 
 @xl.kernel
-def moe(s: Streams):
+def moe(s: StreamPlaces):
     """Take each microbatch to its experts and back."""
     first = share(s.core, s.moe_cores, s.tokens)
     last = share(s.core + 1, s.moe_cores, s.tokens)

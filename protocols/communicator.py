@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.claims import Region
+from xccl_emu.machine.claims import ClaimedRegion
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
@@ -33,7 +33,7 @@ class Communicator(ABC):
         self._broken = False
         dies = layout.dies.start, layout.dies.stop
         meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)
-        pod.claims.take(self, Region(dies, meta, managed))
+        pod.claims.take(self, ClaimedRegion(dies, meta, managed))
 
     @abstractmethod
     def _cores_on(self, die: int) -> int:

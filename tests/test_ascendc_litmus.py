@@ -27,12 +27,12 @@ EVERY = [
 ]  # fmt: skip
 
 
-def uses_copies(program: litmus.Program) -> bool:
+def uses_copies(program: litmus.LitmusTest) -> bool:
     """Whether anything but the scalar unit reads or writes."""
     return "C(" in program.text or "P(" in program.text
 
 
-def of_suite(program: litmus.Program, without: str = "") -> tuple[tuple[suite.Op, ...], ...]:
+def of_suite(program: litmus.LitmusTest, without: str = "") -> tuple[tuple[suite.Op, ...], ...]:
     """A program as the suite has it, but for some operations."""
     kinds = {"W": "w", "C": "w", "R": "r", "P": "r", "F": "f", "S": "s"}
     made = []
@@ -42,13 +42,13 @@ def of_suite(program: litmus.Program, without: str = "") -> tuple[tuple[suite.Op
     return tuple(made)
 
 
-def _rest(op: litmus.Operation) -> str:
+def _rest(op: litmus.LitmusOperation) -> str:
     return {"W": op.cell + op.what, "C": op.cell + op.what, "R": op.what + op.cell, "P": op.what + op.cell}.get(
         op.kind, ""
     )
 
 
-def twin(program: litmus.Program, order: str, barrier: str, homes: str) -> set[Outcome]:
+def twin(program: litmus.LitmusTest, order: str, barrier: str, homes: str) -> set[Outcome]:
     """The outcomes of the same program as the Python suite runs it."""
     puts = "".join("y" if op.kind == "C" else "n" for op in program.threads[0] if op.kind in "WC") or "n"
     without, pulls = "FS" if barrier == "empty" else "", "P(" in program.text

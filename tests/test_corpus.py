@@ -67,11 +67,11 @@ def test_a_signal_ends_the_whole_corpus(
     """Fuzz keeps what it has and says which signal came; the corpus does not go on with the next case."""
     from xccl_emu.fuzz import run
 
-    def parts() -> Generator[run.Summary]:
-        yield run.Summary("one", sequences=3)
+    def parts() -> Generator[run.FuzzSummary]:
+        yield run.FuzzSummary("one", sequences=3)
         raise sent
 
-    summary = run.Summary("one")
+    summary = run.FuzzSummary("one")
     summary.gather(parts(), lambda: False, None)
     assert (summary.sequences, summary.stopped, summary.interrupted) == (3, stopped, True)
     monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: summary)
@@ -83,12 +83,12 @@ def test_a_protocol_that_ends_the_process_is_no_signal() -> None:
     """Its SystemExit is an error of its own, and reaches the command."""
     from xccl_emu.fuzz import run
 
-    def parts() -> Generator[run.Summary]:
+    def parts() -> Generator[run.FuzzSummary]:
         raise SystemExit(1)
         yield
 
     with pytest.raises(SystemExit):
-        run.Summary("one").gather(parts(), lambda: False, None)
+        run.FuzzSummary("one").gather(parts(), lambda: False, None)
 
 
 def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, repository: Path) -> None:

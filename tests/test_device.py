@@ -206,7 +206,7 @@ from xccl_emu.protocol.registry import make
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
-forms, wholes, as_part, as_whole = defaultdict(set), set(), parts.Part._compile, Dispatcher.compile
+forms, wholes, as_part, as_whole = defaultdict(set), set(), parts.CompiledPart._compile, Dispatcher.compile
 
 def name(function):
     return f"{function.__module__}.{function.__qualname__}"
@@ -219,7 +219,7 @@ def whole(self, signature):
     wholes.add(name(self.py_func))
     return as_whole(self, signature)
 
-parts.Part._compile, Dispatcher.compile = part, whole
+parts.CompiledPart._compile, Dispatcher.compile = part, whole
 small = make("sendrecv", slots=2, chunks=2, granules=1)
 for policy in ("exhaustive", "portfolio"):
     check(small, policy=policy, schedules=2)

@@ -16,7 +16,7 @@ from cli_support import as_json, invoke, refusal
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
-from xccl_emu.fuzz.run import Plan, fuzz, fuzz_part
+from xccl_emu.fuzz.run import FuzzPlan, fuzz, fuzz_part
 from xccl_emu.protocol import Case, registry
 from xccl_emu.protocol.folder import contents_of
 from xccl_emu.protocol.registry import make
@@ -130,7 +130,7 @@ def test_processes_tell_them_apart(both: tuple[str, str], tmp_path: Path) -> Non
     with _worker() as pool:
         for _ in range(2):
             assert [*pool.map(_verdict, map(make, both))] == [VERIFIED, VIOLATION]
-        assert [len(fuzz(Plan(name, examples=4), 2).findings) for name in both] == [0, 1]
+        assert [len(fuzz(FuzzPlan(name, examples=4), 2).findings) for name in both] == [0, 1]
         old, new = make(both[0], seed=2), make(_folder(tmp_path / "right", WRONG))
         assert [*pool.map(_verdict, (old, new))] == [VERIFIED, VIOLATION]
     with _worker() as pool:
@@ -151,7 +151,7 @@ def _read(sent: bytes) -> Case:
 
 def test_fuzzing_refuses_what_was_edited_meanwhile(both: tuple[str, str], tmp_path: Path) -> None:
     """A part that comes to its turn behind an edit is of another protocol than the parts before it."""
-    plan = Plan(both[0], examples=1, contents=contents_of(registry.known(both[0]).maker.__module__))
+    plan = FuzzPlan(both[0], examples=1, contents=contents_of(registry.known(both[0]).maker.__module__))
     assert not fuzz_part(plan).findings
     _folder(tmp_path / "right", WRONG)
     with pytest.raises(ConfigError, match=r"push_kernels.py has changed meanwhile"):

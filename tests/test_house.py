@@ -2,8 +2,9 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_docstrings_have_a_subject() -> None:
             if n := len(NO_SUBJECT.findall(path.read_text(encoding="utf-8"))):
                 found[path.relative_to(ROOT).as_posix()] = n
     assert found == {}
+
+
+SHARED_MAX = 25
+"""Names of classes that several modules define: those of `--json`, and few others that users import."""
+
+
+def test_a_class_has_a_name_of_its_own(load_tool: Callable[[str], ModuleType]) -> None:
+    """A reader who meets the name of a class finds one class of that name, but for a few."""
+    shared = load_tool("reach").classes(ROOT)
+    assert len(shared) <= SHARED_MAX, sorted(shared)
 
 
 MANY = {"check.py: check"}

@@ -59,7 +59,9 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results.csv").write_text("program,outcome,count\nCoWW,x=1,2\n")
     row = fit.fit_rows()[0]
-    found = fit.Fit({"a_ns": 1.0}, (row,), {row.what: 9.5}, {"a_ns": {row.what: 0.25}}, {"a_ns": (0.5, 2.0)}, 3)
+    found = fit.FittedConstants(
+        {"a_ns": 1.0}, (row,), {row.what: 9.5}, {"a_ns": {row.what: 0.25}}, {"a_ns": (0.5, 2.0)}, 3
+    )
     monkeypatch.setattr(fit, "fit_published", lambda *_: found)
 
 

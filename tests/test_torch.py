@@ -25,7 +25,7 @@ from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.protocols.experts.compared import differ
 from xccl_emu.torch.client import Rank
 from xccl_emu.torch.launch import main, serving
-from xccl_emu.torch.pods import Group, Settings
+from xccl_emu.torch.pods import ServedGroup, Settings
 from xccl_emu.torch.wire import ADDRESS
 
 ROOT = Path(__file__).parents[1]
@@ -186,7 +186,7 @@ def test_peers_of_a_rank_that_ends_are_told(pair: list[Rank], calling: bool) -> 
 @pytest.mark.parametrize("hooked", [False, True])
 def test_who_waited_for_whom(hooked: bool) -> None:
     """A rank with many tokens is waited for longest, by the others and in both calls; sums stay within the kernel."""
-    group, shape = Group(Settings(cores=1), 3), {**SHAPE, "tokens_max": 16, "local_experts": 2}
+    group, shape = ServedGroup(Settings(cores=1), 3), {**SHAPE, "tokens_max": 16, "local_experts": 2}
     topk = [np.arange(n, dtype=np.int32)[:, None] % 6 for n in (1, 16, 1)]
     sent = [({"shape": shape}, {"x": np.ones((len(each), 32), ml_dtypes.bfloat16), "topk": each}) for each in topk]
     if hooked:
@@ -211,13 +211,13 @@ def test_waits_are_told_in_virtual_time_alone() -> None:
     """Where schedules are drawn there is no time to tell."""
     asked = [({"shape": SHAPE, "waits": True}, {"x": np.ones((0, 32)), "topk": np.zeros((0, 1), np.int32)})] * 2
     with pytest.raises(ConfigError, match="wait_recv_cost_stats: times are virtual without --policy"):
-        Group(Settings("portfolio", cores=1), 2).serve("dispatch", asked)
+        ServedGroup(Settings("portfolio", cores=1), 2).serve("dispatch", asked)
 
 
 @pytest.mark.parametrize("quantized", [False, True])
 def test_fused_calls(quantized: bool) -> None:
     """Rows and sums are the oracle's; combine takes the choices of its own dispatch, and no handle of another mode."""
-    group, rng = Group(Settings(cores=1), 2), np.random.default_rng(3)
+    group, rng = ServedGroup(Settings(cores=1), 2), np.random.default_rng(3)
     shape = {"hidden": 64, "top_k": 2, "tokens_max": 3, "local_experts": 2, "quantized": quantized, "quantizer": "cann"}
     tokens = [rng.normal(size=(n, 64)).astype(ml_dtypes.bfloat16) for n in (3, 1)]
     topk = [np.array([rng.permutation(4)[:2] for _ in x], np.int32) for x in tokens]
@@ -250,14 +250,14 @@ def test_fused_calls(quantized: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def three() -> Group:
+def three() -> ServedGroup:
     """Three ranks with two experts each."""
-    return Group(Settings(cores=1), 3)
+    return ServedGroup(Settings(cores=1), 3)
 
 
 @settings(max_examples=15)
 @given(data=st.data())
-def test_results_without_some_ranks(three: Group, data: st.DataObject) -> None:
+def test_results_without_some_ranks(three: ServedGroup, data: st.DataObject) -> None:
     """Whoever is absent from a dispatch, or from its combine alone: rows and sums of the others are the oracle's."""
     first = data.draw(st.sets(st.integers(0, 2), max_size=2))
     second = first | data.draw(st.sets(st.integers(0, 2), max_size=1))
@@ -356,7 +356,7 @@ def test_what_orders_calls_is_missed_too(sync: str, tmp_path: Path) -> None:
     """Three calls with equal inputs, judged together, show what is missing between one and the next."""
     x, choices = np.ones((2, 32), ml_dtypes.bfloat16), np.array([[0], [1]], np.int32)
     how = Settings("portfolio", schedules=6, together=3, cores=2, without=(sync,), witnesses=str(tmp_path))
-    group = Group(how, 2)
+    group = ServedGroup(how, 2)
 
     def calls() -> None:
         for _ in range(3):

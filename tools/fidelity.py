@@ -16,7 +16,7 @@ from pathlib import Path
 from pages import ROOT, between, command, table
 
 from xccl_emu.lang import Kernel, Site
-from xccl_emu.protocol.paper import Deviation, Paper, Step
+from xccl_emu.protocol.paper import Deviation, Paper, PaperStep
 from xccl_emu.protocol.registry import known, make, names
 
 PAGE = ROOT / "docs" / "records" / "fidelity.md"
@@ -144,7 +144,7 @@ def links(places: Iterable[Place]) -> str:
     return "<br>".join(link(file, name, min(at), max(at)) for (file, name), at in lines.items())
 
 
-def rows(step: Step, places: list[Place]) -> Iterator[tuple[str, ...]]:
+def rows(step: PaperStep, places: list[Place]) -> Iterator[tuple[str, ...]]:
     """The step, and its deviations below it."""
     yield f"{step.number}", step.says, links(places), "" if step.deviations else "none", ""
     for deviation in step.deviations:

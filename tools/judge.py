@@ -25,11 +25,11 @@ from pathlib import Path
 from pages import ROOT, between, table
 
 from xccl_emu.campaign import judge, run
-from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.generate import ProgramCase, draw
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.smallest import PAIRS, smallest
 from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import faulty
+from xccl_emu.check.device.search import faulty_runs
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import VERIFIED
 
@@ -41,7 +41,7 @@ WORD = cs.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[cs.FULL] = full\n"
-_HOST, _MAY_WAIT = "search/faulty.py", "target, trial.may_wait(fault)"
+_HOST, _MAY_WAIT = "search/every_fault.py", "target, trial.may_wait(fault)"
 _HEADER = "HEADER = GIVES_UP + 1 + GIVES_UP_MAX\n"
 
 
@@ -72,8 +72,8 @@ class Mistake:
             path.write_text(text.replace(old, new.replace("PLANTED", f"({word} == {number})")), "utf-8")
 
 
-_SETUP, _FAULTY = "search/setup.py", "device/search/faulty.py"
-_WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty.MAY_BLOCK + 1}]"}
+_SETUP, _FAULTY = "search/setup.py", "device/search/faulty_runs.py"
+_WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]"}
 """Files that know another word for which mistake is made, or the checker state by another name."""
 _CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
     f"device/search/{name}.py"
@@ -401,10 +401,10 @@ def planted(folder: Path) -> None:
 
 # ---- in a process that imports the copy
 
-_CAMPAIGN, _ENDS = run.Plan(1), run.Plan(1, ends=True, budget=replace(judge.BUDGET, seconds=60.0))
+_CAMPAIGN, _ENDS = run.CampaignPlan(1), run.CampaignPlan(1, ends=True, budget=replace(judge.BUDGET, seconds=60.0))
 
 
-def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
+def changed(case: ProgramCase, mistakes: Sequence[int]) -> Iterator[int]:
     """Mistakes, by number, that change what the full search says of a program, after the stop of a die, or a loss."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
@@ -427,7 +427,7 @@ def _said(scene: judge.Scene, number: int) -> str:
         return type(error).__name__
 
 
-def contradictions(case: Case, number: int, plan: run.Plan = _CAMPAIGN) -> list[judge.Contradiction]:
+def contradictions(case: ProgramCase, number: int, plan: run.CampaignPlan = _CAMPAIGN) -> list[judge.Contradiction]:
     """Yield what a campaign with a mistake finds on a program."""
     os.environ[SWITCH] = str(number)
     return [wrong for judged in run.judged(case, plan) for wrong in judged.contradictions]

@@ -11,35 +11,35 @@ from pages import ROOT, between, command, table
 
 from xccl_emu.bench import mixserve as forms_of_runs
 from xccl_emu.bench.result import Result
-from xccl_emu.bench.setting import Setting as PodSetting
+from xccl_emu.bench.setting import Setting
 from xccl_emu.plan.cluster import SHIPPED as CLUSTERS
 from xccl_emu.plan.cluster import Cluster, load_cluster
-from xccl_emu.plan.costs import Setting
+from xccl_emu.plan.costs import PlanSetting
 from xccl_emu.plan.explain import deciding, ms
 from xccl_emu.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
 from xccl_emu.plan.model import SHIPPED as MODELS
 from xccl_emu.plan.model import load_model
 from xccl_emu.plan.published import EQUAL, MORE_DP, MORE_EP, compared, measured
-from xccl_emu.plan.strategies import Workload, plan
+from xccl_emu.plan.strategies import RequestStream, plan
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.topologies import ATLAS_800T_A2, H20
 
 PAGE = ROOT / "docs" / "records" / "mixserve.md"
 
-PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
-WORKLOAD = Workload()
+PAPER = PlanSetting(load_model("DeepSeek-R1"), load_cluster("910B"))
+WORKLOAD = RequestStream()
 TOKENS = (8, 64, 512)
 """Tokens of a node, in runs of the fused algorithms."""
 
 
-def settings() -> Iterator[Setting]:
+def settings() -> Iterator[PlanSetting]:
     """The paper's four."""
     for cluster in CLUSTERS:
         for model in MODELS:
             yield replace(PAPER, model=load_model(model), cluster=load_cluster(cluster))
 
 
-def where(of: Setting) -> str:
+def where(of: PlanSetting) -> str:
     """Return words such as DeepSeek-R1 on 910B."""
     return f"{of.model.name} on {of.cluster.name}"
 
@@ -119,7 +119,7 @@ def published() -> str:
     return "\n\n".join(parts)
 
 
-def holding(setting: Setting, workload: Workload, change: Callable[[Cluster], Cluster] = lambda of: of) -> str:
+def holding(setting: PlanSetting, workload: RequestStream, change: Callable[[Cluster], Cluster] = lambda of: of) -> str:
     """Count the claims about the three cases that hold if something is assumed otherwise."""
     claims = [row for row in compared(setting, workload, change) if row.what.startswith("d_DP") and row.met is not None]
     return f"{sum(bool(row.met) for row in claims)} of {len(claims)}"
@@ -165,7 +165,7 @@ def timed(part: str, fabric: Fabric) -> str:
         for tokens in TOKENS:
             for degrees in forms_of_runs.DEGREES:
                 case = forms_of_runs.of_cluster(fabric, part, tokens, degrees)
-                yield f"{tokens}, {degrees}", *timed_cells(forms_of_runs.compared(case, PodSetting(fabric)), degrees)
+                yield f"{tokens}, {degrees}", *timed_cells(forms_of_runs.compared(case, Setting(fabric)), degrees)
 
     columns = (
         "tokens a node", "between", "within", "flags", "least", "run", "sum", "run off", "most of the sum",

@@ -37,14 +37,14 @@ def lines_with(folder: Path, pattern: re.Pattern[str], which: Callable[[Path], b
     return sum(len(pattern.findall(path.read_text("utf-8"))) for path in files(folder) if which(path))
 
 
-def classes(folder: Path) -> int:
-    """Count the names of classes that several modules define."""
+def classes(folder: Path) -> dict[str, set[Path]]:
+    """Return the names of classes that several modules define, with these modules."""
     found = defaultdict[str, set[Path]](set)
     for path in files(folder):
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name].add(path)
-    return sum(len(modules) > 1 for modules in found.values())
+    return {name: modules for name, modules in found.items() if len(modules) > 1}
 
 
 def aliases(folder: Path) -> Counter[str]:
@@ -80,7 +80,7 @@ def table(folder: Path) -> dict[str, int]:
         "comparisons of codes by their order": lines_with(folder, _ORDER, lambda path: path.name != "requests.py"),
         "uses of codes of operations": lines_with(folder, _CODES, lambda path: path.name != "requests.py"),
         "files that use them": len(on_codes),
-        "class names in several modules": classes(folder),
+        "class names in several modules": len(classes(folder)),
         "modules imported as at": named["at"],
         "modules imported as ck": named["ck"],
         "lines of the package": lines,

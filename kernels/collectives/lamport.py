@@ -26,7 +26,7 @@ EMPTY_TWICE = -0x7FFFFFFF80000000
 BUFFERS = 3
 
 
-class Ranks(NamedTuple):
+class LamportRank(NamedTuple):
     """What one rank knows: where buffers are on die 0, the same on each die, and the sizes."""
 
     me: int
@@ -68,7 +68,7 @@ def load_operand(own, size):
             yield xl.ub_store(4 * word, 0)
 
 
-def add_up(call, size, p: Ranks):
+def add_up(call, size, p: LamportRank):
     """Sum the operands of all, into the second place of the data buffer; the terms of others go after it."""
     for rank in range(p.ranks):
         term = 0
@@ -85,7 +85,7 @@ def add_up(call, size, p: Ranks):
 
 
 @xl.kernel
-def lamport(own, out, p: Ranks):
+def lamport(own, out, p: LamportRank):
     """Leave at ``out`` the sums of what the ranks have at ``own``, call by call."""
     empty = (2 + p.ranks) * p.room
     for word in range(p.room // 4):

@@ -8,7 +8,7 @@ from xccl_emu import lang as xl
 from xccl_emu.kernels.aborts import Abort, unaborted
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.group import barrier
-from xccl_emu.kernels.rollback import Ranks, go_on
+from xccl_emu.kernels.rollback import RankWords, go_on
 
 
 def settle():
@@ -28,7 +28,7 @@ def share_word(core, word, resume):
     return word
 
 
-def next_round(core, i, broken, resume, c: Group, r: Ranks, x: Abort):
+def next_round(core, i, broken, resume, c: Group, r: RankWords, x: Abort):
     """End an attempt of round ``i``, ``broken`` or not: return epoch and round of the next one, or the end."""
     word = 0
     if core == 0:

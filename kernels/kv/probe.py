@@ -20,7 +20,7 @@ from xccl_emu.kernels.common import ROWS, move_row
 from xccl_emu.kernels.group import drain
 
 
-class Channel(NamedTuple):
+class ProbePlaces(NamedTuple):
     """Where the state of both sides is, and the sizes."""
 
     blocks: int
@@ -54,13 +54,13 @@ class Channel(NamedTuple):
 
 
 @xl.kernel
-def announce(c: Channel):
+def announce(c: ProbePlaces):
     """Say of one block after the other that it is ready."""
     for _ in range(c.requests):
         yield xl.add(c.task, 1, step=1, sync="task")
 
 
-def pull(number, turn, c: Channel):
+def pull(number, turn, c: ProbePlaces):
     """Read a block to its slot, and say so on both sides."""
     slot = c.slots + number % c.n_slots * c.nbytes
     yield from move_row(c.blocks + number * c.nbytes, slot, c.nbytes, 0, turn, 1)
@@ -96,7 +96,7 @@ PROBED, MAY_PULL, TIME_IS_UP = 0, 1, 2
 """What a receiver waits for."""
 
 
-def await_in_time(pulled, answered, freed, c: Channel):
+def await_in_time(pulled, answered, freed, c: ProbePlaces):
     """Wait for a probe, for what lets the next block go on, or until the time is up; returns which of them came."""
     came = TIME_IS_UP + 1
     while came > TIME_IS_UP:
@@ -113,7 +113,7 @@ def await_in_time(pulled, answered, freed, c: Channel):
     return came
 
 
-def await_work(pulled, answered, freed, c: Channel):
+def await_work(pulled, answered, freed, c: ProbePlaces):
     """Wait for a probe, or for what lets the next block go on; returns which of them came."""
     came = 0
     if c.patient == 0:
@@ -130,7 +130,7 @@ def await_work(pulled, answered, freed, c: Channel):
 
 
 @xl.kernel
-def progress(c: Channel):
+def progress(c: ProbePlaces):
     """Pull blocks while there are slots, and answer probes whether there are or not."""
     pulled = 0
     answered = 0
@@ -154,7 +154,7 @@ def progress(c: Channel):
 
 
 @xl.kernel
-def probe(links, fulls, moved, c: Channel):
+def probe(links, fulls, moved, c: ProbePlaces):
     """Ask when no more than ``moved`` blocks can move; of each probe leave whether it found the link cut in ``links``,
     and decode full in ``fulls``, [probes] words each."""
     if c.patient:
@@ -178,7 +178,7 @@ def probe(links, fulls, moved, c: Channel):
 
 
 @xl.kernel
-def decode(out, c: Channel):
+def decode(out, c: ProbePlaces):
     """A decode step for each block: read it where it is, and free its slot."""
     came = 1
     read = 0

@@ -5,7 +5,7 @@ from xccl_emu.kernels.group import drain
 from xccl_emu.kernels.mixserve.rows import (
     FIELD_BYTES,
     PLACES,
-    Cluster,
+    ClusterRank,
     Inboxes,
     Tables,
     end_sums,
@@ -23,7 +23,7 @@ from xccl_emu.kernels.mixserve.rows import (
 )
 
 
-def rows_of(step, r, c: Cluster, t: Tables):
+def rows_of(step, r, c: ClusterRank, t: Tables):
     """Rows of all groups of the node ``step`` nodes on."""
     rows = 0
     for group in range(c.groups):
@@ -32,7 +32,7 @@ def rows_of(step, r, c: Cluster, t: Tables):
     return rows
 
 
-def place_of(i, step, r, c: Cluster, t: Tables):
+def place_of(i, step, r, c: ClusterRank, t: Tables):
     """Place of the i-th row of the node ``step`` nodes on: the groups of that node have ``capacity`` each."""
     block = (r * c.nodes + node_on(step, c.node, c.nodes)) * c.groups
     total = yield xl.load(t.arrived + block * 8)
@@ -44,14 +44,14 @@ def place_of(i, step, r, c: Cluster, t: Tables):
     return group * c.capacity + i
 
 
-def load_row(n, i, step, r, c: Cluster, t: Tables):
+def load_row(n, i, step, r, c: ClusterRank, t: Tables):
     """Load the i-th row of the node ``step`` nodes on."""
     place = yield from place_of(i, step, r, c, t)
     row = node_on(step, c.node, c.nodes) * c.groups * c.capacity + place
     yield from row_in(n, t.partial + r * t.partial_bytes + row * c.row_bytes, c.row_bytes, c)
 
 
-def spread_row(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
+def spread_row(n, i, step, r, turn, c: ClusterRank, t: Tables, b: Inboxes):
     """Algorithm 1, line 14: each shard of that row to the rank that adds it up."""
     place = yield from place_of(i, step, r, c, t)
     at = yield from row_here(n, c)
@@ -65,7 +65,7 @@ def spread_row(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
     yield from row_left(n)
 
 
-def tell_terms(turn, c: Cluster, b: Inboxes):
+def tell_terms(turn, c: ClusterRank, b: Inboxes):
     """Signal to those with the same experts that their terms are there."""
     yield xl.fence(step=14, sync="terms before field")
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
@@ -74,7 +74,7 @@ def tell_terms(turn, c: Cluster, b: Inboxes):
             yield xl.put(field, turn + 1, step=14, sync="terms")
 
 
-def await_terms(turn, c: Cluster, b: Inboxes):
+def await_terms(turn, c: ClusterRank, b: Inboxes):
     """Wait for the terms of all that have the same experts."""
     fields = b.terms_fields + (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
@@ -82,7 +82,7 @@ def await_terms(turn, c: Cluster, b: Inboxes):
             yield xl.poll_ge(fields + rank * FIELD_BYTES, turn + 1, step=14, sync="terms in")
 
 
-def load_shards(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
+def load_shards(n, i, step, r, turn, c: ClusterRank, t: Tables, b: Inboxes):
     """Load the i-th terms: those that the ranks of one group have of this rank's shard of a row, its own among them."""
     groups = c.ep_size // c.shards
     first = c.ep_first + i % groups * c.shards
@@ -108,7 +108,7 @@ def load_shards(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
     yield from terms_in(n)
 
 
-def return_sum(n, i, step, r, c: Cluster, b: Inboxes):
+def return_sum(n, i, step, r, c: ClusterRank, b: Inboxes):
     """Add up these terms; a sum that is complete leaves for the node ``step`` nodes on."""
     groups = c.ep_size // c.shards
     at = yield from terms_here(n, c)
@@ -126,20 +126,20 @@ def return_sum(n, i, step, r, c: Cluster, b: Inboxes):
         yield from sum_left(n // groups)
 
 
-def tell_returned(step, r, c: Cluster, b: Inboxes):
+def tell_returned(step, r, c: ClusterRank, b: Inboxes):
     """Signal to the rank that gets the sums of a step; the sums become visible first."""
     rank = node_on(step, c.node, c.nodes) * c.ranks + c.local
     yield xl.fence(step=9, sync="sums before field")
     yield xl.put(b.returned_fields + rank * c.pitch + c.node * FIELD_BYTES, r + 1, step=9, sync="sums returned")
 
 
-def await_returned(step, r, c: Cluster, b: Inboxes):
+def await_returned(step, r, c: ClusterRank, b: Inboxes):
     """Wait for the sums from ``step`` nodes back."""
     fields = b.returned_fields + (c.node * c.ranks + c.local) * c.pitch
     yield xl.poll_ge(fields + node_on(-step, c.node, c.nodes) * FIELD_BYTES, r + 1, step=11, sync="sums returned in")
 
 
-def weigh(r, c: Cluster, t: Tables, b: Inboxes):
+def weigh(r, c: ClusterRank, t: Tables, b: Inboxes):
     """Line 15: this shard of each token, the sum of what its choices brought, weighed; to all that have the tokens."""
     returned = b.returned + (c.node * c.ranks + c.local) * c.pitch + r % 2 * c.nodes * c.capacity * c.part_bytes
     n = 0
@@ -177,7 +177,7 @@ def weigh(r, c: Cluster, t: Tables, b: Inboxes):
             yield xl.put(field, r + 1, step=17, sync="results")
 
 
-def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
+def gather_results(r, c: ClusterRank, t: Tables, b: Inboxes):
     """Line 17: all columns of each token; what several groups have for the same tokens is added up."""
     die = (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.dp_first, c.dp_first + c.dp_size):
@@ -200,7 +200,7 @@ def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
     yield from end_sums(c.tokens * groups, c.tokens)
 
 
-def spread_rows(n, rows, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
+def spread_rows(n, rows, step, r, turn, c: ClusterRank, t: Tables, b: Inboxes):
     """Send all rows of the node ``step`` nodes on; each row is loaded before the one before it leaves."""
     for j in range(rows + 1):
         if j < rows:
@@ -209,7 +209,7 @@ def spread_rows(n, rows, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
             yield from spread_row(n + j - 1, j - 1, step, r, turn, c, t, b)
 
 
-def combine(r, c: Cluster, t: Tables, b: Inboxes):
+def combine(r, c: ClusterRank, t: Tables, b: Inboxes):
     """Algorithm 1, sums first, own node last.
 
     With overlap the sums of a step leave, row by row, while the next step's terms go round this node.

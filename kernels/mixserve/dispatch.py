@@ -5,7 +5,7 @@ from xccl_emu.kernels.group import drain
 from xccl_emu.kernels.mixserve.rows import (
     FIELD_BYTES,
     PLACES,
-    Cluster,
+    ClusterRank,
     Inboxes,
     Tables,
     node_on,
@@ -15,7 +15,7 @@ from xccl_emu.kernels.mixserve.rows import (
 )
 
 
-def load_sent(n, i, step, r, c: Cluster, t: Tables):
+def load_sent(n, i, step, r, c: ClusterRank, t: Tables):
     """Load this shard of the i-th row for the node ``step`` nodes on; of the first, i = 0, the counts by expert."""
     node = node_on(step, c.node, c.nodes)
     if i == 0:
@@ -26,7 +26,7 @@ def load_sent(n, i, step, r, c: Cluster, t: Tables):
         yield from row_in(n, row + c.local % c.shards * c.part_bytes, c.part_bytes, c)
 
 
-def send_row(n, i, step, r, c: Cluster, b: Inboxes):
+def send_row(n, i, step, r, c: ClusterRank, b: Inboxes):
     """Algorithm 2, line 8: what was loaded, to the same rank of that node."""
     node = node_on(step, c.node, c.nodes)
     block = b.sent + (node * c.ranks + c.local) * c.pitch
@@ -39,7 +39,7 @@ def send_row(n, i, step, r, c: Cluster, b: Inboxes):
     yield from row_left(n)
 
 
-def tell_sent(step, r, c: Cluster, t: Tables, b: Inboxes):
+def tell_sent(step, r, c: ClusterRank, t: Tables, b: Inboxes):
     """Report to the rank that gets the rows of a step how many they are; the rows become visible first."""
     node = node_on(step, c.node, c.nodes)
     total = yield xl.load(t.totals + (r * c.nodes + node) * 8)
@@ -48,7 +48,7 @@ def tell_sent(step, r, c: Cluster, t: Tables, b: Inboxes):
     yield xl.put(field, r + 1, total, step=8, sync="rows sent")
 
 
-def rows_come(step, r, c: Cluster, t: Tables, b: Inboxes):
+def rows_come(step, r, c: ClusterRank, t: Tables, b: Inboxes):
     """Wait for the rows from ``step`` nodes back; returns how many."""
     node = node_on(-step, c.node, c.nodes)
     if step == 0:
@@ -61,7 +61,7 @@ def rows_come(step, r, c: Cluster, t: Tables, b: Inboxes):
     return total
 
 
-def load_gathered(n, i, step, r, c: Cluster, t: Tables, b: Inboxes):
+def load_gathered(n, i, step, r, c: ClusterRank, t: Tables, b: Inboxes):
     """Load the i-th row from ``step`` nodes back: this shard, or the row if it is for the own node; or the counts."""
     node = node_on(-step, c.node, c.nodes)
     head = b.sent + (c.node * c.ranks + c.local) * c.pitch
@@ -77,7 +77,7 @@ def load_gathered(n, i, step, r, c: Cluster, t: Tables, b: Inboxes):
         yield from row_in(n, head + c.head + (i - 1) * c.part_bytes, c.part_bytes, c)
 
 
-def gather_row(n, i, step, r, c: Cluster, b: Inboxes):
+def gather_row(n, i, step, r, c: ClusterRank, b: Inboxes):
     """Line 13: this shard to all that have the experts; counts to a rank of each group of those.
 
     The stage that Algorithm 2 leaves out: a row for the own node stays, with all its columns.
@@ -99,7 +99,7 @@ def gather_row(n, i, step, r, c: Cluster, b: Inboxes):
     yield from row_left(n)
 
 
-def tell_gathered(step, r, total, c: Cluster, b: Inboxes):
+def tell_gathered(step, r, total, c: ClusterRank, b: Inboxes):
     """Signal it to those with the same experts."""
     field = b.gathered_fields + ((r % 2 * c.nodes + node_on(-step, c.node, c.nodes)) * c.ranks + c.local) * FIELD_BYTES
     yield xl.fence(step=13, sync="rows before field")
@@ -108,7 +108,7 @@ def tell_gathered(step, r, total, c: Cluster, b: Inboxes):
             yield xl.put(field + (c.node * c.ranks + rank) * c.pitch, r + 1, total, step=13, sync="rows gathered")
 
 
-def await_gathered(step, r, c: Cluster, t: Tables, b: Inboxes):
+def await_gathered(step, r, c: ClusterRank, t: Tables, b: Inboxes):
     """Wait until the rows from ``step`` nodes back have all their columns."""
     node = node_on(-step, c.node, c.nodes)
     fields = b.gathered_fields + (c.node * c.ranks + c.local) * c.pitch
@@ -121,7 +121,7 @@ def await_gathered(step, r, c: Cluster, t: Tables, b: Inboxes):
                 yield xl.store(t.arrived + ((r * c.nodes + node) * c.groups + rank // c.shards) * 8, total)
 
 
-def dispatch(r, c: Cluster, t: Tables, b: Inboxes):
+def dispatch(r, c: ClusterRank, t: Tables, b: Inboxes):
     """Algorithm 2.  With overlap half of the rows for the next node leave before those from the last one are awaited,
     and the others row by row with those that go round this node.  What a turn loads leaves in the next.
     """

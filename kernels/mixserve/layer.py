@@ -19,7 +19,7 @@ from xccl_emu.kernels.experts.dummy import EIGHTH, ONE
 from xccl_emu.kernels.mixserve.combine import combine
 from xccl_emu.kernels.mixserve.dispatch import dispatch
 from xccl_emu.kernels.mixserve.rows import (
-    Cluster,
+    ClusterRank,
     Inboxes,
     Tables,
     end_sums,
@@ -31,7 +31,7 @@ from xccl_emu.kernels.mixserve.rows import (
 )
 
 
-def dummy_experts(r, c: Cluster, t: Tables, b: Inboxes):
+def dummy_experts(r, c: ClusterRank, t: Tables, b: Inboxes):
     """No protocol: a rank's part of what expert e makes of a row is the row times 1 + ((e + rank) mod 7) / 8."""
     die = (c.node * c.ranks + c.local) * c.pitch
     first = r % 2 * c.nodes * c.groups
@@ -59,7 +59,7 @@ def dummy_experts(r, c: Cluster, t: Tables, b: Inboxes):
 
 
 @xl.kernel
-def mixserve(c: Cluster, t: Tables, b: Inboxes):
+def mixserve(c: ClusterRank, t: Tables, b: Inboxes):
     """Rounds of dispatch, dummy experts and combine; or of one of the two."""
     for r in range(c.done, c.done + c.rounds):
         if c.dispatches:

@@ -10,7 +10,7 @@ PLACES = 4
 """In the data buffer, for rows that are passed on; there are two for terms of sums, and two for sums that leave."""
 
 
-class Cluster(NamedTuple):
+class ClusterRank(NamedTuple):
     """Shape of the cluster and of what a core of each rank moves, and which rank this is."""
 
     nodes: int
@@ -115,7 +115,7 @@ def node_on(step: int, node: int, nodes: int) -> int:
 # ---- through the data buffer: places for rows, for terms, the FP32 sum, and places for sums that leave
 
 
-def row_in(n, source, nbytes, c: Cluster):
+def row_in(n, source, nbytes, c: ClusterRank):
     """Load the n-th of the rows that are passed on."""
     if n >= PLACES:
         yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, n % PLACES, sync="row left")
@@ -123,7 +123,7 @@ def row_in(n, source, nbytes, c: Cluster):
     yield xl.set_flag(xl.MTU_IN, xl.MTU_OUT, n % PLACES, sync="row in buffer")
 
 
-def row_here(n, c: Cluster):
+def row_here(n, c: ClusterRank):
     """Have mtu-out wait until the n-th row is in the data buffer; returns where it is."""
     yield xl.wait_flag(xl.MTU_IN, xl.MTU_OUT, n % PLACES, sync="row in buffer")
     return n % PLACES * c.room
@@ -134,7 +134,7 @@ def row_left(n):
     yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, n % PLACES, sync="row left")
 
 
-def terms_place(n, c: Cluster):
+def terms_place(n, c: ClusterRank):
     """Return where the n-th terms go, when the place is free."""
     if n >= 2:
         yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, n % 2, sync="terms added")
@@ -146,14 +146,14 @@ def terms_in(n):
     yield xl.set_flag(xl.MTU_IN, xl.VECTOR, n % 2, sync="terms in buffer")
 
 
-def load_terms(n, source, nbytes, c: Cluster):
+def load_terms(n, source, nbytes, c: ClusterRank):
     """Load the n-th terms, which lie side by side."""
     at = yield from terms_place(n, c)
     yield xl.mtu_in(source, at, nbytes)
     yield from terms_in(n)
 
 
-def terms_here(n, c: Cluster):
+def terms_here(n, c: ClusterRank):
     """Have the vector pipe wait until the n-th terms are in the data buffer; returns where they are."""
     yield xl.wait_flag(xl.MTU_IN, xl.VECTOR, n % 2, sync="terms in buffer")
     return (PLACES + n % 2) * c.room
@@ -164,7 +164,7 @@ def terms_added(n):
     yield xl.set_flag(xl.VECTOR, xl.MTU_IN, n % 2, sync="terms added")
 
 
-def round_sum(m, nbytes, c: Cluster):
+def round_sum(m, nbytes, c: ClusterRank):
     """Round the m-th of the sums to ``nbytes`` bytes, for mtu-out; returns where it is."""
     half = m % 2
     at = c.acc + (2 + half) * c.room

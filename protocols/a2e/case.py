@@ -16,7 +16,7 @@ from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, read_papers, 
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
-from xccl_emu.protocols.a2e.data import Image, count_wrong, in_turns, make_calls
+from xccl_emu.protocols.a2e.data import CallsImage, count_wrong, in_turns, make_calls
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
 from xccl_emu.protocols.experts import buffers as app
@@ -107,7 +107,7 @@ class A2ECase(RoutedCase):
         calls = self._calls(bench.pod(self._spec(given)), given)
         calls.launch()
         if bench.payload:
-            image = Image(calls.config, given, ends=not self.pull)
+            image = CallsImage(calls.config, given, ends=not self.pull)
             self._expect_outputs(bench, calls, image)
             self._expect_rows(bench, calls, image)
         bench.already_filled(*self._filled(calls))
@@ -115,7 +115,7 @@ class A2ECase(RoutedCase):
         bench.stop(WRONG_CALL, "a field speaks of another call than the next")
         bench.tolerates("stop", "cut", "stall")
 
-    def _expect_outputs(self, bench: Bench, calls: Calls, image: Image) -> None:
+    def _expect_outputs(self, bench: Bench, calls: Calls, image: CallsImage) -> None:
         for domain, dies in enumerate(calls.batches):
             for i, buffers in enumerate(dies):
                 out = buffers["out"]
@@ -124,7 +124,7 @@ class A2ECase(RoutedCase):
                     cores = cores_running(calls.pod, out.die, calls.owner.kernels)
                     bench.expect_whole(out, image.outputs(domain, i), name, cores)
 
-    def _expect_rows(self, bench: Bench, calls: Calls, image: Image) -> None:
+    def _expect_rows(self, bench: Bench, calls: Calls, image: CallsImage) -> None:
         for die, buffers in enumerate(calls.owner.experts):
             for name, data in image.rows(die).items():
                 writer = calls.owner.kernels[2 if name == "y" and not self.pull else 1]

@@ -51,7 +51,7 @@ def _part(call: Call, number: int, tokens_max: int) -> Call:
     return Call(*([of_die[rows] for of_die in column] for column in call))
 
 
-class Image:
+class CallsImage:
     """What the buffers hold when all calls are done: of each call at its place what no later one has overwritten."""
 
     def __init__(self, config: A2EConfig, calls: Sequence[Call], ends: bool) -> None:

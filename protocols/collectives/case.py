@@ -21,7 +21,13 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
-from xccl_emu.protocols.collectives.layout import BarrierLayout, ByCoresLayout, Layout, RingLayout, SenseLayout
+from xccl_emu.protocols.collectives.layout import (
+    BarrierLayout,
+    ByCoresLayout,
+    ExchangeLayout,
+    NeighbourLayout,
+    SenseLayout,
+)
 from xccl_emu.protocols.experts.config import DTYPES
 
 MOST = 1 << 28
@@ -54,7 +60,7 @@ class Algorithm:
 
     about: str
     kernel: str
-    layout: type[Layout]
+    layout: type[ExchangeLayout]
     scatter: int = 0
     """Has each rank a share for each other one, or the same for all?"""
     reduce: int = 0
@@ -65,18 +71,22 @@ class Algorithm:
 
 
 ALGORITHMS = {
-    "all-reduce-ring": Algorithm("Sums for all: reduce-scatter and all-gather on a ring", "ring", RingLayout, 1, 1, 1),
-    "all-reduce-one-shot": Algorithm("Sums for all: each rank adds up all", "exchange", Layout, 0, 1, 0),
-    "all-reduce-two-shot": Algorithm("Sums for all: each adds up a share, and sends it", "exchange", Layout, 1, 1, 1),
-    "reduce-scatter-ring": Algorithm("A share of the sums for each, on a ring", "ring", RingLayout, 1, 1, 0),
-    "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", "exchange", Layout, 1, 1, 0),
-    "all-gather-ring": Algorithm("What each has for all, on a ring", "ring", RingLayout, 0, 0, 1),
-    "all-gather": Algorithm("What each has for all, written to all", "exchange", Layout, 0, 0, 1),
+    "all-reduce-ring": Algorithm(
+        "Sums for all: reduce-scatter and all-gather on a ring", "ring", NeighbourLayout, 1, 1, 1
+    ),
+    "all-reduce-one-shot": Algorithm("Sums for all: each rank adds up all", "exchange", ExchangeLayout, 0, 1, 0),
+    "all-reduce-two-shot": Algorithm(
+        "Sums for all: each adds up a share, and sends it", "exchange", ExchangeLayout, 1, 1, 1
+    ),
+    "reduce-scatter-ring": Algorithm("A share of the sums for each, on a ring", "ring", NeighbourLayout, 1, 1, 0),
+    "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", "exchange", ExchangeLayout, 1, 1, 0),
+    "all-gather-ring": Algorithm("What each has for all, on a ring", "ring", NeighbourLayout, 0, 0, 1),
+    "all-gather": Algorithm("What each has for all, written to all", "exchange", ExchangeLayout, 0, 0, 1),
     "all-gather-by-cores": Algorithm(
         "What each has for all, read by cores that share the others", "gather_by_cores", ByCoresLayout, 0, 0, 1, 1
     ),
-    "all-to-all-ring": Algorithm("From each a share for each, on a ring", "ring_all_to_all", RingLayout, 1, 0, 1),
-    "all-to-all": Algorithm("From each a share for each, pairwise", "exchange", Layout, 1, 0, 1),
+    "all-to-all-ring": Algorithm("From each a share for each, on a ring", "ring_all_to_all", NeighbourLayout, 1, 0, 1),
+    "all-to-all": Algorithm("From each a share for each, pairwise", "exchange", ExchangeLayout, 1, 0, 1),
     "barrier": Algorithm("All read what all wrote before a dissemination barrier", "meet", BarrierLayout, 0, 0, 1),
     "barrier-sense": Algorithm(
         "All read what all wrote before a barrier whose sense turns", "meet_by_sense", SenseLayout, 0, 0, 1
@@ -148,13 +158,13 @@ class CollectiveCase(StreamCase, Collective):
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
-    def _layout(self, regions: Regions, room: int) -> Layout:
+    def _layout(self, regions: Regions, room: int) -> ExchangeLayout:
         """Make the inboxes and fields, with slots for slices of ``room`` bytes."""
         blocks = self.ranks - 1 if self._of.kernel == "ring_all_to_all" else 1
         return self._of.layout(regions, self.ranks, self.cores, room, blocks)
 
     def _lay_out_call(
-        self, bench: Bench, pod: Pod, streams: Streams, layout: Layout, number: int, done: list[int]
+        self, bench: Bench, pod: Pod, streams: Streams, layout: ExchangeLayout, number: int, done: list[int]
     ) -> None:
         """The launches of a call; ``done`` is what those before it have counted on each core."""
         had, got = ((self.calls, self.ranks, shares, self._share) for shares in (self._had, self._got))

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.kernels.collectives.lamport import BUFFERS, LINE_BYTES, Ranks, lamport
+from xccl_emu.kernels.collectives.lamport import BUFFERS, LINE_BYTES, LamportRank, lamport
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
@@ -26,7 +26,7 @@ class Lamport(StreamCase):
                each_sync={"ranks": 2, "calls": 4}),
     )  # fmt: skip
 
-    ranks: int = size(3, "Ranks, one a die.", least=2, most=64)
+    ranks: int = size(3, "LamportRank, one a die.", least=2, most=64)
     lines: int = size(
         1, "Lines of 16 bytes, with four FP32 elements each, of an operand.", most=1024, examples=(2, 3), each_call=True
     )
@@ -68,7 +68,7 @@ class Lamport(StreamCase):
             self._fill(bench, pod, me, buffers.at(me), room)
         streams, done, before = Streams(bench, pod), 0, 0
         for number, case in enumerate(cases):
-            ranks = Ranks(
+            ranks = LamportRank(
                 0, self.ranks, buffers.at(0), pod.spec.die_bytes, room, LINE_BYTES * case.lines,
                 LINE_BYTES * case.odd_lines, case.calls, self.emptied, done, before,
             )  # fmt: skip
@@ -77,7 +77,9 @@ class Lamport(StreamCase):
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
-    def _launch(self, bench: Bench, pod: Pod, streams: Streams, buffers: Region, number: int, ranks: Ranks) -> None:
+    def _launch(
+        self, bench: Bench, pod: Pod, streams: Streams, buffers: Region, number: int, ranks: LamportRank
+    ) -> None:
         """Every rank's launch of a call."""
         values, call = self.values(number), of_call(number)
         sums = np.concatenate([sum_without_empty(operands) for operands in values])

@@ -11,7 +11,7 @@ Given = tuple[tuple[Any, ...], list[Grant]]
 """Parameters of a core's kernel, record by record, and what it may touch."""
 
 
-class Layout:
+class ExchangeLayout:
     """Layout of ``cores`` cores on each of ``ranks`` dies: a slot is ``blocks`` blocks of ``room`` bytes, in whole
     granules."""
 
@@ -62,10 +62,10 @@ class Layout:
         return [self._part(region, core, *each) for region in self._touched for each in leave]
 
 
-class TwoLevels(Layout):
+class TwoLevels(ExchangeLayout):
     """An exchange in each group of ``group`` consecutive ranks, and among the ranks of one place in their groups."""
 
-    each: type[Layout] = Layout
+    each: type[ExchangeLayout] = ExchangeLayout
     """The layout of a level."""
 
     def __init__(self, regions: Regions, ranks: int, cores: int, room: int, group: int) -> None:
@@ -84,7 +84,7 @@ class TwoLevels(Layout):
         return inner + outer, inner_grants + outer_grants
 
 
-class ReadLayout(Layout):
+class ReadLayout(ExchangeLayout):
     """Fields alone: what there is to read, and what has been read."""
 
     @classmethod
@@ -123,7 +123,7 @@ class ByCoresLayout(ReadLayout):
         return (*places, core, self._n, self.room), grants
 
 
-class RingLayout(Layout):
+class NeighbourLayout(ExchangeLayout):
     """Each rank writes to the right one alone, and acknowledges to the left one."""
 
     @classmethod
@@ -148,7 +148,7 @@ class RingLayout(Layout):
         return (ring,), self._grants(core, me, *{left, right})
 
 
-class BarrierLayout(Layout):
+class BarrierLayout(ExchangeLayout):
     """A field for each step of a barrier."""
 
     @classmethod

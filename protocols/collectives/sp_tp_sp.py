@@ -14,7 +14,7 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 from xccl_emu.protocols.collectives.case import BYTES_MAX, numbers
-from xccl_emu.protocols.collectives.layout import Layout
+from xccl_emu.protocols.collectives.layout import ExchangeLayout
 from xccl_emu.protocols.experts.config import DTYPES
 
 
@@ -46,7 +46,7 @@ class SpTpSpCase(StreamCase):
         cases = [call.case for call in calls if isinstance(call.case, SpTpSpCase)]
         row, longest = 2 * max(self.latent, self.part), -(-max(case.tokens for case in cases) // self.ranks)
         regions, half = Regions(self.ranks), align(row)
-        layout = Layout(regions, self.ranks, 1, align(longest * row))
+        layout = ExchangeLayout(regions, self.ranks, 1, align(longest * row))
         app = sum(case._app_bytes for case in cases) + Streams.table_bytes(len(cases), sp_tp_sp)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * half))
         regions.place(bench, pod)
@@ -57,7 +57,9 @@ class SpTpSpCase(StreamCase):
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
-    def _lay_out_call(self, bench: Bench, pod: Pod, streams: Streams, layout: Layout, number: int, done: int) -> None:
+    def _lay_out_call(
+        self, bench: Bench, pod: Pod, streams: Streams, layout: ExchangeLayout, number: int, done: int
+    ) -> None:
         """A rank has its segment of the latents, and what its heads made of all tokens."""
         seed, call = seed_of(self.seed, 2 * number), of_call(number)
         latents = numbers((self.layers, self.tokens, self.latent), self.dtype, seed)

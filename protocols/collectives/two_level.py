@@ -17,7 +17,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.oracle.collectives import by_level
 from xccl_emu.protocol import Case, Preset, Regions, choice, size
 from xccl_emu.protocols.collectives.case import Algorithm, CollectiveCase
-from xccl_emu.protocols.collectives.layout import Layout, ReadLevels, TwoLevels
+from xccl_emu.protocols.collectives.layout import ExchangeLayout, ReadLevels, TwoLevels
 
 ALGORITHMS = {
     "all-reduce-two-level": Algorithm("Sums for all, in groups and between them", "two_level", TwoLevels, 1, 1, 1),
@@ -58,7 +58,7 @@ class TwoLevelCase(CollectiveCase):
         sums = np.stack([by_level(call, self.group) for call in values])[:, None]
         return sums.repeat(self.ranks, 1) if self._of.gather else sums.swapaxes(1, 2)
 
-    def _layout(self, regions: Regions, room: int) -> Layout:
+    def _layout(self, regions: Regions, room: int) -> ExchangeLayout:
         return self._of.layout(regions, self.ranks, self.cores, room, self.group)
 
     @property

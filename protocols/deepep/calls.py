@@ -26,13 +26,13 @@ from xccl_emu.protocols.arguments import one_for_each
 from xccl_emu.protocols.communicator import allocate_on
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig
 from xccl_emu.protocols.experts.buffers import COLUMNS, Received, whole_rows
-from xccl_emu.protocols.experts.group import COMBINED, DISPATCHED, DUMMY, SENT, SENT_BACK, Phase, Step
+from xccl_emu.protocols.experts.group import COMBINED, DISPATCHED, DUMMY, SENT, SENT_BACK, Phase, PhaseOfRound
 
 Tables = Sequence[NDArray[Any]]
 """For each rank a table with a row for each token."""
 
 
-class Handle(NamedTuple):
+class DispatchHandle(NamedTuple):
     """A dispatch, for the calls after it."""
 
     place: int
@@ -58,16 +58,16 @@ class LowLatency(DeepEp):
 
     # ---- dispatch
 
-    def dispatch_send(self, tokens: Tables, topk: Tables) -> Handle:
+    def dispatch_send(self, tokens: Tables, topk: Tables) -> DispatchHandle:
         """The send phase of a dispatch, with what `dispatch` takes.
 
         Raises ConfigError, before anything moves, where `dispatch` does, or while another call is not received.
         """
         handle = self._dispatched(self.sends, tokens, topk)
-        self._run(Step(self.sends, handle.place), SENT)
+        self._run(PhaseOfRound(self.sends, handle.place), SENT)
         return handle
 
-    def dispatch_recv(self, handle: Handle, stats: Sequence[Buffer] | None = None) -> list[Received]:
+    def dispatch_recv(self, handle: DispatchHandle, stats: Sequence[Buffer] | None = None) -> list[Received]:
         """The receive phase; returns for each rank what has come: views, valid until the result is replaced.
 
         stats: app data of each rank, an int32 for each of its experts, to which the rows that the expert got are added.
@@ -75,26 +75,26 @@ class LowLatency(DeepEp):
         """
         self._check_sent(handle, SENT, self.receives)
         with self._lends(stats=self._table("stats", stats, 4 * self.config.local_experts)):
-            self._run(Step(self.receives, handle.place, -1), DISPATCHED)
+            self._run(PhaseOfRound(self.receives, handle.place, -1), DISPATCHED)
         return self._results(handle)
 
     def dispatch_whole(
         self, tokens: Tables, topk: Tables, stats: Sequence[Buffer] | None = None
-    ) -> tuple[Handle, list[Received]]:
+    ) -> tuple[DispatchHandle, list[Received]]:
         """Both phases in one launch."""
         with self._lends(stats=self._table("stats", stats, 4 * self.config.local_experts)):
             handle = self._dispatched(self.dispatches, tokens, topk)
-            self._run(Step(self.dispatches, handle.place), DISPATCHED)
+            self._run(PhaseOfRound(self.dispatches, handle.place), DISPATCHED)
         return handle, self._results(handle)
 
-    def run_dummy_on(self, handle: Handle) -> None:
+    def run_dummy_on(self, handle: DispatchHandle) -> None:
         """The dummy expert on what was received, as `run_dummy`."""
         self._check_current(handle)
         self._run_dummy(handle.place)
 
     # ---- combine
 
-    def combine_send(self, handle: Handle, weights: Tables, topk: Tables | None = None) -> None:
+    def combine_send(self, handle: DispatchHandle, weights: Tables, topk: Tables | None = None) -> None:
         """The send phase of a combine of a dispatch; a dispatch may have several combines.
 
         weights: for each rank [T, top_k] float32.  topk: for each rank [T, top_k] integers, the choices of dispatch, or
@@ -104,9 +104,9 @@ class LowLatency(DeepEp):
         replaced or not received, or while another call is not received.
         """
         self._combined(handle, self.sends_back, weights, topk)
-        self._run(Step(self.sends_back, handle.place), SENT_BACK)
+        self._run(PhaseOfRound(self.sends_back, handle.place), SENT_BACK)
 
-    def combine_recv(self, handle: Handle, out: Sequence[Buffer] | None = None) -> list[NDArray[Any]]:
+    def combine_recv(self, handle: DispatchHandle, out: Sequence[Buffer] | None = None) -> list[NDArray[Any]]:
         """The receive phase; returns for each rank [T, hidden] of the group's type: views.
 
         out: app data of each rank, a row for each of its tokens, into which the kernel writes; None for the group's
@@ -115,17 +115,17 @@ class LowLatency(DeepEp):
         """
         self._check_sent(handle, SENT_BACK, self.receives_back)
         with self._lends_for(handle, out):
-            self._run(Step(self.receives_back, handle.place, -1), COMBINED)
+            self._run(PhaseOfRound(self.receives_back, handle.place, -1), COMBINED)
         return self._outputs(handle, out)
 
     def combine_whole(
-        self, handle: Handle, weights: Tables, topk: Tables | None = None, out: Sequence[Buffer] | None = None
+        self, handle: DispatchHandle, weights: Tables, topk: Tables | None = None, out: Sequence[Buffer] | None = None
     ) -> list[NDArray[Any]]:
         """Both phases in one launch."""
         self._check_current(handle)
         with self._lends_for(handle, out):
             self._combined(handle, self.combines, weights, topk)
-            self._run(Step(self.combines, handle.place), COMBINED)
+            self._run(PhaseOfRound(self.combines, handle.place), COMBINED)
         return self._outputs(handle, out)
 
     # ---- what is held
@@ -151,14 +151,14 @@ class LowLatency(DeepEp):
         """[1] view of it: a word in the pod's memory, as the stage is."""
         return self.pod.view(self._of(0, place)["batches"], np.int32)[2:]
 
-    def _dispatched(self, phase: Phase, tokens: Tables, topk: Tables) -> Handle:
+    def _dispatched(self, phase: Phase, tokens: Tables, topk: Tables) -> DispatchHandle:
         """A batch in place of the oldest result."""
         self.check_ready(phase.kernel)
         place = min(range(self.n_rounds), key=self._number)
         self._fill_dispatch(tokens, topk, place)
-        return Handle(place, self._number(place))
+        return DispatchHandle(place, self._number(place))
 
-    def _combined(self, handle: Handle, phase: Phase, weights: Tables, topk: Tables | None) -> None:
+    def _combined(self, handle: DispatchHandle, phase: Phase, weights: Tables, topk: Tables | None) -> None:
         """Weights and choices of a combine in their buffers."""
         self.check_ready(phase.kernel)
         self._check_current(handle)
@@ -170,15 +170,15 @@ class LowLatency(DeepEp):
         for buffers, choices in zip(self._chosen, chosen, strict=True):
             self.pod.view(buffers["topk"], np.int32, (-1, COLUMNS))[: len(choices)] = whole_rows(choices)
 
-    def _choices_of(self, rank: int, handle: Handle) -> NDArray[np.int32]:
+    def _choices_of(self, rank: int, handle: DispatchHandle) -> NDArray[np.int32]:
         """[T, top_k] choices of the dispatch."""
         table = self.pod.view(self._of(rank, handle.place)["topk"], np.int32, (-1, COLUMNS))
         return table[: self.n_tokens(rank, handle.place), : self.config.top_k]
 
-    def _results(self, handle: Handle) -> list[Received]:
+    def _results(self, handle: DispatchHandle) -> list[Received]:
         return [self.received(rank, handle.place) for rank in range(self.config.n_ranks)]
 
-    def _outputs(self, handle: Handle, out: Sequence[Buffer] | None) -> list[NDArray[Any]]:
+    def _outputs(self, handle: DispatchHandle, out: Sequence[Buffer] | None) -> list[NDArray[Any]]:
         if out is None:
             return [self.output(rank, handle.place) for rank in range(self.config.n_ranks)]
         shape = -1, self.config.hidden
@@ -195,7 +195,7 @@ class LowLatency(DeepEp):
         finally:
             self.lent = {}
 
-    def _lends_for(self, handle: Handle, out: Sequence[Buffer] | None) -> Any:
+    def _lends_for(self, handle: DispatchHandle, out: Sequence[Buffer] | None) -> Any:
         """Lend a combine its choices, and the places of its outputs."""
         sizes = [self.n_tokens(rank, handle.place) * self.config.row_bytes for rank in range(self.config.n_ranks)]
         return self._lends(topk=[each["topk"] for each in self._chosen], out=self._table("out", out, *sizes))
@@ -213,14 +213,14 @@ class LowLatency(DeepEp):
             self.pod.view(buffer)
         return buffers
 
-    def _check_current(self, handle: Handle) -> None:
-        if not isinstance(handle, Handle) or not 0 <= handle.place < self.n_rounds:
+    def _check_current(self, handle: DispatchHandle) -> None:
+        if not isinstance(handle, DispatchHandle) or not 0 <= handle.place < self.n_rounds:
             raise ConfigError(f"handle={handle!r}: must be one that a dispatch gave")
         if handle.number != self._number(handle.place):
             last = self._number(handle.place)
             raise ConfigError(f"handle={handle!r}: dispatch {last} has replaced its result")
 
-    def _check_sent(self, handle: Handle, stage: int, phase: Phase) -> None:
+    def _check_sent(self, handle: DispatchHandle, stage: int, phase: Phase) -> None:
         self._check_current(handle)
         self.check_ready(phase.kernel)
         if self._stage(handle.place)[0] != stage:

@@ -22,7 +22,7 @@ from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.group import align
 from xccl_emu.protocols.communicator import Progress
 from xccl_emu.protocols.deepep.session import DeepEpConfig
-from xccl_emu.protocols.experts.group import COMBINED, DISPATCHED, Args, ExpertGroup, Phase, Step
+from xccl_emu.protocols.experts.group import COMBINED, DISPATCHED, Args, ExpertGroup, Phase, PhaseOfRound
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
 
 
@@ -80,7 +80,7 @@ class NormalConfig(DeepEpConfig):
         return max(self.payload_bytes + self.route_bytes, self.row_bytes)
 
 
-class Places(NamedTuple):
+class BufferPlaces(NamedTuple):
     """Where a core's data buffer holds what."""
 
     choices: int
@@ -89,7 +89,7 @@ class Places(NamedTuple):
     work: int
 
     @classmethod
-    def of(cls, c: NormalConfig) -> "Places":
+    def of(cls, c: NormalConfig) -> "BufferPlaces":
         """Lay them out one after the other."""
         marks = c.tokens_max * INDEX_BYTES
         counts = marks + align(4 * c.tokens_max)
@@ -99,7 +99,7 @@ class Places(NamedTuple):
 def normal_buffer_bytes(config: NormalConfig) -> int:
     """Return the least size of a core's data buffer that the kernels need."""
     c = config
-    return Places.of(c).work + max(2 * c.slot_bytes, sum_bytes(c.hidden))
+    return BufferPlaces.of(c).work + max(2 * c.slot_bytes, sum_bytes(c.hidden))
 
 
 class NormalLayout(GroupLayout[NormalConfig]):
@@ -148,10 +148,10 @@ class NormalMode(ExpertGroup[NormalConfig]):
     lays_out = NormalLayout
     layout: NormalLayout
 
-    def steps(self, rounds: int) -> Iterator[Step]:
+    def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
         """Dispatch and combine; the rows that go back are there."""
         for i in range(rounds):
-            yield from (Step(self.dispatches, i, 2 * i), Step(self.combines, i, 2 * i + 1))
+            yield from (PhaseOfRound(self.dispatches, i, 2 * i), PhaseOfRound(self.combines, i, 2 * i + 1))
 
     def dispatch_rows(
         self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]],
@@ -166,7 +166,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
         """
         self.check_ready(self.dispatches.kernel)
         self.fill_rounds([tokens], [topk], [weights])
-        self._run(Step(self.dispatches, 0), DISPATCHED, progress)
+        self._run(PhaseOfRound(self.dispatches, 0), DISPATCHED, progress)
         return [self.arrived(rank) for rank in range(self.config.n_ranks)]
 
     def combine_rows(self, progress: Progress | None = None) -> list[NDArray[Any]]:
@@ -177,7 +177,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
         """
         self.check_ready(self.combines.kernel)
         self._check_stage("combine_rows", DISPATCHED)
-        self._run(Step(self.combines, 0), COMBINED, progress)
+        self._run(PhaseOfRound(self.combines, 0), COMBINED, progress)
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
     def arrived(self, rank: int, number: int = 0) -> Arrived:
@@ -213,7 +213,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
             fields=first(layout.fields[0]), fields_step=first(layout.fields[1]) - first(layout.fields[0]),
             tails=first(layout.tails), heads=first(layout.heads), rings=first(layout.rings),
             parts=first(layout.parts), slots=c.places, slot_bytes=c.slot_bytes, chunk=c.chunk,
-            route_bytes=c.route_bytes, **Places.of(c)._asdict(),
+            route_bytes=c.route_bytes, **BufferPlaces.of(c)._asdict(),
         )  # fmt: skip
 
     # ---- what low-latency groups have and this one has not

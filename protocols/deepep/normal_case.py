@@ -91,7 +91,7 @@ class NormalCase(LayerCase):
         }
 
 
-def _route(c: NormalConfig, rows: oracle.Rows) -> np.ndarray:
+def _route(c: NormalConfig, rows: oracle.NormalRows) -> np.ndarray:
     """[rows, words] that follow the rows."""
     route = np.zeros((len(rows.x), c.route_bytes // 4), np.int32)
     route[:, 0] = rows.token
@@ -99,7 +99,7 @@ def _route(c: NormalConfig, rows: oracle.Rows) -> np.ndarray:
     return route
 
 
-def _counts(c: NormalConfig, rows: oracle.Rows, batch: Batch) -> np.ndarray:
+def _counts(c: NormalConfig, rows: oracle.NormalRows, batch: Batch) -> np.ndarray:
     """[1, n_ranks * channels] rows by source and channel, a part of the source's tokens."""
     counts = np.zeros((c.n_ranks, c.channels), np.int32)
     for source, token in zip(rows.source, rows.token, strict=True):

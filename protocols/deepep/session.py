@@ -24,7 +24,7 @@ from xccl_emu.kernels.experts.counts import work_at
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.lang import FP8_BLOCK
 from xccl_emu.protocols.experts.config import QUANTIZERS, EpConfig, buffer_bytes, fit_half, messages_at
-from xccl_emu.protocols.experts.group import DUMMY, Args, ExpertGroup, Phase, Step
+from xccl_emu.protocols.experts.group import DUMMY, Args, ExpertGroup, Phase, PhaseOfRound
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
 
 
@@ -154,10 +154,14 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
     def _places(self, phase: Phase, ahead: int) -> Args:
         return {"call": self.next_dispatch() + ahead, "s": self.sets(), "stats": 0}
 
-    def steps(self, rounds: int) -> Iterator[Step]:
+    def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
         """Both calls of a round take a buffer set."""
         for i in range(rounds):
-            yield from (Step(self.dispatches, i, 2 * i), Step(DUMMY, i), Step(self.combines, i, 2 * i + 1))
+            yield from (
+                PhaseOfRound(self.dispatches, i, 2 * i),
+                PhaseOfRound(DUMMY, i),
+                PhaseOfRound(self.combines, i, 2 * i + 1),
+            )
 
 
 class Hooked(DeepEp):
@@ -167,7 +171,7 @@ class Hooked(DeepEp):
     Each call is received before the next one is sent.  If their number is odd the last round goes alone.
     """
 
-    def steps(self, rounds: int) -> Iterator[Step]:
+    def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
         """Two rounds at a time."""
         call = -1
         for pair in range(0, rounds, 2):
@@ -178,4 +182,4 @@ class Hooked(DeepEp):
             ):  # fmt: skip
                 if pair + which < rounds:
                     call += phase in (self.sends, self.sends_back)
-                    yield Step(phase, pair + which, call)
+                    yield PhaseOfRound(phase, pair + which, call)

@@ -16,7 +16,7 @@ from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.compared import count_wrong
 from xccl_emu.protocols.experts.config import EpConfig
-from xccl_emu.protocols.experts.data import Batch, Image, make_batches
+from xccl_emu.protocols.experts.data import Batch, PhasesImage, make_batches
 from xccl_emu.protocols.experts.drawn import Drawn
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.experts.layout import LAYER
@@ -150,7 +150,7 @@ class LayerCase(RoutedCase, ABC):
         pod = bench.pod(self._spec(batches))
         group, streams = self._launched(bench, pod, batches)
         for rank, buffers in enumerate(group.buffers):
-            image = Image(group.config, batches, rank)
+            image = PhasesImage(group.config, batches, rank)
             for i, batch in enumerate(batches if bench.payload else ()):
                 bench.already_filled(*app.filled(group.config, buffers, i, len(batch.tokens[rank])))
             self._fill(bench, pod, buffers, image)
@@ -162,7 +162,7 @@ class LayerCase(RoutedCase, ABC):
         group.layout.label(bench)
         bench.tolerates("stop", "cut", "stall")
 
-    def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: Image) -> None:
+    def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: PhasesImage) -> None:
         """Put there what the parts of the layer before these would have left."""
 
     # ---- what goes through it

@@ -68,7 +68,7 @@ def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -
     return bits.astype(np.uint16).view(DTYPES[dtype][1])
 
 
-class Image:
+class PhasesImage:
     """What phases write into the buffers of one rank, by the oracle when it is asked for."""
 
     def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int) -> None:

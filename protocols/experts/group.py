@@ -42,7 +42,7 @@ class Phase:
 DUMMY = Phase(EXPERT, expert_kernel.dummy_expert, {"recv_x": "r", "route": "r", "counts": "r", "y": "w"})
 
 
-class Step(NamedTuple):
+class PhaseOfRound(NamedTuple):
     """A phase of one of several rounds."""
 
     phase: Phase
@@ -97,12 +97,12 @@ class ExpertGroup(Communicator, Generic[C]):
 
     @abstractmethod
     def _places(self, phase: Phase, ahead: int) -> Args:
-        """Arguments of a phase in addition to rank, core, tokens, shape and buffers, or more; see `Step.ahead`."""
+        """Arguments of a phase beyond rank, core, tokens, shape and buffers, or more; see `PhaseOfRound.ahead`."""
 
-    def steps(self, rounds: int) -> Iterator[Step]:
+    def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
         """Yield what each rank launches in this many rounds, in order."""
         for i in range(rounds):
-            yield from (Step(phase, i, i) for phase in (self.dispatches, DUMMY, self.combines))
+            yield from (PhaseOfRound(phase, i, i) for phase in (self.dispatches, DUMMY, self.combines))
 
     def die_of(self, rank: int) -> int:
         """The die that a rank is on; here and below ConfigError for a rank, or number of a round, that there is not."""
@@ -127,7 +127,7 @@ class ExpertGroup(Communicator, Generic[C]):
         """
         self.check_ready(self.dispatches.kernel)
         self._fill_dispatch(tokens, topk, 0)
-        self._run(Step(self.dispatches, 0), DISPATCHED, progress)
+        self._run(PhaseOfRound(self.dispatches, 0), DISPATCHED, progress)
         return [self.received(rank) for rank in range(self.config.n_ranks)]
 
     def _fill_dispatch(self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], number: int) -> None:
@@ -183,7 +183,7 @@ class ExpertGroup(Communicator, Generic[C]):
         if 0 < self.config.opaque_bytes < self.config.row_bytes:
             must = f"{self.config.row_bytes} or more for the dummy expert"
             raise ConfigError(f"opaque_bytes={self.config.opaque_bytes}: must be {must}")
-        self._run(Step(DUMMY, number), int(self._stage(number)[0]), progress)
+        self._run(PhaseOfRound(DUMMY, number), int(self._stage(number)[0]), progress)
 
     def expert_output(self, rank: int, number: int = 0) -> NDArray[Any]:
         """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows.
@@ -208,7 +208,7 @@ class ExpertGroup(Communicator, Generic[C]):
         """
         self.check_ready(self.combines.kernel)
         self._fill_combine(weights, 0)
-        self._run(Step(self.combines, 0), COMBINED, progress)
+        self._run(PhaseOfRound(self.combines, 0), COMBINED, progress)
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
     def _fill_combine(self, weights: Sequence[NDArray[np.float32]], number: int) -> None:
@@ -290,19 +290,19 @@ class ExpertGroup(Communicator, Generic[C]):
 
     # ---- all of them
 
-    def _run(self, step: Step, stage: int, progress: Progress | None = None) -> None:
+    def _run(self, step: PhaseOfRound, stage: int, progress: Progress | None = None) -> None:
         """Launch a phase on all ranks and run it; then the round has these results."""
         self._launch_all(step)
         self.run_as(step.phase.part, progress, ends=stage not in (SENT, SENT_BACK))
         self._stage(step.number)[0] = stage
 
-    def _launch_all(self, step: Step, streams: Streams | None = None) -> None:
+    def _launch_all(self, step: PhaseOfRound, streams: Streams | None = None) -> None:
         """Launch a phase on all ranks, on the pod or after what streams have."""
         places = {"c": self.shape(), "core": range(self.config.cores), **self._places(step.phase, step.ahead)}
         for rank in range(self.config.n_ranks):
             self._launch(rank, step, places, streams)
 
-    def _launch(self, rank: int, step: Step, places: Args, streams: Streams | None) -> None:
+    def _launch(self, rank: int, step: PhaseOfRound, places: Args, streams: Streams | None) -> None:
         """Launch it on a rank, with the buffers of the rank that it may touch."""
         phase, die = step.phase, self.die_of(rank)
         there = self._of(rank, step.number) | {name: lent[rank] for name, lent in self.lent.items()}

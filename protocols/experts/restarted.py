@@ -62,7 +62,7 @@ class RestartedGroup(ExpertGroup[C]):
         """Launch ``rounds`` rounds, of all parts or of dispatch alone, and the supervisor."""
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
         supervisor = self.config.first_die + n
-        known = rollback.Ranks(
+        known = rollback.RankWords(
             0, n, rounds, layout.first(layout.readies), layout.first(layout.dones), layout.first(layout.over),
             layout.first(layout.abort), layout.errors.at(supervisor), self.pod.spec.die_bytes,
         )  # fmt: skip

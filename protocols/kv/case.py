@@ -12,7 +12,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.kernels.kv import pair, transfer
 from xccl_emu.protocol import streams as in_streams
 from xccl_emu.protocols.kv import mapping, session
-from xccl_emu.protocols.kv.layout import Areas, Link, Sizes
+from xccl_emu.protocols.kv.layout import KvRegions, PairSizes, RankPair
 
 PIECE_BYTES = 1 << 15
 """Most bytes of a place in the data buffer; there are `PLACES` of them."""
@@ -109,17 +109,17 @@ class KvCase(in_streams.StreamCase):
 
     # ---- who sends what to whom
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[RankPair]:
         """Return all pairs: each decode die with the rank of each instance that serves it."""
-        shape, found = mapping.Shape(self.tp, 1, self.decode), list[Link]()
+        shape, found = mapping.InstancePair(self.tp, 1, self.decode), list[RankPair]()
         for number in range(self.decode):
             for instance in range(self.prefill):
                 source = instance * self.tp + mapping.balanced(shape, number, 0)
                 peer, target = sum(link.source == source for link in found), self.prefill * self.tp + number
-                found.append(Link(source, peer, target, instance, bool(self.stopped) and number == self.decode - 1))
+                found.append(RankPair(source, peer, target, instance, bool(self.stopped) and number == self.decode - 1))
         return found
 
-    def lengths(self, link: Link) -> list[int]:
+    def lengths(self, link: RankPair) -> list[int]:
         """Blocks of a part of each request; a die that has stopped is sent what needs no answer."""
         each = [self.blocks - q % self.blocks for q in range(self.requests)]
         if link.stopped:
@@ -127,7 +127,7 @@ class KvCase(in_streams.StreamCase):
             return [n for q, n in enumerate(each) if sum(each[: q + 1]) <= room and q < tasks]
         return each
 
-    def asked(self, link: Link, first: int) -> NDArray[np.int64]:
+    def asked(self, link: RankPair, first: int) -> NDArray[np.int64]:
         """ID and blocks of a part of each request, [requests, 2], after the first ``first`` of each pair."""
         links = self.links()
         ids = (1 + links.index(link) + len(links) * (first + q) for q in range(self.requests))
@@ -155,14 +155,14 @@ class KvCase(in_streams.StreamCase):
 
     # ---- where it is, and what runs
 
-    def _areas(self, regions: protocol.Regions) -> Areas:
+    def _areas(self, regions: protocol.Regions) -> KvRegions:
         """Pools on the dies of prefill, slots on the dies of decode."""
         peers = max(link.peer for link in self.links()) + 1
-        sizes = Sizes(
+        sizes = PairSizes(
             peers, self.prefill, self.pool, 1 if self.shared else peers, self._quota, self.slots, self.tasks,
             self.blocks, self.cores, self._nbytes, min(self._nbytes, PIECE_BYTES), self.layers,
         )  # fmt: skip
-        return Areas(regions, sizes)
+        return KvRegions(regions, sizes)
 
     def lay_out_calls(self, bench: protocol.Bench, calls: Sequence[protocol.Call]) -> None:
         """Launches for each call, on a pod that the areas just fit."""
@@ -183,7 +183,7 @@ class KvCase(in_streams.StreamCase):
         for number, case in enumerate(cases):
             for link, data in zip(links, caches[number], strict=True):
                 if (requests := case.asked(link, first)).size and not (link.stopped and number):
-                    transfers.launch(link, session.Batch(requests, data, first, in_streams.of_call(number)))
+                    transfers.launch(link, session.PairBatch(requests, data, first, in_streams.of_call(number)))
             first += case.requests
         streams.put()
         bench.stop(pair.PAIRING, "a request, or slots for one, that is not expected now")
@@ -202,7 +202,7 @@ class KvCase(in_streams.StreamCase):
         """
         if self.stopped:
             raise errors.ConfigError("stopped=1: must be 0 on the whole pod, where all caches are to arrive")
-        pod, links, sent = run.pod, self.links(), list[session.Sent]()
+        pod, links, sent = run.pod, self.links(), list[session.PairLaunch]()
         areas = self._areas(protocol.Regions(self.prefill * self.tp + self.decode))
         areas.regions.fit(pod.spec, 0, 0, "take smaller blocks or fewer", areas.ub_bytes)
         bench = protocol.Bench.around(pod)
@@ -212,7 +212,7 @@ class KvCase(in_streams.StreamCase):
         with run.stage("prefill's caches"):
             for number, link in enumerate(links):
                 data = self._cache(number)
-                sent.append(transfers.launch(link, session.Batch(self.asked(link, 0), data, 0, "")))
+                sent.append(transfers.launch(link, session.PairBatch(self.asked(link, 0), data, 0, "")))
                 pod.view(sent[-1].own, shape=data.shape)[:] = data
         streams.put()
         run.facts |= {"pairs": len(links), "nbytes": self._cache(0).nbytes}

@@ -9,7 +9,7 @@ from xccl_emu.machine.launch import Grant
 FIELD = pair.FIELD_BYTES
 
 
-class Link(NamedTuple):
+class RankPair(NamedTuple):
     """A prefill rank and a decode rank that it serves."""
 
     source: int
@@ -24,7 +24,7 @@ class Link(NamedTuple):
     """Whether nothing runs on the decode die."""
 
 
-class Sizes(NamedTuple):
+class PairSizes(NamedTuple):
     """Sizes of all pairs."""
 
     peers: int
@@ -47,10 +47,10 @@ class Sizes(NamedTuple):
     layers: int
 
 
-class Areas:
+class KvRegions:
     """Regions of a pod; prefill dies use some and decode dies others."""
 
-    def __init__(self, regions: protocol.Regions, sizes: Sizes) -> None:
+    def __init__(self, regions: protocol.Regions, sizes: PairSizes) -> None:
         self.regions, self.sizes, s = regions, sizes, sizes
         self.table_bytes = FIELD * s.blocks
         self.blocks = regions.managed("block", s.nbytes, s.pools * s.pool)
@@ -68,7 +68,7 @@ class Areas:
         """Places for pieces of blocks, and after them a table, or the blocks that each open task has."""
         return pair.PLACES * self.sizes.room + max(8 * self.sizes.tasks, self.table_bytes)
 
-    def pair(self, link: Link, first: int, requests: int) -> pair.Pair:
+    def pair(self, link: RankPair, first: int, requests: int) -> pair.Pair:
         """The parameters of its kernels, for a launch after ``first`` requests."""
         s, pool = self.sizes, self._pool(link)
         source, target, peer, mine = link.source, link.target, link.peer, link.instance
@@ -80,7 +80,7 @@ class Areas:
             s.nbytes, s.room, s.layers, first, requests, int(not link.stopped),
         )  # fmt: skip
 
-    def prefill(self, link: Link) -> list[Grant]:
+    def prefill(self, link: RankPair) -> list[Grant]:
         """List what prefill may touch where decode pulls."""
         s, pool, die = self.sizes, self._pool(link), link.source
         return [
@@ -90,14 +90,14 @@ class Areas:
             self.tasks.grant(link.target, "w", link.instance * s.tasks, s.tasks),
         ]  # fmt: skip
 
-    def push(self, link: Link) -> list[Grant]:
+    def push(self, link: RankPair) -> list[Grant]:
         """List what it may touch where it writes to slots."""
         return [
             self.offers.grant(link.source, "r", link.peer * self.sizes.slots, self.sizes.slots),
             self.slots.grant(link.target, "w"), self._ready(link, "w"),
         ]  # fmt: skip
 
-    def receive(self, link: Link) -> list[Grant]:
+    def receive(self, link: RankPair) -> list[Grant]:
         """List what decode's receiver may touch."""
         s, pool, die = self.sizes, self._pool(link), link.source
         return [
@@ -108,21 +108,21 @@ class Areas:
             self._grants(link, "rw"), self._ready(link, "w"),
         ]  # fmt: skip
 
-    def offer(self, link: Link) -> list[Grant]:
+    def offer(self, link: RankPair) -> list[Grant]:
         """List what it may touch where prefill writes."""
         offers = self.offers.grant(link.source, "w", link.peer * self.sizes.slots, self.sizes.slots)
         return [self.taken.grant(link.target, "rw"), self._grants(link, "w"), offers]
 
-    def decode(self, link: Link) -> list[Grant]:
+    def decode(self, link: RankPair) -> list[Grant]:
         """List what a decode step may touch."""
         slots, taken = self.slots.grant(link.target, "r"), self.taken.grant(link.target, "w")
         return [slots, taken, self._grants(link, "r"), self._ready(link, "r")]
 
-    def _pool(self, link: Link) -> int:
+    def _pool(self, link: RankPair) -> int:
         return link.peer if self.sizes.pools > 1 else 0
 
-    def _grants(self, link: Link, rights: str) -> Grant:
+    def _grants(self, link: RankPair, rights: str) -> Grant:
         return self.grants.grant(link.target, rights, link.instance * self.sizes.slots, self.sizes.slots)
 
-    def _ready(self, link: Link, rights: str) -> Grant:
+    def _ready(self, link: RankPair, rights: str) -> Grant:
         return self.ready.grant(link.target, rights, link.instance * self.sizes.cores, self.sizes.cores)

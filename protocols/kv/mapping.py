@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xccl_emu import errors
 
 
-class Shape(NamedTuple):
+class InstancePair(NamedTuple):
     """Ranks of a prefill instance and of a decode instance."""
 
     prefill_tp: int
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
             )
 
 
-def balanced(shape: Shape, dp: int, tp: int) -> int:
+def balanced(shape: InstancePair, dp: int, tp: int) -> int:
     """The rank by the same equations in exact fractions: each exists, and serves as many as any other, or one more.
 
     It is the rank of the equations in whole numbers where those have one for every rank.

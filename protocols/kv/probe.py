@@ -63,7 +63,7 @@ class ProbeCase(protocol.Case):
         regions.place(bench, pod)
         blocks = bench.filled(0, data, "blocks", travels=True)
         answers = self.probes if self.answers < 0 else self.answers
-        channel = probe.Channel(
+        channel = probe.ProbePlaces(
             blocks.address, task.at(1), done.at(0), slots.at(1), ready.at(1), freed.at(1), asked.at(1), answer.at(0),
             late.at(0), self.slots, nbytes, self.requests, fits if self.stands else self.requests, self.probes, answers,
             self.patient,

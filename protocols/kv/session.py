@@ -10,10 +10,10 @@ from xccl_emu import protocol
 from xccl_emu.kernels.kv import pair, transfer
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import streams as in_streams
-from xccl_emu.protocols.kv.layout import Areas, Link
+from xccl_emu.protocols.kv.layout import KvRegions, RankPair
 
 
-class Batch(NamedTuple):
+class PairBatch(NamedTuple):
     """Requests of a pair in a call."""
 
     requests: NDArray[np.int64]
@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     """What names of its buffers end with."""
 
 
-class Sent(NamedTuple):
+class PairLaunch(NamedTuple):
     """A launch of both sides of a pair."""
 
     own: Buffer
@@ -42,17 +42,17 @@ class Transfers:
     bench: protocol.Bench
     pod: Pod
     streams: in_streams.Streams
-    areas: Areas
+    areas: KvRegions
     path: str
     """``"mtu"``, ``"dma"`` or ``"push"``."""
 
-    def launch(self, link: Link, batch: Batch) -> Sent:
+    def launch(self, link: RankPair, batch: PairBatch) -> PairLaunch:
         """Launch both sides of a pair, but for a die that has stopped."""
         places = self.areas.pair(link, batch.first, len(batch.requests))
         own = self._prefill(link, places, batch)
-        return Sent(own, Buffer(link.target, 0, 0) if link.stopped else self._decode(link, places, batch))
+        return PairLaunch(own, Buffer(link.target, 0, 0) if link.stopped else self._decode(link, places, batch))
 
-    def _prefill(self, link: Link, places: pair.Pair, batch: Batch) -> Buffer:
+    def _prefill(self, link: RankPair, places: pair.Pair, batch: PairBatch) -> Buffer:
         bench, pod, die, (cores, _) = self.bench, self.pod, link.source, cores_of(self.path, places.cores)
         asked = bench.filled(die, batch.requests, f"requests for die{link.target}{batch.call}")
         own = bench.filled(die, batch.caches, f"caches for die{link.target}{batch.call}", travels=True)
@@ -65,7 +65,7 @@ class Transfers:
             self.streams.launch(transfer.prefill, die, args, [*grants, *self.areas.prefill(link)], on)
         return own
 
-    def _decode(self, link: Link, places: pair.Pair, batch: Batch) -> Buffer:
+    def _decode(self, link: RankPair, places: pair.Pair, batch: PairBatch) -> Buffer:
         pod, die, (_, cores) = self.pod, link.target, cores_of(self.path, places.cores)
         *movers, last = range(link.instance * cores, (link.instance + 1) * cores)
         expected = self.bench.filled(die, batch.requests, f"expected from die{link.source}{batch.call}")

@@ -45,7 +45,7 @@ class ModelCase(protocol.Case):
         whole = self.blocks * nbytes
         pod = bench.pod(regions.tight_pod(app_bytes=data.nbytes, ub_bytes=whole))
         regions.place(bench, pod)
-        model = device.Model(word.at(0), home.at(0), nbytes, self.blocks, self.versions, (1 << self.bits) - 1)
+        model = device.CachedModel(word.at(0), home.at(0), nbytes, self.blocks, self.versions, (1 << self.bits) - 1)
         given = bench.filled(0, data.reshape(-1), "values")
         grants = [pod.grant(given, "r"), home.grant(0, "w"), word.grant(0, "w")]
         pod.launch(device.publish, 0, [0], {"values": given.address, "m": model}, grants)

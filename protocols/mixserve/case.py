@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.mixserve.layer import mixserve
-from xccl_emu.kernels.mixserve.rows import Cluster, Tables
+from xccl_emu.kernels.mixserve.rows import ClusterRank, Tables
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import KIB
 from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, read_papers, size, switch
@@ -18,7 +18,7 @@ from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols.collectives.case import BYTES_MAX
 from xccl_emu.protocols.experts.config import DTYPES
 from xccl_emu.protocols.mixserve.data import Data
-from xccl_emu.protocols.mixserve.layout import Degrees, Layout, Shape, degrees
+from xccl_emu.protocols.mixserve.layout import Degrees, MixServeLayout, MovedSizes, degrees
 
 PARTS = {"both": (1, 1), "dispatch": (1, 0), "combine": (0, 1)}
 """Does it dispatch, does it combine?"""
@@ -93,7 +93,7 @@ class MixServeCase(StreamCase):
             self._check_rows(BYTES_MAX)
         of, shape = self.degrees, self.shape
         regions = Regions(of.world)
-        layout, data = Layout(regions, shape), self.data(bench.payload)
+        layout, data = MixServeLayout(regions, shape), self.data(bench.payload)
         app = self._app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
         spec = regions.tight_pod(app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
         pod = bench.pod(spec)
@@ -130,14 +130,14 @@ class MixServeCase(StreamCase):
         return buffers
 
     def _launch(
-        self, pod: Pod, streams: Streams, die: int, core: int, layout: Layout, buffers: Mapping[str, Buffer],
+        self, pod: Pod, streams: Streams, die: int, core: int, layout: MixServeLayout, buffers: Mapping[str, Buffer],
         each: Sequence[int],
     ) -> None:  # fmt: skip
         of, shape, (node, local) = self.degrees, layout.shape, divmod(die, self.degrees.ranks)
         group, ep, dp = of.group(local), of.same_experts(local), of.same_tokens(local)
         dispatches, combines = PARTS[self.part]
         at = {name: buffer.address for name, buffer in buffers.items()}
-        cluster = Cluster(
+        cluster = ClusterRank(
             of.nodes, of.ranks, node, local, of.shards, of.dp_groups, group if of.dp_groups > 1 else 0, ep.start,
             len(ep), dp.start, len(dp), len(shape.tokens_of(core)), shape.capacity, self.top_k, self.experts,
             of.experts_of(node, group) * self.experts, shape.row_bytes, shape.part_bytes, shape.room, shape.acc,
@@ -153,7 +153,7 @@ class MixServeCase(StreamCase):
             args = {"c": launched, "t": tables, "b": layout.inboxes(core)}
             streams.launch(mixserve, die, args, grants + layout.grants(core), core)
 
-    def _expect_rows(self, bench: Bench, owner: str, die: int, core: int, layout: Layout, data: Data) -> None:
+    def _expect_rows(self, bench: Bench, owner: str, die: int, core: int, layout: MixServeLayout, data: Data) -> None:
         """Expect the results of the last two rounds: those before them are overwritten."""
         of, shape = data.of, layout.shape
         for r, tokens in np.ndindex(self.rounds, of.dp):
@@ -171,9 +171,9 @@ class MixServeCase(StreamCase):
         return degrees(self.nodes, self.ranks, self.dp, self.ep)
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> MovedSizes:
         """Return what a round moves, and with how many cores."""
-        return Shape(self.degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
+        return MovedSizes(self.degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
 
     def data(self, payload: bool) -> Data:
         """Tokens, tables and results of all rounds; without ``payload`` tokens are zeros."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xccl_emu.oracle.mixserve import combined, dispatched, partials, rows_for
 from xccl_emu.oracle.numerics import Hidden
 from xccl_emu.protocols.collectives.case import no_numbers, numbers
-from xccl_emu.protocols.mixserve.layout import Degrees, Shape
+from xccl_emu.protocols.mixserve.layout import Degrees, MovedSizes
 
 Chosen = NDArray[np.int64]
 
@@ -19,7 +19,7 @@ class Data:
     """Drawn by a seed; [rounds, dp, tokens, ...]."""
 
     of: Degrees
-    shape: Shape
+    shape: MovedSizes
     rounds: int
     dtype: str
     seed: int

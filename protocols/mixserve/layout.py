@@ -85,7 +85,7 @@ def degrees(nodes: int, ranks: int, dp: int, ep: int) -> Degrees:
 
 
 @dataclass(frozen=True)
-class Shape:
+class MovedSizes:
     """Sizes of what is moved."""
 
     of: Degrees
@@ -135,10 +135,10 @@ class Shape:
         return self.acc + 4 * self.room
 
 
-class Layout:
+class MixServeLayout:
     """Inboxes and fields of each core."""
 
-    def __init__(self, regions: Regions, shape: Shape) -> None:
+    def __init__(self, regions: Regions, shape: MovedSizes) -> None:
         of, cores = shape.of, shape.cores
         self.shape = shape
         blocks = cores * 2 * of.nodes

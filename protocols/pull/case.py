@@ -14,7 +14,7 @@ from xccl_emu.protocol import Bench, Case, Preset, choice, read_papers, size, sw
 from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
-from xccl_emu.protocols.experts.data import Image
+from xccl_emu.protocols.experts.data import PhasesImage
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH
 from xccl_emu.protocols.experts.routed import PAGE
 from xccl_emu.protocols.pull.session import ExpertParallel
@@ -101,7 +101,7 @@ class CombineCase(MoeCase):
 
     quantized: int = switch(0, "INT8 on the wire in dispatch.", also="quantize")
 
-    def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: Image) -> None:
+    def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: PhasesImage) -> None:
         for name in _COMBINE_INPUTS:
             raw = np.frombuffer(image.written(name).tobytes(), np.uint8)
             pod.view(buffers[name])[: raw.size] = raw

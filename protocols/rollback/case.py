@@ -53,11 +53,11 @@ class Rollback(Case):
         app = self.iterations * nbytes * self.ranks
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (rollback.HEADER_BYTES + nbytes)))
         regions.place(bench, pod)
-        known = rollback.Ranks(
+        known = rollback.RankWords(
             0, self.ranks, self.iterations, readies.at(0), dones.at(0), over.at(0), abort.at(0), errors.at(supervisor),
             pod.spec.die_bytes,
         )  # fmt: skip
-        where = rollback.Rows(nbytes, rows.at(0), fields.at(0))
+        where = rollback.IterationRows(nbytes, rows.at(0), fields.at(0))
         sent = self.sent()
         for me in range(self.ranks):
             own = bench.filled(me, sent[me], "own")

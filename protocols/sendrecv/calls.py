@@ -19,7 +19,7 @@ _NAMES = {"source": "source die", "target": "target die"}
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class TransferCall:
     """One side of a transfer, as its caller asked for it."""
 
     sends: bool
@@ -34,7 +34,7 @@ class Call:
     path: str
     waits: bool
     """Whether the kernel polls; an asynchronous one does not."""
-    back: "Call | None" = None
+    back: "TransferCall | None" = None
     """For a send: the receive that its cores carry out too, chunk by chunk in turn."""
     own_cores: bool = True
     """False for such a receive."""
@@ -94,10 +94,10 @@ class OpenCalls:
 
     def __init__(self, spec: PodSpec, channels_max: int, paths: Collection[str]) -> None:
         self._spec, self._channels_max, self._paths = spec, channels_max, paths
-        self._by_key: dict[tuple[bool, int, int], Call] = {}
-        self._on_die: dict[int, list[Call]] = {}
+        self._by_key: dict[tuple[bool, int, int], TransferCall] = {}
+        self._on_die: dict[int, list[TransferCall]] = {}
 
-    def add(self, call: Call) -> None:
+    def add(self, call: TransferCall) -> None:
         """Open a call; ConfigError (or CapacityError, which is one) if it cannot be, and then nothing has changed."""
         self._check_arguments(call)
         if call.key in self._by_key:
@@ -108,20 +108,20 @@ class OpenCalls:
         self._by_key[call.key] = call
         self._on_die.setdefault(call.buffer.die, []).append(call)
 
-    def remove(self, call: Call) -> None:
+    def remove(self, call: TransferCall) -> None:
         """Close a call that is open."""
         del self._by_key[call.key]
         self._on_die[call.buffer.die].remove(call)
 
-    def queued(self) -> list[Call]:
+    def queued(self) -> list[TransferCall]:
         """Synchronous calls, in the order in which they were opened."""
         return [call for call in self._by_key.values() if call.waits]
 
-    def partner(self, call: Call) -> Call | None:
+    def partner(self, call: TransferCall) -> TransferCall | None:
         """The other side of a call, if it is open."""
         return self._by_key.get((not call.sends, call.source, call.target))
 
-    def _check_arguments(self, call: Call) -> None:
+    def _check_arguments(self, call: TransferCall) -> None:
         spec = self._spec
         for name, die in ((_NAMES["source"], call.source), (_NAMES["target"], call.target)):
             if not 0 <= die < spec.n_dies:
@@ -135,7 +135,7 @@ class OpenCalls:
         if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:
             raise ConfigError(f"{call.buffer}: must be at least 1 byte, inside of the app data area of its die")
 
-    def _check_partner(self, call: Call) -> None:
+    def _check_partner(self, call: TransferCall) -> None:
         partner = self.partner(call)
         if partner is None:
             return
@@ -144,14 +144,14 @@ class OpenCalls:
         if call.waits != partner.waits:
             raise ConfigError(f"{call}: one side is asynchronous and the other is not; both must be, or none")
 
-    def _check_overlap(self, call: Call) -> None:
+    def _check_overlap(self, call: TransferCall) -> None:
         start, end = call.buffer.address, call.buffer.address + call.buffer.nbytes
         for other in self._on_die.get(call.buffer.die, ()):
             first = other.buffer.address
             if start < first + other.buffer.nbytes and first < end and not (call.sends and other.sends):
                 raise ConfigError(f"{call.buffer}: overlaps {other.buffer} of the {other}, and one of them is written")
 
-    def _check_cores(self, call: Call) -> None:
+    def _check_cores(self, call: TransferCall) -> None:
         if not call.own_cores:
             return
         others = self._on_die.get(call.buffer.die, ())

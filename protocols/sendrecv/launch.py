@@ -10,10 +10,10 @@ from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.sendrecv.calls import Call, OpenCalls
+from xccl_emu.protocols.sendrecv.calls import OpenCalls, TransferCall
 from xccl_emu.protocols.sendrecv.rings import RingLayout, part
 
-Work: TypeAlias = tuple[Call, list[int], list[int] | None]
+Work: TypeAlias = tuple[TransferCall, list[int], list[int] | None]
 """A call, what its channels had counted before it, and what they have done of it if it is asynchronous."""
 
 
@@ -33,13 +33,13 @@ class Launcher:
         self._taken = set() if streams is not None else set(pod.active_cores())
         self._free: dict[int, Iterator[int]] = {}
 
-    def launch(self, work: Sequence[Work]) -> list[tuple[list[Launch], Call]]:
+    def launch(self, work: Sequence[Work]) -> list[tuple[list[Launch], TransferCall]]:
         """Launch everything; the steps 1 and 5 of the paper begin.
 
         Returns each call with the launches of its channels, a receive before the send whose cores carry it out.
         """
         base_of = {call: base for call, base, _ in work}
-        launched: list[tuple[list[Launch], Call]] = []
+        launched: list[tuple[list[Launch], TransferCall]] = []
         for call, base, done in work:
             if not call.own_cores:
                 continue
@@ -49,7 +49,9 @@ class Launcher:
             launched.append((launches, call))
         return launched
 
-    def _launch(self, call: Call, base: list[int], done: list[int] | None, back: list[int] | None) -> list[Launch]:
+    def _launch(
+        self, call: TransferCall, base: list[int], done: list[int] | None, back: list[int] | None
+    ) -> list[Launch]:
         die, kernel = call.buffer.die, call.whole if self._whole else call.kernel
         chosen = list(islice(self._cores(die), call.cores))
         if len(chosen) < call.cores:
@@ -78,7 +80,7 @@ class Launcher:
             self._free[die] = (core for core in range(per_die) if die * per_die + core not in taken)
         return self._free[die]
 
-    def _arguments(self, call: Call, number: int, base: int) -> dict[str, int | Channel]:
+    def _arguments(self, call: TransferCall, number: int, base: int) -> dict[str, int | Channel]:
         """Return the arguments of all kernels, for a channel that had counted ``base`` before the call."""
         place, own = (call.source, call.target, number), part(call.nbytes, call.cores, number)
         layout, address = self._layout, call.buffer.address + own.start
@@ -95,7 +97,7 @@ class Launcher:
             "half_bytes": layout.half_bytes,
         }
 
-    def _grants(self, call: Call, number: int) -> list[Grant]:
+    def _grants(self, call: TransferCall, number: int) -> list[Grant]:
         """The least that a channel of one side needs: its part of the own buffer, both fields, and its slots."""
         place, layout = (call.source, call.target, number), self._layout
         tail, ack = layout.tail(*place), layout.ack(*place)
@@ -111,7 +113,7 @@ class Launcher:
             grants.append(self._buffer(partner, number, "w"))
         return grants
 
-    def _buffer(self, call: Call, number: int, rights: str) -> Grant:
+    def _buffer(self, call: TransferCall, number: int, rights: str) -> Grant:
         """A channel's part of the buffer."""
         own = part(call.nbytes, call.cores, number)
         return self._window(call.buffer.address + own.start, own.nbytes, rights)

@@ -19,24 +19,24 @@ PATHS = ("mtu", "dma", "zero-copy")
 
 
 @dataclass(frozen=True)
-class Part:
+class PayloadPart:
     """The part of a payload that one core of each side moves: ``nbytes`` (maybe 0) from offset ``start``."""
 
     start: int
     nbytes: int
 
 
-def split(nbytes: int, channels: int) -> list[Part]:
+def split(nbytes: int, channels: int) -> list[PayloadPart]:
     """Cut a payload into one contiguous part a channel, of whole 32-byte granules but for its end, as even as they
     allow."""
     return [part(nbytes, channels, channel) for channel in range(channels)]
 
 
-def part(nbytes: int, channels: int, channel: int) -> Part:
+def part(nbytes: int, channels: int, channel: int) -> PayloadPart:
     """Return one channel's part of what `split` cuts."""
     each, more = divmod(-(-nbytes // GRANULE_BYTES), channels)
     start, end = (min((n * each + min(n, more)) * GRANULE_BYTES, nbytes) for n in (channel, channel + 1))
-    return Part(start, end - start)
+    return PayloadPart(start, end - start)
 
 
 @dataclass(frozen=True)

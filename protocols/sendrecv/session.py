@@ -23,12 +23,12 @@ from xccl_emu.errors import (
     RunError,
 )
 from xccl_emu.kernels import sendrecv as device
-from xccl_emu.machine.claims import Region
+from xccl_emu.machine.claims import ClaimedRegion
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.sendrecv.calls import Call, OpenCalls, checked_buffer
+from xccl_emu.protocols.sendrecv.calls import OpenCalls, TransferCall, checked_buffer
 from xccl_emu.protocols.sendrecv.launch import Launcher, Work
 from xccl_emu.protocols.sendrecv.rings import PairFields, RingLayout, split
 
@@ -46,7 +46,7 @@ class Handle:
     `Pod.restore` from wherever the snapshot was, if that was taken since the call began; one that is done stays so.
     """
 
-    def __init__(self, comm: "SendRecv", call: Call, base: list[int]) -> None:
+    def __init__(self, comm: "SendRecv", call: TransferCall, base: list[int]) -> None:
         self._comm = comm
         self.call = call
         self.base = base
@@ -130,13 +130,13 @@ class SendRecv:
         self.handles: list[Handle] = []
         """Asynchronous calls that are not done."""
         self._open = self._no_calls()
-        self._launched: list[tuple[list[Launch], Call]] = []
+        self._launched: list[tuple[list[Launch], TransferCall]] = []
         self._broken = False
         self._ahead: dict[tuple[bool, int, int], list[int]] = {}
         """What a side will have counted when the streams have run that its calls were launched in."""
         layout = self.layout
         meta, managed = (layout.field_offset, layout.meta_end), (layout.managed_offset, layout.managed_end)
-        pod.claims.take(self, Region((0, pod.spec.n_dies), meta, managed))
+        pod.claims.take(self, ClaimedRegion((0, pod.spec.n_dies), meta, managed))
 
     # ---- what callers ask for
 
@@ -160,28 +160,28 @@ class SendRecv:
             raise CapacityError(f"target: a payload of {source.nbytes} bytes does not fit its {target.nbytes} bytes")
         inbox = Buffer(target.die, target.address, source.nbytes)
         expected = event_id if recv_event_id is None else recv_event_id
-        send = Call(True, source.die, target.die, source, event_id, cores, path, waits=True)
-        self._admit(send, Call(False, source.die, target.die, inbox, expected, cores, path, waits=True))
+        send = TransferCall(True, source.die, target.die, source, event_id, cores, path, waits=True)
+        self._admit(send, TransferCall(False, source.die, target.die, inbox, expected, cores, path, waits=True))
 
     def send(self, source: Buffer, target_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> None:
         """Queue the sender's side alone; raises as `transfer` does."""
         source = checked_buffer("source", source)
-        self._admit(Call(True, source.die, target_die, source, event_id, cores, path, waits=True))
+        self._admit(TransferCall(True, source.die, target_die, source, event_id, cores, path, waits=True))
 
     def recv(self, target: Buffer, source_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> None:
         """Queue the receiver's side alone, for a payload of the very size of ``target``; raises as `transfer` does."""
         target = checked_buffer("target", target)
-        self._admit(Call(False, source_die, target.die, target, event_id, cores, path, waits=True))
+        self._admit(TransferCall(False, source_die, target.die, target, event_id, cores, path, waits=True))
 
     def isend(self, source: Buffer, target_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> Handle:
         """Start an asynchronous send; the other side must be an `irecv`. Raises as `transfer` does."""
         source = checked_buffer("source", source)
-        return self._start(Call(True, source.die, target_die, source, event_id, cores, path, waits=False))
+        return self._start(TransferCall(True, source.die, target_die, source, event_id, cores, path, waits=False))
 
     def irecv(self, target: Buffer, source_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> Handle:
         """Start an asynchronous receive; the other side must be an `isend`. Raises as `transfer` does."""
         target = checked_buffer("target", target)
-        return self._start(Call(False, source_die, target.die, target, event_id, cores, path, waits=False))
+        return self._start(TransferCall(False, source_die, target.die, target, event_id, cores, path, waits=False))
 
     def exchange(
         self,
@@ -205,8 +205,8 @@ class SendRecv:
             raise ConfigError(f"target: must be on the die of the source, {source.die}, and is on die {target.die}")
         expected = event_id if recv_event_id is None else recv_event_id
         die = source.die
-        back = Call(False, source_die, die, target, expected, cores, path, waits=True, own_cores=False)
-        self._admit(Call(True, die, target_die, source, event_id, cores, path, waits=True, back=back), back)
+        back = TransferCall(False, source_die, die, target, expected, cores, path, waits=True, own_cores=False)
+        self._admit(TransferCall(True, die, target_die, source, event_id, cores, path, waits=True, back=back), back)
 
     def run(self, progress: Callable[[int], None] | None = None) -> RunStats:
         """Carry out everything that is queued, all at once.
@@ -263,7 +263,7 @@ class SendRecv:
 
     # ---- how they run
 
-    def _admit(self, *calls: Call) -> None:
+    def _admit(self, *calls: TransferCall) -> None:
         """Open all of the calls or none."""
         self._check_ready()
         for i, call in enumerate(calls):
@@ -274,7 +274,7 @@ class SendRecv:
                     self._open.remove(opened)
                 raise
 
-    def _start(self, call: Call) -> Handle:
+    def _start(self, call: TransferCall) -> Handle:
         self._admit(call)
         try:
             handle = Handle(self, call, self._begin(call))
@@ -292,7 +292,7 @@ class SendRecv:
         if self._broken:
             raise ConfigError("the last run failed or was interrupted: call reset() first")
 
-    def _check_runnable(self, calls: Sequence[Call]) -> None:
+    def _check_runnable(self, calls: Sequence[TransferCall]) -> None:
         """Raises ConfigError, before anything changes, if the pod cannot run the kernels of the calls."""
         self.pod.check_runnable([call.kernel for call in calls if call.own_cores])
 
@@ -327,10 +327,10 @@ class SendRecv:
 
     # ---- what the fields say
 
-    def _fields(self, call: Call) -> PairFields:
+    def _fields(self, call: TransferCall) -> PairFields:
         return PairFields(self.pod, self.layout, call.source, call.target)
 
-    def _begin(self, call: Call) -> list[int]:
+    def _begin(self, call: TransferCall) -> list[int]:
         """Return what this side has counted on each channel of the call, which begins; connects the pair if need
         be.
 
@@ -353,7 +353,7 @@ class SendRecv:
 
     # ---- how they end
 
-    def _chunks(self, call: Call) -> list[int]:
+    def _chunks(self, call: TransferCall) -> list[int]:
         """Return what the call adds to the count of each of its channels."""
         sizes = [channel.nbytes for channel in split(call.nbytes, call.cores)]
         if call.path == "zero-copy":

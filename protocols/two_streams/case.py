@@ -73,7 +73,7 @@ class TwoStreams(protocol.Case):
         regions.place(bench, pod)
         pitch = ready.at(1) - ready.at(0) if self.ranks > 1 else 0
         for rank, (given, computed) in enumerate(zip(self.given(), self.computed(), strict=True)):
-            known = device.Streams(
+            known = device.StreamPlaces(
                 0, rank, ready.at(rank), back.at(rank), handed.at(rank), taken.at(rank), returned.at(rank),
                 read.at(rank), inbox.at(0), sent.at(0), results.at(0), answered.at(0), pitch, self.ranks, self.layers,
                 self.microbatches, tokens, nbytes, self.attention, self.moe,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.bench import closed
-from xccl_emu.bench.a2e_call import Deployment, time_call
+from xccl_emu.bench.a2e_call import A2EDeployment, time_call
 from xccl_emu.bench.fused import FusedLayer, balanced_choices
 from xccl_emu.bench.layers import EXPERTS, Layer, group_on
 from xccl_emu.bench.prices import Prices
@@ -65,7 +65,7 @@ def test_pull_operators_take_what_the_closed_forms_say(ranks: int, tokens: int) 
 def test_a2e_and_e2a_take_what_the_closed_forms_say(sizes: tuple[int, int, int]) -> None:
     """Attention dies, expert dies and tokens up to the published deployment; 256 experts and the shared one."""
     attention, experts, tokens = sizes
-    call = time_call(Setting(costs=TOGETHER, data=False), Deployment(attention, experts, tokens))
+    call = time_call(Setting(costs=TOGETHER, data=False), A2EDeployment(attention, experts, tokens))
     shape = closed.Disaggregated(
         attention, experts, tokens, local_experts=place_experts(experts, EXPERTS).local_experts
     )

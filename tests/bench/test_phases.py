@@ -9,7 +9,7 @@ from xccl_emu.bench.layers import Layer
 from xccl_emu.bench.phases import phased, phases, rows_of
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
-from xccl_emu.timing.critical import RESOURCES, Part
+from xccl_emu.timing.critical import RESOURCES, PathPart
 from xccl_emu.timing.run import Timing
 
 ORDER = ("arrival", "send", "wait", "receive")
@@ -18,8 +18,8 @@ ORDER = ("arrival", "send", "wait", "receive")
 @given(st.lists(st.tuples(st.sampled_from([r for r in RESOURCES if r != "skew"]), st.integers(0, 3)), min_size=1))
 def test_every_part_has_one_phase_and_phases_follow_each_other(drawn: list[tuple[str, int]]) -> None:
     """Whatever the path: nothing is lost, no phase comes twice, and what is behind the last other die is no sending."""
-    path = [Part(resource, core, 0, 0, 0, float(i), i + 1.0, i) for i, (resource, core) in enumerate(drawn)]
-    found = [*phased([Part("skew", path[0].core, 0, 0, 0, -1.0, 0.0, 0), *path], 2)]
+    path = [PathPart(resource, core, 0, 0, 0, float(i), i + 1.0, i) for i, (resource, core) in enumerate(drawn)]
+    found = [*phased([PathPart("skew", path[0].core, 0, 0, 0, -1.0, 0.0, 0), *path], 2)]
     assert [part for _, part in found[1:]] == path
     names = [ORDER.index(name) for name, _ in found]
     assert names == sorted(names)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import interrupted
-from xccl_emu.bench.processes import Job, interrupts_held, on_processes
+from xccl_emu.bench.processes import ProcessJob, interrupts_held, on_processes
 from xccl_emu.errors import ConfigError, UnfinishedError
 
 
@@ -29,13 +29,13 @@ def die(number: int) -> int:
 
 def test_all_jobs_are_run() -> None:
     """Each result comes with the number of its job, also if only one fits at a time."""
-    jobs = [Job(str(i), partial(double, i), 10) for i in range(3)]
+    jobs = [ProcessJob(str(i), partial(double, i), 10) for i in range(3)]
     assert dict(on_processes(jobs, 15)) == {0: 0, 1: 2, 2: 4}
 
 
 def test_a_job_that_does_not_fit() -> None:
     """The largest one is named before any is begun."""
-    jobs = [Job("small", partial(die, 0), 1), Job("large", partial(die, 0), 20)]
+    jobs = [ProcessJob("small", partial(die, 0), 1), ProcessJob("large", partial(die, 0), 20)]
     with pytest.raises(ConfigError, match="large: needs about"):
         list(on_processes(jobs, 15))
 
@@ -48,7 +48,7 @@ def fail(number: int) -> int:
 def test_others_are_done_when_a_job_fails() -> None:
     """Their results come first; then an error names the ones that failed."""
     named = {"first": partial(fail, 7), "second": partial(double, 4), "third": partial(fail, 8)}
-    done = on_processes([Job(name, run, 10) for name, run in named.items()], 15)
+    done = on_processes([ProcessJob(name, run, 10) for name, run in named.items()], 15)
     assert next(done) == (1, 8)
     with pytest.raises(UnfinishedError, match=r"2 of 3 failed:\n  first: number 7: cannot be\n  third: number 8"):
         next(done)
@@ -57,7 +57,7 @@ def test_others_are_done_when_a_job_fails() -> None:
 def test_a_killed_process_is_named() -> None:
     """A job whose process is killed ends all with an error that says so."""
     with pytest.raises(UnfinishedError, match=r"that dies.*killed, perhaps for lack of memory"):
-        list(on_processes([Job("that dies", partial(die, 0), 1)], 15))
+        list(on_processes([ProcessJob("that dies", partial(die, 0), 1)], 15))
 
 
 def test_ctrl_c_does_not_wait(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     script.write_text(
         "import time\n"
         "from functools import partial\n"
-        "from xccl_emu.bench.processes import Job, on_processes\n"
+        "from xccl_emu.bench.processes import ProcessJob, on_processes\n"
         "if __name__ == '__main__':\n"
         "    print('begun', flush=True)\n"
-        "    list(on_processes([Job('a', partial(time.sleep, 60), 1)], 5))\n"
+        "    list(on_processes([ProcessJob('a', partial(time.sleep, 60), 1)], 5))\n"
     )
     assert interrupted([str(script)], 1, "begun\n")[2] < 10
 
@@ -99,7 +99,7 @@ def test_an_interrupt_that_another_thread_takes_waits_too() -> None:
 WAITING = """
 import os, sys, time
 from functools import partial
-from xccl_emu.bench.processes import Job, on_processes
+from xccl_emu.bench.processes import ProcessJob, on_processes
 from xccl_emu.cli.ending import run_to_end
 
 def begin(folder):
@@ -107,7 +107,7 @@ def begin(folder):
     time.sleep(60)
 
 def command():
-    list(on_processes([Job("a", partial(begin, sys.argv[1]), 1)] * 2, 5, 2))
+    list(on_processes([ProcessJob("a", partial(begin, sys.argv[1]), 1)] * 2, 5, 2))
 
 if __name__ == "__main__":
     run_to_end(command)

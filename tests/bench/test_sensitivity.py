@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from xccl_emu.bench import sensitivity
-from xccl_emu.bench.a2e_call import Deployment
+from xccl_emu.bench.a2e_call import A2EDeployment
 from xccl_emu.bench.layers import Layer
 from xccl_emu.bench.sensitivity import SWITCHES, End, ends, jobs, results_of
 from xccl_emu.bench.setting import DEFAULT, Setting
@@ -35,7 +35,7 @@ def test_results_are_percent_of_what_they_are() -> None:
 
 def take(monkeypatch: pytest.MonkeyPatch, layer: Layer) -> None:
     """Have a small layer, and a small deployment, in place of large ones."""
-    for name, of in (("FUSED", layer), ("PULL", layer), ("ONE_DOMAIN", Deployment(2, 3, 1, 64, 2, 1))):
+    for name, of in (("FUSED", layer), ("PULL", layer), ("ONE_DOMAIN", A2EDeployment(2, 3, 1, 64, 2, 1))):
         monkeypatch.setattr(sensitivity, name, of)
 
 

@@ -13,18 +13,18 @@ from tests.cli_support import as_json, refusal
 from xccl_emu import routing
 from xccl_emu.bench.prefill import Executors, first_tokens_ms
 from xccl_emu.bench.scheduling import FULL, least_used, longest_first
-from xccl_emu.bench.serve import Colocated, Deployment, Times, Workload, hottest, simulate
+from xccl_emu.bench.serve import Colocated, OperatorTimes, ServedRequests, ServingPod, hottest, simulate
 from xccl_emu.bench.serve_apart import Apart, Turn, pipeline_us
 from xccl_emu.bench.setting import DEFAULT
 from xccl_emu.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 ALONE, RUN = ("A2E of one domain alone", "E2A of one domain alone"), "a layer of all microbatches, run"
-QUICK = Colocated(Times(np.array([8.0, 32.0]), np.array([200.0, 400.0])))
-SMALL = Deployment(groups=9, batch=4, kv_tokens=400, layers=3, experts=8, top_k=3)
+QUICK = Colocated(OperatorTimes(np.array([8.0, 32.0]), np.array([200.0, 400.0])))
+SMALL = ServingPod(groups=9, batch=4, kv_tokens=400, layers=3, experts=8, top_k=3)
 
 workloads = st.builds(
-    Workload, steps=st.integers(1, 60), rate=st.sampled_from([0.0, 20.0, 2000.0]), prompt=st.integers(1, 80),
+    ServedRequests, steps=st.integers(1, 60), rate=st.sampled_from([0.0, 20.0, 2000.0]), prompt=st.integers(1, 80),
     output=st.integers(1, 40), rebalance=st.sampled_from([0, 7]), stall=st.sampled_from([0.0, 0.1]),
     lost_at=st.just(-1),
 )  # fmt: skip
@@ -50,10 +50,10 @@ def test_prefill_deals_within_a_request_of_the_least(costs: list[int], groups: i
 
 
 @given(workloads, st.integers(0, 5), st.data())
-def test_no_request_is_lost_or_served_twice(workload: Workload, seed: int, data: st.DataObject) -> None:
+def test_no_request_is_lost_or_served_twice(workload: ServedRequests, seed: int, data: st.DataObject) -> None:
     """In every step, whichever die stops when; and no group has more requests or tokens than it has room for."""
     lost_at = data.draw(st.integers(-1, workload.steps - 1))
-    decode = simulate(SMALL, Workload(**{**vars(workload), "lost_at": lost_at}), QUICK, DEFAULT)
+    decode = simulate(SMALL, ServedRequests(**{**vars(workload), "lost_at": lost_at}), QUICK, DEFAULT)
     assert decode.check() == 0
     assert decode.alive.sum() == SMALL.groups - (lost_at >= 0)
     assert decode.used.sum(axis=1).max() <= decode.reserved.sum(axis=1).max() <= SMALL.kv_tokens
@@ -84,9 +84,9 @@ def test_a_hot_expert_makes_its_die_hot_and_replicas_mend_it() -> None:
 
 def test_a_stall_and_a_loss_cost_what_they_take() -> None:
     """A group that is late holds up all, and a loss takes the step again and the weights of the lost experts."""
-    usual, late = (simulate(SMALL, Workload(5, stall=stall), QUICK, DEFAULT).served.ms for stall in (0.0, 1.0))
+    usual, late = (simulate(SMALL, ServedRequests(5, stall=stall), QUICK, DEFAULT).served.ms for stall in (0.0, 1.0))
     assert late - usual == pytest.approx(5 * 100.0)
-    lost = simulate(SMALL, Workload(5, lost_at=2), QUICK, DEFAULT).served.step_ms
+    lost = simulate(SMALL, ServedRequests(5, lost_at=2), QUICK, DEFAULT).served.step_ms
     assert lost[2] > 2 * lost[1] * 0.99
 
 
@@ -100,7 +100,7 @@ def test_an_idle_executor_takes_what_a_prompt_takes() -> None:
 def test_a_loss_behind_the_end_is_refused() -> None:
     """The error has the step and the number of steps."""
     with pytest.raises(ConfigError, match="lost_at=5: must be below steps=5"):
-        Workload(5, lost_at=5)
+        ServedRequests(5, lost_at=5)
 
 
 def test_the_command_runs_the_operators() -> None:
@@ -114,7 +114,9 @@ def test_the_command_runs_the_operators() -> None:
 
 # ---- attention and experts apart
 
-APART_QUICK = Apart(Times(np.array([8.0, 32.0]), np.array([90.0, 110.0])), Times(np.array([8.0]), np.array([50.0])))
+APART_QUICK = Apart(
+    OperatorTimes(np.array([8.0, 32.0]), np.array([90.0, 110.0])), OperatorTimes(np.array([8.0]), np.array([50.0]))
+)
 SMALL_APART = replace(SMALL, groups=6, domains=3, expert_dies=9)
 times = st.floats(0, 50)
 turns = st.lists(st.builds(Turn, st.integers(0, 2), times, times, times, times), min_size=1, max_size=5)
@@ -160,7 +162,7 @@ def test_a_layer_is_as_long_as_one_that_is_run() -> None:
 
 @settings(max_examples=30)
 @given(workloads, st.sampled_from(["attention", "experts"]), st.data())
-def test_no_request_is_lost_where_experts_are_apart(workload: Workload, lost: str, data: st.DataObject) -> None:
+def test_no_request_is_lost_where_experts_are_apart(workload: ServedRequests, lost: str, data: st.DataObject) -> None:
     """Whichever kind of die stops when; a die of attention takes its requests with it, one of experts none."""
     lost_at = data.draw(st.integers(-1, workload.steps - 1))
     decode = simulate(SMALL_APART, replace(workload, lost_at=lost_at, lost=lost), APART_QUICK, DEFAULT)
@@ -171,12 +173,12 @@ def test_no_request_is_lost_where_experts_are_apart(workload: Workload, lost: st
 
 def test_what_a_loss_and_a_late_group_cost_apart() -> None:
     """Experts are computed by fewer dies for good, and their weights are read; a late group holds up the others."""
-    usual = simulate(SMALL_APART, Workload(6), APART_QUICK, DEFAULT).served
-    lost = {kind: simulate(SMALL_APART, Workload(6, lost_at=2, lost=kind), APART_QUICK, DEFAULT).served.step_ms
+    usual = simulate(SMALL_APART, ServedRequests(6), APART_QUICK, DEFAULT).served
+    lost = {kind: simulate(SMALL_APART, ServedRequests(6, lost_at=2, lost=kind), APART_QUICK, DEFAULT).served.step_ms
             for kind in ("attention", "experts")}  # fmt: skip
     assert lost["experts"][2] > lost["attention"][2] > 1.9 * usual.step_ms[2]
     assert lost["experts"][3] >= usual.step_ms[3]
-    late = simulate(SMALL_APART, Workload(6, stall=1.0), APART_QUICK, DEFAULT).served.ms
+    late = simulate(SMALL_APART, ServedRequests(6, stall=1.0), APART_QUICK, DEFAULT).served.ms
     assert late - usual.ms == pytest.approx(6 * 100.0)
 
 

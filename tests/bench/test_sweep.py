@@ -11,7 +11,7 @@ from tests.refused import refuses
 from xccl_emu.bench.processes import LOCAL
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
-from xccl_emu.bench.sweep import Point, in_order, on_cluster, on_this_machine, parse_axes, points, run_point
+from xccl_emu.bench.sweep import SweepPoint, in_order, on_cluster, on_this_machine, parse_axes, points, run_point
 from xccl_emu.errors import ConfigError, UnfinishedError
 
 NO_DATA = Setting(data=False)
@@ -46,15 +46,15 @@ def test_points_are_all_pairs() -> None:
 
 def test_a_point_that_does_not_fit_is_refused() -> None:
     """Before anything runs; without payload it may fit."""
-    large = Point("fused", 768, 128)
-    assert Point("fused", 768, 128, setting=NO_DATA).bytes_needed < large.bytes_needed / 20
+    large = SweepPoint("fused", 768, 128)
+    assert SweepPoint("fused", 768, 128, setting=NO_DATA).bytes_needed < large.bytes_needed / 20
     with pytest.raises(ConfigError, match="take --no-data"):
         list(on_this_machine([large], 8 << 30))
 
 
 def test_results_come_in_order() -> None:
     """Whoever is done first, results are by EP degree and batch, and the same in any process."""
-    small = [Point("dispatch", 2, tokens, cores=2, setting=NO_DATA) for tokens in (2, 1)]
+    small = [SweepPoint("dispatch", 2, tokens, cores=2, setting=NO_DATA) for tokens in (2, 1)]
     rows = in_order([run_point(point) for point in small])
     assert [row.what for row in rows] == [f"{op}, EP2, batch {n}" for n in (1, 2) for op in ("dispatch", "combine")]
 
@@ -72,7 +72,7 @@ def test_the_command_sweeps_on_processes() -> None:
 def test_a_dask_cluster_gives_the_same() -> None:
     """A local cluster gives what this process does, to the last digit."""
     pytest.importorskip("distributed")
-    small = [Point("dispatch", 2, 1, cores=2)]
+    small = [SweepPoint("dispatch", 2, 1, cores=2)]
     assert in_order(on_cluster(small, LOCAL)) == run_point(small[0])
 
 
@@ -86,7 +86,7 @@ def test_without_dask_or_without_a_scheduler(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The finished points are shown as JSON and in the file; the message names the others, and the exit code is 3."""
 
-    def some(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
+    def some(made: list[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
         yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
         raise UnfinishedError("1 of 2 failed:\n  EP4, batch 1: killed")
 
@@ -108,7 +108,7 @@ def test_what_is_done_is_kept_on_a_signal(
 ) -> None:
     """The finished points are shown, with what has stopped the others; the exit code is the signal's."""
 
-    def some(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
+    def some(made: list[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
         yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
         raise signal
 
@@ -121,7 +121,7 @@ def test_what_is_done_is_kept_on_a_signal(
 def test_nothing_done_is_an_error_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No table without a row: only the message, and the same code."""
 
-    def none(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
+    def none(made: list[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
         raise UnfinishedError("2 of 2 failed")
         yield
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.refused import refuses
 from xccl_emu.bench import a2e, a2e_domains, published, sendrecv, tpot
-from xccl_emu.bench.a2e_call import Call1, Deployment, time_call
+from xccl_emu.bench.a2e_call import A2EDeployment, Call1, time_call
 from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.congestion import congestion
 from xccl_emu.bench.dispatch import claims, dispatch
@@ -162,7 +162,7 @@ def test_ablation_compares_with_the_whole() -> None:
 
 def test_a2e_and_e2a_are_parts_of_one_call() -> None:
     """A2E, computing and E2A follow each other, and nothing that a call brought is wrong."""
-    small = Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=2, stream_cores=1)
+    small = A2EDeployment(attention=2, experts=4, tokens=3, hidden=64, cores=2, stream_cores=1)
     one = time_call(DEFAULT, small)
     assert (one.wrong_rows, one.wrong_sums) == (0, 0)
     assert min(one.a2e_us, one.compute_us, one.e2a_us) > 0
@@ -215,7 +215,7 @@ def test_layers_take_what_the_streams_let_them(attention_us: float, monkeypatch:
     """The way to the experts and back is hidden behind long attention; short one does not make layers as short."""
     given = [replace(row, value=attention_us / 1000) if "attention" in row.what else row for row in PUBLISHED]
     monkeypatch.setattr(a2e_domains.published, "rows", lambda *_: given)
-    small = Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=4, stream_cores=2, e2a_parts=2)
+    small = A2EDeployment(attention=2, experts=4, tokens=3, hidden=64, cores=4, stream_cores=2, e2a_parts=2)
     one = Call1(80, 30, 20, None, None)
     ran = a2e_domains.time_layers(one, DEFAULT, small, layers=2)
     both = 2 * attention_us

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xccl_emu.campaign.run import Plan, judge_all
+from xccl_emu.campaign.run import CampaignPlan, judge_all
 
 SEED, CHUNK, CHUNKS = 2026, 50, 20
 
@@ -10,6 +10,6 @@ SEED, CHUNK, CHUNKS = 2026, 50, 20
 @pytest.mark.parametrize("chunk", [pytest.param(i, marks=[pytest.mark.slow] * (i >= 10)) for i in range(CHUNKS)])
 def test_judges_agree(chunk: int) -> None:
     """What one search verifies, no other search, brute force or schedule refutes; and every witness replays."""
-    summary = judge_all(Plan(CHUNK, SEED, chunk * CHUNK))
+    summary = judge_all(CampaignPlan(CHUNK, SEED, chunk * CHUNK))
     wrong = [(finding.number, each) for finding in summary.findings for each in finding.contradictions]
     assert not [f"--seed {SEED} --first {number} --programs 1: {each.order}: {each.kind}" for number, each in wrong]

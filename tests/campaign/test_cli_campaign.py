@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from xccl_emu.bench.processes import LOCAL
 from xccl_emu.campaign import run
 from xccl_emu.campaign.ends import BY_ENDS
-from xccl_emu.campaign.generate import Case
-from xccl_emu.campaign.judge import Judged
-from xccl_emu.campaign.run import Finding, Plan, Summary, campaign, judge_all
+from xccl_emu.campaign.generate import ProgramCase
+from xccl_emu.campaign.judge import JudgedProgram
+from xccl_emu.campaign.run import CampaignPlan, CampaignSummary, ContradictedProgram, campaign, judge_all
 from xccl_emu.campaign.smallest import TOTAL
 from xccl_emu.check import verdict as kinds
 from xccl_emu.cli.campaign import CampaignOptions
@@ -30,12 +30,12 @@ def invoke(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def agreeing(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+def agreeing(case: ProgramCase, orders: tuple[str, ...], budget: object) -> list[JudgedProgram]:
     """A judge that verifies everything."""
-    return [Judged(order, {"full": kinds.VERIFIED}, states=10, schedules=1) for order in orders]
+    return [JudgedProgram(order, {"full": kinds.VERIFIED}, states=10, schedules=1) for order in orders]
 
 
-def contradicting(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+def contradicting(case: ProgramCase, orders: tuple[str, ...], budget: object) -> list[JudgedProgram]:
     """A judge that is contradicted where three cores run."""
     judged = agreeing(case, orders, budget)
     if len(case.small.programs) == 3:
@@ -65,7 +65,7 @@ def test_contradictions_are_kept_and_judged_again(monkeypatch: pytest.MonkeyPatc
     assert 'program(""),\n    program(""),\n    program(""),' in out
     code, out = invoke("--replay", str(files[0]), "--orders", "sc")
     assert code == 1
-    assert Finding.load(files[0]).contradictions[0].kind == KIND
+    assert ContradictedProgram.load(files[0]).contradictions[0].kind == KIND
     monkeypatch.setattr(run, "judge", agreeing)
     assert invoke("--replay", str(files[0]))[0] == 0
 
@@ -73,11 +73,11 @@ def test_contradictions_are_kept_and_judged_again(monkeypatch: pytest.MonkeyPatc
 def test_a_judge_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in a judge does not end the campaign: it is counted like a contradiction."""
 
-    def failing(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+    def failing(case: ProgramCase, orders: tuple[str, ...], budget: object) -> list[JudgedProgram]:
         raise KeyError(7)
 
     monkeypatch.setattr(run, "judge", failing)
-    assert judge_all(Plan(2)).wrong == {"sc: a judge fails: KeyError": 2}
+    assert judge_all(CampaignPlan(2)).wrong == {"sc: a judge fails: KeyError": 2}
     assert "a judge fails: KeyError" in invoke()[1]
 
 
@@ -85,12 +85,12 @@ def test_a_judge_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_summary_so_far(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
     """After Ctrl-C, or when a worker was killed, the summary is of what was done until then."""
 
-    def stopping(plan: Plan, workers: int, dask: str | None) -> Iterator[Summary]:
-        yield Summary(programs=4)
+    def stopping(plan: CampaignPlan, workers: int, dask: str | None) -> Iterator[CampaignSummary]:
+        yield CampaignSummary(programs=4)
         raise error
 
     monkeypatch.setattr(run, "parts", stopping)
-    assert campaign(Plan(8), 1).programs == 4
+    assert campaign(CampaignPlan(8), 1).programs == 4
     ended, out = invoke()
     assert (ended, "4 programs" in out, "stopped: " in out) == (code, True, True)
 
@@ -98,7 +98,7 @@ def test_the_summary_so_far(monkeypatch: pytest.MonkeyPatch, error: BaseExceptio
 def test_the_limit_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends when its time is over, and says so."""
     monkeypatch.setattr(run, "judge", agreeing)
-    summary = campaign(Plan(1000), 1, seconds=0)
+    summary = campaign(CampaignPlan(1000), 1, seconds=0)
     assert 0 < summary.programs < 1000
     assert summary.stopped == "more than 0 seconds"
 
@@ -106,14 +106,14 @@ def test_the_limit_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_chunks_cover_the_plan() -> None:
     """Every program is in one chunk, however many workers there are."""
     for workers in (1, 2, 7):
-        chunks = Plan(103, seed=3, first=11).chunks(workers)
+        chunks = CampaignPlan(103, seed=3, first=11).chunks(workers)
         numbers = [n for one in chunks for n in range(one.first, one.first + one.programs)]
         assert numbers == list(range(11, 114))
 
 
 def test_processes_find_what_one_process_finds() -> None:
     """Two worker processes judge the same programs with the same result."""
-    alone, together = campaign(Plan(6, seed=5), 1), campaign(Plan(6, seed=5), 2)
+    alone, together = campaign(CampaignPlan(6, seed=5), 1), campaign(CampaignPlan(6, seed=5), 2)
     assert (alone.verdicts, alone.wrong, alone.states) == (together.verdicts, together.wrong, together.states)
 
 
@@ -122,7 +122,7 @@ def test_processes_find_what_one_process_finds() -> None:
 def test_a_dask_cluster_finds_the_same() -> None:
     """A local cluster judges the same programs with the same result."""
     pytest.importorskip("distributed")
-    alone, there = campaign(Plan(4, seed=5), 1), campaign(Plan(4, seed=5), 2, dask=LOCAL)
+    alone, there = campaign(CampaignPlan(4, seed=5), 1), campaign(CampaignPlan(4, seed=5), 2, dask=LOCAL)
     assert (alone.verdicts, alone.wrong, alone.states) == (there.verdicts, there.wrong, there.states)
 
 
@@ -130,24 +130,24 @@ def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing extra is named with what installs it."""
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"needs Dask; install xccl_emu\[dask\]"):
-        campaign(Plan(4), 1, dask=LOCAL)
+        campaign(CampaignPlan(4), 1, dask=LOCAL)
 
 
 def test_findings_that_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """They are shown first; then it is said why there are no files, with a code of its own."""
 
-    def full(self: Finding, folder: Path) -> Path:
+    def full(self: ContradictedProgram, folder: Path) -> Path:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(run, "judge", contradicting)
-    monkeypatch.setattr(Finding, "save", full)
+    monkeypatch.setattr(ContradictedProgram, "save", full)
     code, out = invoke("--orders", "sc", "--out", str(tmp_path / "found"), "--shrink", "0")
     assert (code, KIND in out, "cannot be written (No space left on device)" in out) == (5, True, True)
 
 
-def losing(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+def losing(case: ProgramCase, orders: tuple[str, ...], budget: object) -> list[JudgedProgram]:
     """A judge of ends that misses one wherever a core puts."""
-    judged = [Judged(order, {"full": kinds.VERIFIED, "ends": kinds.VERIFIED}) for order in orders]
+    judged = [JudgedProgram(order, {"full": kinds.VERIFIED, "ends": kinds.VERIFIED}) for order in orders]
     if any(one.name == "put" for each in case.small.programs for one in each):
         judged[0].verdicts["ends"] = "ends are lost"
         judged[0].contradict(f"{BY_ENDS} put by itself", "lost: a deadlock")
@@ -171,7 +171,7 @@ def test_ends_of_the_smallest_programs(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_there_are_so_many_smallest_programs() -> None:
     """Beyond the last number is nothing to judge; without a number of programs all that are left are."""
     assert plan_of(CampaignOptions(enumerate=True, first=TOTAL - 3)).programs == 3
-    assert plan_of(CampaignOptions(ends=True)) == Plan(1000, ends=True)
+    assert plan_of(CampaignOptions(ends=True)) == CampaignPlan(1000, ends=True)
     code, out = invoke("--enumerate", "--first", str(TOTAL - 3))
     assert code == 2
     assert f"--first {TOTAL - 3}, --programs 8: there are {TOTAL:,} smallest programs" in " ".join(out.split())

@@ -9,10 +9,10 @@ from tests.machine.support import ORDERS, small
 from xccl_emu.campaign.ends import JUDGE, judge_by_ends, wrong_choices
 from xccl_emu.campaign.judge import BUDGET, Scene
 from xccl_emu.campaign.programs import UB_BYTES
-from xccl_emu.campaign.run import Plan, judge_all
+from xccl_emu.campaign.run import CampaignPlan, judge_all
 from xccl_emu.campaign.smallest import ALPHABET, BY_HAND, PAIRS, TOTAL, smallest
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.check.search.watched import Choices, Watched
+from xccl_emu.check.search.watched import SearchHistory, WatchedSearch
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED
 from xccl_emu.machine.ends import Ends, ends
 
@@ -20,23 +20,23 @@ MESSAGE = small("store 0.4 1; quiet; put 0.0 1 | ge 0.0 1; load 0.4")
 
 
 @pytest.fixture(scope="module")
-def searched() -> tuple[Choices, Ends]:
+def searched() -> tuple[SearchHistory, Ends]:
     """What the search of a message did, and the ends of each state it has been in."""
     scene = Scene(MESSAGE, "relaxed", None, BUDGET)
-    search = Watched(Setup(scene.trial, full=True), max_states=1_000, seconds=None)
+    search = WatchedSearch(Setup(scene.trial, full=True), max_states=1_000, seconds=None)
     assert search.run().complete
     graph = ends(scene.pod, search.choices.rows(), MESSAGE.observed(scene.pod))
     assert graph is not None
     return search.choices, graph
 
 
-def test_a_right_search_keeps_all_ends(searched: tuple[Choices, Ends]) -> None:
+def test_a_right_search_keeps_all_ends(searched: tuple[SearchHistory, Ends]) -> None:
     """It takes steps by themselves and tries others, and none of them loses an end."""
     assert {step.alone for step in searched[0].steps} == {False, True}
     assert list(wrong_choices(*searched, whole=True)) == []
 
 
-def test_an_end_that_a_step_loses_is_seen(searched: tuple[Choices, Ends]) -> None:
+def test_an_end_that_a_step_loses_is_seen(searched: tuple[SearchHistory, Ends]) -> None:
     """For each step that another state stands in for, with an end more or less, the judge names what was done."""
     choices, graph = searched
     kinds = set()
@@ -51,14 +51,14 @@ def test_an_end_that_a_step_loses_is_seen(searched: tuple[Choices, Ends]) -> Non
 def test_a_choice_that_is_left_out_is_seen() -> None:
     """The search tries both of two writes to a word first; without the steps of one process ends are missing."""
     scene = Scene(small("put 0.0 1 | put 0.0 2; ge 0.0 1"), "relaxed", None, BUDGET)
-    search = Watched(Setup(scene.trial, full=True), max_states=1_000, seconds=None)
+    search = WatchedSearch(Setup(scene.trial, full=True), max_states=1_000, seconds=None)
     assert search.run().complete
     graph = ends(scene.pod, search.choices.rows(), scene.small.observed(scene.pod))
     assert graph is not None
     steps = search.choices.steps
     assert list(wrong_choices(search.choices, graph, whole=True)) == []
     first = next(step for step in steps if not step.alone)
-    less = Choices({step: None for step in steps if step.alone or step.who != first.who}, search.choices.states)
+    less = SearchHistory({step: None for step in steps if step.alone or step.who != first.who}, search.choices.states)
     assert "more can come out" in next(wrong_choices(less, graph, whole=True))[0]
 
 
@@ -108,7 +108,7 @@ def test_each_request_meets_each() -> None:
 def test_choices_of_the_smallest_programs_keep_all_ends(chunk: int) -> None:
     """Whatever two requests are verified, each choice is judged, and none loses an end."""
     first, end = chunk * PAIRS // 8, (chunk + 1) * PAIRS // 8
-    summary = judge_all(Plan(end - first, first=first, ends=True, enumerated=True))
+    summary = judge_all(CampaignPlan(end - first, first=first, ends=True, enumerated=True))
     assert dict(summary.wrong) == {}
     judged, verified = summary.share
     assert judged == verified > end - first
@@ -119,14 +119,14 @@ def test_choices_of_the_smallest_programs_keep_all_ends(chunk: int) -> None:
 def test_choices_of_two_requests_and_one_keep_all_ends(chunk: int) -> None:
     """So does what a core says to another one that has a request of its own."""
     share = (TOTAL - PAIRS) // 64
-    summary = judge_all(Plan(share, first=PAIRS + chunk * share, ends=True, enumerated=True))
+    summary = judge_all(CampaignPlan(share, first=PAIRS + chunk * share, ends=True, enumerated=True))
     assert dict(summary.wrong) == {}
     assert summary.share[0] == summary.share[1]
 
 
 def test_choices_of_drawn_programs_keep_all_ends() -> None:
     """Three in ten of those that are verified are small enough to be judged, at least."""
-    summary = judge_all(Plan(120, seed=9, ends=True))
+    summary = judge_all(CampaignPlan(120, seed=9, ends=True))
     assert dict(summary.wrong) == {}
     judged, verified = summary.share
     assert judged > 0.3 * verified > 0

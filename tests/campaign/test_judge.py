@@ -7,19 +7,19 @@ import pytest
 
 from tests.machine.support import small
 from xccl_emu.campaign import judge as judging
-from xccl_emu.campaign.generate import AN_END, SPOILED, Case
-from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
+from xccl_emu.campaign.generate import AN_END, SPOILED, ProgramCase
+from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, JudgeBudget, judge
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.search.exhaustive import Found
 
-RIGHT = Case(small("store 1.0 5; quiet; store 1.4 1 | ge 1.4 1; load 1.0"), AN_END)
-LOCKED = Case(small("store 1.4 1 | eq 1.4 2"))
+RIGHT = ProgramCase(small("store 1.0 5; quiet; store 1.4 1 | ge 1.4 1; load 1.0"), AN_END)
+LOCKED = ProgramCase(small("store 1.4 1 | eq 1.4 2"))
 
 CROWDED = "out 0.0 0 3; out 0.0 0 3; out 1.0 0 3; put_one 0.0; put 0.0 | ge 0.0; in 1.0"
 
 
-def kinds_of(case: Case, *orders: str) -> list[str]:
+def kinds_of(case: ProgramCase, *orders: str) -> list[str]:
     """Kinds of the contradictions on a program."""
     return [wrong.kind for judged in judge(case, orders) for wrong in judged.contradictions]
 
@@ -28,10 +28,10 @@ def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
     """Data behind a quiet is verified by all, a poll that waits for ever refuted by all, and so is a spoiled end."""
     (right,) = judge(RIGHT, ["relaxed"])
     assert set(right.verdicts.values()) == {kinds.VERIFIED, kinds.NO_VIOLATION}
-    assert right.schedules == Budget().schedules
+    assert right.schedules == JudgeBudget().schedules
     (locked,) = judge(LOCKED, ["relaxed"])
     assert set(locked.verdicts.values()) == {kinds.DEADLOCK}
-    (spoiled,) = judge(Case(RIGHT.small, SPOILED, 3), ["sc"])
+    (spoiled,) = judge(ProgramCase(RIGHT.small, SPOILED, 3), ["sc"])
     assert spoiled.verdicts[BRUTE_FORCE] == "another end"
     assert not right.contradictions + locked.contradictions + spoiled.contradictions
 
@@ -40,7 +40,7 @@ def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
 def test_a_witness_has_room_for_what_the_search_took_to_be_visible(flight_granules: int) -> None:
     """On the machine these are in flight, beside those that are explored; the run does not break off for them."""
     crowded = small(CROWDED, dies=2, flight_granules=flight_granules, together=False)
-    (judged,) = judge(Case(crowded), ["relaxed"])
+    (judged,) = judge(ProgramCase(crowded), ["relaxed"])
     assert judged.verdicts["full"] == judged.verdicts["breadth first"] == kinds.TORN_METADATA
     assert not judged.contradictions
 
@@ -52,7 +52,7 @@ def test_a_path_that_cannot_be_followed_again_ends_unfinished() -> None:
     crowded = replace(
         small(f"{reads} | quiet; choose 0 0 1; skip_unless 0 0 1 | signals 0.4 1"), flight_granules=2, dies=3
     )
-    (judged,) = judge(Case(crowded), ["fifo"])
+    (judged,) = judge(ProgramCase(crowded), ["fifo"])
     assert (judged.verdicts["full"], judged.contradictions) == (kinds.UNFINISHED, [])
 
 
@@ -96,7 +96,7 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
     assert f"full {found.kind}: {wrong}" in kinds_of(RIGHT, "relaxed")
 
 
-TWICE = Case(small("store 1.4 1; quiet; store 1.4 2", dies=2), AN_END, fault="duplicate:0-1")
+TWICE = ProgramCase(small("store 1.4 1; quiet; store 1.4 2", dies=2), AN_END, fault="duplicate:0-1")
 
 
 def test_what_a_fault_spoils_is_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_what_a_fault_cannot_spoil(fault: str) -> None:
 
 def test_who_owns_bytes_that_a_stop_leaves_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stop is an action of brute force: were a wrong end verified without it, it would be found with it."""
-    late = Case(small("quiet | store 0.1 1; quiet", together=False), AN_END, fault="stop:die1")
+    late = ProgramCase(small("quiet | store 0.1 1; quiet", together=False), AN_END, fault="stop:die1")
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(complete=True))
     monkeypatch.setattr(judging, "_wrong_reach", lambda scene, found: "")
     assert "stop proved; brute force: wrong bits" in kinds_of(late, "relaxed")

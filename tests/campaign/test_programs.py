@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from tests.machine.support import small
-from xccl_emu.campaign.generate import CROSSED, Case, draw
+from xccl_emu.campaign.generate import CROSSED, ProgramCase, draw
 from xccl_emu.campaign.interpreter import OPERATIONS
 from xccl_emu.campaign.programs import DATA, EDGE, Instruction, Small, address_of, program
 from xccl_emu.errors import ConfigError
@@ -21,7 +21,7 @@ def test_text_is_read_as_it_was_written() -> None:
         for one in case.small.programs:
             assert program("; ".join(map(str, one))) == one
         assert eval(str(case.small), {"Small": Small, "program": program}) == case.small
-        assert Case.of_json(case.to_json()) == case
+        assert ProgramCase.of_json(case.to_json()) == case
 
 
 def test_a_program_is_told_by_seed_and_number() -> None:
@@ -36,7 +36,7 @@ def test_a_program_is_told_by_seed_and_number() -> None:
     assert {order for case in CASES if case.small.scalar_cache for order in case.small.asks.values()} == set(ORDERS[1:])
 
 
-def features(case: Case) -> set[str]:
+def features(case: ProgramCase) -> set[str]:
     """What of a program a reduction may know of."""
     small = case.small
     names = {one.name for each in small.programs for one in each}

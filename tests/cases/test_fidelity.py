@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli_support import as_json
 from xccl_emu.protocol import Case
-from xccl_emu.protocol.paper import Step
+from xccl_emu.protocol.paper import PaperStep
 from xccl_emu.protocol.registry import known, of_file
 
 SUMS = "examples/prefix_sum/prefix_sum.py:PrefixSum"
@@ -45,7 +45,7 @@ def test_what_does_not_fit_is_told(tool: ModuleType, shipped: Any) -> None:
     paper = known("sendrecv").maker.papers[0]
     first, second, third, *others = paper.steps
     gone = replace(third, deviations=tuple(replace(each, seen="quiet of yesterday") for each in third.deviations[:1]))
-    changed = replace(paper, steps=(second, gone, *others, Step(99, "nothing")))
+    changed = replace(paper, steps=(second, gone, *others, PaperStep(99, "nothing")))
     told = [*tool.complaints([changed, *(papers.keys() - {paper})], kernels)]
     assert [line.partition(" of ")[0] for line in told] == [
         f"{paper.title}: step {first.number}",

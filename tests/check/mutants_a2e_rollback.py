@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.a2e.rollback import A2ERollback
+from xccl_emu.protocols.a2e.restarted_a2e import A2ERollback
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -15,7 +15,7 @@ SPREAD = replace(ONE, experts=2, tokens=2, failures=1, aborts=0)
 ANY = RACE | TORN | WRONG | UNWRITTEN | FAILED | LOCKED
 
 again, attends, forwards, experts, returns = (
-    Of(name) for name in ("a2e.rollback", "a2e.attention", "a2e.trampoline", "a2e.expert", "a2e.e2a")
+    Of(name) for name in ("a2e.abortable_calls", "a2e.attention", "a2e.trampoline", "a2e.expert", "a2e.e2a")
 )
 
 # ---- what stands in the kernels

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.fused.rollback import FusedRollback
+from xccl_emu.protocols.fused.restarted_fused import FusedRollback
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -14,7 +14,7 @@ PACKED = replace(ONE, preallocated=0)
 FAILING = replace(TWO, failures=1, aborts=0)
 ANY = RACE | TORN | WRONG | UNWRITTEN | FAILED | LOCKED
 
-fused, rounds = Of("fused.rollback"), Of("experts.rounds")
+fused, rounds = Of("fused.abortable_layer"), Of("experts.rounds")
 dispatched, combined = Of("fused.dispatch"), Of("fused.combine")
 
 # ---- what stands in the kernels

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from xccl_emu.kernels.rollback import EPOCH
-from xccl_emu.protocols.pull.rollback import DispatchRollback, MoeRollback
+from xccl_emu.protocols.pull.restarted_pull import DispatchRollback, MoeRollback
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -15,7 +15,7 @@ FAILING = replace(TWO, failures=1, aborts=0)
 CORES = replace(ONE, cores=2)
 ANY = RACE | TORN | WRONG | UNWRITTEN | FAILED | LOCKED
 
-aborts, pull, rounds = Of("aborts"), Of("pull.rollback"), Of("experts.rounds")
+aborts, pull, rounds = Of("aborts"), Of("pull.abortable_experts"), Of("experts.rounds")
 dispatched, combined = Of("pull.dispatch"), Of("pull.combine")
 
 # ---- what stands in the kernels

@@ -11,7 +11,7 @@ from xccl_emu.campaign.programs import ORDERS, Small
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DEADLOCK, LIVELOCK, VERIFIED, VIOLATION, WRONG_BITS, Violation
-from xccl_emu.check.witness.shrink import shrink
+from xccl_emu.check.witness.shrink_schedule import shrink
 from xccl_emu.check.witness.tracer import Stepper
 from xccl_emu.errors import AccessError
 from xccl_emu.lang import Kernel, choose, kernel, load, poll_eq, quiet, store

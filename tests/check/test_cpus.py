@@ -3,7 +3,7 @@
 import pytest
 
 from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import AN_END, Case, draw
+from xccl_emu.campaign.generate import AN_END, ProgramCase, draw
 from xccl_emu.campaign.programs import ORDERS, Small, program
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import parse
@@ -65,7 +65,7 @@ def served(bench: Bench, how: int = 0) -> None:
     bench.tolerates("stop", "cut", "stall")
 
 
-def judged(small: Small, order: str) -> judge.Judged:
+def judged(small: Small, order: str) -> judge.JudgedProgram:
     """What all judges say of a program."""
     return judge.judge_scene(judge.Scene(small, order, None, judge.BUDGET))
 
@@ -161,7 +161,7 @@ def test_the_campaign_draws_cpus() -> None:
 
 def test_a_request_that_a_cpu_lacks_is_told_alike() -> None:
     """Search, brute force and sampling all end with the refusal."""
-    case = Case(Small((program("store 0.0 1"), program("put 0.4 1")), cpu=True), AN_END)
+    case = ProgramCase(Small((program("store 0.0 1"), program("put 0.4 1")), cpu=True), AN_END)
     (found,) = judge.judge(case, ("relaxed",))
     assert not found.contradictions
     assert found.verdicts["full"] == "bad instruction"
@@ -170,7 +170,9 @@ def test_a_request_that_a_cpu_lacks_is_told_alike() -> None:
 def test_a_line_that_a_cpu_polls_is_refused_at_once() -> None:
     """The search does not take it for a core that waits until its flags are in, with lines in its cache."""
     lines = program("line 1.4 1 5; dcci m1.0; load m1.0")
-    case = Case(Small((program("out m1.0; quiet; store 1.4 1"), lines), dies=2, scalar_cache=8, cpu=True), AN_END)
+    case = ProgramCase(
+        Small((program("out m1.0; quiet; store 1.4 1"), lines), dies=2, scalar_cache=8, cpu=True), AN_END
+    )
     for found in judge.judge(case, ORDERS):
         assert not found.contradictions
         assert found.verdicts["full"] == "bad instruction"

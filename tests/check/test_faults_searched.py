@@ -12,8 +12,8 @@ from xccl_emu.campaign.judge import BUDGET, Scene, outcome_of, verdict_of
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import is_fault, parse
+from xccl_emu.check.search.every_fault import FaultySearch
 from xccl_emu.check.search.exhaustive import Search
-from xccl_emu.check.search.faulty import FaultySearch
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Checkable
 from xccl_emu.lang import kernel, poll_eq, quiet, store

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.machine.support import small
-from xccl_emu.campaign.generate import Case
+from xccl_emu.campaign.generate import ProgramCase
 from xccl_emu.campaign.judge import judge
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.check import check
@@ -83,7 +83,7 @@ def test_a_declared_failure_ends_a_run_without_blame(sizes: dict[str, object], k
 def test_what_is_queued_before_a_give_up_is_judged(order: str) -> None:
     """A transfer that its core does not await races with a load, though the core then gives up."""
     racing = small("out m0.0; fail_unless 7 1 | load m0.0", gives_up=(LATE,))
-    judged = judge(Case(racing), (order,))[0]
+    judged = judge(ProgramCase(racing), (order,))[0]
     assert judged.verdicts["full"] == DATA_RACE
     assert judged.contradictions == []
 

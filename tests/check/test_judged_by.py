@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.refused import refuses
 from xccl_emu.campaign.generate import draw
-from xccl_emu.campaign.judge import SEARCHES, Budget, Scene, searched
+from xccl_emu.campaign.judge import SEARCHES, JudgeBudget, Scene, searched
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.certify import by_brute_force
 from xccl_emu.check.check import check
@@ -147,7 +147,7 @@ def test_bad_buffers_are_refused() -> None:
 def test_a_search_meets_each_content_that_runs_leave(number: int, order: str, search: str) -> None:
     """Where a program is verified whatever it leaves, the contents that were asked of are those of brute force."""
     small = draw(11, number).small
-    scene = Scene(small, order, None, Budget(states=5_000, brute=1_000))
+    scene = Scene(small, order, None, JudgeBudget(states=5_000, brute=1_000))
     if not scene.naive.complete:
         return
     judge = Judge("all", tuple(small.observed(scene.pod)), lambda *_: True)

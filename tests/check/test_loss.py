@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.generate import ProgramCase, draw
 from xccl_emu.campaign.programs import ORDERS, Small, program
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import Fault, parse
@@ -149,11 +149,11 @@ def test_a_loss_is_not_taken_for_another() -> None:
 )
 def test_judges_agree(texts: tuple[str, ...], fault: str, right: bool) -> None:
     """Brute force and drawn schedules, on programs as campaigns draw them."""
-    case = Case(Small(tuple(map(program, texts)), memory={32: 1}), fault=fault)
+    case = ProgramCase(Small(tuple(map(program, texts)), memory={32: 1}), fault=fault)
     for found in judge.judge(case, ORDERS):
         assert not found.contradictions
     trial = case.small.trial("relaxed", None)
-    from xccl_emu.check.search.faulty import FaultySearch
+    from xccl_emu.check.search.every_fault import FaultySearch
 
     found = FaultySearch(trial, parse(fault, trial.pod.spec), max_states=20_000, seconds=20).run()
     assert (found.actions is None) == right

@@ -35,7 +35,7 @@ def broken() -> tuple[Case, Verdict]:
     return case, check(case, without=OFF)
 
 
-def run_of(case: Case, verdict: Verdict) -> tuple[trace.Trace, list[render.Row]]:
+def run_of(case: Case, verdict: Verdict) -> tuple[trace.RunTrace, list[render.RenderedRow]]:
     """Its run, and the lines of it."""
     assert verdict.violation is not None
     run = trace.steps(case.build(verdict.order, verdict.without), verdict.violation.actions.tolist())

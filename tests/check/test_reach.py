@@ -11,7 +11,7 @@ from tests.machine.support import small
 from xccl_emu.campaign import judge
 from xccl_emu.campaign.programs import ORDERS, Small
 from xccl_emu.check.check import check
-from xccl_emu.check.reach import Memory, Reach, reach_of
+from xccl_emu.check.reach import MemoryUse, Reach, reach_of
 from xccl_emu.check.sampling.sample import sample
 from xccl_emu.lang import kernel, poll_ge, store
 from xccl_emu.machine import small_pod
@@ -27,7 +27,7 @@ _STATES = 4_000
 def searched(one: Small, order: str, mode: str) -> Reach | None:
     """What a search says no run needs; None if it proves nothing."""
     trial = one.trial(order, None)
-    found = judge.searched(trial, mode, judge.Budget(seconds=60))
+    found = judge.searched(trial, mode, judge.JudgeBudget(seconds=60))
     return reach_of(trial.pod, found.sites) if found.complete else None
 
 
@@ -221,7 +221,7 @@ def test_counters_of_4_bytes_may_be_far_from_their_wrap(sizes: dict[str, int], f
 def test_memory_is_looked_at_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check draws no run for it; who asks twice draws once; of drawn schedules and violations nothing is said."""
     asked = list[str]()
-    monkeypatch.setattr("xccl_emu.check.drawn.memory_of", lambda one, *_: asked.append(one.name) or Memory(("it",)))
+    monkeypatch.setattr("xccl_emu.check.drawn.memory_of", lambda one, *_: asked.append(one.name) or MemoryUse(("it",)))
     verdict = check(bell())
     assert not asked
     assert verdict.reach.used_once == ("it",)

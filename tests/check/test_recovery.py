@@ -10,8 +10,8 @@ from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import parse
 from xccl_emu.check.search import recovery
+from xccl_emu.check.search.every_fault import FaultySearch
 from xccl_emu.check.search.exhaustive import Search
-from xccl_emu.check.search.faulty import FaultySearch
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ConfigError

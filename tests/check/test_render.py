@@ -17,7 +17,7 @@ from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import excerpt, rows
-from xccl_emu.check.witness.shrink import shrink
+from xccl_emu.check.witness.shrink_schedule import shrink
 from xccl_emu.check.witness.trace import PERFORM, steps
 from xccl_emu.protocol.registry import make
 

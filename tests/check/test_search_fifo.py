@@ -4,7 +4,7 @@ import pytest
 
 from examples.ring_all_gather import ring_all_gather
 from tests.machine.support import small
-from xccl_emu.campaign.generate import AN_END, Case
+from xccl_emu.campaign.generate import AN_END, ProgramCase
 from xccl_emu.campaign.judge import BUDGET, Scene, judge_scene, outcome_of
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
@@ -47,7 +47,7 @@ def searched(case: Checkable, order: str, full: bool = True) -> Found:
 def test_judges_agree(name: str) -> None:
     """Full, merged and breadth-first search, brute force and sampling say the same of what only `fifo` orders."""
     cores, text, right = PROGRAMS[name]
-    case = Case(small(text, cores_per_die=cores), AN_END)
+    case = ProgramCase(small(text, cores_per_die=cores), AN_END)
     outcome = outcome_of(case, Scene(case.small, "sc", None, BUDGET))
     judged = judge_scene(Scene(case.small, "fifo", outcome, BUDGET))
     assert judged.contradictions == []

@@ -10,11 +10,11 @@ import pytest
 from litmus import orders, requests
 from litmus.suite import FENCE_TESTS, TESTS, Column, Litmus
 
-from xccl_emu.campaign.judge import Budget, searched, verdict_of
+from xccl_emu.campaign.judge import JudgeBudget, searched, verdict_of
 from xccl_emu.campaign.programs import DATA, Instruction, Small
 from xccl_emu.check import verdict as kinds
 
-LARGE = Budget(states=1_000_000, seconds=60)
+LARGE = JudgeBudget(states=1_000_000, seconds=60)
 MACHINE: dict[Column, tuple[str, bool]] = {
     "sc": ("sc", True),
     "c": ("relaxed", True),

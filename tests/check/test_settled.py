@@ -4,7 +4,7 @@ import pytest
 from numba import config
 
 from xccl_emu.campaign.generate import draw
-from xccl_emu.campaign.judge import Budget, Scene, searched
+from xccl_emu.campaign.judge import JudgeBudget, Scene, searched
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import linked, run_local
@@ -30,6 +30,6 @@ def test_nothing_local_is_left(order: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setitem(setup._LINKED, linked.TRANSITION, settled)
     for number in range(PROGRAMS):
-        scene = Scene(draw(0, number).small, order, None, Budget(states=60))
+        scene = Scene(draw(0, number).small, order, None, JudgeBudget(states=60))
         searched(scene.trial, "full", scene.budget)
     assert transitions > PROGRAMS

@@ -7,12 +7,12 @@ from litmus.signals import COLUMNS, TESTS
 from litmus.suite import Litmus
 
 from tests.machine.support import small
-from xccl_emu.campaign.judge import Budget, Scene, judge_scene
+from xccl_emu.campaign.judge import JudgeBudget, Scene, judge_scene
 from xccl_emu.campaign.programs import DATA, Instruction, Small
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.sampling import sample
 
-BUDGET = Budget(states=200_000, brute=60_000, schedules=400, seconds=60)
+BUDGET = JudgeBudget(states=200_000, brute=60_000, schedules=400, seconds=60)
 READERS = tuple(
     test
     for test in TESTS
@@ -121,4 +121,4 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_judges_agree(name: str, order: str) -> None:
     """Searches, brute force and the monitor contradict each other on none of them."""
-    assert not judge_scene(Scene(FOUND[name], order, None, Budget(brute=20_000))).contradictions
+    assert not judge_scene(Scene(FOUND[name], order, None, JudgeBudget(brute=20_000))).contradictions

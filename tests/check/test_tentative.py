@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from xccl_emu import lang as xl
 from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import Case
+from xccl_emu.campaign.generate import ProgramCase
 from xccl_emu.campaign.programs import ORDERS, Small, program
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import check
@@ -237,7 +237,9 @@ READS = st.sampled_from([
 @given(st.lists(WRITES, min_size=1, max_size=4), st.lists(READS, min_size=1, max_size=5), st.sampled_from(ORDERS))
 def test_all_judges_agree(writes: list[str], reads: list[str], order: str) -> None:
     """Four searches, brute force and drawn schedules, on random writers and readers."""
-    case = Case(Small(tuple(program("; ".join(one)) for one in (["ub_store 3 0; ub_store 3 2", *writes], reads))))
+    case = ProgramCase(
+        Small(tuple(program("; ".join(one)) for one in (["ub_store 3 0; ub_store 3 2", *writes], reads)))
+    )
     for judged in judge.judge(case, (order,)):
         assert not judged.contradictions
 

@@ -6,7 +6,16 @@ from typing import ClassVar
 
 import pytest
 
-from xccl_emu.campaign.judge import BRUTE_FORCE, SEARCHES, Budget, Scene, judge_scene, replayed, searched, verdict_of
+from xccl_emu.campaign.judge import (
+    BRUTE_FORCE,
+    SEARCHES,
+    JudgeBudget,
+    Scene,
+    judge_scene,
+    replayed,
+    searched,
+    verdict_of,
+)
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import REDUCTIONS, check
@@ -17,7 +26,7 @@ from xccl_emu.check.trial import Trial
 from .traps import NAMED, OK, TRAPS, Trap
 from .witness_support import shows_again
 
-BUDGET = Budget(states=1_000_000, brute=200_000, seconds=60)
+BUDGET = JudgeBudget(states=1_000_000, brute=200_000, seconds=60)
 
 
 def shown(trap: Trap, order: str, found: Found) -> bool:

@@ -9,7 +9,7 @@ from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, DEADLOCK, UNWRITT
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.check.witness.shrink import shrink, signature
+from xccl_emu.check.witness.shrink_schedule import shrink, signature
 from xccl_emu.protocol.registry import make
 
 from .witness_support import printed

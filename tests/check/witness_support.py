@@ -14,7 +14,7 @@ from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DEADLOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.render import print_witness
-from xccl_emu.check.witness.trace import Trace, steps
+from xccl_emu.check.witness.trace import RunTrace, steps
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
 from xccl_emu.lang import (
     DMA,
@@ -144,7 +144,7 @@ RUNS = st.tuples(
 
 def stepped(
     checkable: Checkable, order: str, seed: int, without: Collection[str] = ()
-) -> tuple[Trace, Pod, NDArray[np.int64]]:
+) -> tuple[RunTrace, Pod, NDArray[np.int64]]:
     """A random run, step by step, the pod behind it, and its actions."""
     actions = random_actions(checkable.build(order, without), seed)
     trial = checkable.build(order, without)
@@ -176,7 +176,7 @@ def some_violation(checkable: Checkable, order: str, without: Collection[str] = 
     raise AssertionError(f"no violation of {checkable} under {order} without {without}")
 
 
-def printed(trial: Trial, violation: Violation, width: int = 120) -> tuple[str, Trace]:
+def printed(trial: Trial, violation: Violation, width: int = 120) -> tuple[str, RunTrace]:
     """The table of a violation, and its steps."""
     out = io.StringIO()
     trace = print_witness(Console(file=out, width=width), trial, violation)

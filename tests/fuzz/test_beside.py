@@ -12,9 +12,9 @@ from tests.testing.cases import hear
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
-from xccl_emu.fuzz.judge import Budget
+from xccl_emu.fuzz.judge import SequenceBudget
 from xccl_emu.fuzz.machine import SequenceViolation, machine_of
-from xccl_emu.fuzz.shrink import shrunk
+from xccl_emu.fuzz.shrink_sequence import shrunk
 from xccl_emu.lang import fence, kernel, load, put
 from xccl_emu.protocol import Bench, Call, Regions, size
 from xccl_emu.protocol.registry import known, known_of
@@ -76,13 +76,13 @@ def test_areas_of_their_own_are_right_and_shared_ones_are_not() -> None:
 
 def test_what_goes_wrong_beside_another_is_found_and_stays_so_when_it_is_shortened() -> None:
     """The rule that adds a communicator finds it; alone neither shows anything, so both stay, and both are counted."""
-    machine = machine_of(known_of(Shared), {}, Budget(schedules=30), 0)()
+    machine = machine_of(known_of(Shared), {}, SequenceBudget(schedules=30), 0)()
     machine.communicator({}, {})
     with pytest.raises(SequenceViolation) as caught:
         machine.beside({"seed": 3}, {})
     found = caught.value
     assert machine.counted.calls == 2
-    short, _ = shrunk(found.sequence, "", found.violation, 0, Budget(schedules=30), {})
+    short, _ = shrunk(found.sequence, "", found.violation, 0, SequenceBudget(schedules=30), {})
     (stage,) = short.stages
     assert stage.beside is not None
     assert short.n_calls == 2

@@ -8,7 +8,7 @@ import pytest
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.fuzz.run import Plan, fuzz_part
+from xccl_emu.fuzz.run import FuzzPlan, fuzz_part
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer
@@ -96,6 +96,6 @@ def test_flags_of_an_earlier_communicator_are_not_taken_for_new_ones(name: str) 
 @pytest.mark.parametrize("name", [name for name in names() if makes_rows(known(name))])
 def test_nothing_is_found_in_what_is_shipped(name: str) -> None:
     """A few sequences of each shipped protocol are right, and there are calls that follow each other among them."""
-    summary = fuzz_part(Plan(name, {}, 3))
+    summary = fuzz_part(FuzzPlan(name, {}, 3))
     assert summary.findings == []
     assert summary.judged > 3

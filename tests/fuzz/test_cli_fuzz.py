@@ -10,8 +10,8 @@ from xccl_emu.bench.processes import LOCAL
 from xccl_emu.cli.main import app
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.fuzz import run
-from xccl_emu.fuzz.judge import Budget
-from xccl_emu.fuzz.run import Plan, Summary, fuzz, fuzz_part
+from xccl_emu.fuzz.judge import SequenceBudget
+from xccl_emu.fuzz.run import FuzzPlan, FuzzSummary, fuzz, fuzz_part
 
 PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 NO_QUIET = ("--without", "chunk before tail")
@@ -35,11 +35,11 @@ def test_nothing_found() -> None:
 
 def test_one_process_whose_time_is_over_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its parts come back at once, while another process, which has compiled, is still to say what it has found."""
-    late, found = Summary("a", spent={1}), Summary("a", findings=["a finding"], spent={2})
-    monkeypatch.setattr(run, "fuzz_part", lambda plan: Summary("a"))
-    for parts, least in (([late, late, late, found], ["a finding"]), ([late, Summary("a", spent={2}), found], [])):
+    late, found = FuzzSummary("a", spent={1}), FuzzSummary("a", findings=["a finding"], spent={2})
+    monkeypatch.setattr(run, "fuzz_part", lambda plan: FuzzSummary("a"))
+    for parts, least in (([late, late, late, found], ["a finding"]), ([late, FuzzSummary("a", spent={2}), found], [])):
         monkeypatch.setattr(run, "in_parts", lambda *_, parts=parts: (part for part in parts))
-        summary = fuzz(Plan("sendrecv", examples=1000), 2, seconds=15)
+        summary = fuzz(FuzzPlan("sendrecv", examples=1000), 2, seconds=15)
         assert (summary.findings, summary.stopped) == (least, "more than 15 seconds")
 
 
@@ -61,7 +61,7 @@ def test_a_finding_is_kept_and_shown_again(tmp_path: Path) -> None:
 
 def test_the_same_seed_finds_the_same() -> None:
     """What is drawn depends on the seed, and on nothing else."""
-    plan = Plan(PREFIX_SUM, {}, 5, 3, Budget(without=("chunk before tail",)))
+    plan = FuzzPlan(PREFIX_SUM, {}, 5, 3, SequenceBudget(without=("chunk before tail",)))
     one, other = fuzz_part(plan), fuzz_part(plan)
     assert one.findings[0].stages == other.findings[0].stages
     assert one.findings[0].verdict.violation is not None
@@ -71,7 +71,7 @@ def test_the_same_seed_finds_the_same() -> None:
 
 def test_given_sizes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A size on the command line is the same in all sequences."""
-    plan = Plan(PREFIX_SUM, {"dies": 4}, 3, 0, Budget(without=("chunk before tail",)))
+    plan = FuzzPlan(PREFIX_SUM, {"dies": 4}, 3, 0, SequenceBudget(without=("chunk before tail",)))
     found = json.loads(fuzz_part(plan).findings[0].stages)
     assert [stage["sizes"]["dies"] for stage in found] == [4]
 
@@ -81,7 +81,7 @@ def test_what_ends_it_early(monkeypatch: pytest.MonkeyPatch, error: BaseExceptio
     """Ctrl-C and a killed worker leave the counts of what was done, and their exit codes."""
 
     def parts(*words: object) -> object:
-        yield Summary("prefix_sum", sequences=20)
+        yield FuzzSummary("prefix_sum", sequences=20)
         raise error
 
     monkeypatch.setattr(run, "in_parts", parts)
@@ -140,6 +140,6 @@ def test_on_processes_and_on_a_cluster(dask: str | None) -> None:
     """Parts in other processes, and on a cluster, add up to the same as one after the other."""
     if dask:
         pytest.importorskip("distributed")
-    plan = Plan(PREFIX_SUM, {"dies": 2}, 30)
+    plan = FuzzPlan(PREFIX_SUM, {"dies": 2}, 30)
     here, there = fuzz(plan, 1), fuzz(plan, 2, dask)
     assert {**vars(here), "seconds": 0} == {**vars(there), "seconds": 0}

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.generate import ProgramCase, draw
 from xccl_emu.check.verdict import DATA_RACE, VERIFIED
 from xccl_emu.errors import RunError
 from xccl_emu.lang import MTU_IN, MTU_OUT, kernel, mtu_add, mtu_in, mtu_out, set_flag, wait_flag
@@ -112,7 +112,7 @@ LITMUS = {
 def test_what_the_judges_say(name):
     """Each says the same under all orders: two sums are no race, a sum tells of what is before it as an `add` does."""
     texts, strong, weak = LITMUS[name]
-    for said in judge.judge(Case(small("|".join(texts), flight_granules=8))):
+    for said in judge.judge(ProgramCase(small("|".join(texts), flight_granules=8))):
         assert said.contradictions == []
         assert said.verdicts["full"] == (strong if said.order in ("sc", "fifo") else weak)
 

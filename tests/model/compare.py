@@ -52,7 +52,7 @@ def compare(small: Small, order: str, limits: Limits = LIMITS) -> Compared:
         differences.append(f"by happens-before {verdict}; as writes become visible {sorted(found.errors)}")
     searched = 0
     for name in judge.SEARCHES if verdict != kinds.UNFINISHED else ():
-        budget = judge.Budget(states=limits.search, seconds=limits.seconds)
+        budget = judge.JudgeBudget(states=limits.search, seconds=limits.seconds)
         theirs = judge.verdict_of(judge.searched(small.trial(order, None), name, budget))
         searched += theirs != kinds.UNFINISHED
         if theirs != kinds.UNFINISHED and (theirs == kinds.VERIFIED) != (verdict == kinds.VERIFIED):

@@ -3,13 +3,13 @@
 from typing import Any
 
 from xccl_emu.plan.cluster import Cluster, Link
-from xccl_emu.plan.model import Experts, Grouped, Model
+from xccl_emu.plan.model import DecoderModel, Experts, Grouped
 
 
-def model(hidden: int = 64, routed: int = 8, top_k: int = 2, **others: Any) -> Model:
+def model(hidden: int = 64, routed: int = 8, top_k: int = 2, **others: Any) -> DecoderModel:
     """Two layers of grouped attention and experts; elements and weights of two bytes."""
     given = {"layers": 2, "weight_bytes": 2, "cache_bytes": 2, **others}
-    return Model("small", Grouped(16, 4, 8), Experts(routed, 0, top_k, 32), hidden, **given)
+    return DecoderModel("small", Grouped(16, 4, 8), Experts(routed, 0, top_k, 32), hidden, **given)
 
 
 def cluster(per_node: int = 8, nodes: int = 1, **others: Any) -> Cluster:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.plan.grammar import Block, Strategy, blocks, parse, strategies
+from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, blocks, parse, strategies
 
 
 def derived(devices: int, per_node: int) -> set[tuple[int, int, bool]]:
@@ -45,7 +45,7 @@ def test_strategies_are_pairs_of_blocks_for_each_number_of_stages(devices: int, 
 
 
 @given(st.sampled_from([*strategies(32, 8)]))
-def test_what_is_written_is_read(strategy: Strategy) -> None:
+def test_what_is_written_is_read(strategy: LayerStrategy) -> None:
     """A strategy's text names that strategy."""
     assert parse(str(strategy), 32, 8) == strategy
 
@@ -53,13 +53,13 @@ def test_what_is_written_is_read(strategy: Strategy) -> None:
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("TP=8 [PP=4]", Strategy(Block(8, 1), Block(8, 1), 4)),
-        ("TP=8 + DP=4, EP=32", Strategy(Block(8, 4), Block(1, 32))),
-        ("TP=4+DP=8,TP=8+EP=4", Strategy(Block(4, 8), Block(8, 4))),
-        ("DP=8 + TP=4, EP=8 + TP=4", Strategy(Block(4, 8, True), Block(4, 8, True))),
+        ("TP=8 [PP=4]", LayerStrategy(StrategyBlock(8, 1), StrategyBlock(8, 1), 4)),
+        ("TP=8 + DP=4, EP=32", LayerStrategy(StrategyBlock(8, 4), StrategyBlock(1, 32))),
+        ("TP=4+DP=8,TP=8+EP=4", LayerStrategy(StrategyBlock(4, 8), StrategyBlock(8, 4))),
+        ("DP=8 + TP=4, EP=8 + TP=4", LayerStrategy(StrategyBlock(4, 8, True), StrategyBlock(4, 8, True))),
     ],
 )
-def test_strategies_as_the_paper_writes_them(text: str, meant: Strategy) -> None:
+def test_strategies_as_the_paper_writes_them(text: str, meant: LayerStrategy) -> None:
     """With or without blanks; one block alone stands for both."""
     assert parse(text, 32, 8) == meant
 
@@ -88,7 +88,11 @@ def test_what_the_grammar_does_not_derive_is_refused(text: str, message: str) ->
 
 def test_spans_of_groups() -> None:
     """What is inside lies side by side; what is outside is spread over all devices of the block."""
-    inside, outside = Block(8, 4), Block(4, 8, tensor_outside=True)
+    inside, outside = StrategyBlock(8, 4), StrategyBlock(4, 8, tensor_outside=True)
     assert (inside.tensor_span, inside.spread_span) == (8, 32)
     assert (outside.tensor_span, outside.spread_span) == (32, 8)
-    assert (Block(1, 4).tensor_span, Block(1, 4).spread_span, Block(4, 1).tensor_span) == (1, 4, 4)
+    assert (StrategyBlock(1, 4).tensor_span, StrategyBlock(1, 4).spread_span, StrategyBlock(4, 1).tensor_span) == (
+        1,
+        4,
+        4,
+    )

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from tests.plan.support import cluster, model
 from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.plan.costs import Setting
+from xccl_emu.plan.costs import PlanSetting
 from xccl_emu.plan.forms import LITERAL
-from xccl_emu.plan.grammar import Block, Strategy, strategies
+from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, strategies
 from xccl_emu.plan.memory import memory
 from xccl_emu.plan.model import load_model
 
 DEEPSEEK, QWEN = (load_model(name) for name in ("DeepSeek-R1", "Qwen3-235B-A22B"))
-HYBRID = Strategy(Block(8, 4), Block(8, 4))
+HYBRID = LayerStrategy(StrategyBlock(8, 4), StrategyBlock(8, 4))
 
 
 def test_equation_8() -> None:
@@ -22,12 +22,12 @@ def test_equation_8() -> None:
     Corrected, a DP rank has two of the requests and a TP rank two of the four key heads of 8 elements; PP halves all.
     Printed, a device has the hidden states of all 30 tokens twice, and PP leaves weights as they are.
     """
-    strategy = Strategy(Block(2, 2), Block(1, 4), 2)
-    need = memory(strategy, Setting(model(), cluster(8), batch=3), 10)
+    strategy = LayerStrategy(StrategyBlock(2, 2), StrategyBlock(1, 4), 2)
+    need = memory(strategy, PlanSetting(model(), cluster(8), batch=3), 10)
     assert need.attention == 2 * 2 * 20480 / 2 / 2
     assert need.experts == 2 * 2 * 8 * 6144 / 4 / 2
     assert need.cache == 2 * (2 * 8 * 2) * (2 * 10) * 2 / 2
-    printed = memory(strategy, Setting(model(), cluster(8), batch=3, form=LITERAL), 10)
+    printed = memory(strategy, PlanSetting(model(), cluster(8), batch=3, form=LITERAL), 10)
     assert printed.attention == 2 * need.attention
     assert printed.experts == 2 * need.experts
     assert printed.cache == 2 * (2 * 64) * (3 * 10) * 2 / 2
@@ -58,23 +58,25 @@ def test_as_printed_the_papers_own_strategy_does_not_fit() -> None:
     """DeepSeek-R1 and Qwen3 on four nodes of 64 GB: 159 GB and 117 GB as printed, 45 GB and 17 GB corrected."""
     where = load_cluster("910B")
     for one, printed, corrected in ((DEEPSEEK, 158.6, 45.1), (QWEN, 116.8, 16.7)):
-        of = Setting(one, where)
-        assert memory(HYBRID, Setting(one, where, form=LITERAL), 4096).total / 1e9 == pytest.approx(printed, abs=0.1)
+        of = PlanSetting(one, where)
+        assert memory(HYBRID, PlanSetting(one, where, form=LITERAL), 4096).total / 1e9 == pytest.approx(
+            printed, abs=0.1
+        )
         assert memory(HYBRID, of, 4096).total / 1e9 == pytest.approx(corrected, abs=0.1)
 
 
 def test_a_cluster_computes_with_weights_no_narrower_than_it_can() -> None:
     """DeepSeek-R1 is published in FP8, which the 910B does not have."""
-    assert Setting(DEEPSEEK, load_cluster("910B")).weight_bytes == 2
-    assert Setting(DEEPSEEK, load_cluster("H20")).weight_bytes == 1
+    assert PlanSetting(DEEPSEEK, load_cluster("910B")).weight_bytes == 2
+    assert PlanSetting(DEEPSEEK, load_cluster("H20")).weight_bytes == 1
 
 
 @given(st.sampled_from([*strategies(32, 8)]), st.integers(1, 64), st.integers(1, 8192))
-def test_more_requests_or_longer_ones_never_need_less(strategy: Strategy, batch: int, context: int) -> None:
+def test_more_requests_or_longer_ones_never_need_less(strategy: LayerStrategy, batch: int, context: int) -> None:
     """And corrected is never more than printed."""
     where = load_cluster("910B")
     for one in (DEEPSEEK, QWEN):
-        need = memory(strategy, Setting(one, where, batch), context).total
-        assert need <= memory(strategy, Setting(one, where, batch + 1), context).total
-        assert need <= memory(strategy, Setting(one, where, batch), context + 1).total
-        assert need <= memory(strategy, Setting(one, where, batch, LITERAL), context).total
+        need = memory(strategy, PlanSetting(one, where, batch), context).total
+        assert need <= memory(strategy, PlanSetting(one, where, batch + 1), context).total
+        assert need <= memory(strategy, PlanSetting(one, where, batch), context + 1).total
+        assert need <= memory(strategy, PlanSetting(one, where, batch, LITERAL), context).total

@@ -7,8 +7,8 @@ import pytest
 
 from tests.plan.moves import Layer
 from tests.plan.support import cluster, model
-from xccl_emu.plan.costs import Setting, communication
-from xccl_emu.plan.grammar import Block, Strategy
+from xccl_emu.plan.costs import PlanSetting, communication
+from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock
 
 DEGREES = [
     (tensor_a, ranks // tensor_a, tensor_e, ranks // tensor_e)
@@ -28,8 +28,8 @@ def test_terms_are_what_every_rank_sends(degrees: tuple[int, int, int, int]) -> 
     for rank in range(layer.ranks):
         own = rank // tensor_a * 16
         np.testing.assert_array_equal(outputs[rank], wanted[own : own + 16])
-    setting = Setting(model(hidden=32, routed=16, top_k=4), cluster(layer.ranks), layer.tokens, dropping=True)
-    strategy = Strategy(Block(tensor_a, dp), Block(tensor_e, ep))
+    setting = PlanSetting(model(hidden=32, routed=16, top_k=4), cluster(layer.ranks), layer.tokens, dropping=True)
+    strategy = LayerStrategy(StrategyBlock(tensor_a, dp), StrategyBlock(tensor_e, ep))
     of = {term.name: term.seconds for term in communication(strategy, replace(setting, overlapped=False), 1)}
     for name in ("A2A dispatch", "expert AG", "expert RS", "A2A combine", "output RS", "output AG"):
         sent = {layer.sent[name][rank] * 2 for rank in range(layer.ranks)}

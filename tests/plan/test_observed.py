@@ -11,10 +11,10 @@ from tests.cli_support import as_json, invoke, refusal
 from tests.plan.support import cluster, model
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.cluster import Link
-from xccl_emu.plan.costs import Setting, compute_s
+from xccl_emu.plan.costs import PlanSetting, compute_s
 from xccl_emu.plan.forms import CORRECTED, LITERAL
 from xccl_emu.plan.grammar import strategies
-from xccl_emu.plan.observed import OPERATIONS, Computed, Observed, Sent, load_observed
+from xccl_emu.plan.observed import OPERATIONS, Computed, Observed, ObservedTransfer, load_observed
 
 FILE = Path(__file__).parent / "observed.toml"
 SIZES = st.lists(st.sampled_from([1.0, 10.0, 1e3, 1e5]), min_size=2, max_size=4, unique=True)
@@ -29,8 +29,8 @@ def test_a_link_is_found_again(
 ) -> None:
     """From times that the equations say, whatever the operation and however they are read."""
     true = Link(gb_s, ways, mesh, start_us)
-    of = Setting(model(), cluster(intra=replace(true, gb_s=1.0, start_us=3.0)), form=form)  # type: ignore[arg-type]
-    made = [Sent(operation, "intra", ranks, kb, 1.0) for kb in sizes]
+    of = PlanSetting(model(), cluster(intra=replace(true, gb_s=1.0, start_us=3.0)), form=form)  # type: ignore[arg-type]
+    made = [ObservedTransfer(operation, "intra", ranks, kb, 1.0) for kb in sizes]
     made = [replace(one, us=1e6 * one.seconds(true, of.form)) for one in made]
     found, points = Observed("mine.toml", tuple(made), ()).fit(of)
     for one in made:
@@ -43,7 +43,7 @@ def test_a_link_is_found_again(
 @given(st.floats(0.02, 0.98), st.floats(1, 1e4), st.floats(0, 100), st.data())
 def test_a_device_is_found_again(efficiency: float, hbm_gb_s: float, layer_us: float, data: st.DataObject) -> None:
     """From layers bound by operations and by memory, in any mixture: the equations say the observed times again."""
-    of = Setting(model(hidden=1024), cluster())
+    of = PlanSetting(model(hidden=1024), cluster())
     true = replace(of, cluster=cluster(efficiency=efficiency, hbm_gb_s=hbm_gb_s, layer_us=layer_us))
     chosen = st.sampled_from([*strategies(8, 8)])
     made = []
@@ -57,14 +57,14 @@ def test_a_device_is_found_again(efficiency: float, hbm_gb_s: float, layer_us: f
 
 def test_noise_is_told() -> None:
     """What contradicts the equations is off, by as much as is said of it."""
-    made = tuple(Sent("P2P", "inter", 2, kb, us) for kb, us in ((1.0, 10.0), (1e4, 1e3), (2e4, 3e3)))
-    _, points = Observed("mine.toml", made, ()).fit(Setting(model(), cluster()))
+    made = tuple(ObservedTransfer("P2P", "inter", 2, kb, us) for kb, us in ((1.0, 10.0), (1e4, 1e3), (2e4, 3e3)))
+    _, points = Observed("mine.toml", made, ()).fit(PlanSetting(model(), cluster()))
     assert max(abs(point.off_percent) for point in points) > 5
 
 
-def sent(**others: object) -> Sent:
+def sent(**others: object) -> ObservedTransfer:
     """Ten KB between two ranks of a node."""
-    return Sent(**{"operation": "AR", "link": "intra", "ranks": 2, "kb": 10.0, "us": 5.0, **others})  # type: ignore[arg-type]
+    return ObservedTransfer(**{"operation": "AR", "link": "intra", "ranks": 2, "kb": 10.0, "us": 5.0, **others})  # type: ignore[arg-type]
 
 
 LAYER = Computed("TP=8", 1, 1, 10.0)
@@ -87,11 +87,11 @@ LAYER = Computed("TP=8", 1, 1, 10.0)
     ],
 )
 def test_observations_that_fit_nothing(
-    communication: tuple[Sent, ...], computing: tuple[Computed, ...], message: str
+    communication: tuple[ObservedTransfer, ...], computing: tuple[Computed, ...], message: str
 ) -> None:
     """Each by file, kind and number, with what would be right."""
     with pytest.raises(ConfigError, match=message):
-        Observed("mine.toml", communication, computing).fit(Setting(model(), cluster()))
+        Observed("mine.toml", communication, computing).fit(PlanSetting(model(), cluster()))
 
 
 @pytest.mark.parametrize(

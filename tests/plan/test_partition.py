@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from tests.plan.support import cluster
 from xccl_emu.errors import ConfigError
-from xccl_emu.plan.costs import Setting
-from xccl_emu.plan.grammar import Block, Strategy, strategies
+from xccl_emu.plan.costs import PlanSetting
+from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, strategies
 from xccl_emu.plan.memory import memory
-from xccl_emu.plan.model import Experts, Grouped, Latent, Model
-from xccl_emu.plan.partition import Cut, Part, part
+from xccl_emu.plan.model import DecoderModel, Experts, Grouped, Latent
+from xccl_emu.plan.partition import Cut, DeviceShare, part
 
 Matrices = Mapping[str, NDArray[np.int64]]
 HIDDEN, TOKENS = 5, 6
 GROUPED, LATENT = Grouped(8, 4, 3), Latent(8, 3, 4, 2, 3, 2)
 
 models = st.builds(
-    lambda attention, shared, dense: Model(
+    lambda attention, shared, dense: DecoderModel(
         "small", attention, Experts(8, shared, 2, 8), HIDDEN, 4, 1, 1, dense_layers=dense, dense_intermediate=12 * dense
     ),
     st.sampled_from([GROUPED, LATENT, Grouped(8, 8, 2), Grouped(8, 1, 2)]), st.integers(0, 1), st.integers(0, 1),
@@ -75,13 +75,13 @@ def cut(w: Matrices, cuts: Mapping[str, Cut]) -> Matrices:
     return {name: matrix[cuts[name]] for name, matrix in w.items()}
 
 
-def parts_of(strategy: Strategy, model: Model) -> list[Part]:
+def parts_of(strategy: LayerStrategy, model: DecoderModel) -> list[DeviceShare]:
     """The part of each device."""
     return [part(strategy, model, device) for device in range(strategy.devices)]
 
 
 @given(models, chosen, st.integers(0, 99))
-def test_parts_of_attention_add_up(model: Model, strategy: Strategy, seed: int) -> None:
+def test_parts_of_attention_add_up(model: DecoderModel, strategy: LayerStrategy, seed: int) -> None:
     """Over the tensor group of each DP rank and stage, whatever the heads are grouped by."""
     rng = np.random.default_rng(seed)
     weights, x = drawn(rng, attention_shapes(model.attention)), rng.integers(-3, 4, (TOKENS, HIDDEN))
@@ -96,7 +96,7 @@ def test_parts_of_attention_add_up(model: Model, strategy: Strategy, seed: int) 
 
 
 @given(models, chosen, st.integers(0, 99))
-def test_parts_of_experts_add_up(model: Model, strategy: Strategy, seed: int) -> None:
+def test_parts_of_experts_add_up(model: DecoderModel, strategy: LayerStrategy, seed: int) -> None:
     """Over all devices of a stage, each with the experts of its group and its inner elements of these."""
     rng = np.random.default_rng(seed)
     shapes = {"gate": (HIDDEN, 8), "up": (HIDDEN, 8), "down": (8, HIDDEN)}
@@ -111,7 +111,7 @@ def test_parts_of_experts_add_up(model: Model, strategy: Strategy, seed: int) ->
 
 
 @given(models, chosen)
-def test_every_layer_has_one_stage_and_dense_layers_add_up(model: Model, strategy: Strategy) -> None:
+def test_every_layer_has_one_stage_and_dense_layers_add_up(model: DecoderModel, strategy: LayerStrategy) -> None:
     """Stages follow each other, and the inner elements of a dense layer are each with one rank of a tensor group."""
     parts = parts_of(strategy, model)
     stages = sorted({(each.layers.start, each.layers.stop) for each in parts})
@@ -121,10 +121,10 @@ def test_every_layer_has_one_stage_and_dense_layers_add_up(model: Model, strateg
 
 
 @given(chosen)
-def test_weights_are_what_eq_8_counts(strategy: Strategy) -> None:
+def test_weights_are_what_eq_8_counts(strategy: LayerStrategy) -> None:
     """Elements of the shards, where heads of keys divide by TP and no expert is shared; MLA keeps more, in full."""
-    model = Model("small", Grouped(8, 8, 2), Experts(8, 0, 2, 8), HIDDEN, 8, 1, 1)
-    want = memory(strategy, Setting(model, cluster()), 1)
+    model = DecoderModel("small", Grouped(8, 8, 2), Experts(8, 0, 2, 8), HIDDEN, 8, 1, 1)
+    want = memory(strategy, PlanSetting(model, cluster()), 1)
     shapes = attention_shapes(model.attention)
     for each in parts_of(strategy, model):
         elements = sum(np.empty(shapes[name])[by].size for name, by in each.attention.items())
@@ -135,8 +135,8 @@ def test_weights_are_what_eq_8_counts(strategy: Strategy) -> None:
 
 def test_figure_7() -> None:
     """Two nodes of four: TP within nodes for both blocks, DP and EP between them."""
-    model = Model("figure 7", GROUPED, Experts(4, 0, 1, 8), HIDDEN, 2, 1, 1)
-    strategy = Strategy(Block(4, 2), Block(4, 2))
+    model = DecoderModel("figure 7", GROUPED, Experts(4, 0, 1, 8), HIDDEN, 2, 1, 1)
+    strategy = LayerStrategy(StrategyBlock(4, 2), StrategyBlock(4, 2))
     last = part(strategy, model, 7)
     assert (last.requests, last.experts, last.layers) == (1, range(2, 4), range(2))
     assert last.expert["down"] == (slice(6, 8), slice(None))
@@ -148,4 +148,8 @@ def test_a_device_that_there_is_not() -> None:
     """It is refused with the devices that there are."""
     for device in (-1, 8):
         with pytest.raises(ConfigError, match=f"device={device}: must be 0 to 7"):
-            part(Strategy(Block(4, 2), Block(4, 2)), Model("m", GROUPED, Experts(4, 0, 1, 8), 8, 2, 1, 1), device)
+            part(
+                LayerStrategy(StrategyBlock(4, 2), StrategyBlock(4, 2)),
+                DecoderModel("m", GROUPED, Experts(4, 0, 1, 8), 8, 2, 1, 1),
+                device,
+            )

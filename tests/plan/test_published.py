@@ -6,12 +6,12 @@ import pytest
 
 from xccl_emu.bench.published import rows
 from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.plan.costs import Setting
+from xccl_emu.plan.costs import PlanSetting
 from xccl_emu.plan.model import load_model
 from xccl_emu.plan.published import RANGES, baselines, cases, compared, measured
-from xccl_emu.plan.strategies import Workload
+from xccl_emu.plan.strategies import RequestStream
 
-PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
+PAPER = PlanSetting(load_model("DeepSeek-R1"), load_cluster("910B"))
 
 
 def test_strategies_are_those_of_table_ii_and_of_the_three_cases() -> None:
@@ -26,7 +26,7 @@ def test_strategies_are_those_of_table_ii_and_of_the_three_cases() -> None:
 
 def test_every_published_row_has_a_computed_one() -> None:
     """Both models on both clusters, and the ranges, have a computed row for each published one, with its error."""
-    results = compared(PAPER, Workload())
+    results = compared(PAPER, RequestStream())
     names = {row.measurement for row in _all()}
     assert [(one.bench.split(",")[0], one.what) for one in results] == [(row.measurement, row.what) for row in _all()]
     assert len(names) == 5
@@ -52,7 +52,7 @@ def test_published_ratios_follow_from_published_numbers() -> None:
 
 def test_the_three_cases_are_in_the_order_that_was_measured() -> None:
     """All sixteen claims of which case is best hold: d_DP = d_EP on the 910B, d_DP < d_EP on the H20."""
-    claims = [one for one in compared(PAPER, Workload()) if one.what.startswith("d_DP") and one.met is not None]
+    claims = [one for one in compared(PAPER, RequestStream()) if one.what.startswith("d_DP") and one.met is not None]
     assert len(claims) == 16
     assert [one.what for one in claims if not one.met] == []
 
@@ -61,15 +61,15 @@ def test_ep_is_slower_than_tp_by_12_and_faster_as_measured_if_copies_are_dropped
     """Figure 3 has TP worse than EP over 32 devices; Eq. (12) has it the other way round."""
     for dropping in (False, True):
         of = replace(PAPER, dropping=dropping)
-        found = [one for one in compared(of, Workload()) if one.what.startswith("experts by TP=32")]
+        found = [one for one in compared(of, RequestStream()) if one.what.startswith("experts by TP=32")]
         assert [one.met for one in found] == [dropping, dropping]
 
 
 def test_terms_that_decide_between_the_cases() -> None:
     """On the 910B twice the DP reads twice the weights of attention, and twice the EP adds up two groups; on the H20 a
     smaller TP group has fewer rounds over its port, which A2A then hides."""
-    ascend = measured(PAPER, Workload())
+    ascend = measured(PAPER, RequestStream())
     assert "compute decides" in ascend.note("d_DP > d_EP", "d_DP = d_EP", "throughput")
     assert "output RS decides" in ascend.note("d_DP < d_EP", "d_DP = d_EP", "ttft")
-    nvidia = measured(Setting(load_model("DeepSeek-R1"), load_cluster("H20")), Workload())
+    nvidia = measured(PlanSetting(load_model("DeepSeek-R1"), load_cluster("H20")), RequestStream())
     assert "expert AG+RS decides" in nvidia.note("d_DP = d_EP", "d_DP < d_EP", "ttft")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.plan.forms import CORRECTED, LITERAL
-from xccl_emu.plan.queueing import Load, load
+from xccl_emu.plan.strategies import Load, load
 
 
 def test_equation_7() -> None:

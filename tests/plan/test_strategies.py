@@ -11,14 +11,14 @@ from tests.plan.support import cluster, model
 from tests.refused import refuses
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.plan.costs import Setting
+from xccl_emu.plan.costs import PlanSetting
 from xccl_emu.plan.explain import deciding, ms, reason, terms_s
 from xccl_emu.plan.forms import CORRECTED, LITERAL, literal_but_for
-from xccl_emu.plan.grammar import Block, Strategy, parse
+from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, parse
 from xccl_emu.plan.model import load_model
-from xccl_emu.plan.strategies import ORDERS, Estimate, Workload, plan
+from xccl_emu.plan.strategies import ORDERS, Estimate, RequestStream, plan
 
-PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
+PAPER = PlanSetting(load_model("DeepSeek-R1"), load_cluster("910B"))
 HYBRID = parse("TP=8 + DP=4, TP=8 + EP=4", 32, 8)
 
 
@@ -35,7 +35,7 @@ def synchronous(of: Estimate) -> Estimate:
 def test_equations_9_to_11() -> None:
     """TTFT is the wait and a prefill of L_in, ITL a decode of one token; throughput is a full batch's, or as printed
     that of one request and its wait."""
-    one = Estimate(HYBRID, PAPER, Workload(rate=1.0))
+    one = Estimate(HYBRID, PAPER, RequestStream(rate=1.0))
     assert one.prefill_s == pytest.approx(seconds(one, "prefill"))
     assert one.itl_s == pytest.approx(seconds(one, "decode"))
     assert one.ttft_s == pytest.approx(one.load.wait_s + one.prefill_s)
@@ -47,7 +47,7 @@ def test_equations_9_to_11() -> None:
 
 def test_a_saturated_server_has_no_ttft_and_as_printed_no_throughput() -> None:
     """At a hundred requests a second; what it takes without the wait is still known."""
-    one = Estimate(HYBRID, PAPER, Workload(rate=100.0))
+    one = Estimate(HYBRID, PAPER, RequestStream(rate=100.0))
     assert one.load.saturated
     assert one.ttft_s == math.inf
     assert math.isfinite(one.prefill_s)
@@ -58,32 +58,40 @@ def test_a_saturated_server_has_no_ttft_and_as_printed_no_throughput() -> None:
 @pytest.mark.parametrize(
     ("attention", "experts", "stages", "batch", "message"),
     [
-        (Block(1, 8), Block(8, 1), 1, 4, "DP=8 exceeds the 4 requests of the batch"),
-        (Block(1, 1), Block(1, 1), 8, 4, "PP=8 exceeds the 2 layers"),
-        (Block(32, 1), Block(32, 1), 1, 32, "TP=32 does not divide the 16 attention heads"),
-        (Block(8, 4), Block(1, 32), 1, 32, "EP=32 does not divide the 8 routed experts"),
-        (Block(16, 4), Block(64, 1), 1, 64, "TP=64 does not divide the 32 inner elements of an expert"),
-        (Block(1, 1), Block(1, 1), 1, 1, "does not fit: weights 0.0 GB + cache 8.6 GB = 8.6 GB, and a device has 1 GB"),
+        (StrategyBlock(1, 8), StrategyBlock(8, 1), 1, 4, "DP=8 exceeds the 4 requests of the batch"),
+        (StrategyBlock(1, 1), StrategyBlock(1, 1), 8, 4, "PP=8 exceeds the 2 layers"),
+        (StrategyBlock(32, 1), StrategyBlock(32, 1), 1, 32, "TP=32 does not divide the 16 attention heads"),
+        (StrategyBlock(8, 4), StrategyBlock(1, 32), 1, 32, "EP=32 does not divide the 8 routed experts"),
+        (StrategyBlock(16, 4), StrategyBlock(64, 1), 1, 64, "TP=64 does not divide the 32 inner elements of an expert"),
+        (
+            StrategyBlock(1, 1),
+            StrategyBlock(1, 1),
+            1,
+            1,
+            "does not fit: weights 0.0 GB + cache 8.6 GB = 8.6 GB, and a device has 1 GB",
+        ),
     ],
 )
-def test_what_cannot_be_says_why(attention: Block, experts: Block, stages: int, batch: int, message: str) -> None:
+def test_what_cannot_be_says_why(
+    attention: StrategyBlock, experts: StrategyBlock, stages: int, batch: int, message: str
+) -> None:
     """By degree and count, or by the sum of memory."""
-    strategy = Strategy(attention, experts, stages)
+    strategy = LayerStrategy(attention, experts, stages)
     context = 1 << 25 if batch == 1 else 4096
-    assert Estimate(strategy, Setting(model(), cluster(64), batch), Workload(context=context)).refusal.startswith(
-        message
-    )
+    assert Estimate(
+        strategy, PlanSetting(model(), cluster(64), batch), RequestStream(context=context)
+    ).refusal.startswith(message)
 
 
 def test_every_strategy_is_ranked_or_refused() -> None:
     """185 of them, best first, none twice."""
-    found = plan(PAPER, Workload())
+    found = plan(PAPER, RequestStream())
     every = [one.strategy for one in (*found.ranked, *found.refused)]
     assert len(every) == len(set(every)) == 185
     assert not any(one.refusal for one in found.ranked)
     assert all(one.refusal for one in found.refused)
     for by, value in (("throughput", "throughput"), ("ttft", "ttft_s"), ("itl", "itl_s")):
-        values = [getattr(one, value) for one in plan(PAPER, Workload(), by).ranked]
+        values = [getattr(one, value) for one in plan(PAPER, RequestStream(), by).ranked]
         assert values == sorted(values, reverse=by == "throughput") or values == pytest.approx(
             sorted(values, reverse=by == "throughput"), rel=1e-9
         )
@@ -101,15 +109,16 @@ def test_every_strategy_is_ranked_or_refused() -> None:
 @pytest.mark.parametrize("by", ["throughput", "ttft"])
 def test_the_best_is_what_the_paper_measured_to_be_best(where: str, name: str, best: str, by: str) -> None:
     """The best of all strategies is the measured one: d_DP = d_EP on the 910B, d_DP < d_EP on the H20."""
-    found = plan(Setting(load_model(name), load_cluster(where)), Workload(), by)
+    found = plan(PlanSetting(load_model(name), load_cluster(where)), RequestStream(), by)
     assert str(found.ranked[0].strategy) == best
 
 
 def test_as_printed_nothing_fits_and_with_8_corrected_another_is_best() -> None:
     """On the paper's cluster; DP of single requests, which (4) divides by once more, and no A2A."""
-    assert plan(replace(PAPER, form=LITERAL), Workload()).ranked == []
+    assert plan(replace(PAPER, form=LITERAL), RequestStream()).ranked == []
     assert (
-        str(plan(replace(PAPER, form=literal_but_for(("8",))), Workload()).ranked[0].strategy) == "TP=2 + DP=16, TP=32"
+        str(plan(replace(PAPER, form=literal_but_for(("8",))), RequestStream()).ranked[0].strategy)
+        == "TP=2 + DP=16, TP=32"
     )
 
 
@@ -117,14 +126,14 @@ def test_equals_are_in_the_order_that_is_easiest_to_implement() -> None:
     """Where links cost nothing, d_DP = d_EP is first."""
     free = replace(PAPER.cluster.intra, gb_s=1e6)
     of = replace(PAPER, cluster=replace(PAPER.cluster, intra=free, inter=free, hbm_gb_s=1e7))
-    first = plan(of, Workload()).ranked[0].strategy
+    first = plan(of, RequestStream()).ranked[0].strategy
     assert first.attention.spread == first.experts.spread
 
 
 def test_the_term_that_decides() -> None:
     """Experts without TP lose to the hybrid by A2A, stages by compute; of two that differ in one term it is this."""
     hybrid, spread, staged = (
-        Estimate(parse(text, 32, 8), PAPER, Workload())
+        Estimate(parse(text, 32, 8), PAPER, RequestStream())
         for text in ("TP=8 + DP=4, TP=8 + EP=4", "TP=8 + DP=4, EP=32", "TP=8 [PP=4]")
     )
     assert deciding(spread, hybrid)[0] == "A2A"
@@ -138,7 +147,7 @@ def test_the_term_that_decides() -> None:
 
 
 @refuses(
-    Workload,
+    RequestStream,
     ({"rate": math.nan}, "rate=nan: must be a number above 0"),
     ({"rate": math.inf}, "rate=inf: must be"),
     ({"rate": 0.0}, "rate=0.0: must be"),
@@ -153,13 +162,13 @@ def test_workloads_that_cannot_be() -> None:
 def test_another_order_is_refused() -> None:
     """With those that there are."""
     with pytest.raises(ConfigError, match="by='cost': must be one of throughput, ttft, itl"):
-        plan(PAPER, Workload(), "cost")
+        plan(PAPER, RequestStream(), "cost")
 
 
 @given(st.floats(1.0, 50.0), st.sampled_from(ORDERS))
 def test_more_memory_refuses_no_more(times: float, by: str) -> None:
     """What can be with less can be with more, and the best is no worse."""
-    found = plan(PAPER, Workload(), by)
-    roomy = plan(replace(PAPER, cluster=replace(PAPER.cluster, memory_gb=64 * times)), Workload(), by)
+    found = plan(PAPER, RequestStream(), by)
+    roomy = plan(replace(PAPER, cluster=replace(PAPER.cluster, memory_gb=64 * times)), RequestStream(), by)
     assert {one.strategy for one in found.ranked} <= {one.strategy for one in roomy.ranked}
     assert roomy.ranked[0].key(by) <= found.ranked[0].key(by)

@@ -230,7 +230,7 @@ def assert_same_bits(name: str, got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got.view(bits), want.view(bits), err_msg=name)
 
 
-def check_rows(what: str, got: Any, want: oracle.Received, first_slot: int) -> None:
+def check_rows(what: str, got: Any, want: oracle.ReceivedRows, first_slot: int) -> None:
     """Compare all that dispatch brought to a die, whose experts begin with this slot."""
     assert_same_bits(f"{what}: x", got.x, want.x)
     assert_same_bits(f"{what}: scales", got.scales, want.scales)

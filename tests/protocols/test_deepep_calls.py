@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.protocols.deepep.calls import Handle, LowLatency
+from xccl_emu.protocols.deepep.calls import DispatchHandle, LowLatency
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.testing import Watched
 
@@ -111,7 +111,7 @@ def test_what_calls_refuse() -> None:
     refused(group.pod, partial(group.dispatch_recv, first), "its dispatch was not sent, or is received")
     second, third = (group.dispatch_whole(other.tokens, other.topk)[0] for _ in range(2))
     refused(group.pod, partial(group.combine_send, first, batch.weights), "dispatch 3 has replaced its result")
-    refused(group.pod, partial(group.run_dummy_on, Handle(5, 1)), "must be one that a dispatch gave")
+    refused(group.pod, partial(group.run_dummy_on, DispatchHandle(5, 1)), "must be one that a dispatch gave")
     wrong = [choices + 1 for choices in other.topk]
     refused(group.pod, partial(group.combine_send, second, other.weights, wrong), "as dispatched, or -1")
     refused(group.pod, partial(group.combine_whole, third, other.weights, None, [1, 2, 3]), "out of rank 0: 1 must be")

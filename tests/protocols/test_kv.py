@@ -15,7 +15,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
 from xccl_emu.protocols.kv.case import KvCase
-from xccl_emu.protocols.kv.mapping import Shape, balanced
+from xccl_emu.protocols.kv.mapping import InstancePair, balanced
 
 
 @st.composite
@@ -148,7 +148,7 @@ def test_on_the_whole_pod_ranks_are_halved() -> None:
 
 # ---- the mapping
 
-def as_printed(shape: Shape, dp: int, tp: int) -> int:
+def as_printed(shape: InstancePair, dp: int, tp: int) -> int:
     """The rank by the equations of the paper in whole numbers: ratio, group size, group, rank.
 
     Raises ConfigError where they divide by zero, name no rank, or the ratio is not whole: all ranks of a shape have one
@@ -175,11 +175,11 @@ def as_printed(shape: Shape, dp: int, tp: int) -> int:
     return rank
 
 
-GRID = [Shape(p, t, d) for p in (1, 2, 4, 8, 16, 32) for t in (1, 2, 4, 8) for d in range(1, 321)]
+GRID = [InstancePair(p, t, d) for p in (1, 2, 4, 8, 16, 32) for t in (1, 2, 4, 8) for d in range(1, 321)]
 """TP of prefill and decode by powers of two, DP of decode up to that of CloudMatrix384."""
 
 
-def why_not(shape: Shape) -> str:
+def why_not(shape: InstancePair) -> str:
     """The reason for which the printed equations have no rank for some decode rank of a shape; "" if all have one."""
     try:
         for dp in (0, shape.decode_dp - 1):
@@ -196,7 +196,7 @@ def test_the_printed_equations_fail_for_most_shapes() -> None:
     told = [shape for shape, why in found.items() if why == "is given"]
     assert min(told) == (2, 1, 3)
     with pytest.raises(ConfigError, match=r"decode_dp=3: .* \(2, 0\) is given prefill rank 2, and there are 2"):
-        as_printed(Shape(2, 1, 3), 2, 0)
+        as_printed(InstancePair(2, 1, 3), 2, 0)
 
 
 def test_the_printed_equations_are_right_where_all_divides() -> None:
@@ -211,7 +211,7 @@ def test_the_printed_equations_are_right_where_all_divides() -> None:
 
 
 @given(st.sampled_from(GRID))
-def test_ranks_exist_and_are_used_evenly(shape: Shape) -> None:
+def test_ranks_exist_and_are_used_evenly(shape: InstancePair) -> None:
     """In exact fractions each decode rank has a rank that exists, and each rank serves as many as any other, or one
     more."""
     assume(shape.prefill_tp % shape.decode_tp == 0)
@@ -227,12 +227,12 @@ def test_ranks_exist_and_are_used_evenly(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("shape", "rank", "says"),
     [
-        (Shape(0, 1, 1), (0, 0), "prefill_tp=0: must be at least 1"),
-        (Shape(4, 1, 2), (2, 0), r"decode rank \(2, 0\): ranks are \(0, 0\) to \(1, 0\)"),
-        (Shape(1, 2, 2), (0, 0), "prefill_tp=1: must be a multiple of decode_tp=2"),
+        (InstancePair(0, 1, 1), (0, 0), "prefill_tp=0: must be at least 1"),
+        (InstancePair(4, 1, 2), (2, 0), r"decode rank \(2, 0\): ranks are \(0, 0\) to \(1, 0\)"),
+        (InstancePair(1, 2, 2), (0, 0), "prefill_tp=1: must be a multiple of decode_tp=2"),
     ],
 )  # fmt: skip
-def test_what_is_no_shape_or_rank_is_refused(shape: Shape, rank: tuple[int, int], says: str) -> None:
+def test_what_is_no_shape_or_rank_is_refused(shape: InstancePair, rank: tuple[int, int], says: str) -> None:
     """Both forms say which number is wrong, and what would be right."""
     for form in (as_printed, balanced):
         with pytest.raises(ConfigError, match=says):

@@ -123,7 +123,7 @@ class AscendKernel(foreign.CKernel):
         """Return how the kernel is compiled, except for its template."""
         return self.reads, self.events, self.contexts, self.defines
 
-    def _more(self) -> tuple[sites.Call, ...]:
+    def _more(self) -> tuple[sites.SourceCall, ...]:
         """Calls in addition to the source's."""
         return ()
 
@@ -159,8 +159,8 @@ class AscendStream(AscendKernel):
             before=f'{before}#include "{_LAUNCHES.name}"', call=f"xccl_launches({', '.join(given)}); xccl_returned(0);",
         )  # fmt: skip
 
-    def _more(self) -> tuple[sites.Call, ...]:
-        return (sites.Call(str(_LAUNCHES), 1, _LAUNCHES.stem, ""),)
+    def _more(self) -> tuple[sites.SourceCall, ...]:
+        return (sites.SourceCall(str(_LAUNCHES), 1, _LAUNCHES.stem, ""),)
 
 
 def ascend_kernel(

@@ -39,7 +39,7 @@ _PROGRAM = re.compile(r"^PROGRAM\((\w+), (.*)\)$", re.MULTILINE)
 _OPERATION = re.compile(r"([WCRP])\((\w), (\w)\)|([FS])")
 
 
-class Operation(NamedTuple):
+class LitmusOperation(NamedTuple):
     """``W`` or ``C`` with a cell and a value, ``R`` or ``P`` with a cell and a register, or ``F`` or ``S``."""
 
     kind: str
@@ -48,7 +48,7 @@ class Operation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Program:
+class LitmusTest:
     """A litmus program; ``text`` is as the header has it, and ``number`` what the operator gets."""
 
     name: str
@@ -61,10 +61,10 @@ class Program:
         return re.split(r"(?<=[)FS]), (?=[WCRPFS])", self.text)
 
     @property
-    def threads(self) -> tuple[tuple[Operation, ...], ...]:
+    def threads(self) -> tuple[tuple[LitmusOperation, ...], ...]:
         """The operations of each thread."""
         found = (_OPERATION.finditer(text) for text in self.texts)
-        return tuple(tuple(Operation(m[1] or m[4], m[2] or "", m[3] or "") for m in each) for each in found)
+        return tuple(tuple(LitmusOperation(m[1] or m[4], m[2] or "", m[3] or "") for m in each) for each in found)
 
     @property
     def cells(self) -> str:
@@ -90,13 +90,13 @@ class Program:
 
 
 @functools.cache
-def programs() -> Mapping[str, Program]:
+def programs() -> Mapping[str, LitmusTest]:
     """The programs by name, in the order of the header."""
     text = (OPERATORS / "litmus_programs.h").read_text()
-    return {name: Program(name, i, threads) for i, (name, threads) in enumerate(_PROGRAM.findall(text))}
+    return {name: LitmusTest(name, i, threads) for i, (name, threads) in enumerate(_PROGRAM.findall(text))}
 
 
-def named(names: Iterable[str]) -> list[Program]:
+def named(names: Iterable[str]) -> list[LitmusTest]:
     """The programs of these names, or all; ConfigError for one that there is not."""
     known = programs()
     for name in names:
@@ -119,7 +119,7 @@ def operator(barrier: str) -> AscendKernel:
     return ascend_kernel(OPERATORS / "litmus.cpp", "litmus", barrier=barrier)
 
 
-def launched(program: Program, order: str, barrier: str, homes: str, rounds: int = 1, seed: int = 0) -> "Launched":
+def launched(program: LitmusTest, order: str, barrier: str, homes: str, rounds: int = 1, seed: int = 0) -> "Launched":
     """A pod with a die for each thread, ready to run the operator; seed is for random schedules."""
     threads, home, lines = len(program.threads), HOMES[homes], (4 + THREADS_MOST) * rounds + THREADS_MOST
     dies = max(threads, 1 + max(home))
@@ -142,7 +142,7 @@ class Launched(NamedTuple):
 
 
 @functools.cache
-def allowed(program: Program, order: str, barrier: str, homes: str = "one") -> frozenset[Outcome]:
+def allowed(program: LitmusTest, order: str, barrier: str, homes: str = "one") -> frozenset[Outcome]:
     """All outcomes that the operator has on the machine, by an exhaustive search.
 
     Raises:
@@ -159,7 +159,7 @@ def allowed(program: Program, order: str, barrier: str, homes: str = "one") -> f
     return frozenset(program.outcome(words[:3], words[3 : 3 + threads]) for words in found.outcomes)
 
 
-def ran(program: Program, order: str, barrier: str, homes: str, rounds: int, seed: int = 0) -> NDArray[np.int64]:
+def ran(program: LitmusTest, order: str, barrier: str, homes: str, rounds: int, seed: int = 0) -> NDArray[np.int64]:
     """Return what a run of some rounds leaves in memory, under a random schedule: [7 * rounds lines of 8 words]."""
     pod, starts = launched(program, order, barrier, homes, rounds, seed)
     pod.run()
@@ -168,7 +168,7 @@ def ran(program: Program, order: str, barrier: str, homes: str, rounds: int, see
     return np.concatenate(raw).view(np.int64)
 
 
-def counted(program: Program, dump: NDArray[np.int64]) -> Counter[Outcome]:
+def counted(program: LitmusTest, dump: NDArray[np.int64]) -> Counter[Outcome]:
     """Count the outcomes: of x, y, z and the words of threads, copied from memory in sequence.
 
     Raises:
@@ -222,7 +222,7 @@ def read(file: Path) -> Results:
     return results
 
 
-def _outcome(program: Program, text: str) -> Outcome:
+def _outcome(program: LitmusTest, text: str) -> Outcome:
     found = [(name, int(value)) for name, value in (item.split("=") for item in text.split())]
     wanted = {*program.cells, *(name for names in program.registers for name in names)}
     if {name for name, _ in found} != wanted or len(found) != len(wanted):
@@ -231,7 +231,7 @@ def _outcome(program: Program, text: str) -> Outcome:
 
 
 @dataclass(frozen=True)
-class Model:
+class MachineModel:
     """A machine as the emulator has it, and what of the results it does not allow."""
 
     order: str
@@ -239,16 +239,16 @@ class Model:
     refuted_by: list[tuple[str, Outcome, int]] = field(default_factory=list)
     """Program, outcome, and how often it came."""
 
-    def allows_no_more_than(self, other: "Model") -> bool:
+    def allows_no_more_than(self, other: "MachineModel") -> bool:
         """Return True if it is the same or stronger."""
         weaker = ORDERS.index(self.order) <= ORDERS.index(other.order)
         return weaker and BARRIERS.index(self.barrier) <= BARRIERS.index(other.barrier)
 
 
-def models(results: Results, homes: str) -> list[Model]:
+def models(results: Results, homes: str) -> list[MachineModel]:
     """Return what each model says of the results, strongest first."""
     return [
-        Model(order, barrier, [
+        MachineModel(order, barrier, [
             (name, outcome, n)
             for name, counts in results.items()
             for outcome, n in counts.items()
@@ -258,7 +258,7 @@ def models(results: Results, homes: str) -> list[Model]:
     ]  # fmt: skip
 
 
-def strongest(found: Sequence[Model]) -> list[Model]:
+def strongest(found: Sequence[MachineModel]) -> list[MachineModel]:
     """Return what nothing refutes, but for machines that are weaker than another one of these."""
     left = [model for model in found if not model.refuted_by]
     return [

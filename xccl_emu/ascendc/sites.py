@@ -48,7 +48,7 @@ _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
 
 
 @dataclass(frozen=True)
-class Call:
+class SourceCall:
     """A call in the source."""
 
     file: str
@@ -71,9 +71,9 @@ class Call:
         return tuple(each for each in asked if each.startswith("ub_") == kinds[self.where])
 
 
-def calls(text: str, own: str) -> list[Call]:
+def calls(text: str, own: str) -> list[SourceCall]:
     """The calls in a preprocessed text, but for those in files of a folder, in order."""
-    found, rows, file, line = list[Call](), list[tuple[str, int, str]](), "", 0
+    found, rows, file, line = list[SourceCall](), list[tuple[str, int, str]](), "", 0
     for row in text.splitlines():
         marker = _MARKER.match(row)
         if marker:
@@ -89,8 +89,8 @@ def calls(text: str, own: str) -> list[Call]:
     where = {name: of.copy().pop() for name, of in tensors.items() if len(of) == 1}
     element = re.compile(rf"\b({'|'.join(sorted(tensors)) or '(?!)'})\s*\(")
     for file, line, row in rows:
-        found += [Call(file, line, m[2], *_of(m, row), where.get(m[1] or "", "")) for m in _CALL.finditer(row)]
-        found += [Call(file, line, "element", m[1], "", where.get(m[1], "")) for m in element.finditer(row)]
+        found += [SourceCall(file, line, m[2], *_of(m, row), where.get(m[1] or "", "")) for m in _CALL.finditer(row)]
+        found += [SourceCall(file, line, "element", m[1], "", where.get(m[1], "")) for m in element.finditer(row)]
     return found
 
 
@@ -100,7 +100,7 @@ def _of(match: re.Match[str], row: str) -> tuple[str, str]:
     return (event[1] or match[1] or "", event[2].strip()) if event else (match[1] or "", "")
 
 
-def names(found: list[Call]) -> Iterator[str]:
+def names(found: list[SourceCall]) -> Iterator[str]:
     """The name of each call's synchronization, or nothing.
 
     A flag is named by where it is set first.  What sets it and what waits for it has one name, so a cut takes both.
@@ -119,7 +119,7 @@ def names(found: list[Call]) -> Iterator[str]:
             yield ""
 
 
-def _set_at(found: list[Call]) -> dict[int, int]:
+def _set_at(found: list[SourceCall]) -> dict[int, int]:
     """Return, by the place of a call of `SetFlag` or `WaitFlag`, the line where its event is set first."""
     of_pipes, lines = defaultdict[str, list[int]](list), dict[int, int]()
     for i, call in enumerate(found):
@@ -136,7 +136,7 @@ def _set_at(found: list[Call]) -> dict[int, int]:
     return lines
 
 
-def _balanced(found: list[Call], places: list[int]) -> Iterator[list[int]]:
+def _balanced(found: list[SourceCall], places: list[int]) -> Iterator[list[int]]:
     """Calls of one event, cut where it has been waited for as often as it was set."""
     together, n = list[int](), 0
     for i in places:
@@ -149,7 +149,7 @@ def _balanced(found: list[Call], places: list[int]) -> Iterator[list[int]]:
         yield together
 
 
-def tables(text: str, own: str, barrier: str, more: Sequence[Call] = ()) -> str:
+def tables(text: str, own: str, barrier: str, more: Sequence[SourceCall] = ()) -> str:
     """The source of both tables, sites and calls, as C++; with more calls than those in the text.
 
     Raises:

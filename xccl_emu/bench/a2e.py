@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from xccl_emu.bench import published
-from xccl_emu.bench.a2e_call import ONE_DOMAIN, Call1, Deployment, time_call
+from xccl_emu.bench.a2e_call import ONE_DOMAIN, A2EDeployment, Call1, time_call
 from xccl_emu.bench.a2e_domains import Layers, time_layers
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
@@ -22,7 +22,7 @@ ENGINES = (2, 8)
 """DMA engines of a die by which URMA is timed as well: no paper says how many there are."""
 
 
-def rows_of(one: Call1, ran: Layers, deployment: Deployment) -> list[Result]:
+def rows_of(one: Call1, ran: Layers, deployment: A2EDeployment) -> list[Result]:
     """Both while calls of other domains are under way, with what was published; and a call by itself."""
     pairs = zip(published.rows("a2e"), (ran.a2e_us, ran.e2a_us), strict=True)
     shape = deployment.shape
@@ -33,7 +33,7 @@ def rows_of(one: Call1, ran: Layers, deployment: Deployment) -> list[Result]:
     ]
 
 
-def _rows_of_call(one: Call1, name: str, deployment: Deployment) -> list[Result]:
+def _rows_of_call(one: Call1, name: str, deployment: A2EDeployment) -> list[Result]:
     both = (("A2E", one.a2e_us, one.wrong_rows), ("E2A", one.e2a_us, one.wrong_sums))
     return [
         Result("a2e", f"{what} {name}", us, "us", configuration=deployment.shape, wrong=wrong)
@@ -41,7 +41,7 @@ def _rows_of_call(one: Call1, name: str, deployment: Deployment) -> list[Result]
     ]
 
 
-def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Deployment] = OTHERS) -> list[Result]:
+def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, A2EDeployment] = OTHERS) -> list[Result]:
     """A call by itself in other ways, for which nothing was published."""
     named = {name: (setting, deployment) for name, deployment in others.items()}
     for n in ENGINES if others is OTHERS else ():
@@ -54,7 +54,7 @@ def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Deployment] = O
     ]
 
 
-def a2e(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
+def a2e(setting: Setting = DEFAULT, deployment: A2EDeployment = ONE_DOMAIN) -> list[Result]:
     """Time one call, layers of all domains, and one call in each of the other ways."""
     one = time_call(setting, deployment)
     return [*rows_of(one, time_layers(one, setting, deployment), deployment), *rows_beside(setting)]

@@ -30,7 +30,7 @@ GATHERED, COMPUTED = "rows gathered", "rows computed"
 
 
 @dataclass(frozen=True)
-class Deployment:
+class A2EDeployment:
     """Attention dies of one domain, and expert dies; the other domains wait for their turn meanwhile."""
 
     attention: int = 160
@@ -78,7 +78,7 @@ class Deployment:
         }  # fmt: skip
 
 
-ONE_DOMAIN = Deployment(a2e_parts=2, e2a_parts=4)
+ONE_DOMAIN = A2EDeployment(a2e_parts=2, e2a_parts=4)
 """The published one; nothing was published of parts."""
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Call1:
     """The same of outputs."""
 
 
-def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
+def time_call(setting: Setting, deployment: A2EDeployment = ONE_DOMAIN) -> Call1:
     """Run one call on a pod of its own, with a log in which the moments between the operators are found."""
     d = deployment
     rows, cores = d.attention * d.tokens * (TOP_K + 1), d.attention * d.cores + 3 * d.experts * d.stream_cores

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import published
-from xccl_emu.bench.a2e_call import COMPUTED, GATHERED, Call1, Deployment, records_at, summed_us, watched
+from xccl_emu.bench.a2e_call import COMPUTED, GATHERED, A2EDeployment, Call1, records_at, summed_us, watched
 from xccl_emu.bench.layers import TOP_K, Shape, bytes_needed
 from xccl_emu.bench.setting import Setting
 from xccl_emu.kernels.experts.dummy import BUSY_ENTRIES
@@ -77,7 +77,7 @@ def instructions(us: float, costs: Costs) -> int:
     return max(0, round(1000 * us / each))
 
 
-def config_of(one: Call1, setting: Setting, deployment: Deployment, local_experts: int) -> A2EConfig:
+def config_of(one: Call1, setting: Setting, deployment: A2EDeployment, local_experts: int) -> A2EConfig:
     """Return all domains' configuration: each microbatch on half of the cores, with computing as long as published."""
     given = {row.what: 1000 * row.value for row in published.rows("tpot", "input")}
     d, costs = deployment, setting.costs
@@ -89,7 +89,7 @@ def config_of(one: Call1, setting: Setting, deployment: Deployment, local_expert
     )  # fmt: skip
 
 
-def time_layers(one: Call1, setting: Setting, deployment: Deployment, layers: int = LAYERS) -> Layers:
+def time_layers(one: Call1, setting: Setting, deployment: A2EDeployment, layers: int = LAYERS) -> Layers:
     """Run some layers of all domains and microbatches, without payload, with choices that are the same each time."""
     d = deployment
     what, turns = f"{layers} layers of {DOMAINS} domains", DOMAINS * MICROBATCHES
@@ -115,14 +115,16 @@ def time_layers(one: Call1, setting: Setting, deployment: Deployment, layers: in
     return replace(_layers(policy.timing, layers), a2e_us=a2e_us, e2a_us=e2a_us)
 
 
-def _starts(setting: Setting, deployment: Deployment) -> NDArray[np.float64]:
+def _starts(setting: Setting, deployment: A2EDeployment) -> NDArray[np.float64]:
     """[dies] of all domains, when they begin."""
     apart = 1000 * published.row("tpot", "attention, of a microbatch and layer").value / DOMAINS
     spread, n = setting.costs.skew_us, deployment.attention
     return np.concatenate([arrivals(n, spread, (setting.seed, 3, i)) + i * apart for i in range(DOMAINS)])
 
 
-def _under_way(timing: Timing, layers: int, deployment: Deployment, late: Mapping[int, float]) -> tuple[float, float]:
+def _under_way(
+    timing: Timing, layers: int, deployment: A2EDeployment, late: Mapping[int, float]
+) -> tuple[float, float]:
     """Return what A2E and E2A took in the last layer; ``late`` is a logged attention die's delay in its domain."""
     turns, cores = DOMAINS * MICROBATCHES, max(1, deployment.cores // MICROBATCHES)
     gathered, computed = (
@@ -141,7 +143,7 @@ def _under_way(timing: Timing, layers: int, deployment: Deployment, late: Mappin
     return float(there[:-1].mean()), float(back[:-1].mean())
 
 
-def _turn_of(die: int, microbatch: int, deployment: Deployment) -> int:
+def _turn_of(die: int, microbatch: int, deployment: A2EDeployment) -> int:
     """Return the position of a microbatch's calls among the calls of an attention die's layer."""
     return microbatch * DOMAINS + (die - deployment.experts) // deployment.attention
 

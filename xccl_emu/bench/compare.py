@@ -11,11 +11,11 @@ import numpy as np
 
 from xccl_emu import routing
 from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.traffic import Comparison, Line, line_of
+from xccl_emu.bench.traffic import Comparison, TrafficLine, line_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
-from xccl_emu.machine.stats import Traffic
+from xccl_emu.machine.stats import DieTraffic
 from xccl_emu.protocols.a2e import data
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
@@ -29,7 +29,7 @@ from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 from xccl_emu.protocols.pull.session import ExpertParallel
 
-Found = tuple[list[Line], int]
+Found = tuple[list[TrafficLine], int]
 """Lines of a protocol, and its wrong elements."""
 
 
@@ -99,7 +99,7 @@ def _apart(kind: type[AttentionExperts], layer: Layer, attention: int, seed: int
     return kind(Pod(CLOUDMATRIX384), config), call
 
 
-def _let_through(owner: AttentionExperts, call: Call, n_calls: int) -> tuple[Traffic, int]:
+def _let_through(owner: AttentionExperts, call: Call, n_calls: int) -> tuple[DieTraffic, int]:
     """Let a call through, or several alike; returns the traffic, and the wrong elements of the last."""
     calls = Calls(owner, [call] * n_calls)
     calls.launch()
@@ -107,10 +107,10 @@ def _let_through(owner: AttentionExperts, call: Call, n_calls: int) -> tuple[Tra
     return owner.pod.traffic(), sum(data.count_wrong(calls, n_calls - 1, call))
 
 
-def _difference(more: Traffic, less: Traffic) -> Traffic:
+def _difference(more: DieTraffic, less: DieTraffic) -> DieTraffic:
     """Return what the first had more than the second; which dies took part is taken to be the same."""
     counted = {name: getattr(more, name) - values for name, values in vars(less).items()}
-    return Traffic(**counted | {"dies_written": less.dies_written, "dies_read": less.dies_read})
+    return DieTraffic(**counted | {"dies_written": less.dies_written, "dies_read": less.dies_read})
 
 
 def _a2e(layer: Layer, attention: int, seed: int) -> Found:

@@ -33,7 +33,7 @@ def free_constants() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedConstants:
     """What a fit found, and what it rests on."""
 
     constants: Mapping[str, float]
@@ -58,7 +58,7 @@ class Fit:
         return float(np.mean([abs(self.residual_percent(row)) for row in self.rows]))
 
 
-def fit(rows: Sequence[Published], times: Measure, start: Costs, report: Callable[[str], None]) -> Fit:
+def fit(rows: Sequence[Published], times: Measure, start: Costs, report: Callable[[str], None]) -> FittedConstants:
     """Least squares over the free constants, within their ranges.
 
     rows: those to fit to, all of role ``fit``; times: gives their emulated times; start: where to begin, and
@@ -85,7 +85,7 @@ def fit(rows: Sequence[Published], times: Measure, start: Costs, report: Callabl
     found = least_squares(residuals, first, bounds=(low / high, np.ones(len(names))), **_SEARCH)
     best = tuple(float(f"{value:.6g}") for value in found.x * high)
     residuals(found.x)
-    return Fit(
+    return FittedConstants(
         dict(zip(names, best, strict=True)), tuple(rows), seen[best],
         _sensitivity(names, rows, found.jac, found.x, seen[best]), _intervals(names, found, high), len(seen),
     )  # fmt: skip
@@ -148,12 +148,12 @@ def _reach(residuals: NDArray[Any], jac: NDArray[Any], j: int, sign: float) -> f
     return inside
 
 
-def as_toml(found: Fit) -> str:
+def as_toml(found: FittedConstants) -> str:
     """The fit as the file that `Costs` reads its fitted constants from, with its report."""
     return "\n".join(_lines(found)) + "\n"
 
 
-def _lines(found: Fit) -> Iterator[str]:
+def _lines(found: FittedConstants) -> Iterator[str]:
     yield "# Written by `xccl-emu fit`; do not edit. Fitted to the rows below (role \"fit\") and to nothing else."
     yield "[constants]"
     yield from (f"{name} = {value:g}" for name, value in found.constants.items())
@@ -184,7 +184,7 @@ def fit_rows() -> tuple[Published, ...]:
     return (*published.rows("fused", "fit"), *published.rows("hixl", "fit"))
 
 
-def fit_published(setting: Setting, report: Callable[[str], None]) -> Fit:
+def fit_published(setting: Setting, report: Callable[[str], None]) -> FittedConstants:
     """Fit to them."""
     rows = fit_rows()
     latencies = fused.measure(setting, [row for row in rows if row.measurement == "fused"])

@@ -32,7 +32,7 @@ TARGETS = (0, 1, 2, 16, CLOUDMATRIX384.n_dies, CLOUDMATRIX384.n_dies + CLOUDMATR
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPath:
     """Latency and bandwidth measured in one direction of one path."""
 
     latency_us: float
@@ -41,7 +41,7 @@ class Measured:
     """Bytes that are not where they should be, or not what they should be."""
 
 
-def measure(path: int, op: str, setting: Setting = DEFAULT, over: str = "") -> Measured:
+def measure(path: int, op: str, setting: Setting = DEFAULT, over: str = "") -> MeasuredPath:
     """Run kernels on die 0 that ``"read"`` from or ``"write"`` to memory on a class of paths, over a network but UB
     if one is named.
 
@@ -49,7 +49,7 @@ def measure(path: int, op: str, setting: Setting = DEFAULT, over: str = "") -> M
     """
     _, latency_us, wrong = _run(path, op, setting, over, 1, LATENCY_BYTES, 1)
     moved, took_us, wrong_too = _run(path, op, setting, over, CLOUDMATRIX384.cores_per_die, BLOCK_BYTES, BLOCKS)
-    return Measured(latency_us, moved / took_us / 1000, total_wrong((wrong, wrong_too)))
+    return MeasuredPath(latency_us, moved / took_us / 1000, total_wrong((wrong, wrong_too)))
 
 
 def _run(
@@ -103,7 +103,7 @@ def _table(setting: Setting) -> Iterator[Result]:
         yield _figure(row, measured[ends, where, op], figure)
 
 
-def _figure(row: Published, one: Measured, figure: str) -> Result:
+def _figure(row: Published, one: MeasuredPath, figure: str) -> Result:
     """Bandwidth carries what was wrong in both transfers, so that it counts once."""
     return Result.of(row, one.latency_us) if figure == "latency" else Result.of(row, one.gb_s, wrong=one.wrong)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xccl_emu.check.trial import Checkable
 from xccl_emu.machine.stats import PIPE_NAMES
 from xccl_emu.timing.costs import Costs
-from xccl_emu.timing.critical import Part, critical_path
+from xccl_emu.timing.critical import PathPart, critical_path
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.run import Timing, VirtualTime
 from xccl_emu.timing.topologies import topology
@@ -43,7 +43,7 @@ class Measured:
         return None if self.algbw_gb_s is None else self.algbw_gb_s * self.bus_factor
 
     @property
-    def path(self) -> list[Part]:
+    def path(self) -> list[PathPart]:
         """Return what the latency is made of: works and waits, one after the other, without gaps."""
         return critical_path(self.timing)
 
@@ -63,14 +63,14 @@ class Measured:
         return sums((site_name(self.timing, part), part) for part in self.path if part.resource in WAITS)
 
 
-def site_name(timing: Timing, part: Part) -> str:
+def site_name(timing: Timing, part: PathPart) -> str:
     """The name (`sync=`) or the line of the request of a part, and its kernel."""
     kernel = timing.kernels[part.core]
     site = kernel.sites[part.site]
     return f"{site.sync or f'line {site.line}'} ({kernel.name})"
 
 
-def sums(named: Iterable[tuple[str, Part]]) -> dict[str, float]:
+def sums(named: Iterable[tuple[str, PathPart]]) -> dict[str, float]:
     """Microseconds by name, the most first."""
     total: dict[str, float] = defaultdict(float)
     for name, part in named:

@@ -58,7 +58,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Step:
+class AlgorithmStep:
     """A step of an algorithm: dispatch goes between nodes, then within one; combine within a node, then between."""
 
     between: Level
@@ -66,10 +66,10 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Form:
+class AlgorithmForm:
     """An algorithm as steps, and what it does before and after them; us."""
 
-    steps: Sequence[Step]
+    steps: Sequence[AlgorithmStep]
     before: float
     after: float
     shared: bool
@@ -177,7 +177,7 @@ class Loads:
         return Level(np.array(link), into, out, np.array([self.flags_us(path, first) for path in paths]))
 
 
-def dispatch(case: MixServeCase, prices: Prices) -> Form:
+def dispatch(case: MixServeCase, prices: Prices) -> AlgorithmForm:
     """AG-Dispatch, Algorithm 2: counts and rows to the node i steps on, then round the node."""
     x = Loads(case, prices)
     part, row, head = x.shape.part_bytes, x.shape.row_bytes, 8 * case.experts
@@ -190,11 +190,11 @@ def dispatch(case: MixServeCase, prices: Prices) -> Form:
         kept = x.core(part) if i else x.core(row)
         flag = np.full(len(came), x.flags_us(SAME_NODE, x.core(part), peers))
         within = Level(link, came * kept, came * (kept + peers * x.core(part)), flag)
-        steps.append(Step(between, within))
-    return Form(steps, x.own, prices.latency(SAME_DIE, write=True), prices.fabric.within == "ports")
+        steps.append(AlgorithmStep(between, within))
+    return AlgorithmForm(steps, x.own, prices.latency(SAME_DIE, write=True), prices.fabric.within == "ports")
 
 
-def dispatch_overlapped_us(form: Form) -> float:
+def dispatch_overlapped_us(form: AlgorithmForm) -> float:
     """Half of the rows for the next node leave, then those from the last one are awaited; the others leave while these
     go round the node.  Their flag leaves when half of that is done, so the other half hides of its latency."""
     nexts = [*(step.between for step in form.steps[1:]), form.steps[0].between * 0.0]
@@ -207,7 +207,7 @@ def dispatch_overlapped_us(form: Form) -> float:
     return form.before + float(taken.max() + form.steps[-1].within.flag.max()) + form.after
 
 
-def combine(case: MixServeCase, prices: Prices) -> Form:
+def combine(case: MixServeCase, prices: Prices) -> AlgorithmForm:
     """RS-Combine, Algorithm 1: terms round the node, their sum to the node i steps on, the own one last; outputs."""
     x = Loads(case, prices)
     part, row, shards = x.shape.part_bytes, x.shape.row_bytes, x.of.shards
@@ -232,8 +232,8 @@ def combine(case: MixServeCase, prices: Prices) -> Form:
         flag = np.full(len(rows), x.flags_us(SAME_NODE, add, peers))
         within = Level(link * (peers > 0), rows * x.core(row), rows * peers / groups * x.core(part), flag)
         own = np.array([terms[group if groups > 1 else 0, place] for place, (_, group) in enumerate(x.places)])
-        steps.append(Step(x.between(step, own, own * groups * each, first=x.core(row)), within))
-    return Form(steps, x.own + x.core(row), outputs_us(x), prices.fabric.within == "ports")
+        steps.append(AlgorithmStep(x.between(step, own, own * groups * each, first=x.core(row)), within))
+    return AlgorithmForm(steps, x.own + x.core(row), outputs_us(x), prices.fabric.within == "ports")
 
 
 def outputs_us(x: Loads) -> float:
@@ -252,7 +252,7 @@ def outputs_us(x: Loads) -> float:
     return p.latency(SAME_DIE, write=True) + weighed + visible + announced + whole + p.latency(SAME_DIE, write=True)
 
 
-def combine_overlapped_us(form: Form) -> float:
+def combine_overlapped_us(form: AlgorithmForm) -> float:
     """While terms go round the node, the sums of the step before leave; then the terms are awaited."""
     nothing = form.steps[0].within * 0.0
     levels = [nothing, *(step.between for step in form.steps)], [*(step.within for step in form.steps), nothing]
@@ -267,7 +267,7 @@ def combine_overlapped_us(form: Form) -> float:
 
 # ---- with the timed run
 
-ALGORITHMS: Mapping[str, tuple[Callable[[MixServeCase, Prices], Form], Callable[[Form], float]]] = {
+ALGORITHMS: Mapping[str, tuple[Callable[[MixServeCase, Prices], AlgorithmForm], Callable[[AlgorithmForm], float]]] = {
     "dispatch": (dispatch, dispatch_overlapped_us), "combine": (combine, combine_overlapped_us),
 }  # fmt: skip
 
@@ -276,7 +276,7 @@ ALGORITHMS: Mapping[str, tuple[Callable[[MixServeCase, Prices], Form], Callable[
 class Compared:
     """A case without overlap and with it: what the forms say, and what was run; us."""
 
-    form: Form
+    form: AlgorithmForm
     run_us: float
     overlapped_us: float
     overlapped_run_us: float

@@ -14,7 +14,7 @@ from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.stats import PIPE_NAMES
-from xccl_emu.timing.critical import Part, critical_path
+from xccl_emu.timing.critical import PathPart, critical_path
 from xccl_emu.timing.run import Timing
 
 PROTOCOLS = ("fused", "dispatch", "deepep-ll")
@@ -53,7 +53,7 @@ def rows_of(operator: str, timing: Timing, layer: Layer) -> Iterator[Result]:
             yield Result("phases", what, us, "us", configuration=layer.shape | {"routing": "balanced", "phase": phase})
 
 
-def phased(path: Sequence[Part], cores_per_die: int) -> Iterator[tuple[str, Part]]:
+def phased(path: Sequence[PathPart], cores_per_die: int) -> Iterator[tuple[str, PathPart]]:
     """Yield each part with the phase that it belongs to."""
     home = path[-1].core // cores_per_die
     away = max((i for i, part in enumerate(path) if part.core // cores_per_die != home), default=-1)
@@ -68,7 +68,7 @@ def phased(path: Sequence[Part], cores_per_die: int) -> Iterator[tuple[str, Part
             yield "wait" if waits else "receive", part
 
 
-def _name(timing: Timing, part: Part) -> str:
+def _name(timing: Timing, part: PathPart) -> str:
     if part.resource in WORKS:
         return f"{PIPE_NAMES[part.engine]}, {part.resource}"
     return f"{part.resource}, {site_name(timing, part)}" if part.resource in WAITS else part.resource

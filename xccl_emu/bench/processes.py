@@ -22,7 +22,7 @@ LOCAL = "local"
 
 
 @dataclass(frozen=True)
-class Job(Generic[T]):
+class ProcessJob(Generic[T]):
     """What a process is to run."""
 
     name: str
@@ -33,7 +33,7 @@ class Job(Generic[T]):
 
 
 def on_processes(
-    jobs: Sequence[Job[T]], free_bytes: int, workers: int | None = None, advice: str = "take --no-data, or less"
+    jobs: Sequence[ProcessJob[T]], free_bytes: int, workers: int | None = None, advice: str = "take --no-data, or less"
 ) -> Iterator[tuple[int, T]]:
     """The number of each job and its result, as it is done; jobs begin in order, as many at once as fit.
 
@@ -130,7 +130,9 @@ def in_parts(
     elif workers == 1:
         yield from map(run, items)
     else:
-        jobs = [Job(f"part {number + 1} of {len(items)}", partial(run, item), 0) for number, item in enumerate(items)]
+        jobs = [
+            ProcessJob(f"part {number + 1} of {len(items)}", partial(run, item), 0) for number, item in enumerate(items)
+        ]
         yield from (result for _, result in on_processes(jobs, 0, workers, advice="take these by themselves"))
 
 

@@ -142,7 +142,7 @@ def total_wrong(counts: Iterable[int | None]) -> int | None:
 
 
 @dataclass(frozen=True)
-class Score:
+class RoleScore:
     """How far the rows of a role are off: mean absolute percentage error, and the largest, signed."""
 
     of: str
@@ -157,7 +157,7 @@ class Score:
     """Rows whose published number is in their interval; None without intervals."""
 
 
-def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | None:
+def score(results: Iterable[Result], role: str, of: str = EMULATED) -> RoleScore | None:
     """Return the score of the rows of a role that have an error; None if there are none."""
     rows = [r for r in results if r.role == role]
     errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in rows]
@@ -167,10 +167,10 @@ def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | N
     largest, worst = max(known, key=lambda one: abs(one[0]))
     banded = [r.inside for r in rows if r.inside is not None]
     mape = math.fsum(abs(error) for error, _ in known) / len(known)
-    return Score(of, role, len(known), mape, largest, worst, sum(banded) if banded else None)
+    return RoleScore(of, role, len(known), mape, largest, worst, sum(banded) if banded else None)
 
 
-def scores(results: Sequence[Result]) -> list[Score]:
+def scores(results: Sequence[Result]) -> list[RoleScore]:
     """Return the scores of fit rows and of check rows, then the same for each baseline."""
     return [
         s
@@ -183,7 +183,7 @@ def scores(results: Sequence[Result]) -> list[Score]:
 ALL_TABLES = "all of these"
 
 
-def by_table(results: Sequence[Result]) -> dict[str, dict[str, Score]]:
+def by_table(results: Sequence[Result]) -> dict[str, dict[str, RoleScore]]:
     """Return by bench, of those that have a line for check rows: the scores of these rows, emulated and by line.
 
     Of several benches the scores of all together come first.

@@ -13,7 +13,7 @@ from xccl_emu.bench import sendrecv
 from xccl_emu.bench.a2e_call import ONE_DOMAIN, time_call
 from xccl_emu.bench.fused import TOKENS, FusedLayer
 from xccl_emu.bench.layers import Layer, time_layer
-from xccl_emu.bench.processes import Job
+from xccl_emu.bench.processes import ProcessJob
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.spec import KIB
@@ -83,10 +83,12 @@ def latencies(end: End, setting: Setting) -> dict[str, float]:
     }  # fmt: skip
 
 
-def jobs(setting: Setting) -> list[Job[Any]]:
+def jobs(setting: Setting) -> list[ProcessJob[Any]]:
     """The latencies as they are, and those with each constant at each end."""
     bare = replace(setting, stage=silent, data=False)
-    return [Job(f"{end.constant} {end.value}", partial(latencies, end, bare), _RUN_BYTES) for end in (End(), *ends())]
+    return [
+        ProcessJob(f"{end.constant} {end.value}", partial(latencies, end, bare), _RUN_BYTES) for end in (End(), *ends())
+    ]
 
 
 def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:

@@ -5,8 +5,8 @@ A *group* is a die with requests of its own (DP); experts are spread over all of
 groups wait for each other in each layer, so a step is as long as the fullest group's: attention, dispatch,
 experts and combine of each layer, and what the scheduler takes.
 
-Operators take what their kernels take in virtual time (`Times`), run at some sizes of a batch; between these it is
-interpolated.  Attention and experts are inputs, in proportion to tokens of the cache and to rows.
+Operators take what their kernels take in virtual time (`OperatorTimes`), run at some sizes of a batch; between these it
+is interpolated.  Attention and experts are inputs, in proportion to tokens of the cache and to rows.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ DRIFT = 0.1
 
 
 @dataclass(frozen=True)
-class Deployment:
+class ServingPod:
     """Dies, and what a request may take of them."""
 
     groups: int = 288
@@ -68,7 +68,7 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Workload:
+class ServedRequests:
     """Requests, and what goes wrong."""
 
     steps: int = 10_000
@@ -96,7 +96,7 @@ class Workload:
 
 
 @dataclass(frozen=True, eq=False)
-class Times:
+class OperatorTimes:
     """Microseconds of an operator, by tokens of a rank."""
 
     tokens: NDArray[np.float64]
@@ -110,7 +110,7 @@ class Times:
 
 
 @dataclass(frozen=True, eq=False)
-class Load:
+class StepLoad:
     """What a step is for."""
 
     busy: NDArray[np.bool_]
@@ -137,7 +137,7 @@ class Load:
 class Pace(Protocol):
     """What the layers of a step take."""
 
-    def layers_ms(self, load: Load, of: Deployment) -> float:
+    def layers_ms(self, load: StepLoad, of: ServingPod) -> float:
         """Milliseconds of all layers, with those that are late."""
 
 
@@ -145,7 +145,7 @@ class Pace(Protocol):
 class Colocated:
     """Every die has attention and experts: dispatch and combine together go from all to all."""
 
-    both: Times
+    both: OperatorTimes
 
     @classmethod
     def run(cls, setting: Setting, ranks: int) -> "Colocated":
@@ -154,9 +154,9 @@ class Colocated:
         for tokens in RAN_AT:
             timed = time_layer(replace(setting, data=False), Layer(ranks=ranks, tokens=tokens, replicas=ranks))
             taken.append(sum(setting.operator_us(each) for _, each, _ in timed.operators))
-        return cls(Times(np.array(RAN_AT, np.float64), np.array(taken)))
+        return cls(OperatorTimes(np.array(RAN_AT, np.float64), np.array(taken)))
 
-    def layers_ms(self, load: Load, of: Deployment) -> float:
+    def layers_ms(self, load: StepLoad, of: ServingPod) -> float:
         """Add up the layers, each as long as in the fullest group."""
         requests = load.busy.sum(axis=1)
         layer_us = load.attention_us * int(load.used.sum(axis=1).max(initial=0))
@@ -165,7 +165,7 @@ class Colocated:
 
 
 @dataclass
-class Request:
+class ArrivedRequest:
     """One that has arrived."""
 
     number: int
@@ -193,10 +193,10 @@ class Served:
     """Tokens of the fullest cache over the mean, by step."""
 
 
-class Decode:
+class DecodeGroups:
     """Groups with slots for requests; `step` goes on by one token or two for each of them."""
 
-    def __init__(self, deployment: Deployment, workload: Workload, pace: Pace, seed: int) -> None:
+    def __init__(self, deployment: ServingPod, workload: ServedRequests, pace: Pace, seed: int) -> None:
         self.of, self.load, self.pace = deployment, workload, pace
         self._rng = np.random.default_rng((seed, 11))
         shape = deployment.groups, deployment.batch
@@ -204,7 +204,7 @@ class Decode:
         self._number, self._tokens = np.full(shape, -1), np.zeros(shape, np.int64)
         self._began = np.zeros(shape)
         self.alive = np.ones(deployment.groups, bool)
-        self.waiting: deque[Request] = deque()
+        self.waiting: deque[ArrivedRequest] = deque()
         self.served, self._arrived, self._next_ms = Served(), 0, 0.0
         self._hot, self._expert_dies = 1.0, deployment.expert_dies if deployment.domains else deployment.groups
         self._mtp_ms = published.row("tpot", "MTP layer").value
@@ -224,7 +224,7 @@ class Decode:
             self._next_ms += self._rng.exponential(1000 / self.load.rate)
 
     def _ask(self, prompt: int, output: int) -> None:
-        self.waiting.append(Request(self._arrived, max(self._next_ms, 0.0), prompt, output))
+        self.waiting.append(ArrivedRequest(self._arrived, max(self._next_ms, 0.0), prompt, output))
         self._arrived += 1
 
     def admit(self) -> None:
@@ -259,7 +259,7 @@ class Decode:
         """A die stops: its requests wait again, first of all, and take what they have as their prompt."""
         for slot in np.flatnonzero(self.left[group] > 0):
             has, left = int(self.used[group, slot]), int(self.left[group, slot])
-            self.waiting.appendleft(Request(int(self._number[group, slot]), self.served.ms, has, left))
+            self.waiting.appendleft(ArrivedRequest(int(self._number[group, slot]), self.served.ms, has, left))
         self.alive[group] = False
         for each in (self.left, self.used, self.reserved):
             each[group] = 0
@@ -278,7 +278,7 @@ class Decode:
 
     def step_ms(self, late_ms: NDArray[np.float64]) -> float:
         """A step of the requests that there are, if groups are late by so much, [groups]."""
-        load = Load(self.left > 0, self.used, self._hot, self._expert_dies, late_ms)
+        load = StepLoad(self.left > 0, self.used, self._hot, self._expert_dies, late_ms)
         return self.pace.layers_ms(load, self.of) + self._mtp_ms + self.of.scheduler_ms
 
     def step(self, number: int) -> None:
@@ -328,16 +328,16 @@ def hottest(placement: routing.Placement, loads: NDArray[np.float64], top_k: int
     return float(rows.max() / rows.mean())
 
 
-def simulate(deployment: Deployment, workload: Workload, pace: Pace, setting: Setting) -> Decode:
+def simulate(deployment: ServingPod, workload: ServedRequests, pace: Pace, setting: Setting) -> DecodeGroups:
     """All steps; the decode as it is then."""
-    decode = Decode(deployment, workload, pace, setting.seed)
+    decode = DecodeGroups(deployment, workload, pace, setting.seed)
     with setting.stage(f"{workload.steps} steps of {deployment.groups} groups"):
         for number in range(workload.steps):
             decode.step(number)
     return decode
 
 
-def rows_of(decode: Decode, usual: Deployment = Deployment()) -> list[Result]:
+def rows_of(decode: DecodeGroups, usual: ServingPod = ServingPod()) -> list[Result]:
     """Return what was published for full groups, and what else there is to say; ``usual`` is as published."""
     served, deployment, load = decode.served, decode.of, decode.load
     bench = "serve apart" if deployment.domains else "serve"
@@ -347,7 +347,7 @@ def rows_of(decode: Decode, usual: Deployment = Deployment()) -> list[Result]:
         "step": served.ms / len(served.step_ms), "TPOT": float(np.mean(served.tpot_ms or [0.0])),
         "tokens a second": rate, "tokens a second and chip": rate / deployment.chips,
     }  # fmt: skip
-    as_published = replace(load, steps=Workload.steps) == Workload() and deployment == usual
+    as_published = replace(load, steps=ServedRequests.steps) == ServedRequests() and deployment == usual
     rows = [
         Result.of(row, made[row.what], configuration=shape)
         if as_published
@@ -366,7 +366,7 @@ def rows_of(decode: Decode, usual: Deployment = Deployment()) -> list[Result]:
 
 
 def serve(
-    setting: Setting = DEFAULT, deployment: Deployment = Deployment(), workload: Workload = Workload()
+    setting: Setting = DEFAULT, deployment: ServingPod = ServingPod(), workload: ServedRequests = ServedRequests()
 ) -> list[Result]:
     """Run the operators, and go through all steps; ``wrong`` of the last row counts requests lost or served twice."""
     return rows_of(simulate(deployment, workload, Colocated.run(setting, deployment.groups), setting))

@@ -15,13 +15,13 @@ import numpy as np
 from xccl_emu.bench.a2e_call import ONE_DOMAIN, time_call
 from xccl_emu.bench.a2e_domains import MICROBATCHES
 from xccl_emu.bench.result import Result
-from xccl_emu.bench.serve import Deployment, Load, Times, Workload, rows_of, simulate
+from xccl_emu.bench.serve import OperatorTimes, ServedRequests, ServingPod, StepLoad, rows_of, simulate
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
 
 RAN_AT = (8, 32, 96)
 """Tokens of a microbatch at which A2E and E2A are run."""
-APART = Deployment(groups=480, domains=3, expert_dies=288, batch=96, kv_tokens=640_000)
+APART = ServingPod(groups=480, domains=3, expert_dies=288, batch=96, kv_tokens=640_000)
 """As published: 96 requests of 4K fit 45 GB of a die, on which no expert is."""
 
 
@@ -53,19 +53,19 @@ def pipeline_us(turns: Sequence[Turn], layers: int, begins: Sequence[float]) -> 
 class Apart:
     """What A2E and E2A take."""
 
-    a2e: Times
-    e2a: Times
+    a2e: OperatorTimes
+    e2a: OperatorTimes
 
     @classmethod
-    def run(cls, setting: Setting, of: Deployment) -> "Apart":
+    def run(cls, setting: Setting, of: ServingPod) -> "Apart":
         """Run a call of one domain at some sizes, without payload."""
         one = replace(ONE_DOMAIN, attention=of.groups // of.domains, experts=of.expert_dies)
         calls = [time_call(replace(setting, data=False), replace(one, tokens=tokens)) for tokens in RAN_AT]
         tokens = np.array(RAN_AT, np.float64)
-        return cls(Times(tokens, np.array([each.a2e_us for each in calls])),
-                   Times(tokens, np.array([each.e2a_us for each in calls])))  # fmt: skip
+        return cls(OperatorTimes(tokens, np.array([each.a2e_us for each in calls])),
+                   OperatorTimes(tokens, np.array([each.e2a_us for each in calls])))  # fmt: skip
 
-    def turns(self, load: Load, of: Deployment) -> list[Turn]:
+    def turns(self, load: StepLoad, of: ServingPod) -> list[Turn]:
         """The calls of a layer in their order, each as long as the fullest group of its domain makes it."""
         shape = of.domains, of.groups // of.domains, -1
         found = []
@@ -80,7 +80,7 @@ class Apart:
                 ))  # fmt: skip
         return found
 
-    def layers_ms(self, load: Load, of: Deployment) -> float:
+    def layers_ms(self, load: StepLoad, of: ServingPod) -> float:
         """Domains begin a part of an attention apart, as those that are run do, and later if a group of theirs is."""
         turns = self.turns(load, of)
         apart = max(turn.attention for turn in turns) / of.domains
@@ -88,7 +88,7 @@ class Apart:
         return pipeline_us(turns, of.layers, [i * apart + us for i, us in enumerate(late_us.tolist())]) / 1000
 
 
-def serve_apart(setting: Setting, deployment: Deployment, workload: Workload) -> list[Result]:
+def serve_apart(setting: Setting, deployment: ServingPod, workload: ServedRequests) -> list[Result]:
     """Do as `serve.serve`; ConfigError unless domains are of one size, with no more dies than there are of experts."""
     if deployment.groups % deployment.domains:
         raise ConfigError(f"--ranks {deployment.groups}: must be a multiple of --domains {deployment.domains}")

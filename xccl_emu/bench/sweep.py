@@ -6,7 +6,7 @@ from functools import partial
 from itertools import product
 
 from xccl_emu.bench.layers import CORES, Layer, time_layer
-from xccl_emu.bench.processes import Job, on_dask, on_processes
+from xccl_emu.bench.processes import ProcessJob, on_dask, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
@@ -16,7 +16,7 @@ AXES = ("ep", "batch")
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One layer of a sweep."""
 
     bench: str
@@ -70,32 +70,32 @@ def _values(word: str, values: str) -> list[int]:
     return sorted({last, *(first << i for i in range(64) if first << i <= last)})
 
 
-def points(bench: str, axes: dict[str, list[int]], cores: int, setting: Setting) -> list[Point]:
+def points(bench: str, axes: dict[str, list[int]], cores: int, setting: Setting) -> list[SweepPoint]:
     """Every EP degree with every batch, the long ones first, so that no process works alone at the end."""
     degrees, batches = axes.get("ep", [128]), axes.get("batch", [128])
     if not 2 <= degrees[0] <= degrees[-1] <= 768:
         raise ConfigError(f"--sweep ep={degrees[0]}:{degrees[-1]}: must be 2 to 768, the dies of a pod")
     quiet = replace(setting, stage=silent)
-    made = [Point(bench, ep, batch, cores, quiet) for ep, batch in product(degrees, batches)]
+    made = [SweepPoint(bench, ep, batch, cores, quiet) for ep, batch in product(degrees, batches)]
     return sorted(made, key=lambda point: -point.ranks * point.tokens)
 
 
-def run_point(point: Point) -> list[Result]:
+def run_point(point: SweepPoint) -> list[Result]:
     """Run one point, in any process: latency of dispatch and of combine."""
     timed, shape = time_layer(point.setting, point.layer, point.bench), point.layer.shape | point.setting.fabric_words
     return timed.rows(point.setting, point.bench, point.what, shape)
 
 
-def on_this_machine(made: Iterable[Point], free_bytes: int) -> Iterator[list[Result]]:
+def on_this_machine(made: Iterable[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
     """Results of each point as it is done, on all cores of this machine as far as its memory goes.
 
     Raises ConfigError if a point does not fit ``free_bytes``.
     """
-    jobs = [Job(f"--sweep, {point.what}", partial(run_point, point), point.bytes_needed) for point in made]
+    jobs = [ProcessJob(f"--sweep, {point.what}", partial(run_point, point), point.bytes_needed) for point in made]
     yield from (result for _, result in on_processes(jobs, free_bytes))
 
 
-def on_cluster(made: Iterable[Point], address: str) -> Iterator[list[Result]]:
+def on_cluster(made: Iterable[SweepPoint], address: str) -> Iterator[list[Result]]:
     """Run the sweep on the cluster of a Dask scheduler; raises ConfigError as `on_dask`."""
     yield from on_dask(run_point, made, address)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from xccl_emu.bench import a2e, published
-from xccl_emu.bench.a2e_call import ONE_DOMAIN, Deployment, time_call
+from xccl_emu.bench.a2e_call import ONE_DOMAIN, A2EDeployment, time_call
 from xccl_emu.bench.a2e_domains import DOMAINS, Layers, time_layers
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
@@ -24,7 +24,7 @@ def budget(given: Mapping[str, float], ran: Layers) -> dict[str, float]:
     }  # fmt: skip
 
 
-def rows_of(ran: Layers, deployment: Deployment) -> list[Result]:
+def rows_of(ran: Layers, deployment: A2EDeployment) -> list[Result]:
     """The published budget, and what becomes of it with what was run."""
     given = {row.what: row.value for row in published.rows("tpot", "input")}
     ours, shape = budget(given, ran), deployment.shape | ran.shape
@@ -33,13 +33,13 @@ def rows_of(ran: Layers, deployment: Deployment) -> list[Result]:
     return [*(Result.of(row, ours.get(row.what, row.value), configuration=shape) for row in rows), each]
 
 
-def tpot(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
+def tpot(setting: Setting = DEFAULT, deployment: A2EDeployment = ONE_DOMAIN) -> list[Result]:
     """Time one call, without payload, for what the dummy expert takes; then layers of all domains."""
     one = time_call(replace(setting, data=False), deployment)
     return rows_of(time_layers(one, setting, deployment), deployment)
 
 
-def a2e_and_tpot(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
+def a2e_and_tpot(setting: Setting = DEFAULT, deployment: A2EDeployment = ONE_DOMAIN) -> list[Result]:
     """The rows of A2E and of the budget, of one run of the call and of the layers."""
     one = time_call(setting, deployment)
     ran = time_layers(one, setting, deployment)

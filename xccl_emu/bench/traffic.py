@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.machine.stats import Traffic
+from xccl_emu.machine.stats import DieTraffic
 
 
 @dataclass(frozen=True)
-class Line:
+class TrafficLine:
     """What the dies of one role asked of other dies: [mean, most] of a die."""
 
     protocol: str
@@ -34,11 +34,13 @@ class Comparison:
     """All results; `wrong` counts elements of rows and outputs that are not the oracle's."""
 
     configuration: dict[str, Any]
-    results: list[Line]
+    results: list[TrafficLine]
     wrong: int
 
 
-def line_of(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> Line:
+def line_of(
+    protocol: str, part: str, traffic: DieTraffic, dies: Sequence[int], reserved: tuple[int, int]
+) -> TrafficLine:
     """Return what these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
 
     def of(values: NDArray[np.int64]) -> tuple[float, int]:
@@ -46,7 +48,7 @@ def line_of(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], res
         return float(chosen.mean()), int(chosen.max())
 
     measured = {name: of(values) for name, values in vars(traffic).items()}
-    return Line(protocol, part, len(dies), **measured, managed_bytes=reserved[0], meta_bytes=reserved[1])
+    return TrafficLine(protocol, part, len(dies), **measured, managed_bytes=reserved[0], meta_bytes=reserved[1])
 
 
 _COLUMNS = ("writes", "flags", "reads", "kB written", "kB read", "dies written", "dies read")
@@ -65,7 +67,7 @@ def cells(comparison: Comparison) -> list[tuple[str, ...]]:
     return [head, *(tuple(_cells(line)) for line in comparison.results)]
 
 
-def _cells(line: Line) -> Iterator[str]:
+def _cells(line: TrafficLine) -> Iterator[str]:
     yield from (line.protocol, line.part, str(line.n_dies))
     for mean, most in (line.writes, line.flags, line.reads):
         yield _mean_and_most(mean, f"{mean:.1f}", most, f"{most}")

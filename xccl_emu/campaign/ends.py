@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.campaign.generate import Case
-from xccl_emu.campaign.judge import QUIET_WALKS, WALK_STEPS, Budget, Judged, Scene, verdict_of
+from xccl_emu.campaign.generate import ProgramCase
+from xccl_emu.campaign.judge import QUIET_WALKS, WALK_STEPS, JudgeBudget, JudgedProgram, Scene, verdict_of
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import watch
 from xccl_emu.check.device.search.run_local import PER_CORE
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.check.search.watched import Choices, Step, Watched
+from xccl_emu.check.search.watched import SearchHistory, SearchStep, WatchedSearch
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OPERATIONS, SCALAR, VECTOR
 from xccl_emu.machine.ends import Ends, ends
@@ -30,7 +30,7 @@ _PIPES = {SCALAR: "scalar", MTU_IN: "mtu-in", VECTOR: "vector", MTU_OUT: "mtu-ou
 Sets = NDArray[np.uint64]
 
 
-def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged]:
+def judge_ends(case: ProgramCase, orders: Sequence[str], budget: JudgeBudget) -> list[JudgedProgram]:
     """Return the full search's verdict under each order, and whether each choice of what it verifies keeps all ends.
 
     What is expected of memory is no matter, nor is a fault.  Data buffers that were written hold other values at each
@@ -40,15 +40,15 @@ def judge_ends(case: Case, orders: Sequence[str], budget: Budget) -> list[Judged
     return [judge_by_ends(Scene(small, order, None, budget)) for order in orders]
 
 
-def judge_by_ends(scene: Scene) -> Judged:
+def judge_by_ends(scene: Scene) -> JudgedProgram:
     """Judge a case by its ends under one order."""
     return judge_trial(scene.trial, scene.small.observed(scene.pod), scene.budget)
 
 
-def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget) -> Judged:
+def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: JudgeBudget) -> JudgedProgram:
     """Judge a trial by its ends, which differ if observed memory does, as `machine.explore` takes it."""
-    judged = Judged(trial.pod.order)
-    search = Watched(Setup(trial, full=True), max_states=budget.states, seconds=budget.seconds)
+    judged = JudgedProgram(trial.pod.order)
+    search = WatchedSearch(Setup(trial, full=True), max_states=budget.states, seconds=budget.seconds)
     search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS
     found = search.run()
     judged.states = found.states
@@ -66,10 +66,10 @@ def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: Budget
     return judged
 
 
-def wrong_choices(choices: Choices, graph: Ends, whole: bool) -> Iterator[tuple[str, str]]:
+def wrong_choices(choices: SearchHistory, graph: Ends, whole: bool) -> Iterator[tuple[str, str]]:
     """Yield each step of a search that loses ends or comes to others: its kind, and the ends."""
     sets = graph.sets[1:]
-    tried, met = defaultdict[tuple[int, int], list[Step]](list), dict[tuple[int, int], int]()
+    tried, met = defaultdict[tuple[int, int], list[SearchStep]](list), dict[tuple[int, int], int]()
     for step in choices.steps:
         if step.alone and not np.array_equal(sets[step.before], sets[step.after]):
             yield f"{_name(step)} by itself", _differ(graph, sets[step.before], sets[step.after])
@@ -92,7 +92,7 @@ def wrong_choices(choices: Choices, graph: Ends, whole: bool) -> Iterator[tuple[
         yield "other ends than brute force", _differ(graph, graph.sets[0], np.bitwise_or.reduce(last))
 
 
-def _name(step: Step) -> str:
+def _name(step: SearchStep) -> str:
     """Return the name of the operation that was taken, or of the pipe whose transition it was."""
     if step.alone:
         return OPERATIONS[step.operation] if step.operation >= 0 else _PIPES[step.what >> 16 & 255]

@@ -1,4 +1,4 @@
-"""Programs at random: a corpus that is right or nearly so, patterns that have fooled a search, and free ones; mutated.
+"""Programs at random: protocols in miniature, patterns that have fooled a search, and free ones; mutated.
 
 Some are varied: with fences in place of quiets, requests that signal, compare-and-swaps, polls of lines and of bits,
 writes that ask for an order, other units than granules that become visible at once, caches of scalar units.
@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from xccl_emu.campaign import corpus
+from xccl_emu.campaign import patterns
 from xccl_emu.campaign.interpreter import SIZE_MAX
 from xccl_emu.campaign.programs import DATA, EDGE, OTHER, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
@@ -47,7 +47,7 @@ Change = Callable[[Random, Instruction], Instruction]
 
 
 @dataclass(frozen=True)
-class Case:
+class ProgramCase:
     """A program and what is expected of it."""
 
     small: Small
@@ -68,7 +68,7 @@ class Case:
         return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick, "fault": self.fault}
 
     @classmethod
-    def of_json(cls, given: dict[str, Any]) -> "Case":
+    def of_json(cls, given: dict[str, Any]) -> "ProgramCase":
         """Read what `to_json` returned."""
         return cls(Small.of_json(given["small"]), given["expects"], given["pick"], given.get("fault", ""))
 
@@ -77,7 +77,7 @@ class Case:
         return f"{self.small}\nexpects {expects}{self.fault and f', fault {self.fault}'}"
 
 
-def draw(seed: int, number: int) -> Case:
+def draw(seed: int, number: int) -> ProgramCase:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
     if number % 32 in CROSSED:
@@ -85,10 +85,10 @@ def draw(seed: int, number: int) -> Case:
         fault = rng.choice((*_FAULTS[small.cpu], *_LOSSES)) if rng.random() < 0.4 else ""
         giving = Random(f"{seed}/{number}/gives up")
         small = _giving_up(giving, small) if giving.random() < 0.2 else small
-        return Case(small, expects, rng.randrange(1 << 16), fault)
-    small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
+        return ProgramCase(small, expects, rng.randrange(1 << 16), fault)
+    small = rng.choice((*4 * (_of_miniatures,), *4 * (_of_pattern,), _free))(rng)
     small = _optimistic(Random(f"{seed}/{number}/tentative")) if number % 8 == 3 else small
-    small = _drawn(corpus.beside_signals, Random(f"{seed}/{number}/signals")) if number % 64 == 19 else small
+    small = _drawn(patterns.beside_signals, Random(f"{seed}/{number}/signals")) if number % 64 == 19 else small
     cleans = any(one.name == "dcci" for each in small.programs for one in each)
     for varied, likely in _VARIATIONS:
         small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
@@ -100,9 +100,9 @@ def draw(seed: int, number: int) -> Case:
     small = _each(_adding, Random(f"{seed}/{number}/sum"), small) if number % 2 else small
     small = _sum_of_rows(Random(f"{seed}/{number}/rows")) if number % 32 == 21 else small
     small = _falling(Random(f"{seed}/{number}/fallen")) if number % 64 == 55 else small
-    small = _drawn(corpus.events, Random(f"{seed}/{number}/events")) if number % 64 == 41 else small
+    small = _drawn(patterns.events, Random(f"{seed}/{number}/events")) if number % 64 == 41 else small
     small = _adding_rows(Random(f"{seed}/{number}/row"), small) if number % 64 == 57 else small
-    small = _drawn(corpus.sums, Random(f"{seed}/{number}/sums")) if number % 64 == 25 else small
+    small = _drawn(patterns.sums, Random(f"{seed}/{number}/sums")) if number % 64 == 25 else small
     small = _on_cpu(Random(f"{seed}/{number}/cpu"), small) if number % 16 in (11, 13) else small
     small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
     small = _copied_flags(Random(f"{seed}/{number}/copies")) if number % 32 == 31 else small
@@ -110,7 +110,9 @@ def draw(seed: int, number: int) -> Case:
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     expects = ANY_END if expects == AN_END and number % 4 == 2 else expects
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
-    return Case(small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault)
+    return ProgramCase(
+        small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault
+    )
 
 
 # ---- variations of what is drawn
@@ -207,7 +209,7 @@ def _with_flags(rng: Random, small: Small) -> Small:
 
 def _copied_flags(rng: Random) -> Small:
     """Windows of flags, copied two at a time or in rounds of one buffer."""
-    return replace(_drawn(corpus.flags, rng), flags=True)
+    return replace(_drawn(patterns.flags, rng), flags=True)
 
 
 def _copying(rng: Random, one: Instruction) -> Instruction:
@@ -225,7 +227,7 @@ def _polling_any(rng: Random, one: Instruction) -> Instruction:
 
 def _falling(rng: Random) -> Small:
     """A poll of two words, one set at first and then cleared."""
-    small = replace(_drawn(corpus.fallen, rng), together=rng.random() < 0.5)
+    small = replace(_drawn(patterns.fallen, rng), together=rng.random() < 0.5)
     return replace(small, memory={**small.memory, 4: 1})
 
 
@@ -337,8 +339,8 @@ def _with_memory(rng: Random, small: Small) -> Small:
     return replace(small, memory={**small.memory, **{word: rng.randrange(1, 4) for word in words}})
 
 
-def _of_corpus(rng: Random) -> Small:
-    cores_per_die, texts = rng.choice(corpus.CORPUS)
+def _of_miniatures(rng: Random) -> Small:
+    cores_per_die, texts = rng.choice(patterns.MINIATURES)
     small = _with_memory(rng, _mutated(rng, _small(texts, cores_per_die), rng.choice((1, 2, 3))))
     if rng.random() < 0.25:
         small = _moved_to_data(rng, small)
@@ -346,11 +348,11 @@ def _of_corpus(rng: Random) -> Small:
 
 
 def _of_pattern(rng: Random) -> Small:
-    small = _drawn(rng.choice(corpus.PATTERNS), rng, (0, 1, 2))
+    small = _drawn(rng.choice(patterns.PATTERNS), rng, (0, 1, 2))
     return replace(small, together=rng.random() < 0.5)
 
 
-def _drawn(pattern: Callable[[Random], corpus.Texts], rng: Random, most: Sequence[int] = (0, 0, 1)) -> Small:
+def _drawn(pattern: Callable[[Random], patterns.Texts], rng: Random, most: Sequence[int] = (0, 0, 1)) -> Small:
     """A pattern with at most as many mutations as one number drawn from ``most``."""
     cores_per_die, texts = pattern(rng)
     return replace(_mutated(rng, _small(texts, cores_per_die), rng.choice(most)), flight_granules=8)
@@ -359,9 +361,9 @@ def _drawn(pattern: Callable[[Random], corpus.Texts], rng: Random, most: Sequenc
 def _optimistic(rng: Random) -> Small:
     """Tentative reads: a pattern of its own, or what another program reads, validated further on or not."""
     if rng.random() < 0.5:
-        small = _drawn(corpus.seqlock, rng, (0, 0, 1, 2))
+        small = _drawn(patterns.seqlock, rng, (0, 0, 1, 2))
     else:
-        small = rng.choice((_of_corpus, _of_pattern))(rng)
+        small = rng.choice((_of_miniatures, _of_pattern))(rng)
     return replace(_read_tentatively(rng, small), together=rng.random() < 0.6, flight_granules=8)
 
 
@@ -416,8 +418,8 @@ def _copied(rng: Random, small: Small) -> Small:
 
 
 _BASES: tuple[Callable[[Random], Small], ...] = (
-    _of_corpus, _of_pattern, _optimistic, _copied_flags, _sum_of_rows, _falling,
-    *(lambda rng, pattern=pattern: _drawn(pattern, rng, (0, 1, 2)) for pattern in (corpus.beside_signals, corpus.sums)),
+    _of_miniatures, _of_pattern, _optimistic, _copied_flags, _sum_of_rows, _falling,
+    *(lambda rng, pattern=one: _drawn(pattern, rng, (0, 1, 2)) for one in (patterns.beside_signals, patterns.sums)),
 )  # fmt: skip
 _LATE: tuple[tuple[Callable[[Random, Small], Small], float], ...] = (
     (_copied, 0.25), (_read_tentatively, 0.3), (partial(_each, _polling_any), 0.3), (partial(_each, _adding), 0.5),

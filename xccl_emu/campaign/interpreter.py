@@ -76,7 +76,7 @@ _SEEN = sum(
 """Instructions that read what the program stores at its end, a bit for each."""
 
 
-class Areas(NamedTuple):
+class WordAreas(NamedTuple):
     """Where words lie."""
 
     home: int
@@ -92,7 +92,7 @@ class Areas(NamedTuple):
 
 
 @kernel
-def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
+def interpret(p0, p1, p2, p3, p4, p5, areas: WordAreas, result):
     """Instructions of 21 bits, operation (6), a (6), b (5), c (4), three in a register; then store what was read."""
     seen, last, phase, skipped = 0, 0, 0, 0
     program = p0

@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from xccl_emu.campaign.generate import ANY_END, NOTHING, SPOILED, Case
+from xccl_emu.campaign.generate import ANY_END, NOTHING, SPOILED, ProgramCase
 from xccl_emu.campaign.programs import ORDERS, Outcome, Small
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling import sample
-from xccl_emu.check.search import faulty
+from xccl_emu.check.search import every_fault
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.recovery import WithoutDie
 from xccl_emu.check.search.setup import Setup
@@ -46,7 +46,7 @@ OTHER_END = "another end"
 
 
 @dataclass(frozen=True)
-class Budget:
+class JudgeBudget:
     """How much each judge may do."""
 
     states: int = 20_000
@@ -61,7 +61,7 @@ class Budget:
     """What a search may keep of states; given, so that no search asks what is free."""
 
 
-BUDGET = Budget()
+BUDGET = JudgeBudget()
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Contradiction:
 
 
 @dataclass
-class Judged:
+class JudgedProgram:
     """What all judges say of one program under one order."""
 
     order: str
@@ -97,7 +97,7 @@ class Scene:
     small: Small
     order: str
     outcome: Outcome | None
-    budget: Budget
+    budget: JudgeBudget
     fault: str = ""
 
     @cached_property
@@ -134,7 +134,7 @@ class Scene:
         return outcome is not None and any(words[:n] not in right for words in self.naive.outcomes)
 
 
-def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -> list[Judged]:
+def judge(case: ProgramCase, orders: Sequence[str] = ORDERS, budget: JudgeBudget = BUDGET) -> list[JudgedProgram]:
     """Return the verdicts of all judges on a program, under each order.
 
     Where the full search refutes it, the others are asked under one of the orders only, to save time.  Brute force that
@@ -144,7 +144,7 @@ def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -
     if not strong.naive.complete:
         budget = replace(budget, brute=0)
     scenes = {order: Scene(case.small, order, None, budget, case.fault) for order in orders} | {"sc": strong}
-    outcome, judged = outcome_of(case, strong), dict[str, Judged]()
+    outcome, judged = outcome_of(case, strong), dict[str, JudgedProgram]()
     for n, order in enumerate(orders):
         scenes[order].outcome = outcome
         judged[order] = judge_scene(scenes[order], thorough=case.pick % len(orders) == n)
@@ -155,7 +155,7 @@ def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -
     return list(judged.values())
 
 
-def outcome_of(case: Case, scene: Scene) -> Outcome | None:
+def outcome_of(case: ProgramCase, scene: Scene) -> Outcome | None:
     """The words that a case expects, of the ends that brute force finds in a scene; None for nothing, or no end.
 
     Where there are several ends most often nothing is expected, because any expectation of one would be refuted.  Of
@@ -186,13 +186,13 @@ def verdict_of(found: Found) -> str:
 # ---- one order
 
 
-def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUDGES) -> Judged:
+def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUDGES) -> JudgedProgram:
     """Return the verdicts of judges on a program under one order.
 
     Only the full search if that refutes it, unless ``thorough``, or has more states than it may visit: the others have
     as many.
     """
-    judged = Judged(scene.order)
+    judged = JudgedProgram(scene.order)
     for name in [name for name in SEARCHES if name in judges]:
         _search(judged, scene, name, thorough, thorough and SAMPLING in judges and not scene.small.spins)
         refuted = _violated(judged.verdicts[name]) and not thorough
@@ -211,7 +211,7 @@ def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUD
     return judged
 
 
-def _search(judged: Judged, scene: Scene, name: str, founded: bool, monitored: bool) -> None:
+def _search(judged: JudgedProgram, scene: Scene, name: str, founded: bool, monitored: bool) -> None:
     found = searched(scene.trial, name, scene.budget)
     judged.states += found.states
     judged.verdicts[name] = verdict_of(found)
@@ -235,7 +235,7 @@ def _wrong_reach(scene: Scene, found: Found) -> str:
     return "" if said.never_reached == true.never_reached else "brute force reaches other places"
 
 
-def searched(trial: Trial, name: str, budget: Budget) -> Found:
+def searched(trial: Trial, name: str, budget: JudgeBudget) -> Found:
     """Run one of `SEARCHES` and return what it finds."""
     search = Search(
         Setup(trial, full=name != "merged", most=name != "less"),
@@ -249,13 +249,13 @@ def searched(trial: Trial, name: str, budget: Budget) -> Found:
     return search.run()
 
 
-def _sample(judged: Judged, scene: Scene) -> None:
+def _sample(judged: JudgedProgram, scene: Scene) -> None:
     drawn = sample.sample(scene.trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds)
     judged.schedules += drawn.schedules
     judged.verdicts[SAMPLING] = drawn.violation.kind if drawn.violation else kinds.NO_VIOLATION
 
 
-def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
+def _break(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
     """Compare what is proved of runs with a fault, brute force with that fault, and schedules drawn with it."""
     if check_fits(fault, scene.pod.spec, scene.order):
         return
@@ -277,7 +277,7 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
             judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
 
 
-def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
+def _recover(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
     """Compare search and brute force on whether all others return after a stop."""
     if fault.kind != "stop" or check_fits(fault, scene.pod.spec, scene.order):
         return
@@ -289,9 +289,9 @@ def _recover(judged: Judged, scene: Scene, fault: Fault) -> None:
         judged.contradict(f"stop: search {said}; brute force does not agree", str(scene.fault))
 
 
-def with_fault(scene: Scene, fault: Fault, trial: Trial) -> faulty.Found:
+def with_fault(scene: Scene, fault: Fault, trial: Trial) -> every_fault.FoundWithFault:
     """Run brute force on the trial of a scene where something breaks at any moment."""
-    return faulty.FaultySearch(trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds).run()
+    return every_fault.FaultySearch(trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds).run()
 
 
 def without_die(scene: Scene, fault: Fault) -> Found:
@@ -304,7 +304,7 @@ def without_die(scene: Scene, fault: Fault) -> Found:
 # ---- what contradicts what
 
 
-def _compare_judges(judged: Judged) -> None:
+def _compare_judges(judged: JudgedProgram) -> None:
     """Note a contradiction where a search says verified and another judge found a violation."""
     verified = [name for name in SEARCHES if judged.verdicts.get(name) == kinds.VERIFIED]
     wrong = {name: verdict for name, verdict in judged.verdicts.items() if _violated(verdict)}
@@ -312,7 +312,7 @@ def _compare_judges(judged: Judged) -> None:
         judged.contradict(f"{', '.join(verified)} verified; {other} {verdict}", str(judged.verdicts))
 
 
-def _compare_orders(weaker: Judged, judged: Judged) -> None:
+def _compare_orders(weaker: JudgedProgram, judged: JudgedProgram) -> None:
     """Note a contradiction where an order is verified and one that allows less has a violation."""
     found = judged.verdicts["full"]
     if weaker.verdicts["full"] == kinds.VERIFIED and _violated(found):

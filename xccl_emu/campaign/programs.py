@@ -20,7 +20,7 @@ from xccl_emu.campaign.interpreter import (
     OPERATIONS,
     REGISTERS,
     SIZE_MAX,
-    Areas,
+    WordAreas,
     interpret,
 )
 from xccl_emu.check.trial import Expected, Judge, Trial
@@ -242,7 +242,7 @@ class Small:
         places = [core % self.cores_per_die for core in cores]
         edge = pod.spec.die_bytes * (self.n_dies > 1)
         args: dict[str, Any] = {f"p{k}": [row[k] for row in words] for k in range(REGISTERS)}
-        args["areas"] = Areas(
+        args["areas"] = WordAreas(
             pod.meta(0),
             pod.spec.die_bytes,
             pod.managed(0) - pod.meta(0),

@@ -11,10 +11,10 @@ from typing import Any
 from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
 from xccl_emu.campaign.ends import BY_ENDS, JUDGE, judge_ends
-from xccl_emu.campaign.generate import Case, draw
-from xccl_emu.campaign.judge import BUDGET, Budget, Contradiction, Judged, judge
+from xccl_emu.campaign.generate import ProgramCase, draw
+from xccl_emu.campaign.judge import BUDGET, Contradiction, JudgeBudget, JudgedProgram, judge
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.campaign.shrink import contradicts_as, shrunk
+from xccl_emu.campaign.shrink_program import contradicts_as, shrunk
 from xccl_emu.campaign.smallest import TOTAL, smallest
 from xccl_emu.check import verdict as kinds
 from xccl_emu.errors import ConfigError
@@ -28,7 +28,7 @@ REFUTED = "refuted"
 
 
 @dataclass(frozen=True)
-class Plan:
+class CampaignPlan:
     """Which programs are judged, and how."""
 
     programs: int
@@ -36,7 +36,7 @@ class Plan:
     first: int = 0
     """Number of the first one."""
     orders: tuple[str, ...] = ORDERS
-    budget: Budget = BUDGET
+    budget: JudgeBudget = BUDGET
     ends: bool = False
     """Whether each choice of the full search is judged by its ends, in place of its verdict by all other judges."""
     enumerated: bool = False
@@ -50,11 +50,11 @@ class Plan:
                 f"--first {self.first}, --programs {self.programs}: there are {TOTAL:,} smallest programs"
             )
 
-    def case(self, number: int) -> Case:
+    def case(self, number: int) -> ProgramCase:
         """The program of a number."""
         return smallest(number) if self.enumerated else draw(self.seed, number)
 
-    def chunks(self, workers: int) -> list["Plan"]:
+    def chunks(self, workers: int) -> list["CampaignPlan"]:
         """Split the plan into parts, small enough that all workers have something to do."""
         size = max(1, min(CHUNK, self.programs // (4 * workers)))
         end = self.first + self.programs
@@ -62,12 +62,12 @@ class Plan:
 
 
 @dataclass
-class Finding:
+class ContradictedProgram:
     """A program on which judges contradict each other."""
 
     seed: int
     number: int
-    case: Case
+    case: ProgramCase
     contradictions: list[Contradiction]
 
     def save(self, folder: Path) -> Path:
@@ -79,12 +79,12 @@ class Finding:
         return path
 
     @classmethod
-    def load(cls, path: Path) -> "Finding":
+    def load(cls, path: Path) -> "ContradictedProgram":
         """Read what `save` wrote; raises ConfigError for anything else."""
         try:
             content = json.loads(read_bytes(path))
             wrong = [Contradiction(**each) for each in content["contradictions"]]
-            return cls(content["seed"], content["number"], Case.of_json(content["case"]), wrong)
+            return cls(content["seed"], content["number"], ProgramCase.of_json(content["case"]), wrong)
         except OSError as error:
             raise ConfigError(f"--replay {path}: cannot be read ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -93,18 +93,18 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Example:
+class SmallestExample:
     """The smallest program that is known to contradict in a certain way."""
 
     order: str
     kind: str
     seed: int
     number: int
-    case: Case
+    case: ProgramCase
 
 
 @dataclass
-class Summary(Gathered):
+class CampaignSummary(Gathered):
     """What a campaign came to."""
 
     COUNTED = ("programs", "verdicts", "wrong", "states", "schedules", "findings")
@@ -115,10 +115,10 @@ class Summary(Gathered):
     """Contradictions by ``order: kind``."""
     states: int = 0
     schedules: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    examples: list[Example] = field(default_factory=list)
+    findings: list[ContradictedProgram] = field(default_factory=list)
+    examples: list[SmallestExample] = field(default_factory=list)
 
-    def note(self, judged: Iterable[Judged]) -> list[Contradiction]:
+    def note(self, judged: Iterable[JudgedProgram]) -> list[Contradiction]:
         """Count one program; returns its contradictions."""
         self.programs += 1
         wrong = []
@@ -161,38 +161,38 @@ class Summary(Gathered):
         }
 
 
-def _plain(one: Finding | Example) -> dict[str, Any]:
+def _plain(one: ContradictedProgram | SmallestExample) -> dict[str, Any]:
     return {"seed": one.seed, "number": one.number, "program": str(one.case)}
 
 
 # ---- judging
 
 
-def judge_all(plan: Plan) -> Summary:
+def judge_all(plan: CampaignPlan) -> CampaignSummary:
     """Judge the programs of a plan one after the other."""
-    summary = Summary()
+    summary = CampaignSummary()
     for number in range(plan.first, plan.first + plan.programs):
         case = plan.case(number)
         if wrong := summary.note(judged(case, plan)):
-            summary.findings.append(Finding(plan.seed, number, case, wrong))
+            summary.findings.append(ContradictedProgram(plan.seed, number, case, wrong))
     return summary
 
 
-def judge_again(finding: Finding, plan: Plan) -> Summary:
+def judge_again(finding: ContradictedProgram, plan: CampaignPlan) -> CampaignSummary:
     """Judge a program that was kept, by its ends if that is how it was found."""
     by_ends = any(BY_ENDS in wrong.kind for wrong in finding.contradictions)
-    summary, plan = Summary(), replace(plan, ends=plan.ends or by_ends)
+    summary, plan = CampaignSummary(), replace(plan, ends=plan.ends or by_ends)
     if wrong := summary.note(judged(finding.case, plan)):
-        summary.findings.append(Finding(finding.seed, finding.number, finding.case, wrong))
+        summary.findings.append(ContradictedProgram(finding.seed, finding.number, finding.case, wrong))
     return summary
 
 
-def judged(case: Case, plan: Plan) -> list[Judged]:
+def judged(case: ProgramCase, plan: CampaignPlan) -> list[JudgedProgram]:
     """Return the verdicts of all judges on a program; a judge that fails is a contradiction."""
     try:
         return (judge_ends if plan.ends else judge)(case, plan.orders, plan.budget)
     except Exception as error:  # whatever a judge raises is a finding
-        failed = Judged(plan.orders[0])
+        failed = JudgedProgram(plan.orders[0])
         failed.contradict(f"{FAILED}: {type(error).__name__}", str(error))
         return [failed]
 
@@ -200,20 +200,20 @@ def judged(case: Case, plan: Plan) -> list[Judged]:
 # ---- many at once
 
 
-def parts(plan: Plan, workers: int, dask: str | None) -> Generator[Summary, None, None]:
+def parts(plan: CampaignPlan, workers: int, dask: str | None) -> Generator[CampaignSummary, None, None]:
     """Yield the summary of each part of a plan when it is done: in this process, in others, or on a cluster."""
     return in_parts(judge_all, plan.chunks(1 if workers == 1 and not dask else workers), workers, dask)
 
 
 def campaign(
-    plan: Plan,
+    plan: CampaignPlan,
     workers: int,
     dask: str | None = None,
     seconds: float | None = None,
-    progress: Callable[[Summary], None] | None = None,
-) -> Summary:
+    progress: Callable[[CampaignSummary], None] | None = None,
+) -> CampaignSummary:
     """Judge all, or as many as ``seconds`` allow; what stops it (Ctrl-C, a worker that dies) is in the summary."""
-    summary = Summary()
+    summary = CampaignSummary()
 
     def enough() -> bool:
         return summary.programs < plan.programs and summary.late(seconds)
@@ -223,21 +223,21 @@ def campaign(
     return summary
 
 
-def find_examples(summary: Summary, budget: Budget, seconds: float) -> None:
+def find_examples(summary: CampaignSummary, budget: JudgeBudget, seconds: float) -> None:
     """Shrink the smallest program of each kind of contradiction, the most frequent kinds first, for so long in all."""
     until = time.perf_counter() + seconds
     for key, _ in summary.wrong.most_common():
         finding, wrong = _smallest(summary.findings, key)
         still = contradicts_as(wrong, budget, judge_ends if BY_ENDS in wrong.kind else judge)
 
-        def in_time(case: Case, still: Callable[[Case], bool] = still) -> bool:
+        def in_time(case: ProgramCase, still: Callable[[ProgramCase], bool] = still) -> bool:
             return time.perf_counter() < until and still(case)
 
         case = finding.case if wrong.kind.startswith(FAILED) else shrunk(finding.case, in_time)
-        summary.examples.append(Example(wrong.order, wrong.kind, finding.seed, finding.number, case))
+        summary.examples.append(SmallestExample(wrong.order, wrong.kind, finding.seed, finding.number, case))
 
 
-def _smallest(findings: Sequence[Finding], key: str) -> tuple[Finding, Contradiction]:
+def _smallest(findings: Sequence[ContradictedProgram], key: str) -> tuple[ContradictedProgram, Contradiction]:
     found = [
         (finding, wrong)
         for finding in findings

@@ -7,7 +7,7 @@ two requests add, sums carry from one half of a word to the other.
 
 from typing import Any
 
-from xccl_emu.campaign.generate import Case
+from xccl_emu.campaign.generate import ProgramCase
 from xccl_emu.campaign.programs import DATA, Instruction, Small, program
 
 ALPHABET = (
@@ -78,15 +78,15 @@ _CARRIES = 0x7FFF_FFFF_FFFF_FFFF
 _MEMORY = {DATA | k: 0x1_0000_0003 * (k + 2) for k in range(4)} | {12: 0x7000_0000_0009}
 
 
-def smallest(number: int) -> Case:
+def smallest(number: int) -> ProgramCase:
     """The program of a number below `TOTAL`."""
     if number < len(BY_HAND):
         text, more = BY_HAND[number]
-        return Case(Small(_programs(text), dies=2, filled=True, **more))
+        return ProgramCase(Small(_programs(text), dies=2, filled=True, **more))
     programs = _programs(_enumerated(number - len(BY_HAND)))
     adds = sum(one.name in _ADDS or (one.name == "signal" and one.c > 0) for each in programs for one in each)
     memory = _MEMORY | ({0: _CARRIES} if adds > 1 else {})
-    return Case(Small(programs, dies=2, memory=memory, filled=True))
+    return ProgramCase(Small(programs, dies=2, memory=memory, filled=True))
 
 
 def _programs(text: str) -> tuple[tuple[Instruction, ...], ...]:

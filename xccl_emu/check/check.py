@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
-from xccl_emu.check.reach import Memory, reach_of
+from xccl_emu.check.reach import MemoryUse, reach_of
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
@@ -144,7 +144,7 @@ def _with_memory(verdict: Verdict, checkable: Checkable) -> Verdict:
     return replace(verdict, reach=replace(verdict.reach, look=look))
 
 
-def _memory_of(checkable: Checkable, order: str, without: Collection[str]) -> Memory:
+def _memory_of(checkable: Checkable, order: str, without: Collection[str]) -> MemoryUse:
     from xccl_emu.check.drawn import memory_of
 
     return memory_of(checkable, order, without)
@@ -278,7 +278,7 @@ def _shown_after_fault(
 
 def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, options: _Options) -> Verdict:
     """The verdict on all runs in which a fault happens."""
-    from xccl_emu.check.search.faulty import FaultySearch
+    from xccl_emu.check.search.every_fault import FaultySearch
 
     trial = checkable.build(verdict.order, verdict.without)
     found = FaultySearch(

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from xccl_emu.check.reach import Memory
+from xccl_emu.check.reach import MemoryUse
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.witness.trace import Step, Trace, drawn
+from xccl_emu.check.witness.trace import RunTrace, TraceStep, drawn
 
 _TRIES = 4_000
 """How many actions are tried in each run; one that is not over then is left out."""
@@ -20,14 +20,14 @@ _NEAR = 1 << 16
 """A counter that lacks no more to either is near its wrap."""
 
 
-def memory_of(checkable: Checkable, order: str, without: Collection[str] = ()) -> Memory:
+def memory_of(checkable: Checkable, order: str, without: Collection[str] = ()) -> MemoryUse:
     """Return what two runs show: writes are seen soon in one, and as late as can be in the other."""
     seen = _Seen(checkable.build(order, without))
     for late in (False, True):
         run = drawn(checkable.build(order, without), late=late, tries=_TRIES)
         if run.end == "done":
             seen.look(run)
-    return Memory(tuple(sorted(seen.used_once())), tuple(sorted(seen.far_from_wrap())))
+    return MemoryUse(tuple(sorted(seen.used_once())), tuple(sorted(seen.far_from_wrap())))
 
 
 @dataclass
@@ -44,7 +44,7 @@ class _Seen:
     counted: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     """What stores of 4 bytes wrote to a region, without zeros."""
 
-    def look(self, run: Trace) -> None:
+    def look(self, run: RunTrace) -> None:
         """Add a run."""
         by, requests = dict[int, int](), defaultdict[str, set[int]](set)
         for write in run.writes:
@@ -71,7 +71,7 @@ class _Seen:
         counts = {region: values for region, values in self.counted.items() if len(values) > 1}
         return {one for one in self.awaited & set(counts) if all(-value % _HALF > _NEAR for value in counts[one])}
 
-    def _count(self, step: Step) -> None:
+    def _count(self, step: TraceStep) -> None:
         for access in step.accesses:
             if access.synchronizes and not access.writes:
                 self.awaited.add(self._region(access.start))

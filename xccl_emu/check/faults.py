@@ -31,7 +31,7 @@ In a schedule what breaks is an action as any other.  Its code is negative, whic
 (`encode`): so a witness replays as it is, and need not name the fault.
 
 `device/fault_actions.py` carries out such an action; `device/sampling/breaks.py` draws when it strikes,
-`search/faulty.py` searches every moment.
+`search/every_fault.py` searches every moment.
 """
 
 import re

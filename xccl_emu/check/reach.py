@@ -17,7 +17,7 @@ WAITS = ("poll_", "await_group", "wait_flag")
 
 
 @dataclass(frozen=True)
-class Place:
+class SyncPlace:
     """A site of a kernel that is a synchronization, and what runs show of it."""
 
     kernel: str
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """What memory some drawn runs used, by the names of labels; other runs may do more."""
 
     used_once: tuple[str, ...] = ()
@@ -56,32 +56,32 @@ class Memory:
 class Reach:
     """Synchronizations of a configuration: of all its runs, if a search has gone through them, else of drawn ones."""
 
-    places: tuple[Place, ...]
+    places: tuple[SyncPlace, ...]
     """Places with a name, and places at which a core may wait; without what is switched off."""
-    look: Callable[[], Memory] = field(default=Memory, compare=False, repr=False)
+    look: Callable[[], MemoryUse] = field(default=MemoryUse, compare=False, repr=False)
     """Draws runs, and says what memory they used (`check.drawn`)."""
 
     @cached_property
-    def _memory(self) -> Memory:
+    def _memory(self) -> MemoryUse:
         return self.look()
 
     @property
     def used_once(self) -> tuple[str, ...]:
-        """`Memory.used_once` of a proof; the runs are drawn when one of these two is first asked for."""
+        """`MemoryUse.used_once` of a proof; the runs are drawn when one of these two is first asked for."""
         return self._memory.used_once
 
     @property
     def far_from_wrap(self) -> tuple[str, ...]:
-        """`Memory.far_from_wrap` of a proof."""
+        """`MemoryUse.far_from_wrap` of a proof."""
         return self._memory.far_from_wrap
 
     @property
-    def never_waited(self) -> tuple[Place, ...]:
+    def never_waited(self) -> tuple[SyncPlace, ...]:
         """Places that runs reach, and that were granted at once whenever they did."""
         return tuple(place for place in self.places if place.reached and not place.may_wait)
 
     @property
-    def never_reached(self) -> tuple[Place, ...]:
+    def never_reached(self) -> tuple[SyncPlace, ...]:
         """Places that no run reaches."""
         return tuple(place for place in self.places if not place.reached)
 
@@ -110,7 +110,7 @@ def reach_of(pod: Pod, words: NDArray[np.int64]) -> Reach:
     return Reach(tuple(_places(pod, words)))
 
 
-def _places(pod: Pod, words: NDArray[np.int64]) -> Iterator[Place]:
+def _places(pod: Pod, words: NDArray[np.int64]) -> Iterator[SyncPlace]:
     launches = [launch for core in pod.active_cores() if (launch := pod.launch_of(core)) is not None]
     without = pod.without
     for number, kernel in enumerate(pod.kernels):
@@ -119,4 +119,4 @@ def _places(pod: Pod, words: NDArray[np.int64]) -> Iterator[Place]:
             waits = site.operation.startswith(WAITS)
             if (waits or site.sync) and site.sync not in without:
                 word = int(words[number * MAX_SITES + n])
-                yield Place(kernel.name, site, dies, word & CAME != 0, not waits or word & MAY_WAIT != 0)
+                yield SyncPlace(kernel.name, site, dies, word & CAME != 0, not waits or word & MAY_WAIT != 0)

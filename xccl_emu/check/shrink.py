@@ -27,7 +27,7 @@ def with_violation(
     """
     from xccl_emu.check.sampling.sample import further, replay
     from xccl_emu.check.witness.rank import cause, place, ranked
-    from xccl_emu.check.witness.shrink import shrink
+    from xccl_emu.check.witness.shrink_schedule import shrink
 
     started, left = working_seconds(), SECONDS if seconds is None else max(seconds, SECONDS)
     alone = verdict.fault or violation.loop  # the hardware fails, or a search has seen all of a livelock

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from xccl_emu.bench.result import EMULATED, Result, Score, by_table, payload_gb_s, scores, total_wrong
+from xccl_emu.bench.result import EMULATED, Result, RoleScore, by_table, payload_gb_s, scores, total_wrong
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.perf_job import lines
@@ -188,7 +188,7 @@ def _count(wrong: int | None) -> str:
     return "N/A" if wrong is None else str(wrong)
 
 
-def score_text(one: Score) -> str:
+def score_text(one: RoleScore) -> str:
     """Return text such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
     kind = f"{one.role} rows" if one.of == EMULATED else f"{one.role} rows, {one.of}"
     inside = "" if one.inside is None else f", {one.inside} of {one.n_rows} in their 80 % intervals"

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from xccl_emu import measurements
 from xccl_emu.bench import band, sensitivity
-from xccl_emu.bench.processes import Job, on_processes
+from xccl_emu.bench.processes import ProcessJob, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
@@ -64,7 +64,7 @@ def every_bench(setting: Setting, quiet: bool, ends: bool = True) -> list[Result
     kinds.sort(key=lambda one: one[1].turn)
     quietly = replace(setting, stage=silent)
     jobs = [
-        Job(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
+        ProcessJob(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
         for kind, suite in kinds
     ]
 

@@ -9,7 +9,16 @@ import typer
 from xccl_emu.campaign.ends import JUDGE
 from xccl_emu.campaign.judge import JUDGES
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.campaign.run import REFUTED, Example, Finding, Plan, Summary, campaign, find_examples, judge_again
+from xccl_emu.campaign.run import (
+    REFUTED,
+    CampaignPlan,
+    CampaignSummary,
+    ContradictedProgram,
+    SmallestExample,
+    campaign,
+    find_examples,
+    judge_again,
+)
 from xccl_emu.campaign.smallest import TOTAL
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
 from xccl_emu.cli import ending
@@ -33,12 +42,12 @@ def act(options: CampaignOptions, as_json: bool) -> None:
     raise typer.Exit(code)
 
 
-def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
+def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[CampaignSummary, int]:
     """Judge what the command line asks for; the summary and the exit code."""
     check_seconds(options.seconds)
     plan = plan_of(options)
     if options.replay is not None:
-        summary = judge_again(Finding.load(options.replay), plan)
+        summary = judge_again(ContradictedProgram.load(options.replay), plan)
     else:
         _make_folder(options.out)
         summary = _watched(options, plan, quiet)
@@ -48,14 +57,14 @@ def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
     return summary, ending.WRONG if summary.wrong else stopped
 
 
-def plan_of(options: CampaignOptions) -> Plan:
+def plan_of(options: CampaignOptions) -> CampaignPlan:
     """Return which programs the command line asks for, and by whom they are judged."""
     orders, ends = tuple(options.orders.split(",")), options.ends or options.enumerate
     programs = options.programs or (max(1, TOTAL - options.first) if options.enumerate else _PROGRAMS)
-    return Plan(programs, options.seed, options.first, orders, ends=ends, enumerated=options.enumerate)
+    return CampaignPlan(programs, options.seed, options.first, orders, ends=ends, enumerated=options.enumerate)
 
 
-def save(summary: Summary, folder: Path) -> None:
+def save(summary: CampaignSummary, folder: Path) -> None:
     """Write each program on which judges contradict each other to a file; OutputError if one cannot be written."""
     for finding in summary.findings:
         with writing("--out", folder):
@@ -72,19 +81,19 @@ def _make_folder(out: Path | None) -> None:
         raise ConfigError(f"--out {out}: no file can be written there ({error})") from error
 
 
-def _watched(options: CampaignOptions, plan: Plan, quiet: bool) -> Summary:
+def _watched(options: CampaignOptions, plan: CampaignPlan, quiet: bool) -> CampaignSummary:
     """The campaign, with a line on stderr that says how far it is."""
     workers = options.workers or len(os.sched_getaffinity(0))
     with counting("campaign", plan.programs, quiet) as count:
 
-        def report(summary: Summary) -> None:
+        def report(summary: CampaignSummary) -> None:
             rate = summary.programs / summary.seconds
             count(summary.programs, f"{rate:.0f} a second, {len(summary.findings)} contradict")
 
         return campaign(plan, workers, options.dask, options.seconds, report)
 
 
-def show(summary: Summary, options: CampaignOptions, as_json: bool) -> None:
+def show(summary: CampaignSummary, options: CampaignOptions, as_json: bool) -> None:
     """Print what the programs came to."""
     if as_json:
         return print_json("campaign", {"seed": options.seed} | summary.to_json())
@@ -103,7 +112,7 @@ def show(summary: Summary, options: CampaignOptions, as_json: bool) -> None:
     _show_programs(summary, options)
 
 
-def _show_verdicts(summary: Summary) -> None:
+def _show_verdicts(summary: CampaignSummary) -> None:
     sorts = (VERIFIED, REFUTED, UNFINISHED, NO_VIOLATION)
     typer.echo(f"{'':24}" + "".join(f"{name:>20}" for name in sorts))
     for order in ORDERS:
@@ -113,7 +122,7 @@ def _show_verdicts(summary: Summary) -> None:
                 typer.echo(f"{order + ', ' + judge:24}" + "".join(f"{count:20,}" for count in counts))
 
 
-def _show_programs(summary: Summary, options: CampaignOptions) -> None:
+def _show_programs(summary: CampaignSummary, options: CampaignOptions) -> None:
     for example in summary.examples:
         typer.echo(f"\n{example.order}: {example.kind} ({_again(options, example)})\n{example.case}")
     if not summary.examples:
@@ -121,7 +130,7 @@ def _show_programs(summary: Summary, options: CampaignOptions) -> None:
             typer.echo(f"\n{_again(options, finding)}\n{finding.case}")
 
 
-def _again(options: CampaignOptions, one: Finding | Example) -> str:
+def _again(options: CampaignOptions, one: ContradictedProgram | SmallestExample) -> str:
     """The options that judge a program again."""
     if options.enumerate:
         return f"--enumerate --first {one.number} --programs 1"

@@ -7,7 +7,7 @@ from typing import cast
 
 from xccl_emu.bench.result import Result, even
 from xccl_emu.bench.setting import Setting
-from xccl_emu.bench.traffic import Comparison, Line, line_of
+from xccl_emu.bench.traffic import Comparison, TrafficLine, line_of
 from xccl_emu.cli.bench_sweep import all_or_partial
 from xccl_emu.cli.perf import Perf
 from xccl_emu.cli.perf_job import bandwidths, measure, points
@@ -79,7 +79,7 @@ def _timed(protocol: str, case: Case, swept: tuple[str, ...], setting: Setting) 
 
 def compare(protocols: Sequence[str], sizes: Sizes) -> Comparison:
     """Return what the dies of each role ask of other dies, of several protocols of the same sizes."""
-    lines, wrong = list[Line](), 0
+    lines, wrong = list[TrafficLine](), 0
     short = {protocol: protocol.rpartition(":")[2] for protocol in protocols}
     titles = short if len({*short.values()}) == len(short) else {protocol: protocol for protocol in protocols}
     for protocol in protocols:

@@ -71,9 +71,9 @@ def _check(member: Member, case: str, seconds: float) -> Outcome:
 
 def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
     """Sequences of calls, one after the other, so that the same number finds the same."""
-    from xccl_emu.fuzz.run import Plan, fuzz
+    from xccl_emu.fuzz.run import FuzzPlan, fuzz
 
-    plan = Plan(f"{member.file}:{case}", examples=SEQUENCES)
+    plan = FuzzPlan(f"{member.file}:{case}", examples=SEQUENCES)
     summary = fuzz(plan, 1, seconds=seconds)
     ending.raise_by(ending.BY_SIGNAL.get(summary.stopped, 0))
     found = [one.verdict.violation.kind for one in summary.findings if one.verdict.violation is not None]

@@ -9,7 +9,7 @@ from xccl_emu.cli.app import App
 from xccl_emu.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from xccl_emu.bench.fit import Fit
+    from xccl_emu.bench.fit import FittedConstants
 
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", dir_okay=False, help="Write constants and report to it, TOML.")
@@ -43,7 +43,7 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
             write_text(out, as_toml(found))
 
 
-def _print(found: "Fit", as_json: bool) -> None:
+def _print(found: "FittedConstants", as_json: bool) -> None:
     """The report, as JSON or as tables."""
     if as_json:
         from xccl_emu.bench.result import Result

@@ -19,8 +19,8 @@ from xccl_emu.cli.fuzz import FuzzOptions
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting, file_of
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
-from xccl_emu.fuzz.judge import Budget
-from xccl_emu.fuzz.run import Finding, Plan, Summary, fuzz
+from xccl_emu.fuzz.judge import SequenceBudget
+from xccl_emu.fuzz.run import FailingSequence, FuzzPlan, FuzzSummary, fuzz
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.protocol.sequence import Sequence
@@ -33,7 +33,7 @@ EXAMPLES, WITHOUT_END = 200, 100_000
 class Result:
     """What the command came to."""
 
-    summary: Summary
+    summary: FuzzSummary
     protocol: str
     """As the user names it."""
     order: str
@@ -91,20 +91,20 @@ def _check(options: FuzzOptions) -> None:
         check_syncs(case, options.without)
 
 
-def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
+def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> FuzzSummary:
     """The campaign, with a line on stderr that says how far it is."""
     examples = options.examples or (EXAMPLES if options.seconds is None else WITHOUT_END)
-    budget = Budget(
+    budget = SequenceBudget(
         options.order, options.without, options.schedules, options.states, options.calls, faults=options.fault
     )
     file, colon, name = protocol.rpartition(":")
     if Path(file).is_file():  # workers of a cluster have folders of their own
         protocol = f"{Path(file).resolve()}{colon}{name}"
-    plan = Plan(protocol, options.sizes, examples, options.seed, budget)
+    plan = FuzzPlan(protocol, options.sizes, examples, options.seed, budget)
     workers = options.workers or len(os.sched_getaffinity(0))
     with counting("fuzz", examples, quiet) as count:
 
-        def report(summary: Summary) -> None:
+        def report(summary: FuzzSummary) -> None:
             count(summary.sequences, f"{some(summary.calls, 'calls')}, {some(summary.schedules, 'schedules')}")
 
         return fuzz(plan, workers, options.dask, options.seconds, report)
@@ -130,8 +130,8 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
     except ReplayError as error:
         raise ConfigError(f"--replay {path}: {error}") from error
     verdict = replayed(witness, sequence, path)
-    finding = Finding(str(witness.configuration["stages"]), witness.fault, verdict)
-    summary = Summary(protocol, findings=[finding])
+    finding = FailingSequence(str(witness.configuration["stages"]), witness.fault, verdict)
+    summary = FuzzSummary(protocol, findings=[finding])
     return Result(summary, protocol, witness.order, options.seed, path, replayed=True)
 
 
@@ -152,7 +152,7 @@ def show(result: Result, as_json: bool) -> None:
         typer.echo(f"show it again: xccl-emu fuzz --replay {result.kept}{file_of(result.protocol)}")
 
 
-def _counts(summary: Summary) -> str:
+def _counts(summary: FuzzSummary) -> str:
     found = "a violation" if summary.findings else f"nothing found{summary.stopped and f', {summary.stopped}'}"
     return (
         f"{summary.protocol}: {found}; {some(summary.sequences, 'sequences')} of {some(summary.calls, 'calls')} in"
@@ -161,7 +161,7 @@ def _counts(summary: Summary) -> str:
     )
 
 
-def _show_finding(found: Finding, result: Result) -> None:
+def _show_finding(found: FailingSequence, result: Result) -> None:
     console, sequence = stdout_console(), found.sequence(result.protocol)
     if found.verdict.violation is not None:
         print_witness(console, sequence.build(found.verdict.order, found.verdict.without), found.verdict.violation)

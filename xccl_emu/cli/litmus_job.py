@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from xccl_emu.ascendc import BARRIERS, litmus
-from xccl_emu.ascendc.litmus import Model, Outcome, Program
+from xccl_emu.ascendc.litmus import LitmusTest, MachineModel, Outcome
 from xccl_emu.cli import ending
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.litmus import LitmusOptions
@@ -37,7 +37,7 @@ def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> No
     _list(options, chosen, as_json)
 
 
-def _emulated(options: LitmusOptions, programs: Sequence[Program]) -> str:
+def _emulated(options: LitmusOptions, programs: Sequence[LitmusTest]) -> str:
     counted, machine = dict[str, dict[Outcome, int]](), (options.emulate, options.barrier, options.homes)
     for program in programs:
         counted[program.name] = litmus.counted(program, litmus.ran(program, *machine, options.rounds, options.seed))
@@ -47,7 +47,7 @@ def _emulated(options: LitmusOptions, programs: Sequence[Program]) -> str:
 # ---- what is allowed
 
 
-def _list(options: LitmusOptions, programs: Sequence[Program], as_json: bool) -> None:
+def _list(options: LitmusOptions, programs: Sequence[LitmusTest], as_json: bool) -> None:
     shown = list[dict[str, Any]]()
     with counting("litmus", len(programs), quiet=as_json) as count:
         for i, program in enumerate(programs):
@@ -71,7 +71,7 @@ def _list(options: LitmusOptions, programs: Sequence[Program], as_json: bool) ->
     )
 
 
-def _allowed(program: Program, homes: str) -> list[dict[str, Any]]:
+def _allowed(program: LitmusTest, homes: str) -> list[dict[str, Any]]:
     """List each outcome, and the orders that allow it by each reading of a barrier."""
     found = {
         (barrier, order): litmus.allowed(program, order, barrier, homes)
@@ -107,17 +107,17 @@ def _read(options: LitmusOptions, as_json: bool) -> None:
     raise typer.Exit(0 if left else ending.WRONG)
 
 
-def _named(model: Model) -> dict[str, Any]:
+def _named(model: MachineModel) -> dict[str, Any]:
     return {"order": model.order, "barrier": model.barrier}
 
 
-def _refutations(model: Model) -> list[dict[str, Any]]:
+def _refutations(model: MachineModel) -> list[dict[str, Any]]:
     return [
         {"program": name, "outcome": litmus.text_of(outcome), "count": n} for name, outcome, n in model.refuted_by
     ]  # fmt: skip
 
 
-def _show(models: Sequence[Model], left: Sequence[Model], what: str) -> None:
+def _show(models: Sequence[MachineModel], left: Sequence[MachineModel], what: str) -> None:
     table = Table("order", "barrier", "", "by", "outcome", *right("times"), title=what, title_style="")
     for model in models:
         worst = max(_refutations(model), key=lambda each: each["count"], default=None)

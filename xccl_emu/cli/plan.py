@@ -13,8 +13,8 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
 
 if TYPE_CHECKING:
-    from xccl_emu.plan.costs import Setting
-    from xccl_emu.plan.strategies import Estimate, Workload
+    from xccl_emu.plan.costs import PlanSetting
+    from xccl_emu.plan.strategies import Estimate, RequestStream
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Planning:
 def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     from xccl_emu.cli import plan_show
     from xccl_emu.plan.observed import load_observed
-    from xccl_emu.plan.strategies import Workload, plan
+    from xccl_emu.plan.strategies import RequestStream, plan
 
     if plot is not None:
         from xccl_emu.cli.bench_plot import check_plot
 
         check_plot(plot)
     _check(options, plot)
-    workload = Workload(options.rate, options.input, options.output, options.context)
+    workload = RequestStream(options.rate, options.input, options.output, options.context)
     setting = _setting(options)
     if options.published:
         return _compare(setting, workload, as_json)
@@ -101,18 +101,18 @@ def _check(options: Planning, plot: Path | None) -> None:
         )
 
 
-def _setting(options: Planning) -> "Setting":
+def _setting(options: Planning) -> "PlanSetting":
     from xccl_emu.plan.cluster import load_cluster
-    from xccl_emu.plan.costs import Setting
+    from xccl_emu.plan.costs import PlanSetting
     from xccl_emu.plan.forms import CORRECTED, literal_but_for
     from xccl_emu.plan.model import load_model
 
     form = literal_but_for(options.correct) if options.literal else CORRECTED
     model, cluster = load_model(options.model), load_cluster(options.cluster)
-    return Setting(model, cluster, options.batch, form, not options.sync, options.drop)
+    return PlanSetting(model, cluster, options.batch, form, not options.sync, options.drop)
 
 
-def _chosen(options: Planning, setting: "Setting", workload: "Workload") -> "Estimate | None":
+def _chosen(options: Planning, setting: "PlanSetting", workload: "RequestStream") -> "Estimate | None":
     from xccl_emu.plan.grammar import parse
     from xccl_emu.plan.strategies import Estimate
 
@@ -122,7 +122,7 @@ def _chosen(options: Planning, setting: "Setting", workload: "Workload") -> "Est
     return Estimate(parse(options.strategy, cluster.devices, cluster.devices_per_node), setting, workload)
 
 
-def _compare(setting: "Setting", workload: "Workload", as_json: bool) -> None:
+def _compare(setting: "PlanSetting", workload: "RequestStream", as_json: bool) -> None:
     from xccl_emu.cli.bench_show import show
     from xccl_emu.plan.published import compared
 

@@ -12,21 +12,21 @@ from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right
 from xccl_emu.plan.explain import deciding, ms, reason
-from xccl_emu.plan.observed import Point
-from xccl_emu.plan.partition import WHOLE, Cut, Part, part
-from xccl_emu.plan.strategies import Estimate, Plan, single_terms
+from xccl_emu.plan.observed import FittedObservation
+from xccl_emu.plan.partition import WHOLE, Cut, DeviceShare, part
+from xccl_emu.plan.strategies import Estimate, RankedStrategies, single_terms
 
 
 @dataclass(frozen=True)
 class Shown:
     """What is printed."""
 
-    plan: Plan
+    plan: RankedStrategies
     chosen: Estimate | None
     """The one that was asked for."""
     by: str
     top: int
-    observed: Sequence[Point] = ()
+    observed: Sequence[FittedObservation] = ()
     """What constants were fitted to."""
     device: int | None = None
     """Whose part of the weights is printed."""
@@ -37,7 +37,7 @@ class Shown:
         return self.plan.ranked[0] if self.plan.ranked else None
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> DeviceShare | None:
         """Return what that device has under the strategy asked for, or else the best; None if neither is there."""
         one = self.chosen or self.best
         return None if one is None or self.device is None else part(one.strategy, one.setting.model, self.device)
@@ -88,7 +88,7 @@ def plain(shown: Shown) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _plain_part(of: Part) -> dict[str, Any]:
+def _plain_part(of: DeviceShare) -> dict[str, Any]:
     """Ranges as their first and last but one, matrices as NumPy cuts them."""
     ranges = {name: [each.start, each.stop] for name, each in (("layers", of.layers), ("experts", of.experts))}
     kinds = (("attention", of.attention), ("expert", of.expert), ("dense", of.dense))

@@ -13,7 +13,7 @@ from xccl_emu.protocol.sequence import Sequence
 
 
 @dataclass(frozen=True)
-class Budget:
+class SequenceBudget:
     """How much of a sequence is looked at."""
 
     order: str = "relaxed"
@@ -47,7 +47,7 @@ def _first_asked(begun: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedSequence:
     """What became of one sequence."""
 
     violation: Violation | None = None
@@ -59,10 +59,10 @@ class Judged:
     """Whether it was not judged: it exceeds the budget, cannot be built, or has a fault that does not fit."""
 
 
-SKIPPED = Judged(skipped=True)
+SKIPPED = JudgedSequence(skipped=True)
 
 
-def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
+def judge(sequence: Sequence, fault: str, seed: int, budget: SequenceBudget) -> JudgedSequence:
     """Judge the last stage of a sequence, if a fault is named with that in it; raises what building the pod raises."""
     from xccl_emu.check.sampling.sample import OF_CALLS, sample  # compiled code is imported only when something runs
 
@@ -78,18 +78,18 @@ def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
         sampled = sample(trial, policy, seed=seed, schedules=each, fault=broken, at_once=each)
         schedules += sampled.schedules
         if sampled.violation is not None:
-            return Judged(sampled.violation, schedules)
+            return JudgedSequence(sampled.violation, schedules)
     if not budget.states or (broken is not None and adds_nothing(broken, trial.may_wait(broken))):
-        return Judged(None, schedules)  # what has been searched without such a fault need not be searched again
+        return JudgedSequence(None, schedules)  # what has been searched without such a fault need not be searched again
     return _searched(sequence, fault, schedules, budget)
 
 
-def _searched(sequence: Sequence, fault: str, schedules: int, budget: Budget) -> Judged:
+def _searched(sequence: Sequence, fault: str, schedules: int, budget: SequenceBudget) -> JudgedSequence:
     verdict = check(sequence, order=budget.order, without=budget.without, max_states=budget.states, fault=fault)
-    return Judged(verdict.violation, schedules, verdict.states, verdict.verdict == VERIFIED)
+    return JudgedSequence(verdict.violation, schedules, verdict.states, verdict.verdict == VERIFIED)
 
 
-def verdict_of(sequence: Sequence, fault: str, seed: int, budget: Budget, violation: Violation) -> Verdict:
+def verdict_of(sequence: Sequence, fault: str, seed: int, budget: SequenceBudget, violation: Violation) -> Verdict:
     """Return a violation as a check reports it: the most informative one near it, by a schedule made short."""
     configuration = dict(sequence.configuration)
     verdict = Verdict(VIOLATION, sequence.name, configuration, budget.order, "fuzz", seed, budget.without, fault)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz import draw
-from xccl_emu.fuzz.judge import SKIPPED, Budget, Judged, judge
+from xccl_emu.fuzz.judge import SKIPPED, JudgedSequence, SequenceBudget, judge
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.registry import Known
 from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage, makes_rows
@@ -51,7 +51,7 @@ COUNTS = tuple(each.name for each in fields(Counts))
 class Counted(Counts):
     """What a run of the machine has looked at."""
 
-    seen: dict[str, Judged] = field(default_factory=dict, repr=False)
+    seen: dict[str, JudgedSequence] = field(default_factory=dict, repr=False)
     found_at: float = 0.0
     """When something was found; from then on nothing is counted any more."""
 
@@ -60,7 +60,7 @@ class Counted(Counts):
         """Return True if it is time to keep the finding as it is."""
         return bool(self.found_at) and working_seconds() > self.found_at + SHRINK_SECONDS
 
-    def note(self, key: str, judged: Judged) -> None:
+    def note(self, key: str, judged: JudgedSequence) -> None:
         """Remember what became of a sequence."""
         self.seen[key] = judged
         if self.found_at:
@@ -77,7 +77,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     of: ClassVar[Known]
     fixed: ClassVar[Sizes]
-    budget: ClassVar[Budget]
+    budget: ClassVar[SequenceBudget]
     seed: ClassVar[int]
     counted: ClassVar[Counted]
 
@@ -103,7 +103,7 @@ class CallsMachine(RuleBasedStateMachine):
             self.counted.calls += counts
         self._stop_if_wrong(sequence, "", judged)
 
-    def _judged(self, sequence: Sequence, fault: str) -> Judged:
+    def _judged(self, sequence: Sequence, fault: str) -> JudgedSequence:
         key = f"{sequence.configuration} {fault}"
         if key not in self.counted.seen:
             if self.counted.over or (self.budget.spent and not self.counted.found_at):
@@ -154,7 +154,7 @@ class CallsMachine(RuleBasedStateMachine):
         if named:
             self._stop_if_wrong(sequence, named, self._judged(sequence, named))
 
-    def _stop_if_wrong(self, sequence: Sequence, fault: str, judged: Judged) -> None:
+    def _stop_if_wrong(self, sequence: Sequence, fault: str, judged: JudgedSequence) -> None:
         if judged.violation is not None:
             raise self.violation_of(sequence, fault, judged.violation)
 
@@ -163,7 +163,7 @@ class CallsMachine(RuleBasedStateMachine):
         return SequenceViolation(sequence, fault, violation)
 
 
-def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[CallsMachine]:
+def machine_of(of: Known, fixed: Sizes, budget: SequenceBudget, seed: int) -> type[CallsMachine]:
     """The machine of one protocol: its rules draw from the sizes of its case, but for those that are ``fixed``."""
     sizes, calls, small = draw.communicators(of, fixed), draw.calls(of, fixed), st.integers(0, 7)
     later = precondition(lambda self: self.stages)

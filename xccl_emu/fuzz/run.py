@@ -17,9 +17,9 @@ from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
 from xccl_emu.check.verdict import Verdict
 from xccl_emu.errors import ConfigError
-from xccl_emu.fuzz.judge import Budget, verdict_of
+from xccl_emu.fuzz.judge import SequenceBudget, verdict_of
 from xccl_emu.fuzz.machine import COUNTS, Counts, SequenceViolation, machine_of
-from xccl_emu.fuzz.shrink import shrunk
+from xccl_emu.fuzz.shrink_sequence import shrunk
 from xccl_emu.protocol.folder import Contents, contents_of, same
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocol.sequence import Sequence, Sizes
@@ -29,7 +29,7 @@ CHUNK = 20
 
 
 @dataclass(frozen=True)
-class Plan:
+class FuzzPlan:
     """Which protocol is called, how often, and how each sequence is judged."""
 
     protocol: str
@@ -38,11 +38,11 @@ class Plan:
     """Sizes that are the same in all sequences."""
     examples: int = 200
     seed: int = 0
-    budget: Budget = field(default_factory=Budget)
+    budget: SequenceBudget = field(default_factory=SequenceBudget)
     contents: Contents = field(default_factory=dict)
     """Contents of the protocol's files; they must be the same in each worker."""
 
-    def chunks(self) -> list["Plan"]:
+    def chunks(self) -> list["FuzzPlan"]:
         """Split the plan into parts, each with a seed of its own."""
         return [
             replace(self, examples=min(CHUNK, self.examples - first), seed=self.seed + first)
@@ -51,7 +51,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class FailingSequence:
     """A sequence in which something goes wrong, made as short as Hypothesis could, and the verdict on it."""
 
     stages: str
@@ -65,12 +65,12 @@ class Finding:
 
 
 @dataclass
-class Summary(Counts, Gathered):
+class FuzzSummary(Counts, Gathered):
     """What fuzzing came to."""
 
     COUNTED = (*COUNTS, "findings")
     protocol: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FailingSequence] = field(default_factory=list)
     spent: set[int] = field(default_factory=set)
     """Processes whose time is over."""
 
@@ -86,10 +86,10 @@ class Summary(Counts, Gathered):
         return {**kept, "seconds": round(self.seconds, 1), "findings": found}
 
 
-def fuzz_part(plan: Plan) -> Summary:
+def fuzz_part(plan: FuzzPlan) -> FuzzSummary:
     """Draw and judge the sequences of a plan one after the other, up to the first in which something goes wrong."""
     if plan.budget.spent:
-        return Summary(plan.protocol, spent={os.getpid()})
+        return FuzzSummary(plan.protocol, spent={os.getpid()})
     of = known(plan.protocol)
     if not same(plan.contents):
         raise ConfigError(f"protocol {plan.protocol!r}: one of {', '.join(plan.contents)} has changed meanwhile")
@@ -99,7 +99,7 @@ def fuzz_part(plan: Plan) -> Summary:
         phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck), verbosity=Verbosity.quiet,
         report_multiple_bugs=False, print_blob=False,
     )  # fmt: skip
-    found: list[Finding] = []
+    found: list[FailingSequence] = []
     try:
         with _drawn_by_seed_alone():
             run_state_machine_as_test(hypothesis.seed(plan.seed)(machine), settings=settings)
@@ -108,10 +108,10 @@ def fuzz_part(plan: Plan) -> Summary:
             error.sequence, error.fault, error.violation, plan.seed, plan.budget, plan.sizes
         )
         verdict = verdict_of(sequence, error.fault, plan.seed, plan.budget, violation)
-        found.append(Finding(str(sequence.configuration["stages"]), error.fault, verdict))
+        found.append(FailingSequence(str(sequence.configuration["stages"]), error.fault, verdict))
     spent = {os.getpid()} if plan.budget.spent else set[int]()
     counts = {name: getattr(machine.counted, name) for name in COUNTS}
-    return Summary(plan.protocol, findings=found, spent=spent, **counts)
+    return FuzzSummary(plan.protocol, findings=found, spent=spent, **counts)
 
 
 @contextmanager
@@ -129,12 +129,12 @@ def _drawn_by_seed_alone() -> Iterator[None]:
 
 
 def fuzz(
-    plan: Plan,
+    plan: FuzzPlan,
     workers: int,
     dask: str | None = None,
     seconds: float | None = None,
-    progress: Callable[[Summary], None] | None = None,
-) -> Summary:
+    progress: Callable[[FuzzSummary], None] | None = None,
+) -> FuzzSummary:
     """Fuzz until something is found, all sequences are through, or ``seconds`` are over.
 
     What stops it before that (Ctrl-C, a worker that dies) is in the summary.  The first sequences are drawn in this
@@ -143,7 +143,7 @@ def fuzz(
     """
     plan = replace(plan, contents=contents_of(known(plan.protocol).maker.__module__))
     fuzz_part(replace(plan, examples=1))
-    summary = Summary(plan.protocol)
+    summary = FuzzSummary(plan.protocol)
     chunks = replace(plan, budget=replace(plan.budget, seconds=seconds, begun=time.time())).chunks()
     processes = len(chunks) if dask else min(workers, len(chunks))
 

@@ -18,7 +18,7 @@ from numba.core.caching import _Cache
 from numba.core.dispatcher import Dispatcher
 
 from xccl_emu.jit import cache
-from xccl_emu.jit.parts import Part, ShortLoopsCompiler, WholeCompiler
+from xccl_emu.jit.parts import CompiledPart, ShortLoopsCompiler, WholeCompiler
 
 
 def compiled(long_loops: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -46,7 +46,7 @@ def _family_of(function: Callable[..., Any]) -> str:
 
 def _adapt(made: Any, family: str, compiler_class: type[WholeCompiler]) -> None:
     """Compiled code that calls the function gets it as a part; the host, or who takes its address, as a whole."""
-    part = Part(made)
+    part = CompiledPart(made)
     made.get_call_template, made.get_overload = part.get_call_template, part.get_overload
     made._compiler.pipeline_class = compiler_class
     if family:

@@ -249,7 +249,7 @@ class _PartCompiler(WholeCompiler):
         return super().compile_extra(function)
 
 
-class Part:
+class CompiledPart:
     """What Numba asks of a function that compiled code calls: its types, and by which key its code is found."""
 
     def __init__(self, dispatcher: Any) -> None:

@@ -43,7 +43,7 @@ class _Module(types.ModuleType):
         return self if name == "config" else StandIn
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _NumbaFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
@@ -65,5 +65,5 @@ def stand_in() -> bool:
     wanted = os.environ.get("XCCL_EMU_WITHOUT_NUMBA") or importlib.util.find_spec("numba") is None
     if wanted and "numba" not in sys.modules:
         os.environ["NUMBA_DISABLE_JIT"] = "1"
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _NumbaFinder())
     return bool(wanted)

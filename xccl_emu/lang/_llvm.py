@@ -12,8 +12,8 @@ from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import PLACE, RESULT_NAME, Ask, Branch, Done, Jump
 from xccl_emu.lang._ir import integer
 from xccl_emu.lang._resolve import TURNS
-from xccl_emu.lang._shape import Shape, Tree
-from xccl_emu.lang._statements import Program, Statements
+from xccl_emu.lang._shape import BlockTree, KernelShape
+from xccl_emu.lang._statements import PlainFunctions, Statements
 from xccl_emu.lang.requests import OP_RETURN
 
 STEP = "xccl_emu_step"
@@ -59,7 +59,7 @@ define internal i64 @remainder(i64 %a, i64 %b) alwaysinline nounwind {
 class StepCode(Statements):
     """The code of the step function."""
 
-    def __init__(self, shape: Shape, program: Program) -> None:
+    def __init__(self, shape: KernelShape, program: PlainFunctions) -> None:
         super().__init__(program)
         self._shape = shape
         self._labels = {root: self.label() for root in shape.trees}
@@ -105,7 +105,7 @@ class StepCode(Statements):
 
     # ---- blocks
 
-    def _block(self, tree: Tree, b: int, changed: frozenset[str]) -> None:
+    def _block(self, tree: BlockTree, b: int, changed: frozenset[str]) -> None:
         block = self._shape.blocks[b]
         self.statements([s.node for s in block.body])
         changed = changed.union(*(s.stores for s in block.body))
@@ -128,7 +128,7 @@ class StepCode(Statements):
             case None:
                 raise AssertionError("a block without an exit was reached")
 
-    def _go_on(self, tree: Tree, target: int, changed: frozenset[str]) -> None:
+    def _go_on(self, tree: BlockTree, target: int, changed: frozenset[str]) -> None:
         if self._shape.inside(tree, target):
             self._block(tree, target, changed)
             return
@@ -146,16 +146,16 @@ class StepCode(Statements):
             self._store(abi.REQUEST + i, value)
         return values[0]
 
-    def _leave(self, tree: Tree, resume: int | None, pc: int, operation: str) -> None:
+    def _leave(self, tree: BlockTree, resume: int | None, pc: int, operation: str) -> None:
         for name in self._shape.zeros(tree, resume):
             self._store(self._register(name), "0")
         self._store(abi.PC, str(pc))
         self.end(f"ret i64 {operation}")
 
 
-def instructions(shape: Shape, functions: Mapping[str, ast.FunctionDef]) -> str:
+def instructions(shape: KernelShape, functions: Mapping[str, ast.FunctionDef]) -> str:
     """Return the module of a step function; TypeError if a value in it is not an integer."""
-    program = Program(functions)
+    program = PlainFunctions(functions)
     step = StepCode(shape, program)
     texts = [PRELUDE]
     for head, code in [(HEAD, step), *((helper.head, helper) for helper in program.helpers.values())]:

@@ -19,7 +19,7 @@ MAX_NESTED = 12
 
 
 @dataclass(frozen=True)
-class Path:
+class BlockPath:
     """One way through a tree of blocks, to the block whose exit leaves the tree."""
 
     block: int
@@ -30,10 +30,10 @@ class Path:
 
 
 @dataclass
-class Tree:
+class BlockTree:
     root: int
     members: set[int] = field(default_factory=set)
-    paths: list[Path] = field(default_factory=list)
+    paths: list[BlockPath] = field(default_factory=list)
 
 
 def local_names(node: ast.AST) -> frozenset[str]:
@@ -85,7 +85,7 @@ def build(source: Source) -> Builder:
     return Builder(source, merged) if merged else first
 
 
-class Shape:
+class KernelShape:
     """The cases of a built kernel, each a tree of blocks, and what each keeps in registers."""
 
     def __init__(self, builder: Builder, source: Source) -> None:
@@ -143,10 +143,10 @@ class Shape:
     def _make_trees(self, reached: set[int], resumed: list[int]) -> None:
         ways = [t for b in reached for t in self._successors(b)]
         roots = {0, *resumed, *(b for b in reached if ways.count(b) > 1)}
-        self.trees: dict[int, Tree] = {}
+        self.trees: dict[int, BlockTree] = {}
         todo = sorted(roots, reverse=True)
         while todo:
-            tree = Tree(todo.pop())
+            tree = BlockTree(todo.pop())
             too_deep = self._grow(tree, tree.root, roots, 0)
             roots |= too_deep
             todo += sorted(too_deep, reverse=True)
@@ -154,7 +154,7 @@ class Shape:
         for tree in self.trees.values():
             self._walk(tree, tree.root, frozenset(), frozenset(), frozenset())
 
-    def _grow(self, tree: Tree, b: int, roots: set[int], depth: int) -> set[int]:
+    def _grow(self, tree: BlockTree, b: int, roots: set[int], depth: int) -> set[int]:
         tree.members.add(b)
         if depth == MAX_NESTED:
             return {t for t in self._successors(b) if t not in roots}
@@ -165,11 +165,13 @@ class Shape:
                 found |= self._grow(tree, t, roots, depth + deeper)
         return found
 
-    def inside(self, tree: Tree, target: int) -> bool:
+    def inside(self, tree: BlockTree, target: int) -> bool:
         """Return whether a jump to a block stays in the tree."""
         return target in tree.members and target != tree.root
 
-    def _walk(self, tree: Tree, b: int, changed: frozenset[str], sure: frozenset[str], missing: frozenset[str]) -> None:
+    def _walk(
+        self, tree: BlockTree, b: int, changed: frozenset[str], sure: frozenset[str], missing: frozenset[str]
+    ) -> None:
         block = self.blocks[b]
         for s in block.body:
             missing |= s.uses - sure
@@ -181,11 +183,11 @@ class Shape:
             self._walk(tree, t, changed, sure, missing)
         for t in self._successors(b):
             if t not in inside:
-                tree.paths.append(Path(b, t, changed, missing | ((changed - sure) & self.live[t])))
+                tree.paths.append(BlockPath(b, t, changed, missing | ((changed - sure) & self.live[t])))
         if isinstance(block.exit, Done):
-            tree.paths.append(Path(b, None, changed, missing))
+            tree.paths.append(BlockPath(b, None, changed, missing))
 
-    def in_order(self) -> Iterator[Tree]:
+    def in_order(self) -> Iterator[BlockTree]:
         """Yield the trees so that each but the first comes after one that leads to it."""
         for b in self._reach(0):
             if b in self.trees:
@@ -215,7 +217,7 @@ class Shape:
     def _kept(self, target: int, changed: frozenset[str]) -> frozenset[str]:
         return changed & self.live[target] & self.registers.keys()
 
-    def loads(self, tree: Tree) -> list[str]:
+    def loads(self, tree: BlockTree) -> list[str]:
         """Return the registers that a tree reads when it begins."""
         wanted = frozenset[str]().union(*(p.missing for p in tree.paths)) & self.live[tree.root]
         return [n for n in self.registers if n in wanted]
@@ -225,7 +227,7 @@ class Shape:
         kept = self._kept(target, changed)
         return [n for n in self.registers if n in kept]
 
-    def zeros(self, tree: Tree, resume: int | None) -> list[str]:
+    def zeros(self, tree: BlockTree, resume: int | None) -> list[str]:
         """Return the registers to clear at a request that goes on at ``resume``, or at the end of the kernel."""
         dead = self.dirty[tree.root] - (frozenset() if resume is None else self.live[resume])
         return [n for n in self.registers if n in dead]

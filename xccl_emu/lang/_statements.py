@@ -4,7 +4,7 @@ import ast
 import itertools
 from collections.abc import Mapping, Sequence
 
-from xccl_emu.lang import _ranges, abi
+from xccl_emu.lang import abi
 from xccl_emu.lang._expressions import Expressions
 from xccl_emu.lang._ir import Value, each, integer, kind, operands
 from xccl_emu.lang._resolve import TURNS, definition
@@ -15,7 +15,7 @@ RAISED = {"ValueError": abi.BAD_VALUE, "IndexError": abi.BAD_INDEX, "TimeoutErro
 class Statements(Expressions):
     """Code that carries out statements."""
 
-    def __init__(self, program: "Program") -> None:
+    def __init__(self, program: "PlainFunctions") -> None:
         super().__init__()
         self.program = program
         self._loops: list[tuple[str, str]] = []
@@ -121,7 +121,9 @@ class Helper(Statements):
     loops are taken from those that the step has left, to which the last pointer leads.
     """
 
-    def __init__(self, program: "Program", tree: ast.FunctionDef, symbol: str, arguments: Sequence[Value]) -> None:
+    def __init__(
+        self, program: "PlainFunctions", tree: ast.FunctionDef, symbol: str, arguments: Sequence[Value]
+    ) -> None:
         super().__init__(program)
         self.symbol = symbol
         returns = [n for n in ast.walk(tree) if isinstance(n, ast.Return) and n.value is not None]
@@ -158,11 +160,39 @@ class Helper(Statements):
         self.end("ret i64 0")
 
 
-class Program:
+def range_length(start: int, stop: int, step: int) -> int:
+    """Return how many elements a range has."""
+    if step > 0:
+        return (stop - start - 1) // step + 1 if start < stop else 0
+    return (start - stop - 1) // -step + 1 if start > stop else 0
+
+
+def range_at(index: int, start: int, stop: int, step: int) -> int:
+    """The element of a range at an index."""
+    length = range_length(start, stop, step)
+    if index < 0:
+        index += length
+    if not 0 <= index < length:
+        raise IndexError("range object index out of range")
+    return start + index * step
+
+
+def in_range(value: int, start: int, stop: int, step: int) -> bool:
+    """Return whether a range has a value."""
+    if step > 0:
+        return start <= value < stop and (value - start) % step == 0
+    return stop < value <= start and (start - value) % -step == 0
+
+
+_OF_RANGES = (range_length, range_at, in_range)
+"""What LLVM gets of ranges, in the kernel language itself."""
+
+
+class PlainFunctions:
     """The plain functions of a kernel, each compiled for the kinds of arguments that it is called with."""
 
     def __init__(self, trees: Mapping[str, ast.FunctionDef]) -> None:
-        self._trees = {**trees, **{f.__name__: definition(f, f.__name__) for f in _ranges.FUNCTIONS}}
+        self._trees = {**trees, **{f.__name__: definition(f, f.__name__) for f in _OF_RANGES}}
         self.helpers: dict[tuple[str, object], Helper] = {}
         self._symbols = (f"function{i}" for i in itertools.count())
 

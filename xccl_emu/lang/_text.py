@@ -13,7 +13,7 @@ from typing import Any
 from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import PLACE, RESULT_NAME, Ask, Branch, Done, Jump
 from xccl_emu.lang._resolve import TURNS, TURNS_AT_FIRST
-from xccl_emu.lang._shape import Shape, Tree
+from xccl_emu.lang._shape import BlockTree, KernelShape
 from xccl_emu.lang._source import RESERVED
 from xccl_emu.lang.requests import OP_RETURN
 
@@ -26,7 +26,7 @@ _SHARED = f"global {TURNS}"
 INT64_MAX = (1 << 63) - 1
 
 
-def text(shape: Shape, functions: Iterable[ast.FunctionDef], name: str) -> str:
+def text(shape: KernelShape, functions: Iterable[ast.FunctionDef], name: str) -> str:
     """Return the source of a step function and of the plain functions that it calls."""
     texts = [_helper_text(tree) for tree in functions]
     turns = shape.turns or any(_SHARED in each for each in texts)
@@ -43,7 +43,7 @@ def _helper_text(tree: ast.FunctionDef) -> str:
 class _Step:
     """Writes the step function."""
 
-    def __init__(self, shape: Shape, turns: bool) -> None:
+    def __init__(self, shape: KernelShape, turns: bool) -> None:
         self.shape = shape
         self.turns = turns
 
@@ -68,16 +68,16 @@ class _Step:
     def _register(self, name: str) -> str:
         return word(abi.REGISTERS + self.shape.registers[name])
 
-    def _loads(self, tree: Tree) -> list[str]:
+    def _loads(self, tree: BlockTree) -> list[str]:
         return [f"{n} = {INT}({self._register(n)})" for n in self.shape.loads(tree)]
 
     def _stores(self, target: int, changed: frozenset[str]) -> list[str]:
         return [f"{self._register(n)} = {n} | 0" for n in self.shape.stores(target, changed)]
 
-    def _zeros(self, tree: Tree, resume: int | None) -> list[str]:
+    def _zeros(self, tree: BlockTree, resume: int | None) -> list[str]:
         return [f"{self._register(n)} = 0" for n in self.shape.zeros(tree, resume)]
 
-    def _block(self, tree: Tree, b: int, changed: frozenset[str]) -> list[str]:
+    def _block(self, tree: BlockTree, b: int, changed: frozenset[str]) -> list[str]:
         block = self.shape.blocks[b]
         lines = [ast.unparse(s.node) for s in block.body]
         changed = changed.union(*(s.stores for s in block.body))
@@ -98,7 +98,7 @@ class _Step:
                 return [*lines, f"{word(abi.PC)} = {abi.DONE}", f"return {OP_RETURN}"]
         raise AssertionError("a block without an exit was reached")
 
-    def _go(self, tree: Tree, target: int, changed: frozenset[str]) -> list[str]:
+    def _go(self, tree: BlockTree, target: int, changed: frozenset[str]) -> list[str]:
         if self.shape.inside(tree, target):
             return self._block(tree, target, changed)
         return [*self._stores(target, changed), f"{PC} = {self.shape.pc[target]}"]

@@ -15,7 +15,7 @@ from xccl_emu.lang._blocks import Builder, Site, kernel_words
 from xccl_emu.lang._plain import PlainStep
 from xccl_emu.lang._records import assembled, records_of, words_of
 from xccl_emu.lang._resolve import Decorated
-from xccl_emu.lang._shape import Shape, build
+from xccl_emu.lang._shape import KernelShape, build
 from xccl_emu.lang._source import read
 from xccl_emu.lang._text import load, text, with_status
 from xccl_emu.lang.requests import Request
@@ -70,7 +70,7 @@ class Kernel(Decorated):
         return assembled(self.params, self.records, words)
 
     @functools.cached_property
-    def _lowered(self) -> tuple[Builder, Shape]:
+    def _lowered(self) -> tuple[Builder, KernelShape]:
         try:
             return self._lower()
         except RecursionError as error:
@@ -79,13 +79,13 @@ class Kernel(Decorated):
             reason = f"{self.name!r} has an expression that is nested too deeply: take it apart"
             raise KernelError(f"{where}: {reason}") from error
 
-    def _lower(self) -> tuple[Builder, Shape]:
+    def _lower(self) -> tuple[Builder, KernelShape]:
         source = read(self._generator)
         a = source.tree.args
         if a.defaults or a.kwonlyargs or a.posonlyargs:
             raise source.refuse(source.tree, "a kernel's own parameters are plain: no defaults, no `*` or `/`")
         builder = build(source)
-        return builder, Shape(builder, source)
+        return builder, KernelShape(builder, source)
 
     @functools.cached_property
     def source(self) -> str:

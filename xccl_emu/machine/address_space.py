@@ -51,7 +51,7 @@ def _mapping(nbytes: int) -> mmap.mmap:
     return mmap.mmap(-1, nbytes, flags=flags)
 
 
-class Memory:
+class AddressSpace:
     """The bytes of a pod, and which of them may be something else than zero."""
 
     def __init__(self, nbytes: int, what: str) -> None:

@@ -7,14 +7,14 @@ from xccl_emu.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Region:
+class ClaimedRegion:
     """Bytes of the metadata and of the managed data area, the same on a range of dies; ends are exclusive."""
 
     dies: tuple[int, int]
     meta: tuple[int, int]
     managed: tuple[int, int]
 
-    def overlaps(self, other: "Region") -> bool:
+    def overlaps(self, other: "ClaimedRegion") -> bool:
         """Do the two share a byte on some die?"""
         areas = ((self.meta, other.meta), (self.managed, other.managed))
         return _meet(self.dies, other.dies) and any(_meet(mine, theirs) for mine, theirs in areas)
@@ -28,9 +28,9 @@ class Claims:
     """The book of a pod.  Who comes later takes over, so that a communicator may simply be made again."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[weakref.ref[object], Region]] = []
+        self._held: list[tuple[weakref.ref[object], ClaimedRegion]] = []
 
-    def take(self, owner: object, region: Region) -> None:
+    def take(self, owner: object, region: ClaimedRegion) -> None:
         """Claim a region; earlier claims of a part of it end."""
         self._held = [(who, held) for who, held in self._held if not held.overlaps(region)]
         self._held.append((weakref.ref(owner), region))

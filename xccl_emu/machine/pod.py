@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
-from xccl_emu.machine.address_space import Memory, commit
+from xccl_emu.machine.address_space import AddressSpace, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.labels import Labels
@@ -19,7 +19,7 @@ from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray
-from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
+from xccl_emu.machine.stats import DieTraffic, RunStats, statistics, traffic_of
 from xccl_emu.machine.switches import Switches
 
 POLICIES = ("round-robin", "random")
@@ -124,7 +124,7 @@ class Pod:
         self.spoilt: list[tuple[int, int]] = []
         """Address and bytes of what was filled with poison since the last run, and holds nothing."""
         self.closed = False
-        self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
+        self._memory = AddressSpace(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
         self.state[ms.DRAWS_ANSWERS] = bool(draw_answers)
@@ -506,7 +506,7 @@ class Pod:
             self._array.die_block(launch.die)[:] = 0
         self._retire()
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> DieTraffic:
         """Return what the cores of each die asked of other dies in the last run."""
         return traffic_of(self._array.traffic())
 

@@ -26,7 +26,7 @@ class RunStats:
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class DieTraffic:
     """What the cores of each die asked of the memory of other dies in a run: INT64 [n_homes] each.
 
     Requests that were granted, on the die whose core made them; a DMA may be a read, a write, or both. Polls do not
@@ -47,11 +47,11 @@ class Traffic:
     dies_read: NDArray[np.int64]
 
 
-def traffic_of(counters: NDArray[np.int64]) -> Traffic:
+def traffic_of(counters: NDArray[np.int64]) -> DieTraffic:
     """Return what the counters say, [n_homes, words] of `layout`."""
     masks = np.ascontiguousarray(counters[:, ms.TRAFFIC_MASKS :]).view(np.uint8)
     written, read = np.split(np.unpackbits(masks, axis=1).astype(np.int64), 2, axis=1)
-    return Traffic(
+    return DieTraffic(
         writes=counters[:, ms.TRAFFIC_WRITES].copy(),
         flags=counters[:, ms.TRAFFIC_FLAGS].copy(),
         reads=counters[:, ms.TRAFFIC_READS].copy(),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Links(Measurement):
+class LinksMeasurement(Measurement):
     """Latency of 512 bytes and bandwidth of each path and direction, by kernels that read and write (Table 1)."""
 
     name = "links"
@@ -20,7 +20,7 @@ class Links(Measurement):
 
 
 @dataclass(frozen=True)
-class Buffers(Measurement):
+class BuffersMeasurement(Measurement):
     """Sizes that must come out exactly: messages, buffers and metadata, as the protocols lay them out on the pod."""
 
     name = "buffers"
@@ -28,21 +28,21 @@ class Buffers(Measurement):
 
 
 @dataclass(frozen=True)
-class Tables(Measurement):
+class TablesMeasurement(Measurement):
     """Published tables that are arithmetic: Tables 3 to 5 and 11 of CloudMatrix-Infer, TPOT, gains by MTP."""
 
     name = "tables"
 
 
 @dataclass(frozen=True)
-class Pool(Measurement):
+class PoolMeasurement(Measurement):
     """Models loaded by the memory pool (Table 2) and prefixes reused (Figure 23), from a run read of a CPU's memory."""
 
     name = "pool"
 
 
 @dataclass(frozen=True)
-class Streams(Measurement):
+class StreamsMeasurement(Measurement):
     """What two streams on a die gain, and MTP costs, with dispatch and combine run on 16 or 48 cores (Figures 20, 22).
 
     Attention and computing of experts are put in. Prefill's streams are not here.
@@ -52,7 +52,7 @@ class Streams(Measurement):
 
 
 @dataclass(frozen=True)
-class Fused(Swept):
+class FusedMeasurement(Swept):
     """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), with DeepEP on H800 and baselines.
 
     The baselines are no emulation: a start-up and the bytes at published rates, and between the rows of the fit.
@@ -73,7 +73,7 @@ class Fused(Swept):
 
 
 @dataclass(frozen=True)
-class Phases(Measurement):
+class PhasesMeasurement(Measurement):
     """Where the time of dispatch and combine is spent, by EP degree: send, wait and receive, each by pipe and by wait.
 
     It is the critical path: from the first core's start to the last one's end, without the launch.
@@ -94,7 +94,7 @@ class Phases(Measurement):
 
 
 @dataclass(frozen=True)
-class Ablation(Measurement):
+class AblationMeasurement(Measurement):
     """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
 
     name = "ablation"
@@ -102,7 +102,7 @@ class Ablation(Measurement):
 
 
 @dataclass(frozen=True)
-class Congestion(Measurement):
+class CongestionMeasurement(Measurement):
     """What a die gets where 8, 128 or 768 dies write to each other, going round or at random, striped or by address."""
 
     name = "congestion"
@@ -110,7 +110,7 @@ class Congestion(Measurement):
 
 
 @dataclass(frozen=True)
-class Kv(Measurement):
+class KvMeasurement(Measurement):
     """KV caches of DeepSeek-R1 over each plane, by DMA, and what they change of a dispatch meanwhile (4.3.3).
 
     Published is how long their bytes take at the bandwidth of the plane. What 16 dies read, and what goes at the

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Hixl(Measurement):
+class HixlMeasurement(Measurement):
     """Copies of 128 MiB by the DMA engine, in blocks of 16 KiB to 8 MiB, to the same node or another (HIXL)."""
 
     name = "hixl"
@@ -19,7 +19,7 @@ class Hixl(Measurement):
 
 
 @dataclass(frozen=True)
-class Hccl(Measurement):
+class HcclMeasurement(Measurement):
     """All-gather of 74 KiB to 40 MiB of each of 16 dies of a server, and what HCCL takes for it.
 
     Above 2 MB of a rank no payload moves, and nothing is compared.
@@ -30,7 +30,7 @@ class Hccl(Measurement):
 
 
 @dataclass(frozen=True)
-class DeepEp(Measurement):
+class DeepEpMeasurement(Measurement):
     """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, with FusedDispatch and the H800.
 
     On another fabric it is DeepEP's own test: bench deepep --fabric h800, with DeepEP's table of that machine.

@@ -16,7 +16,7 @@ TRANSFERS_MAX = 1000
 
 
 @dataclass(frozen=True)
-class SendRecv(Measurement):
+class SendRecvMeasurement(Measurement):
     """Send and receive between two dies, as nccl-tests do: each size on each number of cores (Figure 5).
 
     Random bytes are moved and compared; "#wrong" counts bytes that did not arrive as they were sent. Time is virtual:
@@ -49,7 +49,7 @@ class SendRecv(Measurement):
 
 
 @dataclass(frozen=True)
-class Dispatch(Swept):
+class DispatchMeasurement(Swept):
     """Pull dispatch and combine by batch, and which of them is faster (Figure 6).
 
     With --sweep, every EP degree with every batch instead, on all cores: bench dispatch --sweep ep=8:768 batch=1:128.
@@ -77,7 +77,7 @@ class Dispatch(Swept):
 
 
 @dataclass(frozen=True)
-class A2E(Measurement):
+class A2EMeasurement(Measurement):
     """A2E and E2A of three domains, each of 160 attention dies of 96 tokens, and 288 expert dies.
 
     Through the data buffers with batches in parts. Also a call of one domain alone, in one part, and by URMA.
@@ -94,7 +94,7 @@ class A2E(Measurement):
 
 
 @dataclass(frozen=True)
-class Iteration(Measurement):
+class IterationMeasurement(Measurement):
     """Dispatch and combine in an iteration of decode: 288 dies, 120 tokens each, 576 expert slots (Figure 20)."""
 
     name = "iteration"
@@ -102,7 +102,7 @@ class Iteration(Measurement):
 
 
 @dataclass(frozen=True)
-class Eplb(Measurement):
+class EplbMeasurement(Measurement):
     """What replicas of hot experts are worth to a layer on 288 dies, 120 tokens each (Figure 11b).
 
     Loads are as skewed as those measured of DeepSeek-V3, or are read from a file: as `run dispatch --routing` takes it.
@@ -126,7 +126,7 @@ class Eplb(Measurement):
 
 
 @dataclass(frozen=True)
-class Serve(Measurement):
+class ServeMeasurement(Measurement):
     """Decode of a pod, step by step: arrivals, uneven experts, stragglers, and a die that is lost (Figure 20, 7.1).
 
     Dispatch and combine take what their kernels take at some sizes of a batch, run first; attention and computing of
@@ -156,7 +156,7 @@ class Serve(Measurement):
 
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
-        from xccl_emu.bench.serve import Deployment, Workload, serve
+        from xccl_emu.bench.serve import ServedRequests, ServingPod, serve
         from xccl_emu.bench.serve_apart import APART, serve_apart
 
         if self.lost not in ("attention", "experts"):
@@ -164,12 +164,12 @@ class Serve(Measurement):
         if self.stall > 1:
             raise ConfigError(f"--stall {self.stall}: must be 0 to 1")
         lost_at = -1 if self.lost_at is None else self.lost_at
-        workload = Workload(
+        workload = ServedRequests(
             self.steps, self.rate, self.prompt, self.output, self.rebalance, self.stall, self.stall_ms, lost_at,
             self.lost,
         )  # fmt: skip
         if not self.domains:
-            usual = Deployment()
+            usual = ServingPod()
             return serve(
                 setting, replace(usual, groups=self.ranks or usual.groups, batch=self.batch or usual.batch), workload
             )
@@ -180,7 +180,7 @@ class Serve(Measurement):
 
 
 @dataclass(frozen=True)
-class Prefill(Measurement):
+class PrefillMeasurement(Measurement):
     """Prefill of requests that arrive: groups gather their status, the leader deals requests, longest first (7.2)."""
 
     name = "prefill"
@@ -199,7 +199,7 @@ class Prefill(Measurement):
 
 
 @dataclass(frozen=True)
-class Tpot(Measurement):
+class TpotMeasurement(Measurement):
     """The decode budget of disaggregated attention and experts.
 
     Layers of three domains with two microbatches each are run through the persistent streams; TPOT follows from these.

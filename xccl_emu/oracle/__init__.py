@@ -3,7 +3,7 @@
 They share no code with the kernels: this package knows nothing of dies, areas or instructions, only arrays.
 """
 
-from xccl_emu.oracle.moe import Dispatched, Fetch, Received, dispatch, dummy_expert, expert_factors
+from xccl_emu.oracle.moe import Dispatched, Fetch, ReceivedRows, dispatch, dummy_expert, expert_factors
 from xccl_emu.oracle.numerics import (
     BF16,
     FP16,
@@ -18,6 +18,7 @@ from xccl_emu.oracle.numerics import (
 )
 
 __all__ = [
-    "BF16", "FP16", "QUANTIZERS", "Dispatched", "Fetch", "Received", "dequantize_fp8", "dequantize_int8", "dispatch",
-    "dummy_expert", "expert_factors", "hidden_dtype", "quantize_fp8", "quantize_int8", "quantize_int8_cann", "round_to",
+    "BF16", "FP16", "QUANTIZERS", "Dispatched", "Fetch", "ReceivedRows", "dequantize_fp8", "dequantize_int8",
+    "dispatch", "dummy_expert", "expert_factors", "hidden_dtype", "quantize_fp8", "quantize_int8",
+    "quantize_int8_cann", "round_to",
 ]  # fmt: skip

@@ -53,7 +53,7 @@ def dummy_expert(x: NDArray[Any], scales: NDArray[np.float32], experts: Index, d
 
 
 @dataclass(frozen=True, eq=False)
-class Received:
+class ReceivedRows:
     """What one expert rank holds after dispatch; N rows in the order of the module's docstring.
 
     `x` [N, hidden] INT8, e4m3 or the hidden states' type; `scales` [N] FP32 (0.0 where nothing was quantized), for e4m3
@@ -111,7 +111,7 @@ class Dispatched:
         self._row_of_choice = np.full(len(self._expert_of_choice), -1, np.int64)
         self._row_of_choice[order] = np.arange(len(order)) - self._first_row[rank_of_row]
 
-    def received_by(self, rank: int) -> Received:
+    def received_by(self, rank: int) -> ReceivedRows:
         """Return what expert rank `rank` holds after dispatch; raises ConfigError if there is no such rank."""
         self._check_rank("rank", rank, self.n_ranks)
         choice = self._choice_of_row[self._first_row[rank] : self._first_row[rank + 1]]
@@ -121,7 +121,7 @@ class Dispatched:
         cells = np.bincount(expert * self.n_sources + source, minlength=self.local_experts * self.n_sources)
         counts = cells.astype(np.int32).reshape(self.local_experts, self.n_sources)
         token = sent - self._first_token[source]
-        return Received(self._rows[sent], self._scales[sent], expert, source, token, k, counts)
+        return ReceivedRows(self._rows[sent], self._scales[sent], expert, source, token, k, counts)
 
     def rows_of(self, source: int) -> tuple[Index, Index]:
         """Return where the choices of rank `source` went: expert ranks and rows, each [tokens, choices], -1 if masked.

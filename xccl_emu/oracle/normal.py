@@ -12,7 +12,7 @@ Arrays = Sequence[NDArray[Any]]
 """For each rank an array with a row for each of its tokens."""
 
 
-class Rows(NamedTuple):
+class NormalRows(NamedTuple):
     """What a rank has received, in order of the sources and their tokens."""
 
     x: NDArray[Any]
@@ -24,7 +24,7 @@ class Rows(NamedTuple):
     """[rows, choices] 0 for those."""
 
 
-def rows_of(tokens: Arrays, topk: Arrays, weights: Arrays, rank: int, local_experts: int) -> Rows:
+def rows_of(tokens: Arrays, topk: Arrays, weights: Arrays, rank: int, local_experts: int) -> NormalRows:
     """The rows of a rank: `tokens` [T, any], `topk` [T, choices] expert slots or -1, `weights` [T, choices] FP32."""
     rows = []
     for source, batch in enumerate(tokens):
@@ -36,7 +36,7 @@ def rows_of(tokens: Arrays, topk: Arrays, weights: Arrays, rank: int, local_expe
                 kept = [weight if mine else 0.0 for weight, mine in zip(given, here, strict=True)]
                 rows.append((batch[token], source, token, experts, kept))
     k = topk[0].shape[1]
-    return Rows(
+    return NormalRows(
         np.array([row[0] for row in rows], tokens[0].dtype).reshape(-1, tokens[0].shape[1]),
         np.array([row[1] for row in rows], np.int32),
         np.array([row[2] for row in rows], np.int32),
@@ -45,7 +45,7 @@ def rows_of(tokens: Arrays, topk: Arrays, weights: Arrays, rank: int, local_expe
     )
 
 
-def sums_of(received: Sequence[Rows], returned: Arrays, source: int, n_tokens: int) -> NDArray[Any]:
+def sums_of(received: Sequence[NormalRows], returned: Arrays, source: int, n_tokens: int) -> NDArray[Any]:
     """[T, hidden] what a source has in the end: for each token the rows that ranks return, added in FP32 from +0 on, in
     order of the ranks, and rounded once."""
     acc = np.zeros((n_tokens, returned[0].shape[1]), np.float32)

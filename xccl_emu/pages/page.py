@@ -14,7 +14,7 @@ _AROUND = 6
 
 
 @dataclass(frozen=True)
-class Line:
+class PageLine:
     """A line of the table."""
 
     cells: tuple[str, ...]
@@ -46,7 +46,7 @@ class Page:
     picture: str
     """SVG; elements with ``data-row`` are of a line, and choose it."""
     columns: Sequence[str]
-    lines: Sequence[Line]
+    lines: Sequence[PageLine]
     at_side: bool = True
     """The lines are at the picture's side, `row` pixels high each; else below it."""
     row: int = 24
@@ -77,7 +77,7 @@ class Page:
         )  # fmt: skip
 
 
-def _table_row(line: Line) -> str:
+def _table_row(line: PageLine) -> str:
     cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in line.cells)
     return f'<tr class="{line.shown}" tabindex="-1">{cells}</tr>'
 

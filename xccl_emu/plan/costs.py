@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.cluster import Cluster, Link
 from xccl_emu.plan.forms import CORRECTED, Form
-from xccl_emu.plan.grammar import Block, Strategy
-from xccl_emu.plan.model import Model
+from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock
+from xccl_emu.plan.model import DecoderModel
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlanSetting:
     """What is asked of the equations: a model on a cluster, ``batch`` requests at once, and how to read them."""
 
-    model: Model
+    model: DecoderModel
     cluster: Cluster
     batch: int = 16
     form: Form = CORRECTED
@@ -80,7 +80,7 @@ def all_to_all_s(size: float, degree: int, link: Link) -> float:
     return (degree - 1) * link.seconds(size / degree) if degree > 1 else 0.0
 
 
-def compute_s(strategy: Strategy, of: Setting, tokens: int) -> float:
+def compute_s(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> float:
     """Eq. (4): computing one layer for ``tokens`` tokens of each request, in s.
 
     Corrected, no less than reading the weights that the tokens need.
@@ -91,7 +91,7 @@ def compute_s(strategy: Strategy, of: Setting, tokens: int) -> float:
     return cluster.layer_us / 1e6 + max(operations / flops, read / (cluster.hbm_gb_s * 1e9))
 
 
-def work(strategy: Strategy, of: Setting, tokens: int) -> tuple[float, float]:
+def work(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> tuple[float, float]:
     """Operations of a device in one layer, two a weight and token, and bytes of weights that it reads (none in (4))."""
     model = of.model
     attention = model.attention_parameters / model.layers / strategy.attention.tensor
@@ -106,7 +106,7 @@ def work(strategy: Strategy, of: Setting, tokens: int) -> tuple[float, float]:
     return 2 * tokens * (requests * attention + of.batch * active), of.weight_bytes * (attention + touched)
 
 
-def exchange_s(strategy: Strategy, of: Setting, tokens: int) -> float:
+def exchange_s(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> float:
     """The A2A term of Eqs. (5), (12) and (13), one way, in s.
 
     (12): experts without TP get k copies of all tokens of a DP rank from each of its TP ranks; what stays in a node is
@@ -123,7 +123,7 @@ def exchange_s(strategy: Strategy, of: Setting, tokens: int) -> float:
     return all_to_all_s(size / (experts.tensor if of.form.eq13 else holders(strategy)), strategy.sharing, link)
 
 
-def holders(strategy: Strategy) -> int:
+def holders(strategy: LayerStrategy) -> int:
     """Ranks that hold the same tokens before dispatch, once what is redundant was dropped, and so send a part each.
 
     The attention's TP group, or the experts' where a DP rank feeds several of them (d_DP < d_EP).
@@ -146,7 +146,7 @@ class Within:
     """AG of the outputs, which all ranks of the attention's TP group need."""
 
 
-def communication(strategy: Strategy, of: Setting, tokens: int) -> Iterator[Term]:
+def communication(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> Iterator[Term]:
     """Eqs. (5), (12), (13): what one layer sends for ``tokens`` tokens of each request, term by term.
 
     Corrected, the AR of the attention is in (13) too, as in (5), and RS and AG move what their own groups hold:
@@ -169,7 +169,7 @@ def communication(strategy: Strategy, of: Setting, tokens: int) -> Iterator[Term
     yield Term("output AG", within.restored, equation)
 
 
-def _printed(strategy: Strategy, of: Setting, tokens: int) -> Within:
+def _printed(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> Within:
     """The AG of (13), and the halves of the one AR of (13) or the second of (5); d_TP is the experts'."""
     experts, dp = strategy.experts, strategy.attention.spread
     half = _of_group(experts, of, of.state_bytes(of.batch / dp, tokens))
@@ -177,7 +177,7 @@ def _printed(strategy: Strategy, of: Setting, tokens: int) -> Within:
     return Within(_of_group(experts, of, copied) if experts.spread > 1 else 0.0, half, 0.0, half)
 
 
-def _by_group(strategy: Strategy, of: Setting, tokens: int) -> Within:
+def _by_group(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> Within:
     """The same where each group moves what it holds, and where groups of the two blocks differ.
 
     What combine sends back is k copies, so RS has made as many. Tokens of the group's own DP rank need no AG (III-D2),
@@ -199,13 +199,13 @@ def _by_group(strategy: Strategy, of: Setting, tokens: int) -> Within:
     )
 
 
-def _of_group(block: Block, of: Setting, size: float) -> float:
+def _of_group(block: StrategyBlock, of: PlanSetting, size: float) -> float:
     """Eq. (1) over a TP group of a block, of a size as Eqs. (2) and (13) hand it on."""
     link = of.cluster.link(block.tensor_span)
     return scatter_s(printed_share(size, block.tensor, of.form), block.tensor, link, of.form)
 
 
-def service(strategy: Strategy, of: Setting, tokens: int) -> tuple[Term, ...]:
+def service(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> tuple[Term, ...]:
     """Eq. (6): the terms of one iteration of all layers, in s; ``tokens`` is s, L_in of a prefill and 1 of a decode."""
     layer = [Term("compute", compute_s(strategy, of, tokens), "(4)"), *communication(strategy, of, tokens)]
     return *(Term(one.name, of.model.layers * one.seconds, one.equation) for one in layer), Term(
@@ -213,7 +213,7 @@ def service(strategy: Strategy, of: Setting, tokens: int) -> tuple[Term, ...]:
     )
 
 
-def stages_s(strategy: Strategy, of: Setting, tokens: int) -> float:
+def stages_s(strategy: LayerStrategy, of: PlanSetting, tokens: int) -> float:
     """The P2P term of Eq. (6), in s: hidden states pass from each stage to the next, between nodes where those end."""
     size = of.state_bytes(of.batch / strategy.attention.spread, tokens)
     crossing = min(strategy.stages, of.cluster.nodes) - 1

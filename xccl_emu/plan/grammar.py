@@ -11,7 +11,7 @@ ATTENTION, EXPERTS = "DP", "EP"
 
 
 @dataclass(frozen=True)
-class Block:
+class StrategyBlock:
     """One block over ``tensor`` × ``spread`` devices.
 
     ``tensor`` is d_TP; ``spread`` is d_DP of attention, d_EP of experts.  ``tensor_outside`` says that ranks of a
@@ -51,11 +51,11 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Strategy:
+class LayerStrategy:
     """How one decoder layer is spread over devices, and how many stages of layers there are."""
 
-    attention: Block
-    experts: Block
+    attention: StrategyBlock
+    experts: StrategyBlock
     stages: int = 1
 
     @property
@@ -74,7 +74,7 @@ class Strategy:
         return f"{self.attention.text(ATTENTION)}, {self.experts.text(EXPERTS)}{stages}"
 
 
-def blocks(devices: int, devices_per_node: int) -> Iterator[Block]:
+def blocks(devices: int, devices_per_node: int) -> Iterator[StrategyBlock]:
     """Every block over this many devices: what the rules ``block`` and ``parallel`` derive, each once.
 
     The part inside lies within a node.  Two parts of one kind are one of their product, and a degree of 1 is left out.
@@ -83,22 +83,22 @@ def blocks(devices: int, devices_per_node: int) -> Iterator[Block]:
         tensor, spread = 1 << i, devices >> i
         one = 1 in (tensor, spread)
         if one or tensor <= devices_per_node:
-            yield Block(tensor, spread)
+            yield StrategyBlock(tensor, spread)
         if not one and spread <= devices_per_node:
-            yield Block(tensor, spread, tensor_outside=True)
+            yield StrategyBlock(tensor, spread, tensor_outside=True)
 
 
-def strategies(devices: int, devices_per_node: int) -> Iterator[Strategy]:
+def strategies(devices: int, devices_per_node: int) -> Iterator[LayerStrategy]:
     """Every sentence of the grammar that uses all devices, a power of two of them."""
     for i in range(devices.bit_length()):
         each = [*blocks(devices >> i, devices_per_node)]
-        yield from (Strategy(attention, experts, 1 << i) for attention in each for experts in each)
+        yield from (LayerStrategy(attention, experts, 1 << i) for attention in each for experts in each)
 
 
 _PART = re.compile(r"(TP|DP|EP|PP)\s*=\s*(\d{1,9})")
 
 
-def parse(text: str, devices: int, devices_per_node: int) -> Strategy:
+def parse(text: str, devices: int, devices_per_node: int) -> LayerStrategy:
     """The strategy that a text such as ``TP=8 + DP=4, TP=8 + EP=4`` or ``TP=8, TP=8 [PP=4]`` names.
 
     Of one block alone, experts are split as attention is (the paper's ``TP=8 [PP=4]``).  Raises ConfigError unless the
@@ -111,7 +111,7 @@ def parse(text: str, devices: int, devices_per_node: int) -> Strategy:
     if len(halves) > 2:
         raise ConfigError(f"{shown}must be attention, experts [PP=degree], as TP=8 + DP=4, TP=8 + EP=4")
     attention = _block(halves[0], ATTENTION, shown)
-    found = Strategy(attention, _block(halves[-1], EXPERTS if len(halves) == 2 else ATTENTION, shown),
+    found = LayerStrategy(attention, _block(halves[-1], EXPERTS if len(halves) == 2 else ATTENTION, shown),
                      stages.get("PP", 1))  # fmt: skip
     if len(halves) == 1 and attention.spread > 1:
         raise ConfigError(f"{shown}experts are missing; must be as TP=8 + DP=4, TP=8 + EP=4")
@@ -123,10 +123,10 @@ def parse(text: str, devices: int, devices_per_node: int) -> Strategy:
     return found
 
 
-def _block(text: str, spread: str, shown: str) -> Block:
+def _block(text: str, spread: str, shown: str) -> StrategyBlock:
     degrees = _degrees(text, ("TP", spread), shown)
     tensor, other = degrees.get("TP", 1), degrees.get(spread, 1)
-    return Block(tensor, other, next(iter(degrees)) == spread and min(tensor, other) > 1)
+    return StrategyBlock(tensor, other, next(iter(degrees)) == spread and min(tensor, other) > 1)
 
 
 def _degrees(text: str, kinds: tuple[str, ...], shown: str) -> dict[str, int]:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from xccl_emu.plan.costs import Setting
-from xccl_emu.plan.grammar import Strategy
+from xccl_emu.plan.costs import PlanSetting
+from xccl_emu.plan.grammar import LayerStrategy
 
 
 @dataclass(frozen=True)
-class Memory:
+class DeviceBytes:
     """Bytes of one device; embeddings and activations are in none of them, as in Eq. (8)."""
 
     attention: float
@@ -20,7 +20,7 @@ class Memory:
         return self.attention + self.experts + self.cache
 
 
-def memory(strategy: Strategy, of: Setting, context: int) -> Memory:
+def memory(strategy: LayerStrategy, of: PlanSetting, context: int) -> DeviceBytes:
     """Eq. (8): weights and cache of one device, in bytes, if every request has ``context`` tokens.
 
     Corrected, the cache is what the attention of the model keeps, of the requests of a device's own DP rank, and PP
@@ -32,7 +32,7 @@ def memory(strategy: Strategy, of: Setting, context: int) -> Memory:
         tokens, cached = of.batch * context, 2 * model.hidden
     else:
         tokens, cached = -(-of.batch // attention.spread) * context, model.attention.cached(attention.tensor)
-    return Memory(
+    return DeviceBytes(
         of.weight_bytes * model.attention_parameters / attention.tensor / weights_stages,
         of.weight_bytes * model.expert_parameters(model.all_experts) / strategy.experts.devices / weights_stages,
         model.cache_bytes * cached * tokens * model.layers / strategy.stages,

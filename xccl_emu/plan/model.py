@@ -81,7 +81,7 @@ class Experts:
 
 
 @dataclass(frozen=True)
-class Model:
+class DecoderModel:
     """A model of decoder layers; sizes are in elements."""
 
     name: str
@@ -122,13 +122,13 @@ class Model:
         return self.experts.top_k + self.experts.shared
 
 
-def load_model(name_or_path: str) -> Model:
+def load_model(name_or_path: str) -> DecoderModel:
     """A model by its name or the path of a TOML file; ConfigError, naming the field, if it is none."""
     tables, where = load(name_or_path, SHIPPED, "model")
-    given = dict(check_names(Model, tables, where))
+    given = dict(check_names(DecoderModel, tables, where))
     given["attention"] = _attention(given["attention"], f"{where}: attention")
     given["experts"] = record(Experts, given["experts"], f"{where}: experts")
-    return record(Model, given, where)
+    return record(DecoderModel, given, where)
 
 
 def _attention(table: Any, where: str) -> Latent | Grouped:

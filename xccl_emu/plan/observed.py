@@ -38,7 +38,7 @@ def _check_name(name: str, value: object, known: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Sent:
+class ObservedTransfer:
     """How long an operation took among ranks that one kind of link joins."""
 
     operation: str
@@ -78,7 +78,7 @@ class Computed:
             raise ConfigError(f"strategy={self.strategy!r}: must be a text, such as 'TP=8 + DP=4, TP=8 + EP=4'")
         check_numbers(self)
 
-    def work(self, of: costs.Setting) -> tuple[float, float]:
+    def work(self, of: costs.PlanSetting) -> tuple[float, float]:
         """Operations and bytes read of Eq. (4)."""
         chosen = parse(self.strategy, of.cluster.devices, of.cluster.devices_per_node)
         return costs.work(chosen, replace(of, batch=self.batch), self.tokens)
@@ -88,7 +88,7 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Point:
+class FittedObservation:
     """One observation with what the equations say with the fitted constants."""
 
     kind: str
@@ -108,10 +108,10 @@ class Observed:
     """All that was measured."""
 
     where: str
-    communication: tuple[Sent, ...]
+    communication: tuple[ObservedTransfer, ...]
     computing: tuple[Computed, ...]
 
-    def fit(self, of: costs.Setting) -> tuple[costs.Setting, tuple[Point, ...]]:
+    def fit(self, of: costs.PlanSetting) -> tuple[costs.PlanSetting, tuple[FittedObservation, ...]]:
         """The setting with what was observed in its cluster, and each observation with it.
 
         Raises ConfigError where the observations cannot separate the constants, or contradict them.
@@ -122,10 +122,12 @@ class Observed:
                 if sent := [each for each in self.communication if each.link == kind]:
                     link = _fitted_link(getattr(cluster, kind), sent, kind, cluster, of.form)
                     cluster = replace(cluster, intra=link) if kind == "intra" else replace(cluster, inter=link)
-                    points += [Point(kind, str(one), one.us, 1e6 * one.seconds(link, of.form)) for one in sent]
+                    points += [
+                        FittedObservation(kind, str(one), one.us, 1e6 * one.seconds(link, of.form)) for one in sent
+                    ]
             if self.computing:
                 cluster, computed = _fitted_device(self.computing, replace(of, cluster=cluster))
-                points += [Point(COMPUTING, str(one), one.us, us)
+                points += [FittedObservation(COMPUTING, str(one), one.us, us)
                            for one, us in zip(self.computing, computed.tolist(), strict=True)]  # fmt: skip
         except ConfigError as error:
             raise ConfigError(f"{self.where}: {error}") from error
@@ -136,7 +138,7 @@ def load_observed(path: str) -> Observed:
     """Observations of a TOML file, ``[[communication]]`` and ``[[computing]]``; ConfigError, naming the field."""
     tables, where = load(path, {}, "observed")
     given: dict[str, tuple[Any, ...]] = {}
-    for name, kind in (("communication", Sent), ("computing", Computed)):
+    for name, kind in (("communication", ObservedTransfer), ("computing", Computed)):
         found = tables.get(name, [])
         if not isinstance(found, list):
             raise ConfigError(f"{where}: {name}: must be tables, each under [[{name}]]")
@@ -147,7 +149,7 @@ def load_observed(path: str) -> Observed:
     return Observed(where, **given)
 
 
-def _fitted_link(link: Link, sent: Sequence[Sent], kind: str, cluster: Cluster, form: Form) -> Link:
+def _fitted_link(link: Link, sent: Sequence[ObservedTransfer], kind: str, cluster: Cluster, form: Form) -> Link:
     """Bandwidth and start of a round; the equations are linear in both."""
     most = cluster.devices_per_node if kind == "intra" else cluster.devices
     for one in sent:
@@ -166,7 +168,7 @@ def _fitted_link(link: Link, sent: Sequence[Sent], kind: str, cluster: Cluster, 
     return replace(link, gb_s=link.ways / per_gb_s, start_us=start_us)
 
 
-def _fitted_device(computed: Sequence[Computed], of: costs.Setting) -> tuple[Cluster, NDArray[np.float64]]:
+def _fitted_device(computed: Sequence[Computed], of: costs.PlanSetting) -> tuple[Cluster, NDArray[np.float64]]:
     """The cluster with what its devices do, and microseconds of each observation then.
 
     An observation is bound by operations, or by reading weights: which, its ratio of the two decides.  So every ratio

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.plan.grammar import Strategy
-from xccl_emu.plan.model import Grouped, Model
+from xccl_emu.plan.grammar import LayerStrategy
+from xccl_emu.plan.model import DecoderModel, Grouped
 
 Cut = tuple[slice, slice]
 """Rows and columns of a matrix."""
@@ -19,7 +19,7 @@ WHOLE = slice(None)
 
 
 @dataclass(frozen=True)
-class Part:
+class DeviceShare:
     """What a device has.  Matrices are by name; of an expert, and of a dense layer, they are gate, up and down."""
 
     layers: range
@@ -32,7 +32,7 @@ class Part:
     dense: Mapping[str, Cut]
 
 
-def part(strategy: Strategy, model: Model, device: int) -> Part:
+def part(strategy: LayerStrategy, model: DecoderModel, device: int) -> DeviceShare:
     """The part of a device; ConfigError for one that the strategy does not have.
 
     Shapes, with H heads: of grouped attention query [hidden, H·dim], key and value [hidden, kv_heads·dim], output
@@ -45,7 +45,7 @@ def part(strategy: Strategy, model: Model, device: int) -> Part:
     stage, on_stage = divmod(device, strategy.attention.devices)
     tensor, requests = strategy.attention.ranks_of(on_stage)
     inner, group = strategy.experts.ranks_of(on_stage)
-    return Part(
+    return DeviceShare(
         _share(model.layers, stage, strategy.stages), requests,
         _share(model.experts.routed, group, strategy.experts.spread),
         _attention(model, _share(model.attention.heads, tensor, strategy.attention.tensor)),
@@ -64,7 +64,7 @@ def _of(each: range, size: int) -> slice:
     return slice(each.start * size, each.stop * size)
 
 
-def _attention(model: Model, heads: range) -> Mapping[str, Cut]:
+def _attention(model: DecoderModel, heads: range) -> Mapping[str, Cut]:
     of = model.attention
     if isinstance(of, Grouped):
         together = of.heads // of.kv_heads

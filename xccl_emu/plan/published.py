@@ -11,10 +11,10 @@ from xccl_emu.bench.published import Published, rows
 from xccl_emu.bench.result import Result
 from xccl_emu.plan import cluster as clusters
 from xccl_emu.plan import model as models
-from xccl_emu.plan.costs import Setting
+from xccl_emu.plan.costs import PlanSetting
 from xccl_emu.plan.explain import deciding, ms
-from xccl_emu.plan.grammar import Block, Strategy
-from xccl_emu.plan.strategies import Estimate, Workload
+from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock
+from xccl_emu.plan.strategies import Estimate, RequestStream
 
 EQUAL, MORE_DP, MORE_EP = "d_DP = d_EP", "d_DP > d_EP", "d_DP < d_EP"
 """The three cases of III-B3."""
@@ -22,22 +22,30 @@ RANGES = "mixserve ranges"
 COMPUTED = "by the equations"
 
 
-def cases(nodes: int, per_node: int) -> Mapping[str, Strategy]:
+def cases(nodes: int, per_node: int) -> Mapping[str, LayerStrategy]:
     """The settings of IV-C1 for the 910B, and for other clusters by the same rule: half the TP, twice the DP or EP."""
-    whole, half = Block(per_node, nodes), Block(per_node // 2, 2 * nodes)
-    return {EQUAL: Strategy(whole, whole), MORE_DP: Strategy(half, whole), MORE_EP: Strategy(whole, half)}
+    whole, half = StrategyBlock(per_node, nodes), StrategyBlock(per_node // 2, 2 * nodes)
+    return {
+        EQUAL: LayerStrategy(whole, whole),
+        MORE_DP: LayerStrategy(half, whole),
+        MORE_EP: LayerStrategy(whole, half),
+    }
 
 
-def baselines(nodes: int, per_node: int) -> Mapping[str, Strategy]:
+def baselines(nodes: int, per_node: int) -> Mapping[str, LayerStrategy]:
     """vLLM's of Table II."""
-    whole, half, spread = Block(per_node, nodes), Block(per_node // 2, 2 * nodes), Block(1, nodes * per_node)
-    node = Block(per_node, 1)
-    by_stages, by_experts = Strategy(node, node, nodes), Strategy(whole, spread)
-    return {"TP+PP": by_stages, "DP+EP": by_experts, "DP+EP, more DP": Strategy(half, spread)}
+    whole, half, spread = (
+        StrategyBlock(per_node, nodes),
+        StrategyBlock(per_node // 2, 2 * nodes),
+        StrategyBlock(1, nodes * per_node),
+    )
+    node = StrategyBlock(per_node, 1)
+    by_stages, by_experts = LayerStrategy(node, node, nodes), LayerStrategy(whole, spread)
+    return {"TP+PP": by_stages, "DP+EP": by_experts, "DP+EP, more DP": LayerStrategy(half, spread)}
 
 
 @dataclass(frozen=True)
-class Measured:
+class PublishedStrategies:
     """The paper's strategies for one model on one cluster."""
 
     name: str
@@ -52,7 +60,7 @@ class Measured:
     def tp_over_ep(self) -> float:
         """Return what experts by TP over all devices send over what they send by EP, in time (II-B, Figure 3)."""
         of = self.of["DP+EP"]
-        by_tp = replace(of.strategy, experts=Block(of.strategy.experts.devices, 1))
+        by_tp = replace(of.strategy, experts=StrategyBlock(of.strategy.experts.devices, 1))
         tp, ep = (_of_experts(replace(of, strategy=one)) for one in (by_tp, of.strategy))
         return tp / ep
 
@@ -74,20 +82,22 @@ def _of_experts(of: Estimate) -> float:
     return math.fsum(term.seconds for term in of.prefill if term.name not in ("compute", "attention AR", "P2P"))
 
 
-def measured(setting: Setting, workload: Workload) -> Measured:
+def measured(setting: PlanSetting, workload: RequestStream) -> PublishedStrategies:
     """Return the computed values of one model on one cluster.  MixServe's own is d_DP = d_EP, as in III-C2."""
     nodes, per_node = setting.cluster.nodes, setting.cluster.devices_per_node
     every = {**cases(nodes, per_node), **baselines(nodes, per_node)}
     of = {name: Estimate(one, setting, workload) for name, one in every.items()}
     if setting.cluster.name == "H20":
-        apart, half = replace(setting, overlapped=False), Block(per_node // 2, 2 * nodes)
+        apart, half = replace(setting, overlapped=False), StrategyBlock(per_node // 2, 2 * nodes)
         of["TP+EP"] = Estimate(every[EQUAL], apart, workload)
-        of["TP+EP, less TP"] = Estimate(Strategy(half, half), apart, workload)
-    return Measured(f"mixserve {setting.model.name} on {setting.cluster.name}", of)
+        of["TP+EP, less TP"] = Estimate(LayerStrategy(half, half), apart, workload)
+    return PublishedStrategies(f"mixserve {setting.model.name} on {setting.cluster.name}", of)
 
 
 def compared(
-    setting: Setting, workload: Workload, change: Callable[[clusters.Cluster], clusters.Cluster] = lambda of: of
+    setting: PlanSetting,
+    workload: RequestStream,
+    change: Callable[[clusters.Cluster], clusters.Cluster] = lambda of: of,
 ) -> list[Result]:
     """All published rows, for the paper's models and clusters, these changed as one likes.
 
@@ -104,7 +114,7 @@ def compared(
     return results + [_of_range(row, found) for row in rows(RANGES)]
 
 
-_ONE: Mapping[str, Callable[[Measured], float | None]] = {
+_ONE: Mapping[str, Callable[[PublishedStrategies], float | None]] = {
     "TTFT": lambda of: 1e3 * of.of[EQUAL].prefill_s,
     "TTFT of d_DP < d_EP": lambda of: 1e3 * of.of[MORE_EP].prefill_s,
     "TTFT, times faster than TP+PP": lambda of: of.faster("TP+PP"),
@@ -129,7 +139,7 @@ def _gained(one: Estimate, other: Estimate) -> float | None:
     return 100 * (one.throughput / other.throughput - 1) if other.throughput else None
 
 
-def _result(row: Published, of: Measured) -> Result:
+def _result(row: Published, of: PublishedStrategies) -> Result:
     """One row with its computed value, with the term that decides."""
     bench = f"{of.name}, {COMPUTED}"
     if row.what.startswith("experts by TP"):
@@ -157,7 +167,7 @@ def _case(what: str) -> tuple[str, str, str]:
     return case, best, "ttft" if quantity == "TTFT" else "throughput"
 
 
-def _of_range(row: Published, found: list[Measured]) -> Result:
+def _of_range(row: Published, found: list[PublishedStrategies]) -> Result:
     """The least or the most over all baselines that a row is about."""
     on_h20, with_ep = ", H20" in row.what, "over EP" in row.what
     values = [

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.plan.costs import Setting, Term, service
-from xccl_emu.plan.grammar import Strategy, strategies
-from xccl_emu.plan.memory import Memory, memory
-from xccl_emu.plan.queueing import Load, load
+from xccl_emu.plan.costs import PlanSetting, Term, service
+from xccl_emu.plan.forms import CORRECTED, Form
+from xccl_emu.plan.grammar import LayerStrategy, strategies
+from xccl_emu.plan.memory import DeviceBytes, memory
 
 ORDERS = ("throughput", "ttft", "itl")
 """What strategies may be ranked by."""
 
 
 @dataclass(frozen=True)
-class Workload:
+class RequestStream:
     """Requests: how many a second, and tokens of each; ``context`` is the longest that memory must have room for."""
 
     rate: float = 2.0
@@ -36,15 +36,51 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Load:
+    """What arrives at a server, and what it can serve, both in ``unit`` a second."""
+
+    arrivals: float
+    services: float
+    unit: str = "requests"
+
+    @property
+    def utilization(self) -> float:
+        """ρ of Eq. (7)."""
+        return self.arrivals / self.services
+
+    @property
+    def saturated(self) -> bool:
+        """Return True if more arrives than can be served, so that no wait is long enough: ρ ≥ 1."""
+        return self.utilization >= 1
+
+    @property
+    def wait_s(self) -> float:
+        """Eq. (7): W_q = ρ / (μ (1 − ρ)) in s; infinite where it is saturated."""
+        return math.inf if self.saturated else self.utilization / (self.services * (1 - self.utilization))
+
+
+def load(rate: float, batch: int, output: int, prefill_s: float, decode_s: float, form: Form = CORRECTED) -> Load:
+    """Arrivals and services of ``rate`` requests a second that make ``output`` tokens each.
+
+    As printed, λ_a tokens arrive a second at μ = 1 / Δt_svc, one token an iteration. But an iteration makes a token of
+    every request of the batch: corrected, a server takes ``batch`` requests through a prefill and ``output`` decodes,
+    which is the denominator of Eq. (11).
+    """
+    if form.eq7:
+        return Load(rate * output, 1 / decode_s, "tokens")
+    return Load(rate, batch / (prefill_s + output * decode_s))
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What the equations say of one strategy; times in seconds."""
 
-    strategy: Strategy
-    setting: Setting
-    workload: Workload
+    strategy: LayerStrategy
+    setting: PlanSetting
+    workload: RequestStream
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceBytes:
         """Memory of one device, Eq. (8)."""
         return memory(self.strategy, self.setting, self.workload.context)
 
@@ -130,14 +166,14 @@ def _refusals(of: Estimate) -> Iterable[str]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RankedStrategies:
     """All strategies, the best first; and those that cannot be, first by memory alone, who needs least of it first."""
 
     ranked: Sequence[Estimate]
     refused: Sequence[Estimate]
 
 
-def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
+def plan(setting: PlanSetting, workload: RequestStream, by: str = "throughput") -> RankedStrategies:
     """Every strategy of the grammar, ranked; ConfigError for an order that there is not."""
     if by not in ORDERS:
         raise ConfigError(f"by={by!r}: must be one of {', '.join(ORDERS)}")
@@ -145,7 +181,7 @@ def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
     every = [Estimate(s, setting, workload) for s in strategies(cluster.devices, cluster.devices_per_node)]
     ranked = sorted((one for one in every if not one.refusal), key=lambda one: one.key(by))
     refused = sorted((one for one in every if one.refusal), key=lambda one: (not one.too_large, one.memory.total))
-    return Plan(ranked, refused)
+    return RankedStrategies(ranked, refused)
 
 
 def single_terms(terms: Iterable[Term]) -> dict[str, float]:

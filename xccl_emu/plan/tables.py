@@ -14,7 +14,7 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
-class Range:
+class NumberRange:
     """What a number may be; whole where ``whole``."""
 
     least: float
@@ -32,12 +32,12 @@ class Range:
 
 def whole(what: str, least: int, most: int, default: Any = MISSING) -> Any:
     """A field that holds a whole number."""
-    return field(default=default, metadata={"range": Range(least, most, True, what)})
+    return field(default=default, metadata={"range": NumberRange(least, most, True, what)})
 
 
 def number(what: str, least: float, most: float, default: Any = MISSING) -> Any:
     """A field that holds a number."""
-    return field(default=default, metadata={"range": Range(least, most, False, what)})
+    return field(default=default, metadata={"range": NumberRange(least, most, False, what)})
 
 
 def check_numbers(record: Any) -> None:
@@ -95,5 +95,5 @@ def load(name_or_path: str, known: Mapping[str, str], option: str) -> tuple[Mapp
 def _wanted(each: "Field[Any]") -> str:
     if "range" not in each.metadata:
         return "must be given"
-    of: Range = each.metadata["range"]
+    of: NumberRange = each.metadata["range"]
     return f"{of.what}, {of.least:g} to {of.most:g}"

@@ -4,14 +4,12 @@ A case is a frozen dataclass that derives from `Case`, or a function of a `Bench
 finds cases: by the names that ship, by entry points of other packages, and as ``file.py:Name``.
 """
 
-from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.bench import Bench, payload
 from xccl_emu.protocol.case import Call, Case, Preset, Size, choice, protocol, size, switch, syncs, text
 from xccl_emu.protocol.collective import Collective
-from xccl_emu.protocol.data import payload
 from xccl_emu.protocol.paper import read_papers
 from xccl_emu.protocol.pod_run import PodRun
-from xccl_emu.protocol.regions import Region, Regions
-from xccl_emu.protocol.tight import tight_pod
+from xccl_emu.protocol.regions import Region, Regions, tight_pod
 
 __all__ = [
     "Bench", "Call", "Case", "Collective", "PodRun", "Preset", "Region", "Regions", "Size", "choice", "payload",

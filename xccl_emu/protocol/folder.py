@@ -137,7 +137,7 @@ class _Loader(KeepingLoader):
         return data
 
 
-class _Finder:
+class _FolderFinder:
     """Finds modules of packages that are folders."""
 
     @staticmethod
@@ -152,7 +152,7 @@ class _Finder:
         return spec
 
 
-sys.meta_path.insert(0, _Finder)
+sys.meta_path.insert(0, _FolderFinder)
 
 
 def module_of(path: Path) -> ModuleType:

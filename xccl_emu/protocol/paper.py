@@ -20,7 +20,7 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class Step:
+class PaperStep:
     """A step of the paper, in few words of our own."""
 
     number: int
@@ -38,7 +38,7 @@ class Paper:
     """Paper and section."""
     kernels: tuple[str, ...]
     """Modules below `xccl_emu.kernels` whose requests, with those in subroutines that they call, have these steps."""
-    steps: tuple[Step, ...]
+    steps: tuple[PaperStep, ...]
 
     def __str__(self) -> str:
         return f"{self.title} ({self.where})"
@@ -60,5 +60,5 @@ def _paper(given: dict[str, Any]) -> Paper:
     steps = []
     for step in given["step"]:
         deviations = tuple(Deviation(**each) for each in step.pop("deviation", ()))
-        steps.append(Step(**step, deviations=deviations))
+        steps.append(PaperStep(**step, deviations=deviations))
     return Paper(given["title"], given["where"], tuple(given["kernels"]), tuple(steps))

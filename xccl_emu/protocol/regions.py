@@ -19,7 +19,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import PodSpec, small_pod, whole
+from xccl_emu.machine.spec import GIB, MIB, PodSpec, small_pod, whole
 from xccl_emu.protocol.bench import Bench
 
 Parts = Callable[[int], Iterable[tuple[str, int]]]
@@ -219,3 +219,22 @@ class Regions:
         offset = over.offset if over else self.bytes_of(area)
         self._all.append(Region(name, area, nbytes, count, offset, parts))
         return self._all[-1]
+
+
+def tight_pod(dies: int, cores: int, ub_bytes: int, lay_out: Callable[[Pod], Regions]) -> PodSpec:
+    """A pod as large as everything is that ``lay_out`` puts on a large one.
+
+    It returns the regions of the metadata and managed areas; what is in use of app data the pod knows.
+    """
+    try:
+        roomy, regions = _laid_out(dies, cores, GIB, lay_out)
+    except CapacityError:
+        roomy, regions = _laid_out(dies, cores, 24 * GIB, lay_out)
+    app = max(roomy.mark_app().values())
+    room = {"app_bytes": app, "meta_bytes": regions.meta_end, "managed_bytes": align(regions.managed_end)}
+    return small_pod(dies, cores, **room, ub_bytes=align(ub_bytes))
+
+
+def _laid_out(dies: int, cores: int, room: int, lay_out: Callable[[Pod], Regions]) -> tuple[Pod, Regions]:
+    pod = Pod(small_pod(dies, cores, app_bytes=room, meta_bytes=4 * MIB, managed_bytes=room, ub_bytes=MIB))
+    return pod, lay_out(pod)

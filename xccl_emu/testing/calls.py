@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.check.verdict import VIOLATION, Verdict, Violation
 from xccl_emu.fuzz import draw
-from xccl_emu.fuzz.judge import Budget
+from xccl_emu.fuzz.judge import SequenceBudget
 from xccl_emu.fuzz.machine import CallsMachine, machine_of
 from xccl_emu.protocol.registry import Maker, known_of
 from xccl_emu.protocol.sequence import Sequence, Stage, makes_rows
@@ -49,7 +49,7 @@ def calls_machine(
     Each sequence is judged on this many ``schedules`` drawn by ``seed``, and searched as far as ``states`` go; the
     ``sizes`` are fixed.
     """
-    budget = Budget(schedules=schedules, states=states)
+    budget = SequenceBudget(schedules=schedules, states=states)
     kind = machine_of(known_of(maker), sizes, budget, seed)
 
     class Calls(kind):  # type: ignore[valid-type, misc]

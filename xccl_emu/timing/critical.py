@@ -20,7 +20,7 @@ and the late start of a core."""
 
 
 @dataclass(frozen=True)
-class Part:
+class PathPart:
     """One granule of the path."""
 
     resource: str
@@ -34,7 +34,7 @@ class Part:
     """Its action, by number in the log."""
 
 
-def critical_path(timing: Timing) -> list[Part]:
+def critical_path(timing: Timing) -> list[PathPart]:
     """The parts of the path to the last return, in order of time and without gaps; ConfigError without a log."""
     if not timing.complete:
         raise ConfigError("log: the critical path needs the actions of all dies, log=True")
@@ -50,7 +50,7 @@ def breakdown(timing: Timing) -> dict[str, float]:
     return total
 
 
-def _backwards(records: NDArray[np.int64]) -> Iterator[Part]:
+def _backwards(records: NDArray[np.int64]) -> Iterator[PathPart]:
     """Yield each one's cause, from the record that ended last down to the start of a core."""
     number = int(records[:, tl.RECORD_END].argmax())
     until = int(records[number, tl.RECORD_END])
@@ -89,6 +89,6 @@ def _resource(row: NDArray[np.int64]) -> str:
     return resources.get(op, "issue")
 
 
-def _part(resource: str, row: NDArray[np.int64], start: int, end: int, number: int) -> Part:
+def _part(resource: str, row: NDArray[np.int64], start: int, end: int, number: int) -> PathPart:
     core, engine, op, site = (int(row[i]) for i in (tl.RECORD_CORE, tl.RECORD_ENGINE, tl.RECORD_OP, tl.RECORD_SITE))
-    return Part(resource, core, engine, op, site, start / PS_PER_US, end / PS_PER_US, number)
+    return PathPart(resource, core, engine, op, site, start / PS_PER_US, end / PS_PER_US, number)

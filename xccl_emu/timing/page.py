@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from xccl_emu.pages.page import Line, Page
+from xccl_emu.pages.page import Page, PageLine
 from xccl_emu.timing.critical import breakdown
-from xccl_emu.timing.picture import LEGEND, Action, Timeline
+from xccl_emu.timing.picture import LEGEND, ShownAction, Timeline
 from xccl_emu.timing.run import Timing
 from xccl_emu.timing.trace import details_of
 
@@ -28,13 +28,13 @@ def page(timing: Timing, title: str, most: int = ACTIONS_MAX) -> str:
     return Page(title, found, LEGEND, head, picture, _COLUMNS, lines, at_side=False).text()
 
 
-def _line(timing: Timing, action: Action) -> Line:
+def _line(timing: Timing, action: ShownAction) -> PageLine:
     row, who = timing.records[action.record], action.who(timing.cores_per_die)
     site = timing.site(row)
     waited, on_path = action.start_us - action.since_us, sum(part.end_us - part.start_us for part in action.path)
     details = details_of(timing, row)
     place = f"{details['source']}, kernel {details['kernel']}" if site else ""
-    return Line(
+    return PageLine(
         ("●" if action.path else "", f"{action.start_us:.3f}", _us(action.end_us - action.start_us), who, action.name,
          _us(waited), _us(on_path)),
         [f"{action.start_us:.3f} to {action.end_us:.3f} us: {who}", action.name, *_waits(action),
@@ -47,7 +47,7 @@ def _us(us: float) -> str:
     return f"{us:.3f}" if us else ""
 
 
-def _waits(action: Action) -> Sequence[str]:
+def _waits(action: ShownAction) -> Sequence[str]:
     parts = [f"{part.resource} {part.end_us - part.start_us:.3f} us" for part in action.path]
     waited = [f"waited since {action.since_us:.3f} us"] if action.start_us > action.since_us else []
     return [*waited, *([f"on the critical path: {', '.join(parts)}"] if parts else [])]

@@ -16,7 +16,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.stats import PIPE_NAMES
 from xccl_emu.pages.drawing import Drawing
 from xccl_emu.timing.array import PS_PER_US
-from xccl_emu.timing.critical import Part, critical_path
+from xccl_emu.timing.critical import PathPart, critical_path
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
 from xccl_emu.timing.trace import name_of
@@ -39,7 +39,7 @@ _STYLE = (
 
 
 @dataclass(frozen=True)
-class Action:
+class ShownAction:
     """An action that is shown, and what it waited for; times in microseconds."""
 
     record: int
@@ -50,7 +50,7 @@ class Action:
     start_us: float
     end_us: float
     name: str
-    path: tuple[Part, ...]
+    path: tuple[PathPart, ...]
     """What of the critical path it is."""
 
     def who(self, cores_per_die: int) -> str:
@@ -69,11 +69,11 @@ class Timeline:
     long."""
 
     @cached_property
-    def actions(self) -> list[Action]:
+    def actions(self) -> list[ShownAction]:
         """Actions that take time, that something is waited for, or that are on the critical path."""
         records, path = self.timing.records, self.path
         free: dict[int, float] = {}
-        parts: dict[int, list[Part]] = {}
+        parts: dict[int, list[PathPart]] = {}
         for part in path:
             parts.setdefault(part.record, []).append(part)
         found = []
@@ -87,14 +87,14 @@ class Timeline:
             if end > since or number in parts:
                 name = name_of(self.timing, row)
                 of = tuple(parts.get(number, ()))
-                found.append(Action(number, core, PIPE_NAMES[min(engine, rq.DMA)], since, start, end, name, of))
+                found.append(ShownAction(number, core, PIPE_NAMES[min(engine, rq.DMA)], since, start, end, name, of))
         return found
 
     @cached_property
-    def shown(self) -> list[Action]:
+    def shown(self) -> list[ShownAction]:
         """Not too many of them."""
 
-        def worth(one: Action) -> tuple[bool, float]:
+        def worth(one: ShownAction) -> tuple[bool, float]:
             return bool(one.path), max(one.end_us - one.start_us, (one.start_us - one.since_us) / 10)
 
         by_worth = sorted(self.actions, key=worth, reverse=True)
@@ -102,7 +102,7 @@ class Timeline:
         return [one for one in self.actions if one.record in kept]
 
     @cached_property
-    def path(self) -> list[Part]:
+    def path(self) -> list[PathPart]:
         """The critical path."""
         return critical_path(self.timing)
 
@@ -171,7 +171,7 @@ class Timeline:
             before = part.end_us * scale, here[1]
             into.line(here, before, "path")
 
-    def _draw_action(self, into: Drawing, scale: float, row: int, action: Action) -> None:
+    def _draw_action(self, into: Drawing, scale: float, row: int, action: ShownAction) -> None:
         top = self.lanes[action.core, action.pipe] - _LANE / 2 + 3
         for since, until, shown in (
             (action.since_us, action.start_us, "waits"),

@@ -14,7 +14,7 @@ from xccl_emu import errors
 from xccl_emu.torch.wire import POLICY, Arrays, Line, Message
 
 
-class Event(NamedTuple):
+class ProfiledKernel(NamedTuple):
     """A kernel of a rank, for profilers."""
 
     name: str
@@ -29,7 +29,7 @@ class Clock:
     virtual: bool = os.environ.get(POLICY, "time") == "time"
     us: float = 0.0
     """Virtual time that the calls took."""
-    events: list[Event] = field(default_factory=list)
+    events: list[ProfiledKernel] = field(default_factory=list)
 
     def now_us(self) -> float:
         """The time now."""
@@ -72,7 +72,7 @@ class Rank:
         answer = self._answer(call)
         CLOCK.us += answer[0].get("us", 0.0)
         if kernel:
-            CLOCK.events.append(Event(kernel, started, CLOCK.now_us() - started))
+            CLOCK.events.append(ProfiledKernel(kernel, started, CLOCK.now_us() - started))
         return answer
 
     def _answer(self, call: str) -> tuple[Message, Arrays]:

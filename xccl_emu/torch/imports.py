@@ -51,7 +51,7 @@ class _Patched(importlib.abc.Loader):
         importlib.import_module("xccl_emu.torch.device").install(os.environ[DEVICE])
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _FaceFinder(importlib.abc.MetaPathFinder):
     def __init__(self, faces: dict[str, str]) -> None:
         self._faces, self._torch = faces, True
 
@@ -74,4 +74,4 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def install() -> None:
     """Have this process import faces, by the device that the environment names."""
-    sys.meta_path.insert(0, _Finder(_FACES[os.environ[DEVICE]]))
+    sys.meta_path.insert(0, _FaceFinder(_FACES[os.environ[DEVICE]]))

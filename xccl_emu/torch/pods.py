@@ -14,7 +14,7 @@ from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.lang.requests import OP_POLL, SCALAR
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Regions, tight_pod
-from xccl_emu.protocols.deepep.calls import Handle, LowLatency
+from xccl_emu.protocols.deepep.calls import DispatchHandle, LowLatency
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.protocols.experts.config import EpConfig
@@ -156,14 +156,14 @@ class _Dispatch:
     """A dispatch that ranks have a handle of."""
 
     session: Session
-    handle: Handle | None
+    handle: DispatchHandle | None
     """None in normal mode and of the fused kernels, which hold one result."""
     choices: list[NDArray[Any]]
     """[rank] its tokens' ones."""
 
 
 @dataclass
-class Group:
+class ServedGroup:
     """The ranks of a group, as the server serves them."""
 
     settings: Settings

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError, XcclEmuError
-from xccl_emu.torch.pods import Group, Settings
+from xccl_emu.torch.pods import ServedGroup, Settings
 from xccl_emu.torch.wire import Arrays, Line, Message
 
 _FIRST_LINES, _LAST_LINES = 4, 30
@@ -34,7 +34,7 @@ class _Rank:
 class _Members:
     """The ranks of a group that are there."""
 
-    group: Group
+    group: ServedGroup
     shrinks: bool
     """Whether it goes on without those that have ended."""
     ranks: dict[int, _Rank] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Server:
         if "group" not in said:  # a process that only wants to know when the server is gone
             self._read(line, lambda: self._forget(line))
             return
-        new = _Members(Group(self._settings, said["size"]), said["shrinks"])
+        new = _Members(ServedGroup(self._settings, said["size"]), said["shrinks"])
         members = self._groups.setdefault(said["group"], new)
         rank = _Rank(line, said["rank"], said["pid"])
         if said["size"] != members.group.size or rank.number not in range(said["size"]) or rank.number in members.ranks:

@@ -17,8 +17,8 @@ _STATES_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Step:
-    """A step of a search, from a state to another one, by their numbers in `Choices`."""
+class SearchStep:
+    """A step of a search, from a state to another one, by their numbers in `SearchHistory`."""
 
     part: int
     """In which part of the cores that are searched apart."""
@@ -37,10 +37,10 @@ class Step:
 
 
 @dataclass
-class Choices:
+class SearchHistory:
     """All that a search did since it last began."""
 
-    steps: dict[Step, None] = field(default_factory=dict)
+    steps: dict[SearchStep, None] = field(default_factory=dict)
     states: dict[bytes, int] = field(default_factory=dict)
     """The number of each state, by the words that a run can change."""
 
@@ -50,16 +50,16 @@ class Choices:
         return words.reshape(len(self.states), -1) if self.states else np.zeros((0, 0), np.uint64)
 
 
-class Watched(Search):
+class WatchedSearch(Search):
     """Breadth first, which tries each transition of a state by itself."""
 
     def __init__(self, setup: Setup, *, max_states: int, seconds: float | None) -> None:
         super().__init__(setup, max_states=max_states, seconds=seconds, progress=None, breadth_first=True)
-        self.choices, self._part = Choices(), 0
+        self.choices, self._part = SearchHistory(), 0
         self._parts = changing(setup.pod)
 
     def _search_parts(self) -> bool:
-        self.choices, self._part = Choices(), 0
+        self.choices, self._part = SearchHistory(), 0
         return super()._search_parts()
 
     def _start(self, members: Sequence[int]) -> None:
@@ -100,6 +100,6 @@ class Watched(Search):
             head, states = row[: watch.STEP_WORDS].tolist(), row[watch.STEP_WORDS :].reshape(2, words)
             before, after = (known.setdefault(state.tobytes(), len(known)) for state in states)
             alone, who, what, operation, *found = head
-            step = Step(self._part, bool(alone), who, what, operation, (found[0], found[1]), before, after)
+            step = SearchStep(self._part, bool(alone), who, what, operation, (found[0], found[1]), before, after)
             self.choices.steps[step] = None
         self._forget()

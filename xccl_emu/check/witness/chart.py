@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from xccl_emu.check.witness.highlight import LOOP, ROUND
-from xccl_emu.check.witness.render import Row, rows
-from xccl_emu.check.witness.trace import PERFORM, Step, Trace
+from xccl_emu.check.witness.render import RenderedRow, rows
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep
 
 _LOCAL = ("set_flag", "wait_flag")
 _REPLACED = {";": ",", "#": "no. ", "\n": " ", "%": " percent "}
 
 
-def mermaid(trace: Trace, marked: dict[int, str] | None = None) -> str:
+def mermaid(trace: RunTrace, marked: dict[int, str] | None = None) -> str:
     """The chart as text.  Flags, and what stays in a data buffer, are left out.
 
     Cores and memories of dies are participants.  An open arrow is a write that leaves its core, a closed one a write
@@ -23,13 +23,13 @@ def mermaid(trace: Trace, marked: dict[int, str] | None = None) -> str:
     return "\n".join(["sequenceDiagram", *(f"    {text}" for text in (*_participants(trace), *arrows, *last)), ""])
 
 
-def core_name(trace: Trace, core: int) -> str:
+def core_name(trace: RunTrace, core: int) -> str:
     """The participant that a core is."""
     die, on_die = divmod(core, trace.cores_per_die)
     return f"d{die}c{on_die}"
 
 
-def _participants(trace: Trace) -> Iterator[str]:
+def _participants(trace: RunTrace) -> Iterator[str]:
     """Yield the participants: for each die its cores, then its memory, as far as they take part."""
     cores = sorted({step.core for step in trace.steps})
     touched = {trace.die_of(access.start) for step in trace.steps for access in step.accesses}
@@ -42,7 +42,7 @@ def _participants(trace: Trace) -> Iterator[str]:
             yield f"participant m{die} as memory of {trace.home(die)}"
 
 
-def _marked(trace: Trace, line: Row) -> list[str]:
+def _marked(trace: RunTrace, line: RenderedRow) -> list[str]:
     """A line's arrow or note; on red ground, and in any case there, if it is marked.  A loop begins with its first."""
     texts = list(_arrows(trace, line))
     if line.mark == LOOP:
@@ -53,7 +53,7 @@ def _marked(trace: Trace, line: Row) -> list[str]:
     return ["rect rgb(255, 210, 210)", *(f"    {text}" for text in texts or [note]), "end"]
 
 
-def _arrows(trace: Trace, line: Row) -> Iterator[str]:
+def _arrows(trace: RunTrace, line: RenderedRow) -> Iterator[str]:
     """Yield what a line of the table is in the chart: an arrow, a note, or nothing."""
     step, core = line.step, core_name(trace, line.step.core)
     text = _text(f"{line.numbers} {line.mark} {step.words()} {step.value}")
@@ -71,7 +71,7 @@ def _arrows(trace: Trace, line: Row) -> Iterator[str]:
         yield f"Note over {core}: {text}"
 
 
-def _writes(trace: Trace, step: Step, core: str, text: str) -> Iterator[str]:
+def _writes(trace: RunTrace, step: TraceStep, core: str, text: str) -> Iterator[str]:
     """Writes that leave their core; under `sc`, and of an atomic, they are visible at once."""
     first = trace.writes[step.left[0]]
     arrow = "->>" if first.visible == step.number else "-)"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from xccl_emu.check import verdict
 from xccl_emu.check.messages import wrong_element
 from xccl_emu.check.trial import Trial
-from xccl_emu.check.witness.trace import Access, Step, Trace
+from xccl_emu.check.witness.trace import RunTrace, TracedAccess, TraceStep
 from xccl_emu.lang import operations as ops
 
 _GROUP = ("arrive", "await_group")
@@ -15,7 +15,7 @@ Range = tuple[int, int]
 """First byte, and the one after the last."""
 
 
-def cores_that_matter(trace: Trace) -> set[int]:
+def cores_that_matter(trace: RunTrace) -> set[int]:
     """After a deadlock: blocked cores, and all that wrote what these have read, or what those have, and so on."""
     matter = {one.step.core for one in trace.waiting}
     need = [(one.step.address, one.step.address + 8) for one in trace.waiting if one.step.address is not None]
@@ -36,7 +36,7 @@ def element(trial: Trial, violation: verdict.Violation) -> Range | None:
     return next((found for each in named if (found := wrong_element(trial, each))), None)
 
 
-def steps_that_matter(trace: Trace, wrong: Range) -> set[int]:
+def steps_that_matter(trace: RunTrace, wrong: Range) -> set[int]:
     """Numbers of the steps that wrote an element, or what it was made of, and of those that read it for that."""
     return set(_Slice(trace, wrong).numbers())
 
@@ -44,7 +44,7 @@ def steps_that_matter(trace: Trace, wrong: Range) -> set[int]:
 class _Slice:
     """A walk from the end of a run to its beginning, along where bytes come from."""
 
-    def __init__(self, trace: Trace, wrong: Range) -> None:
+    def __init__(self, trace: RunTrace, wrong: Range) -> None:
         self._trace, self._wrong = trace, wrong
         self._need = [wrong]
         self._writes: set[int] = set()
@@ -60,7 +60,7 @@ class _Slice:
             if self._carries_out(step) or self._reads_for_it(step) or step.number in self._issued or landed:
                 yield step.number
 
-    def _carries_out(self, step: Step) -> bool:
+    def _carries_out(self, step: TraceStep) -> bool:
         """Return True if a step writes what is needed; what it reads for that is needed from here on."""
         left = [self._trace.writes[n].range for n in step.left if n in self._writes]
         inside = [_range(each) for each in step.accesses if each.writes and self._trace.die_of(each.start) < 0]
@@ -73,7 +73,7 @@ class _Slice:
         self._cores.add(step.core)
         return True
 
-    def _reads_for_it(self, step: Step) -> bool:
+    def _reads_for_it(self, step: TraceStep) -> bool:
         """Return True if a kernel reads what it makes an address or a value of."""
         taken = step.pipe == "scalar" and step.operation in _READS and step.core in self._cores
         if not taken or step.issues or (step.operation.startswith("poll") and not (step.source and step.source.used)):
@@ -82,7 +82,7 @@ class _Slice:
         return True
 
 
-def _range(access: Access) -> Range:
+def _range(access: TracedAccess) -> Range:
     return access.start, access.start + access.nbytes
 
 
@@ -103,7 +103,7 @@ def _without(one: Range, taken: Iterable[Range]) -> list[Range]:
     return left
 
 
-def _sources(accesses: tuple[Access, ...], wrote: list[Range]) -> list[Range]:
+def _sources(accesses: tuple[TracedAccess, ...], wrote: list[Range]) -> list[Range]:
     """Return where a step's bytes come from: of a copy the same part of what it reads, else all that it reads."""
     read = [_range(each) for each in accesses if not each.writes]
     target = [_range(each) for each in accesses if each.writes]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from xccl_emu.check import verdict
-from xccl_emu.check.witness.trace import PERFORM, Step, Trace
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep
 
 RACES = (verdict.DATA_RACE, verdict.TORN_METADATA)
 LOOP = "↻"
@@ -16,7 +16,7 @@ ROUND = "from here round and round"
 _PLACE = re.compile(r"die (\d+) core (\d+), kernel \w+ \(([^()]*?:\d+)[,)]")
 
 
-def marks(trace: Trace, violation: verdict.Violation) -> dict[int, str]:
+def marks(trace: RunTrace, violation: verdict.Violation) -> dict[int, str]:
     """Marks by number of step: ``A`` and ``B`` for the two accesses of a race, ``✗`` for the action that fails, `LOOP`.
 
     The second access of a race is of the last action's instruction.  The first is the latest one that meets it in a
@@ -31,7 +31,7 @@ def marks(trace: Trace, violation: verdict.Violation) -> dict[int, str]:
         return {} if trace.end in ("done", "deadlock") else {last.number: FAILS}
     named = set(_PLACE.findall(violation.message))
 
-    def weight(pair: tuple[Step, ...]) -> tuple[bool, bool, bool]:
+    def weight(pair: tuple[TraceStep, ...]) -> tuple[bool, bool, bool]:
         one, other = pair
         return _place(one) in named, other is last, one.core != other.core
 
@@ -39,7 +39,7 @@ def marks(trace: Trace, violation: verdict.Violation) -> dict[int, str]:
     return dict(zip((step.number for step in pair), "AB", strict=False)) or {last.number: "B"}
 
 
-def _races(trace: Trace) -> Iterator[tuple[Step, Step]]:
+def _races(trace: RunTrace) -> Iterator[tuple[TraceStep, TraceStep]]:
     """Pairs of steps of different instructions that meet in a byte, the latest first."""
     last = trace.steps[-1]
     for other in reversed(trace.steps):
@@ -50,7 +50,7 @@ def _races(trace: Trace) -> Iterator[tuple[Step, Step]]:
                     yield one, other
 
 
-def _place(step: Step) -> tuple[str, str, str]:
+def _place(step: TraceStep) -> tuple[str, str, str]:
     """Die, core, and source line as messages name them."""
     die, core = step.who.removeprefix("die").split(".core")
     return die, core, f"{step.source.file}:{step.source.line}" if step.source is not None else ""

@@ -6,11 +6,11 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight, picture
 from xccl_emu.check.witness.format import number
-from xccl_emu.check.witness.render import Row, below, blocked, rows, short
+from xccl_emu.check.witness.render import RenderedRow, below, blocked, rows, short
 from xccl_emu.check.witness.replayer import Replayer
-from xccl_emu.check.witness.trace import Trace, steps
+from xccl_emu.check.witness.trace import RunTrace, steps
 from xccl_emu.machine import report
-from xccl_emu.pages.page import Line, Page
+from xccl_emu.pages.page import Page, PageLine
 
 _COLUMNS = ("", "#", "who", "action", "where", "value")
 
@@ -37,7 +37,7 @@ def page(fresh: Callable[[], Trial], violation: Violation, title: str) -> str:
     ).text()  # fmt: skip
 
 
-def _line(line: Row, more: Sequence[str], last: int) -> Line:
+def _line(line: RenderedRow, more: Sequence[str], last: int) -> PageLine:
     step, source = line.step, line.step.source
     words = [step.words(), *(each.words() for each in line.also)]
     action = "; ".join([words[0], *(each.removeprefix("issue ") for each in words[1:])])
@@ -45,7 +45,7 @@ def _line(line: Row, more: Sequence[str], last: int) -> Line:
     who = f"{step.who}.{step.pipe}"
     texts = (f"step {line.numbers}: {who}" if line.numbers else f"never done: {who}", *words, step.place, step.value)
     before, after = (line.first - 1, line.last) if line.first else (last, last)
-    return Line(
+    return PageLine(
         (line.mark, line.numbers, who, action, step.place, step.value),
         [short(each) for each in (*texts, *more) if each],
         "marked" if line.mark else "off" if step.switched_off else "",
@@ -53,7 +53,7 @@ def _line(line: Row, more: Sequence[str], last: int) -> Line:
     )  # fmt: skip
 
 
-def _words(trial: Trial, trace: Trace, marked: dict[int, str]) -> dict[str, int]:
+def _words(trial: Trial, trace: RunTrace, marked: dict[int, str]) -> dict[str, int]:
     """Words of memory that somebody polls, adds to, or loads by name, or that are marked: in words, and where."""
     taken = [access for step in trace.steps for access in step.accesses if access.synchronizes and access.nbytes <= 8]
     raced = [access for step in trace.steps if step.number in marked for access in step.accesses]

@@ -7,7 +7,7 @@ write in flight is an asynchronous event from the step in which it left its core
 from collections.abc import Iterator
 from typing import Any
 
-from xccl_emu.check.witness.trace import PERFORM, Step, Trace
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep
 
 Event = dict[str, Any]
 
@@ -15,19 +15,19 @@ _PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma", PERFORM)
 _WAITS = ("poll", "poll_any", "quiet", "wait_flag", "await_group", "return")
 
 
-def perfetto(trace: Trace, marked: dict[int, str] | None = None) -> dict[str, Any]:
+def perfetto(trace: RunTrace, marked: dict[int, str] | None = None) -> dict[str, Any]:
     """The trace, ready for `json.dump`."""
     events = [*_names(trace), *_slices(trace, marked or {}), *_flights(trace)]
     return {"displayTimeUnit": "ns", "traceEvents": events}
 
 
-def _place(trace: Trace, core: int, pipe: str) -> Event:
+def _place(trace: RunTrace, core: int, pipe: str) -> Event:
     """Process and thread of a core's pipe."""
     die, on_die = divmod(core, trace.cores_per_die)
     return {"pid": die, "tid": on_die * len(_PIPES) + _PIPES.index(pipe) + 1}
 
 
-def _names(trace: Trace) -> Iterator[Event]:
+def _names(trace: RunTrace) -> Iterator[Event]:
     """Names of the processes and threads that have events."""
     used = sorted({(step.core, _PIPES.index(step.pipe)) for step in trace.steps})
     for die in sorted({core // trace.cores_per_die for core, _ in used}):
@@ -37,7 +37,7 @@ def _names(trace: Trace) -> Iterator[Event]:
         yield {"ph": "M", "name": "thread_name", **_place(trace, core, _PIPES[pipe]), "args": {"name": name}}
 
 
-def _slices(trace: Trace, marked: dict[int, str]) -> Iterator[Event]:
+def _slices(trace: RunTrace, marked: dict[int, str]) -> Iterator[Event]:
     """A slice for each step, and one for the time that a scalar unit waited for it."""
     before: dict[int, int] = {}
     for step in trace.steps:
@@ -55,7 +55,7 @@ def _slices(trace: Trace, marked: dict[int, str]) -> Iterator[Event]:
         }  # fmt: skip
 
 
-def _arguments(step: Step) -> Event:
+def _arguments(step: TraceStep) -> Event:
     source = step.source
     known = {"step": step.number, "address": step.place, "value": step.value}
     if source is not None:
@@ -63,7 +63,7 @@ def _arguments(step: Step) -> Event:
     return {name: value for name, value in known.items() if value not in ("", 0)}
 
 
-def _flights(trace: Trace) -> Iterator[Event]:
+def _flights(trace: RunTrace) -> Iterator[Event]:
     """Beginning and end of each write's flight; one that nothing made visible ends after the last step."""
     for write in trace.writes:
         if write.visible == write.by.number:

@@ -6,8 +6,8 @@ has seen it.  What a violation marks is red, and so are blocked cores and what t
 """
 
 from xccl_emu.check.witness.highlight import LOOP
-from xccl_emu.check.witness.render import Row, blocked
-from xccl_emu.check.witness.trace import PERFORM, Step, Trace, Write
+from xccl_emu.check.witness.render import RenderedRow, blocked
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep, Write
 from xccl_emu.pages.drawing import Drawing
 
 ROW, HEAD = 24, 96
@@ -35,7 +35,7 @@ def y_of(row: int) -> float:
     return HEAD + (row + 0.5) * ROW
 
 
-def svg(trace: Trace, lines: list[Row]) -> str:
+def svg(trace: RunTrace, lines: list[RenderedRow]) -> str:
     """The lines of a run as a picture that says in words what each is."""
     picture = _Picture(trace, lines)
     drawing = picture.drawing(0, max(map(len, map(_words, picture.lines)), default=0))
@@ -44,7 +44,7 @@ def svg(trace: Trace, lines: list[Row]) -> str:
     return drawing.svg()
 
 
-def parts(trace: Trace, lines: list[Row]) -> tuple[str, str]:
+def parts(trace: RunTrace, lines: list[RenderedRow]) -> tuple[str, str]:
     """The names of the lanes, and the picture below them, for a page, which has words of its own."""
     picture = _Picture(trace, lines)
     heads, below = picture.drawing(0, 0, HEAD), picture.drawing(HEAD, 0)
@@ -54,7 +54,7 @@ def parts(trace: Trace, lines: list[Row]) -> tuple[str, str]:
 
 
 class _Picture:
-    def __init__(self, trace: Trace, lines: list[Row]) -> None:
+    def __init__(self, trace: RunTrace, lines: list[RenderedRow]) -> None:
         self._trace, self._taken = trace, lines
         self.lines = [*lines, *blocked(trace)]
         first = next((row for row, line in enumerate(lines) if line.mark == LOOP), len(lines))
@@ -102,7 +102,7 @@ class _Picture:
 
     # ---- where
 
-    def _lane(self, step: Step) -> Lane:
+    def _lane(self, step: TraceStep) -> Lane:
         """Return where the dot of a step is: its pipe, or the memory in which a write becomes visible."""
         if step.pipe == PERFORM:
             die = -1 if step.address is None else self._trace.die_of(step.address)
@@ -112,7 +112,7 @@ class _Picture:
     def _memory(self, die: int) -> Lane:
         return die, self._trace.cores_per_die, 0
 
-    def _memories(self, step: Step) -> set[Lane]:
+    def _memories(self, step: TraceStep) -> set[Lane]:
         """The memories that a step reads, or that its writes go to."""
         touched = {self._trace.die_of(access.start) for access in step.accesses}
         if step.blocked and step.operation == "poll" and step.address is not None:
@@ -122,7 +122,7 @@ class _Picture:
 
     # ---- what happens
 
-    def _draw_row(self, into: Drawing, row: int, line: Row) -> None:
+    def _draw_row(self, into: Drawing, row: int, line: RenderedRow) -> None:
         step, y = line.step, y_of(row)
         x = self._x[self._lane(step)]
         if line.mark:
@@ -141,7 +141,7 @@ class _Picture:
             self._draw_ring(into, step, y)
         into.add("circle", _class_of(line) or "action", row, cx=x, cy=y, r=4.5 if line.mark else 3.5)
 
-    def _draw_ring(self, into: Drawing, step: Step, y: float) -> None:
+    def _draw_ring(self, into: Drawing, step: TraceStep, y: float) -> None:
         """From what a core polls, which is one of a ring of waiting, to the next one, who writes there."""
         ring = [one.step for one in self._trace.cycle]
         if step in ring:
@@ -150,7 +150,7 @@ class _Picture:
             ends = self._x[next(iter(self._memories(step)))], self._x[self._lane(following)]
             into.line((ends[0], y), (ends[1], y_of(row)), "path", arrow=True)
 
-    def _queued_in(self, row: int, step: Step) -> int | None:
+    def _queued_in(self, row: int, step: TraceStep) -> int | None:
         """The row in which the instruction was queued that this one begins to carry out."""
         if step.blocked or step.pipe in (PERFORM, "scalar") or step.instruction == step.number:
             return None
@@ -159,7 +159,7 @@ class _Picture:
             return None
         return next((i for i, other in enumerate(before) if other.first <= step.instruction <= other.last), None)
 
-    def _landings(self, row: int, line: Row) -> set[tuple[Lane, int | None]]:
+    def _landings(self, row: int, line: RenderedRow) -> set[tuple[Lane, int | None]]:
         """The memories that writes of a row go to, and the rows in which they become visible; None if they never do."""
         if line.step.pipe == PERFORM:
             return set()
@@ -167,7 +167,7 @@ class _Picture:
         ends = ((self._trace.die_of(write.address), self._landed_in(row, line, write)) for write in left)
         return {(self._memory(die), end) for die, end in ends if die >= 0}
 
-    def _landed_in(self, row: int, line: Row, write: Write) -> int | None:
+    def _landed_in(self, row: int, line: RenderedRow, write: Write) -> int | None:
         if line.first <= write.visible <= line.last:
             return row
         rows = [(i, at.step) for i, at in enumerate(self._taken) if at.first <= write.visible <= at.last]
@@ -175,10 +175,10 @@ class _Picture:
         return next((i for i, _ in rows if i in own or not own), None)
 
 
-def _words(line: Row) -> str:
+def _words(line: RenderedRow) -> str:
     step = line.step
     return " ".join(filter(None, (line.numbers, line.mark, step.words(), step.place, step.value)))
 
 
-def _class_of(line: Row) -> str:
+def _class_of(line: RenderedRow) -> str:
     return "marked" if line.mark else "off" if line.step.switched_off else ""

@@ -6,7 +6,7 @@ from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.witness.highlight import marks
-from xccl_emu.check.witness.shrink import signature
+from xccl_emu.check.witness.shrink_schedule import signature
 from xccl_emu.check.witness.trace import steps
 
 _OF_DATA = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UNDEFINED)

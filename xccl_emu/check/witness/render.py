@@ -18,8 +18,8 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight
 from xccl_emu.check.witness.fold import cores_that_matter, element, steps_that_matter
-from xccl_emu.check.witness.shrink import signature
-from xccl_emu.check.witness.trace import PERFORM, Part, Step, Trace, steps
+from xccl_emu.check.witness.shrink_schedule import signature
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, SubTransfer, TraceStep, steps
 
 _FLAGS = ("set_flag", "wait_flag")
 LINES_MAX = 80
@@ -32,14 +32,14 @@ _CODE = re.compile(r" `[^`]*`")
 
 
 @dataclass(frozen=True)
-class Row:
+class RenderedRow:
     """A line of the table: one step, or several in a row that lose nothing by being said together."""
 
     first: int
     last: int
-    step: Step
+    step: TraceStep
     """The first of them; its part is the part of all."""
-    also: tuple[Step, ...] = ()
+    also: tuple[TraceStep, ...] = ()
     """Flags that the same pipe went on with."""
     mark: str = ""
 
@@ -51,9 +51,9 @@ class Row:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
-def rows(trace: Trace, marked: dict[int, str] | None = None) -> list[Row]:
+def rows(trace: RunTrace, marked: dict[int, str] | None = None) -> list[RenderedRow]:
     """The steps of a run as lines of the table."""
-    lines: list[Row] = []
+    lines: list[RenderedRow] = []
     for step in trace.steps:
         for line in _lines(trace, step, (marked or {}).get(step.number, "")):
             joined = _join(lines[-1], line) if lines else None
@@ -61,10 +61,10 @@ def rows(trace: Trace, marked: dict[int, str] | None = None) -> list[Row]:
     return lines
 
 
-def _lines(trace: Trace, step: Step, mark: str) -> Iterator[Row]:
+def _lines(trace: RunTrace, step: TraceStep, mark: str) -> Iterator[RenderedRow]:
     """One line of a step; where writes become visible one for each."""
     if step.pipe != PERFORM or step.operation == "fault":
-        yield Row(step.number, step.number, step, mark=mark)
+        yield RenderedRow(step.number, step.number, step, mark=mark)
         return
     for write in (trace.writes[n] for n in step.landed):
         by = write.by
@@ -72,10 +72,10 @@ def _lines(trace: Trace, step: Step, mark: str) -> Iterator[Row]:
             step, core=by.core, who=by.who, source=by.source, operation=by.operation, action=by.action,
             instruction=by.instruction, address=write.address, place=write.place, value=write.value, part=write.part,
         )  # fmt: skip
-        yield Row(step.number, step.number, each, mark=mark)
+        yield RenderedRow(step.number, step.number, each, mark=mark)
 
 
-def _join(line: Row, following: Row) -> Row | None:
+def _join(line: RenderedRow, following: RenderedRow) -> RenderedRow | None:
     """Two lines as one, if that loses nothing: further granules of a transfer, or flags that the pipe goes on with."""
     one, other = line.step, following.step
     if (one.core, one.pipe) != (other.core, other.pipe) or line.mark != following.mark or other.failed:
@@ -84,25 +84,29 @@ def _join(line: Row, following: Row) -> Row | None:
         return None
     same = one.instruction == other.instruction and not one.issues and not line.also
     if same and one.part is not None and other.part is not None and one.part.last + 1 == other.part.first:
-        part = Part(one.part.first, other.part.last, one.part.count)
+        part = SubTransfer(one.part.first, other.part.last, one.part.count)
         return replace(line, last=following.last, step=replace(one, part=part))
     if other.operation in _FLAGS and one.issues == other.issues and not line.mark and len(line.also) < 2:
         return replace(line, last=following.last, also=(*line.also, other))
     return None
 
 
-def blocked(trace: Trace) -> list[Row]:
+def blocked(trace: RunTrace) -> list[RenderedRow]:
     """After a deadlock a line for each blocked core; those that wait in a ring are marked."""
     ring = trace.cycle
-    return [Row(0, 0, one.step, mark=highlight.LOOP if one in ring else highlight.FAILS) for one in trace.waiting]
+    return [
+        RenderedRow(0, 0, one.step, mark=highlight.LOOP if one in ring else highlight.FAILS) for one in trace.waiting
+    ]
 
 
-def excerpt(trace: Trace, lines: list[Row]) -> list[Row]:
+def excerpt(trace: RunTrace, lines: list[RenderedRow]) -> list[RenderedRow]:
     """Return the lines of a long run that pass between cores, are switched off, or are marked."""
     return [line for line in lines if line.mark or line.step.switched_off or _concerns_others(trace, line.step)]
 
 
-def fold(trial: Trial, violation: Violation, trace: Trace, lines: list[Row]) -> tuple[list[Row], list[str]]:
+def fold(
+    trial: Trial, violation: Violation, trace: RunTrace, lines: list[RenderedRow]
+) -> tuple[list[RenderedRow], list[str]]:
     """Return the lines that the violation depends on, and a sentence on the others; the run of ``trial`` has ended."""
     if trace.waiting:
         matter, why = cores_that_matter(trace), "cores that play no part, and return"
@@ -115,7 +119,7 @@ def fold(trial: Trial, violation: Violation, trace: Trace, lines: list[Row]) -> 
     return left, [f"({len(lines) - len(left)} lines are left out, of {why})"] if len(left) < len(lines) else []
 
 
-def _concerns_others(trace: Trace, step: Step) -> bool:
+def _concerns_others(trace: RunTrace, step: TraceStep) -> bool:
     """Does a step read or write memory, or is it a quiet, a barrier, an answer or the end of a kernel?"""
     if step.operation == "fault":
         return True
@@ -123,7 +127,7 @@ def _concerns_others(trace: Trace, step: Step) -> bool:
     return (touches and not step.issues) or step.operation in ("quiet", "arrive", "await_group", "choose", "return")
 
 
-def table(trace: Trace, lines: Iterable[Row]) -> Table:
+def table(trace: RunTrace, lines: Iterable[RenderedRow]) -> Table:
     """Lines of a run as a table of about 110 columns; a rule is drawn wherever another core goes on."""
     shown = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("", "#", "die.core.pipe", "step", "action", "address", "value"):
@@ -137,7 +141,7 @@ def table(trace: Trace, lines: Iterable[Row]) -> Table:
     return shown
 
 
-def stacked(lines: Iterable[Row]) -> Text:
+def stacked(lines: Iterable[RenderedRow]) -> Text:
     """Lines of a run one below the other, for narrow terminals: who, then below it what, where, and the value."""
     return Text("\n").join(Text(_stack(*_cells(line)), _style(line)) for line in lines)
 
@@ -147,7 +151,7 @@ def _stack(mark: str, numbers: str, who: str, step: str, *more: str) -> str:
     return "\n  ".join([head, *filter(None, more)])
 
 
-def _cells(line: Row) -> tuple[str, ...]:
+def _cells(line: RenderedRow) -> tuple[str, ...]:
     step = line.step
     paper = next((str(s.source.step) for s in (step, *line.also) if s.source is not None and s.source.step), "")
     action = "; ".join([step.words(), *(each.words().removeprefix("issue ") for each in line.also)])
@@ -155,7 +159,7 @@ def _cells(line: Row) -> tuple[str, ...]:
     return line.mark, line.numbers, who, paper, action, step.place, step.value
 
 
-def _style(line: Row) -> str:
+def _style(line: RenderedRow) -> str:
     if line.mark:
         return "bold red"
     if line.step.switched_off:
@@ -165,7 +169,7 @@ def _style(line: Row) -> str:
     return "cyan" if line.step.pipe == PERFORM else ""
 
 
-def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
+def below(trace: RunTrace, marked: dict[int, str]) -> Iterator[str]:
     """The two accesses of a race, with their source lines, where a loop begins, or who waits in a ring; the message
     has the rest."""
     for step in trace.steps:
@@ -186,7 +190,7 @@ def short(text: object) -> str:
     return str(text)
 
 
-def print_witness(console: Console, trial: Trial, violation: Violation) -> Trace:
+def print_witness(console: Console, trial: Trial, violation: Violation) -> RunTrace:
     """Print a violation and the run that leads to it; returns the run, for charts and traces of it.
 
     Of a run of more than `LINES_MAX` lines those are left out that only say what a core does by itself.  ``trial`` is

@@ -16,7 +16,7 @@ PERFORM = "perform"
 
 
 @dataclass(frozen=True)
-class Source(Site):
+class RequestSource(Site):
     """The request in a kernel that an action carries out."""
 
     kernel: str = ""
@@ -26,7 +26,7 @@ class Source(Site):
 
 
 @dataclass(frozen=True)
-class Part:
+class SubTransfer:
     """Which granules of a transfer: ``first`` to ``last`` of ``count``, from 1 on."""
 
     first: int
@@ -40,7 +40,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Access:
+class TracedAccess:
     """Bytes that an action reads or writes, as indices into the pod's memory array."""
 
     start: int
@@ -49,14 +49,14 @@ class Access:
     synchronizes: bool
     """A poll, an atomic, an add, or a load with a name: never one half of a race."""
 
-    def races(self, other: "Access") -> bool:
+    def races(self, other: "TracedAccess") -> bool:
         """Return whether two accesses are plain, to the same byte, and one of them is a write."""
         overlap = self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
         return overlap and (self.writes or other.writes) and not (self.synchronizes or other.synchronizes)
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """One action of a run."""
 
     number: int
@@ -73,7 +73,7 @@ class Step:
     """One of `xccl_emu.lang.requests.OPERATIONS`."""
     action: str
     """In words, for example ``poll >= 3``."""
-    source: Source | None
+    source: RequestSource | None
     address: int | None = None
     """Index of the first byte in the pod's memory array."""
     nbytes: int = 0
@@ -83,7 +83,7 @@ class Step:
     value: str = ""
     instruction: int = 0
     """Number of the step that issued the instruction; its own for what the scalar unit does itself."""
-    part: Part | None = None
+    part: SubTransfer | None = None
     issues: bool = False
     """The instruction is only queued by this step."""
     switched_off: bool = False
@@ -91,7 +91,7 @@ class Step:
     """Numbers of the writes that left their core."""
     landed: tuple[int, ...] = ()
     """Numbers of the writes that became visible."""
-    accesses: tuple[Access, ...] = ()
+    accesses: tuple[TracedAccess, ...] = ()
     failed: bool = False
     """It is the violation that ends the run."""
     fault: str = ""
@@ -118,13 +118,13 @@ class Write:
     """A write to memory, from when it left its core until everybody could see it."""
 
     number: int
-    by: Step
+    by: TraceStep
     """In which it left its core."""
     address: int
     nbytes: int
     place: str
     value: str
-    part: Part | None = None
+    part: SubTransfer | None = None
     visible: int = 0
     """Number of the step that made it visible; 0 if none did."""
 
@@ -142,7 +142,7 @@ class Write:
 class Waiting:
     """A core that is blocked after a deadlock."""
 
-    step: Step
+    step: TraceStep
     """The request that is never granted, as a step without a number."""
     why: str
     """The line about it in the report of the deadlock."""
@@ -152,10 +152,10 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Trace:
+class RunTrace:
     """A whole run."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
     writes: tuple[Write, ...]
     """Write n has index n."""
     end: str
@@ -198,7 +198,7 @@ def _ring(by_core: Mapping[int, Waiting], path: list[int], seen: set[int]) -> li
     return []
 
 
-def steps(trial: Trial, actions: Iterable[int]) -> Trace:
+def steps(trial: Trial, actions: Iterable[int]) -> RunTrace:
     """Replay a schedule on a fresh trial, which is used up, and say what each action did.
 
     Raises ReplayError if an action is not enabled, KernelError where the arithmetic of a kernel fails.
@@ -208,7 +208,7 @@ def steps(trial: Trial, actions: Iterable[int]) -> Trace:
     return Stepper(trial.pod).run([int(code) for code in actions])
 
 
-def drawn(trial: Trial, *, late: bool, tries: int) -> Trace:
+def drawn(trial: Trial, *, late: bool, tries: int) -> RunTrace:
     """Run a fresh trial, which is used up, with all in turn (`Stepper.draw`), and say what each action did."""
     from xccl_emu.check.witness.tracer import Stepper
 

@@ -73,16 +73,16 @@ class Stepper:
         self._copied: trace.Write | None = None
         """The write whose copy is still to become visible."""
 
-    def run(self, actions: Sequence[int]) -> trace.Trace:
+    def run(self, actions: Sequence[int]) -> trace.RunTrace:
         """Take the actions, where the last may be a violation; ReplayError for one that is not enabled."""
         return self._trace(tuple(self._step(code) for code in actions))
 
-    def draw(self, late: bool, tries: int) -> trace.Trace:
+    def draw(self, late: bool, tries: int) -> trace.RunTrace:
         """Let all go on in turn, until nobody can or that number of actions has been tried.
 
         Writes become visible when each has had its turn, or ``late``: when no core can go on without that.
         """
-        taken, moved = list[trace.Step](), True
+        taken, moved = list[trace.TraceStep](), True
         first_die = self._pod.spec.n_cores * ms.ACTORS_PER_CORE
         while moved and self._number < tries:
             before = len(taken)
@@ -92,10 +92,10 @@ class Stepper:
             moved = len(taken) > before
         return self._trace(tuple(taken))
 
-    def _trace(self, taken: tuple[trace.Step, ...]) -> trace.Trace:
+    def _trace(self, taken: tuple[trace.TraceStep, ...]) -> trace.RunTrace:
         spec, end, writes = self._pod.spec, self._replayer.end(), tuple(replace(each) for each in self._writes.all)
         waiting = self._waiting() if end == "deadlock" else ()
-        return trace.Trace(
+        return trace.RunTrace(
             taken, writes, end, spec.die_bytes, spec.n_dies, spec.n_homes, spec.cores_per_die, waiting
         )
 
@@ -111,7 +111,7 @@ class Stepper:
     def _blocked(self, core: int, why: str) -> trace.Waiting:
         op, operands, site = self._request(core)
         words = format.formatted(self._pod, int(self._st[self._pod.core_base(core) + ms.UB_BASE]), op, operands)
-        step = trace.Step(
+        step = trace.TraceStep(
             0, 0, core, core_name(self._pod, core), PIPE_NAMES[rq.SCALAR], rq.OPERATIONS[op], words.action,
             source_of(self._pod, core, site), words.address, words.nbytes, words.place,
             self._seen(core, op, operands, words, ms.CHOICE_ALL) if op == rq.OP_POLL else "", blocked=True,
@@ -184,7 +184,7 @@ class Stepper:
         """Return True if an actor has taken its next action, and nothing was wrong with it."""
         return (step := self._tried(actor)) is not None and not step.failed
 
-    def _tried(self, actor: int) -> trace.Step | None:
+    def _tried(self, actor: int) -> trace.TraceStep | None:
         """Take the next action of an actor and return the step; None if it cannot go on."""
         try:
             return self._step(actor << ms.CHOICE_BITS | ms.CHOICE_ALL)
@@ -208,7 +208,7 @@ class Stepper:
             operands += self._st[base + REQUEST + REQUEST_WORDS : base + REQUEST + LONGEST_REQUEST_WORDS].tolist()
         return op, operands, ms.AT_END if op == rq.OP_RETURN else site
 
-    def _step(self, code: int) -> trace.Step:
+    def _step(self, code: int) -> trace.TraceStep:
         self._number += 1
         if code < 0:
             return self._fault(code)
@@ -224,7 +224,7 @@ class Stepper:
 
     # ---- a core's scalar unit
 
-    def _scalar(self, code: int, core: int, choice: int) -> trace.Step:
+    def _scalar(self, code: int, core: int, choice: int) -> trace.TraceStep:
         """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
         op, operands, site = self._request(core)
@@ -242,7 +242,7 @@ class Stepper:
             return replace(step, issues=True, accesses=())
         return self._with_writes(step)
 
-    def _writes_back(self, code: int, core: int, choice: int, line: int) -> trace.Step:
+    def _writes_back(self, code: int, core: int, choice: int, line: int) -> trace.TraceStep:
         """A line of the cache is evicted, or written back by a return; the step is blamed on what changed it."""
         if line < 0:
             raise self._not_enabled()
@@ -252,7 +252,7 @@ class Stepper:
         how = "evict" if ms.CHOICE_EVICT <= choice < ms.CHOICE_ALL else "write back"
         words = format.Formatted(how, address, len(data), report.symbolic(self._pod, address), format.some_bytes(data))
         step = self._begin(code, core, _Instruction(self._number, rq.OP_DCCI, words, int(site)), ms.CHOICE_EVICT)
-        step = replace(step, accesses=(trace.Access(address, len(data), True, False),))
+        step = replace(step, accesses=(trace.TracedAccess(address, len(data), True, False),))
         return self._with_writes(self._take(step))
 
     def _seen(self, core: int, op: int, operands: Sequence[int], words: format.Formatted, choice: int) -> str:
@@ -291,7 +291,7 @@ class Stepper:
 
     # ---- its other pipes
 
-    def _pipe(self, code: int, core: int, pipe: int, choice: int) -> trace.Step:
+    def _pipe(self, code: int, core: int, pipe: int, choice: int) -> trace.TraceStep:
         """mtu-in, vector or mtu-out carries out an instruction of its queue, or a part of one."""
         queue, known = int(pipe_of(self._pod.core_base(core), pipe)), self._queued[core].pipes[pipe]
         j = choice & 15 if pipe == rq.MTU_IN and choice != ms.CHOICE_ALL else 0
@@ -316,11 +316,11 @@ class Stepper:
         )
         return replace(instruction, op=rq.OP_ADD if adds else rq.OP_PUT, words=words)
 
-    def _reading(self, step: trace.Step, entry: int, choice: int) -> trace.Step:
+    def _reading(self, step: trace.TraceStep, entry: int, choice: int) -> trace.TraceStep:
         """An mtu-in transfer: which of its sub-transfers, from where, and their first bytes."""
         source, nbytes = map(int, read_by(self._st, entry, rq.OP_MTU_IN))
         count = int(n_subtransfers(self._st, source, source, nbytes))
-        first = step.accesses[0] if step.accesses else trace.Access(source, nbytes, False, False)
+        first = step.accesses[0] if step.accesses else trace.TracedAccess(source, nbytes, False, False)
         return replace(
             step,
             part=_subtransfers(count, choice, int(self._st[entry + ms.ENTRY_PROGRESS])),
@@ -329,7 +329,7 @@ class Stepper:
             value=f"saw {format.some_bytes(self._mem[first.start : first.start + first.nbytes].tobytes())}",
         )
 
-    def _dma(self, code: int, core: int, choice: int) -> trace.Step:
+    def _dma(self, code: int, core: int, choice: int) -> trace.TraceStep:
         """A descriptor copies a sub-transfer, or all that it can."""
         base, known = self._pod.core_base(core), self._queued[core].descriptors
         can_copy = [k for k in known if self._st[_descriptor(base, k) + ms.ENTRY_PROGRESS] != DMA_READ_DONE]
@@ -348,7 +348,7 @@ class Stepper:
 
     # ---- writes
 
-    def _with_writes(self, step: trace.Step) -> trace.Step:
+    def _with_writes(self, step: trace.TraceStep) -> trace.TraceStep:
         """The step with the writes that it has begun, or done at once."""
         writes = self._writes.note_left(step)
         left, landed = (w.number for w in writes), (w.number for w in writes if w.visible)
@@ -358,7 +358,7 @@ class Stepper:
         first = writes[0]
         return replace(step, part=joined(writes), address=first.address, place=first.place, value=first.value)
 
-    def _perform(self, code: int, die: int, choice: int) -> trace.Step:
+    def _perform(self, code: int, die: int, choice: int) -> trace.TraceStep:
         """A die makes a write visible, or all that it has in flight."""
         flying = self._writes.flying.get(die, [])
         k = 0 if choice == ms.CHOICE_ALL else choice
@@ -370,12 +370,12 @@ class Stepper:
             write.visible = self._number
             flying.remove(write)
             self._forget_done(write.by.core)
-        touched = tuple(trace.Access(write.address, write.nbytes, True, False) for write in landed)
+        touched = tuple(trace.TracedAccess(write.address, write.nbytes, True, False) for write in landed)
         return replace(step, landed=tuple(write.number for write in landed), accesses=touched)
 
     # ---- what breaks
 
-    def _fault(self, code: int) -> trace.Step:
+    def _fault(self, code: int) -> trace.TraceStep:
         """A die stops, a link is cut, or a write becomes visible otherwise than it should."""
         if not is_fault(code, self._pod.spec.n_homes):
             raise self._not_enabled()
@@ -387,10 +387,10 @@ class Stepper:
         else:
             spec, actor = self._pod.spec, die * self._pod.spec.cores_per_die
             said = words(code, self._pod)
-            step = trace.Step(self._number, code, actor, spec.home(die), trace.PERFORM, "fault", said, None)
+            step = trace.TraceStep(self._number, code, actor, spec.home(die), trace.PERFORM, "fault", said, None)
         return self._take(step)
 
-    def _perform_wrongly(self, code: int, die: int, k: int) -> trace.Step:
+    def _perform_wrongly(self, code: int, die: int, k: int) -> trace.TraceStep:
         flying = self._writes.flying.get(die, [])
         if k >= len(flying):
             raise self._not_enabled()
@@ -404,33 +404,33 @@ class Stepper:
             step = replace(step, value=f"now {format.some_bytes(data)}")
         return step
 
-    def _again(self, code: int) -> trace.Step:
+    def _again(self, code: int) -> trace.TraceStep:
         """The copy of a write."""
         if self._copied is None:
             raise self._not_enabled()
         step = self._step_of_write(code, self._copied)
         return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code, self._pod))
 
-    def _step_of_write(self, code: int, write: trace.Write) -> trace.Step:
+    def _step_of_write(self, code: int, write: trace.Write) -> trace.TraceStep:
         by = write.by
-        return trace.Step(
+        return trace.TraceStep(
             self._number, code, by.core, by.who, trace.PERFORM, by.operation, by.action, by.source, write.address,
             write.nbytes, write.place, write.value, by.instruction, write.part,
         )  # fmt: skip
 
     # ---- what all have in common
 
-    def _begin(self, code: int, core: int, doing: _Instruction, choice: int) -> trace.Step:
+    def _begin(self, code: int, core: int, doing: _Instruction, choice: int) -> trace.TraceStep:
         """The step that is about to be taken, as far as its instruction says."""
         base, pipe, words = self._pod.core_base(core), (code >> ms.CHOICE_BITS) % ms.ACTORS_PER_CORE, doing.words
         n = rows.accesses(self._st, base, pipe, choice, self._named, self._rows)
-        return trace.Step(
+        return trace.TraceStep(
             self._number, code, core, core_name(self._pod, core), PIPE_NAMES[pipe], rq.OPERATIONS[doing.op],
             words.action, source_of(self._pod, core, doing.site), words.address, words.nbytes, words.place, words.value,
             doing.number, accesses=tuple(_access(row) for row in self._rows[:n].tolist()),
         )  # fmt: skip
 
-    def _take(self, step: trace.Step) -> trace.Step:
+    def _take(self, step: trace.TraceStep) -> trace.TraceStep:
         """Take the step's action, which may be the violation that ends the run."""
         taken = self._replayer.take(step.code)
         failed = bool(self._st[ms.ERROR] != 0)
@@ -442,24 +442,24 @@ class Stepper:
         return ReplayError(f"the schedule does not fit: action {self._number} of it is not enabled")
 
 
-def source_of(pod: Pod, core: int, site: int) -> trace.Source | None:
+def source_of(pod: Pod, core: int, site: int) -> trace.RequestSource | None:
     """The place in the kernel that a core runs; None for its return, which has none."""
     launch, place = pod.launch_of(core), report.site_of(pod, core, site)
-    return None if launch is None or place is None else trace.Source(**vars(place), kernel=launch.kernel.name)
+    return None if launch is None or place is None else trace.RequestSource(**vars(place), kernel=launch.kernel.name)
 
 
-def _access(row: Sequence[int]) -> trace.Access:
+def _access(row: Sequence[int]) -> trace.TracedAccess:
     flags = row[rows.FLAGS]
-    return trace.Access(row[rows.START], row[rows.NBYTES], bool(flags & rows.WRITE), bool(flags & rows.SYNC))
+    return trace.TracedAccess(row[rows.START], row[rows.NBYTES], bool(flags & rows.WRITE), bool(flags & rows.SYNC))
 
 
 def _descriptor(base: int, k: int) -> int:
     return base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS
 
 
-def _subtransfers(count: int, choice: int, done: int) -> trace.Part:
+def _subtransfers(count: int, choice: int, done: int) -> trace.SubTransfer:
     """The sub-transfer that a choice names, or those that are not in the mask of what is done."""
     if choice != ms.CHOICE_ALL:
-        return trace.Part((choice >> 4) + 1, (choice >> 4) + 1, count)
+        return trace.SubTransfer((choice >> 4) + 1, (choice >> 4) + 1, count)
     left = [g + 1 for g in range(count) if done != _READ_DONE and not done >> g & 1]
-    return trace.Part(min(left, default=1), max(left, default=count), count)
+    return trace.SubTransfer(min(left, default=1), max(left, default=count), count)

@@ -15,11 +15,12 @@ _ATOMICS = ops.names(ops.ATOMICS)
 COPIES_TO_MEMORY = ops.names(ops.COPIES & ops.WRITES)
 
 
-def granules(address: int, nbytes: int, start: int, size: int) -> trace.Part:
+def granules(address: int, nbytes: int, start: int, size: int) -> trace.SubTransfer:
     """Return which granules of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
     first = address // ms.GRANULE_BYTES
     count = (address + nbytes - 1) // ms.GRANULE_BYTES - first + 1
-    return trace.Part(start // ms.GRANULE_BYTES - first + 1, (start + size - 1) // ms.GRANULE_BYTES - first + 1, count)
+    last = (start + size - 1) // ms.GRANULE_BYTES - first + 1
+    return trace.SubTransfer(start // ms.GRANULE_BYTES - first + 1, last, count)
 
 
 class Writes:
@@ -40,7 +41,7 @@ class Writes:
         """Count what the machine has in flight for a die."""
         return int(self._st[self._ring(die) + ms.FLIGHT_COUNT])
 
-    def note_left(self, step: trace.Step) -> list[trace.Write]:
+    def note_left(self, step: trace.TraceStep) -> list[trace.Write]:
         """After a core's action: the writes to memory that it has begun, or done at once."""
         die = step.core // self._pod.spec.cores_per_die
         flying, ring = self.flying[die], self._ring(die)
@@ -58,7 +59,7 @@ class Writes:
     def _ring(self, die: int) -> int:
         return int(self._st[ms.DIE_BASE] + die * self._st[ms.DIE_WORDS])
 
-    def _in_flight(self, step: trace.Step, entry: int) -> trace.Write:
+    def _in_flight(self, step: trace.TraceStep, entry: int) -> trace.Write:
         address, nbytes = int(self._st[entry + ms.FLIGHT_ADDRESS]), int(self._st[entry + ms.FLIGHT_NBYTES])
         data = self._st[entry + ms.FLIGHT_DATA : entry + self._st[ms.FLIGHT_WORDS]]
         if step.operation in COPIES_TO_MEMORY:
@@ -67,7 +68,7 @@ class Writes:
         value = numbers(data[:4].tolist()) if whole else number(int(data[0]))
         return self._new(step, address, nbytes, value)
 
-    def _done(self, step: trace.Step, access: trace.Access) -> trace.Write:
+    def _done(self, step: trace.TraceStep, access: trace.TracedAccess) -> trace.Write:
         """A write that was visible at once."""
         value = step.value
         if step.operation not in ("put", "store"):
@@ -77,16 +78,16 @@ class Writes:
         write.visible = step.number
         return write
 
-    def _new(self, step: trace.Step, address: int, nbytes: int, value: str) -> trace.Write:
+    def _new(self, step: trace.TraceStep, address: int, nbytes: int, value: str) -> trace.Write:
         part = None
         if step.operation in COPIES_TO_MEMORY and step.address is not None:
             part = granules(step.address, step.nbytes, address, nbytes)
         return trace.Write(0, step, address, nbytes, symbolic(self._pod, address), value, part)
 
 
-def joined(writes: Iterable[trace.Write]) -> trace.Part | None:
+def joined(writes: Iterable[trace.Write]) -> trace.SubTransfer | None:
     """The granules that writes of one transfer are, together."""
     parts = [write.part for write in writes if write.part is not None]
     if not parts:
         return None
-    return trace.Part(min(part.first for part in parts), max(part.last for part in parts), parts[0].count)
+    return trace.SubTransfer(min(part.first for part in parts), max(part.last for part in parts), parts[0].count)

@@ -72,7 +72,7 @@ class _SiteRecord(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Place:
+class ForeignRequest:
     """A request as the source has it."""
 
     operation: str
@@ -145,10 +145,10 @@ class Image:
         records = [_SiteRecord.from_address(at) for at in range(begin, end, ctypes.sizeof(_SiteRecord))]
         return sorted(records, key=lambda record: int(record.number))
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ForeignRequest]:
         """The requests of a loaded image, by number."""
         return [
-            Place(_text(r.operation), _text(r.file), int(r.line), _text(r.sync), int(r.step), _text(r.order))
+            ForeignRequest(_text(r.operation), _text(r.file), int(r.line), _text(r.sync), int(r.step), _text(r.order))
             for r in self._records()
         ]
 

@@ -130,7 +130,7 @@ class CKernel(lang.Kernel):
         """
         return tuple(self._site(place) for place in self._made[0].places())
 
-    def _site(self, place: image.Place) -> lang.Site:
+    def _site(self, place: image.ForeignRequest) -> lang.Site:
         file = self.file.parent / place.file
         if place.order not in lang.requests.ORDERS:
             raise KernelError(f"{file}:{place.line}: order={place.order!r}: must be one of {lang.requests.ORDERS}")

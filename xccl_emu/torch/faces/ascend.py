@@ -11,7 +11,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.torch.faces.common import (
     Config,
     EventOverlap,
-    Member,
+    GroupMember,
     layout_of,
     nothing,
     refuse,
@@ -25,7 +25,7 @@ _MODES = {None: "", "bf16": "", "no": "", "int8": "cann"}
 """By quant_mode, the rule by which tokens are quantized; the other modes of the port are the A5's."""
 
 
-class Buffer(Member):
+class Buffer(GroupMember):
     """A rank's end of a group.  Arguments and results as upstream's; ConfigError for what is not here."""
 
     def __init__(self, group: Any, *_: Any, **named: Any) -> None:

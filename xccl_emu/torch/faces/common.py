@@ -102,7 +102,7 @@ class Config:
     get_rdma_buffer_size_hint = get_nvl_buffer_size_hint
 
 
-class Member:
+class GroupMember:
     """A rank's end of a process group: what every library's Buffer does alike.  Collective."""
 
     num_sms = 20

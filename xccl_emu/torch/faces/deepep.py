@@ -13,7 +13,7 @@ from xccl_emu.protocols.deepep.session import size_hint
 from xccl_emu.torch.faces.common import (
     Config,
     EventOverlap,
-    Member,
+    GroupMember,
     from_rows,
     layout_of,
     nothing,
@@ -68,7 +68,7 @@ class EventHandle:
         """Return."""
 
 
-class Buffer(Member):
+class Buffer(GroupMember):
     """A rank's end of a group.  Arguments and results as upstream's; ConfigError for what is not here."""
 
     def __init__(self, group: Any, *_: Any, enable_shrink: bool = False, comm: Any = None, **__: Any) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-CORPUS: tuple[tuple[int, tuple[str, ...]], ...] = (
+MINIATURES: tuple[tuple[int, tuple[str, ...]], ...] = (
     (1, ("store 1.0 5; quiet; store 1.1 1", "ge 1.1 1; load 1.0")),
     (1, ("store 1.0 5; quiet; store 1.4 1", "ge 1.4 1; load 1.0")),
     (1, ("store 1.0 5; quiet; put 1.4 1", "ge 1.4 1; load 1.0; put 0.4 1")),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ConfigError, RunError
-from xccl_emu.fuzz.judge import Budget, judge
+from xccl_emu.fuzz.judge import SequenceBudget, judge
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage
 
@@ -18,7 +18,7 @@ SECONDS = 10.0
 
 
 def shrunk(
-    sequence: Sequence, fault: str, violation: Violation, seed: int, budget: Budget, fixed: Sizes
+    sequence: Sequence, fault: str, violation: Violation, seed: int, budget: SequenceBudget, fixed: Sizes
 ) -> tuple[Sequence, Violation]:
     """The shortest that is found in a few seconds, and what goes wrong in it: something of the same kind.
 

@@ -18,10 +18,10 @@ from xccl_emu.kernels.experts.rounds import next_round, settle
 from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
 from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.pull.parameters import Areas
-from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
+from xccl_emu.kernels.rollback import END, EPOCH, RankWords, fails
 
 
-def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, r: Ranks, x: Abort):
+def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, r: RankWords, x: Abort):
     """Make one attempt: dispatch, and in a whole layer the dummy expert and combine."""
     yield from offer_tokens(r.me, core, tokens, event, c, b, d, x)
     yield from take_tokens(r.me, core, event, c, b, d, x)
@@ -36,7 +36,7 @@ def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, 
 
 
 @xl.kernel
-def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Areas, r: Ranks):
+def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Areas, r: RankWords):
     """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart."""
     word = 0
     epoch = 0

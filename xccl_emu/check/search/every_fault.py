@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.device.search import bfs
-from xccl_emu.check.device.search import faulty as device
+from xccl_emu.check.device.search import faulty_runs as device
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock, recovery
@@ -29,7 +29,7 @@ _SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 14, 1 << 30
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundWithFault:
     """What the search came to."""
 
     states: int
@@ -74,7 +74,7 @@ class FaultySearch:
         )
         self._counted = np.zeros(_COUNTED, np.int64)
 
-    def run(self) -> Found:
+    def run(self) -> FoundWithFault:
         """Visit every state; raises KernelError where the arithmetic of a kernel fails."""
         root = self._graph.stack[:1].copy()
         try:
@@ -118,13 +118,15 @@ class FaultySearch:
         elif why == device.EDGES_FULL:
             self._graph = graph._replace(edges=_twice(graph.edges))
 
-    def _found(self, reason: str) -> Found:
+    def _found(self, reason: str) -> FoundWithFault:
         counted = self._counted
         states, transitions = int(counted[device.STATES]), int(counted[device.TRANSITIONS])
         if counted[device.FOUND]:
             code = int(counted[device.CODE])
             last = [code] if counted[device.FOUND] == device.ERROR_FOUND else []
-            return Found(states, transitions, "", np.array([*self._path(int(counted[device.NODE])), *last], np.int64))
+            return FoundWithFault(
+                states, transitions, "", np.array([*self._path(int(counted[device.NODE])), *last], np.int64)
+            )
         edges = self._graph.edges[: int(counted[device.EDGES])]
         if not reason and len(edges):
             ending = livelock.reaches_end(states, edges)
@@ -132,12 +134,12 @@ class FaultySearch:
                 state, loop = livelock.fair_loop(edges, ending)
                 round_ = (loop[:, 0] << ms.CHOICE_BITS | loop[:, 1]).tolist()
                 actions = np.array([*self._path(state), *round_], np.int64)
-                return Found(states, transitions, "", actions, len(round_))
+                return FoundWithFault(states, transitions, "", actions, len(round_))
         names = {"right": device.RIGHT, "blocked": device.BLOCKED, "in a declared error": device.DECLARED}
         names |= {"given up at the link": device.GIVEN_UP} if counted[device.GIVEN_UP] else {}
         ends = ", ".join(f"{int(counted[i]):,} {name}" for name, i in names.items())
         steps = _after_fault(states, edges) if len(edges) and not reason else None
-        return Found(states, transitions, reason, None, steps=steps, ends=ends)
+        return FoundWithFault(states, transitions, reason, None, steps=steps, ends=ends)
 
     def _path(self, state: int) -> list[int]:
         """Actions that lead to a state."""

@@ -21,7 +21,7 @@ from xccl_emu.kernels.experts.rounds import next_round, settle
 from xccl_emu.kernels.fused.combine import bring_back
 from xccl_emu.kernels.fused.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.fused.parameters import Fused
-from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
+from xccl_emu.kernels.rollback import END, EPOCH, RankWords, fails
 
 
 def forget(rank, core, tokens, c: Group, f: Fused):
@@ -33,7 +33,7 @@ def forget(rank, core, tokens, c: Group, f: Fused):
         yield xl.store(f.due + own, arrived, sync="arrivals forgotten")
 
 
-def layer(core, tokens, event, c: Group, b: Buffers, f: Fused, r: Ranks, x: Abort):
+def layer(core, tokens, event, c: Group, b: Buffers, f: Fused, r: RankWords, x: Abort):
     """Make one attempt: dispatch, the dummy expert and combine."""
     yield from forget(r.me, core, tokens, c, f)
     yield from offer_tokens(r.me, core, tokens, event, c, b, f, x)
@@ -48,7 +48,7 @@ def layer(core, tokens, event, c: Group, b: Buffers, f: Fused, r: Ranks, x: Abor
 
 
 @xl.kernel
-def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, f: Fused, r: Ranks):
+def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, f: Fused, r: RankWords):
     """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart."""
     word = 0
     left = n.failures

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xccl_emu.kernels.pull import rollback as device
+from xccl_emu.kernels.pull import abortable_experts as device
 from xccl_emu.protocol import Case, Preset, read_papers
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.group import Args

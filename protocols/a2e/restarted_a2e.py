@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import rollback
-from xccl_emu.kernels.a2e import rollback as device
+from xccl_emu.kernels.a2e import abortable_calls as device
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
@@ -21,8 +21,8 @@ from xccl_emu.protocols.a2e.layout import A2ELayout
 from xccl_emu.protocols.a2e.session import A2E
 
 
-class RestartedLayout(A2ELayout):
-    """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/rollback`."""
+class RestartedA2ELayout(A2ELayout):
+    """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/abortable_calls`."""
 
     uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
         **A2ELayout.uses,
@@ -51,8 +51,8 @@ class RestartedA2E(A2E):
     rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
         again.name: A2E.rights[usual.name] for usual, again in zip(A2E.kernels, kernels, strict=True)
     }
-    lays_out = RestartedLayout
-    layout: RestartedLayout
+    lays_out = RestartedA2ELayout
+    layout: RestartedA2ELayout
 
     def __init__(self, pod: Pod, config: A2EConfig, *, aborts: int = 0, failures: int = 0) -> None:
         super().__init__(pod, config)
@@ -70,10 +70,10 @@ class RestartedA2E(A2E):
             rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": self._ranks(0, calls)}, grants
         )
 
-    def _ranks(self, me: int, calls: Calls) -> rollback.Ranks:
+    def _ranks(self, me: int, calls: Calls) -> rollback.RankWords:
         at = self.layout.at
         errors = self.layout.of["errors"].at(self.layout.dies.stop)
-        return rollback.Ranks(
+        return rollback.RankWords(
             me,
             self.config.n_dies,
             calls.n_calls,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xccl_emu.kernels.fused import rollback as device
+from xccl_emu.kernels.fused import abortable_layer as device
 from xccl_emu.protocol import Case, Preset, read_papers
 from xccl_emu.protocols.experts.group import Args
 from xccl_emu.protocols.experts.restarted import RestartedCase, RestartedGroup, RestartedLayout

@@ -10,7 +10,7 @@ from xccl_emu.check.device import attempts
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.replayer import Replayer
-from xccl_emu.check.witness.shrink import shrink, signature
+from xccl_emu.check.witness.shrink_schedule import shrink, signature
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.protocol.registry import make

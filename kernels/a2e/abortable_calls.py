@@ -30,7 +30,7 @@ from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.rounds import next_round
-from xccl_emu.kernels.rollback import END, EPOCH, Ranks, fails
+from xccl_emu.kernels.rollback import END, EPOCH, RankWords, fails
 
 FIRST, SECOND, STREAMS = range(3)
 """The streams that the third one waits for, and how many they are."""
@@ -54,7 +54,7 @@ def first_call(word: int, stride: int) -> int:
     return word // EPOCH * stride + word % EPOCH
 
 
-def rest(word, stream, n: Attempts, r: Ranks):
+def rest(word, stream, n: Attempts, r: RankWords):
     """Report to the third stream that this one is at rest; returns where to go on."""
     here = r.me * r.pitch
     yield xl.quiet(sync="attempt over")
@@ -78,7 +78,7 @@ def forget(die, call, c: Group, m: Domains, at: Places):
 
 
 @xl.kernel
-def attention_again(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, r: Ranks, n: Attempts):
+def attention_again(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, r: RankWords, n: Attempts):
     """An attention die, whose attempts may be aborted."""
     word = 0
     left = n.failures
@@ -98,7 +98,7 @@ def attention_again(core, calls, batches, c: Group, b: Buffers, m: Domains, at: 
 
 
 @xl.kernel
-def a2e_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ranks, n: Attempts):
+def a2e_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: RankWords, n: Attempts):
     """The first stream, whose attempts may be aborted."""
     word = 0
     while word != END:
@@ -108,7 +108,7 @@ def a2e_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ranks,
 
 
 @xl.kernel
-def compute_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ranks, n: Attempts):
+def compute_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: RankWords, n: Attempts):
     """The second stream, whose attempts may be aborted."""
     word = 0
     while word != END:
@@ -118,7 +118,7 @@ def compute_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ra
 
 
 @xl.kernel
-def e2a_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, r: Ranks, n: Attempts):
+def e2a_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, r: RankWords, n: Attempts):
     """The third stream, which agrees with the other dies and gives the first two the call to go on with."""
     word = 0
     while word != END:

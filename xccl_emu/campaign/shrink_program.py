@@ -3,26 +3,26 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from xccl_emu.campaign.generate import NOTHING, Case
-from xccl_emu.campaign.judge import WEAKER, Budget, Contradiction, Judged
+from xccl_emu.campaign.generate import NOTHING, ProgramCase
+from xccl_emu.campaign.judge import WEAKER, Contradiction, JudgeBudget, JudgedProgram
 from xccl_emu.campaign.programs import DATA, Instruction, Small
 
-Still = Callable[[Case], bool]
-Judge = Callable[[Case, Sequence[str], Budget], list[Judged]]
+Still = Callable[[ProgramCase], bool]
+Judge = Callable[[ProgramCase, Sequence[str], JudgeBudget], list[JudgedProgram]]
 
 
-def contradicts_as(wrong: Contradiction, budget: Budget, judge: Judge) -> Still:
+def contradicts_as(wrong: Contradiction, budget: JudgeBudget, judge: Judge) -> Still:
     """Does a case contradict in the same way, by what a judge says?"""
     orders = (*(weaker for weaker in WEAKER.get(wrong.order, ()) if f"under {weaker}" in wrong.kind), wrong.order)
 
-    def still(case: Case) -> bool:
+    def still(case: ProgramCase) -> bool:
         found = [each for judged in judge(case, orders, budget) for each in judged.contradictions]
         return any((each.order, each.kind) == (wrong.order, wrong.kind) for each in found)
 
     return still
 
 
-def shrunk(case: Case, still: Still) -> Case:
+def shrunk(case: ProgramCase, still: Still) -> ProgramCase:
     """The smallest case that is still as asked, as far as small steps lead to it; the same if no step does."""
     while True:
         before = case
@@ -32,7 +32,7 @@ def shrunk(case: Case, still: Still) -> Case:
             return case
 
 
-def _least(case: Case, step: Callable[[Case], Iterator[Case]], still: Still) -> Case:
+def _least(case: ProgramCase, step: Callable[[ProgramCase], Iterator[ProgramCase]], still: Still) -> ProgramCase:
     """Take what a step offers as long as it helps; where it does, it goes on from there."""
     helped = True
     while helped:
@@ -44,7 +44,7 @@ def _least(case: Case, step: Callable[[Case], Iterator[Case]], still: Still) -> 
     return case
 
 
-def _with_less(case: Case) -> Iterator[Case]:
+def _with_less(case: ProgramCase) -> Iterator[ProgramCase]:
     """Try nothing expected, less memory filled, fewer dies, a pod as usual."""
     small, usual = case.small, Small(())
     yield replace(case, expects=NOTHING, pick=0)
@@ -68,7 +68,7 @@ def _with_less(case: Case) -> Iterator[Case]:
         yield replace(case, small=replace(small, memory={w: v for w, v in small.memory.items() if w != word}))
 
 
-def _with_fewer_cores(case: Case) -> Iterator[Case]:
+def _with_fewer_cores(case: ProgramCase) -> Iterator[ProgramCase]:
     """A core with nothing to do, or without it."""
     small = case.small
     for k, one in enumerate(small.programs):
@@ -77,7 +77,7 @@ def _with_fewer_cores(case: Case) -> Iterator[Case]:
             yield _of_programs(case, (*small.programs[:k], (), *small.programs[k + 1 :]))
 
 
-def _with_fewer_instructions(case: Case) -> Iterator[Case]:
+def _with_fewer_instructions(case: ProgramCase) -> Iterator[ProgramCase]:
     """Half of a program, or one instruction less."""
     for k, one in enumerate(case.small.programs):
         for cut in (one[: len(one) // 2], one[len(one) // 2 :]):
@@ -86,7 +86,7 @@ def _with_fewer_instructions(case: Case) -> Iterator[Case]:
             yield _with_program(case, k, one[:i] + one[i + 1 :])
 
 
-def _with_simpler_operands(case: Case) -> Iterator[Case]:
+def _with_simpler_operands(case: ProgramCase) -> Iterator[ProgramCase]:
     """An operand nearer to 0, or a word that is no data."""
     for k, one in enumerate(case.small.programs):
         for i, instruction in enumerate(one):
@@ -102,11 +102,11 @@ def _simpler(one: Instruction) -> Iterator[Instruction]:
                 yield replace(one, **{field: less})
 
 
-def _with_program(case: Case, k: int, one: tuple[Instruction, ...]) -> Case:
+def _with_program(case: ProgramCase, k: int, one: tuple[Instruction, ...]) -> ProgramCase:
     programs = case.small.programs
     return _of_programs(case, (*programs[:k], one, *programs[k + 1 :]))
 
 
-def _of_programs(case: Case, programs: tuple[tuple[Instruction, ...], ...]) -> Case:
+def _of_programs(case: ProgramCase, programs: tuple[tuple[Instruction, ...], ...]) -> ProgramCase:
     small: Small = replace(case.small, programs=programs)
     return replace(case, small=small) if programs else case
