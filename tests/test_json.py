@@ -2,10 +2,11 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, UnionType
-from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
@@ -16,6 +17,8 @@ from xccl_emu.bench import fit
 from xccl_emu.cli.main import app
 from xccl_emu.cli.schema import SCHEMA
 from xccl_emu.cli.schema.commands import COMMANDS
+from xccl_emu.cli.schema.envelope import Envelope
+from xccl_emu.words import INLINE, As, Printed, words_of
 
 PREFIX_SUM = str(Path(__file__).parents[1] / "examples" / "prefix_sum" / "prefix_sum.py:PrefixSum")
 TINY = "check sendrecv --slots 1 --chunks 1 --granules 1"
@@ -65,15 +68,24 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "fit_published", lambda *_: found)
 
 
+ENVELOPE = set(words_of(Envelope))
+
+
 def words(kind: Any) -> dict[str, Any]:
-    """Words of a record and their types."""
-    return get_type_hints(kind, include_extras=True)
+    """Words of a record and their types; none of anything else."""
+    found = words_of(kind) if isinstance(kind, type) and get_origin(kind) is None else {}
+    return {name: word.kind for name, word in found.items() if name not in ENVELOPE}
+
+
+def is_a(origin: Any, kind: type) -> bool:
+    """Whether the origin of a type is a class of that kind."""
+    return isinstance(origin, type) and issubclass(origin, kind)
 
 
 def misfits(value: Any, kind: Any, where: str = "") -> Iterator[str]:
     """Where a value is not of a type: words that are missing, unknown, or of another type."""
     origin, parts = get_origin(kind), get_args(kind)
-    if is_typeddict(kind) and isinstance(value, dict):
+    if words(kind) and isinstance(value, dict):
         yield from (f"{where}.{name}: only in one of the two" for name in words(kind).keys() ^ value.keys())
         for name in words(kind).keys() & value.keys():
             yield from misfits(value[name], words(kind)[name], f"{where}.{name}")
@@ -82,13 +94,13 @@ def misfits(value: Any, kind: Any, where: str = "") -> Iterator[str]:
     elif origin is UnionType:
         if all(any(misfits(value, part)) for part in parts):
             yield f"{where}: {value!r:.60} is none of {kind}"
-    elif origin is list and isinstance(value, list):
-        for each in value:
-            yield from misfits(each, parts[0], f"{where}[]")
-    elif origin is dict and isinstance(value, dict):
+    elif is_a(origin, Sequence) and isinstance(value, list):
+        for i, each in enumerate(value):
+            yield from misfits(each, parts[0 if ... in parts else i % len(parts)], f"{where}[]")
+    elif is_a(origin, Mapping) and isinstance(value, dict):
         for each in value.values():
-            yield from misfits(each, parts[1], f"{where}{{}}")
-    elif kind is not Any and type(value) not in ((int, float) if kind is float else (kind,)):
+            yield from misfits(each, parts[-1], f"{where}{{}}")
+    elif kind is not Any and type(value) not in {float: (int, float), Path: (str,)}.get(kind, (kind,)):
         yield f"{where}: {value!r:.60} is no {kind}"
 
 
@@ -107,8 +119,8 @@ def test_what_is_printed_is_what_is_documented(kind: str, line: str, code: int) 
     ended, out, err = invoke(*shlex.split(line), "--json")
     assert ended == code, err
     told = read(out)
-    assert [*misfits(told, COMMANDS[kind])] == []
-    assert (told["schema"], told["command"]) == (SCHEMA, kind.split()[0])
+    assert [*misfits({name: it for name, it in told.items() if name not in ENVELOPE}, COMMANDS[kind])] == []
+    assert (told.keys() & ENVELOPE, told["schema"], told["command"]) == (ENVELOPE, SCHEMA, kind.split()[0])
 
 
 def test_every_command_with_json_is_documented() -> None:
@@ -124,44 +136,85 @@ def test_every_command_with_json_is_documented() -> None:
 
 
 def test_a_word_has_one_type() -> None:
-    """The same word is of the same type in all commands; where it is a record, it is one everywhere."""
+    """The same word is of the same type in all commands, or of a part of it; where it is a record, it is one."""
 
-    def plain(kind: Any) -> str:
-        parts = get_args(kind)
-        if get_origin(kind) is Annotated:
+    def plain(kind: Any) -> frozenset[str]:
+        origin, parts = get_origin(kind), get_args(kind)
+        if origin is None:
+            return frozenset(["record" if words(kind) else str({Path: str}.get(kind, kind))])
+        if origin is Annotated:
             return plain(parts[0])
-        if is_typeddict(kind):
-            return "record"
-        return f"{get_origin(kind)}{[*map(plain, parts)]}" if parts else str(kind)
+        is_object = is_a(origin, Mapping)
+        below = frozenset().union(*(plain(part) for part in parts[is_object:] if part is not ...))
+        inside = "object" if is_object else "array"
+        return below if origin is UnionType else frozenset(f"{inside} {one}" for one in below)
 
-    def inside(kind: Any) -> Iterator[tuple[str, str]]:
-        if is_typeddict(kind):
-            for name, each in words(kind).items():
-                yield name, plain(each)
-                yield from inside(each)
-        else:
-            for each in get_args(kind):
-                yield from inside(each)
+    def inside(kind: Any) -> Iterator[tuple[str, frozenset[str]]]:
+        for name, each in words(kind).items():
+            yield name, plain(each)
+            yield from inside(each)
+        for each in get_args(kind):
+            yield from inside(each)
 
-    found = dict[str, set[str]]()
+    found = dict[str, set[frozenset[str]]]()
     for kind in COMMANDS.values():
-        for name, text in inside(kind):
-            found.setdefault(name, set()).add(text)
-    assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
+        for name, parts in inside(kind):
+            found.setdefault(name, set()).add(parts)
+    assert {name: kinds for name, kinds in found.items() if not max(kinds, key=len) >= frozenset().union(*kinds)} == {}
 
 
-class Pair(TypedDict):
+@dataclass
+class Inner(Printed):
+    """A record for the tests below."""
+
+    x: Annotated[float, "a number", As(digits=1)]
+    path: Annotated[Path, "a path", As("file")]
+
+
+@dataclass
+class Pair(Printed):
+    """Another one."""
+
+    FIRST = ("b",)
+    a: Annotated[int, "a count"]
+    b: Annotated[float | None, "a number or none"]
+    inner: Annotated[Inner, INLINE]
+    more: Annotated[Mapping[str, tuple[Inner, ...]], "records inside"]
+    hidden: object = None
+
+    @property
+    def double(self) -> Annotated[int, "computed"]:
+        """Printed, as its type has a text."""
+        return 2 * self.a
+
+    @property
+    def secret(self) -> int:
+        """Not printed."""
+        return 1
+
+
+def test_json_is_made_of_what_has_a_text() -> None:
+    """Fields, then properties; renamed, rounded and in line as they are declared, in the order asked for."""
+    inner, printed = Inner(0.25, Path("x")), {"x": 0.2, "file": "x"}
+    said = {"b": None, "a": 1, **printed, "more": {"k": [printed]}, "double": 2}
+    assert [*Pair(1, None, inner, {"k": (inner,)}).to_json().items()] == [*said.items()]
+    assert words_of(Pair)["file"].says == "a path"
+    assert words_of(Pair)["file"].path == "inner.path"
+
+
+@dataclass
+class Two(Printed):
     """A record for the test below."""
 
-    a: int
-    b: float | None
+    a: Annotated[int, "a count"]
+    b: Annotated[float | None, "a number or none"]
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, {"a": True, "b": 1}, {"a": 1, "b": "x"}, {"a": 1, "b": [1]}, []])
 def test_a_misfit_is_seen(value: Any) -> None:
     """The tests above can fail: a word that is missing, or of another type, is said."""
-    assert not any(misfits({"a": 1, "b": None}, Pair))
-    assert any(misfits(value, Pair))
+    assert not any(misfits({"a": 1, "b": None}, Two))
+    assert any(misfits(value, Two))
 
 
 def test_the_page_is_made_of_the_schema(load_tool: Callable[[str], ModuleType]) -> None:

@@ -1,73 +1,91 @@
-"""Write the tables of docs/records/json.md: the words of every command's ``--json``, from `xccl_emu.cli.schema`."""
+"""Write the tables of docs/records/json.md: the words of every command's ``--json``, by the records it is made of."""
 
 import sys
-from collections.abc import Iterator
-from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.cli.schema.benches import Rows
+from xccl_emu.bench.result import Rows
+from xccl_emu.campaign.run import ContradictedProgram
+from xccl_emu.check.verdict import Verdict
 from xccl_emu.cli.schema.commands import COMMANDS
-from xccl_emu.cli.schema.runs import Program, Verdict
-from xccl_emu.cli.schema.words import Envelope
+from xccl_emu.cli.schema.envelope import Envelope
+from xccl_emu.words import Printed, words_of
 
 PAGE = ROOT / "docs" / "records" / "json.md"
-BASES = (Envelope, Verdict, Rows, Program)
+BASES = (Envelope, Verdict, Rows, ContradictedProgram)
 """Records whose words all others have, and more."""
-_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any"}
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any", Path: "string"}
+
+
+def is_record(kind: Any) -> bool:
+    """Return whether a type has words."""
+    return is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, Printed))
 
 
 def records(kind: Any) -> Iterator[Any]:
     """The records that a type is made of, outer ones first."""
-    if is_typeddict(kind):
+    if is_record(kind):
         yield kind
-        for each in get_type_hints(kind, include_extras=True).values():
-            yield from records(each)
-    elif get_origin(kind) is not None:
-        for each in get_args(kind):
-            yield from records(each)
+        for word in words_of(kind).values():
+            yield from records(word.kind)
+    for each in get_args(kind):
+        yield from records(each)
+
+
+def name_of(record: type) -> str:
+    """Return what the page calls a record."""
+    return getattr(record, "RECORD", "") or record.__name__
 
 
 def type_text(kind: Any) -> str:
     """A type, as JSON has it."""
-    if is_typeddict(kind):
-        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    if is_record(kind):
+        return f"[{name_of(kind)}](#{name_of(kind).lower()})"
     origin, parts = get_origin(kind), get_args(kind)
+    if origin is None:
+        return _TYPES[kind]
     if origin is Annotated:
         return type_text(parts[0])
-    if origin is UnionType:
-        return " or ".join(map(type_text, parts))
-    if origin is list:
-        return f"array of {type_text(parts[0])}"
-    return f"object of {type_text(parts[1])}" if origin is dict else _TYPES[kind]
+    if issubclass(origin, Mapping):
+        return f"object of {type_text(parts[-1])}"
+    texts = " or ".join(dict.fromkeys(type_text(part) for part in parts if part is not ...))
+    return f"array of {texts}" if issubclass(origin, Sequence) else texts
 
 
 def part(title: str, kind: Any) -> Iterator[str]:
     """A heading, what the record is, and a line for each of its words, except for the words of every object."""
-    own = get_type_hints(kind, include_extras=True)
-    bases = [base for base in BASES if base is not kind and get_type_hints(base).keys() <= own.keys()]
-    own = {name: each for name, each in own.items() if not any(name in get_type_hints(base) for base in bases)}
+    own = words_of(kind)
+    bases = [base for base in BASES if base is not kind and words_of(base).keys() <= own.keys()]
+    own = {name: each for name, each in own.items() if not any(name in words_of(base) for base in bases)}
     yield f"## {title}"
     more = ", ".join(type_text(base) for base in bases if base is not Envelope)
-    about = [] if kind in (Envelope, *COMMANDS.values()) else [kind.__doc__]
+    about = [] if kind in (Envelope, *COMMANDS.values()) else [about_of(kind)]
     if about or more:
         yield " ".join([*about, *([f"All of {more}, and:"] if more else [])])
-    rows = ((f"`{name}`", type_text(each), says(each)) for name, each in own.items())
+    rows = ((f"`{name}`", type_text(each.kind), says(each)) for name, each in own.items())
     yield table(("word", "type", "what it says"), rows)
 
 
-def says(kind: Any) -> str:
+def says(word: Any) -> str:
     """The text of a word; for one that has no text of its own the text of its record."""
-    texts = getattr(kind, "__metadata__", None) or [each.__doc__.rstrip(".") for each in records(kind)]
-    return texts[0][:1].lower() + texts[0][1:]
+    text = word.says or about_of(next(records(word.kind))).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def about_of(record: type) -> str:
+    """The first paragraph of a record's docstring, in one line."""
+    return " ".join((record.__doc__ or "").partition("\n\n")[0].replace("``", "`").split())
 
 
 def page(text: str, check: bool = False) -> str:
     """The page with its tables made again."""
     inner = dict.fromkeys(record for kind in COMMANDS.values() for record in [*records(kind)][1:])
     inner = {Rows: None, Verdict: None} | inner
-    parts = [("Every object", Envelope), *COMMANDS.items(), *((kind.__name__, kind) for kind in inner)]
+    parts = [("Every object", Envelope), *COMMANDS.items(), *((name_of(kind), kind) for kind in inner)]
     return between(text, "json", *(line for title, kind in parts for line in part(title, kind)))
 
 

@@ -88,7 +88,7 @@ def test_rows_are_scored_on_the_machine_that_they_are_of() -> None:
 def test_what_has_moved_since(tmp_path: Path) -> None:
     """A row that moved by more than the tolerance, one that is new, and one that is gone: each is a line."""
     path, before = tmp_path / "before.json", [row("a", 20.0, None), row("b", 40.0, None), row("c", 1.0, None)]
-    path.write_text(json.dumps({"results": [one.plain() for one in before]}), "utf-8")
+    path.write_text(json.dumps({"results": [one.to_json() for one in before]}), "utf-8")
     old = against.read(path)
     assert against.moved(before, old, 0.0) == []
     now = [replace(before[0], emulated=21.0), before[1], replace(before[2], what="d")]

@@ -5,23 +5,22 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from xccl_emu import _early
+from xccl_emu import words as w
 from xccl_emu.errors import UnfinishedError
 
 
 @dataclass(kw_only=True)
-class Gathered:
+class Gathered(w.Printed):
     """Counts of the parts so far, and how it ended; derive with fields for what is counted."""
 
     COUNTED: ClassVar[tuple[str, ...]]
     """The fields that are added up."""
-    seconds: float = 0.0
-    stopped: str = ""
-    """Why it came to no end."""
-    killed: bool = False
-    """Was that because a worker was killed?"""
+    seconds: Annotated[w.Seconds, w.As(digits=1)] = 0.0
+    stopped: w.Stopped = ""
+    killed: w.Killed = False
 
     @property
     def interrupted(self) -> bool:

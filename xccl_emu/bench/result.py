@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from xccl_emu import words as w
 from xccl_emu.bench.published import Published
 
 EMULATED = "emulated"
@@ -27,28 +28,31 @@ class Wire:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(w.Printed):
     """One row of a bench: tables, JSON and CSV are made of these alone."""
 
-    bench: str
-    what: str
-    emulated: float | None
-    """None if the emulator has no such thing; then ``note`` says why."""
-    unit: str
-    published: float | None = None
-    """None for a row that nothing was published for."""
-    role: str = "emulated"
+    RECORD = "Row"
+    FIRST = (
+        "bench", "what", "published", "emulated", "unit", "role", "relation", "error_percent", "met", "wrong",
+        "configuration",
+    )  # fmt: skip
+    bench: Annotated[str, "name of the bench"]
+    what: Annotated[str, "what was measured"]
+    emulated: Annotated[float | None, "null if the emulator has no such thing; `note` says why"]
+    unit: Annotated[str, "unit of both"]
+    published: Annotated[float | None, "null if nothing was published"] = None
+    role: Annotated[str, "what the published number may be used for"] = "emulated"
     """One of `published.ROLES`, or ``"emulated"`` without a published number."""
-    relation: str = "="
-    source: str = ""
-    configuration: Configuration = field(default_factory=dict)
-    """What was run, by name."""
-    wrong: int | None = None
-    """Elements that differ from what had to come out; None if nothing was compared for this row."""
-    note: str = ""
-    kind: str = ""
+    relation: Annotated[str, "`=`, or `<` and `>` for a bound"] = "="
+    source: Annotated[str, "where it was published"] = ""
+    configuration: Annotated[Configuration, w.CONFIGURATION] = field(default_factory=dict)
+    wrong: w.Wrong = None
+    note: Annotated[str, "what to know of the row"] = ""
+    kind: w.Kind = ""
     """For a latency: whose it is, and whether the launch is in it."""
-    extra: Mapping[str, float] = field(default_factory=dict)
+    extra: Annotated[Mapping[str, float], "what others measured, or what follows from it", w.As("beside")] = field(
+        default_factory=dict
+    )
     """Further numbers by name, such as what others measured: shown too, never compared."""
     swept: tuple[str, ...] | None = None
     """The sizes that differ, where a case was run at several of them; None for what is no case."""
@@ -56,8 +60,8 @@ class Result:
     """Name of the fabric that the published number is of."""
     wire: Wire | None = None
     """None where there is no line."""
-    low: float | None = None
-    high: float | None = None
+    low: Annotated[float | None, "lower end of the 80% interval of `emulated`; null without `--band`"] = None
+    high: Annotated[float | None, "upper end of it"] = None
     """Ends of the 80% interval of what is emulated (`bench.band`); None where nobody asked for it."""
 
     @classmethod
@@ -89,7 +93,7 @@ class Result:
         return self.bench.partition(", ")[2]
 
     @property
-    def error_percent(self) -> float | None:
+    def error_percent(self) -> Annotated[float | None, "signed: above 0 if the emulated value is larger"]:
         """Signed: above 0 if the emulated value is larger; None for bounds and where one of the two is missing."""
         if self.emulated is None or not self.published or self.relation != "=":
             return None
@@ -103,7 +107,7 @@ class Result:
         return self.low <= float(self.published or 0) <= self.high
 
     @property
-    def met(self) -> bool | None:
+    def met(self) -> Annotated[bool | None, "whether a bound holds, or an exact value came out"]:
         """Return True if a bound holds or an exact value came out; None for other rows."""
         if self.published is None or (self.relation == "=" and self.role != "exact"):
             return None
@@ -117,16 +121,6 @@ class Result:
     def failed(self) -> bool:
         """Return True if the command must end with exit code 1: wrong data, or an exact row that differs."""
         return bool(self.wrong) or (self.role == "exact" and not self.met)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the row as JSON and CSV have it."""
-        return {
-            "bench": self.bench, "what": self.what, "published": self.published, "emulated": self.emulated,
-            "unit": self.unit, "role": self.role, "relation": self.relation, "error_percent": self.error_percent,
-            "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
-            "note": self.note, "kind": self.kind, "beside": dict(self.extra),
-            "low": self.low, "high": self.high,
-        }  # fmt: skip
 
 
 def even(value: int | float | str | bool) -> int | float | str | bool:
@@ -142,19 +136,25 @@ def total_wrong(counts: Iterable[int | None]) -> int | None:
 
 
 @dataclass(frozen=True)
-class RoleScore:
+class RoleScore(w.Printed):
     """How far the rows of a role are off: mean absolute percentage error, and the largest, signed."""
 
-    of: str
-    """``"emulated"``, or the name of the baseline."""
-    role: str
-    n_rows: int
-    mape_percent: float
-    max_percent: float
-    worst: str
-    """The row with the largest error."""
-    inside: int | None = None
-    """Rows whose published number is in their interval; None without intervals."""
+    RECORD = "Score"
+    of: Annotated[str, "`emulated`, or the name of a baseline"]
+    role: Annotated[str, "what the published number may be used for"]
+    n_rows: Annotated[int, "rows that were scored"]
+    mape_percent: Annotated[float, "mean absolute error"]
+    max_percent: Annotated[float, "largest error, signed"]
+    worst: Annotated[str, "the row that has it"]
+    inside: Annotated[int | None, "rows whose published number is in the interval; null without `--band`"] = None
+
+
+@dataclass(frozen=True)
+class TableScore(w.Printed):
+    """How far the check rows of a bench are off that have a line to compare with."""
+
+    table: Annotated[str, "name of the bench, or `all of these`"]
+    score: Annotated[RoleScore, w.INLINE]
 
 
 def score(results: Iterable[Result], role: str, of: str = EMULATED) -> RoleScore | None:
@@ -193,6 +193,33 @@ def by_table(results: Sequence[Result]) -> dict[str, dict[str, RoleScore]]:
     groups = _grouped(rows, lambda one: one.table)
     groups = {ALL_TABLES: rows, **groups} if len(groups) > 1 else groups
     return {table: {s.of: s for s in scores(group) if s.role == "check"} for table, group in groups.items()}
+
+
+@dataclass(frozen=True)
+class Rows(w.Printed):
+    """Rows and their scores."""
+
+    results: Annotated[Sequence[Result], "the rows"]
+
+    @property
+    def scores(self) -> Annotated[list[RoleScore], "fit rows and check rows, then the same of each baseline"]:
+        """Return the scores by role."""
+        return scores(self.results)
+
+    @property
+    def tables(self) -> Annotated[list[TableScore], "what is emulated and the line, on the same rows"]:
+        """Return the scores by bench."""
+        return [TableScore(name, one) for name, of in by_table(self.results).items() for one in of.values()]
+
+    @property
+    def wrong(self) -> w.Wrong:
+        """Return how much is wrong in all rows."""
+        return total_wrong(result.wrong for result in self.results)
+
+    @property
+    def failed(self) -> Annotated[bool, "whether data is wrong, or an exact row differs"]:
+        """Return True if one of the rows has failed."""
+        return any(result.failed for result in self.results)
 
 
 def _grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:

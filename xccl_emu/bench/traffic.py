@@ -2,40 +2,41 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu import words as w
 from xccl_emu.machine.stats import DieTraffic
 
 
 @dataclass(frozen=True)
-class TrafficLine:
+class TrafficLine(w.Printed):
     """What the dies of one role asked of other dies: [mean, most] of a die."""
 
-    protocol: str
-    part: str
-    n_dies: int
-    writes: tuple[float, int]
-    flags: tuple[float, int]
-    reads: tuple[float, int]
-    write_bytes: tuple[float, int]
-    read_bytes: tuple[float, int]
-    dies_written: tuple[float, int]
-    dies_read: tuple[float, int]
-    managed_bytes: int
-    """Reserved on each die of the role."""
-    meta_bytes: int
+    RECORD = "Traffic"
+    protocol: w.Protocol
+    part: Annotated[str, "the operator, or the role of the dies"]
+    n_dies: Annotated[int, "dies of the role"]
+    writes: Annotated[tuple[float, float], "by mtu-out and DMA"]
+    flags: Annotated[tuple[float, float], "writes of at most a granule"]
+    reads: Annotated[tuple[float, float], "by mtu-in, DMA and scalar loads"]
+    write_bytes: Annotated[tuple[float, float], "bytes of writes and flags"]
+    read_bytes: Annotated[tuple[float, float], "bytes of reads"]
+    dies_written: Annotated[tuple[float, float], "different dies that are written to"]
+    dies_read: Annotated[tuple[float, float], "different dies that are read"]
+    managed_bytes: Annotated[int, "reserved on a die"]
+    meta_bytes: Annotated[int, "reserved on a die"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(w.Printed):
     """All results; `wrong` counts elements of rows and outputs that are not the oracle's."""
 
-    configuration: dict[str, Any]
-    results: list[TrafficLine]
-    wrong: int
+    configuration: Annotated[dict[str, int | str], w.CONFIGURATION]
+    results: Annotated[list[TrafficLine], "a line for each role of dies in each protocol"]
+    wrong: Annotated[int, w.WRONG]
 
 
 def line_of(

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from xccl_emu import words as w
 from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
 from xccl_emu.campaign.ends import BY_ENDS, JUDGE, judge_ends
@@ -61,13 +62,18 @@ class CampaignPlan:
         return [replace(self, programs=min(size, end - first), first=first) for first in range(self.first, end, size)]
 
 
+_Number = Annotated[int, "number of the program within its seed"]
+_Text = Annotated[ProgramCase, "its text", w.As("program", text=True)]
+
+
 @dataclass
-class ContradictedProgram:
+class ContradictedProgram(w.Printed):
     """A program on which judges contradict each other."""
 
-    seed: int
-    number: int
-    case: ProgramCase
+    RECORD = "Program"
+    seed: w.Seed
+    number: _Number
+    case: _Text
     contradictions: list[Contradiction]
 
     def save(self, folder: Path) -> Path:
@@ -93,14 +99,15 @@ class ContradictedProgram:
 
 
 @dataclass(frozen=True)
-class SmallestExample:
+class SmallestExample(w.Printed):
     """The smallest program that is known to contradict in a certain way."""
 
-    order: str
-    kind: str
-    seed: int
-    number: int
-    case: ProgramCase
+    RECORD = "Example"
+    order: w.Order
+    kind: w.Kind
+    seed: w.Seed
+    number: _Number
+    case: _Text
 
 
 @dataclass
@@ -108,15 +115,20 @@ class CampaignSummary(Gathered):
     """What a campaign came to."""
 
     COUNTED = ("programs", "verdicts", "wrong", "states", "schedules", "findings")
-    programs: int = 0
+    FIRST = ("programs", "verdicts", "contradictions", "findings", "smallest", "states", "schedules")
+    programs: Annotated[int, "programs that were judged"] = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     """Times by ``order, judge, verdict``; a verdict is verified, refuted, unfinished, or no violation found."""
     wrong: Counter[str] = field(default_factory=Counter)
     """Contradictions by ``order: kind``."""
-    states: int = 0
-    schedules: int = 0
-    findings: list[ContradictedProgram] = field(default_factory=list)
-    examples: list[SmallestExample] = field(default_factory=list)
+    states: w.States = 0
+    schedules: w.Schedules = 0
+    findings: Annotated[list[ContradictedProgram], "programs on which judges contradict each other"] = field(
+        default_factory=list
+    )
+    examples: Annotated[
+        list[SmallestExample], "the smallest program of each kind of contradiction", w.As("smallest")
+    ] = field(default_factory=list)
 
     def note(self, judged: Iterable[JudgedProgram]) -> list[Contradiction]:
         """Count one program; returns its contradictions."""
@@ -145,24 +157,15 @@ class CampaignSummary(Gathered):
         ]
         return counts[0] + counts[1], counts[2]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the command's ``--json`` prints it."""
-        return {
-            "programs": self.programs,
-            "verdicts": dict(sorted(self.verdicts.items())),
-            "contradictions": dict(self.wrong.most_common()),
-            "findings": [_plain(one) for one in self.findings],
-            "smallest": [{"order": one.order, "kind": one.kind, **_plain(one)} for one in self.examples],
-            "states": self.states,
-            "schedules": self.schedules,
-            "seconds": round(self.seconds, 1),
-            "stopped": self.stopped,
-            "killed": self.killed,
-        }
+    @property
+    def sorted_verdicts(self) -> Annotated[dict[str, int], "how often, by `order, judge, verdict`", w.As("verdicts")]:
+        """Return the times, by the names in their order."""
+        return dict(sorted(self.verdicts.items()))
 
-
-def _plain(one: ContradictedProgram | SmallestExample) -> dict[str, Any]:
-    return {"seed": one.seed, "number": one.number, "program": str(one.case)}
+    @property
+    def contradictions(self) -> Annotated[dict[str, int], "how often, by `order: kind`"]:
+        """Return the times, the most frequent first."""
+        return dict(self.wrong.most_common())
 
 
 # ---- judging

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu import words as w
 from xccl_emu.lang import Site
 from xccl_emu.machine.device.layout import CAME, MAX_SITES, MAY_WAIT
 from xccl_emu.machine.pod import Pod
@@ -17,13 +18,13 @@ WAITS = ("poll_", "await_group", "wait_flag")
 
 
 @dataclass(frozen=True)
-class SyncPlace:
+class SyncPlace(w.Printed):
     """A site of a kernel that is a synchronization, and what runs show of it."""
 
-    kernel: str
-    site: Site
-    dies: tuple[int, ...]
-    """On which the kernel runs."""
+    FIRST = ("sync", "operation", "file", "line", "callers")
+    kernel: w.Kernel
+    site: Annotated[Site, w.INLINE]
+    dies: Annotated[tuple[int, ...], "dies on which the kernel runs"]
     reached: bool
     """Does some run come to it?"""
     may_wait: bool
@@ -34,12 +35,6 @@ class SyncPlace:
         at = f"{self.site.file.rpartition('/')[2]}:{self.site.line}"
         called = "".join(f" < {line}" for _, line in self.site.callers[::-1])
         return f"{self.site.sync or 'no name'} ({self.site.operation} {at}{called}, kernel {self.kernel})"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints of it."""
-        fields = {name: getattr(self.site, name) for name in ("sync", "operation", "file", "line")}
-        callers = [list(caller) for caller in self.site.callers]
-        return fields | {"callers": callers, "kernel": self.kernel, "dies": list(self.dies)}
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class MemoryUse:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Reach(w.Printed):
     """Synchronizations of a configuration: of all its runs, if a search has gone through them, else of drawn ones."""
 
     places: tuple[SyncPlace, ...]
@@ -66,24 +61,28 @@ class Reach:
         return self.look()
 
     @property
-    def used_once(self) -> tuple[str, ...]:
-        """`MemoryUse.used_once` of a proof; the runs are drawn when one of these two is first asked for."""
-        return self._memory.used_once
-
-    @property
-    def far_from_wrap(self) -> tuple[str, ...]:
-        """`MemoryUse.far_from_wrap` of a proof."""
-        return self._memory.far_from_wrap
-
-    @property
-    def never_waited(self) -> tuple[SyncPlace, ...]:
+    def never_waited(self) -> Annotated[tuple[SyncPlace, ...], "granted at once in every run"]:
         """Places that runs reach, and that were granted at once whenever they did."""
         return tuple(place for place in self.places if place.reached and not place.may_wait)
 
     @property
-    def never_reached(self) -> tuple[SyncPlace, ...]:
+    def never_reached(self) -> Annotated[tuple[SyncPlace, ...], "no run comes to it"]:
         """Places that no run reaches."""
         return tuple(place for place in self.places if not place.reached)
+
+    @property
+    def used_once(self) -> Annotated[
+        tuple[str, ...], "in runs drawn of a proof: labels of slots that were never used twice"
+    ]:  # fmt: skip
+        """`MemoryUse.used_once` of a proof; the runs are drawn when one of these two is first asked for."""
+        return self._memory.used_once
+
+    @property
+    def far_from_wrap(self) -> Annotated[
+        tuple[str, ...], "in these runs: labels of 4-byte counters near neither 2^31 nor 2^32"
+    ]:  # fmt: skip
+        """`MemoryUse.far_from_wrap` of a proof."""
+        return self._memory.far_from_wrap
 
     def idle(self, sync: str) -> bool:
         """Did nobody have to wait at a synchronization, at any place at which one waits?"""
@@ -97,12 +96,6 @@ class Reach:
     def unreached(self) -> tuple[str, ...]:
         """The other names, of kernels that run."""
         return tuple(dict.fromkeys(p.site.sync for p in self.never_reached if p.site.sync not in self.reached()))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what the verdict's JSON says of it."""
-        lists = {"never_waited": self.never_waited, "never_reached": self.never_reached}
-        words = {name: [place.to_json() for place in places] for name, places in lists.items()}
-        return words | {name: list(names) for name, names in vars(self._memory).items()}
 
 
 def reach_of(pod: Pod, words: NDArray[np.int64]) -> Reach:

@@ -1,12 +1,13 @@
 """What a check returns: one of five verdicts, how it was reached, and for a violation a schedule that shows it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu import words as w
 from xccl_emu.check.reach import Reach
 from xccl_emu.sizes import some
 
@@ -41,29 +42,25 @@ SEARCH, BRUTE_FORCE = "exhaustive search", "brute force"
 
 
 @dataclass(frozen=True, eq=False)
-class Violation:
+class Violation(w.Printed):
     """What went wrong, and the actions that lead there."""
 
-    kind: str
-    message: str
-    """In words: who, where in the source, which step of the paper, which address."""
+    kind: w.Kind
+    message: Annotated[str, "who, where in the source, which step of the paper, which address"]
     actions: NDArray[np.int64]
     """[n] int64, ``actor << 16 | choice``: a schedule of the machine that ends in the violation."""
-    found_by: str
-    """The policy and its seed, `SEARCH` or `BRUTE_FORCE`."""
-    found_after: int
-    """States (exhaustive) or schedules (sampled) until it was found."""
-    loop: int = 0
-    """For a livelock: how many actions at the end lead from a state back to that state; 0 if none are known."""
+    found_by: Annotated[str, "policy and seed, `exhaustive search` or `brute force`"]
+    found_after: Annotated[int, "states or schedules until it was found"]
+    loop: Annotated[int, "actions at the end that go round in a livelock, back to a state; 0 if none are known"] = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the verdict's JSON says of it: all but the actions themselves."""
-        fields = {name: value for name, value in vars(self).items() if name != "actions"}
-        return fields | {"actions": len(self.actions)}
+    @property
+    def length(self) -> Annotated[int, "actions of its schedule", w.As("actions")]:
+        """Number of actions."""
+        return len(self.actions)
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(w.Printed):
     """What other roads than the one that led to a verdict have found: brute force, then sampled schedules; or a replay.
 
     Brute force (`machine.explore`) merges and reduces nothing.  It judges deadlocks, errors, and the expected bytes at
@@ -71,24 +68,17 @@ class Certificate:
     Sampled schedules are judged by the monitor, which judges these too.
     """
 
-    states: int = 0
-    """States that brute force has visited."""
-    complete: bool = False
-    """Has it visited all?"""
-    too_large: str = ""
-    """Why there is no brute force; empty if there is."""
-    schedules: int = 0
-    seconds: float = 0.0
-    """Time that all of it took."""
-    replayed: bool = False
-    """A violation shows again when its schedule is replayed on the machine; then nothing else was done."""
-    disagreement: str = ""
-    """What was found that the verdict did not say; empty if they agree."""
-    of_proof: bool = False
-    """Had the verdict been "verified"?  Then, if they do not agree, it does not stand any more."""
+    states: w.States = 0
+    complete: Annotated[bool, "whether brute force has visited all states"] = False
+    too_large: Annotated[str, "why there is no brute force; empty if there is"] = ""
+    schedules: w.Schedules = 0
+    seconds: w.Seconds = 0.0
+    replayed: Annotated[bool, "whether the violation shows again when replayed; then nothing else was done"] = False
+    disagreement: Annotated[str, "what was found that the verdict did not say; empty if they agree"] = ""
+    of_proof: Annotated[bool, "whether the verdict had been `verified`; if they do not agree it is no more"] = False
 
     @property
-    def agrees(self) -> bool:
+    def agrees(self) -> Annotated[bool, "whether nothing contradicts the verdict"]:
         """Does nothing contradict the verdict?"""
         return not self.disagreement
 
@@ -116,35 +106,26 @@ class Certificate:
         said = f"disagrees: {self.disagreement}" if self.disagreement else "agrees"
         return f"{said}; {brute}; {some(self.schedules, 'sampled schedules')}; {self.seconds:.1f} s"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the verdict's JSON says of it."""
-        return asdict(self) | {"agrees": self.agrees}
-
 
 REDUCTIONS = {"full": "1 to 8", "less": "1 to 6", "merged": "1, 2, 5"}
 """Numbers, in docs/soundness.md, of what a search by each reduction uses."""
 
 
 @dataclass(frozen=True)
-class Opinion:
+class Opinion(w.Printed):
     """What one other road says of a verdict, or of a smaller configuration of the same case."""
 
-    by: str
-    """``"less"`` or ``"merged"``, a search that reduces less; `BRUTE_FORCE`; or `SEARCH`, of a smaller configuration
-    that it refutes."""
-    verdict: str
-    """`VERIFIED`, `VIOLATION`, or `UNFINISHED` for what has not ended in time."""
-    smaller: Mapping[str, int]
-    """Sizes that are smaller; empty for the configuration itself."""
-    states: int
-    seconds: float
-    because: str = ""
-    """What was found, or why it has not ended."""
+    by: Annotated[str, "`less`, `merged` or `brute force`; `exhaustive search` of a smaller one that it refutes"]
+    verdict: Annotated[str, "`verified`, `violation`, or `unfinished` for what has not ended in time"]
+    smaller: Annotated[Mapping[str, int], "sizes that are smaller; empty for the configuration itself"]
+    states: w.States
+    seconds: Annotated[w.Seconds, w.As(digits=3)]
+    because: Annotated[str, "what was found, or why it has not ended"] = ""
     violation: Violation | None = None
     """What was found, with a schedule, where one is known."""
 
     @property
-    def contradicts(self) -> bool:
+    def contradicts(self) -> Annotated[bool, "whether it contradicts the search: a bug of xccl_emu"]:
         """Return whether it contradicts the search."""
         return self.verdict == VIOLATION and self.by != SEARCH
 
@@ -158,20 +139,13 @@ class Opinion:
         """Say which smaller configuration it is of, if any."""
         return f" at {', '.join(f'{name} {value}' for name, value in self.smaller.items())}" if self.smaller else ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the verdict's JSON says of it."""
-        plain = {name: value for name, value in vars(self).items() if name != "violation"}
-        seconds = round(self.seconds, 3)
-        return plain | {"smaller": dict(self.smaller), "seconds": seconds, "contradicts": self.contradicts}
-
 
 @dataclass(frozen=True)
-class Confirmation:
-    """Second opinions on a verdict (`check.confirm`)."""
+class Confirmation(w.Printed):
+    """Second opinions on a proof, asked for some seconds (`check.confirm`)."""
 
-    limit_seconds: float
-    """For how long they were asked, at most."""
-    opinions: tuple[Opinion, ...] = ()
+    limit_seconds: Annotated[float, "for how long they were asked, at most", w.As(digits=3)]
+    opinions: Annotated[tuple[Opinion, ...], "in the order in which they came"] = ()
     interrupted_seconds: float | None = None
     """After how long Ctrl-C has ended it; None if it has not."""
 
@@ -181,9 +155,14 @@ class Confirmation:
         return tuple(one for one in self.opinions if one.by in REDUCTIONS and one.verdict == VERIFIED)
 
     @property
-    def confirmed(self) -> Opinion | None:
+    def confirmed(self) -> Annotated[Opinion | None, "brute force that has ended, on the largest configuration"]:
         """Brute force that has ended, on the largest configuration."""
         return next((one for one in self.opinions[::-1] if one.by == BRUTE_FORCE and one.verdict == VERIFIED), None)
+
+    @property
+    def interrupted(self) -> Annotated[bool, "whether Ctrl-C has ended it"]:
+        """Return whether Ctrl-C has ended it."""
+        return self.interrupted_seconds is not None
 
     @property
     def contradicted(self) -> Opinion | None:
@@ -211,25 +190,14 @@ class Confirmation:
         more = "" if tried is None else f"nor{tried.at()}" if tried.smaller else tried.because
         return f"not confirmed within {self.limit_seconds:.1f} s" + (more and f", {more}")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the verdict's JSON says of it."""
-        opinions = [one.to_json() for one in self.opinions]
-        confirmed = None if self.confirmed is None else self.confirmed.to_json()
-        seconds, interrupted = round(self.limit_seconds, 3), self.interrupted_seconds
-        return {
-            "limit_seconds": seconds, "opinions": opinions, "confirmed": confirmed,
-            "interrupted": interrupted is not None,
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovery(w.Printed):
     """How far it is at most from a fault, at any moment, to the return of the last core that it leaves."""
 
-    longest: int | None
+    longest: Annotated[int | None, "most actions from the fault to the last return; null if nothing bounds them"]
     """None if nothing bounds them: a core may look, or ask the environment, any number of times before it goes on."""
-    unit: str
-    """What is counted: `SHARED` or `ALL`."""
+    unit: Annotated[str, "`actions on shared memory`, or `actions` where brute force has counted all"]
 
     def words(self) -> str:
         """For reports."""
@@ -243,51 +211,46 @@ SHARED, ALL = "actions on shared memory", "actions"
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(w.Printed):
     """The outcome of a check."""
 
-    verdict: str
-    protocol: str
-    configuration: Mapping[str, int | str]
-    order: str
-    policy: str
-    seed: int
-    without: tuple[str, ...] = ()
-    fault: str = ""
-    states: int = 0
-    transitions: int = 0
-    """Actions on shared memory."""
-    actions: int = 0
-    """All actions of the machine, with those that a search merged into transitions."""
-    schedules: int = 0
-    seconds: float = 0.0
-    bounds: Mapping[str, int] = field(default_factory=dict)
-    """Limits of the machine within which "every schedule" is meant."""
-    collision: float = 0.0
-    """Upper bound on the probability that two states were taken for one (64-bit fingerprints)."""
-    reason: str = ""
+    verdict: Annotated[str, "`verified`, `no violation found`, `violation`, `unfinished` or `unsupported`"]
+    protocol: w.Protocol
+    configuration: w.Configuration
+    order: w.Order
+    policy: w.Policy
+    seed: w.Seed
+    without: Annotated[tuple[str, ...], "synchronizations that were switched off"] = ()
+    fault: w.Fault = ""
+    states: w.States = 0
+    transitions: Annotated[int, "actions on shared memory"] = 0
+    actions: Annotated[int, "actions of the machine, with those that a search merged into transitions"] = 0
+    schedules: w.Schedules = 0
+    seconds: Annotated[w.Seconds, w.As(digits=3)] = 0.0
+    bounds: Annotated[Mapping[str, int], "limits of the machine within which it holds"] = field(default_factory=dict)
+    collision: Annotated[float, "upper bound on the probability that a state was missed"] = 0.0
+    """A state is missed when its 64-bit fingerprint is another one's."""
+    reason: Annotated[str, "why there is no answer; what a proof rests on"] = ""
     """Why it is unfinished or unsupported, how far it came; what a verified one rests on."""
-    violation: Violation | None = None
-    """The most telling one that was found."""
-    others: tuple[Violation, ...] = ()
-    """Violations of other kinds or at other places, the most telling first; each replays, none has been shrunk."""
-    ended: Mapping[str, int] = field(default_factory=dict)
+    violation: Annotated[Violation | None, "the most telling one that was found"] = None
+    others: Annotated[tuple[Violation, ...], "violations of other kinds or at other places"] = ()
+    """The most telling first; each replays, none has been shrunk."""
+    ended: Annotated[Mapping[str, int], "with a fault: how schedules ended"] = field(default_factory=dict)
     """For a fault: how many of the schedules that came to it (or had a stalled link) ended ``"right"``, in a
     ``"declared error"``, ``"blocked"``, ``"refused by the machine"`` and ``"given up at the link"``; a violation is
     none of them."""
-    declared: Mapping[str, int] = field(default_factory=dict)
-    """The declared errors, by code and meaning."""
-    certificate: Certificate | None = None
-    """What other roads say of it, if they were asked."""
-    confirmation: Confirmation | None = None
-    """What was asked of a proof within some seconds, if that was asked for."""
-    recovery: Recovery | None = None
-    """What is added to a proof that no core waits for ever after a fault."""
-    due: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of the expected bytes, by what made them due (`messages.due`)."""
-    reach: Reach | None = None
-    """What no run needed: of one that is verified, of all runs (of memory, of some drawn ones); of drawn schedules, of
-    these."""
+    declared: Annotated[Mapping[str, int], "with a fault: declared errors, by code and meaning"] = field(
+        default_factory=dict
+    )
+    certificate: Annotated[Certificate | None, "what other roads say of it; null if they were not asked"] = None
+    confirmation: Annotated[Confirmation | None, "second opinions on a proof; null if they were not asked for"] = None
+    recovery: Annotated[Recovery | None, "what is added to a proof that no core waits for ever after a fault"] = None
+    due: Annotated[Mapping[str, tuple[str, ...]], "names of the expected bytes, by what made them due"] = field(
+        default_factory=dict
+    )
+    """`messages.due` makes these texts."""
+    reach: Annotated[Reach | None, "what no run needed"] = None
+    """A proof says it of all runs (of memory: of some drawn ones), drawn schedules of themselves."""
 
     @property
     def contradicted(self) -> bool:
@@ -300,18 +263,3 @@ class Verdict:
     def ok(self) -> bool:
         """Nothing wrong was found and the check did what it was asked."""
         return self.verdict in (VERIFIED, NO_VIOLATION)
-
-    def to_json(self) -> dict[str, Any]:
-        """The verdict as the command's ``--json`` prints it."""
-        given = vars(self)
-        plain = {name: dict(value) for name, value in given.items() if isinstance(value, Mapping)}
-        return given | plain | {
-            "without": list(self.without),
-            "seconds": round(self.seconds, 3),
-            "certificate": None if self.certificate is None else self.certificate.to_json(),
-            "confirmation": None if self.confirmation is None else self.confirmation.to_json(),
-            "violation": None if self.violation is None else self.violation.to_json(),
-            "others": [other.to_json() for other in self.others],
-            "recovery": None if self.recovery is None else asdict(self.recovery),
-            "reach": None if self.reach is None else self.reach.to_json(),
-        }

@@ -9,8 +9,9 @@ some seconds: advice that these contradict is withdrawn.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from xccl_emu import words as w
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.check import Progress, search_once
 from xccl_emu.check.trial import Checkable, Trial
@@ -54,49 +55,44 @@ class Weakened:
 
 
 @dataclass(frozen=True)
-class Weakest:
+class Weakest(w.Printed):
     """What became of one request."""
 
-    kernel: str
-    site: Site
-    weakest: str
-    """The weakest order under which all is verified, ``"fence"`` or ``"quiet"``; empty where a search has no end."""
-    refuted: Mapping[str, str]
-    """What was tried and is too weak, and the kind of violation that it has."""
-    states: int
+    RECORD = "Request"
+    FIRST = (
+        "kernel", "file", "line", "text", "operation", "sync", "asks", "weakest", "advice", "too_weak", "withdrawn",
+        "states", "reached", "unfinished", "certificates",
+    )  # fmt: skip
+    kernel: w.Kernel
+    site: Annotated[Site, w.INLINE]
+    weakest: Annotated[str, "the weakest that will do: an order, `fence` or `quiet`; empty where a search has no end"]
+    refuted: Annotated[Mapping[str, str], "kind of violation with each that is too weak", w.As("too_weak")]
+    states: w.States
     """States of all searches together."""
-    reached: bool
-    """Does a run come to it?"""
-    unfinished: str = ""
+    reached: Annotated[bool, "whether a run comes to it"]
+    unfinished: Annotated[str, "why there is no answer"] = ""
     """Why a search has no end, or what brute force alone holds against it."""
-    certificates: Mapping[str, Certificate] = field(default_factory=dict)
-    """Certificates of the attempts that were judged again."""
+    certificates: Annotated[Mapping[str, Certificate], "for each that was judged again"] = field(default_factory=dict)
 
     @property
-    def advice(self) -> str:
+    def text(self) -> Annotated[str, "the line itself"]:
+        """The line of its source."""
+        return self.site.text.strip()
+
+    @property
+    def advice(self) -> Annotated[str, "the same if it is not what it asks for"]:
         """The weakest that it could ask for instead; empty for nothing weaker."""
         return "" if self.weakest == self.asks else self.weakest
 
     @property
-    def withdrawn(self) -> dict[str, str]:
+    def withdrawn(self) -> Annotated[dict[str, str], "what was found against an advice"]:
         """The requests that a search had called enough, and what was found against each."""
         return {to: each.disagreement for to, each in self.certificates.items() if each.of_proof and not each.agrees}
 
     @property
-    def asks(self) -> str:
+    def asks(self) -> Annotated[str, "what it asks for"]:
         """The order that it asks for now."""
         return "quiet" if self.site.operation == "quiet" else AS_IT_IS.get(self.site.order, self.site.order)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints of it."""
-        where = {"kernel": self.kernel, "file": self.site.file, "line": self.site.line, "text": self.site.text.strip()}
-        certificates = {to: each.to_json() for to, each in self.certificates.items()}
-        return where | {
-            "operation": self.site.operation, "sync": self.site.sync, "asks": self.asks, "weakest": self.weakest,
-            "advice": self.advice, "too_weak": dict(self.refuted), "withdrawn": self.withdrawn, "states": self.states,
-            "reached": self.reached, "unfinished": self.unfinished, "certificates": certificates,
-            "callers": [list(caller) for caller in self.site.callers],
-        }  # fmt: skip
 
 
 def weakest(

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from xccl_emu.bench.result import EMULATED, Result, RoleScore, by_table, payload_gb_s, scores, total_wrong
+from xccl_emu.bench.result import EMULATED, Result, RoleScore, Rows, by_table, payload_gb_s, scores, total_wrong
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.perf_job import lines
@@ -19,6 +18,7 @@ from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right
 from xccl_emu.errors import ConfigError
 from xccl_emu.output import write_text
+from xccl_emu.words import words_of
 
 
 def show(results: Sequence[Result], as_json: bool, command: str, about: Mapping[str, object]) -> None:
@@ -46,13 +46,7 @@ def show(results: Sequence[Result], as_json: bool, command: str, about: Mapping[
 
 def as_plain(results: Sequence[Result]) -> dict[str, object]:
     """Return what `--json` prints."""
-    return {
-        "results": [result.plain() for result in results],
-        "scores": [asdict(score) for score in scores(results)],
-        "tables": [{"table": name, **asdict(s)} for name, of in by_table(results).items() for s in of.values()],
-        "wrong": total_wrong(result.wrong for result in results),
-        "failed": any(result.failed for result in results),
-    }
+    return Rows(results).to_json()
 
 
 def check_csv(path: Path | None) -> None:
@@ -70,7 +64,7 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
     if path.suffix == ".parquet":
         return _write_parquet(results, path)
     lines = [_in_words(result) for result in results]
-    names = list(Result("", "", None, "").plain())
+    names = list(words_of(Result))
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names)
     writer.writeheader()
@@ -91,7 +85,7 @@ def _write_parquet(results: Sequence[Result], path: Path) -> None:
 
 def _in_words(result: Result) -> dict[str, Any]:
     """A row whose configuration and extra numbers are ``name=value`` words."""
-    return result.plain() | {"configuration": words(result.configuration), "beside": words(result.extra)}
+    return result.to_json() | {"configuration": words(result.configuration), "beside": words(result.extra)}
 
 
 def words(named: Mapping[str, object]) -> str:

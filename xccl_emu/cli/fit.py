@@ -49,7 +49,7 @@ def _print(found: "FittedConstants", as_json: bool) -> None:
         from xccl_emu.bench.result import Result
         from xccl_emu.cli.schema import print_json
 
-        rows = [Result.of(row, found.emulated[row.what]).plain() for row in found.rows]
+        rows = [Result.of(row, found.emulated[row.what]).to_json() for row in found.rows]
         report = {name: getattr(found, name) for name in ("constants", "intervals", "sensitivity", "evaluations")}
         return print_json("fit", report | {"results": rows, "mape_percent": found.mape_percent})
     from rich.table import Table

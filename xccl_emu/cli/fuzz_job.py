@@ -130,7 +130,7 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
     except ReplayError as error:
         raise ConfigError(f"--replay {path}: {error}") from error
     verdict = replayed(witness, sequence, path)
-    finding = FailingSequence(str(witness.configuration["stages"]), witness.fault, verdict)
+    finding = FailingSequence(verdict, str(witness.configuration["stages"]), witness.fault)
     summary = FuzzSummary(protocol, findings=[finding])
     return Result(summary, protocol, witness.order, options.seed, path, replayed=True)
 

@@ -1,11 +1,12 @@
 """The machine of a pod on which calls are made: its rules make a sequence longer, and each judges what it made."""
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from xccl_emu import words as w
 from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz import draw
@@ -29,19 +30,18 @@ class SequenceViolation(AssertionError):
 
 
 @dataclass(kw_only=True)
-class Counts:
+class Counts(w.Printed):
     """What was looked at."""
 
-    sequences: int = 0
-    """Sequences drawn; attempts to shrink one in which something goes wrong are not counted."""
-    calls: int = 0
-    """Calls in these sequences."""
-    judged: int = 0
+    sequences: Annotated[int, "sequences of calls that were drawn"] = 0
+    """Attempts to shrink one in which something goes wrong are not counted."""
+    calls: Annotated[int, "calls of them all"] = 0
+    judged: Annotated[int, "sequences that were judged"] = 0
     """Different sequences, those with which another one begins too."""
-    proved: int = 0
-    """How many of these are proved: every schedule of the last stage was covered."""
-    schedules: int = 0
-    states: int = 0
+    proved: Annotated[int, "of them on every schedule"] = 0
+    """Every schedule of the last stage was covered."""
+    schedules: w.Schedules = 0
+    states: w.States = 0
 
 
 COUNTS = tuple(each.name for each in fields(Counts))

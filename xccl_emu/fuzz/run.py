@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 from unittest.mock import patch
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.stateful import run_state_machine_as_test
 
+from xccl_emu import words as w
 from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
 from xccl_emu.check.verdict import Verdict
@@ -51,13 +52,13 @@ class FuzzPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class FailingSequence:
+class FailingSequence(w.Printed):
     """A sequence in which something goes wrong, made as short as Hypothesis could, and the verdict on it."""
 
-    stages: str
-    """As `Sequence.configuration` has them."""
+    verdict: Annotated[Verdict, w.INLINE]
+    stages: Annotated[str, "the calls of each communicator, as JSON"]
+    """`Sequence.configuration` has them so."""
     fault: str
-    verdict: Verdict
 
     def sequence(self, protocol: str) -> Sequence:
         """The sequence itself."""
@@ -69,8 +70,8 @@ class FuzzSummary(Counts, Gathered):
     """What fuzzing came to."""
 
     COUNTED = (*COUNTS, "findings")
-    protocol: str
-    findings: list[FailingSequence] = field(default_factory=list)
+    protocol: w.Protocol
+    findings: Annotated[list[FailingSequence], "sequences in which something goes wrong"] = field(default_factory=list)
     spent: set[int] = field(default_factory=set)
     """Processes whose time is over."""
 
@@ -78,12 +79,6 @@ class FuzzSummary(Counts, Gathered):
         """Count what another part came to."""
         super().add(other)
         self.spent |= other.spent
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the command's ``--json`` prints it."""
-        found = [one.verdict.to_json() | {"stages": one.stages} for one in self.findings]
-        kept = {name: value for name, value in vars(self).items() if name != "spent"}
-        return {**kept, "seconds": round(self.seconds, 1), "findings": found}
 
 
 def fuzz_part(plan: FuzzPlan) -> FuzzSummary:
@@ -108,7 +103,7 @@ def fuzz_part(plan: FuzzPlan) -> FuzzSummary:
             error.sequence, error.fault, error.violation, plan.seed, plan.budget, plan.sizes
         )
         verdict = verdict_of(sequence, error.fault, plan.seed, plan.budget, violation)
-        found.append(FailingSequence(str(sequence.configuration["stages"]), error.fault, verdict))
+        found.append(FailingSequence(verdict, str(sequence.configuration["stages"]), error.fault))
     spent = {os.getpid()} if plan.budget.spent else set[int]()
     counts = {name: getattr(machine.counted, name) for name in COUNTS}
     return FuzzSummary(plan.protocol, findings=found, spent=spent, **counts)

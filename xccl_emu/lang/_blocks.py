@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeAlias
 
+from xccl_emu import words as w
 from xccl_emu.lang import _flow
 from xccl_emu.lang._records import Record, fields_of, words_of
 from xccl_emu.lang._resolve import CONSTRUCTORS, TURNS, Functions, Rewriter, bind, is_empty, plain, turn, value_of
@@ -20,7 +21,7 @@ RESULT_NAME = f"{RESERVED}result"
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(w.Printed):
     """The place of one request: what a report says about it.
 
     ``step``, ``sync`` and ``order`` are the request's keywords of these names; ``callers`` are the (file, line) of each
@@ -28,13 +29,13 @@ class Site:
     and ``looped_on`` whether a loop asks the same until it has what it waits for.
     """
 
-    file: str
-    line: int
+    file: w.File
+    line: w.Line
     text: str
-    operation: str
+    operation: w.Operation
     step: int
-    sync: str
-    callers: tuple[tuple[str, int], ...] = ()
+    sync: w.Sync
+    callers: w.Callers = ()
     used: bool = True
     order: str = ""
     looped_on: bool = False

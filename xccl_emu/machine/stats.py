@@ -1,10 +1,12 @@
 """What a run did, in numbers."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu import words as w
 from xccl_emu.lang.requests import OPERATIONS, VECTOR
 from xccl_emu.machine.device import layout as ms
 
@@ -12,17 +14,16 @@ PIPE_NAMES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
 
 
 @dataclass(frozen=True)
-class RunStats:
+class RunStats(w.Printed):
     """What a run did."""
 
-    seconds: float
-    actions: int
-    instructions: dict[str, int]
-    """Granted requests by operation."""
-    bytes_by_pipe: dict[str, int]
+    RECORD = "Stats"
+    seconds: w.Seconds
+    actions: Annotated[int, "actions of the machine"]
+    instructions: Annotated[dict[str, int], "granted requests by operation"]
+    bytes_by_pipe: Annotated[dict[str, int], "bytes that each pipe moved"]
     """Bytes that went through mtu-in, mtu-out and dma, and bytes of scalar loads, stores and atomics (not of polls)."""
-    vector_elements: int
-    """Elements that the vector pipe worked on."""
+    vector_elements: Annotated[int, "elements that the vector pipe worked on"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,21 @@
 """What a device must hold: the constraint of [MixServe], Eq. (8)."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from xccl_emu import words as w
 from xccl_emu.plan.costs import PlanSetting
 from xccl_emu.plan.grammar import LayerStrategy
 
 
 @dataclass(frozen=True)
-class DeviceBytes:
+class DeviceBytes(w.Printed):
     """Bytes of one device; embeddings and activations are in none of them, as in Eq. (8)."""
 
-    attention: float
-    experts: float
-    cache: float
+    RECORD = "Memory"
+    attention: Annotated[float, "weights of attention", w.As("attention_bytes")]
+    experts: Annotated[float, "weights of experts", w.As("experts_bytes")]
+    cache: Annotated[float, "keys and values", w.As("cache_bytes")]
 
     @property
     def total(self) -> float:

@@ -10,11 +10,12 @@ are relative.  What was not observed stays as the file of the cluster has it.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu import words as w
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan import costs
 from xccl_emu.plan.cluster import Cluster, Link
@@ -88,17 +89,17 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class FittedObservation:
+class FittedObservation(w.Printed):
     """One observation with what the equations say with the fitted constants."""
 
-    kind: str
-    """intra, inter, or computing."""
-    what: str
-    us: float
-    fitted_us: float
+    RECORD = "Observation"
+    kind: Annotated[str, "`intra` and `inter` of links, or `computing`"]
+    what: Annotated[str, "what was measured"]
+    us: Annotated[float, "microseconds, measured"]
+    fitted_us: Annotated[float, "microseconds by the equations"]
 
     @property
-    def off_percent(self) -> float:
+    def off_percent(self) -> Annotated[float, "signed: above 0 if the equations say more"]:
         """Signed: above 0 if the equations say more."""
         return 100 * (self.fitted_us - self.us) / self.us
 

@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
+from xccl_emu import words as w
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.costs import PlanSetting, Term, service
 from xccl_emu.plan.forms import CORRECTED, Form
@@ -16,13 +18,14 @@ ORDERS = ("throughput", "ttft", "itl")
 
 
 @dataclass(frozen=True)
-class RequestStream:
+class RequestStream(w.Printed):
     """Requests: how many a second, and tokens of each; ``context`` is the longest that memory must have room for."""
 
-    rate: float = 2.0
-    input: int = 220
-    output: int = 200
-    context: int = 4096
+    RECORD = "Workload"
+    rate: Annotated[float, "requests a second"] = 2.0
+    input: Annotated[int, "tokens of a prompt"] = 220
+    output: Annotated[int, "tokens of an answer"] = 200
+    context: Annotated[int, "tokens that memory must have room for"] = 4096
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a number that is none or not above 0, or a context that is too short."""

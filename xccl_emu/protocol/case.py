@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 
 import numpy as np
 
+from xccl_emu import words as w
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.trace import steps
 from xccl_emu.errors import ConfigError
@@ -26,22 +27,22 @@ SWITCH = (0, 1)
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(w.Printed):
     """What is known of one size or choice of a protocol."""
 
-    name: str
-    default: int | str
-    help: str = ""
-    least: int | None = None
-    most: int | None = None
-    choices: tuple[int | str, ...] = ()
-    advanced: bool = False
-    """Omitted from reports while at its default, as for sizes that most users do not need."""
-    also: str = ""
-    """Another name on the command line; of a switch the name of ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
-    each_call: bool = False
-    """May it differ from call to call of a sequence, on one communicator (`Case.lay_out_calls`)?"""
-    examples: tuple[int | str, ...] = ()
+    name: Annotated[str, "name of the size, in `configuration` too"]
+    default: Annotated[int | str, "value if none is given"]
+    help: Annotated[str, "what it is"] = ""
+    least: Annotated[int | None, "smallest value"] = None
+    most: Annotated[int | None, "largest value"] = None
+    choices: Annotated[tuple[int | str, ...], "all values; empty if a range says them"] = ()
+    advanced: Annotated[bool, "whether reports omit it while it has its default"] = False
+    """Most users do not need such a size."""
+    also: Annotated[str, "another name on the command line; `ON/OFF` for a switch"] = ""
+    """A switch may have one name, for ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
+    each_call: Annotated[bool, "whether calls of one communicator may differ in it"] = False
+    """`Case.lay_out_calls` lays such calls out."""
+    examples: Annotated[tuple[int | str, ...], "values that `fuzz` tries first"] = ()
     """Values that are worth a try where nobody chooses; none named: those that its choices or its range say."""
 
     @property

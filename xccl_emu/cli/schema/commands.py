@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from xccl_emu.bench.traffic import Comparison
 from xccl_emu.cli.schema import benches, runs
 
 COMMANDS: Mapping[str, type] = {
@@ -13,7 +14,7 @@ COMMANDS: Mapping[str, type] = {
     "trace": runs.Trace,
     "sizes": runs.Sizes,
     "bench": benches.Bench,
-    "compare": benches.Compare,
+    "compare": Comparison,
     "plan": benches.Plan,
     "plan --published": benches.PlanPublished,
     "fit": benches.Fit,
