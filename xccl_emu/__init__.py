@@ -11,7 +11,7 @@ from xccl_emu import _early
 
 _early.listen()
 
-from xccl_emu import _lazy  # noqa: E402  what they import takes its time
+from xccl_emu import _lazy, _moved  # noqa: E402  what they import takes its time
 from xccl_emu.jit import cache as _cache  # noqa: E402
 from xccl_emu.jit import without as _without  # noqa: E402
 
@@ -19,6 +19,7 @@ __version__ = "0.2.0"
 
 _cache.activate()
 _without.stand_in()
+_moved.answer_to_old_names()
 
 if TYPE_CHECKING:
     from xccl_emu.check.check import check as check_protocol
