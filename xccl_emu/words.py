@@ -82,7 +82,7 @@ def words_of(record: Any) -> Mapping[str, Word]:
     bases = record.__mro__[::-1]
     hints = {name: hint for each in bases for name, hint in get_annotations(each).items()} | {
         name: get_annotations(it.fget).get("return")
-        for each in bases for name, it in vars(each).items() if isinstance(it, property)
+        for each in bases for name, it in vars(each).items() if isinstance(it, property) and it.fget is not None
     }  # fmt: skip
     found = dict(word for attribute, hint in hints.items() for word in _words(attribute, hint))
     return {name: found[name] for name in (*record.FIRST, *(name for name in found if name not in record.FIRST))}

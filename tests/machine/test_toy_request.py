@@ -33,7 +33,7 @@ ADDED = (
 )  # fmt: skip
 """File of the package, text, and what comes before that."""
 MADE = "lang/foreign/xccl_requests.h"
-"""Is written by its tool."""
+"""Its tool writes it."""
 
 TRIED = '''
 from io import StringIO

@@ -102,6 +102,6 @@ TAKEN, FILLED = _ranges(lambda row: row.takes), _ranges(lambda row: row.fills)
 """Where in a request its memory and its data buffer are said; `machine.device.touched` reads it."""
 WORD = 0
 UNIT = np.array([WORD if row.word else row.unit for row in TABLE])
-"""What its addresses are multiples of; `WORD`: of its own size, which is that of a word."""
+"""What its addresses are multiples of; `WORD`: of the size of the word that it accesses."""
 DTYPE = np.array([row.operands.split().index("dtype") + 1 if "dtype" in row.operands else 0 for row in TABLE])
 """Where an instruction of the vector pipe has its element type; 0: it has none."""

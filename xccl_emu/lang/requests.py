@@ -77,7 +77,7 @@ class Operation:
     unit: int = 1
     """Addresses of memory are multiples of this."""
     word: bool = False
-    """Is it an access to 1, 2, 4 or 8 bytes, at a multiple of their number?"""
+    """It accesses 1, 2, 4 or 8 bytes, at a multiple of their number."""
     says: str = ""
     shows: str = ""
     """What a witness says of its operands next to its name, and what it writes, as formats of the operands."""

@@ -66,7 +66,7 @@ class Outcome(w.Printed):
     seconds: w.Seconds
     refuted: Annotated[bool, "whether the tool found a violation"]
     clean: Annotated[bool, "as right as the tool can say"]
-    """That is verified, or nothing found by all that it was asked to try."""
+    """It says whether it is verified, or nothing found by all that it was asked to try."""
     states: w.States = 0
     sequences: Annotated[int, "sequences of calls that were drawn"] = 0
 

@@ -40,7 +40,7 @@ def dtype_of(st, at, op):
 def ranges(st, at, op):
     """Return what the vector instruction at ``at`` reads and what it writes: first byte, and bytes, of both.
 
-    Bytes are those of the data buffer.  A sum reads what it writes, and a row is scaled where it is; `other_range` says
+    Bytes are counted in the data buffer.  A sum reads what it writes, and a row is scaled where it is; `other_range` says
     what else is read.
     """
     count = elements(st, at, op)
