@@ -166,7 +166,7 @@ def _touches(st, core, base, op):
 
 @jit
 def _flag(st, core, base, op):
-    """Return whether there is such an event.  DMA sets its own, on completion and for the scalar unit alone, and never waits."""
+    """Return whether there is such an event; DMA sets its own, on completion, for the scalar unit, and never waits."""
     source, target, event = touched.flag_of(st, base + REQUEST)
     last_source = rq.DMA if op == rq.OP_WAIT_FLAG and target == rq.SCALAR else rq.MTU_OUT
     if source < rq.SCALAR or source > last_source or target < rq.SCALAR or target > rq.MTU_OUT:
@@ -184,7 +184,7 @@ def _below(st, core, base, operand, end):
 
 @jit
 def check(st, core, base, op):
-    """Check a request that is of neither the vector pipe (`check_vector`) nor a choice; if it is bad record the error."""
+    """Check a request of neither the vector pipe (`check_vector`) nor a choice; if it is bad record the error."""
     at = base + REQUEST
     if ops.ON_DIE >> op & 1 and not _on_die(st, core, base):
         return False

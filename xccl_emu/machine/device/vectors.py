@@ -40,8 +40,8 @@ def dtype_of(st, at, op):
 def ranges(st, at, op):
     """Return what the vector instruction at ``at`` reads and what it writes: first byte, and bytes, of both.
 
-    Bytes are counted in the data buffer.  A sum reads what it writes, and a row is scaled where it is; `other_range` says
-    what else is read.
+    A sum reads what it writes, and a row is scaled where it is; `other_range` says what else is read, all of it in the
+    data buffer.
     """
     count = elements(st, at, op)
     target, written = st[at + ops.FILLED[op, 0]], _bytes_written(st, at, op, count)
