@@ -9,6 +9,7 @@ import numpy as np
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.limits import GRANTS
 
 if TYPE_CHECKING:
     from xccl_emu.lang import Kernel
@@ -111,8 +112,7 @@ def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int, whose: st
     if not isinstance(grants, Sequence) or not all(isinstance(grant, Grant) for grant in grants):
         raise ConfigError("grants", grants, "must be a list of grants, as Pod.grant gives them")
     if len(grants) > ms.MAX_WINDOWS:
-        must = f"a core holds at most {ms.MAX_WINDOWS}; one for any die, region.grant(None, ...), replaces many"
-        raise ConfigError(f"{whose}: {len(grants)} grants: {must}")
+        raise ConfigError(GRANTS.said(f"{whose}: {len(grants)} grants"))
     for grant in grants:
         grant.words()  # refuses unknown rights
         die_ok = grant.die is None or 0 <= grant.die < n_dies

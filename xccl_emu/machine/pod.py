@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
+from xccl_emu.machine import limits
 from xccl_emu.machine.address_space import AddressSpace, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as ms
@@ -350,9 +351,9 @@ class Pod:
         if kernel in self.kernels:
             return
         if len(self.kernels) == ms.MAX_KERNELS:
-            raise ConfigError(f"kernel {kernel.name}: a run has at most {ms.MAX_KERNELS} different kernels")
+            raise ConfigError(limits.KERNELS.said(f"kernel {kernel.name}"))
         if len(kernel.sites) > ms.AT_PLACE:
-            raise ConfigError(f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {ms.AT_PLACE} are possible")
+            raise ConfigError(limits.REQUESTS.said(f"kernel {kernel.name}: {len(kernel.sites)} requests"))
         self.kernels.append(kernel)
         self.switches.know(kernel)
 
@@ -389,7 +390,7 @@ class Pod:
         if not name or name in (*_AREAS, *(known for known, *_ in self.losses)) or "@" in name or nbytes < 1:
             raise ConfigError("name", name, "must be a new name, without an @, of at least one byte")
         if len(self.losses) == ms.LOSSES_MOST:
-            raise ConfigError("name", name, f"at most {ms.LOSSES_MOST} parts of memory may be lost")
+            raise ConfigError("name", name, limits.LOSSES.said())
         self.losses.append((name, start, end, told))
 
     def loss_number(self, die: int, area: str) -> int:

@@ -82,14 +82,18 @@ def where(pod: "Pod", core: int, site: int) -> str:
     return _named(pod, core, site_of(pod, core, site))
 
 
-def _named(pod: "Pod", core: int, place: Site | None) -> str:
+def named(pod: "Pod", core: int) -> str:
+    """Core and kernel."""
     launch = pod.launch_of(core)
     name = f"{pod.spec.home(core // pod.spec.cores_per_die, ' ')} core {core % pod.spec.cores_per_die}"
-    if launch is None:
-        return name
-    if place is None:
-        return f"{name}, kernel {launch.kernel.name} at its end"
-    return f"{name}, {place.of(launch.kernel.name)}"
+    return name if launch is None else f"{name}, kernel {launch.kernel.name}"
+
+
+def _named(pod: "Pod", core: int, place: Site | None) -> str:
+    launch = pod.launch_of(core)
+    if launch is None or place is None:
+        return f"{named(pod, core)}{'' if launch is None else ' at its end'}"
+    return f"{named(pod, core).partition(', kernel ')[0]}, {place.of(launch.kernel.name)}"
 
 
 def site_of(pod: "Pod", core: int, site: int) -> Site | None:

@@ -54,8 +54,7 @@ class StateArray:
         st = self.words
         for region, start in self.start.items():
             st[region] = start
-        st[ms.N_CORES], st[ms.CORES_PER_DIE], st[ms.N_DIES] = spec.n_cores, spec.cores_per_die, spec.n_dies
-        st[ms.N_HOMES] = spec.n_homes
+        st[ms.N_CORES], st[ms.N_DIES], st[ms.N_HOMES] = spec.n_cores, spec.n_dies, spec.n_homes
         st[ms.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
         st[ms.ATOMIC_SHIFT] = spec.atomic_bytes.bit_length() - 1
         st[ms.FLIGHT_WORDS] = self.flight_words

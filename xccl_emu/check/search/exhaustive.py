@@ -10,7 +10,7 @@ from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.device.search import bfs, dfs
 from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.messages import too_long
-from xccl_emu.check.search import livelock
+from xccl_emu.check.search import limits, livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import compiled
@@ -30,24 +30,6 @@ BESIDE_STATES = 20_000
 """Before a search goes further it asks whether drawn schedules show something: a tenth of a second, once.  Depth first
 may come to what the first of them shows after millions of states; of most cases that are wrong few states show it."""
 SHOWN_BESIDE = "a drawn schedule shows a violation"
-
-LIMITS = {
-    cs.LIMIT_RECORDS: "a core has more unordered accesses under way than the checker keeps",
-    cs.LIMIT_EVENTS: "a core has more events set than the checker keeps",
-    cs.LIMIT_MARKS: "a core has more writes of shared data before a quiet than the checker keeps",
-    cs.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count: a quiet in the loop that writes "
-    "ends that",
-    cs.LIMIT_FLIGHT: "the writes in flight that a die holds were used up: give the pod more (flight_granules), or a "
-    "loop that writes a quiet",
-    cs.LIMIT_DMA: "DMA descriptors were used again, too many at a time whose completion was not waited for",
-    cs.LIMIT_LOG: "the log of changes is full",
-    cs.LIMIT_DEPTH: "a run is longer than the search is deep",
-    cs.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
-    cs.LIMIT_OPEN: "a core has more accesses under way than the checker compares",
-    cs.LIMIT_CACHE: "the lines that the scalar unit of a core caches were used up; give the pod more (scalar_cache)",
-    cs.LIMIT_SPIN: "a kernel does not come to an end by itself",
-}
-
 
 _OF_ALL = (cs.DEADLOCK, cs.WRONG_BITS, cs.LIVELOCK)
 """Violations of a part that rest on what all others do."""
@@ -264,7 +246,7 @@ class Search:
         if ck[cs.VIOLATION]:
             return self._violation(members)
         if ck[cs.LIMIT] or ck[cs.DOUBT]:
-            self.found.reason = self.found.reason or self._limit(int(ck[cs.LIMIT] or ck[cs.DOUBT]))
+            self.found.reason = self.found.reason or self._limit()
         return None
 
     def _start(self, members: Sequence[int]) -> None:
@@ -372,11 +354,11 @@ class Search:
         elif self._is_late():
             self.found.reason = too_long(self.seconds or 0.0)
 
-    def _limit(self, limit: int) -> str:
+    def _limit(self) -> str:
         """Say which limit was met."""
-        if limit == cs.LIMIT_SPIN:
-            return f"{LIMITS[limit]}: {spinning(self.setup.pod, self.setup.checker)}"
-        return LIMITS[limit]
+        pod, ck = self.setup.pod, self.setup.checker
+        loop = f", in a loop of {spinning(pod, ck)}" if ck[cs.LIMIT] == cs.LIMIT_SPIN else ""
+        return limits.met(pod, ck, self.setup.cores) + loop
 
     # ---- a violation
 

@@ -47,7 +47,7 @@ class WithoutDie(exhaustive.Search):
         if ck[cs.VIOLATION] in exhaustive.BY_CLOCKS and not ck[cs.JOINING]:
             return self._violation(members)  # with which the search begins again
         if ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.DOUBT]:
-            self.found.reason = _DIFFERS if ck[cs.VIOLATION] else self._limit(int(ck[cs.LIMIT] or ck[cs.DOUBT]))
+            self.found.reason = _DIFFERS if ck[cs.VIOLATION] else self._limit()
             return None
         return self._judge(members, queue, edges)
 

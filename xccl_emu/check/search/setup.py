@@ -11,15 +11,12 @@ from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search import classify, granules, linked, moves, races, record, run_local
 from xccl_emu.check.device.search.dfs import FRAME_WORDS
 from xccl_emu.check.messages import words_of_sites
+from xccl_emu.check.search import limits
 from xccl_emu.check.trial import RESULTS_MAX, Expected, Trial
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
 
-CORES_MAX = 60
-_GRANULES_MAX = 1 << 21
-_LOG_WORDS = 1 << 27  # committed as it is used
-_FRAMES = 1 << 20
 _RECORD_WORDS = 1 << 22
 
 _LINKED = {
@@ -46,13 +43,13 @@ class Setup:
     def __init__(self, trial: Trial, full: bool, most: bool = True) -> None:
         self.trial, self.pod = trial, trial.pod
         self.cores = self.pod.active_cores()
-        if not 0 < len(self.cores) <= CORES_MAX:
-            raise CapacityError(f"{len(self.cores)} cores run: a search takes 1 to {CORES_MAX}")
+        if not self.cores:
+            raise CapacityError("no core runs: a search takes one at least; launch a kernel")
+        if len(self.cores) > limits.CORES_MAX:
+            raise CapacityError(limits.CORES.said(f"{len(self.cores)} cores"))
         self.n_granules = self.pod.spec.memory_bytes // 32
-        if self.n_granules > _GRANULES_MAX:
-            raise CapacityError(
-                f"{self.n_granules} granules of memory: a search takes up to {_GRANULES_MAX}; take a smaller pod"
-            )
+        if self.n_granules > limits.GRANULES_MAX:
+            raise CapacityError(limits.GRANULES.said(f"{self.n_granules} granules"))
         begin(self.pod)
         self.memory, self.state = self.pod.memory, self.pod.state
         self.explored = 0
@@ -82,8 +79,8 @@ class Setup:
             cs.ON_PATH: cs.ON_PATH_WORDS,
             cs.KEPT: len(self.cores) * int(self.state[ms.CORE_WORDS] + cs.BLOCK + self.state[ms.CACHE_WORDS]),
             cs.RECORD_BASE: _RECORD_WORDS,
-            cs.FRAMES: _FRAMES * FRAME_WORDS,
-            cs.LOG_BASE: _LOG_WORDS,
+            cs.FRAMES: limits.FRAMES * FRAME_WORDS,
+            cs.LOG_BASE: limits.LOG_WORDS,
         }
         starts, end = {}, cs.HEADER
         for region, size in sizes.items():

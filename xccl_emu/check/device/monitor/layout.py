@@ -76,48 +76,119 @@ class Run(NamedTuple):
 ENGINE_DMA = 4
 """Engines of a core: 0 to 3 its scalar unit and pipes as in the requests, then its DMA descriptors."""
 
+# ---- the words of `m`.  Each line says what the word holds, then what holds of it between the actions of a run; a word
+# that says where rows or a table begin is fixed, as are the sizes.
 (
-    GENERATION, WORDS, PER_CORE, N_DMA, TARGETS, JUDGED, BUFFERS_START, META_START, META_END, SERIAL,
-    PIPE_ROWS, QUEUE_ROWS, DMA_ROWS, EVENT_ROWS, GROUP_ROWS, FLIGHT_ROWS, SYNC_ROWS, SCRATCH_ROW,
-    CORE_INDEX, CORE_NUMBER, CORE_DIE, DMA_EPOCHS, DIE_INDEX, FREE_ROWS, SYNC_GRANULES,
-    N_SYNC, N_SYNC_KNOWN, SYNC_MAX, RECORD_TOP, RECORD_FREE, N_UNDO, CAPACITY, N_GROUPS, STOP,
-    JUDGE, WATCHED, RUNG, FENCE_ROWS, FENCED, FENCES,
-) = range(40)  # fmt: skip
-"""Words of `m`: sizes, where the kinds of rows begin in `clocks`, where tables begin in `m`, what is in use, and where
-the compiled parts of the monitor are; whether any DMA was rung, any fence passed, and whether fences are followed."""
-
-(X_OP, X_ADDRESS, X_NBYTES, X_CORE, X_OFF, X_ROW, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_KNOWN, X_ISSUED) = range(40, 52)
+    GENERATION,  # counts the runs that have begun, some again: no granule's shadow is of a later one
+    WORDS,  # holds the words of a clock: `PER_CORE` for each core
+    PER_CORE,  # holds a core's part of them: engines, what is visible by target, signals
+    N_DMA,  # counts the descriptors of a core in a clock: 0 if none was rung while it learned, else `N_DMA_SLOTS`
+    TARGETS,  # counts the dies to which visibility may differ: 0 under `sc`, else 1 or all homes
+    JUDGED,  # says what is judged now (`JUDGE_*`): nothing after a wrong word that a fault has made
+    BUFFERS_START,  # holds the first byte of the data buffers
+    META_START,  # holds the first byte of a die that counts as filled, from its first byte on (`S_FIXED`)
+    META_END,  # holds the first byte after these
+    SERIAL,  # holds the number that the next write in flight gets: all in flight have lower ones, the older the lower
+    PIPE_ROWS,  # says where the rows of what pipes know begin; of its own epochs an engine knows the latest
+    QUEUE_ROWS,  # says so of what the scalar unit knew when it issued what is in a place of a queue
+    DMA_ROWS,  # says so of what it knew when it rang a descriptor
+    EVENT_ROWS,  # says so of what events pass on
+    GROUP_ROWS,  # says so of barriers, three rows each
+    FLIGHT_ROWS,  # says so of what writes in flight release; without caches a row is one's of them, or in `FREE_ROWS`
+    SYNC_ROWS,  # says so of what was released in synchronizations, a row for each 8 bytes
+    SCRATCH_ROW,  # says where a row is that nobody keeps after an action
+    CORE_INDEX,  # says where the table is of the indices that cores have in clocks
+    CORE_NUMBER,  # says where the table is that undoes it
+    CORE_DIE,  # says where the table of their dies is
+    DMA_EPOCHS,  # says where counts are of how often each descriptor was rung
+    DIE_INDEX,  # says where the table is of the indices that dies have
+    FREE_ROWS,  # says where each die's stack is of rows that no write in flight keeps: how many, then which
+    SYNC_GRANULES,  # says where the `N_SYNC` granules are listed that `S_FIXED` numbers
+    N_SYNC,  # counts the synchronizations: from `N_SYNC_KNOWN` to `SYNC_MAX`
+    N_SYNC_KNOWN,  # counts those that every run begins with
+    SYNC_MAX,  # holds how many there is room for: `GROW` beyond
+    RECORD_TOP,  # says where the records end that were ever in use: each below is in one list
+    RECORD_FREE,  # holds the first of the list of free records, 0 for none
+    N_UNDO,  # counts the granules that were written, `SAVED`, and are to be put back
+    CAPACITY,  # holds the places of a ring; 0 under `sc`
+    N_GROUPS,  # counts the barriers
+    STOP,  # holds what stops the run; 0 while it goes on
+    JUDGE,  # is the address of `step.judge`
+    WATCHED,  # is the address of `step.watched`
+    RUNG,  # is 1 if a descriptor was rung; then `N_DMA` is not 0
+    FENCE_ROWS,  # says where the rows are of what mtu-out knew at its last fence
+    FENCED,  # is 1 if a fence was passed; then `FENCES` is 1
+    FENCES,  # is 1 if fences are followed
+) = range(40)
+(
+    X_OP,  # holds the operation of the action under way, or the kind of the write that becomes visible
+    X_ADDRESS,  # holds the address of an atomic, or of that write; of an event its source, of a barrier its phase
+    X_NBYTES,  # holds the bytes of that write; of an event its target
+    X_CORE,  # holds the core of that write; of an event its number
+    X_OFF,  # is 1 if the request is switched off by name
+    X_ROW,  # holds the row that an issue writes, or of what an instruction's issuer knew; -1 if it issues nothing
+    X_DMA,  # holds the number of the descriptor; of a delivery where it is in the state
+    X_EVENT,  # holds the event that it sets; -1 of a descriptor that was taken away
+    X_FLIGHTS,  # counts the writes in flight before the action: from there on they are of it
+    X_LAST,  # is 1 if an arrival is the last, an atomic writes, or a write asks for no order; of `poll_any` which word
+    X_KNOWN,  # holds the row of what the engine knows
+    X_ISSUED,  # holds the row of what it was issued with; `X_KNOWN` where nothing was
+) = range(40, 52)
 X_SOURCE, X_TARGET, X_NUMBER = X_ADDRESS, X_NBYTES, X_CORE
 X_PHASE = X_ADDRESS
-"""About the action under way, taken down before it: of a write in flight its address, size and core, of an atomic its
-address; in the same words of a set_flag or wait_flag its event, and of a barrier its phase."""
+"""About the action under way, taken down before it; what it does not need is of an earlier one.  Words of a set_flag or
+wait_flag hold its event, and one of a barrier its phase."""
 
 (V_AT, V_CORE, V_ENGINE, V_SITE, V_FLAGS, V_CORE_2, V_ENGINE_2, V_SITE_2, V_FLAGS_2) = range(53, 62)
-"""A violation: the first byte, and who accessed it, now and before."""
+"""A violation: the first byte, and who accessed it, now and before.  While `STOP` is 0 nobody reads them."""
 
-(LENGTH, FAIR_AFTER, DEPTH, LOWEST, SCHEDULES, TAKEN, TOTAL, NEXT_NUMBER) = range(62, 70)
-"""Words of the policies: typical number of actions of a run, after how many it goes on fairly, what has been done."""
+(
+    LENGTH,  # holds the typical number of actions of a run; fixed
+    FAIR_AFTER,  # holds after how many a run goes on fairly; fixed
+    DEPTH,  # holds one more than the drawn steps at which `pct` lowers a priority, or `skew` draws again; fixed
+    LOWEST,  # holds the lowest priority that `pct` has given: 0 or less
+    SCHEDULES,  # counts the runs that are finished
+    TAKEN,  # counts the actions of the last run, when it is over
+    TOTAL,  # counts the actions of all of them
+    NEXT_NUMBER,  # holds the number of the run that is under way, or next
+) = range(62, 70)
 
-(FAULT, FAULT_FROM, FAULT_TO, FAULT_AT, MOMENT, SEEN, LATER, STRUCK, FAULTS, ASKED) = range(70, 80)
-"""A fault: its kind, dies, and after how many actions or writes (-1: drawn); in this run after how many actions it
-is due, what has been counted, when its second part is due, and whether it has happened (of a stalled link: whether it
-must let something through now); in how many runs it has happened.  And what is to be judged as long as it has not."""
+(
+    FAULT,  # holds the kind of fault that breaks in each run, 0 for none; fixed
+    FAULT_FROM,  # holds its die; fixed
+    FAULT_TO,  # holds the die that is written to, or what is lost; fixed
+    FAULT_AT,  # holds after how many actions or writes it is due, -1 if that is drawn; fixed
+    MOMENT,  # holds after how many actions it is due in this run
+    SEEN,  # counts the actions of the die, or the writes over the link
+    LATER,  # holds after how many actions its second part is due; far beyond any run if there is none
+    STRUCK,  # is 0 before it happens, 1 until that is noted, then 2; of a stalled link: must it let one through?
+    FAULTS,  # counts the runs in which it has happened; never above `SCHEDULES`
+    ASKED,  # says what is to be judged as long as it has not
+) = range(70, 80)
 
-(X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, KEPT_ROWS, CHAINED, AHEAD_ROWS) = range(80, 88)
-"""Requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
-many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests
-release others before them, `KEPT_ROWS`: rows of `clocks` for each 4 bytes of a synchronization, what each core released
-there; and for each of a core's words of signals one that its next signal releases too, since `relaxed` keeps a part of
-that before its payload.
-`AHEAD_ROWS`: rows of `clocks`, under `fifo`, of what is visible of its die's writes when all that a core wrote is."""
+(
+    X_PAYLOAD,  # holds the number of the signal that what the action copies comes before, or 0
+    X_SIGNAL,  # holds the number of the signal that it sends, or 0
+    X_ADDS,  # is 1 if the write adds
+    SIGNALS,  # counts the words of a core's signals in a clock: 0 if none may signal, else `SIGNAL_WORDS`
+    SIGNALLED,  # says where counts are of the signals that each core has sent
+    KEPT_ROWS,  # says where the rows are, for each 4 bytes of a synchronization, of what each core released there
+    CHAINED,  # says where, for each word of a core's signals, one is that its next signal releases too
+    AHEAD_ROWS,  # says where the rows are, under `fifo`, of what of its die's writes is visible when all of a core's is
+) = range(80, 88)
+"""Requests that signal, and requests that release others before them.  `relaxed` keeps a part of a payload after own
+writes to the same unit: so these are chained, and released by the later signal too."""
 
-X_SITE, CONSUMED = 88, 89
-"""The site of the action under way; and for each event of a core, `CONSUMED_WORDS`: the run in which it was consumed
-last, by which epoch of the pipe that waits, and its site."""
-CONSUMED_WORDS = 3
+X_SITE = 88
+"""The site of the action under way."""
+CONSUMED, CONSUMED_WORDS = 89, 3
+"""Where is for each event of a core: the run in which it was consumed last, by which epoch of the pipe that waits, and
+its site."""
 
-PAUSE_AT, PAUSED = 90, 91
-"""Runs pause when they have taken this many actions in all; and the number of the one that is to go on, or 0."""
+PAUSE_AT = 90
+"""Runs pause when they have taken this many actions in all."""
+PAUSED = 91
+"""How many actions the run has taken that is to go on, or 0."""
 
 HEADER = 92
 

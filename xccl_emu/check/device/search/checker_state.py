@@ -23,21 +23,72 @@ from xccl_emu.machine.device.words import call, jit
 entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
 """Compile an entry point that Python calls."""
 
-# ---- header of the checker state
+# ---- header of the checker state.  Each line says what the word holds, then what holds of it between transitions.
 (
-    N, FULL, RESTART, VIOLATION, LIMIT, TRANSITIONS, ACTIONS, LOG, HASH, MEMORY_END, CORES, MEMBERS, BLOCKS,
-    GRANULE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
-    N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
-    CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
-    STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-    OWNERS, UNIT_GRANULES, KEPT, EVICTS, LOCALLY, N_ASIDE, FIRST_MEMORY, EXPLORED, SPARED,
-) = range(55)  # fmt: skip
+    N,  # counts the cores that are searched now, the *members*: 1 at least
+    FULL,  # says how much is made at once: 0 (no use of shared memory), `LESS` or `MOST`; fixed
+    RESTART,  # is 1 if something was seen that is not frozen, so that all begins again; while it is 0 seen is frozen
+    VIOLATION,  # says what was found, 0 for nothing; the search ends where it is not 0
+    LIMIT,  # says which limit was met, 0 for none; device code never takes it back, and the search ends there
+    TRANSITIONS,  # counts the transitions of this part, those that were stepped back from too; never above `ACTIONS`
+    ACTIONS,  # counts the actions in them, local ones too; stepping back leaves it
+    LOG,  # says where the log ends: from `LOG_BASE` to `LOG_END`
+    HASH,  # holds the fingerprint, a sum over words of the state; a frame keeps it to be put back (`FRAME_HASH`)
+    MEMORY_END,  # holds the first byte after the memory of all homes, where data buffers begin; fixed
+    CORES,  # says where the table of cores begins; fixed, as all places of tables are
+    MEMBERS,  # says where the `N` numbers of the members are, each a bit of `MASK`
+    BLOCKS,  # says where the blocks of the cores begin, `BLOCK` words each
+    GRANULE_TABLE,  # says where the words of the granules begin (`granules`)
+    LOG_BASE,  # says where the log begins
+    LOG_END,  # says where the room for the log ends
+    TOUCHED,  # has a bit for each core whose words are in `KEPT`, from this transition alone; of members only
+    RECORDING,  # is 1 while a path is followed once more and its actions are written down; in a search 0
+    RECORDED,  # counts the actions written down from `RECORD_BASE` on; 0 unless `RECORDING`
+    MASK,  # has a bit for each member
+    RECORD_BASE,  # says where actions are written down (of a search that is watched: its steps, `watch`)
+    RECORD_END,  # says where the room for them ends
+    EXPECTED_BASE,  # says where the rows of what is expected begin, `EXPECTED_WORDS` each, and after them the contents
+    N_EXPECTED,  # counts these rows
+    FRAMES,  # says where the frames of the path begin, one a state (`dfs`)
+    FRAMES_END,  # says where the room for them ends; the frame at `DEPTH` lies before it
+    DEPTH,  # counts the transitions from the first state of the path to the last; -1 when a search has left the first
+    STATES,  # counts the states that are known, the first one too; breadth first it is `QUEUE_TAIL`
+    WALK_1,  # holds the first of two generators that walks draw from: from 1 to 2147483562
+    WALK_2,  # holds the second one: from 1 to 2147483398
+    N_DIES_HERE,  # counts the dies of the members
+    DIES,  # says where the numbers of these dies are
+    JOINING,  # is 1 if what others answer shows a core what of its own is visible; it never becomes 0 again
+    CYCLES,  # is 1 if perhaps a state can be reached from itself; it never becomes 0 again in a part
+    QUEUE_HEAD,  # counts, breadth first, the states that are expanded; never above `QUEUE_TAIL`
+    QUEUE_TAIL,  # counts, breadth first, the states that were found
+    N_EDGES,  # counts, breadth first, the transitions kept, ends too
+    ON_PATH,  # says where `ON_PATH_WORDS` counts of fingerprints on the path are; depth first they sum to `DEPTH` + 1
+    DOUBT,  # is `LIMIT_DMA` or `LIMIT_RECORDS` if something went unjudged: then the end proves nothing; 0 else
+    STATES_MAX,  # holds how many `STATES` there may be before the host looks
+    GREW_FIRST,  # holds the first granule with something new; `NO_GRANULE` while `RESTART` is 0
+    GREW_LAST,  # holds the last one; -1 while `RESTART` is 0
+    WRITTEN_TABLE,  # says where the granules' bits for written bytes are, of buffers too; along a path bits only come
+    DIE_BYTES,  # holds the bytes of a die's memory; fixed
+    META_START,  # holds the first byte of the metadata area, from the die's first byte on; fixed
+    META_END,  # holds the first byte after it, likewise
+    OWNERS,  # has a bit for each core whose return is explored, as others may write late what it owns; fixed in a part
+    UNIT_GRANULES,  # holds how many granules become visible at once, 1 if less than one does; fixed
+    KEPT,  # says where touched cores are kept as they were before the transition
+    EVICTS,  # has a bit for each core whose cache may change an explored line; bits only come
+    LOCALLY,  # is 1 while an action is taken by itself; 0 between transitions
+    N_ASIDE,  # counts the violations set aside, `ASIDE_MAX` at most
+    FIRST_MEMORY,  # says where memory is kept as it was at first; fixed
+    EXPLORED,  # counts the granules of class SYNC
+    SPARED,  # has a bit for each core that need not return (`recovery`); 0 in other searches
+) = range(55)
 LESS, MOST = 1, 2
 """In `FULL`: without and with what `fields` does, and transfers that are read early."""
 WITNESS = 55
-"""What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
+"""What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?).
+
+At `LIMIT_SPIN` it holds the core, how many sites of its loop are kept, and these.  Without either nobody reads it."""
 HANDLES = 67
-"""Addresses of functions (`linked`)."""
+"""Addresses of functions (`linked`), and of the two in whose place others are where a search is watched (`watch`)."""
 ASIDE, ASIDE_WORDS, ASIDE_MAX = 75, 13, 8
 """Violations that are set aside, because no schedule shows them: what, and the words of `WITNESS`, each."""
 GIVES_UP, GIVES_UP_MAX = ASIDE + ASIDE_WORDS * ASIDE_MAX, 8
@@ -54,17 +105,25 @@ CORE_WORDS = 2
 ON_PATH_WORDS = 1 << 14
 """How many states on the path have a fingerprint that ends so: to see quickly that a known state is not on it."""
 
-# ---- a core's block in the checker state
-VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ, N_CONSUMED = 0, 4, 5, 6, 7, 8, 9, 10
-N_FLYING = 11
-SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
-DMA_SNAPSHOTS = 36
-EVENTS_SET = 44  # (key, vector) each
+# ---- a core's block in the checker state.  Each list has its count above; after its last item all words are 0, so that
+# equal states have equal words.  What holds is said of searches, not of walks: there tables change under way.
+VECTORS = 0  # four words, what each pipe knows: no vector knows more of a pipe than its own, whose clock is never 0
+SHARED_VECTOR = 4  # what mtu-out knew at the latest of its flags that others may have seen; 0 unless `JOINING`
+ARRIVED = 5  # 1 from a core's arrival at a barrier until it has passed that; else 0
+N_EVENTS_SET = 6  # counts the core's events that are set: the bits in its words `layout.EVENTS`
+N_RECORDS = 7  # counts the accesses that not all pipes of the core are known to know of; a quiet empties the list
+N_MARKS = 8  # counts writes of shared data made at once and not released; a quiet empties the list; 0 unless `FULL`
+N_READ = 9  # counts the reads of shared memory made early and not closed; 0 unless `FULL`
+N_CONSUMED = 10  # counts the events consumed whose setters may not know of it; a quiet empties the list
+N_FLYING = 11  # counts mtu-out's writes in flight that are explored; 0 under `sc`, and unless `JOINING`
+SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues; of a place in use alone it says something
+DMA_SNAPSHOTS = 36  # likewise for each DMA descriptor, from its ring on
+EVENTS_SET = 44  # (key, vector) each; a key only once
 EVENTS_SET_MAX = 16
 RECORDS = EVENTS_SET + 2 * EVENTS_SET_MAX  # (first byte, last + 1, agent and flags, clock, site) each
 RECORD_WORDS = 5
 RECORDS_MAX = 64
-MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, who: `races.mark_of`) each
+MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, who: `races.mark_of`) each, of memory
 MARK_WORDS = 3
 MARKS_MAX = 16
 MARK_AGENT, MARK_CLOCK = 16, 20
@@ -78,7 +137,7 @@ CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its cl
 CONSUMED_WORDS = 3
 FLYING = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX  # what mtu-out knew at each of its flags in flight, in their order
 FLYING_MAX = 8
-FENCE_VECTOR = FLYING + FLYING_MAX  # what mtu-out knew at the last fence that it has passed
+FENCE_VECTOR = FLYING + FLYING_MAX  # what mtu-out knew at the last fence that it has passed; 0 if none since a quiet
 BLOCK = FENCE_VECTOR + 1
 
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything

@@ -1,0 +1,47 @@
+"""Limits of machine and search: each has a row, which the message that a user sees and the how-to say."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.machine.support import small
+from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.check.search import limits
+from xccl_emu.check.search.exhaustive import Search
+from xccl_emu.check.search.setup import Setup
+from xccl_emu.machine import limits as of_machine
+
+
+def test_each_limit_has_a_row() -> None:
+    """Every `LIMIT_*` of the checker state has what, cause and remedy, each of them in words of its own."""
+    numbers = {value for name, value in vars(cs).items() if name.startswith("LIMIT_")}
+    assert numbers == {*limits.LIMITS}
+    rows = (*of_machine.LIMITS, limits.CORES, limits.GRANULES, *limits.LIMITS.values())
+    for words in ([row.what for row in rows], [row.cause for row in rows], [row.remedy for row in rows]):
+        assert all(words)
+        assert len({*words}) == len(rows)
+
+
+def test_the_how_to_has_the_rows(repository: Path) -> None:
+    """Its table of limits is made of the rows."""
+    page = (repository / "docs" / "how-to.md").read_text("utf-8")
+    table = page.partition("| limit | at most | most often | what helps |\n|---|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = (*of_machine.LIMITS, limits.CORES, limits.GRANULES, *limits.LIMITS.values())
+    assert table.splitlines() == [f"| {row.what} | {row.most} | {row.cause} | {row.remedy} |" for row in rows]
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("text", "more", "limit", "where", "most"),
+    [
+        ("store 1.4 1; store 1.5 1; store 1.6 1 | ge 1.6 1", {"flight_granules": 2}, cs.LIMIT_FLIGHT, "die 0", 2),
+        ("store 1.4 1; dcci 1.4", {"scalar_cache": 1, "dies": 2}, cs.LIMIT_CACHE, "die 0 core 0, kernel ", 1),
+    ],
+)
+def test_a_message_says_whose_and_how_many(text: str, more: dict[str, int], limit: int, where: str, most: int) -> None:
+    """A search that meets a limit names the kernel or die, the number, the usual cause and the remedy."""
+    made = Setup(small(text, **more).trial("relaxed", None), full=False)
+    reason = Search(made, max_states=200, seconds=None, progress=None).run().reason
+    row = limits.LIMITS[limit]
+    assert reason.startswith(where)
+    assert reason.endswith(f": {row.what} (at most {most}). Most often {row.cause}; {row.remedy}")
