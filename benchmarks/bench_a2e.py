@@ -17,6 +17,7 @@ from xccl_emu.protocols.a2e.calls import AttentionExperts
 from xccl_emu.protocols.a2e.case import bytes_needed
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.experts import buffers as app
 from xccl_emu.protocols.experts.compared import draw_tokens
 from xccl_emu.protocols.experts.group import DUMMY
 
@@ -73,13 +74,13 @@ def run_expert(owner: AttentionExperts, calls: Calls) -> RunStats:
     """The dummy expert on the rows that the last call has left."""
     c, pod = owner.config, owner.pod
     for die, buffers in enumerate(owner.experts):
-        addresses = {name: buffers[name].address for name in DUMMY.rights}
-        addresses["counts"] += (calls.n_calls - 1) % (c.depth + 1) * c.counts_bytes
+        its = {name: buffers[name] for name in DUMMY.buffers}
+        its["counts"] = app.part_of(its, (calls.n_calls - 1) % (c.depth + 1), c.depth + 1)["counts"]
+        addresses = {name: buffer.address for name, buffer in its.items()}
         shape = c.group(c.n_attention, c.compute_cores, pod.spec.die_bytes)
         cores = range(c.compute_cores)
-        grants = [pod.grant(buffers[name], right) for name, right in DUMMY.rights.items()]
         args = {"core": cores, "c": shape, "b": Buffers(**addresses)}
-        pod.launch(DUMMY.kernel, owner.first_die + die, cores, args, grants)
+        pod.launch(DUMMY.kernel, owner.first_die + die, cores, args)
     return pod.run()
 
 

@@ -21,15 +21,15 @@ RIGHT, LOST = 1, 2
 class Blocks(NamedTuple):
     """Where everything is, and the sizes."""
 
-    pool: int
+    pool: xl.Reads
     """[blocks] in the managed area."""
-    map: int
+    map: xl.Reads
     """[blocks] words: is the block lost?"""
-    table: int
+    table: xl.Reads
     """[requests, each] words: number of the block."""
-    out: int
+    out: xl.Writes
     """[requests, each] blocks."""
-    ended: int
+    ended: xl.Writes
     """[requests] words."""
     requests: int
     each: int

@@ -38,8 +38,33 @@ class Counters(NamedTuple):
     intervals: int
 
 
+class ServesTokens(Counters):
+    """What a core touches that serves tokens."""
+
+    counts: xl.Own[xl.Updates]
+    counted: xl.Own[xl.Updates]
+
+
+class Executes(Counters):
+    """What the executor of a die touches."""
+
+    counts: xl.Own[xl.Reads]
+    counted: xl.Own[xl.Reads]
+    taken: xl.Own[xl.Reads]
+    reports: xl.Writes
+    reported: xl.Updates
+
+
+class AddsUp(Counters):
+    """What the shell touches."""
+
+    taken: xl.Anywhere[xl.Updates]
+    reports: xl.Own[xl.Reads]
+    reported: xl.Own[xl.Reads]
+
+
 @xl.kernel
-def serve(die, chosen, k: Counters):
+def serve(die, chosen: xl.Reads, k: ServesTokens):
     """Count ``chosen`` [choices] experts, words of 4 bytes, as the gate of a layer has them."""
     here = die * k.pitch
     for i in range(k.choices):
@@ -50,7 +75,7 @@ def serve(die, chosen, k: Counters):
 
 
 @xl.kernel
-def execute(die, k: Counters):
+def execute(die, k: Executes):
     """Report the counts so far once in an interval; the last report is of all tokens."""
     here = die * k.pitch
     for i in range(k.intervals):
@@ -82,7 +107,7 @@ def total(interval, expert, k: Counters):
 
 
 @xl.kernel
-def shell(out, k: Counters):
+def shell(out: xl.Updates, k: AddsUp):
     """Keep the sums of the latest interval in ``out`` [experts] words; none of them ever shrinks."""
     for i in range(k.intervals):
         for die in range(k.dies):

@@ -60,6 +60,38 @@ class Tree(NamedTuple):
     """[executors] on a master's CPU: will it never reply again?  In place of the clock."""
 
 
+class Shell(Tree):
+    """What the shell touches."""
+
+    beat: xl.Writes
+    answers: xl.Own[xl.Reads]
+    stalled: xl.Own[xl.Reads]
+    hung: xl.Own[xl.Reads]
+    over: xl.Writes
+
+
+class Master(Tree):
+    """What a master touches: words of its executors, and its own with the shell."""
+
+    beat: xl.Own[xl.Reads]
+    answers: xl.Writes
+    stalled: xl.Writes
+    over: xl.Own[xl.Reads] | xl.Writes
+    work: xl.Writes
+    replies: xl.Own[xl.Reads]
+    hangs: xl.Own[xl.Reads]
+
+
+class Executor(Tree):
+    """What an executor touches: its words with the master, and the master's with the shell."""
+
+    hung: xl.Writes
+    over: xl.Own[xl.Reads]
+    work: xl.Own[xl.Reads]
+    replies: xl.Writes
+    hangs: xl.Writes
+
+
 def announce(word, value, step):
     """Store a word for another core; a scalar cache writes it back."""
     yield xl.store(word, value, step=step, sync="told")
@@ -98,7 +130,7 @@ def answered(m, number, t: Tree):
 
 
 @xl.kernel
-def shell(silent, t: Tree):
+def shell(silent: xl.Writes, t: Shell):
     """Send beats, and leave of each which masters were silent, a bit each, in ``silent`` [beats] words."""
     for i in range(t.beats):
         hanging = 0
@@ -155,7 +187,7 @@ def beat_in(number, here, t: Tree):
 
 
 @xl.kernel
-def master(m, t: Tree):
+def master(m, t: Master):
     """Run the turns of the loop, answering after each one, then answer the beats that are left."""
     here = (t.shell + 1 + m) * t.pitch
     first = m * t.executors
@@ -186,7 +218,7 @@ def master(m, t: Tree):
 
 
 @xl.kernel
-def executor(m, e, hangs, t: Tree):
+def executor(m, e, hangs, t: Executor):
     """Reply to each turn of the master, up to number ``hangs`` (-1 for none), where it hangs."""
     here = (m * t.executors + e) * t.pitch
     there = (t.shell + 1 + m) * t.pitch

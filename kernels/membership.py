@@ -61,6 +61,25 @@ class MembershipRank(NamedTuple):
     """What the last word said that the rank has seen."""
 
 
+class Member(MembershipRank):
+    """What a rank touches."""
+
+    rows: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    readies: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    word: xl.Own[xl.Reads]
+    over: xl.Own[xl.Reads]
+    dones: xl.Writes
+
+
+class Supervisor(MembershipRank):
+    """What the supervisor touches."""
+
+    word: xl.Anywhere[xl.Writes]
+    over: xl.Anywhere[xl.Writes]
+    dones: xl.Reads
+
+
 def place(rows, ranks, sender, inherited, i, nbytes):
     """Return where among a die's rows this one goes."""
     return rows + ((i % 2 * ranks + sender) * 2 + inherited) * (HEADER_BYTES + nbytes)
@@ -148,7 +167,7 @@ def agree(i, g: MembershipRank):
 
 
 @xl.kernel
-def rank(own, spare, out, g: MembershipRank):
+def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, g: Member):
     """Send the rows of ``own`` [iterations, nbytes], and of ``spare`` if it is inherited; ``out`` as in `receive`."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
@@ -188,7 +207,7 @@ def rank(own, spare, out, g: MembershipRank):
 
 
 @xl.kernel
-def supervise(suspect, heir, g: MembershipRank):
+def supervise(suspect, heir, g: Supervisor):
     """Wait until all ranks are through; until then say, whenever the time is up for one of them, that it is lost."""
     epoch = 0
     lost = NOBODY

@@ -54,6 +54,26 @@ class Pool(NamedTuple):
     """Does the server copy by DMA, as one on a CPU has to?"""
 
 
+class Keeps(Pool):
+    """What the server touches."""
+
+    blocks: xl.Updates
+    pins: xl.Updates
+    keys: xl.Writes
+    tier: xl.Writes
+    stored: xl.Writes
+
+
+class Gets(Pool):
+    """What a client touches: what is of its namespace."""
+
+    blocks: xl.Reads
+    pins: xl.Updates
+    keys: xl.Reads
+    tier: xl.Reads
+    stored: xl.Reads
+
+
 def write_index(word, value, p: Pool, step, sync):
     """Write a word of the index, past the cache; on a CPU, which has none, by the scalar unit."""
     if p.by_dma:
@@ -91,7 +111,7 @@ def evict(bucket, key, p: Pool):
 
 
 @xl.kernel
-def serve(values, p: Pool):
+def serve(values: xl.Reads, p: Keeps):
     """Put the blocks of keys 0 to ``puts`` - 1, ``values`` [keys], each into the bucket of its key.
 
     A bucket that is in use is evicted.
@@ -107,7 +127,7 @@ def serve(values, p: Pool):
 
 
 @xl.kernel
-def serve_unpinned(values, p: Pool):
+def serve_unpinned(values: xl.Reads, p: Keeps):
     """Serve clients that pin nothing: other than in `serve`, a block is written between an odd version and the next."""
     for key in range(p.puts):
         bucket = key // p.each * p.buckets + key % p.each % p.buckets
@@ -191,7 +211,7 @@ def hand_out(target, p: Pool):
 
 
 @xl.kernel
-def get_unpinned(wanted, out, p: Pool):
+def get_unpinned(wanted: xl.Reads, out: xl.Writes, p: Gets):
     """Get as `get` does, without pins."""
     for i in range(p.gets):
         key = yield xl.load(wanted + i * 8)
@@ -202,7 +222,7 @@ def get_unpinned(wanted, out, p: Pool):
 
 
 @xl.kernel
-def get(wanted, out, p: Pool):
+def get(wanted: xl.Reads, out: xl.Writes, p: Gets):
     """Get the blocks of ``wanted`` [gets] keys, each as soon as it has been put."""
     for i in range(p.gets):
         key = yield xl.load(wanted + i * 8)

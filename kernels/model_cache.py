@@ -36,8 +36,22 @@ class CachedModel(NamedTuple):
     """Bits of the word that count."""
 
 
+class Publishes(CachedModel):
+    """What the publisher touches."""
+
+    word: xl.Writes
+    home: xl.Writes
+
+
+class TakesIn(CachedModel):
+    """What a loader touches."""
+
+    word: xl.Updates
+    home: xl.Reads
+
+
 @xl.kernel
-def publish(values, m: CachedModel):
+def publish(values: xl.Reads, m: Publishes):
     """Write the versions of ``values`` [versions, blocks], each between an odd word and the next even one."""
     for v in range(m.versions):
         yield xl.put(m.word, 2 * v + 1 & m.mask, step=1, sync="odd")
@@ -71,7 +85,7 @@ def load_version(m: CachedModel):
 
 
 @xl.kernel
-def load(out, m: CachedModel):
+def load(out: xl.Writes, m: TakesIn):
     """Load the model again and again until the last version is there, and keep that; each is of one version."""
     got = 0
     while got != (2 * m.versions & m.mask):
@@ -88,7 +102,7 @@ def load(out, m: CachedModel):
 
 
 @xl.kernel
-def put_once(value, word, block, nbytes, waits, out):
+def put_once(value: xl.Reads, word: xl.Updates, block: xl.Updates, nbytes, waits, out: xl.Writes):
     """Put a block that others put too, unless somebody has; then get it, from there if it is there."""
     before = yield xl.compare_swap(word, 0, CLAIMED, step=3, sync="claimed")
     source = block

@@ -42,8 +42,37 @@ class Decode(NamedTuple):
     steps: int
 
 
+class Prepares(Decode):
+    """What the host touches."""
+
+    length: xl.Reads
+    metadata: xl.Writes
+    prepared: xl.Writes
+
+
+class Drafts(Decode):
+    """What draft graphs touch."""
+
+    length: xl.Reads
+    metadata: xl.Reads
+    prepared: xl.Reads
+    tokens: xl.Reads
+    drafts: xl.Writes
+    drafted: xl.Writes
+
+
+class Validates(Decode):
+    """What the validation graph and the sampler touch."""
+
+    length: xl.Updates
+    metadata: xl.Reads
+    drafts: xl.Reads
+    drafted: xl.Reads
+    tokens: xl.Writes
+
+
 @xl.kernel
-def prepare(d: Decode):
+def prepare(d: Prepares):
     """The host writes the metadata of each step; numbers of steps are in it, so that no block is like another."""
     for step in range(d.steps):
         if step >= 2:
@@ -70,7 +99,7 @@ def current(d: Decode):
 
 
 @xl.kernel
-def draft(d: Decode):
+def draft(d: Drafts):
     """Predict tokens from the last one, in each step."""
     for step in range(d.steps):
         yield xl.poll_ge(d.prepared, step + 1, step=2, sync="prepared in")
@@ -88,7 +117,7 @@ def draft(d: Decode):
 
 
 @xl.kernel
-def validate(accepts, d: Decode):
+def validate(accepts: xl.Reads, d: Validates):
     """Keep the first ``accepts`` [steps] drafts of each step, and sample one token more."""
     for step in range(d.steps):
         yield xl.poll_ge(d.drafted, step + 1, step=3, sync="drafted in")

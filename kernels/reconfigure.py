@@ -54,8 +54,37 @@ class Swap(NamedTuple):
     """Does the loader wait until all sources have adopted a map?"""
 
 
+class Sources(Swap):
+    """What a source touches."""
+
+    maps: xl.Own[xl.Reads]
+    version: xl.Own[xl.Reads]
+    results: xl.Own[xl.Reads]
+    messages: xl.Writes
+    adopted: xl.Writes
+
+
+class Computes(Swap):
+    """What the experts touch."""
+
+    results: xl.Anywhere[xl.Writes]
+    messages: xl.Own[xl.Reads]
+    since: xl.Own[xl.Reads]
+    weights: xl.Own[xl.Reads]
+
+
+class Reloads(Swap):
+    """What the loader touches; on the expert die the redundant slot, and the version that goes with it."""
+
+    maps: xl.Anywhere[xl.Writes]
+    version: xl.Anywhere[xl.Writes]
+    adopted: xl.Own[xl.Reads]
+    since: xl.Writes
+    weights: xl.Writes
+
+
 @xl.kernel
-def serve(tokens, out, s: Swap):
+def serve(tokens: xl.Reads, out: xl.Writes, s: Sources):
     """Send each token to its expert and store what comes back; ``tokens`` are [rounds x tokens] of expert and value."""
     version = 0
     maps = s.maps + s.me * s.pitch
@@ -83,7 +112,7 @@ def serve(tokens, out, s: Swap):
 
 
 @xl.kernel
-def compute(s: Swap):
+def compute(s: Computes):
     """The experts: a token and the first word of the weights are added up."""
     for i in range(s.rounds):
         for n in range(s.sources * s.tokens):
@@ -124,7 +153,7 @@ def await_adopted(version, s: Swap):
 
 
 @xl.kernel
-def reload(storage, s: Swap):
+def reload(storage: xl.Reads, s: Reloads):
     """Give the redundant slot to the next expert, ``swaps`` times; ``storage`` are the weights of [experts]."""
     for i in range(s.swaps):
         expert = (i + 1) % s.experts

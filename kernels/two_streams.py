@@ -67,6 +67,32 @@ class StreamPlaces(NamedTuple):
     moe_cores: int
 
 
+class Attends(StreamPlaces):
+    """What a core of the attention stream touches."""
+
+    ready: xl.Writes
+    back: xl.Reads
+    handed: xl.Writes
+    taken: xl.Reads
+    returned: xl.Reads
+    read: xl.Writes
+
+
+class Routes(StreamPlaces):
+    """What a core of the MoE stream touches; of the others' slots for tokens, those of its rank."""
+
+    ready: xl.Reads
+    back: xl.Writes
+    handed: xl.Reads
+    taken: xl.Writes
+    returned: xl.Writes
+    read: xl.Reads
+    inbox: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    sent: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    results: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    answered: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+
+
 def share(core, cores, rows):
     """Return the first row of a core."""
     return rows * core // cores
@@ -80,7 +106,7 @@ def compute(at, nbytes, factor, summand, step):
 
 
 @xl.kernel
-def attention(own, out, s: StreamPlaces):
+def attention(own: xl.Reads, out: xl.Writes, s: Attends):
     """Take microbatches ``own`` [microbatches, tokens] through all layers; rows of the last one go to ``out``."""
     first = share(s.core, s.attention_cores, s.tokens)
     nbytes = (share(s.core + 1, s.attention_cores, s.tokens) - first) * s.nbytes
@@ -146,7 +172,7 @@ def experts(turn, at, s: StreamPlaces):
 
 
 @xl.kernel
-def moe(s: StreamPlaces):
+def moe(s: Routes):
     """Take each microbatch to its experts and back."""
     first = share(s.core, s.moe_cores, s.tokens)
     last = share(s.core + 1, s.moe_cores, s.tokens)

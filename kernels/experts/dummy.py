@@ -66,8 +66,17 @@ def compute_rows(first, last, c: Group, b: Buffers):
     yield from drain_halves(xl.VECTOR, xl.MTU_IN, last - first, "row used")
 
 
+class DummyBuffers(Buffers):
+    """What the dummy expert touches."""
+
+    recv_x: xl.Reads
+    route: xl.Reads
+    counts: xl.Reads
+    y: xl.Writes
+
+
 @xl.kernel
-def dummy_expert(core, c: Group, b: Buffers):
+def dummy_expert(core, c: Group, b: DummyBuffers):
     """Compute this core's part of the rows that dispatch received, by its counts."""
     rows = yield from load_counts(b.counts, 0, "row counts loaded", c)
     yield from compute_rows(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
+
 
 class Group(NamedTuple):
     """The shape of the group and of what it moves; the same on all of its cores."""
@@ -29,6 +31,12 @@ class Group(NamedTuple):
     """Where rank 0's cores share what they have counted in scalar loops; 0 if each counts all by itself."""
     narrowed: int = 0
     """Whether it is INT8 on the way back, too: 0 for no, else 1 + the rule."""
+
+
+class Counting(Group):
+    """What cores touch that count together."""
+
+    tallies: xl.Own[xl.Updates]
 
 
 class Buffers(NamedTuple):

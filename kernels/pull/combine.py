@@ -22,7 +22,7 @@ from xccl_emu.kernels.experts.sums import (
     write_sum,
 )
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
-from xccl_emu.kernels.pull.parameters import Areas
+from xccl_emu.kernels.pull.parameters import Areas, Pulls
 
 
 def copy_rows(source, target, n, row_bytes, turn, a: Areas):
@@ -185,8 +185,19 @@ def acknowledge_all(rank, core, event, done, c: Group):
         yield xl.put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
 
 
+class CombineBuffers(Buffers):
+    """What combine touches."""
+
+    topk: xl.Reads
+    pos: xl.Reads
+    weights: xl.Reads
+    counts: xl.Reads
+    y: xl.Reads
+    out: xl.Writes
+
+
 @xl.kernel
-def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+def combine(rank, core, tokens, event, c: Group, b: CombineBuffers, a: Pulls):
     """Do one combine on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer(rank, core, event, c, b, a, Abort())
     yield from sum_tokens(rank, core, tokens, event, c, b, a, Abort())

@@ -28,9 +28,9 @@ from xccl_emu.kernels.experts.counts import (
     slot_of,
 )
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slots, field_of, message_at, prepare
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
-from xccl_emu.kernels.pull.parameters import Areas
+from xccl_emu.kernels.pull.parameters import Areas, Pulls
 
 
 def await_free(d, rank, event, c: Group, a: Areas, x: Abort):
@@ -205,8 +205,19 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     yield from acknowledge(rank, core, event, a.done, c)
 
 
+class DispatchBuffers(Buffers):
+    """What dispatch touches."""
+
+    x: xl.Reads
+    topk: xl.Reads
+    pos: xl.Writes
+    recv_x: xl.Writes
+    route: xl.Writes
+    counts: xl.Updates
+
+
 @xl.kernel
-def dispatch(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+def dispatch(rank, core, tokens, event, c: Counting, b: DispatchBuffers, a: Pulls):
     """Do one dispatch on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, a, Abort())
     yield from take_tokens(rank, core, event, c, b, a, Abort())

@@ -54,9 +54,8 @@ class BlockMap(protocol.Case):
             pool.address, map_.at(0), rows.address, out.address, ended.address, self.requests, self.each, nbytes,
             self.cores,
         )  # fmt: skip
-        grants = [pod.grant(pool, "r"), pod.grant(rows, "r"), pod.grant(out, "w"), pod.grant(ended, "w")]
         cores = range(self.cores)
-        pod.launch(block_map.serve, 0, cores, {"core": list(cores), "b": blocks}, [*grants, map_.grant(0, "r")])
+        pod.launch(block_map.serve, 0, cores, {"core": cores, "b": blocks})
         bench.tolerates("stop")
         if self.loses:
             bench.may_lose("block", pool.address, nbytes, told=map_.at(0))

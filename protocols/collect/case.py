@@ -51,20 +51,16 @@ class CollectCase(protocol.Case):
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=FIELD, cores=self.cores + 1))
         regions.place(bench, pod)
         given = device.Counters(
-            counts.at(1) - counts.at(0), counts.at(0), counted.at(0), taken.at(0), reports.at(n), reported.at(n), n,
-            self.cores, self.quads, chosen.shape[-1], self.intervals,
+            counts.at(1) - counts.at(0), counts.at(0), counted.at(0), taken.at(0), reports.at(n),
+            reported.at(n).shared(range(n)), n, self.cores, self.quads, chosen.shape[-1], self.intervals,
         )  # fmt: skip
         for die in range(n):
             for core in range(self.cores):
                 of_core = bench.filled(die, chosen[die, core], f"chosen by core {core}")
-                grants = [pod.grant(of_core, "r"), counts.grant(die, "rw"), counted.grant(die, "rw")]
-                pod.launch(device.serve, die, [core], {"die": die, "chosen": of_core.address, "k": given}, grants)
-            grants = [counts.grant(die, "r"), counted.grant(die, "r"), taken.grant(die, "r")]
-            grants += [reported.grant(n, "rw", die), reports.grant(n, "w")]
-            pod.launch(device.execute, die, [self.cores], {"die": die, "k": given}, grants)
+                pod.launch(device.serve, die, [core], {"die": die, "chosen": of_core.address, "k": given})
+            pod.launch(device.execute, die, [self.cores], {"die": die, "k": given})
         out = bench.wanted(n, self.load(), "out", owners=f"die{n}")
-        grants = [pod.grant(out, "rw"), reports.grant(n, "r"), reported.grant(n, "r"), taken.grant(None, "rw")]
-        pod.launch(device.shell, n, [0], {"out": out.address, "k": given}, grants)
+        pod.launch(device.shell, n, [0], {"out": out.address, "k": given})
         bench.stop(device.SHRUNK, "an expert has fewer tokens than an interval before")
         bench.tolerates("stop", "cut", "stall")
 

@@ -46,8 +46,9 @@ class GroupLayout(Regions, ABC, Generic[C]):
         """Return the least size of a core's data buffer that the kernels need."""
 
     def first(self, region: Region | None) -> int:
-        """Address of a region on the die of rank 0, as kernels take it; 0 for one that there is not."""
-        return region.at(self.config.first_die) if region else 0
+        """Address of a region on the die of rank 0, as kernels take it, or 0 if there is none; each rank has an equal
+        share of it on every die."""
+        return region.at(self.config.first_die).shared(self.dies) if region else 0
 
     def _add_tallies(self) -> None:
         c = self.config

@@ -9,7 +9,6 @@ import numpy as np
 from xccl_emu import protocol
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import heartbeat
-from xccl_emu.machine.pod import Pod
 
 NONE = -1
 _KNOWN = {"patient": 1}
@@ -62,26 +61,21 @@ class Heartbeat(protocol.Case):
         if self.patient and self.hangs <= 0:
             each = np.full(self.beats, self.hangs + 1, np.int64)  # the first master's bit, or none
             bench.expect(silent.address, each, "silent masters", owners="cpu0")
-        grants = [pod.grant(silent, "w"), *(each.grant(shell, "r") for each in (answers, stalled, hung))]
-        grants += [each.grant(shell + 1 + m, "w") for each in (beat, over) for m in range(self.masters)]
-        pod.launch(heartbeat.shell, shell, [0], {"silent": silent.address, "t": tree}, grants)
-        for m in range(self.masters):
-            self._launch_group(pod, m, tree, (beat, over, work, answers, stalled, hung, replies, hangs))
+        cpus = range(shell + 1, shell + 1 + self.masters)
+        of_all = tree._replace(beat=beat.at(0).on(*cpus), over=over.at(0).on(*cpus))
+        pod.launch(heartbeat.shell, shell, [0], {"silent": silent.address, "t": of_all})
+        for m, cpu in enumerate(cpus):
+            own = range(m * self.executors, (m + 1) * self.executors)
+            of_m = tree._replace(
+                answers=answers.at(shell).only(m), stalled=stalled.at(shell).only(m), hung=hung.at(shell).only(m),
+                over=over.at(0).on(*own), work=work.at(0).on(*own),
+            )  # fmt: skip
+            pod.launch(heartbeat.master, cpu, [0], {"m": m, "t": of_m})
+            for e, die in enumerate(own):
+                of_e = of_m._replace(replies=replies.at(0).on(cpu).only(e), hangs=hangs.at(0).on(cpu).only(e))
+                args = {"m": m, "e": e, "hangs": self.hangs if die == 0 else NONE}
+                pod.launch(heartbeat.executor, die, [0], {**args, "t": of_e})
         bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
-
-    def _launch_group(self, pod: Pod, m: int, tree: heartbeat.Tree, regions: tuple[protocol.Region, ...]) -> None:
-        """A master and its executors."""
-        beat, over, work, answers, stalled, hung, replies, hangs = regions
-        shell, cpu, own = tree.shell, tree.shell + 1 + m, range(m * self.executors, (m + 1) * self.executors)
-        grants = [each.grant(cpu, "r") for each in (beat, over, replies, hangs)]
-        grants += [each.grant(shell, "w", m) for each in (answers, stalled)]
-        grants += [each.grant(die, "w") for each in (work, over) for die in own]
-        pod.launch(heartbeat.master, cpu, [0], {"m": m, "t": tree}, grants)
-        for e, die in enumerate(own):
-            grants = [work.grant(die, "r"), over.grant(die, "r"), hung.grant(shell, "w", m)]
-            grants += [replies.grant(cpu, "w", e), hangs.grant(cpu, "w", e)]
-            args = {"m": m, "e": e, "hangs": self.hangs if die == 0 else NONE}
-            pod.launch(heartbeat.executor, die, [0], {**args, "t": tree}, grants)
 
     @classmethod
     def proofs(cls) -> Mapping[str, protocol.Case]:

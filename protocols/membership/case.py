@@ -71,18 +71,17 @@ class Membership(Case):
                 if self.spares or expert != self.lost:
                     at = out.address + j * self.iterations * nbytes
                     bench.expect(at, sent[expert], f"rank {me}, expert {expert}", owners=f"die{me}")
-            grants = [pod.grant(own, "r"), pod.grant(spare, "r"), pod.grant(out, "w")]
-            grants += [each.grant(me, "r") for each in (rows, fields, readies, word, over)]
-            grants += [dones.grant(supervisor, "w"), readies.grant(None, "w", me)]
-            grants += [each.grant(None, "w", 2 * me + k) for each in (rows, fields) for k in range(2)]
-            grants += [rows.grant(None, "w", 2 * (self.ranks + me) + k) for k in range(2)]
+            sends = [2 * me + k for k in range(2)]
+            mine = known._replace(
+                me=me, rows=rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends)),
+                fields=fields.at(0).only(*sends), readies=readies.at(0).only(me),
+            )  # fmt: skip
             args = {"own": own.address, "spare": spare.address, "out": out.address}
-            pod.launch(membership.rank, me, [0], {**args, "g": known._replace(me=me)}, grants)
+            pod.launch(membership.rank, me, [0], {**args, "g": mine})
         heir = (self.lost + 1) % self.ranks if self.spares else membership.NOBODY
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
-        grants = [word.grant(None, "w"), over.grant(None, "w"), dones.grant(supervisor, "r")]
         args = {"suspect": suspect, "heir": heir}
-        pod.launch(membership.supervise, supervisor, [0], {**args, "g": known}, grants)
+        pod.launch(membership.supervise, supervisor, [0], {**args, "g": known})
         bench.tolerates("stop", "cut", "stall")
         if self.lost < self.ranks:
             bench.recovers(self.lost)

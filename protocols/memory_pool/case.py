@@ -60,23 +60,19 @@ class MemoryPoolCase(protocol.Case):
             puts, self.puts, self.gets, self.cpu,
         )  # fmt: skip
         given = bench.filled(server, values, "values")
-        grants = [
-            pod.grant(given, "r"), blocks.grant(server, "rw"), pins.grant(server, "rw"), keys.grant(server, "w"),
-            tier.grant(last, "w"), stored.grant(last, "w"),
-        ]  # fmt: skip
         serve, get = (device.serve_unpinned, device.get_unpinned) if self.unpinned else (device.serve, device.get)
-        pod.launch(serve, server, [0], {"values": given.address, "p": pool}, grants)
+        pod.launch(serve, server, [0], {"values": given.address, "p": pool})
         for client in range(n):
             keys_wanted, die = self.wanted(client), client + 1
             asked = bench.filled(die, keys_wanted, "wanted")
             out = bench.wanted(die, values[keys_wanted], "out", owners=f"die{die}")
-            own, put = client % self.spaces * self.buckets, client % self.spaces * self.puts
-            grants = [
-                pod.grant(asked, "r"), pod.grant(out, "w"), blocks.grant(server, "r", own, self.buckets),
-                pins.grant(server, "rw", own, self.buckets), keys.grant(server, "r", own, self.buckets),
-                tier.grant(last, "r", put, self.puts), stored.grant(last, "r", put, self.puts),
-            ]  # fmt: skip
-            pod.launch(get, die, [0], {"wanted": asked.address, "out": out.address, "p": pool}, grants)
+            space = client % self.spaces
+            own, put = (range(space * each, (space + 1) * each) for each in (self.buckets, self.puts))
+            its = pool._replace(
+                blocks=blocks.at(server).only(own), pins=pins.at(server).only(own), keys=keys.at(server).only(own),
+                tier=tier.at(last).only(put), stored=stored.at(last).only(put),
+            )  # fmt: skip
+            pod.launch(get, die, [0], {"wanted": asked.address, "out": out.address, "p": its})
         bench.tolerates("stop", "cut", "stall")
 
     @classmethod

@@ -47,12 +47,10 @@ class ModelCase(protocol.Case):
         regions.place(bench, pod)
         model = device.CachedModel(word.at(0), home.at(0), nbytes, self.blocks, self.versions, (1 << self.bits) - 1)
         given = bench.filled(0, data.reshape(-1), "values")
-        grants = [pod.grant(given, "r"), home.grant(0, "w"), word.grant(0, "w")]
-        pod.launch(device.publish, 0, [0], {"values": given.address, "m": model}, grants)
+        pod.launch(device.publish, 0, [0], {"values": given.address, "m": model})
         for die in range(1, self.loaders + 1):
             out = bench.wanted(die, data[-1].reshape(-1), "out", owners=f"die{die}")
-            grants = [pod.grant(out, "w"), home.grant(0, "r"), word.grant(0, "rw")]
-            pod.launch(device.load, die, [0], {"out": out.address, "m": model}, grants)
+            pod.launch(device.load, die, [0], {"out": out.address, "m": model})
         bench.tolerates("stop", "cut", "stall")
 
     @classmethod
@@ -91,8 +89,7 @@ class PutCase(protocol.Case):
         for die in range(self.putters):
             value, out = bench.filled(die, data, "value"), bench.wanted(die, data, "out", owners=f"die{die}")
             args = {"value": value.address, "word": word.at(0), "block": block.at(0), "out": out.address}
-            grants = [pod.grant(value, "r"), pod.grant(out, "w"), block.grant(0, "rw"), word.grant(0, "rw")]
-            pod.launch(device.put_once, die, [0], {**args, "nbytes": nbytes, "waits": self.waits}, grants)
+            pod.launch(device.put_once, die, [0], {**args, "nbytes": nbytes, "waits": self.waits})
         bench.tolerates("stop", "cut", "stall")
 
     @classmethod

@@ -62,13 +62,9 @@ class Mtp(protocol.Case):
             length.at(0), metadata.at(0), prepared.at(0), drafts.at(0), drafted.at(0), tokens.address, self.drafts,
             self.steps,
         )  # fmt: skip
-        grants = [length.grant(0, "r"), metadata.grant(0, "w"), prepared.grant(0, "w")]
-        pod.launch(device.prepare, 0, [0], {"d": known}, grants)
-        grants = [each.grant(0, "r") for each in (length, metadata, prepared)] + [pod.grant(tokens, "r")]
-        pod.launch(device.draft, 0, [1], {"d": known}, [*grants, drafts.grant(0, "w"), drafted.grant(0, "w")])
-        grants = [each.grant(0, "r") for each in (metadata, drafts, drafted)] + [length.grant(0, "rw")]
-        grants += [pod.grant(tokens, "w"), pod.grant(right, "r")]
-        pod.launch(device.validate, 0, [2], {"accepts": right.address, "d": known}, grants)
+        pod.launch(device.prepare, 0, [0], {"d": known})
+        pod.launch(device.draft, 0, [1], {"d": known})
+        pod.launch(device.validate, 0, [2], {"accepts": right.address, "d": known})
         bench.tolerates("stop")
 
     @classmethod

@@ -24,14 +24,8 @@ __all__ = ["ExpertParallel", "Received"]
 class ExpertParallel(ExpertGroup[EpConfig]):
     """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2)."""
 
-    dispatches = Phase(
-        DISPATCH, dispatch_kernel.dispatch,
-        {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"},
-    )  # fmt: skip
-    combines = Phase(
-        COMBINE, combine_kernel.combine,
-        {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"},
-    )  # fmt: skip
+    dispatches = Phase(DISPATCH, dispatch_kernel.dispatch)
+    combines = Phase(COMBINE, combine_kernel.combine)
     lays_out = EpLayout
     layout: EpLayout
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from xccl_emu import protocol
 from xccl_emu.kernels import reconfigure as device
 from xccl_emu.kernels.group import align
-from xccl_emu.machine.pod import Buffer
 
 FIELD = device.FIELD_BYTES
 
@@ -75,33 +74,24 @@ class ReconfigureCase(protocol.Case):
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=weights[0].nbytes, cores=2))
         regions.place(bench, pod)
         slots = bench.filled(expert_die, np.concatenate([weights, weights[:1]]), "slots")
-        redundant = Buffer(expert_die, slots.address + weights.nbytes, weights[0].nbytes)
+        redundant = range(weights.nbytes, slots.nbytes)
         for q in range(n):
             bench.set_meta(q, maps.at(q) - pod.meta(q), self.first_map())
         swap = device.Swap(
-            0, n, version.at(1) - version.at(0), maps.at(0), version.at(0), results.at(0), messages.at(expert_die),
-            adopted.at(expert_die), since.at(expert_die), slots.address, self.experts, weights[0].nbytes,
+            0, n, version.at(1) - version.at(0), maps.at(0), version.at(0), results.at(0),
+            messages.at(expert_die).shared(range(n)), adopted.at(expert_die).shared(range(n)),
+            since.at(expert_die).only(self.experts), slots.only(redundant), self.experts, weights[0].nbytes,
             self.rounds, self.tokens, self.swaps, self.grace,
         )  # fmt: skip
         for q, (given, served) in enumerate(zip(self.given(), self.served(), strict=True)):
             tokens, out = bench.filled(q, given, "tokens"), bench.wanted(q, served, "out", owners=f"die{q}")
-            grants = [
-                pod.grant(tokens, "r"), pod.grant(out, "w"), maps.grant(q, "r"), version.grant(q, "r"),
-                results.grant(q, "r"), messages.grant(expert_die, "w", q * self.tokens, self.tokens),
-                adopted.grant(expert_die, "w", q),
-            ]  # fmt: skip
-            args: dict[str, Any] = {"tokens": tokens.address, "out": out.address, "s": swap._replace(me=q)}
-            pod.launch(device.serve, q, [0], args, grants)
-        grants = [messages.grant(expert_die, "r"), since.grant(expert_die, "r"), pod.grant(slots, "r")]
-        pod.launch(device.compute, expert_die, [0], {"s": swap}, [*grants, results.grant(None, "w")])
+            args = {"tokens": tokens.address, "out": out.address, "s": swap._replace(me=q)}
+            pod.launch(device.serve, q, [0], args)
+        pod.launch(device.compute, expert_die, [0], {"s": swap})
         storage = bench.filled(expert_die, weights, "storage")
-        grants = [
-            pod.grant(storage, "r"), maps.grant(None, "w"), version.grant(None, "w"), adopted.grant(expert_die, "r"),
-            since.grant(expert_die, "w", self.experts), pod.grant(redundant, "w"),
-        ]  # fmt: skip
-        pod.launch(device.reload, expert_die, [1], {"storage": storage.address, "s": swap}, grants)
+        pod.launch(device.reload, expert_die, [1], {"storage": storage.address, "s": swap})
         loaded, last = weights[self.swaps % self.experts], f"die{expert_die}.core1"
-        bench.expect(redundant.address, loaded, "redundant slot", owners=last)
+        bench.expect(slots.address + redundant.start, loaded, "redundant slot", owners=last)
         bench.stop(device.STALE_MAP, "a token came for a slot that has other weights since its map was published")
         bench.tolerates("stop", "cut", "stall")
 

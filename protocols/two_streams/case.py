@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,27 +72,21 @@ class TwoStreams(protocol.Case):
         pod = bench.pod(regions.tight_pod(app_bytes=app_bytes, ub_bytes=ub_bytes, cores=cores_per_die))
         regions.place(bench, pod)
         pitch = ready.at(1) - ready.at(0) if self.ranks > 1 else 0
+        ranks = range(self.ranks)
         for rank, (given, computed) in enumerate(zip(self.given(), self.computed(), strict=True)):
             known = device.StreamPlaces(
                 0, rank, ready.at(rank), back.at(rank), handed.at(rank), taken.at(rank), returned.at(rank),
-                read.at(rank), inbox.at(0), sent.at(0), results.at(0), answered.at(0), pitch, self.ranks, self.layers,
-                self.microbatches, tokens, nbytes, self.attention, self.moe,
+                read.at(rank), inbox.at(0).shared(ranks), sent.at(0).shared(ranks), results.at(0), answered.at(0),
+                pitch, self.ranks, self.layers, self.microbatches, tokens, nbytes, self.attention, self.moe,
             )  # fmt: skip
             cores = [f"die{rank}.core{core}" for core in range(self.attention)]
             own = bench.filled(rank, given, "own")
             out = bench.wanted(rank, computed, "out", owners=cores)
-            grants = [pod.grant(own, "r"), pod.grant(out, "w")]
-            grants += [each.grant(rank, "w") for each in (ready, handed, read)]
-            grants += [each.grant(rank, "r") for each in (back, taken, returned)]
             for core in range(self.attention):
-                args: dict[str, Any] = {"own": own.address, "out": out.address, "s": known._replace(core=core)}
-                pod.launch(device.attention, rank, [core], args, grants)
-            grants = [each.grant(rank, "r") for each in (ready, handed, read, inbox, sent, results, answered)]
-            grants += [each.grant(rank, "w") for each in (back, taken, returned)]
-            grants += [each.grant(None, "w", rank * tokens, tokens) for each in (inbox, sent)]
-            grants += [each.grant(None, "w") for each in (results, answered)]
+                args = {"own": own.address, "out": out.address, "s": known._replace(core=core)}
+                pod.launch(device.attention, rank, [core], args)
             for core in range(self.moe):
-                pod.launch(device.moe, rank, [self.attention + core], {"s": known._replace(core=core)}, grants)
+                pod.launch(device.moe, rank, [self.attention + core], {"s": known._replace(core=core)})
         bench.tolerates("stop", *(("cut", "stall") if self.ranks > 1 else ()))
 
     @classmethod

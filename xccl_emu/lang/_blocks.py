@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from xccl_emu import words as w
 from xccl_emu.lang import _flow
-from xccl_emu.lang._records import Record, fields_of, words_of
+from xccl_emu.lang._records import Record, fields_of, made_by_namedtuple, words_of
 from xccl_emu.lang._resolve import CONSTRUCTORS, TURNS, Functions, Rewriter, bind, is_empty, plain, turn, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
 from xccl_emu.lang.requests import CONDITION_WORDS, ORDERS, poll_any
@@ -496,11 +496,11 @@ def targets(how: Exit) -> tuple[int, ...]:
 
 
 def _passed(source: Source, name: str, value: ast.expr | Record, node: ast.AST, frame: Frame) -> Record:
-    """Return the record that a subroutine is passed for a parameter, which must be of its class."""
+    """Return the record that a subroutine is passed for a parameter, which must have the fields of the same class."""
     want = source.records.get(name)
     if want is None:
         raise frame.source.refuse(node, f"{source.tree.name!r} takes an integer as {name!r}, not a record")
-    if not isinstance(value, Record) or value.kind is not want:
+    if not isinstance(value, Record) or made_by_namedtuple(value.kind) is not made_by_namedtuple(want):
         given = value.kind.__name__ if isinstance(value, Record) else "an integer"
         raise frame.source.refuse(node, f"{source.tree.name!r} takes a {want.__name__} as {name!r}, not {given}")
     return value

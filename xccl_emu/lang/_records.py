@@ -2,7 +2,8 @@
 
 A record is a class made with `typing.NamedTuple`, given as the annotation of a parameter.  In plain Python the
 parameter is an instance; lowered, each field is a register of its own, and a subroutine that is passed the record reads
-the same registers.  So a field costs no more than a plain parameter does.
+the same registers.  So a field costs no more than a plain parameter does.  A class that derives from a record has its
+fields, and says what one kernel does with them (`rights`).
 """
 
 import ast
@@ -29,6 +30,11 @@ def fields_of(kind: type) -> tuple[str, ...]:
     """Names of a record's fields, in order."""
     names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
     return names
+
+
+def made_by_namedtuple(kind: type) -> type:
+    """Return the class that NamedTuple made, of a record or of one that derives from it."""
+    return next(base for base in reversed(kind.__mro__) if is_record(base))
 
 
 def records_of(function: FunctionType) -> dict[str, type]:

@@ -19,6 +19,7 @@ from xccl_emu.lang._shape import KernelShape, build
 from xccl_emu.lang._source import read
 from xccl_emu.lang._text import load, text, with_status
 from xccl_emu.lang.requests import Request
+from xccl_emu.lang.rights import Touch, Word, touches_of
 
 __all__ = ["Kernel", "Requests", "Site", "Step", "kernel"]
 
@@ -64,6 +65,11 @@ class Kernel(Decorated):
     def words(self) -> tuple[tuple[str, str | None], ...]:
         """The integers that a launch gives: parameter, and field if that is a record."""
         return tuple(words_of(self.params, self.records))
+
+    @functools.cached_property
+    def touches(self) -> dict[Word, tuple[Touch, ...]]:
+        """Return what it touches, as its annotations say (`lang.rights`)."""
+        return touches_of(self._generator, self.records, self.words)
 
     def arguments(self, words: Sequence[int]) -> list[Any]:
         """The arguments of the plain generator, from one integer for each of `words`."""

@@ -1,13 +1,20 @@
-"""Launching a kernel: which cores run it, with what arguments, and what they may touch."""
+"""Launching a kernel: which cores run it, with what arguments, and what they may touch.
+
+Arguments are numbers, and an `Address` knows what it is of.  So a launch grants what the kernel's annotations say of
+it (`granted`), or what it is given by hand: a list of `Grant`.
+"""
 
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang._records import made_by_namedtuple
+from xccl_emu.lang.rights import Touch, Whose
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.limits import GRANTS
 
@@ -16,6 +23,62 @@ if TYPE_CHECKING:
 
 _INT64 = 1 << 63
 _RIGHTS = {"r": ms.READ, "w": ms.WRITE, "f": ms.FLAGS}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What an address is of, in bytes from the address on, and how much of it the kernels of a launch may touch."""
+
+    whole: range = range(0)
+    """All of it, on one die."""
+    step: int = 1
+    """From one element to the next; elements of a buffer are bytes."""
+    parts: tuple[range, ...] | None = None
+    """What of it; all, if nothing is said."""
+    dies: tuple[int, ...] | None = None
+    """On which dies; the address's own, if nothing is said."""
+    users: tuple[int, ...] = ()
+    """Dies that have an equal share each of every part, in this order, if it is shared out."""
+
+    def of(self, die: int) -> Iterator[range]:
+        """Yield what a kernel on this die may touch; ConfigError if it has no share."""
+        if self.users and die not in self.users:
+            raise ConfigError(f"die={die}: has no share: it is shared out among {[*self.users]}")
+        n, number = (len(self.users), self.users.index(die)) if self.users else (1, 0)
+        for part in (self.whole,) if self.parts is None else self.parts:
+            share = len(part) // n
+            yield range(part.start + number * share, part.start + (number + 1) * share)
+
+
+class Address(int):
+    """A global address that knows what it is of, and so what a launch is to grant where the kernel takes it.
+
+    `Region.at` and `Buffer.address` are such; what is computed from one is a plain number.
+    """
+
+    extent = Extent()
+
+    @classmethod
+    def of(cls, address: int, extent: Extent) -> Self:
+        """Return an address of something."""
+        made = cls(address)
+        made.extent = extent
+        return made
+
+    def only(self, *elements: int | range) -> Self:
+        """Return the same address, with leave for these elements alone; a range of them is one piece."""
+        ranges = (each if isinstance(each, range) else range(each, each + 1) for each in elements)
+        first, step = self.extent.whole.start, self.extent.step
+        parts = tuple(range(first + each.start * step, first + each.stop * step) for each in ranges)
+        return self.of(self, replace(self.extent, parts=parts))
+
+    def on(self, *dies: int) -> Self:
+        """Return the same address, with leave for the same place on these dies in place of the address's own."""
+        return self.of(self, replace(self.extent, dies=dies))
+
+    def shared(self, dies: Iterable[int]) -> Self:
+        """Return the same address, with leave for an equal share for the kernels of each of these dies, in order."""
+        return self.of(self, replace(self.extent, users=tuple(dies)))
 
 
 @dataclass(frozen=True)
@@ -47,6 +110,46 @@ class Grant:
         return (ms.ANY_DIE if self.die is None else self.die, self.start, self.end, rights)
 
 
+def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int) -> list[Grant]:
+    """Return what a kernel on a die may touch: what its annotations say, of what its arguments are addresses of.
+
+    For a plain 0 nothing is granted: there is none.  ConfigError for another number that is no `Address` where the
+    kernel touches what it is of, and for a kernel whose annotations say nothing.
+    """
+    if not kernel.touches:
+        must = "annotate its parameters (`xl.Reads`, ...), or give grants"
+        raise ConfigError(f"kernel {kernel.name}: says nothing of what it touches: {must}")
+    found = dict[Grant, None]()
+    for (name, part), touches in kernel.touches.items():
+        given = args[name] if part is None else getattr(args[name], part)
+        for value in given if isinstance(given, Sequence | np.ndarray) else [given]:
+            if not isinstance(value, Address) and value != 0:
+                what = name if part is None else f"{name}.{part}"
+                must = "an address from a buffer or a region (`region.at(die)`), or give grants"
+                raise ConfigError(f"kernel {kernel.name}: argument {what}={value!r} is touched: must be {must}")
+            if isinstance(value, Address):
+                found |= dict.fromkeys(each for touch in touches for each in _leave(value, touch, die, die_bytes))
+    return [*found]
+
+
+def _leave(address: Address, touch: Touch, die: int, die_bytes: int) -> Iterator[Grant]:
+    extent, offset = address.extent, address % die_bytes
+    dies: tuple[int | None, ...] = (address // die_bytes,) if extent.dies is None else extent.dies
+    if touch.whose is not Whose.GIVEN:
+        dies = (die,) if touch.whose is Whose.OWN else (None,)
+    parts = [extent.whole] if touch.whose is Whose.OWN else [*extent.of(die)]
+    for each in dies:
+        yield from (Grant(each, offset + part.start, offset + part.stop, touch.rights) for part in parts)
+
+
+class Queue(ABC):
+    """Launches that some cores make one after the other (`protocol.streams`)."""
+
+    @abstractmethod
+    def append(self, launch: "Launch") -> None:
+        """Launch after what the cores run already."""
+
+
 @dataclass(frozen=True, eq=False)
 class Launch:
     """A kernel on some cores of one die; they form a group for barriers."""
@@ -61,13 +164,23 @@ class Launch:
     results: list[int] = field(default_factory=list)
     """What the kernel returned on each core; filled when the run is over."""
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """The arguments by their names, as it was given them."""
+        columns: dict[str, list[list[int]]] = {}
+        for (name, _), column in zip(self.kernel.words, zip(*self.args, strict=True), strict=True):
+            columns.setdefault(name, []).append(list(column))
+        records = self.kernel.records
+        return {name: records[name](*words) if name in records else words[0] for name, words in columns.items()}
+
 
 def bind_arguments(
     kernel: "Kernel", n_cores: int, args: Mapping[str, int | Sequence[int]]
 ) -> tuple[tuple[int, ...], ...]:
     """Arguments in order of the parameters, for each core; a sequence gives each core its own value.
 
-    A record is given as an instance of its class, with a number or a sequence in each field.
+    A record is given as an instance of its class, or of the one that it derives from, with a number or a sequence in
+    each field.
 
     Raises ConfigError for a missing or unknown name, a sequence of the wrong length, or a value that is no int64 or
     not the record that is wanted.
@@ -78,7 +191,7 @@ def bind_arguments(
         missing, unknown = sorted(set(kernel.params) - set(args)), sorted(map(str, set(args) - set(kernel.params)))
         raise ConfigError(f"kernel {kernel.name}: arguments missing: {missing}, unknown: {unknown}")
     for name, kind in kernel.records.items():
-        if not isinstance(args[name], kind):
+        if not isinstance(args[name], made_by_namedtuple(kind)):
             raise ConfigError(f"kernel {kernel.name}: argument {name}={args[name]!r} must be a {kind.__name__}")
     columns = [
         _column(kernel.name, name, args[name], n_cores)

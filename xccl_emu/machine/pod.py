@@ -16,7 +16,7 @@ from xccl_emu.machine.address_space import AddressSpace, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.labels import Labels
-from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
+from xccl_emu.machine.launch import Address, Extent, Grant, Launch, Queue, bind_arguments, check_grants, granted
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray
@@ -64,6 +64,11 @@ class Buffer:
     def __post_init__(self) -> None:
         for name in ("die", "address", "nbytes"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
+        object.__setattr__(self, "address", self.only(range(self.nbytes)))
+
+    def only(self, some: range) -> Address:
+        """Return its address, with leave for some of its bytes."""
+        return Address.of(self.address, Extent(range(self.nbytes), parts=(some,)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,12 +321,19 @@ class Pod:
         kernel: Kernel,
         die: int,
         cores: Sequence[int],
-        args: Mapping[str, int | Sequence[int]],
-        grants: Sequence[Grant],
+        args: Mapping[str, Any],
+        grants: Sequence[Grant] | None = None,
+        *,
+        after: Queue | None = None,
     ) -> Launch:
         """Put a kernel on cores of a die, or of a `cpu`; it runs with the next `run`.
 
         A core of a CPU has a scalar unit and DMA alone: a request that needs a pipe or the data buffer ends the run.
+
+        Parameters
+        ----------
+        grants: what the cores may touch. Default: what the kernel's annotations say of its arguments (`xl.Reads`).
+        after: streams of launches; it comes after what these cores run there already. Default: the cores are free.
 
         Raises ConfigError for a die or core that the pod lacks, a core that is taken, wrong arguments, or a kernel
         with more registers than the pod has; then nothing was launched.
@@ -331,21 +343,32 @@ class Pod:
             raise ConfigError("kernel", kernel, "must be a kernel, made by the decorator of that name")
         if not isinstance(cores, Iterable):
             raise ConfigError("cores", cores, "must be a list of cores")
+        if not isinstance(after, Queue | None):
+            raise ConfigError("after", after, "must be streams of launches, or nothing")
         die, cores = self._check_home(die), [whole("cores", core) for core in cores]
-        numbers = self._check_cores(die, cores)
+        numbers = self._check_cores(die, cores) if after is None else []
+        words = bind_arguments(kernel, len(cores), args)
+        leave = granted(kernel, die, args, self.spec.die_bytes) if grants is None else grants
         whose = f"kernel {kernel.name} on {self.spec.home(die, ' ')}"
-        check_grants(grants, self.spec.n_homes, self.spec.die_bytes, whose)
-        self._check_registers(kernel)
-        launch = Launch(kernel, die, tuple(cores), bind_arguments(kernel, len(cores), args), tuple(grants))
-        self._register(kernel)
-        for grant in grants if self.poison else ():
+        check_grants(leave, self.spec.n_homes, self.spec.die_bytes, whose)
+        launch = Launch(kernel, die, tuple(cores), words, tuple(leave))
+        if after is None:
+            self._check_registers(kernel)
+            self._put(launch, numbers)
+        else:
+            after.append(launch)
+        return launch
+
+    def _put(self, launch: Launch, numbers: Sequence[int]) -> None:
+        """Put a launch, in which nothing is wrong, on cores of these numbers."""
+        self._register(launch.kernel)
+        for grant in launch.grants if self.poison else ():
             if grant.rights == "w" and grant.die is not None and grant.end <= self.spec.app_bytes:
                 self.spoil(self.address(grant.die, grant.start), grant.end - grant.start)
         group = len(self._launches)
         self._launches.append(launch)
         self._array.group_block(group)[:] = [len(numbers), 0, 0, 0]
         self._write_cores(numbers, launch, group)
-        return launch
 
     def _register(self, kernel: Kernel) -> None:
         if kernel in self.kernels:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
-from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.launch import Address, Extent, Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, MIB, PodSpec, small_pod, whole
 from xccl_emu.protocol.bench import Bench
@@ -77,14 +77,18 @@ class Region:
         self._placed()
         return self._first + self.offset
 
-    def at(self, die: int, i: int = 0) -> int:
-        """Global address of an element; ConfigError for one that is not there, and for a die that is not."""
-        if not 0 <= i < self.count:
+    def at(self, die: int, i: int | None = None) -> Address:
+        """Global address of an element, or of all of them; ConfigError for one, and for a die, that is not there."""
+        if not 0 <= (i or 0) < self.count:
             raise ConfigError(f"{self.name}[{i}]: there are elements 0 to {self.count - 1}")
         spec = self._placed()
         if not 0 <= die < spec.n_homes:
             raise ConfigError("die", die, f"the pod has dies 0 to {spec.n_dies - 1}")
-        return die * spec.die_bytes + self.start + i * self.step
+        first = die * spec.die_bytes + self.start
+        if i is None:
+            return Address.of(first, Extent(range(self.size), self.step))
+        at = i * self.step
+        return Address.of(first + at, Extent(range(-at, self.size - at), self.step)).only(i)
 
     def grant(self, die: int | None, rights: str, i: int | None = None, count: int = 1) -> Grant:
         """Leave for a core to touch some elements, or all of the region: ``"r"``, ``"w"`` or ``"rw"``.

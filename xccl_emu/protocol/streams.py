@@ -10,7 +10,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.in_turn import in_turn, row_words
 from xccl_emu.machine.device.layout import GRANULE_BYTES
-from xccl_emu.machine.launch import Grant, bind_arguments
+from xccl_emu.machine.launch import Grant, Launch, Queue
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.case import Call, Case
@@ -39,35 +39,37 @@ def seed_of(seed: int, number: int) -> int | list[int]:
 class _Stream:
     """What some cores of a die run together."""
 
-    rows: list[tuple[Kernel, tuple[tuple[int, ...], ...]]] = field(default_factory=list)
-    """[launch] kernel, and the arguments of each core."""
-    grants: list[Grant] = field(default_factory=list)
-    args: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
-    """Arguments of the last launch."""
+    launches: list[Launch] = field(default_factory=list)
+    """One after the other."""
 
     def table(self, more: int) -> NDArray[np.int64]:
         """[cores, launches, words] of `in_turn`, with ``more`` zero words appended to each row."""
         kernels = self.kernels
-        table = np.zeros((len(self.rows[0][1]), len(self.rows), row_words(kernels) + more), np.int64)
-        for number, (kernel, words) in enumerate(self.rows):
-            table[:, number, 0] = kernels.index(kernel)
-            table[:, number, 1 : 1 + len(kernel.words)] = words
+        table = np.zeros((len(self.launches[0].args), len(self.launches), row_words(kernels) + more), np.int64)
+        for number, launch in enumerate(self.launches):
+            table[:, number, 0] = kernels.index(launch.kernel)
+            table[:, number, 1 : 1 + len(launch.kernel.words)] = launch.args
         return table
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The different ones."""
-        return tuple(dict.fromkeys(kernel for kernel, _ in self.rows))
+        return tuple(dict.fromkeys(launch.kernel for launch in self.launches))
+
+    @property
+    def grants(self) -> list[Grant]:
+        """Return what their cores may touch."""
+        return [*dict.fromkeys(grant for launch in self.launches for grant in launch.grants)]
 
 
-class Streams:
+class Streams(Queue):
     """The streams of a pod: a core has one, or several cores of a die one together.
 
     Between two launches of a stream everything that its cores have issued is done, and a launch begins when the one
     before it has ended on all of them; nothing orders the launches of two streams.
 
-    `Streams.launch` collects, `Streams.put` launches; then app data has room for a table with a row for each launch
-    (`table_bytes`).
+    `Pod.launch` ``after`` them collects, `Streams.put` launches; then app data has room for a table with a row for each
+    launch (`table_bytes`).
 
     calls: given where each stream has a launch for each of them; before one that `Call.waits` its host has waited for
     all launches before it on the die, as for handles of asynchronous calls.
@@ -82,18 +84,18 @@ class Streams:
         self, kernel: Kernel, die: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant],
         core: int | Sequence[int] = 0,
     ) -> None:  # fmt: skip
-        """Launch after what that core runs already, or those cores together; raises ConfigError for arguments that the
-        kernel does not take."""
-        cores = tuple(self._bench.corner.core + each for each in ([core] if isinstance(core, int) else core))
-        stream = self._streams.setdefault((die, cores), _Stream())
-        stream.rows.append((kernel, bind_arguments(kernel, len(cores), args)))
-        stream.args = args
-        stream.grants += [grant for grant in grants if grant not in stream.grants]
+        """Launch after what that core runs already, or those cores together, as `Pod.launch` ``after`` these does."""
+        self._pod.launch(kernel, die, [core] if isinstance(core, int) else core, args, grants, after=self)
+
+    def append(self, launch: Launch) -> None:
+        """Launch after what its cores run already together."""
+        cores = tuple(self._bench.corner.core + each for each in launch.cores)
+        self._streams.setdefault((launch.die, cores), _Stream()).launches.append(launch)
 
     def cores(self, die: int, kernels: Collection[Kernel]) -> list[int]:
         """Global numbers of the cores of a die that run one of the kernels, or one of that name (a changed one)."""
         names = {kernel.name for kernel in kernels}
-        running = [where for where, stream in self._streams.items() if any(of.name in names for of, _ in stream.rows)]
+        running = [where for where, stream in self._streams.items() if names & {of.name for of in stream.kernels}]
         return sorted(die * self._pod.spec.cores_per_die + core for on, cores in running if on == die for core in cores)
 
     def owner(self, die: int, core: int) -> str:
@@ -116,8 +118,9 @@ class Streams:
 
     def _put(self, die: int, cores: tuple[int, ...], stream: _Stream, awaited: int, done: Buffer | None) -> None:
         """A stream; where a host waits it does so for ``awaited`` cores, which count in ``done``."""
-        if len(stream.rows) == 1:
-            self._pod.launch(stream.rows[0][0], die, cores, stream.args, stream.grants)
+        if len(stream.launches) == 1:
+            only = stream.launches[0]
+            self._pod.launch(only.kernel, die, cores, only.named, only.grants)
             return
         table = stream.table(int(done is not None))
         if done is not None:

@@ -5,7 +5,7 @@ before all have ended.  The host of a die writes between two of its launches wha
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ class Together:
             for launch in run.launches:
                 if run is not first:
                     self._launch_host(copy, streams, launch, run.written.get(launch.die, []))
-                streams.launch(launch.kernel, launch.die, _arguments(launch), launch.grants, launch.cores)
+                streams.append(launch)
         streams.put()
         return Trial(copy, (), spoilt=first.spoilt)
 
@@ -113,12 +113,3 @@ class Together:
         grants = [pod.grant(held, "r"), pod.grant(table, "r"), Grant(die, 0, pod.spec.app_bytes, "rw")]
         on_first = [len(rows), *([0] * (len(launch.cores) - 1))]
         streams.launch(host_writes, die, {"table": table.address, "rows": on_first}, grants, launch.cores)
-
-
-def _arguments(launch: Launch) -> dict[str, Any]:
-    """The arguments of a launch by their names, as it was given them."""
-    columns: dict[str, list[list[int]]] = {}
-    for (name, _), column in zip(launch.kernel.words, zip(*launch.args, strict=True), strict=True):
-        columns.setdefault(name, []).append(list(column))
-    records = launch.kernel.records
-    return {name: records[name](*words) if name in records else words[0] for name, words in columns.items()}

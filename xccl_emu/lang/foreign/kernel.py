@@ -116,6 +116,11 @@ class CKernel(lang.Kernel):
         """None: each parameter is an integer."""
         return {}
 
+    @property
+    def touches(self) -> dict[lang.rights.Word, tuple[lang.rights.Touch, ...]]:
+        """None: what it touches its launch says."""
+        return {}
+
     @functools.cached_property
     def source(self) -> str:
         """The text that was compiled, with what it includes."""
