@@ -15,9 +15,7 @@ from tests.cli_support import invoke
 from tests.foreign_support import has_compiler
 from xccl_emu.bench import fit
 from xccl_emu.cli.main import app
-from xccl_emu.cli.schema import SCHEMA
-from xccl_emu.cli.schema.commands import COMMANDS
-from xccl_emu.cli.schema.envelope import Envelope
+from xccl_emu.cli.schema import Envelope
 from xccl_emu.words import INLINE, As, Printed, words_of
 
 PREFIX_SUM = str(Path(__file__).parents[1] / "examples" / "prefix_sum" / "prefix_sum.py:PrefixSum")
@@ -54,6 +52,13 @@ CASES = [
     ("campaign", "campaign --programs 2 --workers 1 --orders sc", 0),
 ]  # fmt: skip
 """The words of docs/records/json.md that hold for a command line, and its exit code."""
+
+
+@pytest.fixture
+def commands(load_tool: Callable[[str], ModuleType]) -> Mapping[str, type[Printed]]:
+    """The records that commands print."""
+    found: Mapping[str, type[Printed]] = load_tool("json_page").COMMANDS
+    return found
 
 
 @pytest.fixture
@@ -112,18 +117,20 @@ def read(text: str) -> Any:
 
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize(("kind", "line", "code"), CASES, ids=lambda case: str(case).removeprefix("/")[:40])
-def test_what_is_printed_is_what_is_documented(kind: str, line: str, code: int) -> None:
+def test_what_is_printed_is_what_is_documented(
+    kind: str, line: str, code: int, commands: Mapping[str, type[Printed]]
+) -> None:
     """Each command prints the words of its schema, all of them and no other, of these types."""
     if kind.startswith("litmus") and not has_compiler(False):
         pytest.skip("no C++ compiler")
     ended, out, err = invoke(*shlex.split(line), "--json")
     assert ended == code, err
     told = read(out)
-    assert [*misfits({name: it for name, it in told.items() if name not in ENVELOPE}, COMMANDS[kind])] == []
-    assert (told.keys() & ENVELOPE, told["schema"], told["command"]) == (ENVELOPE, SCHEMA, kind.split()[0])
+    assert [*misfits({name: it for name, it in told.items() if name not in ENVELOPE}, commands[kind])] == []
+    assert (told.keys() & ENVELOPE, told["schema"], told["command"]) == (ENVELOPE, "xccl-emu/1", kind.split()[0])
 
 
-def test_every_command_with_json_is_documented() -> None:
+def test_every_command_with_json_is_documented(commands: Mapping[str, type[Printed]]) -> None:
     """A command that has ``--json`` has a schema, and a case above; so has each that is in a group."""
     context = typer.Context(typer.main.get_command(app))
     having = set()
@@ -131,11 +138,11 @@ def test_every_command_with_json_is_documented() -> None:
         inner = getattr(command, "commands", {"": command}).values()
         if any(param.name == "as_json" for each in inner for param in each.params):
             having.add(name)
-    assert having == {name.split()[0] for name in COMMANDS}
-    assert {kind for kind, _, _ in CASES} == {*COMMANDS}
+    assert having == {name.split()[0] for name in commands}
+    assert {kind for kind, _, _ in CASES} == {*commands}
 
 
-def test_a_word_has_one_type() -> None:
+def test_a_word_has_one_type(commands: Mapping[str, type[Printed]]) -> None:
     """The same word is of the same type in all commands, or of a part of it; where it is a record, it is one."""
 
     def plain(kind: Any) -> frozenset[str]:
@@ -157,7 +164,7 @@ def test_a_word_has_one_type() -> None:
             yield from inside(each)
 
     found = dict[str, set[frozenset[str]]]()
-    for kind in COMMANDS.values():
+    for kind in commands.values():
         for name, parts in inside(kind):
             found.setdefault(name, set()).add(parts)
     assert {name: kinds for name, kinds in found.items() if not max(kinds, key=len) >= frozenset().union(*kinds)} == {}

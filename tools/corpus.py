@@ -4,7 +4,8 @@ import sys
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.cli.corpus import Result, find, finding_text, looked_at
+from xccl_emu.cli.corpus import find, finding_text, looked_at
+from xccl_emu.protocol.corpus import Result
 
 PAGE = ROOT / "docs" / "records" / "corpus.md"
 COLUMNS = ("bug", "source", "shown by", "found by", "broken", "looked at", "mended", "looked at")

@@ -4,18 +4,33 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, get_args, get_origin
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.bench.result import Rows
-from xccl_emu.campaign.run import ContradictedProgram
+from xccl_emu.bench.fit import FittedConstants
+from xccl_emu.bench.result import BenchRows, Rows
+from xccl_emu.bench.traffic import Comparison
+from xccl_emu.campaign.run import CampaignSummary, ContradictedProgram
 from xccl_emu.check.verdict import Verdict
-from xccl_emu.cli.schema.commands import COMMANDS
-from xccl_emu.cli.schema.envelope import Envelope
+from xccl_emu.cli import check_job, litmus, plan_show, sizes, trace
+from xccl_emu.cli.schema import Envelope
+from xccl_emu.fuzz.run import FuzzSummary
+from xccl_emu.plan.published import PublishedRows
+from xccl_emu.protocol.corpus import FoundMembers
+from xccl_emu.protocol.pod_run import CaseRun
+from xccl_emu.protocol.registry import Described, NamedProtocols
 from xccl_emu.words import Printed, words_of
 
 PAGE = ROOT / "docs" / "records" / "json.md"
+COMMANDS: Mapping[str, type[Printed]] = {
+    "list": NamedProtocols, "list PROTOCOL": Described, "run": CaseRun, "check": check_job.Result, "fuzz": FuzzSummary,
+    "trace": trace.Result, "sizes": sizes.Sizes, "bench": BenchRows, "compare": Comparison,
+    "plan": plan_show.PlanReport, "plan --published": PublishedRows, "fit": FittedConstants,
+    "litmus": litmus.LitmusAllowed, "litmus --read": litmus.LitmusRead, "corpus": FoundMembers,
+    "campaign": CampaignSummary,
+}  # fmt: skip
+"""The records that commands print."""
 BASES = (Envelope, Verdict, Rows, ContradictedProgram)
 """Records whose words all others have, and more."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any", Path: "string"}
@@ -23,7 +38,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneT
 
 def is_record(kind: Any) -> bool:
     """Return whether a type has words."""
-    return is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, Printed))
+    return isinstance(kind, type) and issubclass(kind, Printed)
 
 
 def records(kind: Any) -> Iterator[Any]:
@@ -36,9 +51,9 @@ def records(kind: Any) -> Iterator[Any]:
         yield from records(each)
 
 
-def name_of(record: type) -> str:
+def name_of(record: type[Printed]) -> str:
     """Return what the page calls a record."""
-    return getattr(record, "RECORD", "") or record.__name__
+    return record.RECORD or record.__name__
 
 
 def type_text(kind: Any) -> str:
@@ -66,14 +81,8 @@ def part(title: str, kind: Any) -> Iterator[str]:
     about = [] if kind in (Envelope, *COMMANDS.values()) else [about_of(kind)]
     if about or more:
         yield " ".join([*about, *([f"All of {more}, and:"] if more else [])])
-    rows = ((f"`{name}`", type_text(each.kind), says(each)) for name, each in own.items())
+    rows = ((f"`{name}`", type_text(each.kind), each.says) for name, each in own.items())
     yield table(("word", "type", "what it says"), rows)
-
-
-def says(word: Any) -> str:
-    """The text of a word; for one that has no text of its own the text of its record."""
-    text = word.says or about_of(next(records(word.kind))).rstrip(".")
-    return text[:1].lower() + text[1:]
 
 
 def about_of(record: type) -> str:

@@ -8,9 +8,10 @@ the words that several results use, so that they say the same everywhere.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from inspect import get_annotations
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_type_hints, is_typeddict
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,15 @@ def _plain(value: Any) -> Any:
 @cache
 def words_of(record: Any) -> Mapping[str, Word]:
     """Return the words of a record by name, in the order in which they are printed; none of any other class."""
-    if is_typeddict(record):
-        return {name: Word(name, *_typed(hint)) for name, hint in get_type_hints(record, include_extras=True).items()}
     if not issubclass(record, Printed):
         return {}
-    hints = get_type_hints(record, include_extras=True) | {
-        name: get_type_hints(it.fget, include_extras=True).get("return")
-        for each in record.__mro__[::-1] for name, it in vars(each).items() if isinstance(it, property)
+    bases = record.__mro__[::-1]
+    hints = {name: hint for each in bases for name, hint in get_annotations(each).items()} | {
+        name: get_annotations(it.fget).get("return")
+        for each in bases for name, it in vars(each).items() if isinstance(it, property) and it.fget
     }  # fmt: skip
     found = dict(word for attribute, hint in hints.items() for word in _words(attribute, hint))
     return {name: found[name] for name in (*record.FIRST, *(name for name in found if name not in record.FIRST))}
-
-
-def _typed(hint: Any) -> tuple[Any, str]:
-    marks = getattr(hint, "__metadata__", ())
-    return (get_args(hint)[0], marks[0]) if marks else (hint, "")
 
 
 def _words(attribute: str, hint: Any) -> Iterator[tuple[str, Word]]:

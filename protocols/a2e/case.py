@@ -5,7 +5,7 @@ Everything runs in one launch: streams start, calls pass through, the end passes
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from xccl_emu.errors import CapacityError, ConfigError
@@ -180,7 +180,7 @@ class A2ECase(RoutedCase):
         with run.stage("calls") as progress:
             calls.launch()
             calls.owner.run_launched(progress)
-        run.rounds.append({name: asdict(stats) for name, stats in calls.owner.stats.items()})
+        run.rounds.append(dict(calls.owner.stats))
         kept = range(max(0, len(given) - self.depth), len(given))
         run.facts |= {
             "dies": calls.config.n_dies, "tokens": sum(len(x) for call in given for x in call.tokens),

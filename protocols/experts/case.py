@@ -3,7 +3,7 @@
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
@@ -249,7 +249,7 @@ class LayerCase(RoutedCase, ABC):
                     group.run_dummy(progress)
                 with run.stage(f"combine{suffix}") as progress:
                     group.combine(batch.weights, progress)
-                run.rounds.append({name: asdict(stats) for name, stats in group.stats.items()})
+                run.rounds.append(dict(group.stats))
                 with run.stage(f"verify{suffix}"):
                     run.wrong += sum(count_wrong(group, batch.tokens, batch.topk, batch.weights))
 

@@ -1,7 +1,7 @@
 """Transfers of KV caches from prefill to decode as a case ([xDeepServe] 5.1)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -218,7 +218,7 @@ class KvCase(in_streams.StreamCase):
         streams.put()
         run.facts |= {"pairs": len(links), "nbytes": self._cache(0).nbytes}
         with run.stage("transfer") as progress:
-            run.rounds.append({"transfer": asdict(pod.run(progress))})
+            run.rounds.append({"transfer": pod.run(progress)})
         with run.stage("compare"):
             for number, pair_sent in enumerate(sent):
                 data = self._cache(number)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -217,7 +217,7 @@ class SendRecvCase(_Transfers):
                 comm.transfer(source, target, event_id=number + 1, cores=self.cores, path=self.path)
             with run.stage(f"send and receive {number + 1}") as progress:
                 stats = comm.run(progress)
-            run.rounds.append({"transfer": asdict(stats)})
+            run.rounds.append({"transfer": stats})
             for (_, target), what in zip(buffers, data, strict=True):
                 run.wrong += int(np.count_nonzero(pod.view(target) != what))
                 pod.view(target)[:] = 0

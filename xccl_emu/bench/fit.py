@@ -6,13 +6,15 @@ search runs the kernels again under other costs.  Errors are relative, as rows o
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu import words as w
 from xccl_emu.bench import fused, hixl, published
 from xccl_emu.bench.published import Published
+from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.costs import FITTED, Costs
@@ -33,27 +35,31 @@ def free_constants() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class FittedConstants:
+class FittedConstants(w.Printed):
     """What a fit found, and what it rests on."""
 
-    constants: Mapping[str, float]
+    FIRST = ("constants", "intervals", "sensitivity", "evaluations")
+    constants: Annotated[Mapping[str, float], "fitted constants; units are in their names"]
     rows: tuple[Published, ...]
     """Rows that the constants were fitted to."""
     emulated: Mapping[str, float]
     """Emulated value of each row under these constants."""
-    sensitivity: Mapping[str, Mapping[str, float]]
-    """By constant and row: percent of the row per percent of the constant."""
-    intervals: Mapping[str, tuple[float, float]]
+    sensitivity: Annotated[Mapping[str, Mapping[str, float]], "percent of a row per percent of a constant"]
+    intervals: Annotated[Mapping[str, tuple[float, float]], "how far each may be before a row is off by 3%"]
     """By constant: how far down and up it may be, the others fitted again, with no row off by over `OFF_PERCENT`."""
-    evaluations: int
-    """How often all rows were run."""
+    evaluations: Annotated[int, "how often all rows were run"]
 
     def residual_percent(self, row: Published) -> float:
         """Signed: above 0 if what is emulated is larger."""
         return 100.0 * (self.emulated[row.what] - row.value) / row.value
 
     @property
-    def mape_percent(self) -> float:
+    def results(self) -> Annotated[list[Result], "the rows"]:
+        """Return the rows, with what is emulated."""
+        return [Result.of(row, self.emulated[row.what]) for row in self.rows]
+
+    @property
+    def mape_percent(self) -> Annotated[float, "mean absolute error"]:
         """Mean absolute residual."""
         return float(np.mean([abs(self.residual_percent(row)) for row in self.rows]))
 

@@ -222,6 +222,17 @@ class Rows(w.Printed):
         return any(result.failed for result in self.results)
 
 
+@dataclass(frozen=True)
+class BenchRows(Rows):
+    """What a bench has measured."""
+
+    FIRST = ("seed", "data", "stopped", "moved")
+    seed: w.Seed
+    data: Annotated[bool, "whether payload was moved and compared"]
+    stopped: w.Stopped
+    moved: Annotated[Sequence[str], "rows that moved from `--against`, a line each"]
+
+
 def _grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:
     by: dict[str, list[Result]] = {}
     for result in results:

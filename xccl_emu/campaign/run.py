@@ -115,7 +115,8 @@ class CampaignSummary(Gathered):
     """What a campaign came to."""
 
     COUNTED = ("programs", "verdicts", "wrong", "states", "schedules", "findings")
-    FIRST = ("programs", "verdicts", "contradictions", "findings", "smallest", "states", "schedules")
+    FIRST = ("seed", "programs", "verdicts", "contradictions", "findings", "smallest", "states", "schedules")
+    seed: w.Seed = 0
     programs: Annotated[int, "programs that were judged"] = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     """Times by ``order, judge, verdict``; a verdict is verified, refuted, unfinished, or no violation found."""
@@ -184,7 +185,7 @@ def judge_all(plan: CampaignPlan) -> CampaignSummary:
 def judge_again(finding: ContradictedProgram, plan: CampaignPlan) -> CampaignSummary:
     """Judge a program that was kept, by its ends if that is how it was found."""
     by_ends = any(BY_ENDS in wrong.kind for wrong in finding.contradictions)
-    summary, plan = CampaignSummary(), replace(plan, ends=plan.ends or by_ends)
+    summary, plan = CampaignSummary(plan.seed), replace(plan, ends=plan.ends or by_ends)
     if wrong := summary.note(judged(finding.case, plan)):
         summary.findings.append(ContradictedProgram(finding.seed, finding.number, finding.case, wrong))
     return summary
@@ -216,7 +217,7 @@ def campaign(
     progress: Callable[[CampaignSummary], None] | None = None,
 ) -> CampaignSummary:
     """Judge all, or as many as ``seconds`` allow; what stops it (Ctrl-C, a worker that dies) is in the summary."""
-    summary = CampaignSummary()
+    summary = CampaignSummary(plan.seed)
 
     def enough() -> bool:
         return summary.programs < plan.programs and summary.late(seconds)

@@ -86,6 +86,7 @@ class Partial(UnfinishedError):
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
     from xccl_emu.bench import against, baseline
+    from xccl_emu.bench.result import BenchRows
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
     from xccl_emu.machine.free_memory import available_bytes
@@ -102,8 +103,8 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     results = [setting.scored(result) for result in results]
     results += baseline.alpha_beta(results)
     moved = against.moved(results, before, output.tolerance) if output.against else []
-    about = {"seed": seed, "data": setting.data, "stopped": "" if failure is None else str(failure), "moved": moved}
-    show(results, output.as_json, "bench", about)
+    stopped = "" if failure is None else str(failure)
+    show(BenchRows(results, seed, setting.data, stopped, moved), output.as_json, "bench")
     if output.csv is not None:
         write_csv(results, output.csv)
     if output.plot is not None:

@@ -20,11 +20,11 @@ from xccl_emu.output import write_text
 from xccl_emu.words import words_of
 
 
-def show(results: Sequence[Result], as_json: bool, command: str, about: Mapping[str, object]) -> None:
+def show(found: Rows, as_json: bool, command: str) -> None:
     """Print results of a command to stdout; JSON with what is said about the run."""
     if as_json:
-        return print_json(command, {**about, **as_plain(results)})
-    console = stdout_console()
+        return print_json(command, found)
+    console, results = stdout_console(), found.results
     for _, group in groupby(results, lambda result: result.bench):
         rows = list(group)
         transfers = [result for result in rows if "bytes" in result.configuration]
@@ -41,11 +41,6 @@ def show(results: Sequence[Result], as_json: bool, command: str, about: Mapping[
             console.print(_table(others))
     for line in _closing(results):
         console.print(line, highlight=False)
-
-
-def as_plain(results: Sequence[Result]) -> dict[str, object]:
-    """Return what `--json` prints."""
-    return Rows(results).to_json()
 
 
 def check_csv(path: Path | None) -> None:

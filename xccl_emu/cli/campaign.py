@@ -138,7 +138,7 @@ def _watched(options: CampaignOptions, plan: "CampaignPlan", quiet: bool) -> "Ca
 def show(summary: "CampaignSummary", options: CampaignOptions, as_json: bool) -> None:
     """Print what the programs came to."""
     if as_json:
-        return print_json("campaign", {"seed": options.seed} | summary.to_json())
+        return print_json("campaign", summary)
     rate = f", {summary.programs / summary.seconds:.1f} a second" if summary.seconds else ""
     typer.echo(f"{summary.programs:,} programs{rate}, {summary.states:,} states, {summary.schedules:,} schedules")
     if summary.stopped:

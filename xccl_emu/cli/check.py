@@ -162,7 +162,7 @@ def print_and_draw(result: "Result", as_json: bool = False) -> None:
     """Print what was found and write the pages that were asked for, also for who does not read the table to its end."""
     try:
         if as_json:
-            print_json("check", result.to_json())
+            print_json("check", result)
         else:
             show(result)
     finally:

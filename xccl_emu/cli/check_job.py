@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from xccl_emu import words as w
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
@@ -49,36 +50,31 @@ _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
 
 
 @dataclass(frozen=True)
-class SyncResult:
+class SyncResult(w.Printed):
     """What became of the protocol without one of its synchronizations."""
 
-    sync: str
-    steps: tuple[int, ...]
-    """Steps of the paper in which it occurs."""
-    verdict: Verdict
-    idle: bool = False
-    """Did nobody have to wait at it, in the runs with it?"""
-    as_data: bool = False
-    """Does a kernel take what a poll of that name returns?  Without it that is the word that is there."""
+    RECORD = "Without"
+    FIRST = ("sync", "steps", "finding", "idle", "as_data")
+    sync: w.Sync
+    steps: Annotated[tuple[int, ...], "steps of the paper in which it occurs"]
+    verdict: Annotated[Verdict, w.INLINE]
+    idle: Annotated[bool, "whether nobody had to wait at it"] = False
+    as_data: Annotated[bool, "whether a kernel uses the result of a poll of that name"] = False
+    """Without it that is the word that is there."""
 
     @property
-    def finding(self) -> str:
-        """Return True if it is needed."""
+    def finding(self) -> Annotated[str, "`needed`, `redundant`, or the verdict"]:
+        """Return what follows for the synchronization."""
         names = {VIOLATION: "needed", VERIFIED: "redundant", NO_VIOLATION: "no violation found"}
         return names.get(self.verdict.verdict, self.verdict.verdict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding}
-        return about | {"idle": self.idle, "as_data": self.as_data} | self.verdict.to_json()
-
 
 @dataclass(frozen=True)
-class Stronger:
+class Stronger(w.Printed):
     """The verdict by the stronger readings of what nobody has chosen."""
 
-    read: dict[str, str]
-    verdict: Verdict
+    read: Annotated[dict[str, str], "what was read, and how"]
+    verdict: Annotated[Verdict, w.INLINE]
 
     def words(self, weaker: Verdict) -> str:
         """Both verdicts in one line."""
@@ -90,31 +86,25 @@ class Stronger:
         """Return what these readings say."""
         return " and ".join(_IF[name][0] for name in self.read)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        return {"read": self.read, **self.verdict.to_json()}
-
 
 @dataclass(frozen=True)
-class Result:
+class Result(w.Printed):
     """What the command found."""
 
-    verdict: Verdict
+    verdict: Annotated[Verdict, w.INLINE]
     fresh: Callable[[], Trial]
     """Makes the trial that was checked, to show the violation on."""
     options: CheckOptions
-    replay_file: Path | None = None
-    each: tuple[SyncResult, ...] | None = None
-    unreached: tuple[str, ...] = ()
-    """Names of synchronizations that this configuration never comes to."""
-    weakest: tuple[Weakest, ...] | None = None
-    """Results of ``--weakest``."""
+    stronger: Annotated[Stronger | None, "by the stronger readings; null where the kernels leave nothing open"] = None
+    """By those that nobody has chosen; the verdict is by the weaker."""
+    replay_file: w.ReplayFile = None
+    unreached: Annotated[tuple[str, ...], "with `--each-sync`: synchronizations that no run comes to"] = ()
+    each: Annotated[tuple[SyncResult, ...] | None, "null without `--each-sync`", w.As("each_sync")] = None
+    weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
     unsaved: str = ""
     """Why there is no replay file."""
     origin: str = ""
     """``FILE.py:NAME`` of a protocol in a file of its own."""
-    stronger: Stronger | None = None
-    """By the stronger readings, where nobody has chosen; the verdict is by the weaker."""
 
     @property
     def contradicted(self) -> bool:
@@ -132,16 +122,6 @@ class Result:
         if self.each is None or code:
             return code
         return ending.UNFINISHED if any(one.finding in (UNFINISHED, UNSUPPORTED) for one in self.each) else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        file = None if self.replay_file is None else str(self.replay_file)
-        return self.verdict.to_json() | {
-            "stronger": None if self.stronger is None else self.stronger.to_json(),
-            "replay_file": file, "unreached": list(self.unreached),
-            "each_sync": None if self.each is None else [one.to_json() for one in self.each],
-            "each_request": None if self.weakest is None else [one.to_json() for one in self.weakest],
-        }  # fmt: skip
 
 
 class Job:
@@ -344,8 +324,8 @@ class Job:
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
         plain_first.answer(is_last=verdict.verdict != VERIFIED)
-        return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file,
-                      origin=self._case.origin)  # fmt: skip
+        return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options,
+                      replay_file=file, origin=self._case.origin)  # fmt: skip
 
     def _saved(self, verdict: Verdict) -> Result:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""

@@ -58,7 +58,7 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
 
             result = compare(**asdict(options))
     if as_json:
-        print_json("compare", asdict(result))
+        print_json("compare", result)
     elif sys.stdout.isatty():
         stdout_console().print(_table(*traffic.cells(result)))
     else:

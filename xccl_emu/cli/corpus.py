@@ -1,8 +1,8 @@
 """``xccl-emu corpus``: bugs that were found in the wild, each found here, and proved to be mended."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,7 +18,7 @@ from xccl_emu.sizes import some
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from xccl_emu.protocol.corpus import Member
+    from xccl_emu.protocol.corpus import Member, Outcome, Result
 
 SEQUENCES = 200
 """Sequences drawn for a case that is fuzzed."""
@@ -42,49 +42,14 @@ class CorpusOptions:
     seconds: float = option(60.0, "Most seconds of each case.")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a tool says of one case."""
-
-    verdict: str
-    kind: str
-    """Kind of the violation; empty if there is none."""
-    seconds: float
-    refuted: bool
-    clean: bool
-    """As right as this tool can say: verified, or nothing found by all that it was asked to try."""
-    states: int = 0
-    sequences: int = 0
-    """How much was looked at, by `check` or by `fuzz`."""
+Tool = Callable[["Member", str, float], "Outcome"]
 
 
-@dataclass(frozen=True)
-class Result:
-    """A member, and what was found."""
-
-    member: "Member"
-    broken: Outcome
-    mended: Outcome
-
-    @property
-    def right(self) -> bool:
-        """Return True if it is as its page says."""
-        return self.broken.refuted and self.broken.kind == self.member.finding and self.mended.clean
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        found = {"broken": asdict(self.broken), "mended": asdict(self.mended)}
-        page = {"sources": self.member.sources, "tool": self.member.tool, "shown_by": self.member.shown_by}
-        return {"member": self.member.name, **page, "expected": self.member.finding, **found, "right": self.right}
-
-
-Tool = Callable[["Member", str, float], Outcome]
-
-
-def _check(member: "Member", case: str, seconds: float) -> Outcome:
+def _check(member: "Member", case: str, seconds: float) -> "Outcome":
     """Every schedule of the case."""
     from xccl_emu.check.check import check
     from xccl_emu.check.verdict import VERIFIED, VIOLATION
+    from xccl_emu.protocol.corpus import Outcome
 
     verdict = check(member.case(case), seconds=seconds, **member.options)
     finding = verdict.violation.kind if verdict.violation is not None else ""
@@ -92,10 +57,11 @@ def _check(member: "Member", case: str, seconds: float) -> Outcome:
     return Outcome(said, finding, verdict.seconds, said == VIOLATION, said == VERIFIED, states=verdict.states)
 
 
-def _fuzz(member: "Member", case: str, seconds: float) -> Outcome:
+def _fuzz(member: "Member", case: str, seconds: float) -> "Outcome":
     """Sequences of calls, one after the other, so that the same number finds the same."""
     from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VIOLATION
     from xccl_emu.fuzz.run import FuzzPlan, fuzz
+    from xccl_emu.protocol.corpus import Outcome
 
     plan = FuzzPlan(f"{member.file}:{case}", examples=SEQUENCES)
     summary = fuzz(plan, 1, seconds=seconds)
@@ -117,9 +83,9 @@ def act(options: CorpusOptions, members: list[str] | None, as_json: bool) -> Non
     raise typer.Exit(0 if all(result.right for result in results) else 1)
 
 
-def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Result]:
+def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> "list[Result]":
     """Return what each member comes to; ConfigError for a name that none has, and for a limit that is not positive."""
-    from xccl_emu.protocol.corpus import CASES, members
+    from xccl_emu.protocol.corpus import CASES, Result, members
 
     check_seconds(seconds)
     all_of_them, results = members(names), list[Result]()
@@ -130,10 +96,12 @@ def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Res
     return results
 
 
-def show(results: Sequence[Result], as_json: bool) -> None:
+def show(results: Sequence["Result"], as_json: bool) -> None:
     """Print them."""
+    from xccl_emu.protocol.corpus import FoundMembers
+
     if as_json:
-        return print_json("corpus", {"results": [result.to_json() for result in results]})
+        return print_json("corpus", FoundMembers(results))
     console = stdout_console()
     console.print(_table(results))
     wrong = [result.member.name for result in results if not result.right]
@@ -141,7 +109,7 @@ def show(results: Sequence[Result], as_json: bool) -> None:
     console.print(says, highlight=False)
 
 
-def _table(results: Sequence[Result]) -> "Table":
+def _table(results: Sequence["Result"]) -> "Table":
     shown = table(
         "member", "by", "expected", "broken", *right("looked at"), "mended", *right("looked at", "seconds"),
         title="bugs that were found in the wild", title_style="",
@@ -157,12 +125,12 @@ def _table(results: Sequence[Result]) -> "Table":
     return shown
 
 
-def finding_text(outcome: Outcome) -> str:
+def finding_text(outcome: "Outcome") -> str:
     """Return what was found, or the verdict if nothing was."""
     return outcome.kind or outcome.verdict
 
 
-def looked_at(outcome: Outcome) -> str:
+def looked_at(outcome: "Outcome") -> str:
     """Return the number of states or sequences, with its unit."""
     return some(outcome.sequences, "sequences") if outcome.sequences else some(outcome.states, "states")
 

@@ -47,11 +47,7 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
 def _print(found: "FittedConstants", as_json: bool) -> None:
     """The report, as JSON or as tables."""
     if as_json:
-        from xccl_emu.bench.result import Result
-
-        rows = [Result.of(row, found.emulated[row.what]).to_json() for row in found.rows]
-        report = {name: getattr(found, name) for name in ("constants", "intervals", "sensitivity", "evaluations")}
-        return print_json("fit", report | {"results": rows, "mape_percent": found.mape_percent})
+        return print_json("fit", found)
     constants = table("constant", "value", "from", "to", title="Fitted constants")
     for name, value in found.constants.items():
         constants.add_row(name, f"{value:g}", *(f"{end:.3g}" for end in found.intervals[name]))

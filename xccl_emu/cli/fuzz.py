@@ -73,10 +73,7 @@ class Result:
 
     summary: "FuzzSummary"
     protocol: str
-    """As the user names it."""
-    order: str
-    seed: int
-    kept: Path | None = None
+    """The user's name of it."""
     replayed: bool = False
     unsaved: str = ""
     """Why nothing was kept."""
@@ -111,7 +108,7 @@ def run_fuzz(options: FuzzOptions, quiet: bool) -> Result:
         return _replay(options, options.replay)
     assert options.protocol is not None
     summary = _watched(options, options.protocol, quiet)
-    result = Result(summary, options.protocol, options.order, options.seed)
+    result = Result(summary, options.protocol)
     return _kept(options, result) if summary.findings else result
 
 
@@ -162,8 +159,9 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> "FuzzSummary":
 
 def _kept(options: FuzzOptions, result: Result) -> Result:
     found = result.summary.findings[0]
-    path, unsaved = save_witness(found.sequence(result.protocol), found.verdict, options.out)
-    return replace(result, kept=path, unsaved=unsaved)
+    kept = save_witness(found.sequence(result.protocol), found.verdict, options.out)
+    result.summary.replay_file, unsaved = kept
+    return replace(result, unsaved=unsaved)
 
 
 def _replay(options: FuzzOptions, path: Path) -> Result:
@@ -182,8 +180,8 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
         raise ConfigError(f"--replay {path}: {error}") from error
     verdict = replayed(witness, sequence, path)
     finding = FailingSequence(verdict, str(witness.configuration["stages"]), witness.fault)
-    summary = FuzzSummary(protocol, findings=[finding])
-    return Result(summary, protocol, witness.order, options.seed, path, replayed=True)
+    summary = FuzzSummary(protocol, [finding], witness.order, options.seed, path)
+    return Result(summary, protocol, replayed=True)
 
 
 # ---- what is printed
@@ -192,15 +190,14 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
 def show(result: Result, as_json: bool) -> None:
     """Print it."""
     if as_json:
-        kept = None if result.kept is None else str(result.kept)
-        about = {"order": result.order, "seed": result.seed, "replay_file": kept}
-        return print_json("fuzz", result.summary.to_json() | about)
+        return print_json("fuzz", result.summary)
     for found in result.summary.findings[:1]:
         _show_finding(found, result)
     if not result.replayed:
         typer.echo(_counts(result.summary))
-    if result.kept is not None and not result.replayed:
-        typer.echo(f"show it again: xccl-emu fuzz --replay {result.kept}{file_of(result.protocol)}")
+    kept = result.summary.replay_file
+    if kept is not None and not result.replayed:
+        typer.echo(f"show it again: xccl-emu fuzz --replay {kept}{file_of(result.protocol)}")
 
 
 def _counts(summary: "FuzzSummary") -> str:

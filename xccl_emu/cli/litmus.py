@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xccl_emu import words as w
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.cli.options import JSON, command_of, words
@@ -47,6 +48,71 @@ class LitmusOptions:
     seed: int = option(0, "Of its random schedules.", least=0)
 
 
+@dataclass(frozen=True)
+class LitmusOutcome(w.Printed):
+    """What a litmus program may come to."""
+
+    outcome: Annotated[str, "registers as `1:a=0`, and last values of cells as `x=1`"]
+    allowed: Annotated[dict[str, list[str]], "the memory orders that allow it, by reading of a barrier"]
+
+
+@dataclass(frozen=True)
+class LitmusProgram(w.Printed):
+    """A litmus program."""
+
+    program: Annotated[str, "its name or text"]
+    threads: Annotated[Sequence[str], "the operations of each thread"]
+    outcomes: Annotated[list[LitmusOutcome], "what it may come to"]
+
+
+@dataclass(frozen=True)
+class LitmusAllowed(w.Printed):
+    """What litmus programs may come to."""
+
+    homes: Annotated[str, "where cells are: `one` or `own`"]
+    litmus: Annotated[list[LitmusProgram], "the programs, and what each may come to"]
+
+
+@dataclass(frozen=True)
+class Refutation(w.Printed):
+    """An outcome that a model does not allow."""
+
+    program: Annotated[str, "its name or text"]
+    outcome: Annotated[str, "registers as `1:a=0`, and last values of cells as `x=1`"]
+    count: Annotated[int, "how often it came"]
+
+
+@dataclass(frozen=True)
+class ModelSetting(w.Printed):
+    """What a pod is set to."""
+
+    RECORD = "Setting"
+    order: w.Order
+    barrier: Annotated[str, "how a barrier is read: `visible` or `empty`"]
+
+
+@dataclass(frozen=True)
+class JudgedModel(w.Printed):
+    """A machine as the emulator has it."""
+
+    RECORD = "Model"
+    setting: Annotated[ModelSetting, w.INLINE]
+    refuted_by: Annotated[list[Refutation], "the outcomes that it does not allow"]
+
+
+@dataclass(frozen=True)
+class LitmusRead(w.Printed):
+    """What a results file says of each machine."""
+
+    homes: Annotated[str, "where cells are: `one` or `own`"]
+    n_rounds: Annotated[int, "rounds of all programs"]
+    models: Annotated[list[JudgedModel], "every machine that there is, strongest first"]
+    left: Annotated[
+        list[ModelSetting], "what nothing refutes, but for machines that are weaker than another one of these",
+        w.As("set"),
+    ]  # fmt: skip
+
+
 def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code."""
     from xccl_emu.ascendc import BARRIERS, litmus
@@ -82,21 +148,18 @@ def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
 def _list(options: LitmusOptions, programs: Sequence["LitmusTest"], as_json: bool) -> None:
     from xccl_emu.ascendc import litmus
 
-    shown = list[dict[str, Any]]()
+    shown = list[LitmusProgram]()
     with counting("litmus", len(programs), quiet=as_json) as count:
         for i, program in enumerate(programs):
             count(i, program.name)
-            shown.append({
-                "program": program.name, "threads": program.texts, "outcomes": [*_allowed(program, options.homes)],
-            })  # fmt: skip
+            shown.append(LitmusProgram(program.name, program.texts, _allowed(program, options.homes)))
     if as_json:
-        return print_json("litmus", {"homes": options.homes, "litmus": shown})
+        return print_json("litmus", LitmusAllowed(options.homes, shown))
     found = table("program", "outcome", *litmus.ORDERS, title="what may come", title_style="")
     for each in shown:
-        name = each["program"]
-        found.add_row(name, f"[bold]{escape(' || '.join(each['threads']))}[/]", end_section=False)
-        for one in each["outcomes"]:
-            found.add_row("", one["outcome"], *(_cell(one["allowed"], order) for order in litmus.ORDERS))
+        found.add_row(each.program, f"[bold]{escape(' || '.join(each.threads))}[/]", end_section=False)
+        for one in each.outcomes:
+            found.add_row("", one.outcome, *(_cell(one.allowed, order) for order in litmus.ORDERS))
         found.add_section()
     console = stdout_console()
     console.print(found)
@@ -105,7 +168,7 @@ def _list(options: LitmusOptions, programs: Sequence["LitmusTest"], as_json: boo
     )
 
 
-def _allowed(program: "LitmusTest", homes: str) -> list[dict[str, Any]]:
+def _allowed(program: "LitmusTest", homes: str) -> list[LitmusOutcome]:
     """List each outcome, and the orders that allow it by each reading of a barrier."""
     from xccl_emu.ascendc import BARRIERS, litmus
 
@@ -114,9 +177,9 @@ def _allowed(program: "LitmusTest", homes: str) -> list[dict[str, Any]]:
         for barrier in BARRIERS for order in litmus.ORDERS
     }  # fmt: skip
     return [
-        {"outcome": litmus.text_of(outcome), "allowed": {
+        LitmusOutcome(litmus.text_of(outcome), {
             barrier: [order for order in litmus.ORDERS if outcome in found[barrier, order]] for barrier in BARRIERS
-        }}
+        })
         for outcome in sorted(frozenset().union(*found.values()), key=litmus.text_of)
     ]  # fmt: skip
 
@@ -137,31 +200,30 @@ def _read(options: LitmusOptions, as_json: bool) -> None:
     models = litmus.models(results, options.homes)
     left, runs = litmus.strongest(models), sum(sum(counts.values()) for counts in results.values())
     if as_json:
-        shown = [_named(model) | {"refuted_by": _refutations(model)} for model in models]
-        chosen = [_named(model) for model in left]
-        print_json("litmus", {"homes": options.homes, "n_rounds": runs, "models": shown, "set": chosen})
+        shown = [JudgedModel(_setting(model), _refutations(model)) for model in models]
+        print_json("litmus", LitmusRead(options.homes, runs, shown, [*map(_setting, left)]))
     else:
         _show(models, left, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}")
     raise typer.Exit(0 if left else ending.WRONG)
 
 
-def _named(model: "MachineModel") -> dict[str, Any]:
-    return {"order": model.order, "barrier": model.barrier}
+def _setting(model: "MachineModel") -> ModelSetting:
+    return ModelSetting(model.order, model.barrier)
 
 
-def _refutations(model: "MachineModel") -> list[dict[str, Any]]:
+def _refutations(model: "MachineModel") -> list[Refutation]:
     from xccl_emu.ascendc import litmus
 
-    return [
-        {"program": name, "outcome": litmus.text_of(outcome), "count": n} for name, outcome, n in model.refuted_by
-    ]  # fmt: skip
+    return [Refutation(name, litmus.text_of(outcome), n) for name, outcome, n in model.refuted_by]
 
 
 def _show(models: Sequence["MachineModel"], left: Sequence["MachineModel"], what: str) -> None:
     rows = table("order", "barrier", "", "by", "outcome", *right("times"), title=what, title_style="")
     for model in models:
-        worst = max(_refutations(model), key=lambda each: each["count"], default=None)
-        found = ("[red]refuted[/]", *map(str, worst.values())) if worst else ("[green]not refuted[/]", "", "", "")
+        worst = max(_refutations(model), key=lambda each: each.count, default=None)
+        found = ("[green]not refuted[/]", "", "", "") if worst is None else (
+            "[red]refuted[/]", worst.program, worst.outcome, str(worst.count)
+        )  # fmt: skip
         rows.add_row(model.order, model.barrier, *found)
     console = stdout_console()
     console.print(rows)

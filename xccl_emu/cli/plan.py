@@ -1,6 +1,6 @@
 """``xccl-emu plan``: which parallel strategy serves a model on a cluster best."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,10 +120,10 @@ def _chosen(options: Planning, setting: "PlanSetting", workload: "RequestStream"
 
 def _compare(setting: "PlanSetting", workload: "RequestStream", as_json: bool) -> None:
     from xccl_emu.cli.bench_show import show
-    from xccl_emu.plan.published import compared
+    from xccl_emu.plan.published import PublishedRows, compared
 
-    about = {"form": setting.form.text, "batch": setting.batch, "workload": asdict(workload)}
-    show(compared(setting, workload), as_json, "plan", about)
+    rows = compared(setting, workload)
+    show(PublishedRows(rows, setting.form.text, setting.batch, workload), as_json, "plan")
 
 
 app = App.of(command_of(Planning, _plan, JSON, file("plot", "Draw the terms to a PNG, SVG or PDF file.")))

@@ -1,23 +1,80 @@
 """What ``xccl-emu plan`` prints and draws: a table of strategies with why each is where it is, JSON, or bars."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.markup import escape
 from rich.table import Column, Table
 
+from xccl_emu import words as w
 from xccl_emu.cli.files import save_figure
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right, stdout_console
 from xccl_emu.plan.explain import deciding, ms, reason
+from xccl_emu.plan.memory import DeviceBytes
 from xccl_emu.plan.observed import FittedObservation
 from xccl_emu.plan.partition import WHOLE, Cut, DeviceShare, part
-from xccl_emu.plan.strategies import Estimate, RankedStrategies, single_terms
+from xccl_emu.plan.strategies import Estimate, RankedStrategies, RequestStream, single_terms
 
 _COLOURS = ("#aeb6bf", "#1b4f72", "#ba4a00", "#2e86c1", "#17a589", "#d68910", "#7d3c98", "#85c1e9", "#566573")
+
+
+@dataclass(frozen=True)
+class ReportedStrategy(w.Printed):
+    """What the equations say of a strategy."""
+
+    RECORD = "Strategy"
+    strategy: Annotated[str, "attention, experts [stages]"]
+    refusal: Annotated[str, "why it cannot be; empty if it can"]
+    ttft_s: Annotated[float | None, "time to the first token; null where there is no bound on it"]
+    prefill_s: Annotated[float, "time of a prefill, without waiting"]
+    wait_s: Annotated[float | None, "time in the queue; null where there is no bound on it"]
+    itl_s: Annotated[float, "time between tokens"]
+    tokens_per_s: Annotated[float, "throughput"]
+    memory_bytes: Annotated[float, "memory of a device"]
+    memory: Annotated[DeviceBytes, "bytes of one device, by what they are for"]
+    load: Annotated[float, "share of what the strategy can serve"]
+    load_unit: Annotated[str, "what `load` counts, such as `requests`"]
+    saturated: Annotated[bool, "whether requests come faster than they are served"]
+    loses_by: Annotated[str, "the term by which it loses most against the best"]
+    loses_s: Annotated[float, "by how much"]
+    prefill_terms_s: Annotated[dict[str, float], "each term of a prefill"]
+    decode_terms_s: Annotated[dict[str, float], "each term of a token after it"]
+
+
+@dataclass(frozen=True)
+class DeviceWeights(w.Printed):
+    """Weights that a device has."""
+
+    layers: Annotated[tuple[int, int], "first, and one after the last"]
+    experts: Annotated[tuple[int, int], "routed ones: first, and one after the last"]
+    requests: Annotated[int, "DP rank: which share of the requests its attention is for"]
+    cuts: Annotated[dict[str, dict[str, str]], "rows and columns of matrices of attention, an expert, a dense layer"]
+
+
+@dataclass(frozen=True)
+class PlanReport(w.Printed):
+    """What is said of the strategies of a plan."""
+
+    model: Annotated[str, "name of the model"]
+    cluster: Annotated[str, "name of the cluster"]
+    form: Annotated[str, "which equations: corrected or literal"]
+    batch: Annotated[int, "requests at once"]
+    overlapped: Annotated[bool, "whether transfers overlap, as without `--sync`"]
+    dropping: Annotated[bool, "whether `--drop` was given"]
+    workload: Annotated[RequestStream, "requests that a plan is for"]
+    by: Annotated[str, "what strategies are ranked by"]
+    ranked: Annotated[list[ReportedStrategy], "strategies that can be, the best first"]
+    refused: Annotated[list[ReportedStrategy], "strategies that cannot be"]
+    observed: Annotated[Sequence[FittedObservation], "measurements of `--observed`, and the equations next to them"]
+    cluster_constants: Annotated[dict[str, Any], "fields of the cluster, as its file has them, or fitted"]
+    weights: Annotated[DeviceWeights | None, "for `--device`"]
+    chosen: Annotated[ReportedStrategy | None, "for `--strategy`"]
+    reason: Annotated[str, "why the best is better"]
+    outcome: Annotated[str, "why the exit code is 1; empty if it is not"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +111,7 @@ class Shown:
 def show(shown: Shown, as_json: bool) -> None:
     """Print it to stdout."""
     if as_json:
-        return print_json("plan", plain(shown))
+        return print_json("plan", report(shown))
     console, lines = stdout_console(), [*_lines(shown)]
     if shown.best is not None:
         console.print(_table(shown), highlight=False)
@@ -74,29 +131,25 @@ def outcome(shown: Shown) -> str:
     return ""
 
 
-def plain(shown: Shown) -> Mapping[str, Any]:
+def report(shown: Shown) -> PlanReport:
     """Return it as JSON has it; times in seconds, null where there is no bound on them."""
-    one = shown.any
-    return {
-        "model": one.setting.model.name, "cluster": one.setting.cluster.name,
-        "form": one.setting.form.text, "batch": one.setting.batch, "overlapped": one.setting.overlapped,
-        "dropping": one.setting.dropping, "workload": asdict(one.workload), "by": shown.by,
-        "ranked": [_plain(each, shown) for each in shown.plan.ranked],
-        "refused": [_plain(each, shown) for each in shown.plan.refused],
-        "observed": [{**asdict(each), "off_percent": each.off_percent} for each in shown.observed],
-        "cluster_constants": asdict(one.setting.cluster),
-        "weights": None if shown.part is None else _plain_part(shown.part),
-        "chosen": None if shown.chosen is None else _plain(shown.chosen, shown),
-        "reason": _reason(shown), "outcome": outcome(shown),
-    }  # fmt: skip
+    one, plan = shown.any, shown.plan
+    return PlanReport(
+        one.setting.model.name, one.setting.cluster.name, one.setting.form.text, one.setting.batch,
+        one.setting.overlapped, one.setting.dropping, one.workload, shown.by,
+        [_reported(each, shown) for each in plan.ranked], [_reported(each, shown) for each in plan.refused],
+        shown.observed, asdict(one.setting.cluster), None if shown.part is None else _weights(shown.part),
+        None if shown.chosen is None else _reported(shown.chosen, shown), _reason(shown), outcome(shown),
+    )  # fmt: skip
 
 
-def _plain_part(of: DeviceShare) -> dict[str, Any]:
+def _weights(of: DeviceShare) -> DeviceWeights:
     """Ranges as their first and last but one, matrices as NumPy cuts them."""
-    ranges = {name: [each.start, each.stop] for name, each in (("layers", of.layers), ("experts", of.experts))}
     kinds = (("attention", of.attention), ("expert", of.expert), ("dense", of.dense))
-    return {**ranges, "requests": of.requests, "cuts": {
-        kind: {name: _cut(each) for name, each in cuts.items()} for kind, cuts in kinds}}  # fmt: skip
+    return DeviceWeights(
+        (of.layers.start, of.layers.stop), (of.experts.start, of.experts.stop), of.requests,
+        {kind: {name: _cut(each) for name, each in cuts.items()} for kind, cuts in kinds},
+    )  # fmt: skip
 
 
 def _cut(of: Cut) -> str:
@@ -104,17 +157,13 @@ def _cut(of: Cut) -> str:
     return f"[{', '.join(':' if each == WHOLE else f'{each.start}:{each.stop}' for each in of)}]"
 
 
-def _plain(each: Estimate, shown: Shown) -> dict[str, Any]:
-    loses_by, seconds = ("", 0.0) if shown.best is None else deciding(each, shown.best, shown.by)
-    return {
-        "strategy": str(each.strategy), "refusal": each.refusal, "ttft_s": _finite(each.ttft_s),
-        "prefill_s": each.prefill_s, "wait_s": _finite(each.load.wait_s), "itl_s": each.itl_s,
-        "tokens_per_s": each.throughput, "memory_bytes": each.memory.total,
-        "memory": {f"{what}_bytes": nbytes for what, nbytes in asdict(each.memory).items()},
-        "load": each.load.utilization, "load_unit": each.load.unit, "saturated": each.load.saturated,
-        "loses_by": loses_by, "loses_s": seconds,
-        "prefill_terms_s": single_terms(each.prefill), "decode_terms_s": single_terms(each.decode),
-    }  # fmt: skip
+def _reported(each: Estimate, shown: Shown) -> ReportedStrategy:
+    loses_by, loses_s = ("", 0.0) if shown.best is None else deciding(each, shown.best, shown.by)
+    return ReportedStrategy(
+        str(each.strategy), each.refusal, _finite(each.ttft_s), each.prefill_s, _finite(each.load.wait_s), each.itl_s,
+        each.throughput, each.memory.total, each.memory, each.load.utilization, each.load.unit, each.load.saturated,
+        loses_by, loses_s, single_terms(each.prefill), single_terms(each.decode),
+    )  # fmt: skip
 
 
 def _finite(value: float) -> float | None:
@@ -162,10 +211,11 @@ def _lines(shown: Shown) -> Iterator[str]:
     best, plan = shown.best, shown.plan
     yield from _observed(shown)
     if shown.part is not None:
-        weights = _plain_part(shown.part)
-        cuts = "; ".join((f"{kind}: " + " ".join(map("".join, each.items()))) for kind, each in weights["cuts"].items())
-        first = ", ".join(f"{what} {weights[what][0]} to {weights[what][1] - 1}" for what in ("layers", "experts"))
-        yield f"device {shown.device}: DP rank {weights['requests']}, {first}; {cuts}"
+        weights = _weights(shown.part)
+        cuts = "; ".join((f"{kind}: " + " ".join(map("".join, each.items()))) for kind, each in weights.cuts.items())
+        ranges = (("layers", weights.layers), ("experts", weights.experts))
+        first = ", ".join(f"{what} {each[0]} to {each[1] - 1}" for what, each in ranges)
+        yield f"device {shown.device}: DP rank {weights.requests}, {first}; {cuts}"
     if best is not None:
         yield _reason(shown)
         for what, terms in (("prefill", best.prefill), ("decode", best.decode)):

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,8 @@ from xccl_emu.stage import Stage, silent
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from xccl_emu.protocol.pod_run import PodRun
+    from xccl_emu.machine.stats import RunStats
+    from xccl_emu.protocol.pod_run import CaseRun
     from xccl_emu.protocol.sequence import Sizes
 
 POLICIES = ("round-robin", "random")
@@ -63,9 +64,9 @@ def case(
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
     result = run(protocol, sizes_from(ctx.args, protocol), options)
     if as_json:
-        print_json("run", result.to_json())
+        print_json("run", result)
     else:
-        typer.echo(result.render())
+        typer.echo(pod_text(result) if result.on_pod else case_text(result))
     if result.wrong:
         raise typer.Exit(WRONG)
 
@@ -89,104 +90,53 @@ class RunOptions:
             raise ConfigError(f"--policy {self.policy}: must be one of {', '.join(POLICIES)}")
 
 
-@dataclass
-class CaseResult:
-    """What a run did, how long it took in wall seconds, and how much memory."""
-
-    protocol: str
-    configuration: dict[str, int | str]
-    options: RunOptions
-    stats: dict[str, Any]
-    wrong_bytes: dict[str, int]
-    """Wrong bytes of each buffer that has any."""
-    seconds: float
-    resident_gb: float
-
-    @property
-    def wrong(self) -> int:
-        """Wrong bytes of all buffers."""
-        return sum(self.wrong_bytes.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        return {
-            "protocol": self.protocol, "configuration": self.configuration, "order": self.options.order,
-            "policy": self.options.policy, "wrong": self.wrong, "wrong_bytes": self.wrong_bytes,
-            "rounds": [{self.protocol: self.stats}], "facts": {}, "stage_seconds": {}, "seconds": self.seconds,
-            "resident_gb": self.resident_gb,
-        }  # fmt: skip
-
-    def render(self) -> str:
-        """Return it as text for people."""
-        sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
-        moved = ", ".join(f"{pipe} {nbytes:,}" for pipe, nbytes in self.stats["bytes_by_pipe"].items() if nbytes)
-        count = f"{sum(self.stats['instructions'].values()):,} instructions in {self.stats['seconds']:.3f} s"
-        lines = [self.protocol, f"  {sizes}", f"  {count}; bytes by {moved or 'no pipe'}"]
-        lines += [f"  WRONG: {nbytes} bytes of {name}" for name, nbytes in self.wrong_bytes.items()]
-        return "\n".join([*lines, f"#wrong {self.wrong}"])
+def case_text(result: "CaseRun") -> str:
+    """Return what a run that the pod just fits did, as text for people."""
+    sizes = " ".join(f"{name}={value}" for name, value in result.configuration.items())
+    stats = result.rounds[0][result.protocol]
+    moved = ", ".join(f"{pipe} {nbytes:,}" for pipe, nbytes in stats.bytes_by_pipe.items() if nbytes)
+    count = f"{sum(stats.instructions.values()):,} instructions in {stats.seconds:.3f} s"
+    lines = [result.protocol, f"  {sizes}", f"  {count}; bytes by {moved or 'no pipe'}"]
+    lines += [f"  WRONG: {nbytes} bytes of {name}" for name, nbytes in result.wrong_bytes.items()]
+    return "\n".join([*lines, f"#wrong {result.wrong}"])
 
 
-@dataclass(frozen=True)
-class PodResult:
-    """What a case did on the whole pod, how long that took in wall seconds, and how much memory."""
-
-    protocol: str
-    run: "PodRun"
-    configuration: dict[str, Any]
-    """Sizes that were asked for, or taken where none were."""
-    seconds: float
-    resident_gb: float
-
-    @property
-    def wrong(self) -> int:
-        """Elements that are not the oracle's."""
-        return self.run.wrong
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        run = self.run
-        return {
-            "protocol": self.protocol, "configuration": self.configuration, "order": run.pod.order,
-            "policy": run.pod.policy, "wrong": run.wrong, "wrong_bytes": {}, "rounds": run.rounds,
-            "facts": run.facts, "stage_seconds": run.seconds, "seconds": self.seconds,
-            "resident_gb": self.resident_gb,
-        }  # fmt: skip
-
-    def render(self) -> str:
-        """Return it as text for people."""
-        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.run.seconds.items())
-        total = f"{self.seconds:.1f} s in all ({stages}), {self.resident_gb:.1f} GB resident"
-        console = stdout_console()
-        with console.capture() as captured:
-            console.print(self._table())
-        return f"{captured.get()}{total}\n#wrong {self.wrong}"
-
-    def _table(self) -> "Table":
-        """A line for each protocol of each round."""
-        facts = self.run.facts.items()
-        counts = ", ".join(some(value, name).replace("_", " ") for name, value in facts if isinstance(value, int))
-        words = "; ".join([counts, *(value for _, value in facts if isinstance(value, str))])
-        numbers = right("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s")
-        shown = table("round", *numbers, title=f"{self.protocol}: {words}", caption=_CAPTION)
-        for number, stats in enumerate(self.run.rounds, start=1):
-            for name, one in stats.items():
-                shown.add_row(f"{number} {name}", *_cells(one))
-        return shown
+def pod_text(result: "CaseRun") -> str:
+    """Return what a run on the whole pod did, as text for people."""
+    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.stage_seconds.items())
+    total = f"{result.seconds:.1f} s in all ({stages}), {result.resident_gb:.1f} GB resident"
+    console = stdout_console()
+    with console.capture() as captured:
+        console.print(_table(result))
+    return f"{captured.get()}{total}\n#wrong {result.wrong}"
 
 
-def _cells(stats: dict[str, Any]) -> Iterator[str]:
-    moved, seconds = stats["bytes_by_pipe"], stats["seconds"]
+def _table(result: "CaseRun") -> "Table":
+    """A line for each protocol of each round."""
+    facts = result.facts.items()
+    counts = ", ".join(some(value, name).replace("_", " ") for name, value in facts if isinstance(value, int))
+    words = "; ".join([counts, *(value for _, value in facts if isinstance(value, str))])
+    numbers = right("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s")
+    shown = table("round", *numbers, title=f"{result.protocol}: {words}", caption=_CAPTION)
+    for number, stats in enumerate(result.rounds, start=1):
+        for name, one in stats.items():
+            shown.add_row(f"{number} {name}", *_cells(one))
+    return shown
+
+
+def _cells(stats: "RunStats") -> Iterator[str]:
+    moved = stats.bytes_by_pipe
     copied = moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
-    for n in (moved["mtu-in"], moved["mtu-out"], moved["dma"], stats["vector_elements"]):
+    for n in (moved["mtu-in"], moved["mtu-out"], moved["dma"], stats.vector_elements):
         yield f"{n / 1e9:.{2 if n >= 1e7 or not n else 5}f}"
-    yield f"{sum(stats['instructions'].values()) / 1e6:.2f}"
-    yield f"{seconds:.2f}"
-    yield f"{copied / 1e9 / max(seconds, 1e-9):.1f}"
+    yield f"{sum(stats.instructions.values()) / 1e6:.2f}"
+    yield f"{stats.seconds:.2f}"
+    yield f"{copied / 1e9 / max(stats.seconds, 1e-9):.1f}"
 
 
-def run(protocol: str, sizes: "Sizes", options: RunOptions) -> CaseResult | PodResult:
+def run(protocol: str, sizes: "Sizes", options: RunOptions) -> "CaseRun":
     """Run it once, on a pod that it just fits or on the whole one, and hold memory against what must be there."""
-    from xccl_emu.protocol.pod_run import resident_gb
+    from xccl_emu.protocol.pod_run import CaseRun, resident_gb
     from xccl_emu.protocol.registry import known, make
 
     if known(protocol).preset.on_pod is not None:
@@ -194,17 +144,19 @@ def run(protocol: str, sizes: "Sizes", options: RunOptions) -> CaseResult | PodR
     started, case = time.perf_counter(), make(protocol, **sizes)
     trial = case.build(options.order)
     trial.pod.policy = options.policy
-    stats, wrong = asdict(trial.pod.run()), trial.wrong_bytes()
-    seconds = time.perf_counter() - started
-    return CaseResult(protocol, dict(case.configuration), options, stats, wrong, seconds, resident_gb())
+    stats, wrong = trial.pod.run(), trial.wrong_bytes()
+    return CaseRun(
+        protocol, case.configuration, options.order, options.policy, sum(wrong.values()), wrong, [{protocol: stats}],
+        {}, {}, time.perf_counter() - started, resident_gb(),
+    )  # fmt: skip
 
 
-def run_on_pod(protocol: str, sizes: "Sizes", options: RunOptions) -> PodResult:
+def run_on_pod(protocol: str, sizes: "Sizes", options: RunOptions) -> "CaseRun":
     """Run it on the whole pod, call after call; sizes that are not given may be smaller, so as to fit the memory."""
     from xccl_emu.machine.free_memory import available_bytes
     from xccl_emu.machine.pod import Pod
     from xccl_emu.machine.spec import CLOUDMATRIX384
-    from xccl_emu.protocol.pod_run import PodRun, resident_gb
+    from xccl_emu.protocol.pod_run import CaseRun, PodRun, resident_gb
     from xccl_emu.protocol.registry import on_pod
 
     started, case = time.perf_counter(), on_pod(protocol, **sizes)
@@ -215,4 +167,7 @@ def run_on_pod(protocol: str, sizes: "Sizes", options: RunOptions) -> PodResult:
         options.say(note)
     case.run_on_pod(pod_run)
     chosen = {each.name: getattr(case, each.name) for each in case.sizes()}
-    return PodResult(protocol, pod_run, chosen, time.perf_counter() - started, resident_gb())
+    return CaseRun(
+        protocol, chosen, options.order, options.policy, pod_run.wrong, {}, pod_run.rounds, pod_run.facts,
+        pod_run.seconds, time.perf_counter() - started, resident_gb(), on_pod=True,
+    )  # fmt: skip

@@ -3,9 +3,10 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
+from xccl_emu import words as w
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
@@ -44,29 +45,28 @@ class SizesOptions:
 
 
 @dataclass(frozen=True)
-class Region:
+class Region(w.Printed):
     """Buffers of one name on a die, all together."""
 
-    area: str
-    region: str
-    count: int
-    bytes: int
-    """With what is between them."""
+    area: Annotated[str, "`app data`, `metadata` or `managed data`"]
+    region: Annotated[str, "what they are called in reports"]
+    count: Annotated[int, "how many there are"]
+    bytes: Annotated[int, "bytes of all of them, with what is between them"]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(w.Printed):
     """What a case takes, in bytes of a die, and of a core's data buffer."""
 
-    protocol: str
-    configuration: dict[str, int | str]
-    n_dies: int
-    app_bytes: int
-    meta_bytes: int
-    managed_bytes: int
-    ub_bytes: int
-    regions: list[Region]
-    published_bytes: dict[str, int]
+    protocol: w.Protocol
+    configuration: w.Configuration
+    n_dies: Annotated[int, "dies of the pod"]
+    app_bytes: Annotated[int, "app data, of the die that has most"]
+    meta_bytes: Annotated[int, "metadata of a die"]
+    managed_bytes: Annotated[int, "managed data of a die"]
+    ub_bytes: Annotated[int, "data buffer of a core"]
+    regions: Annotated[list[Region], "what has a name there"]
+    published_bytes: Annotated[dict[str, int], "bytes that published libraries reserve for the same, by formula"]
 
 
 def act(options: SizesOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
@@ -81,7 +81,7 @@ def act(options: SizesOptions, words: list[str] | None, more: list[str] | None, 
     assert isinstance(case, Case)
     found = sizes(options.protocol, case)
     if as_json:
-        return print_json("sizes", asdict(found))
+        return print_json("sizes", found)
     show(found)
 
 

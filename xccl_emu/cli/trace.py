@@ -1,12 +1,13 @@
 """``xccl-emu trace``: one case in virtual time, its bytes checked, as a picture for Perfetto."""
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xccl_emu import words as w
 from xccl_emu.cli import plain_first
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, named
@@ -72,29 +73,24 @@ class TraceOptions(Modelled):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(w.Printed):
     """What was run and written."""
 
-    protocol: str
-    configuration: dict[str, int | str]
-    fabric: str
-    latency_us: float
-    critical_path_us: dict[str, float] | None
-    """By resource; none if only some dies were written down."""
-    wrong: int
-    wrong_bytes: dict[str, int]
-    """Wrong bytes of each buffer that has any, and of all together."""
-    file: str
-    slices: int
-    arrows: int
-    left_out: int
-    until_us: float
-    gantt_us: dict[str, list[tuple[float, float]]]
-    """Begin and end of each bar of a Gantt chart, by its name; empty if none was asked for."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        return asdict(self)
+    protocol: w.Protocol
+    configuration: w.Configuration
+    fabric: Annotated[str, "model of the links"]
+    latency_us: Annotated[float, "virtual time of the run"]
+    critical_path_us: Annotated[dict[str, float] | None, "by resource; null if only some dies were written down"]
+    wrong: Annotated[int, w.WRONG]
+    wrong_bytes: w.WrongBytes
+    file: w.File
+    slices: Annotated[int, "actions that the file shows"]
+    arrows: Annotated[int, "from a write to who saw it"]
+    left_out: Annotated[int, "actions that the file lacks"]
+    until_us: Annotated[float, "the file ends here"]
+    gantt_us: Annotated[
+        dict[str, list[tuple[float, float]]], "begin and end of each bar, by engine; empty without `--gantt`"
+    ]
 
     def render(self) -> str:
         """Return it as text for people."""
@@ -124,7 +120,7 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
         result = run(options)
     plain_first.answer()
     if as_json:
-        print_json("trace", result.to_json())
+        print_json("trace", result)
     else:
         typer.echo(result.render())
         for path in filter(None, (options.html, options.svg)):

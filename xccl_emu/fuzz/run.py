@@ -72,6 +72,9 @@ class FuzzSummary(Counts, Gathered):
     COUNTED = (*COUNTS, "findings")
     protocol: w.Protocol
     findings: Annotated[list[FailingSequence], "sequences in which something goes wrong"] = field(default_factory=list)
+    order: w.Order = ""
+    seed: w.Seed = 0
+    replay_file: w.ReplayFile = None
     spent: set[int] = field(default_factory=set)
     """Processes whose time is over."""
 
@@ -138,7 +141,7 @@ def fuzz(
     """
     plan = replace(plan, contents=contents_of(known(plan.protocol).maker.__module__))
     fuzz_part(replace(plan, examples=1))
-    summary = FuzzSummary(plan.protocol)
+    summary = FuzzSummary(plan.protocol, order=plan.budget.order, seed=plan.seed)
     chunks = replace(plan, budget=replace(plan.budget, seconds=seconds, begun=time.time())).chunks()
     processes = len(chunks) if dask else min(workers, len(chunks))
 

@@ -6,9 +6,10 @@ TTFT is without the wait: at the paper's rates some baselines are saturated, and
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from xccl_emu.bench.published import Published, rows
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, Rows
 from xccl_emu.plan import cluster as clusters
 from xccl_emu.plan import model as models
 from xccl_emu.plan.costs import PlanSetting
@@ -92,6 +93,16 @@ def measured(setting: PlanSetting, workload: RequestStream) -> PublishedStrategi
         of["TP+EP"] = Estimate(every[EQUAL], apart, workload)
         of["TP+EP, less TP"] = Estimate(LayerStrategy(half, half), apart, workload)
     return PublishedStrategies(f"mixserve {setting.model.name} on {setting.cluster.name}", of)
+
+
+@dataclass(frozen=True)
+class PublishedRows(Rows):
+    """The paper's own strategies, next to its measurements."""
+
+    FIRST = ("form", "batch", "workload")
+    form: Annotated[str, "which equations: corrected or literal"]
+    batch: Annotated[int, "requests at once"]
+    workload: Annotated[RequestStream, "requests that a plan is for"]
 
 
 def compared(

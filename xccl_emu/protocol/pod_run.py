@@ -5,11 +5,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from xccl_emu import words as w
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB
+from xccl_emu.machine.stats import RunStats
 from xccl_emu.stage import Progress, Stage
 
 INTERPRETER_BYTES = 700 << 20
@@ -28,8 +30,8 @@ class PodRun:
     """Elements that are not the oracle's."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What else there is to say, by name."""
-    rounds: list[dict[str, Any]] = field(default_factory=list)
-    """Measurements of each round, or of each protocol in it: seconds, actions, instructions, bytes by engine."""
+    rounds: list[dict[str, RunStats]] = field(default_factory=list)
+    """Measurements of each round, or of each protocol in it."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall seconds of each stage."""
 
@@ -51,3 +53,23 @@ class PodRun:
 def resident_gb() -> float:
     """The most memory that this process had, in 10^9 bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+@dataclass(frozen=True)
+class CaseRun(w.Printed):
+    """What a run of a case did, once or on the whole pod, how long it took, and how much memory."""
+
+    protocol: w.Protocol
+    configuration: w.Configuration
+    """Sizes that were asked for, or taken where none were."""
+    order: w.Order
+    policy: w.Policy
+    wrong: Annotated[int, w.WRONG]
+    wrong_bytes: w.WrongBytes
+    rounds: Annotated[list[dict[str, RunStats]], "what each round did, by kernel or call"]
+    facts: Annotated[dict[str, Any], "what else the protocol says of the run; each has words of its own"]
+    stage_seconds: Annotated[dict[str, float], "wall time of each stage"]
+    seconds: w.Seconds
+    resident_gb: Annotated[float, "most memory of the process, 10^9 bytes"]
+    on_pod: bool = False
+    """Whether it ran on the whole pod."""

@@ -8,16 +8,17 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import xccl_emu
+from xccl_emu import words as w
 from xccl_emu.errors import ConfigError
-from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, first_sentence, sizes_of
+from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, Size, first_sentence, sizes_of
 from xccl_emu.protocol.folder import module_of
 
 Maker = Callable[..., Any]
@@ -55,6 +56,12 @@ class Known:
         """The folder of `xccl_emu.protocols` that has it, or the first package of its module."""
         return self.maker.__module__.removeprefix(f"{GROUP}.").partition(".")[0]
 
+    def listed(self) -> Iterator["ListedSize"]:
+        """Yield the sizes, with the defaults under this name."""
+        for size in sizes_of(self.maker):
+            default = self.preset.sizes.get(size.name, size.default)
+            yield ListedSize(replace(size, default=default), (self.preset.on_pod or {}).get(size.name, default))
+
     def made(self, sizes: Mapping[str, Any]) -> Case:
         """The case with its usual sizes, some of them changed, or `POD_SIZES`; ConfigError as for `make`."""
         there = [each.name for each in sizes_of(self.maker)]
@@ -65,6 +72,44 @@ class Known:
                 raise ConfigError(given, value, f"{self.preset.name} has no such size, but {', '.join(there)}")
         made: Case = self.maker(**{**self.preset.sizes, **own})
         return made.with_pod_options(**of_pod) if of_pod else made
+
+
+@dataclass(frozen=True)
+class Named(w.Printed):
+    """A protocol in a list."""
+
+    protocol: w.Protocol
+    family: Annotated[str, "folder of `protocols/` that has it, or package of another distribution"]
+    about: w.About
+
+
+@dataclass(frozen=True)
+class NamedProtocols(w.Printed):
+    """All protocols."""
+
+    protocols: Annotated[list[Named], "in alphabetical order"]
+
+
+@dataclass(frozen=True)
+class ListedSize(w.Printed):
+    """A size or choice of a protocol."""
+
+    RECORD = "Size"
+    size: Annotated[Size, w.INLINE]
+    """Its default is the one under this name."""
+    on_pod: Annotated[int | str, "what `run` takes by default, on the whole pod"]
+
+
+@dataclass(frozen=True)
+class Described(w.Printed):
+    """What can be chosen of a protocol, and what is to be proved of it."""
+
+    protocol: w.Protocol
+    about: w.About
+    papers: Annotated[list[str], "what it is made after, with the section"]
+    sizes: Annotated[list[ListedSize], "what can be chosen"]
+    synchronizations: Annotated[tuple[str, ...], "names that `--without` takes"]
+    proofs: Annotated[dict[str, w.Configuration], "configurations that are to be proved, by what each is for"]
 
 
 def _ours(wanted: str = "") -> Iterator[Known]:
