@@ -28,8 +28,14 @@ TRANSFERS = _those(lambda row: row.pipe in (rq.MTU_IN, rq.MTU_OUT))
 """What mtu-in and mtu-out carry out, a fence included."""
 QUEUED = _those(lambda row: row.pipe != SCALAR)
 """What is not carried out when the scalar unit asks for it."""
-WRITES = _those(lambda row: row.writes)
-"""What writes memory."""
+READS, WRITES = _those(lambda row: row.reads), _those(lambda row: row.writes)
+"""What reads memory, and what writes it."""
+TAKES, FILLS = _those(lambda row: row.takes), _those(lambda row: row.fills)
+"""What reads the data buffer, and what writes it; a sum reads what it writes, too (`ACCUMULATES`)."""
+ACCUMULATES = _those(lambda row: row.pipe == rq.VECTOR and row.fills and row.fills[0] == "acc_ub")
+"""What reads, in the data buffer, what it writes."""
+ON_DIE = _those(lambda row: row.takes or row.fills or (row.pipe == rq.MTU_OUT and row.name != "fence"))
+"""What needs a data buffer and pipes, which a core of a CPU has not; its stores pass a fence."""
 FETCHES = _those(lambda row: row.reads and row.name != "poll") & ~WRITES | _those(lambda row: row.pipe == rq.DMA)
 """What reads memory, but for polls, and for atomics, which count as writes."""
 COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
@@ -44,6 +50,8 @@ WORDS = _those(lambda row: row.pipe == SCALAR and (row.reads or row.writes))
 BUFFER_READS = _those(lambda row: row.pipe == SCALAR and row.takes)
 BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fills)
 """What the scalar unit reads, or reads or writes, in the data buffer."""
+COPIES_TO_MEMORY = _those(lambda row: row.pipe != SCALAR and row.writes and (row.takes or row.reads))
+"""What a DMA descriptor copies, too."""
 COPIES_OUT = _those(lambda row: row.takes and row.writes)
 """What mtu-out copies from the data buffer."""
 
@@ -56,15 +64,25 @@ def names(operations: int) -> frozenset[str]:
 def _places(operation: int) -> Any:
     """The place of each operand in a request, by its name; the operation itself has place 0."""
     row = TABLE[operation]
-    return namedtuple(row.name, row.operands)(*range(1, 1 + len(row.operands.split())))
+    return namedtuple(row.name.title(), row.operands)(*range(1, 1 + len(row.operands.split())))
 
 
-POLL, COMPARE_SWAP, ATOMIC = _places(rq.OP_POLL), _places(rq.OP_COMPARE_SWAP), _places(rq.OP_ATOMIC_ADD)
-AWAIT, CHOOSE, FAIL, FLAG = (
-    _places(rq.OP_AWAIT_GROUP), _places(rq.OP_CHOOSE), _places(rq.OP_FAIL), _places(rq.OP_SET_FLAG)
+FIRST, SECOND, THIRD = 1, 2, 3
+"""Places of the first operands of any request."""
+LOAD, STORE, POLL, POLL_ANY = (
+    _places(rq.OP_LOAD), _places(rq.OP_STORE), _places(rq.OP_POLL), _places(rq.OP_POLL_ANY)
 )  # fmt: skip
+ATOMIC, COMPARE_SWAP, DCCI = _places(rq.OP_ATOMIC_ADD), _places(rq.OP_COMPARE_SWAP), _places(rq.OP_DCCI)
+RETURN, AWAIT, CHOOSE, FAIL = (
+    _places(rq.OP_RETURN), _places(rq.OP_AWAIT_GROUP), _places(rq.OP_CHOOSE), _places(rq.OP_FAIL)
+)  # fmt: skip
+UB_LOAD, UB_STORE, FLAG = _places(rq.OP_UB_LOAD), _places(rq.OP_UB_STORE), _places(rq.OP_SET_FLAG)
 MTU_IN, OUT, PUT_SIGNAL = _places(rq.OP_MTU_IN), _places(rq.OP_MTU_OUT), _places(rq.OP_PUT_SIGNAL)
-PUT, ADD, DMA, DCCI = _places(rq.OP_PUT), _places(rq.OP_ADD), _places(rq.OP_DMA), _places(rq.OP_DCCI)
+PUT, ADD, DMA = _places(rq.OP_PUT), _places(rq.OP_ADD), _places(rq.OP_DMA)
+QUANTIZE, DEQUANTIZE, COPY = _places(rq.OP_V_QUANTIZE), _places(rq.OP_V_DEQUANTIZE), _places(rq.OP_V_COPY)
+FILL, AXPY, SCALE, COUNT = (
+    _places(rq.OP_V_FILL), _places(rq.OP_V_AXPY), _places(rq.OP_V_SCALE), _places(rq.OP_V_COUNT)
+)  # fmt: skip
 """Places of operands: ``st[base + REQUEST + ops.POLL.value]``; `FLAG` is of both flags, `OUT` of all `COPIES_OUT`."""
 
 
@@ -80,4 +98,10 @@ def _ranges(of: Callable[[Operation], Bytes]) -> NDArray[np.int64]:
 
 
 READ, WRITTEN = _ranges(lambda row: row.reads), _ranges(lambda row: row.writes)
-"""Where in a request its memory is said; `machine.device.touched` reads it."""
+TAKEN, FILLED = _ranges(lambda row: row.takes), _ranges(lambda row: row.fills)
+"""Where in a request its memory and its data buffer are said; `machine.device.touched` reads it."""
+WORD = 0
+UNIT = np.array([WORD if row.word else row.unit for row in TABLE])
+"""What its addresses are multiples of; `WORD`: of its own size, which is that of a word."""
+DTYPE = np.array([row.operands.split().index("dtype") + 1 if "dtype" in row.operands else 0 for row in TABLE])
+"""Where an instruction of the vector pipe has its element type; 0: it has none."""

@@ -73,52 +73,79 @@ class Operation:
     """Memory; `poll_any` reads a word for each of its conditions."""
     takes: Bytes = None
     fills: Bytes = None
-    """The data buffer; the ranges of vector instructions are `machine.device.vectors.ranges`."""
+    """The data buffer; of a vector instruction the size is in elements (`machine.device.vectors`)."""
+    unit: int = 1
+    """Addresses of memory are multiples of this."""
+    word: bool = False
+    """Is it an access to 1, 2, 4 or 8 bytes, at a multiple of their number?"""
+    says: str = ""
+    shows: str = ""
+    """What a witness says of its operands next to its name, and what it writes, as formats of the operands."""
+
+    @classmethod
+    def atomic(cls, name: str, operands: str, says: str) -> "Operation":
+        """Make a row of what reads and writes a word of 8 bytes at once."""
+        return cls(name, SCALAR, operands, reads=("address", 8), writes=("address", 8), unit=8, says=says)
+
+    @classmethod
+    def out(cls, name: str, operands: str) -> "Operation":
+        """Make a row of what mtu-out copies from the data buffer."""
+        out = ("target", "nbytes")
+        return cls(name, MTU_OUT, operands, takes=("ub", "nbytes"), writes=out, says="{nbytes:d} B")
+
+    @classmethod
+    def vector(cls, name: str, operands: str, takes: str = "ub", fills: str = "target_ub") -> "Operation":
+        """Make a row of the vector pipe, which works on ``count`` elements; a sum reads what it fills, too."""
+        return cls(name, VECTOR, operands, takes=(takes, "count") if takes else None, fills=(fills, "count"))
 
 
 TABLE = (
-    Operation("return", SCALAR, "value"),
+    Operation("return", SCALAR, "value", says="{value}"),
     # the scalar unit and memory
-    Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes")),
-    Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes")),
-    Operation("atomic_add", SCALAR, "address value", reads=("address", 8), writes=("address", 8)),
-    Operation("compare_swap", SCALAR, "address value expected", reads=("address", 8), writes=("address", 8)),
-    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes")),
+    Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes"), word=True),
+    Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes"), word=True, shows="{value}"),
+    Operation.atomic("atomic_add", "address value", says="{value}"),
+    Operation.atomic("compare_swap", "address value expected", says="to {value}"),
+    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), word=True),
     # its order, its group, the data buffer, events
     Operation("quiet"),
     Operation("arrive"),
-    Operation("await_group", SCALAR, "phase"),
-    Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes")),
-    Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes")),
-    Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes")),
+    Operation("await_group", SCALAR, "phase", says="{phase}"),
+    Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes"), word=True),
+    Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes"), says="{nbytes:d} B"),
+    Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes"), word=True, shows="{value}"),
     Operation("set_flag", SCALAR, "source target event"),
     Operation("wait_flag", SCALAR, "source target event"),
-    Operation("fail", SCALAR, "code info"),
+    Operation("fail", SCALAR, "code info", says="{code}", shows="{info}"),
     Operation("dcci", SCALAR, "address"),
-    Operation("choose", SCALAR, "n of"),
+    Operation("choose", SCALAR, "n of", says="{n}"),
     Operation("poll_any", SCALAR, "first compare value"),
     # pipes and DMA
-    Operation("dma", DMA, "source target nbytes event", reads=("source", "nbytes"), writes=("target", "nbytes")),
-    Operation("mtu_in", MTU_IN, "source ub nbytes tentative", reads=("source", "nbytes"), fills=("ub", "nbytes")),
-    Operation("mtu_out", MTU_OUT, "ub target nbytes", takes=("ub", "nbytes"), writes=("target", "nbytes")),
-    Operation("mtu_add", MTU_OUT, "ub target nbytes", takes=("ub", "nbytes"), writes=("target", "nbytes")),
     Operation(
-        "put_signal", MTU_OUT, "ub target nbytes signal value how", takes=("ub", "nbytes"), writes=("target", "nbytes")
+        "dma", DMA, "source target nbytes event", reads=("source", "nbytes"), writes=("target", "nbytes"),
+        says="{nbytes:d} B, event {event:d}",
     ),
-    Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32)),
-    Operation("add", MTU_OUT, "target value", writes=("target", 8)),
+    Operation(
+        "mtu_in", MTU_IN, "source ub nbytes tentative", reads=("source", "nbytes"), fills=("ub", "nbytes"),
+        says="{nbytes:d} B",
+    ),
+    Operation.out("mtu_out", "ub target nbytes"),
+    Operation.out("mtu_add", "ub target nbytes"),
+    Operation.out("put_signal", "ub target nbytes signal value how"),
+    Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32), unit=32),
+    Operation("add", MTU_OUT, "target value", writes=("target", 8), unit=8, says="{value}"),
     Operation("fence", MTU_OUT),
-    Operation("v_quantize", VECTOR, "ub target_ub count dtype rule"),
-    Operation("v_dequantize", VECTOR, "ub target_ub count scale_ub rule"),
-    Operation("v_copy", VECTOR, "ub target_ub count function other"),
-    Operation("v_fill", VECTOR, "ub nbytes byte"),
-    Operation("v_widen", VECTOR, "ub target_ub count dtype"),
-    Operation("v_axpy", VECTOR, "ub acc_ub weight count dtype"),
-    Operation("v_add", VECTOR, "ub acc_ub count dtype"),
-    Operation("v_scale", VECTOR, "acc_ub count factor"),
-    Operation("v_narrow", VECTOR, "acc_ub target_ub count dtype"),
-    Operation("v_count", VECTOR, "ub target_ub count low high"),
-)
+    Operation.vector("v_quantize", "ub target_ub count dtype rule"),
+    Operation.vector("v_dequantize", "ub target_ub count scale_ub rule"),
+    Operation.vector("v_copy", "ub target_ub count function other"),
+    Operation.vector("v_fill", "ub count byte", takes="", fills="ub"),
+    Operation.vector("v_widen", "ub target_ub count dtype"),
+    Operation.vector("v_axpy", "ub acc_ub weight count dtype", fills="acc_ub"),
+    Operation.vector("v_add", "ub acc_ub count dtype", fills="acc_ub"),
+    Operation.vector("v_scale", "acc_ub count factor", takes="", fills="acc_ub"),
+    Operation.vector("v_narrow", "acc_ub target_ub count dtype", takes="acc_ub"),
+    Operation.vector("v_count", "ub target_ub count low high"),
+)  # fmt: skip
 
 OPERATIONS = tuple(row.name for row in TABLE)
 """Name of each operation, indexed by its code."""

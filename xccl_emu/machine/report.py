@@ -106,7 +106,8 @@ def site_of(pod: "Pod", core: int, site: int) -> Site | None:
 def last_writer(pod: "Pod", address: int) -> str:
     """Say who last wrote the 32-byte granule of an address, as far as the table of writers knows."""
     slot, said = _writer_slot(pod, address)
-    return said or "last written by " + where(pod, int(pod.state[slot + 1]), int(pod.state[slot + 2]))
+    core, site = int(pod.state[slot + ms.WRITER_CORE]), int(pod.state[slot + ms.WRITER_SITE])
+    return said or "last written by " + where(pod, core, site)
 
 
 def _writer_slot(pod: "Pod", address: int) -> tuple[int, str]:
@@ -117,13 +118,13 @@ def _writer_slot(pod: "Pod", address: int) -> tuple[int, str]:
     large = int(st[large_slot(st, address >> ms.LARGE_SHIFT)])
     if st[slot] == 0 and large == 0:
         return slot, "no write there is visible"
-    return slot, "last writer not known" if st[slot] != granule + 1 or large > st[slot + 3] else ""
+    return slot, "last writer not known" if st[slot] != granule + 1 or large > st[slot + ms.WRITER_WHEN] else ""
 
 
 def _writer_now(pod: "Pod", address: int) -> str:
     """Return who last wrote there, and whether that core still runs: one that has returned writes nothing more."""
     slot, unknown = _writer_slot(pod, address)
-    returned = not unknown and pod.state[pod.core_base(pod.state[slot + 1]) + ms.STATUS] == ms.STATUS_DONE
+    returned = not unknown and pod.state[pod.core_base(pod.state[slot + ms.WRITER_CORE]) + ms.STATUS] == ms.STATUS_DONE
     return last_writer(pod, address) + ", which has returned" * bool(returned)
 
 

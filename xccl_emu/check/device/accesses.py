@@ -9,7 +9,7 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import access, conditions, pipes
+from xccl_emu.machine.device import access, conditions, pipes, touched
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.lines import line_part, polls_line
@@ -114,35 +114,32 @@ def accesses(st, base, pipe, choice, named, out):
 @jit
 def _of_scalar(st, base, choice, named, out):
     """The core's current request, or a part of it."""
-    op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
+    at, op = base + REQUEST, st[base + REQUEST]
     if not (ops.WORDS | ops.BUFFER_WORDS) >> op & 1 or _is_eviction(choice):
         return _of_poll_any(st, base, choice, out) if op == rq.OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
     known = named[st[base + ms.KERNEL] * ms.MAX_SITES + site]
-    if op == rq.OP_LOAD:
-        sync = SYNC if (known & NAMED or access.reads_flags(st, base, a, b)) and not off else 0
-        return _row(out, 0, a, b, WHOLE | sync, rq.SCALAR, site)
     if polls_line(st, base):
         first, nbytes = line_part(st, base, choice)
-        n = _row(out, 0, a + first, nbytes, 0 if off else SYNC, rq.SCALAR, site)
-        ub = st[base + ms.UB_BASE] + st[base + REQUEST + ops.POLL.ub] + first
+        n = _row(out, 0, st[at + ops.POLL.address] + first, nbytes, 0 if off else SYNC, rq.SCALAR, site)
+        ub = st[base + ms.UB_BASE] + st[at + ops.POLL.ub] + first
         return _row(out, n, ub, nbytes, WRITE, rq.SCALAR, site)
-    if off and not (op == rq.OP_POLL and known & TAKEN):
+    if off and not (op == rq.OP_LOAD or (op == rq.OP_POLL and known & TAKEN)):
         return 0
-    if op == rq.OP_POLL:
-        return _row(out, 0, a, st[base + REQUEST + ops.POLL.nbytes], WHOLE | SYNC, rq.SCALAR, site)
-    if op == rq.OP_STORE:
-        return _row(out, 0, a, c, WRITE | (WHOLE if c >> st[ms.ATOMIC_SHIFT] <= 1 else 0), rq.SCALAR, site)
-    if ops.ATOMICS >> op & 1:
-        return _row(out, 0, a, 8, WRITE | WHOLE | SYNC, rq.SCALAR, site)
+    if ops.WRITES >> op & 1:
+        address, nbytes = touched.written_by(st, at, op)
+        whole = WHOLE if nbytes >> st[ms.ATOMIC_SHIFT] <= 1 or ops.ATOMICS >> op & 1 else 0
+        return _row(out, 0, address, nbytes, WRITE | whole | (SYNC if ops.ATOMICS >> op & 1 else 0), rq.SCALAR, site)
+    if ops.READS >> op & 1:
+        address, nbytes = touched.read_by(st, at, op)
+        sync = op == rq.OP_POLL or ((known & NAMED or access.reads_flags(st, base, address, nbytes)) and not off)
+        return _row(out, 0, address, nbytes, WHOLE | (SYNC if sync else 0), rq.SCALAR, site)
+    start, nbytes = touched.taken_by(st, at, op) if ops.TAKES >> op & 1 else touched.filled_by(st, at, op)
+    start += st[base + ms.UB_BASE]
     if op == rq.OP_VALIDATE:  # what is read and what is right are the same bytes
-        n = _row(out, 0, st[base + ms.UB_BASE] + a, b, 0, rq.SCALAR, site)
-        return _row(out, n, st[base + ms.UB_BASE] + a, b, WRITE, rq.SCALAR, site)
-    if op == rq.OP_UB_LOAD:
-        return _row(out, 0, st[base + ms.UB_BASE] + a, b, WHOLE, rq.SCALAR, site)
-    if op == rq.OP_UB_STORE:
-        return _row(out, 0, st[base + ms.UB_BASE] + a, c, WRITE | WHOLE, rq.SCALAR, site)
-    return 0
+        n = _row(out, 0, start, nbytes, 0, rq.SCALAR, site)
+        return _row(out, n, start, nbytes, WRITE, rq.SCALAR, site)
+    return _row(out, 0, start, nbytes, WHOLE if op == rq.OP_UB_LOAD else WRITE | WHOLE, rq.SCALAR, site)
 
 
 @jit
@@ -187,9 +184,8 @@ def _of_dma(st, base, choice, out):
 @jit
 def _of_vector(st, entry, op, ub, site, out):
     """Reads and writes of a vector instruction, all in the data buffer."""
-    a, b, c, d, e = st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5]
-    source, read, target, written = ranges(op, a, b, c, d, e)
+    source, read, target, written = ranges(st, entry, op)
     n = _row(out, 0, ub + source, read, 0, rq.VECTOR, site) if read else 0
-    other, more = other_range(op, c, d, e)
+    other, more = other_range(st, entry, op)
     n = _row(out, n, ub + other, more, 0, rq.VECTOR, site) if more else n
     return _row(out, n, ub + target, written, WRITE, rq.VECTOR, site)

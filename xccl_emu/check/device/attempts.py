@@ -20,6 +20,10 @@ from xccl_emu.machine.device.words import jit
 NAME_WORDS = 6
 """Words of an action's name: actor, kind, choice (or sub-transfer), and three on what it is about."""
 
+ACTOR, KIND, CHOICE, WHAT, WHERE, FURTHER = range(6)
+"""These words.  What it is about: operation and first operands, addresses and event of a descriptor, core and address
+of a write, code of a fault."""
+
 RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY, FAULT, FAULTY_DELIVERY, ANSWER = range(9)
 """Kinds: the very choice; the actor's next; the head of an in-order queue; a sub-transfer of mtu-in or DMA; a write;
 what breaks; a write with which something breaks; an answer, which is no other request's choice."""
@@ -35,8 +39,9 @@ DONE, FAILED, STUCK, OPEN = range(4)
 
 
 @jit
-def _name(name, actor, kind, choice, a, b, c):
-    name[0], name[1], name[2], name[3], name[4], name[5] = actor, kind, choice, a, b, c
+def _name(name, actor, kind, choice, what, where, further):
+    name[ACTOR], name[KIND], name[CHOICE] = actor, kind, choice
+    name[WHAT], name[WHERE], name[FURTHER] = what, where, further
 
 
 @jit
@@ -65,7 +70,7 @@ def identify(st, code, name):
             entry = entry_of(st, queue, j)
             subtransfer = st[entry] == rq.OP_MTU_IN and choice != ms.CHOICE_ALL
             kind, chosen = (TRANSFER, choice >> 4) if subtransfer else (HEAD, choice)
-            _name(name, actor, kind, chosen, st[entry], st[entry + 1], st[entry + 2])
+            _name(name, actor, kind, chosen, st[entry], st[entry + ops.FIRST], st[entry + ops.SECOND])
     elif _is_asked(st, flight.block_of_core(st, core)):
         _name(name, actor, ANSWER, 0 if choice == ms.CHOICE_ALL else choice, 0, 0, 0)
 
@@ -111,25 +116,26 @@ def _oldest(st, die, core, address):
 @jit
 def locate(st, name):
     """Return the action of that name in the present state, or `NOWHERE`; it may still not be enabled."""
-    actor, kind, choice = name[0], name[1], name[2]
+    actor, kind, choice = name[ACTOR], name[KIND], name[CHOICE]
     core, die, found = actor // ms.ACTORS_PER_CORE, actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE, -1
     if kind == FAULT:
-        return name[3]
+        return name[WHAT]
     if kind == RAW or kind == NEXT:
         found = choice
     elif kind == ANSWER:
         found = choice if _is_asked(st, flight.block_of_core(st, core)) else -1
     elif kind == DELIVERY or kind == FAULTY_DELIVERY:
-        found = _oldest(st, die, name[3], name[4])
+        found = _oldest(st, die, name[WHAT], name[WHERE])
         if found >= 0 and kind == FAULTY_DELIVERY:
-            return ~(name[5] & 15 | die << 4 | found << 20 | name[5] >> 4 << 36)
+            return ~(name[FURTHER] & 15 | die << 4 | found << 20 | name[FURTHER] >> 4 << 36)
     elif kind == DESCRIPTOR:
         found = _descriptor(st, flight.block_of_core(st, core) + ms.DMA_SLOTS, name)
     else:
         queue = pipe_of(flight.block_of_core(st, core), actor % ms.ACTORS_PER_CORE)
         for j in range(st[queue + ms.PIPE_COUNT] if kind == TRANSFER else min(1, st[queue + ms.PIPE_COUNT])):
             entry = entry_of(st, queue, j)
-            same = st[entry] == name[3] and st[entry + 1] == name[4] and st[entry + 2] == name[5]
+            same = st[entry] == name[WHAT] and st[entry + ops.FIRST] == name[WHERE]
+            same = same and st[entry + ops.SECOND] == name[FURTHER]
             if found < 0 and same and (kind == HEAD or st[entry + ms.ENTRY_PROGRESS] >= 0):
                 found = choice if kind == HEAD else j | choice << 4
     return actor << ms.CHOICE_BITS | found if found >= 0 else NOWHERE
@@ -139,17 +145,17 @@ def locate(st, name):
 def _descriptor(st, slots, name):
     for k in range(ms.N_DMA_SLOTS):
         slot = slots + k * ms.ENTRY_WORDS
-        same = st[slot + ops.DMA.source] == name[3] and st[slot + ops.DMA.target] == name[4]
-        same = same and st[slot + ops.DMA.event] == name[5]
+        same = st[slot + ops.DMA.source] == name[WHAT] and st[slot + ops.DMA.target] == name[WHERE]
+        same = same and st[slot + ops.DMA.event] == name[FURTHER]
         if st[slot] != 0 and same and st[slot + ms.ENTRY_PROGRESS] != flight.DMA_READ_DONE:
-            return k | name[2] << 4
+            return k | name[CHOICE] << 4
     return -1
 
 
 @jit
 def _all_deliveries(st, name):
     """Return whether a name means all that a die has in flight, which is taken apart so that each can be dropped."""
-    core, whole = name[0] // ms.ACTORS_PER_CORE, name[1] == RAW and name[2] == ms.CHOICE_ALL
+    core, whole = name[ACTOR] // ms.ACTORS_PER_CORE, name[KIND] == RAW and name[CHOICE] == ms.CHOICE_ALL
     return whole and core >= st[ms.N_CORES] and st[ms.ORDER] != ms.ORDER_SC
 
 

@@ -102,7 +102,8 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it is
         looks = request[0] == rq.OP_POLL and flight.switched_off(st, base)  # as a load
-        same = (line or looks or (request[0] != rq.OP_POLL and ops.WORDS >> request[0] & 1)) and request[1] == start
+        reads = line or looks or (request[0] != rq.OP_POLL and ops.WORDS >> request[0] & 1)
+        same = reads and request[ops.FIRST] == start
         which = _which_of(pod, core, start)
         same = (same or which > 0) and request[-1] == site
         fenced = ops.ATOMICS >> request[0] & 1 or (request[0] == rq.OP_STORE and not st[ms.CACHE_LINES])
@@ -113,14 +114,16 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         queue = pipes.pipe_of(base, rq.MTU_IN)
         for j in range(int(st[queue + ms.PIPE_COUNT])):
             entry = pipes.entry_of(st, queue, j)
-            if st[entry] == rq.OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
-                source, nbytes, done = (int(st[entry + i]) for i in (1, 3, ms.ENTRY_PROGRESS))
+            source, nbytes, done = (
+                int(st[entry + i]) for i in (ops.MTU_IN.source, ops.MTU_IN.nbytes, ms.ENTRY_PROGRESS)
+            )
+            if st[entry] == rq.OP_MTU_IN and source <= start < source + nbytes:
                 return _subtransfers(st, core, rq.MTU_IN, j, source, source, nbytes, done)
         return []
     if agent == rq.MTU_OUT:
         queue = pipes.pipe_of(base, rq.MTU_OUT)
         entry = pipes.entry_of(st, queue, 0)
-        pending = st[queue + ms.PIPE_COUNT] and st[entry + 7] == access[1]
+        pending = st[queue + ms.PIPE_COUNT] and st[entry + ms.ENTRY_SITE] == access[1]
         return [*_making_room(pod, core), _code(core, rq.MTU_OUT, ms.CHOICE_ALL)] if pending else []
     if AGENT_DMA <= agent < AGENT_BEFORE:
         k = agent - AGENT_DMA

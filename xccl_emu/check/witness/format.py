@@ -1,12 +1,12 @@
 """Instructions in words: what one does, where, and with what value, from its operation and operands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from xccl_emu.lang import maps
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
-from xccl_emu.machine.device.layout import CACHE_LINE_BYTES, GRANULE_BYTES
+from xccl_emu.machine.device.layout import CACHE_LINE_BYTES
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import SIGNS, symbolic
@@ -44,29 +44,51 @@ def some_bytes(data: bytes) -> str:
     return data[:4].hex(" ") + (" .." if len(data) > 4 else "")
 
 
+class _Word(int):
+    """An operand, which formats as `number` does; as ``{:d}`` it stays decimal."""
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else number(self)
+
+
+def _range(touched: rq.Bytes, given: Mapping[str, int]) -> tuple[int, int]:
+    """Return the address, or the offset in a data buffer, and the size that a row speaks of."""
+    assert touched is not None
+    address, size = touched
+    return given[address], size if isinstance(size, int) else given[size]
+
+
 def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
     """An instruction of the core whose data buffer begins at ``ub``, before it is carried out."""
-    name, (a, b, c, d) = rq.OPERATIONS[op], operands[:4]
-    if op == rq.OP_MTU_IN:
-        return Formatted(f"{name}{' tentative' * d} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
-    if ops.COPIES_OUT >> op & 1:
-        return Formatted(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
-    if op == rq.OP_DMA:
-        return Formatted(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")
-    if op == rq.OP_PUT:
-        return Formatted(name, a, GRANULE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
-    if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
-        return Formatted(f"{name} {_pipe_name(a)}→{_pipe_name(b)} {c}")
-    if op == rq.OP_VALIDATE:
-        return Formatted(f"{name} {b} B", ub + a, b, f"ub+{a:#x}")
-    if op in (rq.OP_UB_LOAD, rq.OP_UB_STORE):
-        nbytes, value = (b, "") if op == rq.OP_UB_LOAD else (c, number(b))
-        return Formatted(name, ub + a, nbytes, f"ub+{a:#x}", value)
+    row = rq.TABLE[op]
+    given = {name: _Word(value) for name, value in zip(row.operands.split(), operands, strict=False)}
     if op == rq.OP_POLL:
         return _poll(pod, operands)
     if op == rq.OP_POLL_ANY:
         return _poll_any(pod, operands)
-    return _vector(ub, op, operands) if ops.VECTORS >> op & 1 else _scalar(pod, op, a, b, c)
+    if ops.VECTORS >> op & 1:
+        return _vector(ub, op, given)
+    if op == rq.OP_DCCI:
+        line = given["address"] & -CACHE_LINE_BYTES
+        return Formatted(row.name, line, CACHE_LINE_BYTES, symbolic(pod, line))
+    action = " ".join(filter(None, (row.name, "tentative" * bool(given.get("tentative")), row.says.format(**given))))
+    if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
+        action += f" {_pipe_name(given['source'])}→{_pipe_name(given['target'])} {given['event']:d}"
+    value = numbers(operands[1:5]) if op == rq.OP_PUT else row.shows.format(**given)
+    if row.writes or row.reads:
+        address, nbytes = _range(row.writes or row.reads, given)
+        return Formatted(action, address, nbytes, symbolic(pod, address), value or _other_end(pod, row, given))
+    if row.takes or row.fills:
+        start, nbytes = _range(row.takes or row.fills, given)
+        return Formatted(action, ub + start, nbytes, f"ub+{start:#x}", value)
+    return Formatted(action, value=value)
+
+
+def _other_end(pod: Pod, row: rq.Operation, given: Mapping[str, int]) -> str:
+    """Return where a copy takes its bytes from, or brings them to."""
+    if row.fills or row.takes:
+        return f"{'to' if row.fills else 'from'} ub+{_range(row.fills or row.takes, given)[0]:#x}"
+    return f"from {symbolic(pod, _range(row.reads, given)[0])}" if row.pipe == rq.DMA else ""
 
 
 def _poll(pod: Pod, operands: Sequence[int]) -> Formatted:
@@ -90,39 +112,18 @@ def _pipe_name(pipe: int) -> str:
     return PIPE_NAMES[pipe] if 0 <= pipe < len(PIPE_NAMES) else str(pipe)
 
 
-def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Formatted:
-    """Format what the scalar unit does itself, and an add by mtu-out."""
-    name = rq.OPERATIONS[op]
-    if op == rq.OP_COMPARE_SWAP:
-        return Formatted(f"{name} to {number(b)}", a, 8, symbolic(pod, a))
-    if op in (rq.OP_ATOMIC_ADD, rq.OP_ADD):
-        return Formatted(f"{name} {number(b)}", a, 8, symbolic(pod, a))
-    if op == rq.OP_LOAD:
-        return Formatted(name, a, b, symbolic(pod, a))
-    if op == rq.OP_STORE:
-        return Formatted(name, a, c, symbolic(pod, a), number(b))
-    if op == rq.OP_DCCI:
-        line = a & -CACHE_LINE_BYTES
-        return Formatted(name, line, CACHE_LINE_BYTES, symbolic(pod, line))
-    if op in (rq.OP_AWAIT_GROUP, rq.OP_CHOOSE):
-        return Formatted(f"{name} {number(a)}")
-    if op in (rq.OP_FAIL, rq.OP_RETURN):
-        return Formatted(f"{name} {number(a)}", value=number(b) if op == rq.OP_FAIL else "")
-    return Formatted(name)
-
-
-def _vector(ub: int, op: int, operands: Sequence[int]) -> Formatted:
+def _vector(ub: int, op: int, given: Mapping[str, int]) -> Formatted:
     """A vector instruction: where it writes; how many bytes, or elements."""
-    a, b, c, d = operands[:4]
-    name = rq.OPERATIONS[op]
-    if op == rq.OP_V_FILL:
-        return Formatted(f"{name} {b} B", ub + a, b, f"ub+{a:#x}", number(c))
-    if op == rq.OP_V_SCALE:
-        return Formatted(f"{name} {b}", ub + a, 4 * b, f"ub+{a:#x}")
-    if op == rq.OP_V_COPY and d:
-        name = f"v_map {maps.text(d)}"
-    if op == rq.OP_V_COUNT:
-        return Formatted(f"{name} {c}", ub + b, 4, f"ub+{b:#x}", f"from ub+{a:#x} in [{d}, {operands[4]})")
-    count = d if op == rq.OP_V_AXPY else c
-    unit = " B" if op == rq.OP_V_COPY and not d else ""
-    return Formatted(f"{name} {count}{unit}", ub + b, count, f"ub+{b:#x}", f"from ub+{a:#x}")
+    row, count = rq.TABLE[op], given["count"]
+    target, _ = _range(row.fills, given)
+    source = f"from ub+{_range(row.takes, given)[0]:#x}" if row.takes else ""
+    place, name, nbytes, in_bytes = f"ub+{target:#x}", row.name, int(count), op == rq.OP_V_FILL
+    if op == rq.OP_V_COPY:
+        name, in_bytes = (f"v_map {maps.text(given['function'])}", False) if given["function"] else (name, True)
+    elif op == rq.OP_V_FILL:
+        source = number(given["byte"])
+    elif op == rq.OP_V_SCALE:
+        nbytes = 4 * count
+    elif op == rq.OP_V_COUNT:
+        nbytes, source = 4, f"{source} in [{given['low']:d}, {given['high']:d})"
+    return Formatted(f"{name} {count:d}{' B' * in_bytes}", ub + target, nbytes, place, source)

@@ -129,14 +129,14 @@ class Shrinker:
         """With the whole of a transfer, or all that a die has in flight, in place of one granule; smaller answers."""
         device = self._device
         for i, name in enumerate(found.names):
-            if name[1] == device.ANSWER:
-                for answer in range(name[2]):
+            if name[device.KIND] == device.ANSWER:
+                for answer in range(name[device.CHOICE]):
                     names = found.names.copy()
                     names[i, 2] = answer
                     yield names
-            elif name[2] != ms.CHOICE_ALL and name[1] != device.NEXT:
+            elif name[device.CHOICE] != ms.CHOICE_ALL and name[device.KIND] != device.NEXT:
                 names = found.names.copy()
-                names[i, 1:3] = device.HEAD if name[1] == device.HEAD else device.NEXT, ms.CHOICE_ALL
+                names[i, 1:3] = device.HEAD if name[device.KIND] == device.HEAD else device.NEXT, ms.CHOICE_ALL
                 yield names
 
     def _regrouped(self, found: _Found) -> Iterator[NDArray[np.int64]]:

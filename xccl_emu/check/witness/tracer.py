@@ -25,6 +25,7 @@ from xccl_emu.machine.device.conditions import can_be_polled, n_conditions
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.device.scalar import which_holds
+from xccl_emu.machine.device.touched import read_by
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
 
@@ -308,8 +309,8 @@ class Stepper:
         entry = int(entry_of(self._st, queue, 0))
         if not signals_next(self._st, entry):
             return instruction
-        _, _, _, _, address, value, how, *_ = map(int, self._st[entry : entry + ms.ENTRY_WORDS])
-        adds = how == rq.SIGNAL_ADD
+        address, value = (int(self._st[entry + place]) for place in (ops.PUT_SIGNAL.signal, ops.PUT_SIGNAL.value))
+        adds = self._st[entry + ops.PUT_SIGNAL.how] == rq.SIGNAL_ADD
         words = format.Formatted(
             "signal, adds" if adds else "signal", address, 8, report.symbolic(self._pod, address), number(value)
         )
@@ -317,7 +318,7 @@ class Stepper:
 
     def _reading(self, step: trace.TraceStep, entry: int, choice: int) -> trace.TraceStep:
         """An mtu-in transfer: which of its sub-transfers, from where, and their first bytes."""
-        source, nbytes = int(self._st[entry + 1]), int(self._st[entry + 3])
+        source, nbytes = map(int, read_by(self._st, entry, rq.OP_MTU_IN))
         count = int(n_subtransfers(self._st, source, source, nbytes))
         first = step.accesses[0] if step.accesses else trace.TracedAccess(source, nbytes, False, False)
         return replace(

@@ -4,10 +4,10 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import lost, maps
+from xccl_emu.machine.device import lost, maps, touched
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.lines import is_line
-from xccl_emu.machine.device.vectors import alignments, is_fp8, other_range, ranges
+from xccl_emu.machine.device.vectors import alignments, dtype_of, elements, is_fp8, other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
 
@@ -44,7 +44,7 @@ def _memory(st, core, base, address, nbytes, right):
             on_die = st[w + ms.WINDOW_DIE] == die or (st[w + ms.WINDOW_DIE] == ms.ANY_DIE and die < st[ms.N_DIES])
             if on_die and st[w + ms.WINDOW_START] <= start and nbytes <= st[w + ms.WINDOW_END] - start:
                 if st[w + ms.WINDOW_RIGHTS] & right:
-                    plain = right == ms.READ and (op != rq.OP_MTU_IN or st[base + REQUEST + 4] == 0)
+                    plain = right == ms.READ and (op != rq.OP_MTU_IN or st[base + REQUEST + ops.MTU_IN.tentative] == 0)
                     if plain and lost.is_lost(st, address, nbytes):
                         return set_error(st, core, base, ms.ERR_UNDEFINED, address, ms.UNDEFINED_LOST)
                     return True
@@ -94,7 +94,7 @@ def _disjoint(st, core, base, a, b, nbytes):
 @jit
 def _apart(st, core, base, source, read, target, written):
     """May a vector instruction read and write these ranges?  One in place of the other, but not overlapping else."""
-    op, function = st[base + REQUEST], st[base + REQUEST + 4]
+    op, function = st[base + REQUEST], st[base + REQUEST + ops.COPY.function]
     if op == rq.OP_V_COPY and function and source == target and read == written:
         return True
     if read and source < target + written and target < source + read:
@@ -110,63 +110,116 @@ def _word_size(st, core, base, nbytes):
 
 
 @jit
-def _word(st, core, base, address, nbytes, right):
-    """May this core touch this word of memory?"""
-    return _word_size(st, core, base, nbytes) and _aligned_memory(st, core, base, address, nbytes, right)
-
-
-@jit
-def _line(st, core, base, address):
+def _line(st, core, base):
     """May a line be polled?  At least one of its words must be a flag, and none that is not in it."""
-    nbytes, words, ub = st[base + REQUEST + 4], st[base + REQUEST + 5], st[base + REQUEST + 6]
-    if words <= 0 or words >> nbytes // 4 or st[base + REQUEST + 2] > rq.CMP_NE:
+    at = base + REQUEST
+    nbytes, words = st[at + ops.POLL.nbytes], st[at + ops.POLL.mask]
+    if words <= 0 or words >> nbytes // 4 or st[at + ops.POLL.compare] > rq.CMP_NE:
         return set_error(st, core, base, ms.ERR_OPERAND, words, nbytes)
-    return _aligned_memory(st, core, base, address, nbytes, ms.READ) and _buffer(st, core, base, ub, nbytes, 4)
+    if not _aligned_memory(st, core, base, st[at + ops.POLL.address], nbytes, ms.READ):
+        return False
+    return _buffer(st, core, base, st[at + ops.POLL.ub], nbytes, 4)
 
 
 @jit
-def check_scalar(st, core, base, op, a, b, c, d):
-    """Check a request of the scalar unit on memory or the data buffer; False and an error recorded if it is bad."""
-    if op == rq.OP_POLL:
-        if is_line(d):
-            return _on_die(st, core, base) and _line(st, core, base, a)
-        return _word(st, core, base, a, d, ms.READ)
-    if op == rq.OP_LOAD:
-        return _word(st, core, base, a, b, ms.READ)
-    if op == rq.OP_STORE:
-        return _word(st, core, base, a, c, ms.WRITE)
-    if ops.ATOMICS >> op & 1:
-        readable = _memory(st, core, base, a, 8, ms.READ)  # it returns the old value
-        return readable and _aligned_memory(st, core, base, a, 8, ms.WRITE)
-    if op == rq.OP_VALIDATE:
-        return _on_die(st, core, base) and _buffer(st, core, base, a, b, 1)
-    if op == rq.OP_UB_LOAD:
-        return _on_die(st, core, base) and _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
-    if op == rq.OP_UB_STORE:
-        return _on_die(st, core, base) and _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
+def _reaches(st, core, base, unit, address, nbytes, right):
+    return (unit != ops.WORD or _word_size(st, core, base, nbytes)) and _memory(st, core, base, address, nbytes, right)
+
+
+@jit
+def _touches_memory(st, core, base, op):
+    """May the request touch the memory that its row names?  Rights first, then whether it is aligned."""
+    at, unit, address, nbytes = base + REQUEST, ops.UNIT[op], 0, 0
+    if ops.READS >> op & 1:
+        address, nbytes = touched.read_by(st, at, op)
+        if not _reaches(st, core, base, unit, address, nbytes, ms.READ):
+            return False
+    if ops.WRITES >> op & 1:
+        address, nbytes = touched.written_by(st, at, op)
+        if not _reaches(st, core, base, unit, address, nbytes, ms.WRITE):
+            return False
+    return _aligned(st, core, base, address, nbytes if unit == ops.WORD else unit)
+
+
+@jit
+def _touches_buffer(st, core, base, op, start, nbytes):
+    """May the request touch these bytes of the data buffer?"""
+    if ops.UNIT[op] == ops.WORD:
+        return _word_size(st, core, base, nbytes) and _buffer(st, core, base, start, nbytes, nbytes)
+    return _buffer(st, core, base, start, nbytes, 1)
+
+
+@jit
+def _touches(st, core, base, op):
+    """May the request touch what its row names, in memory and in the data buffer?"""
+    if ops.TAKES >> op & 1:
+        start, nbytes = touched.taken_by(st, base + REQUEST, op)
+        if not _touches_buffer(st, core, base, op, start, nbytes):
+            return False
+    if (ops.READS | ops.WRITES) >> op & 1 and not _touches_memory(st, core, base, op):
+        return False
+    if not ops.FILLS >> op & 1:
+        return True
+    start, nbytes = touched.filled_by(st, base + REQUEST, op)
+    return _touches_buffer(st, core, base, op, start, nbytes)
+
+
+@jit
+def _flag(st, core, base, op):
+    """Is there such an event?  DMA sets its own, on completion and for the scalar unit alone, and never waits."""
+    source, target, event = touched.flag_of(st, base + REQUEST)
+    last_source = rq.DMA if op == rq.OP_WAIT_FLAG and target == rq.SCALAR else rq.MTU_OUT
+    if source < rq.SCALAR or source > last_source or target < rq.SCALAR or target > rq.MTU_OUT:
+        return set_error(st, core, base, ms.ERR_OPERAND, source, target)
+    if not _below(st, core, base, event, ms.N_EVENTS):
+        return False
+    return (target == rq.SCALAR and (source == rq.SCALAR or source == rq.DMA)) or _on_die(st, core, base)
+
+
+@jit
+def _below(st, core, base, operand, end):
+    """Return whether an operand is in a range from 0 on."""
+    return (operand >= 0 and operand < end) or set_error(st, core, base, ms.ERR_OPERAND, operand, end)
+
+
+@jit
+def check(st, core, base, op):
+    """Check a request, but for those of the vector pipe (`check_vector`) and choices; if it is bad record the error."""
+    at = base + REQUEST
+    if ops.ON_DIE >> op & 1 and not _on_die(st, core, base):
+        return False
+    if op == rq.OP_POLL and is_line(st[at + ops.POLL.nbytes]):
+        return _on_die(st, core, base) and _line(st, core, base)
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
-        # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
-        last_source = rq.DMA if op == rq.OP_WAIT_FLAG and b == rq.SCALAR else rq.MTU_OUT
-        if a < rq.SCALAR or a > last_source or b < rq.SCALAR or b > rq.MTU_OUT:
-            return set_error(st, core, base, ms.ERR_OPERAND, a, b)
-        if c < 0 or c >= ms.N_EVENTS:
-            return set_error(st, core, base, ms.ERR_OPERAND, c, ms.N_EVENTS)
-        return (b == rq.SCALAR and (a == rq.SCALAR or a == rq.DMA)) or _on_die(st, core, base)
+        return _flag(st, core, base, op)
     if op == rq.OP_DCCI:
-        return _memory(st, core, base, a, 1, ms.READ | ms.WRITE)
-    if op == rq.OP_DMA:
-        if d < 0 or d >= ms.N_EVENTS:
-            return set_error(st, core, base, ms.ERR_OPERAND, d, ms.N_EVENTS)
-        inside = _memory(st, core, base, a, c, ms.READ) and _memory(st, core, base, b, c, ms.WRITE)
-        return inside and _disjoint(st, core, base, a, b, c)
-    return True
+        return _memory(st, core, base, st[at + ops.DCCI.address], 1, ms.READ | ms.WRITE)
+    if op == rq.OP_DMA and not _below(st, core, base, st[at + ops.DMA.event], ms.N_EVENTS):
+        return False
+    tentative = st[at + ops.MTU_IN.tentative]
+    if op == rq.OP_MTU_IN and tentative != 0 and tentative != rq.TENTATIVE:
+        return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
+    return _touches(st, core, base, op) and (not ops.COPIES_TO_MEMORY >> op & 1 or _may_copy(st, core, base, op))
 
 
 @jit
-def check_choice(st, core, base, op, a):
+def _may_copy(st, core, base, op):
+    """Check what is of some copies alone: parts that do not overlap, integers that are added, a signal."""
+    at = base + REQUEST
+    if op == rq.OP_DMA:
+        return _disjoint(st, core, base, st[at + ops.DMA.source], st[at + ops.DMA.target], st[at + ops.DMA.nbytes])
+    ub, target, nbytes = st[at + ops.OUT.ub], st[at + ops.OUT.target], st[at + ops.OUT.nbytes]
+    if op == rq.OP_MTU_ADD and (ub | target | nbytes) & 3:  # it adds integers of 4 bytes
+        return set_error(st, core, base, ms.ERR_ALIGN, target, 4)
+    return op != rq.OP_PUT_SIGNAL or _signal(st, core, base, target, nbytes)
+
+
+@jit
+def check_choice(st, core, base, op):
     """Check a `choose`, or a `poll_any`: may its words be polled, and is each compared in a known way?"""
     if op == rq.OP_CHOOSE:
-        return (a >= 1 and a <= rq.ANSWERS_MOST) or set_error(st, core, base, ms.ERR_OPERAND, a, rq.ANSWERS_MOST)
+        n = st[base + REQUEST + ops.CHOOSE.n]
+        return (n >= 1 and n <= rq.ANSWERS_MOST) or set_error(st, core, base, ms.ERR_OPERAND, n, rq.ANSWERS_MOST)
     for k in range(max(1, n_conditions(st, base))):
         at = condition_at(base, k)
         if st[at + 1] < rq.CMP_EQ or st[at + 1] > rq.CMP_GE:
@@ -196,29 +249,6 @@ def _signal(st, core, base, target, nbytes):
 
 
 @jit
-def check_transfer(st, core, base, op, a, b, c):
-    """Check an instruction of mtu-in or mtu-out before it is queued; a CPU's stores pass a fence, too."""
-    if op != rq.OP_FENCE and not _on_die(st, core, base):
-        return False
-    if op == rq.OP_MTU_IN:
-        tentative = st[base + REQUEST + 4]
-        if tentative != 0 and tentative != rq.TENTATIVE:
-            return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
-        return _memory(st, core, base, a, c, ms.READ) and _buffer(st, core, base, b, c, 1)
-    if ops.COPIES_OUT >> op & 1:
-        if not _buffer(st, core, base, a, c, 1) or not _memory(st, core, base, b, c, ms.WRITE):
-            return False
-        if op == rq.OP_MTU_ADD and (a | b | c) & 3:  # it adds integers of 4 bytes
-            return set_error(st, core, base, ms.ERR_ALIGN, b, 4)
-        return op != rq.OP_PUT_SIGNAL or _signal(st, core, base, b, c)
-    if op == rq.OP_PUT:
-        return _aligned_memory(st, core, base, a, ms.GRANULE_BYTES, ms.WRITE)
-    if op == rq.OP_ADD:
-        return _aligned_memory(st, core, base, a, 8, ms.WRITE)
-    return True
-
-
-@jit
 def _dtype(st, core, base, dtype):
     if dtype != rq.BF16 and dtype != rq.FP16:
         return set_error(st, core, base, ms.ERR_OPERAND, dtype, rq.FP16)
@@ -240,45 +270,45 @@ def _rule(st, core, base, rule, count, least):
 
 
 @jit
-def _kinds(st, core, base, op, c, d, e):
+def _kinds(st, core, base, op, count):
     """May a vector instruction have these element types, and this rule?"""
+    at = base + REQUEST
     if op == rq.OP_V_QUANTIZE:
-        return _dtype(st, core, base, d) and _rule(st, core, base, e, c, 4)
+        return _dtype(st, core, base, st[at + ops.QUANTIZE.dtype]) and _rule(
+            st, core, base, st[at + ops.QUANTIZE.rule], count, 4
+        )
     if op == rq.OP_V_DEQUANTIZE:
-        return _rule(st, core, base, e, c, 1)
-    if op == rq.OP_V_AXPY or op == rq.OP_V_ADD:
-        return _summand(st, core, base, e if op == rq.OP_V_AXPY else d)
+        return _rule(st, core, base, st[at + ops.DEQUANTIZE.rule], count, 1)
     if op == rq.OP_V_COPY:
-        return d == 0 or maps.is_known(d) or set_error(st, core, base, ms.ERR_OPERAND, d, 0)
-    if op == rq.OP_V_FILL or op == rq.OP_V_COUNT or op == rq.OP_V_SCALE:
+        function = st[at + ops.COPY.function]
+        return function == 0 or maps.is_known(function) or set_error(st, core, base, ms.ERR_OPERAND, function, 0)
+    if ops.DTYPE[op] == 0:
         return True
-    if not _dtype(st, core, base, d):
-        return False
-    if op == rq.OP_V_NARROW or op == rq.OP_V_WIDEN:
-        return True
-    return set_error(st, core, base, ms.ERR_OPERAND, op, 0)
+    dtype = dtype_of(st, at, op)
+    return _summand(st, core, base, dtype) if ops.ACCUMULATES >> op & 1 else _dtype(st, core, base, dtype)
 
 
 @jit
-def check_vector(st, core, base, op, a, b, c, d, e):
+def check_vector(st, core, base, op):
     """Check an instruction of the vector pipe before it is queued; counts are checked before they are multiplied."""
+    at = base + REQUEST
     if not _on_die(st, core, base):
         return False
-    count = d if op == rq.OP_V_AXPY else (b if op == rq.OP_V_FILL or op == rq.OP_V_SCALE else c)
+    count = elements(st, at, op)
     if count <= 0 or count > st[ms.UB_BYTES]:
         return set_error(st, core, base, ms.ERR_SIZE, count, st[ms.UB_BYTES])
-    if not _kinds(st, core, base, op, c, d, e):
+    if not _kinds(st, core, base, op, count):
         return False
-    source, read, target, written = ranges(op, a, b, c, d, e)
-    of_read, of_written = alignments(op, d)
+    source, read, target, written = ranges(st, at, op)
+    of_read, of_written = alignments(st, at, op)
     if read > 0 and not _buffer(st, core, base, source, read, of_read):
         return False
     if not _buffer(st, core, base, target, written, of_written):
         return False
-    other, more = other_range(op, c, d, e)
+    other, more = other_range(st, at, op)
     if more and not _buffer(st, core, base, other, more, of_read):
         return False
-    if op != rq.OP_V_COPY or (d and maps.reduces(d)):
+    if op != rq.OP_V_COPY or maps.reduces(st[at + ops.COPY.function]):
         return True
     return _apart(st, core, base, source, read, target, written) and _apart(
         st, core, base, other, more, target, written

@@ -30,7 +30,7 @@ def awaited_by(st, base):
 @jit
 def condition_at(base, k):
     """Return where the k-th condition of a core's `poll_any` begins."""
-    return base + REQUEST + 1 + CONDITION_WORDS * k + (1 if k >= _BEFORE_SITE else 0)
+    return base + REQUEST + ops.POLL_ANY.first + CONDITION_WORDS * k + (1 if k >= _BEFORE_SITE else 0)
 
 
 @jit

@@ -58,10 +58,8 @@ def note_writer(st, address, core, site):
     """Remember who last wrote a granule, for reports; a direct-mapped table, so an old entry may have been evicted."""
     granule = address >> _GRANULE_SHIFT
     slot = st[ms.WRITER_BASE] + (granule & st[ms.WRITER_SLOTS] - 1) * ms.WRITER_WORDS
-    st[slot] = granule + 1
-    st[slot + 1] = core
-    st[slot + 2] = site
-    st[slot + 3] = st[ms.ACTIONS] + 1
+    st[slot + ms.WRITER_GRANULE], st[slot + ms.WRITER_WHEN] = granule + 1, st[ms.ACTIONS] + 1
+    st[slot + ms.WRITER_CORE], st[slot + ms.WRITER_SITE] = core, site
 
 
 @call

@@ -102,7 +102,8 @@ AT_PLACE = MAX_SITES - 1  # the site of arithmetic that failed; the request says
 # ---- what runs show of a site: a core comes to it; it may have to wait there, or it is none at which one waits
 CAME, MAY_WAIT = 4, 8
 
-WRITER_WORDS = 4  # granule + 1, core, site, when (`ACTIONS`, from 1 on)
+WRITER_GRANULE, WRITER_CORE, WRITER_SITE, WRITER_WHEN = range(4)  # granule + 1; `ACTIONS`, from 1 on
+WRITER_WORDS = 4
 NOTED_BYTES_MAX = 256  # a larger write under `sc` is not noted granule by granule
 LARGE_SHIFT = 12  # of such a write it is noted when it touched each block of 4 KiB
 

@@ -14,7 +14,6 @@ from xccl_emu.machine.device import flight, lost, maps, numerics, sparse, touche
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.far import read_far
-from xccl_emu.machine.device.sparse import count
 from xccl_emu.machine.device.words import copy_bytes, jit, put
 
 _READ_DONE = -1
@@ -65,15 +64,9 @@ def _pop(st, queue):
 
 
 @jit
-def flag_of(st, entry):
-    """Source, target and number of the event that a set_flag or wait_flag is about."""
-    return st[entry + ops.FLAG.source], st[entry + ops.FLAG.target], st[entry + ops.FLAG.event]
-
-
-@jit
 def _flag(st, core, base, queue, entry):
     """Execute set_flag or wait_flag at the head of a queue; False if it has to wait."""
-    source, target, event = flag_of(st, entry)
+    source, target, event = touched.flag_of(st, entry)
     if st[entry] == rq.OP_SET_FLAG:
         flight.set_event(st, core, base, source, target, event, st[entry + ms.ENTRY_SITE])
     elif not take_event(st, base, source, target, event):
@@ -247,54 +240,58 @@ def step_vector(mem, st, core, base, choice):
     op = st[entry]
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
-    ub, a, b, c, d = st[base + ms.UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
-    if not st[ms.SPARSE] or not sparse.leaves_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
-        _, _, target, written = vectors.ranges(op, a, b, c, d, st[entry + 5])
+    ub = st[base + ms.UB_BASE]
+    if not st[ms.SPARSE] or not sparse.leaves_zeros(mem, st, ub, entry, op):
+        _, _, target, written = vectors.ranges(st, entry, op)
         sparse.mark(mem, st, ub + target, written)
-        _compute(mem, st, ub, op, a, b, c, d, st[entry + 5])
-    st[ms.BYTES_BY_PIPE + rq.VECTOR] += elements(st, entry, op)
+        _compute(mem, st, ub, entry, op)
+    st[ms.BYTES_BY_PIPE + rq.VECTOR] += vectors.elements(st, entry, op)
     _pop(st, queue)
     return True
 
 
 @jit
-def elements(st, entry, op):
-    """Count the elements that a vector instruction works on."""
-    if op == rq.OP_V_AXPY:
-        return st[entry + 4]
-    return st[entry + 2] if op == rq.OP_V_FILL or op == rq.OP_V_SCALE else st[entry + 3]
+def _compute(mem, st, ub, at, op):
+    count, target = vectors.elements(st, at, op), ub + st[at + ops.FILLED[op, 0]]
+    source = ub + st[at + ops.TAKEN[op, 0]]
+    if op == rq.OP_V_QUANTIZE:
+        _quantize(mem, source, target, count, vectors.dtype_of(st, at, op), st[at + ops.QUANTIZE.rule])
+    elif op == rq.OP_V_AXPY:
+        numerics.axpy(mem, source, target, st[at + ops.AXPY.weight], count, vectors.dtype_of(st, at, op))
+    elif op == rq.OP_V_ADD:
+        numerics.accumulate(mem, source, target, count, vectors.dtype_of(st, at, op))
+    elif op == rq.OP_V_NARROW:
+        numerics.narrow_row(mem, source, target, count, vectors.dtype_of(st, at, op))
+    elif op == rq.OP_V_WIDEN:
+        numerics.widen_row(mem, source, target, count, vectors.dtype_of(st, at, op))
+    elif op == rq.OP_V_DEQUANTIZE:
+        _dequantize(mem, source, target, count, ub + st[at + ops.DEQUANTIZE.scale_ub], st[at + ops.DEQUANTIZE.rule])
+    elif op == rq.OP_V_SCALE:
+        numerics.scale_row(mem, target, count, st[at + ops.SCALE.factor])
+    elif op == rq.OP_V_COPY and st[at + ops.COPY.function]:
+        maps.apply(mem, source, target, count, st[at + ops.COPY.function], st[at + ops.COPY.other], ub)
+    elif op == rq.OP_V_COPY:
+        copy_bytes(mem, target, source, count)
+    elif op == rq.OP_V_FILL:
+        numerics.fill(mem, target, count, st[at + ops.FILL.byte] & 0xFF)
+    elif op == rq.OP_V_COUNT:
+        sparse.count(mem, st, source, target, count, st[at + ops.COUNT.low], st[at + ops.COUNT.high])
 
 
 @jit
-def _compute(mem, st, ub, op, a, b, c, d, e):
-    if op == rq.OP_V_QUANTIZE:
-        if vectors.is_fp8(e):
-            numerics.quantize_fp8(mem, ub + a, ub + b, c, d, e)
-        else:
-            numerics.quantize_int8(mem, ub + a, ub + b, c, d, e)
-    elif op == rq.OP_V_AXPY:
-        numerics.axpy(mem, ub + a, ub + b, c, d, e)
-    elif op == rq.OP_V_ADD:
-        numerics.accumulate(mem, ub + a, ub + b, c, d)
-    elif op == rq.OP_V_NARROW:
-        numerics.narrow_row(mem, ub + a, ub + b, c, d)
-    elif op == rq.OP_V_WIDEN:
-        numerics.widen_row(mem, ub + a, ub + b, c, d)
-    elif op == rq.OP_V_DEQUANTIZE:
-        if vectors.is_fp8(e):
-            numerics.dequantize_fp8(mem, ub + a, ub + b, c, ub + d)
-        else:
-            numerics.dequantize(mem, ub + a, ub + b, c, ub + d)
-    elif op == rq.OP_V_SCALE:
-        numerics.scale_row(mem, ub + a, b, c)
-    elif op == rq.OP_V_COPY and d:
-        maps.apply(mem, ub + a, ub + b, c, d, e, ub)
-    elif op == rq.OP_V_COPY:
-        copy_bytes(mem, ub + b, ub + a, c)
-    elif op == rq.OP_V_FILL:
-        numerics.fill(mem, ub + a, b, c & 0xFF)
-    elif op == rq.OP_V_COUNT:
-        count(mem, st, ub + a, ub + b, c, d, e)
+def _quantize(mem, source, target, count, dtype, rule):
+    if vectors.is_fp8(rule):
+        numerics.quantize_fp8(mem, source, target, count, dtype, rule)
+    else:
+        numerics.quantize_int8(mem, source, target, count, dtype, rule)
+
+
+@jit
+def _dequantize(mem, source, target, count, scales, rule):
+    if vectors.is_fp8(rule):
+        numerics.dequantize_fp8(mem, source, target, count, scales)
+    else:
+        numerics.dequantize(mem, source, target, count, scales)
 
 
 @jit

@@ -6,7 +6,7 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
-from xccl_emu.machine.device import access, cache, conditions, flight, pipes, tentative, words
+from xccl_emu.machine.device import access, cache, conditions, flight, pipes, tentative, touched, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import polls_line, read_line
 from xccl_emu.machine.device.sparse import mark
@@ -40,7 +40,7 @@ def step_scalar(mem, st, core, base, choice):
         note_traffic(st, base, op)
     st[ms.COUNT_BY_OP + op] += 1
     if op == rq.OP_RETURN:
-        words.put(st, base + RESULT, st[base + REQUEST + 1])
+        words.put(st, base + RESULT, st[base + REQUEST + ops.RETURN.value])
         words.put(st, base + ms.STATUS, ms.STATUS_DONE)
         st[ms.N_LIVE] -= 1
         if st[ms.CACHE_LINES]:
@@ -53,30 +53,28 @@ def step_scalar(mem, st, core, base, choice):
 @jit
 def _grant(mem, st, core, base, op, choice):
     """Carry out one request; False if it cannot be granted now, or if it is bad (then the error is recorded)."""
-    a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     if ops.VECTORS >> op & 1:
-        d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
-        return access.check_vector(st, core, base, op, a, b, c, d, e) and _enqueue(st, core, base, op, rq.VECTOR)
-    if ops.TRANSFERS >> op & 1:
-        return access.check_transfer(st, core, base, op, a, b, c) and _enqueue(st, core, base, op, ops.PIPES[op])
-    if not access.check_scalar(st, core, base, op, a, b, c, st[base + REQUEST + 4]):
+        return access.check_vector(st, core, base, op) and _enqueue(st, core, base, op, rq.VECTOR)
+    if not access.check(st, core, base, op):
         return False
+    if ops.TRANSFERS >> op & 1:
+        return _enqueue(st, core, base, op, ops.PIPES[op])
     if ops.WORDS >> op & 1:
-        return _grant_memory(mem, st, core, base, op, choice, a, b, c)
+        return _grant_memory(mem, st, core, base, op, choice)
     if op == rq.OP_RETURN:
         return drained(st, base) and _no_event_left(st, core, base)
     if ops.BUFFER_WORDS >> op & 1:
-        return _grant_buffer(mem, st, core, base, op, a, b, c)
+        return _grant_buffer(mem, st, core, base, op)
     if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
-        return _grant_flag(st, core, base, op, a, b, c)
+        return _grant_flag(st, core, base, op)
     if op == rq.OP_QUIET:
         return drained(st, base)
     if op == rq.OP_DMA:
         return pipes.ring_dma(st, base)
     if op == rq.OP_DCCI:
-        return st[ms.CACHE_LINES] == 0 or cache.clean(mem, st, core, base, a)
+        return st[ms.CACHE_LINES] == 0 or cache.clean(mem, st, core, base, st[base + REQUEST + ops.DCCI.address])
     if op == rq.OP_ARRIVE or op == rq.OP_AWAIT_GROUP:
-        return _grant_group(st, base, op, a)
+        return _grant_group(st, base, op)
     return _grant_rarely(mem, st, core, base, op, choice)
 
 
@@ -87,7 +85,9 @@ def _enqueue(st, core, base, op, pipe):
         return False
     if not pipes.enqueue(st, base, pipe):
         return False
-    if (st[base + ms.HELD_END] and pipe != rq.MTU_OUT) or (op == rq.OP_MTU_IN and st[base + REQUEST + 4]):
+    if (st[base + ms.HELD_END] and pipe != rq.MTU_OUT) or (
+        op == rq.OP_MTU_IN and st[base + REQUEST + ops.MTU_IN.tentative]
+    ):
         tentative.note_issue(st, base, op)
     return True
 
@@ -95,11 +95,11 @@ def _enqueue(st, core, base, op, pipe):
 @words.call
 def _grant_rarely(mem, st, core, base, op, choice):
     """A failure, an answer of the environment, or a condition that holds."""
-    a, b = st[base + REQUEST + 1], st[base + REQUEST + 2]
     if op == rq.OP_FAIL:
-        code = ms.ERR_ARITHMETIC if flight.request_site(st, base) == ms.AT_PLACE else ms.ERR_FAIL
-        return access.set_error(st, core, base, code, a, b)
-    if not access.check_choice(st, core, base, op, a):
+        kind = ms.ERR_ARITHMETIC if flight.request_site(st, base) == ms.AT_PLACE else ms.ERR_FAIL
+        code, info = st[base + REQUEST + ops.FAIL.code], st[base + REQUEST + ops.FAIL.info]
+        return access.set_error(st, core, base, kind, code, info)
+    if not access.check_choice(st, core, base, op):
         return False
     if op == rq.OP_CHOOSE:
         if choice == ms.CHOICE_ALL and st[ms.DRAWS_ANSWERS]:
@@ -116,55 +116,71 @@ def _grant_rarely(mem, st, core, base, op, choice):
 
 
 @jit
-def _grant_memory(mem, st, core, base, op, choice, a, b, c):
+def _grant_memory(mem, st, core, base, op, choice):
     """Load, store, atomic add or compare-and-swap, poll."""
     if op == rq.OP_POLL:
-        if polls_line(st, base):
-            return read_line(mem, st, base, choice, flight.switched_off(st, base))
-        value = flight.read_word(mem, st, core, base, a, st[base + REQUEST + 4])
-        mask = st[base + REQUEST + 5]
-        if conditions.is_awaited(value & mask, b, c & mask) or flight.switched_off(st, base):
-            words.put(st, base + RESULT, value)
-            return True
-        return False
+        return _grant_poll(mem, st, core, base, choice)
     if st[ms.CACHE_LINES] and not ops.ATOMICS >> op & 1:
-        done = _grant_cached(mem, st, core, base, op, choice, a, b, c)
-        st[ms.BYTES_BY_PIPE + rq.SCALAR] += (b if op == rq.OP_LOAD else c) if done else 0
-        return done
+        return _grant_cached(mem, st, core, base, op, choice)
     if op == rq.OP_LOAD:
-        words.put(st, base + RESULT, flight.read_word(mem, st, core, base, a, b))
-        st[ms.BYTES_BY_PIPE + rq.SCALAR] += b
+        address, nbytes = touched.read_by(st, base + REQUEST, op)
+        words.put(st, base + RESULT, flight.read_word(mem, st, core, base, address, nbytes))
+        st[ms.BYTES_BY_PIPE + rq.SCALAR] += nbytes
         return True
     if pipes.fence_ahead(st, base):
         return False
+    address, nbytes = touched.written_by(st, base + REQUEST, op)
     if op == rq.OP_STORE:
-        if not flight.room_for_writes(st, base, max(1, c >> st[ms.ATOMIC_SHIFT])):
+        if not flight.room_for_writes(st, base, max(1, nbytes >> st[ms.ATOMIC_SHIFT])):
             return False
-        flight.write_word(
-            mem, st, core, base, ms.KIND_SCALAR, a, c, flight.sign_extended(b, c), flight.request_site(st, base)
-        )
-        st[ms.BYTES_BY_PIPE + rq.SCALAR] += c
-        return True
-    if flight.own_write_pending(st, core, base, a):
+        value, site = flight.sign_extended(st[base + REQUEST + ops.STORE.value], nbytes), flight.request_site(st, base)
+        flight.write_word(mem, st, core, base, ms.KIND_SCALAR, address, nbytes, value, site)
+    elif not _grant_atomic(mem, st, core, base, op, address):
         return False
-    old = words.load_i64(mem, a)
-    words.put(st, base + RESULT, old)
-    mark(mem, st, a, 8)
-    tentative.meet(st, a, 8)
-    if op == rq.OP_ATOMIC_ADD:
-        words.store_i64(mem, a, old + b)
-    elif old == st[base + REQUEST + ops.COMPARE_SWAP.expected]:
-        words.store_i64(mem, a, st[base + REQUEST + ops.COMPARE_SWAP.value])
-    flight.note_writer(st, a, core, flight.request_site(st, base))
-    st[ms.BYTES_BY_PIPE + rq.SCALAR] += 8
+    st[ms.BYTES_BY_PIPE + rq.SCALAR] += nbytes
     return True
 
 
 @jit
-def _grant_cached(mem, st, core, base, op, choice, a, b, c):
+def _grant_poll(mem, st, core, base, choice):
+    if polls_line(st, base):
+        return read_line(mem, st, base, choice, flight.switched_off(st, base))
+    address, nbytes = touched.read_by(st, base + REQUEST, rq.OP_POLL)
+    value = flight.read_word(mem, st, core, base, address, nbytes)
+    compare, wanted, mask = conditions.awaited_by(st, base)
+    if conditions.is_awaited(value & mask, compare, wanted & mask) or flight.switched_off(st, base):
+        words.put(st, base + RESULT, value)
+        return True
+    return False
+
+
+@jit
+def _grant_atomic(mem, st, core, base, op, address):
+    if flight.own_write_pending(st, core, base, address):
+        return False
+    old, value = words.load_i64(mem, address), st[base + REQUEST + ops.ATOMIC.value]
+    words.put(st, base + RESULT, old)
+    mark(mem, st, address, 8)
+    tentative.meet(st, address, 8)
+    if op == rq.OP_ATOMIC_ADD:
+        words.store_i64(mem, address, old + value)
+    elif old == st[base + REQUEST + ops.COMPARE_SWAP.expected]:
+        words.store_i64(mem, address, value)
+    flight.note_writer(st, address, core, flight.request_site(st, base))
+    return True
+
+
+@jit
+def _grant_cached(mem, st, core, base, op, choice):
     if op == rq.OP_LOAD:
-        return cache.load_cached(mem, st, core, base, choice, a, b)
-    return cache.store_cached(mem, st, core, base, choice, a, flight.sign_extended(b, c), c)
+        address, nbytes = touched.read_by(st, base + REQUEST, op)
+        done = cache.load_cached(mem, st, core, base, choice, address, nbytes)
+    else:
+        address, nbytes = touched.written_by(st, base + REQUEST, op)
+        value = flight.sign_extended(st[base + REQUEST + ops.STORE.value], nbytes)
+        done = cache.store_cached(mem, st, core, base, choice, address, value, nbytes)
+    st[ms.BYTES_BY_PIPE + rq.SCALAR] += nbytes if done else 0
+    return done
 
 
 @jit
@@ -195,20 +211,22 @@ def _no_event_left(st, core, base):
 
 
 @jit
-def _grant_buffer(mem, st, core, base, op, a, b, c):
+def _grant_buffer(mem, st, core, base, op):
     """Scalar access to the data buffer: immediate, in program order with what the scalar unit issues."""
-    at = st[base + ms.UB_BASE] + a
+    if op == rq.OP_UB_STORE:
+        start, nbytes = touched.filled_by(st, base + REQUEST, op)
+        mark(mem, st, st[base + ms.UB_BASE] + start, nbytes)
+        flight.store_word(mem, st[base + ms.UB_BASE] + start, nbytes, st[base + REQUEST + ops.UB_STORE.value])
+        return True
+    start, nbytes = touched.taken_by(st, base + REQUEST, op)
     if op == rq.OP_VALIDATE:
         words.put(st, base + RESULT, 0)
-        return tentative.validate(st, core, base, a, b)
-    if op == rq.OP_UB_LOAD:
-        if st[base + ms.HELD_END] and not tentative.may_use(st, core, base, a, b):
-            return False
-        word = words.load_i64(mem, at & ~7) >> 8 * (at & 7)
-        words.put(st, base + RESULT, flight.sign_extended(word, b))
-        return True
-    mark(mem, st, at, c)
-    flight.store_word(mem, at, c, b)
+        return tentative.validate(st, core, base, start, nbytes)
+    if st[base + ms.HELD_END] and not tentative.may_use(st, core, base, start, nbytes):
+        return False
+    at = st[base + ms.UB_BASE] + start
+    word = words.load_i64(mem, at & ~7) >> 8 * (at & 7)
+    words.put(st, base + RESULT, flight.sign_extended(word, nbytes))
     return True
 
 
@@ -227,10 +245,7 @@ def run_on_buffer(mem, st, core, base, most):
             or flight.switched_off(st, base)
         ):
             break
-        a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-        if st[ms.ERROR] or not access.check_scalar(st, core, base, op, a, b, c, 0):
-            break
-        if not _grant_buffer(mem, st, core, base, op, a, b, c):
+        if st[ms.ERROR] or not access.check(st, core, base, op) or not _grant_buffer(mem, st, core, base, op):
             break
         st[ms.COUNT_BY_OP + op] += 1
         st[ms.ACTIONS] += 1
@@ -240,8 +255,9 @@ def run_on_buffer(mem, st, core, base, most):
 
 
 @jit
-def _grant_flag(st, core, base, op, source, target, event):
+def _grant_flag(st, core, base, op):
     """set_flag waits its turn on the source pipe, wait_flag on the target; the scalar unit is a pipe of its own."""
+    source, target, event = touched.flag_of(st, base + REQUEST)
     pipe = source if op == rq.OP_SET_FLAG else target
     if pipe != rq.SCALAR:
         return pipes.enqueue(st, base, pipe)
@@ -252,11 +268,11 @@ def _grant_flag(st, core, base, op, source, target, event):
 
 
 @jit
-def _grant_group(st, base, op, phase):
+def _grant_group(st, base, op):
     """Grant a core group's barrier: the last to arrive turns the phase, and cores that wait in the old one go on."""
     group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
     if op == rq.OP_AWAIT_GROUP:
-        return st[group + ms.GROUP_PHASE] != phase
+        return st[group + ms.GROUP_PHASE] != st[base + REQUEST + ops.AWAIT.phase]
     assert op == rq.OP_ARRIVE
     words.put(st, base + RESULT, st[group + ms.GROUP_PHASE])
     if st[group + ms.GROUP_ARRIVED] + 1 == st[group + ms.GROUP_SIZE]:

@@ -1,5 +1,6 @@
 """What runs show of the sites of kernels: a word for each, `MAX_SITES` a kernel, in a table that a watcher keeps."""
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
@@ -30,6 +31,7 @@ def waits_at(st, base, pipe):
         return -1
     entry = base + REQUEST if pipe == rq.SCALAR else entry_of(st, pipe_of(base, pipe), 0)
     op = st[entry]
-    waits = op == rq.OP_WAIT_FLAG and (pipe != rq.SCALAR or st[entry + 2] == rq.SCALAR)  # else it is to be queued
+    queued = pipe != rq.SCALAR or st[entry + ops.FLAG.target] == rq.SCALAR  # else it is to be
+    waits = op == rq.OP_WAIT_FLAG and queued
     waits = waits or (pipe == rq.SCALAR and (op == rq.OP_POLL or op == rq.OP_AWAIT_GROUP or op == rq.OP_POLL_ANY))
     return word_of_site(st, base, pipe, entry) if waits else -1

@@ -6,11 +6,11 @@ the chunks that it writes as dirty, the host (`Memory.span`) and the machine (`m
 ever written, and there is nothing to compare and nothing to touch.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import words
+from xccl_emu.machine.device import vectors, words
 from xccl_emu.machine.device.numerics import count_between, fill
-from xccl_emu.machine.device.vectors import is_fp8, ranges
 from xccl_emu.machine.device.words import call, jit, jit_arrays
 
 
@@ -115,24 +115,28 @@ def move(mem, st, target, source, nbytes):
 
 
 @call
-def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
-    """Would a vector instruction change nothing: make zeros of zeros where zeros are, or copy what is there already?
+def leaves_zeros(mem, st, ub, at, op):
+    """Would the vector instruction at ``at`` change nothing: make zeros of zeros, or copy what is there already?
 
     Not all that would are found; a count decides where things go, and is always made (`count`); so is a `v_map`, and
     FP8, which has a scale for zeros too.
     """
-    if op == rq.OP_V_COUNT or (op == rq.OP_V_COPY and d) or (op == rq.OP_V_QUANTIZE and is_fp8(e)):
+    if op == rq.OP_V_COUNT or (op == rq.OP_V_COPY and st[at + ops.COPY.function]):
         return False
     harmless = True
-    if op == rq.OP_V_FILL:
-        harmless = c & 0xFF == 0
-    elif op == rq.OP_V_SCALE or op == rq.OP_V_AXPY:
-        harmless = _harmless(c)
+    if op == rq.OP_V_QUANTIZE:
+        harmless = not vectors.is_fp8(st[at + ops.QUANTIZE.rule])
+    elif op == rq.OP_V_FILL:
+        harmless = st[at + ops.FILL.byte] & 0xFF == 0
+    elif op == rq.OP_V_SCALE:
+        harmless = _harmless(st[at + ops.SCALE.factor])
+    elif op == rq.OP_V_AXPY:
+        harmless = _harmless(st[at + ops.AXPY.weight])
     elif op == rq.OP_V_DEQUANTIZE:
-        harmless = _harmless(words.load_i32(mem, ub + d))
-    source, read, target, written = ranges(op, a, b, c, d, e)
+        harmless = _harmless(words.load_i32(mem, ub + st[at + ops.DEQUANTIZE.scale_ub]))
+    source, read, target, written = vectors.ranges(st, at, op)
     zeros = harmless and (read == 0 or all_zero(mem, st, ub + source, read)) and all_zero(mem, st, ub + target, written)
-    return zeros or (op == rq.OP_V_COPY and words.same_bytes(mem, ub + b, ub + a, c))
+    return zeros or (op == rq.OP_V_COPY and words.same_bytes(mem, ub + target, ub + source, read))
 
 
 @jit

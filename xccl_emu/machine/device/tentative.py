@@ -15,9 +15,8 @@ from xccl_emu.machine.device import lost, touched, vectors
 from xccl_emu.machine.device.access import set_error
 from xccl_emu.machine.device.words import call, jit, put
 
-_TENTATIVE = 4  # in an entry: operand of mtu-in
 _IN_VAIN = 2
-"""In its place: what is read is held no more, so it cannot be validated."""
+"""In the place of the operand ``tentative``: what is read is held no more, so it cannot be validated."""
 
 
 @jit
@@ -47,7 +46,7 @@ def _queued(st, base):
 def _counts(st, entry):
     """Return whether an entry is a tentative transfer that is not complete, and was not in vain."""
     unread = st[entry] == rq.OP_MTU_IN and st[entry + ms.ENTRY_PROGRESS] >= 0
-    return unread and st[entry + _TENTATIVE] == rq.TENTATIVE
+    return unread and st[entry + ops.MTU_IN.tentative] == rq.TENTATIVE
 
 
 @jit
@@ -86,18 +85,20 @@ def may_issue(st, core, base, op):
 
     Not if that reads what is held, or reads tentatively apart from it.
     """
-    a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
+    at = base + REQUEST
     if op == rq.OP_MTU_IN:
-        apart = b > st[base + ms.HELD_END] or b + c < st[base + ms.HELD_START]
-        return d == 0 or not apart or set_error(st, core, base, ms.ERR_OPERAND, b, c)
+        start, nbytes = touched.filled_by(st, at, op)
+        apart = start > st[base + ms.HELD_END] or start + nbytes < st[base + ms.HELD_START]
+        together = st[at + ops.MTU_IN.tentative] == 0 or not apart
+        return together or set_error(st, core, base, ms.ERR_OPERAND, start, nbytes)
     if ops.COPIES_OUT >> op & 1:
-        return may_use(st, core, base, a, c)
+        start, nbytes = touched.taken_by(st, at, op)
+        return may_use(st, core, base, start, nbytes)
     if not ops.VECTORS >> op & 1:
         return True
-    source, read, target, written = vectors.ranges(op, a, b, c, d, e)
-    other, more = vectors.other_range(op, c, d, e)
-    if vectors.accumulates(op) and not may_use(st, core, base, target, written):
+    source, read, target, written = vectors.ranges(st, at, op)
+    other, more = vectors.other_range(st, at, op)
+    if ops.ACCUMULATES >> op & 1 and not may_use(st, core, base, target, written):
         return False
     return may_use(st, core, base, source, read) and may_use(st, core, base, other, more)
 
@@ -113,17 +114,17 @@ def may_use(st, core, base, ub, nbytes):
 @call
 def note_issue(st, base, op):
     """A transfer to the data buffer, or a vector instruction, was queued: what is held from now on?"""
-    a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
-    target, written = b, c
-    if op != rq.OP_MTU_IN:
-        _, _, target, written = vectors.ranges(op, a, b, c, d, e)
-    tentative = op == rq.OP_MTU_IN and d != 0
+    at = base + REQUEST
+    if op == rq.OP_MTU_IN:
+        target, written = touched.filled_by(st, at, op)
+    else:
+        _, _, target, written = vectors.ranges(st, at, op)
+    tentative = op == rq.OP_MTU_IN and st[at + ops.MTU_IN.tentative] != 0
     if _covers_held(st, base, target, written) or st[base + ms.HELD_END] == 0:
         release(st, base)
         for j in range(_queued(st, base) - (1 if op == rq.OP_MTU_IN else 0)):
             if _counts(st, _entry(st, base, j)):
-                put(st, _entry(st, base, j) + _TENTATIVE, _IN_VAIN)
+                put(st, _entry(st, base, j) + ops.MTU_IN.tentative, _IN_VAIN)
         if tentative:
             put(st, base + ms.HELD_START, target)
             put(st, base + ms.HELD_END, target + written)
@@ -132,7 +133,8 @@ def note_issue(st, base, op):
         put(st, base + ms.HELD_END, max(target + written, st[base + ms.HELD_END]))
     if tentative:
         st[ms.SOME_TENTATIVE] = 1
-        if lost.is_lost(st, a, c):
+        source, nbytes = touched.read_by(st, at, op)
+        if lost.is_lost(st, source, nbytes):
             put(st, base + ms.RACED, 1)
 
 

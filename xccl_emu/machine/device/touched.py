@@ -6,17 +6,33 @@ from xccl_emu.machine.device.words import jit
 
 
 @jit
+def _range(st, at, places):
+    size = places[1]
+    return st[at + places[0]], st[at + size] if size > 0 else -size
+
+
+@jit
 def read_by(st, at, op):
     """Return the address and size of the memory that the request at ``at`` reads; the operation must read some."""
-    size = ops.READ[op, 1]
-    return st[at + ops.READ[op, 0]], st[at + size] if size > 0 else -size
+    return _range(st, at, ops.READ[op])
 
 
 @jit
 def written_by(st, at, op):
     """Return the address and size of the memory that the request at ``at`` writes; the operation must write some."""
-    size = ops.WRITTEN[op, 1]
-    return st[at + ops.WRITTEN[op, 0]], st[at + size] if size > 0 else -size
+    return _range(st, at, ops.WRITTEN[op])
+
+
+@jit
+def taken_by(st, at, op):
+    """Return what the request at ``at`` reads of the data buffer: first byte and size; not of the vector pipe."""
+    return _range(st, at, ops.TAKEN[op])
+
+
+@jit
+def filled_by(st, at, op):
+    """Return what the request at ``at`` writes of the data buffer: first byte and size; not of the vector pipe."""
+    return _range(st, at, ops.FILLED[op])
 
 
 @jit
@@ -27,3 +43,9 @@ def queued_on(op, source, target):
     if op == rq.OP_WAIT_FLAG:
         return target
     return ops.PIPES[op] if op != rq.OP_DMA else rq.SCALAR
+
+
+@jit
+def flag_of(st, at):
+    """Return source, target and number of the event that the set_flag or wait_flag at ``at`` is about."""
+    return st[at + ops.FLAG.source], st[at + ops.FLAG.target], st[at + ops.FLAG.event]

@@ -1,5 +1,6 @@
 """What instructions of the vector pipe read and write, in the data buffer."""
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import maps
 from xccl_emu.machine.device.words import jit
@@ -24,46 +25,72 @@ def fp8_scale_bytes(count):
 
 
 @jit
-def ranges(op, a, b, c, d, e):
-    """Return what a vector instruction reads and what it writes: first byte in the data buffer, and bytes, of both.
-
-    A sum reads what it writes, and a row is scaled where it is; `other_range` says what else is read.
-    """
-    if op == rq.OP_V_FILL:
-        return a, 0, a, b
-    if op == rq.OP_V_SCALE:
-        return a, 0, a, 4 * b
-    if op == rq.OP_V_COPY:
-        return a, maps.source_bytes(d, c) if d else c, b, maps.target_bytes(d, c) if d else c
-    if op == rq.OP_V_COUNT:
-        return a, 4 * c, b, 4
-    if op == rq.OP_V_QUANTIZE:  # scales follow the row
-        return a, 2 * c, b, c + (fp8_scale_bytes(c) if is_fp8(e) else 4)
-    if op == rq.OP_V_DEQUANTIZE:
-        return a, c, b, 4 * c
-    if op == rq.OP_V_NARROW:
-        return a, 4 * c, b, 2 * c
-    count, dtype = (d, e) if op == rq.OP_V_AXPY else (c, d)
-    return a, element_bytes(dtype) * count, b, 4 * count
+def elements(st, at, op):
+    """Count the elements that the vector instruction at ``at`` works on."""
+    return st[at + ops.FILLED[op, 1]]
 
 
 @jit
-def alignments(op, d):
+def dtype_of(st, at, op):
+    """Return the element type of what a vector instruction reads, or of what it makes of FP32; it must have one."""
+    return st[at + ops.DTYPE[op]]
+
+
+@jit
+def ranges(st, at, op):
+    """Return what the vector instruction at ``at`` reads and what it writes: first byte, and bytes, of both.
+
+    Bytes are those of the data buffer.  A sum reads what it writes, and a row is scaled where it is; `other_range` says
+    what else is read.
+    """
+    count = elements(st, at, op)
+    target, written = st[at + ops.FILLED[op, 0]], _bytes_written(st, at, op, count)
+    if not ops.TAKES >> op & 1:
+        return target, 0, target, written
+    return st[at + ops.TAKEN[op, 0]], _bytes_read(st, at, op, count), target, written
+
+
+@jit
+def _bytes_read(st, at, op, count):
+    if op == rq.OP_V_COPY:
+        function = st[at + ops.COPY.function]
+        return maps.source_bytes(function, count) if function else count
+    if op == rq.OP_V_COUNT or op == rq.OP_V_NARROW:
+        return 4 * count
+    if op == rq.OP_V_DEQUANTIZE:
+        return count
+    return element_bytes(dtype_of(st, at, op)) * count
+
+
+@jit
+def _bytes_written(st, at, op, count):
+    if op == rq.OP_V_FILL:
+        return count
+    if op == rq.OP_V_COPY:
+        function = st[at + ops.COPY.function]
+        return maps.target_bytes(function, count) if function else count
+    if op == rq.OP_V_COUNT:
+        return 4
+    if op == rq.OP_V_QUANTIZE:  # scales follow the row
+        return count + (fp8_scale_bytes(count) if is_fp8(st[at + ops.QUANTIZE.rule]) else 4)
+    return 2 * count if op == rq.OP_V_NARROW else 4 * count
+
+
+@jit
+def alignments(st, at, op):
     """Return what the addresses of a vector instruction must be multiples of, where it reads and where it writes."""
-    if op == rq.OP_V_COPY and d:
-        return maps.source_element_bytes(d), maps.element_bytes_written(d)
+    if op == rq.OP_V_COPY and st[at + ops.COPY.function]:
+        function = st[at + ops.COPY.function]
+        return maps.source_element_bytes(function), maps.element_bytes_written(function)
     return (1, 1) if op == rq.OP_V_COPY or op == rq.OP_V_FILL else (4, 4)
 
 
 @jit
-def accumulates(op):
-    """Does a vector instruction read what it writes to?"""
-    return op == rq.OP_V_AXPY or op == rq.OP_V_ADD or op == rq.OP_V_SCALE
-
-
-@jit
-def other_range(op, c, d, e):
+def other_range(st, at, op):
     """Return what else a vector instruction reads: a scale, or a second operand; first byte, and bytes, perhaps 0."""
     if op == rq.OP_V_DEQUANTIZE:
-        return d, 4 * (c // rq.FP8_BLOCK) if is_fp8(e) else 4
-    return (e, maps.other_bytes(d, c)) if op == rq.OP_V_COPY and d else (0, 0)
+        blocks = elements(st, at, op) // rq.FP8_BLOCK if is_fp8(st[at + ops.DEQUANTIZE.rule]) else 1
+        return st[at + ops.DEQUANTIZE.scale_ub], 4 * blocks
+    if op == rq.OP_V_COPY and st[at + ops.COPY.function]:
+        return st[at + ops.COPY.other], maps.other_bytes(st[at + ops.COPY.function], elements(st, at, op))
+    return 0, 0

@@ -1,5 +1,6 @@
 """What the environment answers in virtual time: a timer says when its time is up; all else is 0, or drawn."""
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.machine.device import cache
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.policies import random
@@ -14,8 +15,8 @@ def answer(st, tm, core, asked):
     if word >> tl.TIMER_SHIFT == 0:
         return random.draw(st, n) if st[ms.DRAWS_ANSWERS] else 0
     timer, now = core.row + tl.TIMERS + 2 * (word >> tl.TIMER_NUMBER & tl.TIMERS_MOST - 1), tm[core.row + tl.SCALAR_AT]
-    if tm[timer] == 0 or tm[timer + 1] != asked.b:
-        tm[timer], tm[timer + 1] = 1 + now, asked.b
+    if tm[timer] == 0 or tm[timer + 1] != asked.words[ops.CHOOSE.of]:
+        tm[timer], tm[timer + 1] = 1 + now, asked.words[ops.CHOOSE.of]
     if n == 1 or 1 + now - tm[timer] < word >> tl.TIMER_SHIFT:
         return 0
     tm[timer] = 0

@@ -4,13 +4,14 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import is_line
-from xccl_emu.machine.device.pipes import elements, entry_of, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, pipe_of
 from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.vectors import elements
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device import records, transfer
 from xccl_emu.timing.device.granules import became_visible, find_granule, line_became_visible
-from xccl_emu.timing.device.scalar import event_at, ring_at
+from xccl_emu.timing.device.scalar import event_at, event_of, ring_at
 
 
 @jit
@@ -49,12 +50,13 @@ def step_pipe_timed(space, core, pipe):
 @jit
 def _written(mem, tm, asked):
     """Entry of the granule that an instruction writes by itself, or 0; found before it does, for what was there."""
-    op, target, nbytes = asked.op, asked.b, asked.c
+    op = asked.op
     if ops.COPIES_OUT >> op & 1:
+        target, nbytes = asked.words[ops.OUT.target], asked.words[ops.OUT.nbytes]
         for begin in range(0, nbytes if _is_a_line(target, nbytes) else 0, ms.GRANULE_BYTES):
             find_granule(mem, tm, target + begin)
         return find_granule(mem, tm, target) if nbytes <= ms.GRANULE_BYTES else 0
-    return find_granule(mem, tm, asked.a) if op == rq.OP_PUT or op == rq.OP_ADD else 0
+    return find_granule(mem, tm, asked.words[ops.PUT.target]) if op == rq.OP_PUT or op == rq.OP_ADD else 0
 
 
 @jit
@@ -67,7 +69,7 @@ def _is_a_line(address, nbytes):
 def _flag(space, core, pipe, asked, since):
     """set_flag of mtu-in waits for the data of all that is before it, but lets the next transfer begin."""
     _, _, tm, who, _ = space
-    free, at = core.row + tl.FREE + pipe, event_at(core.row, asked.a, asked.b, asked.c)
+    free, at = core.row + tl.FREE + pipe, event_of(core.row, asked)
     if asked.op == rq.OP_SET_FLAG:
         done = records.later(tm, since, core.row + tl.READS_DONE) if pipe == rq.MTU_IN else since
         number = records.record_still(space, core, pipe, asked, done, tm[done])
@@ -102,11 +104,12 @@ def _transfer(space, core, pipe, asked, since, entry):
     """mtu-in or mtu-out: what is written is seen from when it is there."""
     mem, _, tm, who, _ = space
     op, begin = asked.op, tm[since] + tm[tl.C_MTU_START]
-    address = asked.b if ops.COPIES_OUT >> op & 1 else asked.a
-    nbytes = asked.c if ops.COPIES >> op & 1 else ms.GRANULE_BYTES
+    address = asked.words[ops.WRITTEN[op, 0] if pipe == rq.MTU_OUT else ops.MTU_IN.source]
+    nbytes = asked.words[ops.OUT.nbytes] if ops.COPIES >> op & 1 else ms.GRANULE_BYTES
     number, visible = _pass(space, core, pipe, asked, since, begin, address, nbytes)
     if entry:
-        became_visible(mem, tm, who, entry, address, visible, 1, asked.b if op == rq.OP_ADD else 0, number)
+        added = asked.words[ops.ADD.value] if op == rq.OP_ADD else 0
+        became_visible(mem, tm, who, entry, address, visible, 1, added, number)
     elif ops.COPIES_OUT >> op & 1 and _is_a_line(address, nbytes):
         line_became_visible(mem, tm, who, address, nbytes, visible, number)
 
@@ -126,7 +129,8 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
         left = transfer.pass_fabric(tm, path, there, here, address, nbytes, False, transfer.FROM_MEMORY, begin)
     free = max(own, left)
     done = free + transfer.latency_of(tm, path, write)
-    if not write and asked.d:  # it may have bytes that are on their way, and a later look must see that: it waits
+    if not write and asked.words[ops.MTU_IN.tentative]:
+        # It may have bytes that are on their way, and a later look must see that: it waits
         done = max(done, tm[transfer.written_by(tm, there)])
     read, written = (-1, address) if write else (address, -1)
     moved = records.Moved(nbytes, there, max(0, left - own), done, read, written)
@@ -142,12 +146,12 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
 def _signal(space, core, asked):
     """Send a request's signal: it leaves right after what it copies, by the same way, and is visible after it."""
     mem, st, tm, who, _ = space
-    address, since = asked.d, core.row + tl.FREE + rq.MTU_OUT
+    address, since = asked.words[ops.PUT_SIGNAL.signal], core.row + tl.FREE + rq.MTU_OUT
     entry = find_granule(mem, tm, address)
     if not act_once(mem, st, core.number * ms.ACTORS_PER_CORE + rq.MTU_OUT, ms.CHOICE_ALL):
         return
     number, visible = _pass(space, core, rq.MTU_OUT, asked, since, tm[since], address, 8)
-    added = asked.e if asked.f == rq.SIGNAL_ADD else 0
+    added = asked.words[ops.PUT_SIGNAL.value] if asked.words[ops.PUT_SIGNAL.how] == rq.SIGNAL_ADD else 0
     became_visible(mem, tm, who, entry, address, visible, 1, added, number)
 
 
@@ -169,7 +173,8 @@ def step_dma_timed(space, core):
         return -begin
     k = tm[core.row + tl.DMA_SLOT]
     asked = records.request_at(st, core.base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS)
-    entry = find_granule(mem, tm, asked.b) if asked.c <= ms.GRANULE_BYTES else 0
+    copies_one = asked.words[ops.DMA.nbytes] <= ms.GRANULE_BYTES
+    entry = find_granule(mem, tm, asked.words[ops.DMA.target]) if copies_one else 0
     if not act_once(mem, st, core.number * ms.ACTORS_PER_CORE + rq.DMA, k | ms.MAX_SUBTRANSFERS << 4):
         return 0
     tm[core.row + tl.DMA_MOVES] = 0
@@ -214,7 +219,8 @@ def _next_engine(tm, engines):
 @jit
 def _copied(space, core, asked, begin, entry):
     mem, st, tm, who, _ = space
-    row, source, target, nbytes = core.row, asked.a, asked.b, asked.c
+    row, words = core.row, asked.words
+    source, target, nbytes = words[ops.DMA.source], words[ops.DMA.target], words[ops.DMA.nbytes]
     here, start, end = st[core.base + ms.DIE], transfer.die_at(st, source), transfer.die_at(st, target)
     write = start == here
     peer, far = (end, target) if write else (start, source)
@@ -227,7 +233,7 @@ def _copied(space, core, asked, begin, entry):
         space, core, rq.DMA, asked, row + tl.DMA_READY, left, records.Moved(nbytes, peer, 0, visible, source, target)
     )
     records.set_time(tm, who, row + tl.DMA_DONE, visible, number)
-    records.set_time(tm, who, event_at(row, rq.DMA, rq.SCALAR, asked.d), visible, number)
+    records.set_time(tm, who, event_at(row, rq.DMA, rq.SCALAR, words[ops.DMA.event]), visible, number)
     records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
     records.set_later(tm, who, transfer.written_by(tm, end), visible, number)
     if entry:

@@ -23,12 +23,8 @@ class Request(NamedTuple):
     """What a core asks for, or what of that is queued, as it was before it is done."""
 
     op: int
-    a: int
-    b: int
-    c: int
-    d: int
-    e: int
-    f: int
+    words: tuple[int, int, int, int, int, int, int]
+    """Operation and operands, by their places."""
     site: int
 
 
@@ -47,9 +43,8 @@ class Moved(NamedTuple):
 @jit
 def request_at(st, at):
     """The request at a place: of a scalar unit, of a queue, or of a DMA descriptor."""
-    return Request(
-        st[at], st[at + 1], st[at + 2], st[at + 3], st[at + 4], st[at + 5], st[at + 6], st[at + REQUEST_WORDS - 1]
-    )
+    words = (st[at], st[at + 1], st[at + 2], st[at + 3], st[at + 4], st[at + 5], st[at + 6])
+    return Request(st[at], words, st[at + REQUEST_WORDS - 1])
 
 
 @jit

@@ -27,6 +27,12 @@ def event_at(row, source, target, event):
 
 
 @jit
+def event_of(row, asked):
+    """Index of the time at which the event of a set_flag or wait_flag was set."""
+    return event_at(row, asked.words[ops.FLAG.source], asked.words[ops.FLAG.target], asked.words[ops.FLAG.event])
+
+
+@jit
 def ring_at(row, ring, pipe, n):
     """Index of the place of a pipe's n-th instruction in one of its rings."""
     return row + ring + pipe * ms.QUEUE_DEPTH + n % ms.QUEUE_DEPTH
@@ -51,12 +57,12 @@ def step_scalar_timed(space, core):
     if st[base + ms.STATUS] != ms.STATUS_RUNNING:
         return 0
     asked = records.request_at(st, base + REQUEST)
-    op, a = asked.op, asked.a
+    op, a = asked.op, asked.words[ops.FIRST]  # the address, of what touches memory
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
     memory = op != rq.OP_POLL and ops.WORDS >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
-    looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.b))
+    looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[row + tl.SCALAR_AT]
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS
@@ -92,18 +98,21 @@ def _seen(mem, tm, row, asked, looks, entry):
     if (
         entry == 0
         or tm[entry + tl.GRANULE_AT] <= tm[row + tl.SCALAR_AT]
-        or not granules.is_last(mem, tm, entry, asked.a)
+        or not granules.is_last(mem, tm, entry, asked.words[ops.FIRST])
     ):
         return entry
     if asked.op == rq.OP_POLL:
-        return granules.first_seen(tm, entry, asked.a, asked.b, asked.c, tm[row + tl.SCALAR_AT])
+        address, compare, value = (
+            asked.words[ops.POLL.address], asked.words[ops.POLL.compare], asked.words[ops.POLL.value]
+        )  # fmt: skip
+        return granules.first_seen(tm, entry, address, compare, value, tm[row + tl.SCALAR_AT])
     return granules.version_at(tm, entry, tm[row + tl.SCALAR_AT]) if looks else entry
 
 
 @jit
 def _last_written(mem, tm, asked, entry):
     """The granule that was written last of a polled line, or of a word whose bits are polled; no versions."""
-    address, nbytes, last = asked.a, asked.d, entry
+    address, nbytes, last = asked.words[ops.POLL.address], asked.words[ops.POLL.nbytes], entry
     for first in range(ms.GRANULE_BYTES, nbytes if entry and is_line(nbytes) else 0, ms.GRANULE_BYTES):
         if address + first <= mem.size - ms.GRANULE_BYTES:
             granule = granules.find_granule(mem, tm, address + first)
@@ -148,7 +157,9 @@ def run_on_buffer_timed(space, core, most):
 
 @jit
 def _nbytes(asked):
-    return asked.b if asked.op == rq.OP_LOAD else asked.c if asked.op == rq.OP_STORE else 0
+    if asked.op == rq.OP_LOAD:
+        return asked.words[ops.LOAD.nbytes]
+    return asked.words[ops.STORE.nbytes] if asked.op == rq.OP_STORE else 0
 
 
 @jit
@@ -161,9 +172,14 @@ def _wait(tm, op, entry, group, core):
 
 
 @jit
+def _queue_of(asked):
+    return queued_on(asked.op, asked.words[ops.FLAG.source], asked.words[ops.FLAG.target])
+
+
+@jit
 def _granted(st, tm, core, asked, group, seen):
     """Index of the time at which a request that was granted began, and how long it took."""
-    op, row, pipe = asked.op, core.row, queued_on(asked.op, asked.a, asked.b)
+    op, row, pipe = asked.op, core.row, _queue_of(asked)
     since, issue = row + tl.SCALAR_AT, tm[tl.C_ISSUE]
     if pipe != rq.SCALAR:
         n = tm[row + tl.QUEUED + pipe]
@@ -174,9 +190,9 @@ def _granted(st, tm, core, asked, group, seen):
     if op == rq.OP_QUIET or op == rq.OP_RETURN:
         return drained_at(tm, row), tm[tl.C_QUIET] if op == rq.OP_QUIET else 0
     if op == rq.OP_WAIT_FLAG:
-        return records.later(tm, since, event_at(row, asked.a, rq.SCALAR, asked.c)), issue + tm[tl.C_EVENT]
+        return records.later(tm, since, event_of(row, asked)), issue + tm[tl.C_EVENT]
     if op == rq.OP_AWAIT_GROUP:
-        return records.later(tm, since, group + tl.RELEASED_AT + _parity(asked.a)), issue
+        return records.later(tm, since, group + tl.RELEASED_AT + _parity(asked.words[ops.AWAIT.phase])), issue
     if op == rq.OP_DMA:
         return since, tm[tl.C_DMA_ISSUE]
     if ops.WORDS >> op & 1:
@@ -204,23 +220,24 @@ def drained_at(tm, row):
 @jit
 def _memory_access(st, tm, here, asked):
     """Time of a memory access: a load or an atomic on another die waits for the way there and back, no store does."""
-    there = die_at(st, asked.a)
+    address = asked.words[ops.FIRST]
+    there = die_at(st, address)
     if there == here or asked.op == rq.OP_STORE:
         return tm[tl.C_LOAD]
-    return latency_of(tm, path_to(tm, here, there, asked.a), False)
+    return latency_of(tm, path_to(tm, here, there, address), False)
 
 
 @jit
 def _then(space, core, asked, before, number):
     """Leave what a granted request leaves for others."""
     mem, st, tm, who, _ = space
-    op, a, row = asked.op, asked.a, core.row
-    end, pipe = tm[row + tl.SCALAR_AT], queued_on(asked.op, asked.a, asked.b)
+    op, a, row = asked.op, asked.words[ops.FIRST], core.row
+    end, pipe = tm[row + tl.SCALAR_AT], _queue_of(asked)
     if pipe != rq.SCALAR:
         records.set_time(tm, who, ring_at(row, tl.ISSUED, pipe, tm[row + tl.QUEUED + pipe]), end, number)
         tm[row + tl.QUEUED + pipe] += 1
     elif op == rq.OP_SET_FLAG:
-        records.set_time(tm, who, event_at(row, rq.SCALAR, asked.b, asked.c), end, number)
+        records.set_time(tm, who, event_of(row, asked), end, number)
     elif op == rq.OP_ARRIVE:
         _arrived(st, tm, who, before.group, before.phase, end, number)
     elif op == rq.OP_DMA:
@@ -229,7 +246,7 @@ def _then(space, core, asked, before, number):
         visible = end + latency_of(tm, path_to(tm, st[core.base + ms.DIE], die_at(st, a), a), True)
         records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
         records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
-        added = asked.b if op == rq.OP_ATOMIC_ADD else 0
+        added = asked.words[ops.ATOMIC.value] if op == rq.OP_ATOMIC_ADD else 0
         granules.became_visible(mem, tm, who, before.entry, a, visible, before.releases, added, number)
     elif op == rq.OP_RETURN:
         tm[row + tl.FINISHED] = end

@@ -34,7 +34,8 @@ def before_core(space, core, base, pipe, choice):
     if j >= st[queue + ms.PIPE_COUNT]:
         return False
     entry = pipes.entry_of(st, queue, j)
-    m[ml.X_OP], m[ml.X_A], m[ml.X_B], m[ml.X_C] = st[entry], st[entry + 1], st[entry + 2], st[entry + 3]
+    m[ml.X_OP] = st[entry]
+    m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER] = touched.flag_of(st, entry)
     m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH)
     m[ml.X_SITE] = st[entry + ms.ENTRY_SITE]
     m[ml.X_ADDS] = 1 if m[ml.X_OP] == rq.OP_ADD or m[ml.X_OP] == rq.OP_MTU_ADD else 0
@@ -48,26 +49,32 @@ def before_core(space, core, base, pipe, choice):
 @jit
 def _before_scalar(space, i, base, choice):
     st, m = space.st, space.m
-    op, a, b = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2]
-    m[ml.X_OP], m[ml.X_A], m[ml.X_B], m[ml.X_C] = op, a, b, st[base + REQUEST + 3]
+    op = m[ml.X_OP] = st[base + REQUEST]
     m[ml.X_OFF] = 1 if op != rq.OP_RETURN and flight.switched_off(st, base) else 0
     m[ml.X_ROW] = -1
-    pipe = touched.queued_on(op, a, b)
+    source, target, event = touched.flag_of(st, base + REQUEST)
+    pipe = touched.queued_on(op, source, target)
     if pipe > rq.SCALAR and pipe <= rq.MTU_OUT:
         queue = pipes.pipe_of(base, pipe)
         m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + st[queue + ms.PIPE_COUNT]) % ms.QUEUE_DEPTH)
+    elif op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
+        m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER] = source, target, event
     elif op == rq.OP_DMA:
         m[ml.X_DMA] = max(0, pipes.free_descriptor(st, base))  # if none is free the core does not get that far
     elif ops.ATOMICS >> op & 1:  # does it change its word?  A swap that fails releases nothing.
-        there = op == rq.OP_COMPARE_SWAP and a >= 0 and a <= space.mem.size - 8 and a & 7 == 0
-        m[ml.X_LAST] = 0 if there and load_i64(space.mem, a) != st[base + REQUEST + ops.COMPARE_SWAP.expected] else 1
+        address = m[ml.X_ADDRESS] = st[base + REQUEST + ops.ATOMIC.address]
+        expected = st[base + REQUEST + ops.COMPARE_SWAP.expected]
+        there = op == rq.OP_COMPARE_SWAP and address >= 0 and address <= space.mem.size - 8 and address & 7 == 0
+        m[ml.X_LAST] = 0 if there and load_i64(space.mem, address) != expected else 1
     elif op == rq.OP_POLL_ANY:
         m[ml.X_LAST] = 0  # which of its accesses is the one that it sees
         if choice == ms.CHOICE_ALL and conditions.can_be_polled(st, base, space.mem.size):
             m[ml.X_LAST] = which_holds(space.mem, st, m[m[ml.CORE_NUMBER] + i], base, choice)
+    elif op == rq.OP_AWAIT_GROUP:
+        m[ml.X_PHASE] = st[base + REQUEST + ops.AWAIT.phase]
     elif op == rq.OP_ARRIVE:
         group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
-        m[ml.X_B] = st[group + ms.GROUP_PHASE]
+        m[ml.X_PHASE] = st[group + ms.GROUP_PHASE]
         m[ml.X_LAST] = 1 if st[group + ms.GROUP_ARRIVED] + 1 == st[group + ms.GROUP_SIZE] else 0
     return True
 
@@ -84,13 +91,13 @@ def before_delivery(space, die, k):
     entry = flight.flight(st, ring, k)
     m[ml.X_OP] = st[entry + ms.FLIGHT_KIND]
     m[ml.X_LAST] = 1 if flight.asked(st, entry) == ms.ASKS_NO else 0
-    m[ml.X_A], m[ml.X_B], m[ml.X_C] = (
+    m[ml.X_ADDRESS], m[ml.X_NBYTES], m[ml.X_CORE] = (
         st[entry + ms.FLIGHT_ADDRESS],
         st[entry + ms.FLIGHT_NBYTES],
         st[entry + ms.FLIGHT_CORE],
     )
     if m[ml.X_OP] >= ms.KIND_DMA:
-        slot = flight.block_of_core(st, m[ml.X_C]) + ms.DMA_SLOTS + (m[ml.X_OP] - ms.KIND_DMA) * ms.ENTRY_WORDS
+        slot = flight.block_of_core(st, m[ml.X_CORE]) + ms.DMA_SLOTS + (m[ml.X_OP] - ms.KIND_DMA) * ms.ENTRY_WORDS
         m[ml.X_DMA], m[ml.X_SITE] = slot, st[slot + ms.ENTRY_SITE]
         m[ml.X_EVENT] = st[slot + ops.DMA.event] if st[slot] else -1
     return True

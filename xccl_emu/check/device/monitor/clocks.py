@@ -154,18 +154,18 @@ def issue(m, clocks, i, row):
 @jit
 def set_event_clock(m, clocks, i, pipe):
     """A pipe sets an event: all that it did before is known to the pipe that waits for it."""
-    row, own = event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]), m[ml.X_KNOWN]
+    row, own = event_row(m, i, m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER]), m[ml.X_KNOWN]
     copy_row(m, clocks, row, own)
     join_row(m, clocks, row, m[ml.X_ISSUED])
-    judge_set(m, clocks, i, m[ml.X_A], m[ml.X_B], m[ml.X_C], row)
+    judge_set(m, clocks, i, m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER], row)
     clocks[own + engine_word(m, i, pipe)] += 1
 
 
 @jit
 def consume_event(m, clocks, i, pipe):
     """A pipe has waited for an event."""
-    join_row(m, clocks, m[ml.X_KNOWN], event_row(m, i, m[ml.X_A], m[ml.X_B], m[ml.X_C]))
-    place = m[ml.CONSUMED] + event_number(i, m[ml.X_A], m[ml.X_B], m[ml.X_C]) * ml.CONSUMED_WORDS
+    join_row(m, clocks, m[ml.X_KNOWN], event_row(m, i, m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER]))
+    place = m[ml.CONSUMED] + event_number(i, m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER]) * ml.CONSUMED_WORDS
     m[place], m[place + 1] = m[ml.GENERATION], clocks[m[ml.X_KNOWN] + engine_word(m, i, pipe)]
     m[place + 2] = m[ml.X_SITE]
 

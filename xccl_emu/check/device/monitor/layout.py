@@ -86,8 +86,11 @@ ENGINE_DMA = 4
 """Words of `m`: sizes, where the kinds of rows begin in `clocks`, where tables begin in `m`, what is in use, and where
 the compiled parts of the monitor are; whether any DMA was rung, any fence passed, and whether fences are followed."""
 
-(X_OP, X_A, X_B, X_C, X_OFF, X_ROW, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_KNOWN, X_ISSUED) = range(40, 52)
-"""About the action under way, taken down before it."""
+(X_OP, X_ADDRESS, X_NBYTES, X_CORE, X_OFF, X_ROW, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_KNOWN, X_ISSUED) = range(40, 52)
+X_SOURCE, X_TARGET, X_NUMBER = X_ADDRESS, X_NBYTES, X_CORE
+X_PHASE = X_ADDRESS
+"""About the action under way, taken down before it: of a write in flight its address, size and core, of an atomic its
+address; in the same words of a set_flag or wait_flag its event, and of a barrier its phase."""
 
 (V_AT, V_CORE, V_ENGINE, V_SITE, V_FLAGS, V_CORE_2, V_ENGINE_2, V_SITE_2, V_FLAGS_2) = range(53, 62)
 """A violation: the first byte, and who accessed it, now and before."""

@@ -40,7 +40,7 @@ def watched(space, actor, choice):
                 shadow.save(space, rows[r, accesses.START], rows[r, accesses.NBYTES])
     else:
         die = actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE
-        if not before_delivery(space, die, choice) or is_cut(st, die, m[ml.X_A]):
+        if not before_delivery(space, die, choice) or is_cut(st, die, m[ml.X_ADDRESS]):
             return ml.NOT_ENABLED
     taken = act_once(space.mem, st, actor, choice)
     if st[ms.ERROR] != 0:
@@ -157,9 +157,7 @@ def judge(space, i, r):
             st, m, space.clocks, i, known, start >> st[ms.DIE_SHIFT], base, rows[r, accesses.SITE]
         )
     times = 1
-    if flags & accesses.WRITE and (
-        m[ml.X_OP] == rq.OP_V_AXPY or m[ml.X_OP] == rq.OP_V_ADD or m[ml.X_OP] == rq.OP_V_SCALE
-    ):
+    if flags & accesses.WRITE and ops.ACCUMULATES >> m[ml.X_OP] & 1:
         times = 2  # an accumulator is read too
     for t in range(times):
         what = flags & ~accesses.WRITE if t + 1 < times else flags
@@ -230,13 +228,13 @@ def _after_scalar(space, i, core, base, op):
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
     elif ops.ATOMICS >> op & 1:
         _acquire(space, i, core, base, 0)
-        number = shadow.sync_number(space, m[ml.X_A] // ms.GRANULE_BYTES)
+        number = shadow.sync_number(space, m[ml.X_ADDRESS] // ms.GRANULE_BYTES)
         if number and m[ml.X_LAST]:
-            row = monitor_clocks.released(space, i, m[ml.X_A], base, space.rows[0, accesses.SITE])
+            row = monitor_clocks.released(space, i, m[ml.X_ADDRESS], base, space.rows[0, accesses.SITE])
             writes.keep_order(
-                space, i, row, m[ml.X_A], 8, flight.asked_at(st, base, space.rows[0, accesses.SITE]) == ms.ASKS_NO
+                space, i, row, m[ml.X_ADDRESS], 8, flight.asked_at(st, base, space.rows[0, accesses.SITE]) == ms.ASKS_NO
             )
-            monitor_clocks.publish(m, clocks, number - 1, m[ml.X_A], 8, row, True)
+            monitor_clocks.publish(m, clocks, number - 1, m[ml.X_ADDRESS], 8, row, True)
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
     elif op == rq.OP_QUIET:
         monitor_clocks.pass_quiet(st, m, clocks, i)
@@ -247,9 +245,10 @@ def _after_scalar(space, i, core, base, op):
         m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + m[ml.X_DMA]] += 1
         monitor_clocks.issue(m, clocks, i, monitor_clocks.dma_row(m, i, m[ml.X_DMA]))
     elif op == rq.OP_ARRIVE:
-        monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_B], m[ml.X_LAST])
+        monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_PHASE], m[ml.X_LAST])
     elif op == rq.OP_AWAIT_GROUP:
-        monitor_clocks.join_row(m, clocks, own, monitor_clocks.group_row(m, st[base + ms.GROUP], 1 + (m[ml.X_A] & 1)))
+        group = monitor_clocks.group_row(m, st[base + ms.GROUP], 1 + (m[ml.X_PHASE] & 1))
+        monitor_clocks.join_row(m, clocks, own, group)
 
 
 @jit

@@ -129,18 +129,17 @@ def after_delivery(space, die, k):
     row = flights[(first + k) * 2] - 1
     if row >= 0:
         word = monitor_clocks.engine_word(
-            m, monitor_clocks.index_of(m, m[ml.X_C]), rq.SCALAR if m[ml.X_OP] == ms.KIND_SCALAR else rq.MTU_OUT
+            m, monitor_clocks.index_of(m, m[ml.X_CORE]), rq.SCALAR if m[ml.X_OP] == ms.KIND_SCALAR else rq.MTU_OUT
         )
         adds = m[ml.X_OP] == ms.KIND_ADD or m[ml.X_OP] == ms.KIND_ADD_ROW
-        for granule in range(m[ml.X_A] // ms.GRANULE_BYTES, (m[ml.X_A] + m[ml.X_B] - 1) // ms.GRANULE_BYTES + 1):
+        address, nbytes = m[ml.X_ADDRESS], m[ml.X_NBYTES]
+        for granule in range(address // ms.GRANULE_BYTES, (address + nbytes - 1) // ms.GRANULE_BYTES + 1):
             number = sync_number(space, granule)
-            start, end = (
-                max(m[ml.X_A], granule * ms.GRANULE_BYTES),
-                min(m[ml.X_A] + m[ml.X_B], (granule + 1) * ms.GRANULE_BYTES),
-            )
+            start = max(address, granule * ms.GRANULE_BYTES)
+            end = min(address + nbytes, (granule + 1) * ms.GRANULE_BYTES)
             if number:
                 monitor_clocks.publish(m, clocks, number - 1, start, end - start, row, adds)
-                delivered(space, granule, m[ml.X_A], m[ml.X_B], word, clocks[row + word])
+                delivered(space, granule, address, nbytes, word, clocks[row + word])
         stack = m[ml.FREE_ROWS] + m[m[ml.DIE_INDEX] + die] * (m[ml.CAPACITY] + 1)
         m[stack + 1 + m[stack]] = (row - m[ml.FLIGHT_ROWS]) // m[ml.WORDS] - first
         m[stack] += 1
@@ -149,6 +148,6 @@ def after_delivery(space, die, k):
         flights[(first + j) * 2 + 1] = flights[(first + j + 1) * 2 + 1]
         keys[first + j] = keys[first + j + 1]
     if m[ml.X_OP] >= ms.KIND_DMA and st[m[ml.X_DMA]] == 0 and m[ml.X_EVENT] >= 0:  # of a stopped core none is set
-        i = monitor_clocks.index_of(m, m[ml.X_C])
+        i = monitor_clocks.index_of(m, m[ml.X_CORE])
         row = monitor_clocks.complete_dma(m, clocks, i, m[ml.X_OP] - ms.KIND_DMA, m[ml.X_EVENT])
-        monitor_clocks.in_order(st, m, clocks, i, row, row, m[ml.X_A] >> st[ms.DIE_SHIFT])
+        monitor_clocks.in_order(st, m, clocks, i, row, row, m[ml.X_ADDRESS] >> st[ms.DIE_SHIFT])

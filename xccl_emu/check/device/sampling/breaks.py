@@ -176,7 +176,7 @@ def count(space, candidate, of_core):
             m[ml.SEEN] += 1
     else:
         die = (candidate >> ms.CHOICE_BITS) - st[ms.N_CORES] * ms.ACTORS_PER_CORE
-        if die == m[ml.FAULT_FROM] and m[ml.X_A] >> st[ms.DIE_SHIFT] == m[ml.FAULT_TO]:
+        if die == m[ml.FAULT_FROM] and m[ml.X_ADDRESS] >> st[ms.DIE_SHIFT] == m[ml.FAULT_TO]:
             m[ml.SEEN] += 1
             if m[ml.FAULT] == fault_codes.F_STALL:
                 m[ml.STRUCK] = 0

@@ -86,7 +86,7 @@ def _follow(space, run, policy, candidate, of_core):
 def _wake_after_delivery(space, run):
     """A write became visible: polls of its granule may go on, and all on the writer's die (room, quiets)."""
     st, m, asleep = space.st, space.m, run.asleep
-    die = st[block_of_core(st, m[ml.X_C]) + ms.DIE]
+    die = st[block_of_core(st, m[ml.X_CORE]) + ms.DIE]
     for i in range(st[ms.N_ACTIVE]):
         base = block_of_core(st, m[m[ml.CORE_NUMBER] + i])
         if st[base + ms.DIE] == die:
@@ -102,8 +102,9 @@ def _polls_there(st, m, base):
     if st[base + REQUEST] != rq.OP_POLL:
         return False
     address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
-    last, written = (address + nbytes - 1) // ms.GRANULE_BYTES, (m[ml.X_A] + m[ml.X_B] - 1) // ms.GRANULE_BYTES
-    return address // ms.GRANULE_BYTES <= written and m[ml.X_A] // ms.GRANULE_BYTES <= last
+    written, last = m[ml.X_ADDRESS], m[ml.X_ADDRESS] + m[ml.X_NBYTES] - 1
+    before = address // ms.GRANULE_BYTES <= last // ms.GRANULE_BYTES
+    return before and written // ms.GRANULE_BYTES <= (address + nbytes - 1) // ms.GRANULE_BYTES
 
 
 @jit

@@ -109,6 +109,9 @@ def touch_readers(st, ck, address, nbytes):
             touch_core(st, ck, j)
 
 
+_NOTHING = (0, 0, 0, 0)
+
+
 class Action(NamedTuple):
     """An action of a core: its request or instruction as it was, what that knows, and how it is taken."""
 
@@ -118,9 +121,8 @@ class Action(NamedTuple):
     pipe: int
     entry: int
     op: int
-    a: int
-    b: int
-    c: int
+    words: tuple[int, int, int, int]
+    """Operation and first operands, by their places."""
     vector: int
     descriptor: int
     at_once: int
@@ -136,8 +138,10 @@ def _action(st, ck, i, what):
     op = st[entry] if entry >= 0 else -1
     # Not the request, which waits meanwhile
     if pipe == rq.SCALAR and choice >= ms.CHOICE_EVICT and choice != ms.CHOICE_ALL:
-        return Action(i, base, block, pipe, entry, rq.OP_DCCI, 0, 0, 0, ck[block + cs.VECTORS], 0, what >> 24, 0)
-    a, b, c = (st[entry + 1], st[entry + 2], st[entry + 3]) if entry >= 0 else (0, 0, 0)
+        return Action(i, base, block, pipe, entry, rq.OP_DCCI, _NOTHING, ck[block + cs.VECTORS], 0, what >> 24, 0)
+    words = (
+        (op, st[entry + ops.FIRST], st[entry + ops.SECOND], st[entry + ops.THIRD]) if entry >= 0 else _NOTHING
+    )
     vector, descriptor = ck[block + cs.VECTORS], choice & 15
     if pipe == rq.DMA:
         vector = ck[block + cs.DMA_SNAPSHOTS + descriptor]
@@ -150,7 +154,7 @@ def _action(st, ck, i, what):
     if pipe == rq.SCALAR and op == rq.OP_DMA:
         descriptor = free_descriptor(st, base)
     signals = st[entry + ops.PUT_SIGNAL.how] if pipe == rq.MTU_OUT and op == rq.OP_PUT_SIGNAL else 0
-    return Action(i, base, block, pipe, entry, op, a, b, c, vector, descriptor, what >> 24, signals)
+    return Action(i, base, block, pipe, entry, op, words, vector, descriptor, what >> 24, signals)
 
 
 @linked
@@ -219,16 +223,22 @@ def execute_action(mem, st, ck, rows, named, i, what):
 
 
 @jit
+def _event_of(x):
+    """Return source, target and number of the event that a set_flag or wait_flag was about."""
+    return x.words[ops.FLAG.source], x.words[ops.FLAG.target], x.words[ops.FLAG.event]
+
+
+@jit
 def _after_pipe(st, ck, rows, x, event):
     """Note what an instruction of a pipe, or a DMA, means for the order inside of its core."""
     block, pipe, op = x.block, x.pipe, x.op
     if op == rq.OP_SET_FLAG:
         ck[block + cs.VECTORS + pipe] = x.vector
-        clocks.note_set(ck, block, x.a, x.b, x.c, x.vector)
+        clocks.note_set(ck, block, *_event_of(x), x.vector)
         clocks.tick(ck, block, pipe)
     elif op == rq.OP_WAIT_FLAG:
         ck[block + cs.VECTORS + pipe] = x.vector
-        clocks.note_wait(ck, block, x.a, x.b, x.c, pipe)
+        clocks.note_wait(ck, block, *_event_of(x), pipe)
     elif pipe == rq.MTU_OUT and op == rq.OP_FENCE:
         ck[block + cs.VECTORS + pipe] = ck[block + cs.FENCE_VECTOR] = x.vector
         clocks.tick(ck, block, pipe)
@@ -328,7 +338,7 @@ def _judge_stable(mem, ck, rows, i):
 @jit
 def _note_written(mem, st, ck, rows, i, op):
     """Note what was written, and judge whether what was read had been: memory and data buffer, byte by byte."""
-    adds_up = op == rq.OP_V_AXPY or op == rq.OP_V_ADD or op == rq.OP_V_SCALE  # these read what they write to
+    adds_up = ops.ACCUMULATES >> op & 1
     for r in range(rows[cs.N_ROWS, 0]):
         start, nbytes, flags = rows[r, accesses.START], rows[r, accesses.NBYTES], rows[r, accesses.FLAGS]
         if not flags & (accesses.WRITE | accesses.SYNC) or (adds_up and flags & accesses.WRITE):
@@ -399,12 +409,13 @@ def _note_memory(st, ck, rows, x):
 @jit
 def _polled_field(mem, st, ck, rows, x):
     """A poll of a field was granted: end the marks of the write that its core now knows of."""
-    writer = fields.writer_seen(mem, ck, x.a, x.c)
-    if writer >= 0 and fields.any_mark(ck, clocks.block_of(ck, writer), x.a):
-        fields.see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)  # before it knew: of that no state shows the mark
+    address = x.words[ops.POLL.address]
+    writer = fields.writer_seen(mem, ck, address, x.words[ops.POLL.value])
+    if writer >= 0 and fields.any_mark(ck, clocks.block_of(ck, writer), address):
+        fields.see_read(ck, x.i, address & ~31, (address | 31) + 1)  # before it knew: of that no state shows the mark
         touch_core(st, ck, writer)
-        fields.end_marks(ck, clocks.block_of(ck, writer), x.a)
-    fields.note_poll(st, ck, x.i, x.a, x.b, rows[0, accesses.SITE])
+        fields.end_marks(ck, clocks.block_of(ck, writer), address)
+    fields.note_poll(st, ck, x.i, address, x.words[ops.POLL.compare], rows[0, accesses.SITE])
 
 
 @jit
@@ -440,17 +451,17 @@ def _mark(st, ck, block, start, end, who):
 @jit
 def _after_scalar(mem, st, ck, rows, named, x, op):
     """Note what the scalar unit's request means for the order inside of its core."""
-    base, block, a, b, c = x.base, x.block, x.a, x.b, x.c
-    pipe = touched.queued_on(op, a, b)
+    base, block, event = x.base, x.block, _event_of(x)
+    pipe = touched.queued_on(op, event[0], event[1])
     if pipe != rq.SCALAR:
         clocks.note_issue(st, ck, block, base, pipe)
     elif op == rq.OP_DMA:
         _after_ring(mem, st, ck, rows, named, x)
     elif op == rq.OP_SET_FLAG:
-        clocks.note_set(ck, block, a, b, c, ck[block + cs.VECTORS])
+        clocks.note_set(ck, block, *event, ck[block + cs.VECTORS])
         clocks.tick(ck, block, rq.SCALAR)
     elif op == rq.OP_WAIT_FLAG:
-        clocks.note_wait(ck, block, a, b, c, rq.SCALAR)
+        clocks.note_wait(ck, block, *event, rq.SCALAR)
     elif op == rq.OP_QUIET or op == rq.OP_RETURN:
         clocks.forget_all(ck, block)
         for k in range(ck[block + cs.N_MARKS] * cs.MARK_WORDS):
@@ -473,7 +484,7 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
     )
     if reads or op == rq.OP_AWAIT_GROUP:  # who arrived may have seen a flag of this core
         _learn(st, ck, x)
-    if ck[cs.JOINING] and op == rq.OP_WAIT_FLAG and a == rq.DMA and st[ms.ORDER] == ms.ORDER_FIFO:
+    if ck[cs.JOINING] and op == rq.OP_WAIT_FLAG and event[0] == rq.DMA and st[ms.ORDER] == ms.ORDER_FIFO:
         inside.note_landed(st, ck, x.i)  # what DMA has written is visible, and what was before it on its way
 
 
@@ -542,6 +553,8 @@ def _after_ring(mem, st, ck, rows, named, x):
         accesses.AGENT_DMA + x.descriptor,
     )
     inside.note_ring(st, ck, x.block, x.base, x.descriptor)
-    inside.note_access(st, ck, x.i, x.a, x.c, agent | inside.IN_MEMORY, ck[x.block + cs.VECTORS], site)
-    inside.note_access(st, ck, x.i, x.b, x.c, agent | inside.IN_MEMORY | inside.WRITES, ck[x.block + cs.VECTORS], site)
+    agent |= inside.IN_MEMORY
+    source, target, nbytes = x.words[ops.DMA.source], x.words[ops.DMA.target], x.words[ops.DMA.nbytes]
+    inside.note_access(st, ck, x.i, source, nbytes, agent, ck[x.block + cs.VECTORS], site)
+    inside.note_access(st, ck, x.i, target, nbytes, agent | inside.WRITES, ck[x.block + cs.VECTORS], site)
     clocks.tick(ck, x.block, rq.SCALAR)
