@@ -43,7 +43,7 @@ class Extent:
     def of(self, die: int) -> Iterator[range]:
         """Yield what a kernel on this die may touch; ConfigError if it has no share."""
         if self.users and die not in self.users:
-            raise ConfigError(f"die={die}: has no share: it is shared out among {[*self.users]}")
+            raise ConfigError("die", die, f"has no share: it is shared out among {[*self.users]}")
         n, number = (len(self.users), self.users.index(die)) if self.users else (1, 0)
         for part in (self.whole,) if self.parts is None else self.parts:
             share = len(part) // n
