@@ -79,7 +79,7 @@ class Attends(StreamPlaces):
 
 
 class Routes(StreamPlaces):
-    """What a core of the MoE stream touches; of the others' slots for tokens, those of its rank."""
+    """What a core of the MoE stream touches; of the others' slots, its rank's for tokens."""
 
     ready: xl.Reads
     back: xl.Writes
