@@ -17,6 +17,7 @@ from typing import Any
 from pages import ROOT, between, part_of
 
 from xccl_emu.bench.result import Result, score
+from xccl_emu.words import words_of
 
 PAGE, README = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "README.md"
 SENSITIVITY = "sensitivity"
@@ -51,7 +52,9 @@ def run(arguments: Sequence[str]) -> str:
 
 def result_of(row: Mapping[str, Any]) -> Result:
     """A row of that JSON: what follows from the others is left out, what is in no JSON is as it is by default."""
-    return Result(**{field.name: row[field.name] for field in fields(Result) if field.name in row})
+    kept = {field.name for field in fields(Result)}
+    words = {word.path: row[name] for name, word in words_of(Result).items() if name in row}
+    return Result(**{path: value for path, value in words.items() if path in kept})
 
 
 def number(value: float | None) -> str:

@@ -42,7 +42,7 @@ def locked(bench: Bench, released: int = 1) -> None:
     """Two dies count up once each; lock and counter are at die 0."""
     pod = bench.pod(small_pod(2, app_bytes=0, meta_bytes=64, managed_bytes=0))
     counter = pod.meta(0, 32)
-    bench.expect(counter, np.array([2]), "counter")
+    bench.expect(counter, np.array([2]), "counter", owners=("die0", "die1"))
     for die in range(2):
         args = {"lock": pod.meta(0), "counter": counter, "released": released}
         pod.launch(count_locked, die, [0], args, [pod.grant_meta("rw", 0)])

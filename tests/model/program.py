@@ -36,7 +36,8 @@ class Op(NamedTuple):
     words: tuple[int, ...] = ()
     """What a put writes."""
     test: str = ""
-    """eq, ne or ge of a poll; add or set of a signal; add of a transfer out; eq or ne of a skip."""
+    """eq, ne or ge of a poll; add or set of a signal; add of a transfer out; eq or ne of a skip; is the
+    code of a `fail` declared?"""
     mask: int = -1
     """The bits of a poll; the flags of a line."""
     asks: str = ""

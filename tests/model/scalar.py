@@ -8,6 +8,7 @@ from .pipes import parts_of
 from .program import DMA, LINE, MTU_IN, MTU_OUT, SCALAR, VECTOR, Op, Program, lands_first
 from .state import (
     BITS_64,
+    GIVEN_UP,
     Broken,
     Read,
     State,
@@ -38,7 +39,7 @@ def requests(program: Program, state: State, core: int) -> Iterator[State | Brok
         after.told.append(Told("issue", core, pipe, number))
         yield _hold(after, core, op, number) or _go_on(program, after, core, 0)
     elif op.kind == "fail":
-        yield Broken("fail")
+        yield Broken(GIVEN_UP if op.test == "declared" else "fail")
     elif op.kind == "choose":
         yield from (_go_on(program, state.copy(), core, answer) for answer in range(op.value))
     elif op.kind == "any":

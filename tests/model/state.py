@@ -67,6 +67,10 @@ class Told(NamedTuple):
 Happening = Read | Wrote | Filled | Landed | Told
 
 
+GIVEN_UP = "a kernel gives up, as its program declares"
+"""Ends a run, and is no error."""
+
+
 class Broken(NamedTuple):
     """The machine refuses what was tried, or the kernel fails; such a run ends here."""
 

@@ -234,5 +234,5 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
         case "skip_unless" | "skip_if":
             return Op("skip", value=c, other=b, test="eq" if one.name == "skip_if" else "ne")
         case "fail_unless":
-            return Op("fail", other=b)
+            return Op("fail", other=b, test="declared" if one.a in small.gives_up else "")
     raise Unknown(one.name)

@@ -61,9 +61,9 @@ SURPLUS = {
     [
         pytest.param(PULL, {"room"}, id="pull", marks=pytest.mark.slow),
         pytest.param({**PULL, "cores": 2, "requests": 2}, {"room"}, id="two cores", marks=pytest.mark.slow),
-        pytest.param({"path": "dma", "slots": 2}, {"place free"}, id="dma", marks=pytest.mark.slow),
+        pytest.param({"path": "dma", "slots": 2}, {"place free", "room"}, id="dma", marks=pytest.mark.slow),
         pytest.param(PUSH, {"room"}, id="push"),
-        pytest.param(SHARED, {"place free"}, id="shared", marks=pytest.mark.slow),
+        pytest.param(SHARED, {"place free", "room"}, id="shared", marks=pytest.mark.slow),
     ],
 )
 def test_what_it_needs_is_needed(sizes: Mapping[str, int | str], surplus: set[str]) -> None:
