@@ -412,8 +412,8 @@ def test_one_name_may_be_given_as_it_is(without: str | tuple[str, ...]) -> None:
     ({"schedules": 1.5}, "schedules=1.5: must be a whole number"),
     ({"seconds": "1"}, "seconds='1': must be a number"),
     ({"fault": 7}, "fault=7: must be"),
-    ({"fault": np.zeros(2)}, "fault=array.*: must be"),
-    ({"order": np.zeros(2)}, "order=array.*: must be one of sc, fifo, relaxed"),
+    ({"fault": np.zeros(2)}, r"fault=\[0. 0.\]: must be"),
+    ({"order": np.zeros(2)}, r"order=\[0. 0.\]: must be one of sc, fifo, relaxed"),
 )
 def test_limits_that_are_none() -> None:
     """They are named before anything is searched."""
