@@ -44,9 +44,10 @@ def _described(name: str) -> "Described":
     from xccl_emu.protocol.registry import Described, known, make, proofs_of
 
     it = known(name)
+    sizes = [*it.listed()]
     proofs = {what: case.configuration for what, case in proofs_of(name).items()}
     papers = [str(paper) for paper in getattr(it.maker, "papers", ())]
-    return Described(name, it.preset.about, papers, [*it.listed()], tuple(make(name).syncs), proofs)
+    return Described(name, it.preset.about, papers, sizes, tuple(make(name).syncs), proofs)
 
 
 def sizes_text(it: "Known") -> Iterator[str]:
