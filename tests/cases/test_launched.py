@@ -32,9 +32,9 @@ def launched() -> Iterator[set[Kernel]]:
     """Every kernel that is launched on any pod."""
     found, launch = set[Kernel](), Pod.launch
 
-    def seen(pod: Pod, kernel: Kernel, *arguments: object) -> object:
+    def seen(pod: Pod, kernel: Kernel, *arguments: object, **more: object) -> object:
         found.update(kernel.in_turn or (kernel,))
-        return launch(pod, kernel, *arguments)  # type: ignore[arg-type]
+        return launch(pod, kernel, *arguments, **more)  # type: ignore[arg-type]
 
     with mock.patch.object(Pod, "launch", seen):
         yield found
