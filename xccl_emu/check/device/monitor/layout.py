@@ -134,10 +134,9 @@ ENGINE_DMA = 4
     X_KNOWN,  # holds the row of what the engine knows
     X_ISSUED,  # holds the row of what it was issued with; `X_KNOWN` where nothing was
 ) = range(40, 52)
-X_SOURCE, X_TARGET, X_NUMBER = X_ADDRESS, X_NBYTES, X_CORE
-X_PHASE = X_ADDRESS
-"""About the action under way, taken down before it; what it does not need is of an earlier one.  Words of a set_flag or
-wait_flag hold its event, and one of a barrier its phase."""
+X_SOURCE, X_TARGET, X_NUMBER = X_ADDRESS, X_NBYTES, X_CORE  # hold the event of a set_flag or wait_flag
+X_PHASE = X_ADDRESS  # holds the phase of a barrier
+"""About the action under way, taken down before it; what it does not need is of an earlier one."""
 
 (V_AT, V_CORE, V_ENGINE, V_SITE, V_FLAGS, V_CORE_2, V_ENGINE_2, V_SITE_2, V_FLAGS_2) = range(53, 62)
 """A violation: the first byte, and who accessed it, now and before.  While `STOP` is 0 nobody reads them."""
