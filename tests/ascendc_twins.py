@@ -284,11 +284,11 @@ def instead(patch: pytest.MonkeyPatch, how: str) -> None:
     launch = Pod.launch
 
     def launched(
-        pod: Pod, kernel: Any, die: int, cores: Sequence[int], args: Mapping[str, Any], grants: Sequence[Any]
+        pod: Pod, kernel: Any, die: int, cores: Sequence[int], args: Mapping[str, Any], *grants: Any, **more: Any
     ) -> Any:
         assert isinstance(kernel, AscendKernel)
         names = re.findall(r"__global__ __aicore__ void (\w+)", kernel.text)
         twin = TWINS[kernel.file.stem][names.index(kernel.name)]
-        return launch(pod, twin, die, cores, {**args, "how": HOW[how]}, grants)
+        return launch(pod, twin, die, cores, {**args, "how": HOW[how]}, *grants, **more)
 
     patch.setattr(Pod, "launch", launched)
