@@ -286,8 +286,8 @@ MISTAKES = (
     ),
     Mistake(
         "field-read-early", "a poll of a field ends a mark, and nobody looks at what was read before", _MOVES,
-        "        fields.see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)",
-        "        fields.see_read(ck, x.i, x.a & ~31, x.a & ~31 if PLANTED else (x.a | 31) + 1)",
+        "        fields.see_read(ck, x.i, address & ~31, (address | 31) + 1)",
+        "        fields.see_read(ck, x.i, address & ~31, address & ~31 if PLANTED else (address | 31) + 1)",
     ),
     Mistake(
         "field-poll-closed", "a poll of a field for equality that was granted at once does not stay open", _FIELDS,

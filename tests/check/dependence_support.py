@@ -314,8 +314,8 @@ class Machine:
         elif pipe == rq.MTU_OUT:
             touches += self._out(base, e, r)
         else:
-            source, read, target, written = ranges(op, *r[1:6])
-            other, more = other_range(op, *r[3:6])
+            source, read, target, written = ranges(st, e, op)
+            other, more = other_range(st, e, op)
             touches += [self._on(table.READ, ub + x, n) for x, n in ((source, read), (other, more)) if n]
             touches.append(self._on(table.WRITE, ub + target, written))
         return f"{OPERATION[op]} by {pipe}", touches
