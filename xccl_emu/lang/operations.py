@@ -40,6 +40,7 @@ FETCHES = _those(lambda row: row.reads and row.name != "poll") & ~WRITES | _thos
 """What reads memory, but for polls, and for atomics, which count as writes."""
 COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
 """What moves as many bytes as an operand says between memory and the data buffer, or within memory."""
+COPIES_TO_MEMORY = COPIES & WRITES
 SCALAR_WRITES = _those(lambda row: row.pipe == SCALAR and row.writes)
 """What the scalar unit writes to memory by itself: stores and atomics."""
 ATOMICS = _those(lambda row: row.pipe == SCALAR and row.reads and row.writes)
@@ -50,8 +51,6 @@ WORDS = _those(lambda row: row.pipe == SCALAR and (row.reads or row.writes))
 BUFFER_READS = _those(lambda row: row.pipe == SCALAR and row.takes)
 BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fills)
 """What the scalar unit reads, or reads or writes, in the data buffer."""
-COPIES_TO_MEMORY = _those(lambda row: row.pipe != SCALAR and row.writes and (row.takes or row.reads))
-"""What a DMA descriptor copies, too."""
 COPIES_OUT = _those(lambda row: row.takes and row.writes)
 """What mtu-out copies from the data buffer."""
 
@@ -76,7 +75,7 @@ ATOMIC, COMPARE_SWAP, DCCI = _places(rq.OP_ATOMIC_ADD), _places(rq.OP_COMPARE_SW
 RETURN, AWAIT, CHOOSE, FAIL = (
     _places(rq.OP_RETURN), _places(rq.OP_AWAIT_GROUP), _places(rq.OP_CHOOSE), _places(rq.OP_FAIL)
 )  # fmt: skip
-UB_LOAD, UB_STORE, FLAG = _places(rq.OP_UB_LOAD), _places(rq.OP_UB_STORE), _places(rq.OP_SET_FLAG)
+UB_STORE, FLAG = _places(rq.OP_UB_STORE), _places(rq.OP_SET_FLAG)
 MTU_IN, OUT, PUT_SIGNAL = _places(rq.OP_MTU_IN), _places(rq.OP_MTU_OUT), _places(rq.OP_PUT_SIGNAL)
 PUT, ADD, DMA = _places(rq.OP_PUT), _places(rq.OP_ADD), _places(rq.OP_DMA)
 QUANTIZE, DEQUANTIZE, COPY = _places(rq.OP_V_QUANTIZE), _places(rq.OP_V_DEQUANTIZE), _places(rq.OP_V_COPY)

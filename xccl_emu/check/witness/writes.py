@@ -12,7 +12,7 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
 
 _ATOMICS = ops.names(ops.ATOMICS)
-COPIES_TO_MEMORY = ops.names(ops.COPIES & ops.WRITES)
+COPIES_TO_MEMORY = ops.names(ops.COPIES_TO_MEMORY)
 
 
 def granules(address: int, nbytes: int, start: int, size: int) -> trace.SubTransfer:
