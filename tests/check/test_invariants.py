@@ -101,10 +101,7 @@ def test_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.nojit
 @plainly
 def test_of_the_monitor() -> None:
-    """After each action of sampled runs under every order, what the layout of the monitor says of its words holds.
-
-    Not of caches: what a full one writes back to make place is not seen to take off.
-    """
+    """After each action of sampled runs under every order, what the layout of the monitor says of its words holds."""
     ledger = Ledger()
 
     class Watched(Monitor):
@@ -118,7 +115,7 @@ def test_of_the_monitor() -> None:
 
     for order in ORDERS:
         for program in _programs():
-            if not program.spins and not program.scalar_cache:
+            if not program.spins:
                 Watched(program.trial(order, None)).runs(ml.P_RANDOM, 44, 0, 1)
     assert ledger.unseen() == []
     assert len(ledger.seen) >= 20

@@ -11,7 +11,8 @@ from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, kernel, mtu_in, mtu_out, quiet, set_flag, v_add, v_fill, wait_flag
-from xccl_emu.lang.requests import BF16
+from xccl_emu.lang.requests import BF16, MTU_OUT
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.pod import Buffer
 
 from .monitor_support import ORDERS, app, found, kind_of, make_pod, trial_of
@@ -74,6 +75,16 @@ def test_codes_that_a_protocol_knows_are_explained() -> None:
     """The meaning of a code of `fail` stands in the message."""
     trial = replace(of_two_dies("fail_unless 17 1"), stops={17: "the other side is older"})
     assert "the other side is older" in found(trial).message
+
+
+def test_a_store_replaces_what_an_addition_released() -> None:
+    """Under `sc` who sees a store does not know what an addition to the same word released before it: a data race."""
+    trial = small("store 0.4 1; add 1.0 1 | store 1.0 5 | ge 1.0 5; load 0.4", dies=3).trial("sc", None)
+    actors = [0, 0, MTU_OUT, ms.ACTORS_PER_CORE, 2 * ms.ACTORS_PER_CORE, 2 * ms.ACTORS_PER_CORE]
+    whole = [ms.CHOICE_ALL if actor == MTU_OUT else 0 for actor in actors]
+    violation = replay(trial, np.array(actors, np.int64) << ms.CHOICE_BITS | whole)
+    assert violation is not None
+    assert violation.kind == verdict.TORN_METADATA
 
 
 def test_memory_that_nobody_wrote() -> None:

@@ -280,6 +280,21 @@ def written_back(st, core, base, choice):
 
 
 @jit
+def crowded_out(st, core, base, choice):
+    """Return the changed line that a load or store writes back to make room for its own line, or -1."""
+    n, op = st[ms.CACHE_LINES], st[base + REQUEST]
+    if not through_cache(st, base) or choice == ms.CHOICE_ANEW or n_cached(st, core) < n:
+        return -1
+    if op == rq.OP_STORE and flight.switched_off(st, base):
+        return -1
+    for k in range(n):
+        if not st[place_of(st, core, k) + ms.CACHED_DIRTY]:
+            return -1
+    line = st[base + REQUEST + (ops.LOAD.address if op == rq.OP_LOAD else ops.STORE.address)] >> LINE_SHIFT
+    return -1 if _find(st, core, line) >= 0 or _under_way(st, core, base, line) else 0
+
+
+@jit
 def address_of(st, core, k):
     """The first byte of the k-th line of a core."""
     return st[place_of(st, core, k) + ms.CACHED_LINE] - 1 << LINE_SHIFT

@@ -17,7 +17,7 @@ def before_core(space, core, base, pipe, choice):
     st, m = space.st, space.m
     i = index_of(m, core)
     m[ml.X_FLIGHTS] = st[flight.block_of_die(st, st[base + ms.DIE]) + ms.FLIGHT_COUNT]
-    m[ml.X_OFF] = m[ml.X_PAYLOAD] = m[ml.X_SIGNAL] = 0
+    m[ml.X_OFF] = m[ml.X_PAYLOAD] = m[ml.X_SIGNAL] = m[ml.X_ADDS] = 0
     m[ml.X_SITE] = flight.request_site(st, base)
     if pipe == rq.SCALAR:
         return st[base + ms.STATUS] == ms.STATUS_RUNNING and _before_scalar(space, i, base, choice)

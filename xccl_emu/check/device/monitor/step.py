@@ -12,7 +12,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import conditions, flight
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.cache import address_of, written_back
+from xccl_emu.machine.device.cache import address_of, crowded_out, written_back
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
@@ -27,14 +27,14 @@ def watched(space, actor, choice):
     core = actor // ms.ACTORS_PER_CORE
     on_core = core < st[ms.N_CORES]
     pipe = actor % ms.ACTORS_PER_CORE
-    base, n, line = 0, 0, -1
+    base, n, back = 0, 0, -1
     if on_core:
         base = flight.block_of_core(st, core)
         if not before_core(space, core, base, pipe, choice):
             return ml.NOT_ENABLED
         n = accesses.accesses(st, base, pipe, choice, space.sites, rows)
         if pipe == rq.SCALAR and st[ms.CACHE_LINES]:
-            line = before_back(space, core, base, choice)
+            back = _before_back(space, core, base, choice)
         for r in range(n):
             if rows[r, accesses.FLAGS] & accesses.WRITE:
                 shadow.save(space, rows[r, accesses.START], rows[r, accesses.NBYTES])
@@ -60,11 +60,10 @@ def watched(space, actor, choice):
             # And so is all that its scalar unit does from now on
             monitor_clocks.join_row(m, space.clocks, known, issued)
     m[ml.X_KNOWN], m[ml.X_ISSUED] = known, issued
-    if line >= 0:  # what it has released is what its core knows now
-        writes.wrote(space, i, base)
-        clocks = space.clocks
-        clocks[known + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
-        return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
+    if back >= 0:  # what it has released is what its core knows now
+        writes.wrote_back(space, i, base, back)
+        if n == 0:  # nor has it done more
+            return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
     for r in range(n):
         call(m[ml.JUDGE], space, i, r)
     _after(space, i, core, base, pipe)
@@ -74,19 +73,20 @@ def watched(space, actor, choice):
 
 
 @jit
-def before_back(space, core, base, choice):
-    """Return the line of its cache that a scalar unit is about to write back, or -1; that counts as a store of it."""
-    st, m, rows = space.st, space.m, space.rows
+def _before_back(space, core, base, choice):
+    """Return the address of the line that a scalar unit is about to write back, alone or to make room for the one that
+    it loads from or stores to; or -1."""
+    st = space.st
     line = written_back(st, core, base, choice)
     if line >= 0:
-        rows[0, accesses.START], rows[0, accesses.NBYTES], rows[0, accesses.FLAGS] = (
-            address_of(st, core, line),
-            ms.CACHE_LINE_BYTES,
-            accesses.WRITE,
-        )
-        shadow.save(space, rows[0, accesses.START], ms.CACHE_LINE_BYTES)
-        m[ml.X_OP] = rq.OP_STORE
-    return line
+        space.m[ml.X_OP] = rq.OP_STORE
+    else:
+        line = crowded_out(st, core, base, choice)
+    if line < 0:
+        return -1
+    address = address_of(st, core, line)
+    shadow.save(space, address, ms.CACHE_LINE_BYTES)
+    return address
 
 
 @jit

@@ -68,7 +68,8 @@ def _follow(space, run, policy, candidate, of_core):
         return
     core, pipe = candidate // ms.ACTORS_PER_CORE, candidate % ms.ACTORS_PER_CORE
     i, op = index_of(m, core), m[ml.X_OP]
-    wide = st[ms.ORDER] == ms.ORDER_SC and (pipe == rq.MTU_OUT or pipe == rq.DMA or op == rq.OP_STORE)
+    stores = op == rq.OP_STORE or (op == rq.OP_LOAD and st[ms.CACHE_LINES] != 0)  # a load may crowd out a changed line
+    wide = st[ms.ORDER] == ms.ORDER_SC and (pipe == rq.MTU_OUT or pipe == rq.DMA or stores)
     if wide or (pipe == rq.SCALAR and (ops.ATOMICS >> op & 1 or op == rq.OP_ARRIVE)):
         for a in range(asleep.size):
             asleep[a] = 0
