@@ -16,7 +16,7 @@ from xccl_emu.machine.address_space import AddressSpace, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.labels import Labels
-from xccl_emu.machine.launch import Address, Extent, Grant, Launch, Queue, bind_arguments, check_grants, granted
+from xccl_emu.machine.launch import Address, Grant, Launch, Queue, bind_arguments, check_grants, granted
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray
@@ -64,11 +64,8 @@ class Buffer:
     def __post_init__(self) -> None:
         for name in ("die", "address", "nbytes"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
-        object.__setattr__(self, "address", self.only(range(self.nbytes)))
-
-    def only(self, some: range) -> Address:
-        """Return its address, with leave for some of its bytes."""
-        return Address.of(self.address, Extent(range(self.nbytes), parts=(some,)))
+        known = Address.of(self.address, self.die, range(self.address, self.address + self.nbytes))
+        object.__setattr__(self, "address", known)
 
 
 @dataclass(frozen=True, eq=False)

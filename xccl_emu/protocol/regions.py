@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
-from xccl_emu.machine.launch import Address, Extent, Grant
+from xccl_emu.machine.launch import Address, Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, MIB, PodSpec, small_pod, whole
 from xccl_emu.protocol.bench import Bench
@@ -85,10 +85,8 @@ class Region:
         if not 0 <= die < spec.n_homes:
             raise ConfigError("die", die, f"the pod has dies 0 to {spec.n_dies - 1}")
         first = die * spec.die_bytes + self.start
-        if i is None:
-            return Address.of(first, Extent(range(self.size), self.step))
-        at = i * self.step
-        return Address.of(first + at, Extent(range(-at, self.size - at), self.step)).only(i)
+        whole = Address.of(first, die, range(first, first + self.size), self.step)
+        return whole if i is None else (whole + i * self.step).only(i)
 
     def grant(self, die: int | None, rights: str, i: int | None = None, count: int = 1) -> Grant:
         """Leave for a core to touch some elements, or all of the region: ``"r"``, ``"w"`` or ``"rw"``.
