@@ -101,8 +101,23 @@ def sum_parts(rank, first, last, c: Group, b: Buffers, r: Rings):
     yield from drain_sums(added, last - first)
 
 
+class NormalCombineBuffers(Buffers):
+    """What combine touches of app data."""
+
+    y: xl.Reads
+    counts: xl.Reads
+    topk: xl.Reads
+    out: xl.Writes
+
+
+class CombineRings(Rings):
+    """What combine touches: the channels, and what came back."""
+
+    parts: xl.Own[xl.Updates]
+
+
 @xl.kernel
-def normal_combine(rank, core, tokens, call, c: Group, b: Buffers, r: Rings):
+def normal_combine(rank, core, tokens, call, c: Group, b: NormalCombineBuffers, r: CombineRings):
     """A combine on one core, likewise."""
     channel = core // 2
     first = tokens * channel // (c.cores // 2)

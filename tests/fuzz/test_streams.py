@@ -15,12 +15,12 @@ from xccl_emu.check.verdict import VERIFIED
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import kernel, load, quiet, store
 from xccl_emu.machine import small_pod
-from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.launch import Grant, merged
 from xccl_emu.protocol import Call, protocol
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.registry import known, known_of, make
 from xccl_emu.protocol.sequence import Sequence, Stage
-from xccl_emu.protocol.streams import StreamCase, Streams, merged
+from xccl_emu.protocol.streams import StreamCase, Streams
 
 PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 

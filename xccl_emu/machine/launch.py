@@ -29,7 +29,7 @@ _RIGHTS = {"r": ms.READ, "w": ms.WRITE, "f": ms.FLAGS}
 class Extent:
     """What an address is of, in global addresses, and how much of it the kernels of a launch may touch."""
 
-    whole: range = range(0)
+    whole: tuple[range, ...] = (range(0),)
     """All of it, on one die."""
     step: int = 1
     """From one element to the next; elements of a buffer are bytes."""
@@ -39,6 +39,8 @@ class Extent:
     """On which dies."""
     users: tuple[int, ...] = ()
     """Dies that have an equal share each of every part, in this order, if it is shared out."""
+    rights: str = "rwf"
+    """All that they may do, whatever else they do elsewhere."""
 
     def of(self, die: int) -> Iterable[range]:
         """Return what a kernel on this die may touch; ConfigError if it has no share."""
@@ -59,9 +61,9 @@ class Address(int):
     extent = Extent()
 
     @classmethod
-    def of(cls, address: int, die: int, whole: range, step: int = 1) -> Self:
-        """Return an address of something that is on a die."""
-        return cls(address)._with(Extent(whole, step, (whole,), (die,)))
+    def of(cls, address: int, die: int, *whole: range, step: int = 1) -> Self:
+        """Return an address of something that is on a die, in one piece or several."""
+        return cls(address)._with(Extent(whole, step, whole, (die,)))
 
     def __add__(self, more: int) -> Self:
         """Return an address in the same thing."""
@@ -77,18 +79,23 @@ class Address(int):
 
     def within(self, elements: range) -> Self:
         """Return the same address, as if there were no other elements, on the die that runs the kernel neither."""
-        return self._but(whole=self._span(elements)).only(range(len(elements)))
+        whole = (self._span(elements),)
+        return self._but(whole=whole, parts=whole)
 
     def on(self, *dies: int) -> Self:
         """Return the same address, with leave for the same place on these dies in place of the address's own."""
         return self._but(dies=dies)
+
+    def limited(self, rights: str) -> Self:
+        """Return the same address, with leave to read alone (``"r"``), or to write."""
+        return self._but(rights=rights)
 
     def shared(self, dies: Iterable[int]) -> Self:
         """Return the same address, with leave for an equal share for the kernels of each of these dies, in order."""
         return self._but(users=tuple(dies))
 
     def _span(self, elements: range) -> range:
-        first, step = self.extent.whole.start, self.extent.step
+        first, step = self.extent.whole[0].start, self.extent.step
         return range(first + elements.start * step, first + elements.stop * step)
 
     def _but(self, **changed: Any) -> Self:
@@ -131,8 +138,9 @@ class Grant:
 def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int) -> list[Grant]:
     """Return what a kernel on a die may touch: what its annotations say, of what its arguments are addresses of.
 
-    For a plain 0 nothing is granted: there is none.  ConfigError for another number that is no `Address` where the
-    kernel touches what it is of, and for a kernel whose annotations say nothing.
+    Where a core has no room for so much, grants of ranges that touch each other are one.  For a plain 0 nothing is
+    granted: there is none.  ConfigError for another number that is no `Address` where the kernel touches what it is of,
+    and for a kernel whose annotations say nothing.
     """
     if not kernel.touches:
         must = "annotate its parameters (`xl.Reads`, ...), or give grants"
@@ -147,12 +155,29 @@ def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int)
                 raise ConfigError(f"kernel {kernel.name}: argument {what}={value!r} is touched: must be {must}")
             for touch in touches if isinstance(value, Address) else ():
                 for where in _places(value.extent, touch, die, die_bytes):
-                    found[where] = "".join(sorted({*found.get(where, ""), *touch.rights}))
-    return [Grant(*where, rights) for where, rights in found.items()]
+                    more = {*touch.rights} & {*value.extent.rights}
+                    found[where] = "".join(sorted({*found.get(where, ""), *more}))
+    grants = [Grant(*where, rights) for where, rights in found.items() if rights]
+    return grants if len(grants) <= ms.MAX_WINDOWS else merged(grants)
+
+
+def merged(grants: Sequence[Grant]) -> list[Grant]:
+    """Merge grants of one range, and grants of ranges that touch each other; what may be touched stays the same."""
+    rights: dict[tuple[int | None, int, int], str] = {}
+    for each in grants:
+        where = each.die, each.start, each.end
+        rights[where] = "".join(sorted({*rights.get(where, ""), *each.rights}))
+    found = list[Grant]()
+    for (die, start, end), letters in sorted(rights.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
+        last = found[-1] if found else None
+        if last is not None and (last.die, last.end, last.rights) == (die, start, letters):
+            start = found.pop().start
+        found.append(Grant(die, start, end, letters))
+    return found
 
 
 def _places(extent: Extent, touch: Touch, die: int, die_bytes: int) -> Iterator[tuple[int | None, int, int]]:
-    parts = [extent.whole] if touch.whose is Whose.OWN else extent.of(die)
+    parts = extent.whole if touch.whose is Whose.OWN else extent.of(die)
     dies = {Whose.OWN: (die,), Whose.ANYWHERE: (None,)}.get(touch.whose, extent.dies)
     for start, nbytes in ((part.start % die_bytes, len(part)) for part in parts):
         yield from ((each, start, start + nbytes) for each in dies)
