@@ -90,8 +90,18 @@ def fill_blocks(mask, n, cache, table, turn, k: Pair):
         yield xl.put(table + i * FIELD_BYTES, block, step=3)
 
 
+class Prefills(Pair):
+    """What prefill touches where decode pulls."""
+
+    blocks: xl.Writes
+    used: xl.Updates
+    tables: xl.Writes
+    done: xl.Reads
+    tasks: xl.Writes
+
+
 @xl.kernel
-def prefill(requests, caches, k: Pair):
+def prefill(requests: xl.Reads, caches: xl.Reads, k: Prefills):
     """Register a task for each part of each cache; ``requests`` are [requests] of ID and blocks of a part."""
     pulled = k.first * k.layers
     held = 0
@@ -123,8 +133,16 @@ def prefill(requests, caches, k: Pair):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, PLACES, "place free")
 
 
+class Pushes(Pair):
+    """What it touches where it writes to slots."""
+
+    offers: xl.Reads
+    slots: xl.Writes
+    ready: xl.Writes
+
+
 @xl.kernel
-def push(requests, caches, me, k: Pair):
+def push(requests: xl.Reads, caches: xl.Reads, me, k: Pushes):
     """Write each part of each cache to slots that decode offers."""
     turn = 0
     for task in range(k.first * k.layers, (k.first + k.requests) * k.layers):
@@ -198,8 +216,21 @@ def pull_blocks(mask, n, me, turn, dma, k: Pair):
     return turn
 
 
+class Receiver(Pair):
+    """What decode's receiver touches."""
+
+    blocks: xl.Reads
+    tables: xl.Reads
+    done: xl.Writes
+    slots: xl.Writes
+    taken: xl.Updates
+    tasks: xl.Reads
+    grants: xl.Updates
+    ready: xl.Writes
+
+
 @xl.kernel
-def receive(requests, me, dma, k: Pair):
+def receive(requests: xl.Reads, me, dma, k: Receiver):
     """Pull what prefill has ready, when there are slots for it; ``requests`` are those that are expected."""
     turn = 0
     rest = 0
@@ -226,8 +257,16 @@ def receive(requests, me, dma, k: Pair):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, PLACES, "place free")
 
 
+class OffersSlots(Pair):
+    """What it touches where prefill writes."""
+
+    taken: xl.Updates
+    grants: xl.Writes
+    offers: xl.Writes
+
+
 @xl.kernel
-def offer(requests, k: Pair):
+def offer(requests: xl.Reads, k: OffersSlots):
     """Offer slots for each request, when there are enough of them."""
     rest = 0
     for task in range(k.first * k.layers, (k.first + k.requests) * k.layers):
@@ -241,8 +280,17 @@ def offer(requests, k: Pair):
         yield xl.put(k.offers + task % k.n_slots * FIELD_BYTES, task + 1, number, mask, n, step=6, sync="slots offered")
 
 
+class Decodes(Pair):
+    """What a decode step touches."""
+
+    slots: xl.Reads
+    taken: xl.Writes
+    grants: xl.Reads
+    ready: xl.Reads
+
+
 @xl.kernel
-def decode(out, k: Pair):
+def decode(out: xl.Writes, k: Decodes):
     """A decode step for each request that is complete: it reads the blocks where they are, and frees them."""
     turn = 0
     for request in range(k.first, k.first + k.requests):
