@@ -1,5 +1,6 @@
 """Launches that a core makes one after the other, as a rank's stream does, in one run of the pod."""
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -85,6 +86,7 @@ class Streams(Queue):
         core: int | Sequence[int] = 0,
     ) -> None:  # fmt: skip
         """Launch after what that core runs already, or those together; call `Pod.launch` ``after`` these instead."""
+        warnings.warn("Streams.launch is pod.launch(..., after=streams) now", DeprecationWarning, stacklevel=2)
         self._pod.launch(kernel, die, [core] if isinstance(core, int) else core, args, grants, after=self)
 
     def append(self, launch: Launch) -> None:
