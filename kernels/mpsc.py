@@ -36,18 +36,14 @@ class Tickets(NamedTuple):
     """Messages of each producer, in all launches."""
 
 
-class Produces(Tickets):
-    """What a producer touches."""
-
+class _Produces(Tickets):
     ring: xl.Writes
     tails: xl.Writes
     tickets: xl.Updates
     heads: xl.Own[xl.Reads]
 
 
-class Consumes(Tickets):
-    """What the consumer touches."""
-
+class _Consumes(Tickets):
     ring: xl.Reads
     tails: xl.Reads
     heads: xl.Writes
@@ -65,7 +61,7 @@ def written():
 
 
 @xl.kernel
-def produce(own: xl.Reads, me, r: Produces):
+def produce(own: xl.Reads, me, r: _Produces):
     """Send ``own`` [messages, nbytes]; numbers go on from launch to launch, since the consumer may lag by one."""
     for i in range(r.messages):
         yield from fetched(own + i * r.nbytes, r.nbytes)
@@ -78,7 +74,7 @@ def produce(own: xl.Reads, me, r: Produces):
 
 
 @xl.kernel
-def consume(out: xl.Writes, r: Consumes):
+def consume(out: xl.Writes, r: _Consumes):
     """Leave as many messages as all producers send in a launch at ``out`` [producers, total, nbytes]."""
     for ticket in range(r.producers * r.done, r.producers * (r.done + r.messages)):
         tail = r.tails + ticket % r.slots * FIELD_BYTES

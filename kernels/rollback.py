@@ -69,9 +69,7 @@ class OfRank(RankWords):
     errors: xl.Writes
 
 
-class OfSupervisor(RankWords):
-    """What the supervisor touches."""
-
+class _OfSupervisor(RankWords):
     over: xl.Own[xl.Reads]
     abort: xl.Anywhere[xl.Writes]
     errors: xl.Reads
@@ -238,7 +236,7 @@ def rank(own: xl.Reads, out: xl.Writes, failures, r: OfRank, w: IterationRows):
 
 
 @xl.kernel
-def supervise(aborts, r: OfSupervisor):
+def supervise(aborts, r: _OfSupervisor):
     """Abort what the ranks do, ``aborts`` times at any moment, and then whenever one reports an error."""
     over = 0
     epoch = 0

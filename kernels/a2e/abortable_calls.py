@@ -78,29 +78,21 @@ def forget(die, call, c: Group, m: Domains, at: Places):
     yield xl.quiet(sync="all forgotten")
 
 
-class Follows(RankWords):
-    """What the first two streams touch."""
-
+class _Follows(RankWords):
     abort: xl.Own[xl.Reads]
 
 
-class FollowsWords(Attempts):
-    """What they touch of the words of their die."""
-
+class _FollowsWords(Attempts):
     settled: xl.Own[xl.Writes]
     resume: xl.Own[xl.Reads]
 
 
-class LeadsWords(Attempts):
-    """What the third stream touches of them."""
-
+class _LeadsWords(Attempts):
     settled: xl.Own[xl.Reads]
     resume: xl.Own[xl.Writes]
 
 
-class ReturnsAgain(Returns):
-    """What it touches that it sets back."""
-
+class _ReturnsAgain(Returns):
     acks: xl.Own[xl.Writes]
 
 
@@ -127,7 +119,7 @@ def attention_again(
 
 
 @xl.kernel
-def a2e_again(core, die, c: Group, b: TakenBuffers, m: Domains, at: Takes, r: Follows, n: FollowsWords):
+def a2e_again(core, die, c: Group, b: TakenBuffers, m: Domains, at: Takes, r: _Follows, n: _FollowsWords):
     """The first stream, whose attempts may be aborted."""
     word = 0
     while word != END:
@@ -137,7 +129,7 @@ def a2e_again(core, die, c: Group, b: TakenBuffers, m: Domains, at: Takes, r: Fo
 
 
 @xl.kernel
-def compute_again(core, die, c: Group, b: DummyBuffers, m: Domains, at: Computes, r: Follows, n: FollowsWords):
+def compute_again(core, die, c: Group, b: DummyBuffers, m: Domains, at: Computes, r: _Follows, n: _FollowsWords):
     """The second stream, whose attempts may be aborted."""
     word = 0
     while word != END:
@@ -148,7 +140,7 @@ def compute_again(core, die, c: Group, b: DummyBuffers, m: Domains, at: Computes
 
 @xl.kernel
 def e2a_again(
-    core, die, c: Group, b: ReturnedBuffers, m: Domains, at: ReturnsAgain, plan: ReturnPlan, r: OfRank, n: LeadsWords
+    core, die, c: Group, b: ReturnedBuffers, m: Domains, at: _ReturnsAgain, plan: ReturnPlan, r: OfRank, n: _LeadsWords
 ):  # fmt: skip
     """The third stream, which agrees with the other dies and gives the first two the call to go on with."""
     word = 0

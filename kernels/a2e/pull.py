@@ -28,17 +28,13 @@ def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches:
     yield xl.quiet(sync="outputs visible")  # and out of the data buffer, for the next call
 
 
-class Offers(Areas):
-    """What a die touches that offers: its own blocks, and on any die opposite the fields for it."""
-
+class _Offers(Areas):
     blocks: xl.Own[xl.Writes]
     fields: xl.Anywhere[xl.Writes]
     done: xl.Own[xl.Reads]
 
 
-class PullsAlone(Areas):
-    """What a die touches that pulls: on any die opposite the blocks that are for it."""
-
+class _PullsAlone(Areas):
     blocks: xl.Anywhere[xl.Reads]
     fields: xl.Own[xl.Reads]
     done: xl.Anywhere[xl.Writes]
@@ -47,8 +43,8 @@ class PullsAlone(Areas):
 
 @xl.kernel
 def pull_attention(
-    index, core, calls, tokens_max, batches: xl.Reads, c: Counting, b: LayerBuffers, dispatches: Offers,
-    combines: PullsAlone,
+    index, core, calls, tokens_max, batches: xl.Reads, c: Counting, b: LayerBuffers, dispatches: _Offers,
+    combines: _PullsAlone,
 ):  # fmt: skip
     """Attention die ``index``, call after call; ranks of the group are expert dies.
 
@@ -79,7 +75,7 @@ def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: 
 
 
 @xl.kernel
-def pull_expert(die, core, calls, c: Group, b: LayerBuffers, dispatches: PullsAlone, combines: Offers):
+def pull_expert(die, core, calls, c: Group, b: LayerBuffers, dispatches: _PullsAlone, combines: _Offers):
     """Expert die ``die``, call after call; ranks of the group are attention dies.
 
     All calls use the same buffers, except for ``counts``: two of these take turns.

@@ -194,9 +194,7 @@ def receive_side(rank, channel, call, turn, c: Group, b: Buffers, r: Rings):
     yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, taken, "row left")
 
 
-class NormalDispatchBuffers(Buffers):
-    """What dispatch touches of app data."""
-
+class _NormalDispatchBuffers(Buffers):
     x: xl.Reads
     topk: xl.Reads
     weights: xl.Reads
@@ -205,14 +203,12 @@ class NormalDispatchBuffers(Buffers):
     counts: xl.Writes
 
 
-class DispatchRings(Rings):
-    """What dispatch touches: the channels, and counts of rows."""
-
+class _DispatchRings(Rings):
     fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
 
 
 @xl.kernel
-def normal_dispatch(rank, core, tokens, call, turn, c: Group, b: NormalDispatchBuffers, r: DispatchRings):
+def normal_dispatch(rank, core, tokens, call, turn, c: Group, b: _NormalDispatchBuffers, r: _DispatchRings):
     """A dispatch on one core: of a pair the first one sends, the second one receives."""
     channel = core // 2
     first = tokens * channel // (c.cores // 2)

@@ -181,15 +181,13 @@ def bring_back(rank, core, tokens, c: Group, b: Buffers, f: Fused, x: Abort):
     yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, c, b, f, x)
 
 
-class Combines(Fused):
-    """What FusedCombine touches."""
-
+class _Combines(Fused):
     combine: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     arrivals: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     due: xl.Own[xl.Updates]
 
 
 @xl.kernel
-def fused_combine(rank, core, tokens, c: Group, b: RoutedBuffers, f: Combines):
+def fused_combine(rank, core, tokens, c: Group, b: RoutedBuffers, f: _Combines):
     """Do one FusedCombine on one core of a rank with this many tokens."""
     yield from bring_back(rank, core, tokens, c, b, f, Abort())

@@ -306,9 +306,7 @@ class Dispatches(Fused):
     staging: xl.Own[xl.Updates]
 
 
-class FusedDispatchBuffers(Buffers):
-    """What it touches of app data."""
-
+class _FusedDispatchBuffers(Buffers):
     x: xl.Reads
     topk: xl.Reads
     recv_x: xl.Writes
@@ -317,7 +315,7 @@ class FusedDispatchBuffers(Buffers):
 
 
 @xl.kernel
-def fused_dispatch(rank, core, tokens, event, c: Counting, b: FusedDispatchBuffers, f: Dispatches):
+def fused_dispatch(rank, core, tokens, event, c: Counting, b: _FusedDispatchBuffers, f: Dispatches):
     """Do one FusedDispatch on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, f, Abort())
     yield from take_tokens(rank, core, event, c, b, f, Abort())

@@ -53,14 +53,12 @@ class ProbePlaces(NamedTuple):
     """Does a time-out pass only where no answer will come?"""
 
 
-class Announces(ProbePlaces):
-    """What prefill touches."""
-
+class _Announces(ProbePlaces):
     task: xl.Writes
 
 
 @xl.kernel
-def announce(c: Announces):
+def announce(c: _Announces):
     """Say of one block after the other that it is ready."""
     for _ in range(c.requests):
         yield xl.add(c.task, 1, step=1, sync="task")
@@ -135,9 +133,7 @@ def await_work(pulled, answered, freed, c: ProbePlaces):
     return came
 
 
-class Progresses(ProbePlaces):
-    """What the receiver touches."""
-
+class _Progresses(ProbePlaces):
     blocks: xl.Reads
     slots: xl.Writes
     ready: xl.Writes
@@ -150,7 +146,7 @@ class Progresses(ProbePlaces):
 
 
 @xl.kernel
-def progress(c: Progresses):
+def progress(c: _Progresses):
     """Pull blocks while there are slots, and answer probes whether there are or not."""
     pulled = 0
     answered = 0
@@ -173,9 +169,7 @@ def progress(c: Progresses):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, pulled, ROWS, "row left")
 
 
-class Probes(ProbePlaces):
-    """What the prober touches."""
-
+class _Probes(ProbePlaces):
     probe: xl.Writes
     done: xl.Reads
     answer: xl.Reads
@@ -183,7 +177,7 @@ class Probes(ProbePlaces):
 
 
 @xl.kernel
-def probe(links: xl.Writes, fulls: xl.Writes, moved, c: Probes):
+def probe(links: xl.Writes, fulls: xl.Writes, moved, c: _Probes):
     """Ask when no more than ``moved`` blocks can move; of each probe leave whether it found the link cut in ``links``,
     and decode full in ``fulls``, [probes] words each."""
     if c.patient:
@@ -206,16 +200,14 @@ def probe(links: xl.Writes, fulls: xl.Writes, moved, c: Probes):
         yield xl.store(fulls + i * 8, full)
 
 
-class Frees(ProbePlaces):
-    """What a decode step touches."""
-
+class _Frees(ProbePlaces):
     slots: xl.Reads
     ready: xl.Reads
     freed: xl.Writes
 
 
 @xl.kernel
-def decode(out: xl.Writes, c: Frees):
+def decode(out: xl.Writes, c: _Frees):
     """A decode step for each block: read it where it is, and free its slot."""
     came = 1
     read = 0

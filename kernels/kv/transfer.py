@@ -90,9 +90,7 @@ def fill_blocks(mask, n, cache, table, turn, k: Pair):
         yield xl.put(table + i * FIELD_BYTES, block, step=3)
 
 
-class Prefills(Pair):
-    """What prefill touches where decode pulls."""
-
+class _Prefills(Pair):
     blocks: xl.Writes
     used: xl.Updates
     tables: xl.Writes
@@ -101,7 +99,7 @@ class Prefills(Pair):
 
 
 @xl.kernel
-def prefill(requests: xl.Reads, caches: xl.Reads, k: Prefills):
+def prefill(requests: xl.Reads, caches: xl.Reads, k: _Prefills):
     """Register a task for each part of each cache; ``requests`` are [requests] of ID and blocks of a part."""
     pulled = k.first * k.layers
     held = 0
@@ -133,16 +131,14 @@ def prefill(requests: xl.Reads, caches: xl.Reads, k: Prefills):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, PLACES, "place free")
 
 
-class Pushes(Pair):
-    """What it touches where it writes to slots."""
-
+class _Pushes(Pair):
     offers: xl.Reads
     slots: xl.Writes
     ready: xl.Writes
 
 
 @xl.kernel
-def push(requests: xl.Reads, caches: xl.Reads, me, k: Pushes):
+def push(requests: xl.Reads, caches: xl.Reads, me, k: _Pushes):
     """Write each part of each cache to slots that decode offers."""
     turn = 0
     for task in range(k.first * k.layers, (k.first + k.requests) * k.layers):
@@ -216,9 +212,7 @@ def pull_blocks(mask, n, me, turn, dma, k: Pair):
     return turn
 
 
-class Receiver(Pair):
-    """What decode's receiver touches."""
-
+class _Receiver(Pair):
     blocks: xl.Reads
     tables: xl.Reads
     done: xl.Writes
@@ -230,7 +224,7 @@ class Receiver(Pair):
 
 
 @xl.kernel
-def receive(requests: xl.Reads, me, dma, k: Receiver):
+def receive(requests: xl.Reads, me, dma, k: _Receiver):
     """Pull what prefill has ready, when there are slots for it; ``requests`` are those that are expected."""
     turn = 0
     rest = 0
@@ -257,16 +251,14 @@ def receive(requests: xl.Reads, me, dma, k: Receiver):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, PLACES, "place free")
 
 
-class OffersSlots(Pair):
-    """What it touches where prefill writes."""
-
+class _OffersSlots(Pair):
     taken: xl.Updates
     grants: xl.Writes
     offers: xl.Writes
 
 
 @xl.kernel
-def offer(requests: xl.Reads, k: OffersSlots):
+def offer(requests: xl.Reads, k: _OffersSlots):
     """Offer slots for each request, when there are enough of them."""
     rest = 0
     for task in range(k.first * k.layers, (k.first + k.requests) * k.layers):
@@ -280,9 +272,7 @@ def offer(requests: xl.Reads, k: OffersSlots):
         yield xl.put(k.offers + task % k.n_slots * FIELD_BYTES, task + 1, number, mask, n, step=6, sync="slots offered")
 
 
-class Decodes(Pair):
-    """What a decode step touches."""
-
+class _Decodes(Pair):
     slots: xl.Reads
     taken: xl.Writes
     grants: xl.Reads
@@ -290,7 +280,7 @@ class Decodes(Pair):
 
 
 @xl.kernel
-def decode(out: xl.Writes, k: Decodes):
+def decode(out: xl.Writes, k: _Decodes):
     """A decode step for each request that is complete: it reads the blocks where they are, and frees them."""
     turn = 0
     for request in range(k.first, k.first + k.requests):

@@ -37,11 +37,6 @@ class Phase:
     """The part of a layer that it is, or belongs to."""
     kernel: Kernel
 
-    @property
-    def buffers(self) -> tuple[str, ...]:
-        """The names of the app buffers that it touches."""
-        return app.touched_by(self.kernel)
-
 
 DUMMY = Phase(EXPERT, expert_kernel.dummy_expert)
 
@@ -310,7 +305,7 @@ class ExpertGroup(Communicator, Generic[C]):
         """Launch it on a rank, with the buffers of the rank that it may touch."""
         phase, die = step.phase, self.die_of(rank)
         there = self._of(rank, step.number) | {name: lent[rank] for name, lent in self.lent.items()}
-        addresses = {name: there[name].address for name in phase.buffers if name in there}
+        addresses = {name: there[name].address for name in app.touched_by(phase.kernel) if name in there}
         own_b = Buffers(**{name: addresses[name] for name in Buffers._fields if name in addresses})
         given = {**places, **addresses, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": own_b}
         args = {name: given[name] for name in phase.kernel.params}

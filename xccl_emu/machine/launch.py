@@ -58,17 +58,23 @@ class Address(int):
     `Region.at` and `Buffer.address` are such, and so is their sum with a number: an address in the same.
     """
 
-    extent = Extent()
+    extent: Extent
+
+    def __new__(cls, address: int, extent: Extent = Extent()) -> Self:
+        """An address of something."""
+        made = super().__new__(cls, address)
+        made.extent = extent
+        return made
 
     @classmethod
     def of(cls, address: int, die: int, *whole: range, step: int = 1) -> Self:
         """Return an address of something that is on a die, in one piece or several."""
-        return cls(address)._with(Extent(whole, step, whole, (die,)))
+        return cls(address, Extent(whole, step, whole, (die,)))
 
     def __add__(self, more: int) -> Self:
         """Return an address in the same thing."""
         added = int.__add__(self, more)
-        return type(self)(added)._with(self.extent) if isinstance(more, int) else added
+        return type(self)(added, self.extent) if isinstance(more, int) else added
 
     __radd__ = __add__
 
@@ -99,11 +105,7 @@ class Address(int):
         return range(first + elements.start * step, first + elements.stop * step)
 
     def _but(self, **changed: Any) -> Self:
-        return type(self)(self)._with(replace(self.extent, **changed))
-
-    def _with(self, extent: Extent) -> Self:
-        self.extent = extent
-        return self
+        return type(self)(self, replace(self.extent, **changed))
 
 
 @dataclass(frozen=True)
