@@ -37,7 +37,7 @@ class Extent:
     """What of it."""
     dies: tuple[int, ...] = ()
     """On which dies."""
-    users: tuple[int, ...] = ()
+    users: Sequence[int] = ()
     """Dies that have an equal share each of every part, in this order, if it is shared out."""
     rights: str = "rwf"
     """All that they may do, whatever else they do elsewhere."""
@@ -93,12 +93,12 @@ class Address(int):
         return self._but(dies=dies)
 
     def limited(self, rights: str) -> Self:
-        """Return the same address, with leave to read alone (``"r"``), or to write."""
+        """Return the same address, with leave for no more than these rights: ``"r"``, ``"w"`` or none."""
         return self._but(rights=rights)
 
-    def shared(self, dies: Iterable[int]) -> Self:
+    def shared(self, dies: Sequence[int]) -> Self:
         """Return the same address, with leave for an equal share for the kernels of each of these dies, in order."""
-        return self._but(users=tuple(dies))
+        return self._but(users=dies)
 
     def _span(self, elements: range) -> range:
         first, step = self.extent.whole[0].start, self.extent.step
