@@ -64,8 +64,11 @@ class Buffer:
     def __post_init__(self) -> None:
         for name in ("die", "address", "nbytes"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
-        known = Address.of(self.address, self.die, range(self.address, self.address + self.nbytes))
-        object.__setattr__(self, "address", known)
+        object.__setattr__(self, "address", self.only(range(self.nbytes)))
+
+    def only(self, some: range) -> Address:
+        """Return its address, with leave for some of its bytes."""
+        return Address.of(self.address, self.die, range(self.address, self.address + self.nbytes)).only(some)
 
 
 @dataclass(frozen=True, eq=False)
