@@ -140,7 +140,7 @@ def test_a_part_that_is_all_there_is() -> None:
 
 @pytest.mark.parametrize(("rights", "left"), [("r", {"r"}), ("w", {"w"}), ("rw", {"rw"}), ("", set())])
 def test_what_a_launch_limits(rights: str, left: set[str]) -> None:
-    """Of what a kernel may do a launch leaves these rights, or none."""
+    """A launch leaves these rights, or none, of all that a kernel may do."""
     _, pod, slots = made()
     grants = granted(pod, take, 0, b=Plain(slots.at(2).limited(rights), 8))
     assert grants == {slots.grant(2, each) for each in left}
