@@ -181,7 +181,7 @@ def merged(grants: Sequence[Grant]) -> list[Grant]:
 def _places(extent: Extent, touch: Touch, die: int, die_bytes: int) -> Iterator[tuple[int | None, int, int]]:
     parts = extent.whole if touch.whose is Whose.OWN else extent.of(die)
     dies = {Whose.OWN: (die,), Whose.ANYWHERE: (None,)}.get(touch.whose, extent.dies)
-    for start, nbytes in ((part.start % die_bytes, len(part)) for part in parts):
+    for start, nbytes in ((part.start % die_bytes, len(part)) for part in parts if part):
         yield from ((each, start, start + nbytes) for each in dies)
 
 
