@@ -74,7 +74,7 @@ def run_expert(owner: AttentionExperts, calls: Calls) -> RunStats:
     """The dummy expert on the rows that the last call has left."""
     c, pod = owner.config, owner.pod
     for die, buffers in enumerate(owner.experts):
-        its = {name: buffers[name] for name in DUMMY.buffers}
+        its = {name: buffers[name] for name in app.touched_by(DUMMY.kernel)}
         its["counts"] = app.part_of(its, (calls.n_calls - 1) % (c.depth + 1), c.depth + 1)["counts"]
         addresses = {name: buffer.address for name, buffer in its.items()}
         shape = c.group(c.n_attention, c.compute_cores, pod.spec.die_bytes)

@@ -152,7 +152,7 @@ class Swap(Pair):
         words = turn.case.words
         _, _, buffers, grants = turn.swap(bench, numbered(turn.number, words, words))
         kernel, args, more = self.called(turn)
-        streams.launch(kernel, turn.me, {**args, **buffers, "words": words}, [*grants, *more])
+        turn.pod.launch(kernel, turn.me, [0], {**args, **buffers, "words": words}, [*grants, *more], after=streams)
 
     @abstractmethod
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:

@@ -38,16 +38,12 @@ class Counters(NamedTuple):
     intervals: int
 
 
-class ServesTokens(Counters):
-    """What a core touches that serves tokens."""
-
+class _ServesTokens(Counters):
     counts: xl.Own[xl.Updates]
     counted: xl.Own[xl.Updates]
 
 
-class Executes(Counters):
-    """What the executor of a die touches."""
-
+class _Executes(Counters):
     counts: xl.Own[xl.Reads]
     counted: xl.Own[xl.Reads]
     taken: xl.Own[xl.Reads]
@@ -55,16 +51,14 @@ class Executes(Counters):
     reported: xl.Updates
 
 
-class AddsUp(Counters):
-    """What the shell touches."""
-
+class _AddsUp(Counters):
     taken: xl.Anywhere[xl.Updates]
     reports: xl.Own[xl.Reads]
     reported: xl.Own[xl.Reads]
 
 
 @xl.kernel
-def serve(die, chosen: xl.Reads, k: ServesTokens):
+def serve(die, chosen: xl.Reads, k: _ServesTokens):
     """Count ``chosen`` [choices] experts, words of 4 bytes, as the gate of a layer has them."""
     here = die * k.pitch
     for i in range(k.choices):
@@ -75,7 +69,7 @@ def serve(die, chosen: xl.Reads, k: ServesTokens):
 
 
 @xl.kernel
-def execute(die, k: Executes):
+def execute(die, k: _Executes):
     """Report the counts so far once in an interval; the last report is of all tokens."""
     here = die * k.pitch
     for i in range(k.intervals):
@@ -107,7 +101,7 @@ def total(interval, expert, k: Counters):
 
 
 @xl.kernel
-def shell(out: xl.Updates, k: AddsUp):
+def shell(out: xl.Updates, k: _AddsUp):
     """Keep the sums of the latest interval in ``out`` [experts] words; none of them ever shrinks."""
     for i in range(k.intervals):
         for die in range(k.dies):

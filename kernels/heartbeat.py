@@ -60,9 +60,7 @@ class Tree(NamedTuple):
     """[executors] on a master's CPU: will it never reply again?  In place of the clock."""
 
 
-class Shell(Tree):
-    """What the shell touches."""
-
+class _Shell(Tree):
     beat: xl.Writes
     answers: xl.Own[xl.Reads]
     stalled: xl.Own[xl.Reads]
@@ -130,7 +128,7 @@ def answered(m, number, t: Tree):
 
 
 @xl.kernel
-def shell(silent: xl.Writes, t: Shell):
+def shell(silent: xl.Writes, t: _Shell):
     """Send beats, and leave of each which masters were silent, a bit each, in ``silent`` [beats] words."""
     for i in range(t.beats):
         hanging = 0

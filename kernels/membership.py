@@ -61,9 +61,7 @@ class MembershipRank(NamedTuple):
     """What the last word said that the rank has seen."""
 
 
-class Member(MembershipRank):
-    """What a rank touches."""
-
+class _Member(MembershipRank):
     rows: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     readies: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
@@ -72,9 +70,7 @@ class Member(MembershipRank):
     dones: xl.Writes
 
 
-class Supervisor(MembershipRank):
-    """What the supervisor touches."""
-
+class _Supervisor(MembershipRank):
     word: xl.Anywhere[xl.Writes]
     over: xl.Anywhere[xl.Writes]
     dones: xl.Reads
@@ -167,7 +163,7 @@ def agree(i, g: MembershipRank):
 
 
 @xl.kernel
-def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, g: Member):
+def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, g: _Member):
     """Send the rows of ``own`` [iterations, nbytes], and of ``spare`` if it is inherited; ``out`` as in `receive`."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
@@ -207,7 +203,7 @@ def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, g: Member):
 
 
 @xl.kernel
-def supervise(suspect, heir, g: Supervisor):
+def supervise(suspect, heir, g: _Supervisor):
     """Wait until all ranks are through; until then say, whenever the time is up for one of them, that it is lost."""
     epoch = 0
     lost = NOBODY

@@ -54,9 +54,7 @@ class Pool(NamedTuple):
     """Does the server copy by DMA, as one on a CPU has to?"""
 
 
-class Keeps(Pool):
-    """What the server touches."""
-
+class _Keeps(Pool):
     blocks: xl.Updates
     pins: xl.Updates
     keys: xl.Writes
@@ -111,7 +109,7 @@ def evict(bucket, key, p: Pool):
 
 
 @xl.kernel
-def serve(values: xl.Reads, p: Keeps):
+def serve(values: xl.Reads, p: _Keeps):
     """Put the blocks of keys 0 to ``puts`` - 1, ``values`` [keys], each into the bucket of its key.
 
     A bucket that is in use is evicted.
@@ -127,7 +125,7 @@ def serve(values: xl.Reads, p: Keeps):
 
 
 @xl.kernel
-def serve_unpinned(values: xl.Reads, p: Keeps):
+def serve_unpinned(values: xl.Reads, p: _Keeps):
     """Serve clients that pin nothing: other than in `serve`, a block is written between an odd version and the next."""
     for key in range(p.puts):
         bucket = key // p.each * p.buckets + key % p.each % p.buckets

@@ -36,22 +36,18 @@ class CachedModel(NamedTuple):
     """Bits of the word that count."""
 
 
-class Publishes(CachedModel):
-    """What the publisher touches."""
-
+class _Publishes(CachedModel):
     word: xl.Writes
     home: xl.Writes
 
 
-class TakesIn(CachedModel):
-    """What a loader touches."""
-
+class _TakesIn(CachedModel):
     word: xl.Updates
     home: xl.Reads
 
 
 @xl.kernel
-def publish(values: xl.Reads, m: Publishes):
+def publish(values: xl.Reads, m: _Publishes):
     """Write the versions of ``values`` [versions, blocks], each between an odd word and the next even one."""
     for v in range(m.versions):
         yield xl.put(m.word, 2 * v + 1 & m.mask, step=1, sync="odd")
@@ -85,7 +81,7 @@ def load_version(m: CachedModel):
 
 
 @xl.kernel
-def load(out: xl.Writes, m: TakesIn):
+def load(out: xl.Writes, m: _TakesIn):
     """Load the model again and again until the last version is there, and keep that; each is of one version."""
     got = 0
     while got != (2 * m.versions & m.mask):

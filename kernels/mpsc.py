@@ -36,6 +36,19 @@ class Tickets(NamedTuple):
     """Messages of each producer, in all launches."""
 
 
+class _Produces(Tickets):
+    ring: xl.Writes
+    tails: xl.Writes
+    tickets: xl.Updates
+    heads: xl.Own[xl.Reads]
+
+
+class _Consumes(Tickets):
+    ring: xl.Reads
+    tails: xl.Reads
+    heads: xl.Writes
+
+
 def fetched(source, nbytes):
     """Bring a message into the data buffer."""
     yield xl.mtu_in(source, 0, nbytes)
@@ -48,7 +61,7 @@ def written():
 
 
 @xl.kernel
-def produce(own, me, r: Tickets):
+def produce(own: xl.Reads, me, r: _Produces):
     """Send ``own`` [messages, nbytes]; numbers go on from launch to launch, since the consumer may lag by one."""
     for i in range(r.messages):
         yield from fetched(own + i * r.nbytes, r.nbytes)
@@ -61,7 +74,7 @@ def produce(own, me, r: Tickets):
 
 
 @xl.kernel
-def consume(out, r: Tickets):
+def consume(out: xl.Writes, r: _Consumes):
     """Leave as many messages as all producers send in a launch at ``out`` [producers, total, nbytes]."""
     for ticket in range(r.producers * r.done, r.producers * (r.done + r.messages)):
         tail = r.tails + ticket % r.slots * FIELD_BYTES

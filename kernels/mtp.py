@@ -42,17 +42,13 @@ class Decode(NamedTuple):
     steps: int
 
 
-class Prepares(Decode):
-    """What the host touches."""
-
+class _Prepares(Decode):
     length: xl.Reads
     metadata: xl.Writes
     prepared: xl.Writes
 
 
-class Drafts(Decode):
-    """What draft graphs touch."""
-
+class _Drafts(Decode):
     length: xl.Reads
     metadata: xl.Reads
     prepared: xl.Reads
@@ -61,9 +57,7 @@ class Drafts(Decode):
     drafted: xl.Writes
 
 
-class Validates(Decode):
-    """What the validation graph and the sampler touch."""
-
+class _Validates(Decode):
     length: xl.Updates
     metadata: xl.Reads
     drafts: xl.Reads
@@ -72,7 +66,7 @@ class Validates(Decode):
 
 
 @xl.kernel
-def prepare(d: Prepares):
+def prepare(d: _Prepares):
     """The host writes the metadata of each step; numbers of steps are in it, so that no block is like another."""
     for step in range(d.steps):
         if step >= 2:
@@ -99,7 +93,7 @@ def current(d: Decode):
 
 
 @xl.kernel
-def draft(d: Drafts):
+def draft(d: _Drafts):
     """Predict tokens from the last one, in each step."""
     for step in range(d.steps):
         yield xl.poll_ge(d.prepared, step + 1, step=2, sync="prepared in")
@@ -117,7 +111,7 @@ def draft(d: Drafts):
 
 
 @xl.kernel
-def validate(accepts: xl.Reads, d: Validates):
+def validate(accepts: xl.Reads, d: _Validates):
     """Keep the first ``accepts`` [steps] drafts of each step, and sample one token more."""
     for step in range(d.steps):
         yield xl.poll_ge(d.drafted, step + 1, step=3, sync="drafted in")

@@ -54,9 +54,7 @@ class Swap(NamedTuple):
     """Does the loader wait until all sources have adopted a map?"""
 
 
-class Sources(Swap):
-    """What a source touches."""
-
+class _Sources(Swap):
     maps: xl.Own[xl.Reads]
     version: xl.Own[xl.Reads]
     results: xl.Own[xl.Reads]
@@ -64,9 +62,7 @@ class Sources(Swap):
     adopted: xl.Writes
 
 
-class Computes(Swap):
-    """What the experts touch."""
-
+class _Computes(Swap):
     results: xl.Anywhere[xl.Writes]
     messages: xl.Own[xl.Reads]
     since: xl.Own[xl.Reads]
@@ -84,7 +80,7 @@ class Reloads(Swap):
 
 
 @xl.kernel
-def serve(tokens: xl.Reads, out: xl.Writes, s: Sources):
+def serve(tokens: xl.Reads, out: xl.Writes, s: _Sources):
     """Send each token to its expert and store what comes back; ``tokens`` are [rounds x tokens] of expert and value."""
     version = 0
     maps = s.maps + s.me * s.pitch
@@ -112,7 +108,7 @@ def serve(tokens: xl.Reads, out: xl.Writes, s: Sources):
 
 
 @xl.kernel
-def compute(s: Computes):
+def compute(s: _Computes):
     """The experts: a token and the first word of the weights are added up."""
     for i in range(s.rounds):
         for n in range(s.sources * s.tokens):

@@ -59,14 +59,30 @@ class RankWords(NamedTuple):
     """From a die to the next."""
 
 
+class OfRank(RankWords):
+    """What a rank touches; only rank 0 waits for ``dones``, and says that it is ``over``."""
+
+    readies: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    dones: xl.Updates
+    over: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    abort: xl.Own[xl.Reads]
+    errors: xl.Writes
+
+
+class _OfSupervisor(RankWords):
+    over: xl.Own[xl.Reads]
+    abort: xl.Anywhere[xl.Writes]
+    errors: xl.Reads
+
+
 class IterationRows(NamedTuple):
     """Where the rows of an iteration are on die 0, and their size."""
 
     nbytes: int
     """Bytes of a row."""
-    rows: int
+    rows: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """[2, ranks] rows with headers, by parity and sender."""
-    fields: int
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """By sender: the epoch and number of iterations whose rows are there."""
 
 
@@ -198,7 +214,7 @@ def go_on(i, epoch, good, r: RankWords):
 
 
 @xl.kernel
-def rank(own, out, failures, r: RankWords, w: IterationRows):
+def rank(own: xl.Reads, out: xl.Writes, failures, r: OfRank, w: IterationRows):
     """Send ``own`` [iterations, nbytes] and leave what others send at ``out`` [iterations, ranks - 1, nbytes]."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
@@ -220,7 +236,7 @@ def rank(own, out, failures, r: RankWords, w: IterationRows):
 
 
 @xl.kernel
-def supervise(aborts, r: RankWords):
+def supervise(aborts, r: _OfSupervisor):
     """Abort what the ranks do, ``aborts`` times at any moment, and then whenever one reports an error."""
     over = 0
     epoch = 0

@@ -67,9 +67,7 @@ class StreamPlaces(NamedTuple):
     moe_cores: int
 
 
-class Attends(StreamPlaces):
-    """What a core of the attention stream touches."""
-
+class _Attends(StreamPlaces):
     ready: xl.Writes
     back: xl.Reads
     handed: xl.Writes
@@ -106,7 +104,7 @@ def compute(at, nbytes, factor, summand, step):
 
 
 @xl.kernel
-def attention(own: xl.Reads, out: xl.Writes, s: Attends):
+def attention(own: xl.Reads, out: xl.Writes, s: _Attends):
     """Take microbatches ``own`` [microbatches, tokens] through all layers; rows of the last one go to ``out``."""
     first = share(s.core, s.attention_cores, s.tokens)
     nbytes = (share(s.core + 1, s.attention_cores, s.tokens) - first) * s.nbytes

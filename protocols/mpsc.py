@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.kernels.mpsc import FIELD_BYTES, Tickets, consume, produce
-from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocol import Bench, Call, Case, Preset, Region, Regions, payload, size
+from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, payload, size
 from xccl_emu.protocol.streams import StreamCase, Streams
 
 
@@ -57,31 +56,19 @@ class MpscRing(StreamCase):
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=self._nbytes))
         regions.place(bench, pod)
         params = Tickets(
-            ring.at(consumer), tails.at(consumer), tickets.at(consumer), heads.at(0), heads.at(1) - heads.at(0),
-            self.slots, self._nbytes, self.producers, 0, 0, sum(each),
+            ring.at(consumer), tails.at(consumer), tickets.at(consumer), heads.at(0).on(*range(consumer)),
+            heads.at(1) - heads.at(0), self.slots, self._nbytes, self.producers, 0, 0, sum(each),
         )  # fmt: skip
         streams, out = Streams(bench, pod), bench.wanted(consumer, sent, "out", owners=f"die{consumer}")
         owns = [bench.filled(rank, sent[rank], "own") for rank in range(self.producers)]
         for number, messages in enumerate(each):
             params = params._replace(messages=messages, done=sum(each[:number]))
-            self._launch(pod, streams, (owns, out), (ring, tails, tickets, heads), params)
+            for rank, own in enumerate(owns):
+                args = {"own": own.address + params.done * self._nbytes, "me": rank, "r": params}
+                pod.launch(produce, rank, [0], args, after=streams)
+            pod.launch(consume, consumer, [0], {"out": out.address, "r": params}, after=streams)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
-
-    def _launch(
-        self, pod: Pod, streams: Streams, buffers: tuple[Sequence[Buffer], Buffer], regions: Sequence[Region],
-        params: Tickets,
-    ) -> None:  # fmt: skip
-        """Launch a call on all ranks."""
-        (owns, out), (ring, tails, tickets, heads), consumer = buffers, regions, self.producers
-        for rank, own in enumerate(owns):
-            shared = [ring.grant(consumer, "w"), tails.grant(consumer, "w"), tickets.grant(consumer, "rw")]
-            grants = [pod.grant(own, "r"), heads.grant(rank, "r"), *shared]
-            first = own.address + params.done * self._nbytes
-            streams.launch(produce, rank, {"own": first, "me": rank, "r": params}, grants)
-        grants = [pod.grant(out, "w"), ring.grant(consumer, "r"), tails.grant(consumer, "r")]
-        grants += [heads.grant(rank, "w") for rank in range(self.producers)]
-        streams.launch(consume, consumer, {"out": out.address, "r": params}, grants)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

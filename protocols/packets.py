@@ -13,7 +13,7 @@ from xccl_emu.kernels.packets.ll import Slots
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, Call, Case, Preset, Region, Regions, choice, size
+from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 
 
@@ -68,23 +68,20 @@ class Packets(StreamCase):
         streams, done = Streams(bench, pod), 0
         for number, (case, payload) in enumerate(zip(cases, payloads, strict=True)):
             params = Slots(slots.at(1), credit.at(0), self.slots, slots.step, case.lines, case.steps, done)
-            case._launch(bench, pod, streams, (slots, credit), of_call(number), payload, params)
+            case._launch(bench, pod, streams, of_call(number), payload, params)
             done += case.steps
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
     def _launch(
-        self, bench: Bench, pod: Pod, streams: Streams, regions: tuple[Region, Region], call: str,
-        payload: NDArray[np.uint8], params: Slots,
-    ) -> None:  # fmt: skip
+        self, bench: Bench, pod: Pod, streams: Streams, call: str, payload: NDArray[np.uint8], params: Slots
+    ) -> None:
         """Both sides of a call."""
-        (slots, credit), (send, receive) = regions, self._kernels()
+        send, receive = self._kernels()
         own = bench.filled(0, payload, f"own{call}")
         out = bench.wanted(1, payload, f"out{call}", owners="die1")
-        grants = [pod.grant(own, "r"), slots.grant(1, "w"), credit.grant(0, "r")]
-        streams.launch(send, 0, {"own": own.address, "s": params}, grants)
-        grants = [pod.grant(out, "w"), slots.grant(1, "r"), credit.grant(0, "w")]
-        streams.launch(receive, 1, {"out": out.address, "s": params}, grants)
+        pod.launch(send, 0, [0], {"own": own.address, "s": params}, after=streams)
+        pod.launch(receive, 1, [0], {"out": out.address, "s": params}, after=streams)
 
     @property
     def payload_bytes(self) -> int:

@@ -62,9 +62,11 @@ class Mended(parts.Pair):
             "slots": turn.managed(), "flag": turn.meta(), "input": input.address, "output": output.address,
             "count": pod.meta(me, 32), "words": words, "colour": colour(turn.calls, turn.number), "mended": self.mended,
         }  # fmt: skip
-        streams.launch(copy, me, {"source": own.address, "target": input.address, "words": words}, grants)
-        streams.launch(exchange, me, captured, grants)
-        streams.launch(copy, me, {"source": output.address, "target": out.address, "words": words}, grants)
+        into = {"source": own.address, "target": input.address, "words": words}
+        pod.launch(copy, me, [0], into, grants, after=streams)
+        pod.launch(exchange, me, [0], captured, grants, after=streams)
+        away = {"source": output.address, "target": out.address, "words": words}
+        pod.launch(copy, me, [0], away, grants, after=streams)
 
 
 def colour(calls: Sequence[Call], number: int) -> int:

@@ -42,7 +42,7 @@ class Mended(Pair):
         _, _, args, grants = turn.swap(bench, numbered(turn.number, *sizes))
         args |= {"inbox": turn.managed(turn.number % 2 * 32), "flag": turn.meta(), "call": turn.number + 1}
         args |= {"sent": sizes[turn.me], "received": sizes[turn.peer], "mended": self.mended}
-        streams.launch(exchange, turn.me, args, [*grants, *turn.grants()])
+        turn.pod.launch(exchange, turn.me, [0], args, [*grants, *turn.grants()], after=streams)
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,9 @@ class Mended(StreamCase):
         flag = pod.meta(1) if self.mended else pod.meta(1, 32 + 8 * words)
         shared = {"inbox": pod.meta(1, 32), "flag": flag, "ack": pod.meta(0), "words": words, "call": number + 1}
         grants = [pod.grant(own, "r"), pod.grant_meta("w", 1), pod.grant_meta("r", 0)]
-        streams.launch(send, 0, {"own": own.address, **shared}, grants)
+        pod.launch(send, 0, [0], {"own": own.address, **shared}, grants, after=streams)
         grants = [pod.grant(out, "w"), pod.grant_meta("rw", 1), pod.grant_meta("w", 0)]
-        streams.launch(receive, 1, {"out": out.address, **shared}, grants)
+        pod.launch(receive, 1, [0], {"out": out.address, **shared}, grants, after=streams)
 
 
 @dataclass(frozen=True)

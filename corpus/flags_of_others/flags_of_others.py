@@ -53,7 +53,7 @@ class Mended(Pair):
         _, _, args, grants = turn.swap(bench, sent, f"die{turn.me}.core{core}")
         cleaned = {"first": 0, "last": 1} if self.mended else {"first": -core, "last": 2 - core}
         args |= {"inbox": turn.managed(at), "flag": turn.meta(at), **cleaned}
-        streams.launch(exchange, turn.me, args, [*grants, *turn.grants(meta=("rw", "w"))], core)
+        turn.pod.launch(exchange, turn.me, [core], args, [*grants, *turn.grants(meta=("rw", "w"))], after=streams)
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,11 @@ class Mended(Pair):
         out = bench.wanted(me, sum(had), f"sums of call {turn.number}", owners=f"die{me}")
         input = turn.managed()
         grants = [pod.grant(made, "r"), pod.grant_managed("rw", me)]
-        streams.launch(produce, me, {"source": made.address, "input": input.own, "words": words}, grants)
+        args = {"source": made.address, "input": input.own, "words": words}
+        pod.launch(produce, me, [0], args, grants, after=streams)
         args = {"input": input, "out": out.address, "flag": turn.meta(), "words": words}
         args |= {"call": turn.number, "mended": self.mended}
-        streams.launch(all_reduce, me, args, [pod.grant(out, "w"), *turn.grants(("r", "r"))[1:]])
+        pod.launch(all_reduce, me, [0], args, [pod.grant(out, "w"), *turn.grants(("r", "r"))[1:]], after=streams)
 
 
 @dataclass(frozen=True)

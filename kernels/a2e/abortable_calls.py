@@ -22,15 +22,16 @@ to go on, so it says the last call, until the end has come to its third stream.
 from typing import NamedTuple
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.a2e.attention import serve
-from xccl_emu.kernels.a2e.e2a import return_calls
-from xccl_emu.kernels.a2e.expert import compute_calls, take_calls
+from xccl_emu.kernels.a2e.attention import AttentionBuffers, serve
+from xccl_emu.kernels.a2e.e2a import ReturnedBuffers, Returns, return_calls
+from xccl_emu.kernels.a2e.expert import Computes, TakenBuffers, Takes, compute_calls, take_calls
 from xccl_emu.kernels.a2e.parameters import Domains, Microbatch, Places, ReturnPlan
 from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.dummy import DummyBuffers
+from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.rounds import next_round
-from xccl_emu.kernels.rollback import END, EPOCH, RankWords, fails
+from xccl_emu.kernels.rollback import END, EPOCH, OfRank, RankWords, fails
 
 FIRST, SECOND, STREAMS = range(3)
 """The streams that the third one waits for, and how many they are."""
@@ -77,8 +78,28 @@ def forget(die, call, c: Group, m: Domains, at: Places):
     yield xl.quiet(sync="all forgotten")
 
 
+class _Follows(RankWords):
+    abort: xl.Own[xl.Reads]
+
+
+class _FollowsWords(Attempts):
+    settled: xl.Own[xl.Writes]
+    resume: xl.Own[xl.Reads]
+
+
+class _LeadsWords(Attempts):
+    settled: xl.Own[xl.Reads]
+    resume: xl.Own[xl.Writes]
+
+
+class _ReturnsAgain(Returns):
+    acks: xl.Own[xl.Writes]
+
+
 @xl.kernel
-def attention_again(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, r: RankWords, n: Attempts):
+def attention_again(
+    core, calls, batches: xl.Reads, c: Group, b: AttentionBuffers, m: Domains, at: Microbatch, r: OfRank, n: Attempts
+):  # fmt: skip
     """An attention die, whose attempts may be aborted."""
     word = 0
     left = n.failures
@@ -98,7 +119,7 @@ def attention_again(core, calls, batches, c: Group, b: Buffers, m: Domains, at: 
 
 
 @xl.kernel
-def a2e_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: RankWords, n: Attempts):
+def a2e_again(core, die, c: Group, b: TakenBuffers, m: Domains, at: Takes, r: _Follows, n: _FollowsWords):
     """The first stream, whose attempts may be aborted."""
     word = 0
     while word != END:
@@ -108,7 +129,7 @@ def a2e_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: RankWo
 
 
 @xl.kernel
-def compute_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: RankWords, n: Attempts):
+def compute_again(core, die, c: Group, b: DummyBuffers, m: Domains, at: Computes, r: _Follows, n: _FollowsWords):
     """The second stream, whose attempts may be aborted."""
     word = 0
     while word != END:
@@ -118,7 +139,9 @@ def compute_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, r: Ra
 
 
 @xl.kernel
-def e2a_again(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, r: RankWords, n: Attempts):
+def e2a_again(
+    core, die, c: Group, b: ReturnedBuffers, m: Domains, at: _ReturnsAgain, plan: ReturnPlan, r: OfRank, n: _LeadsWords
+):  # fmt: skip
     """The third stream, which agrees with the other dies and gives the first two the call to go on with."""
     word = 0
     while word != END:

@@ -176,8 +176,17 @@ def serve(core, call, calls, batches, c: Group, b: Buffers, m: Domains, at: Micr
     return call
 
 
+class AttentionBuffers(Buffers):
+    """What an attention die touches of app data."""
+
+    x: xl.Reads
+    topk: xl.Reads
+    weights: xl.Reads
+    out: xl.Writes
+
+
 @xl.kernel
-def attention(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch):
+def attention(core, calls, batches: xl.Reads, c: Group, b: AttentionBuffers, m: Domains, at: Microbatch):
     """A microbatch of an attention die, until ``calls`` calls of all are done; it ends the streams then if the next
     call would be its own.
 

@@ -280,7 +280,28 @@ def return_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: 
         call = call + 1
 
 
+class Returns(Places):
+    """What the third stream touches; who is no trampoline adds to ``staging`` and ``arrivals`` alone."""
+
+    computed: xl.Own[xl.Reads]
+    sent: xl.Own[xl.Writes]
+    staging: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    arrivals: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    lists: xl.Own[xl.Reads]
+    relayed: xl.Own[xl.Writes]
+    returned: xl.Anywhere[xl.Writes]
+    returned_in: xl.Anywhere[xl.Writes]
+
+
+class ReturnedBuffers(Buffers):
+    """What it touches of app data."""
+
+    route: xl.Reads
+    counts: xl.Reads
+    y: xl.Reads
+
+
 @xl.kernel
-def e2a_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
+def e2a_stream(core, die, c: Group, b: ReturnedBuffers, m: Domains, at: Returns, plan: ReturnPlan):
     """Steps 5 and 6, call after call."""
     yield from return_calls(core, die, c, b, m, at, plan, Abort())

@@ -12,7 +12,7 @@ from xccl_emu.kernels.a2e.trampoline import await_call, pass_on
 from xccl_emu.kernels.aborts import Abort, until_least
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, load_counts
-from xccl_emu.kernels.experts.dummy import busy, compute_rows, expert_bytes
+from xccl_emu.kernels.experts.dummy import DummyBuffers, busy, compute_rows, expert_bytes
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import align, barrier, drain_halves, hand_over
@@ -141,8 +141,32 @@ def take_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, x: Abort
         call = call + 1
 
 
+class Takes(Places):
+    """What the first stream touches; who is no trampoline has no slots, and writes to no inbox."""
+
+    inbox: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    counts: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    sent: xl.Own[xl.Reads]
+    assembled: xl.Own[xl.Writes]
+    acks: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    slots: xl.Own[xl.Reads]
+    tokens_in: xl.Own[xl.Reads]
+    relayed: xl.Own[xl.Reads]
+    tallies: xl.Own[xl.Updates]
+    lists: xl.Own[xl.Writes]
+    credit: xl.Anywhere[xl.Writes]
+
+
+class TakenBuffers(Buffers):
+    """What it touches of app data."""
+
+    recv_x: xl.Writes
+    route: xl.Writes
+    counts: xl.Updates
+
+
 @xl.kernel
-def a2e_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
+def a2e_stream(core, die, c: Group, b: TakenBuffers, m: Domains, at: Takes):
     """Steps 2 and 3, call after call."""
     yield from take_calls(core, die, c, b, m, at, Abort())
 
@@ -178,7 +202,14 @@ def compute_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, x: Ab
         call = call + 1
 
 
+class Computes(Places):
+    """What the second stream touches."""
+
+    assembled: xl.Own[xl.Reads]
+    computed: xl.Own[xl.Writes]
+
+
 @xl.kernel
-def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
+def compute_stream(core, die, c: Group, b: DummyBuffers, m: Domains, at: Computes):
     """Step 4, call after call: the dummy expert, and vector instructions that compute nothing."""
     yield from compute_calls(core, die, c, b, m, at, Abort())

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
+
 LIST = 32
 """Where in a message's slot the list of its choices begins: an expert slot or -1 for each, 4 bytes, `INDEX_BYTES`."""
 
@@ -56,15 +58,15 @@ class Microbatch(NamedTuple):
     """Number among the microbatches of its die, which take turns."""
     sender: int
     """Which attention die of its domain."""
-    slots: int
+    slots: xl.Writes
     """At the trampoline, as ``tokens_in``."""
-    tokens_in: int
-    outbox: int
+    tokens_in: xl.Writes
+    outbox: xl.Updates
     """For URMA; own, as the rest."""
-    credit: int
-    returned: int
-    returned_in: int
-    attended: int
+    credit: xl.Reads
+    returned: xl.Reads
+    returned_in: xl.Reads
+    attended: xl.Updates
     """How many microbatches the die has computed the attention of."""
 
 

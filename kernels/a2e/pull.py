@@ -13,7 +13,7 @@ from xccl_emu import lang as xl
 from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import dummy_expert
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group, LayerBuffers
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
 from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
@@ -28,8 +28,24 @@ def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches:
     yield xl.quiet(sync="outputs visible")  # and out of the data buffer, for the next call
 
 
+class _Offers(Areas):
+    blocks: xl.Own[xl.Writes]
+    fields: xl.Anywhere[xl.Writes]
+    done: xl.Own[xl.Reads]
+
+
+class _PullsAlone(Areas):
+    blocks: xl.Anywhere[xl.Reads]
+    fields: xl.Own[xl.Reads]
+    done: xl.Anywhere[xl.Writes]
+    staging: xl.Own[xl.Updates]
+
+
 @xl.kernel
-def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
+def pull_attention(
+    index, core, calls, tokens_max, batches: xl.Reads, c: Counting, b: LayerBuffers, dispatches: _Offers,
+    combines: _PullsAlone,
+):  # fmt: skip
     """Attention die ``index``, call after call; ranks of the group are expert dies.
 
     ``batches`` is a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max``
@@ -59,7 +75,7 @@ def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: 
 
 
 @xl.kernel
-def pull_expert(die, core, calls, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
+def pull_expert(die, core, calls, c: Group, b: LayerBuffers, dispatches: _PullsAlone, combines: _Offers):
     """Expert die ``die``, call after call; ranks of the group are attention dies.
 
     All calls use the same buffers, except for ``counts``: two of these take turns.

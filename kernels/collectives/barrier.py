@@ -60,8 +60,12 @@ def meet(w: Work, b: Barrier):
         yield from read_from_all(turn, size, w, b)
 
 
+class _Turns(Barrier):
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes] | xl.Updates
+
+
 @xl.kernel
-def meet_by_sense(w: Work, b: Barrier):
+def meet_by_sense(w: Work, b: _Turns):
     """Meet as in `meet`, with the other barrier."""
     for turn in range(w.calls * w.slices):
         size = slice_size(turn, w.slices, w.slice_bytes, w.nbytes)

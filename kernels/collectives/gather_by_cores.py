@@ -6,7 +6,7 @@ when a rank may be read, and when it has been, as in `gather_by_reads`.
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.collectives.gather_by_reads import await_read, await_there, tell_one, tell_there
-from xccl_emu.kernels.collectives.slices import Readers, Work
+from xccl_emu.kernels.collectives.slices import Readers, Work, WorkOfReader
 from xccl_emu.kernels.common import copy_through_buffer
 
 
@@ -28,7 +28,7 @@ def share_of(i, call, own, out, w: Work, r: Readers, half):
 
 
 @xl.kernel
-def gather_by_cores(w: Work, r: Readers, core, cores, half):
+def gather_by_cores(w: WorkOfReader, r: Readers, core, cores, half):
     """All-gather by the cores of a rank: the first copies the own share, each copies the shares of some other ranks."""
     for turn in range(w.calls * w.slices):
         call = w.done + turn

@@ -6,7 +6,7 @@ overwritten when the call is over.
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.collectives.slices import FIELD_BYTES, Readers, Work
+from xccl_emu.kernels.collectives.slices import FIELD_BYTES, Readers, Work, WorkOfReader
 from xccl_emu.kernels.common import drain_rings, ring
 
 
@@ -68,7 +68,7 @@ def read_group(call, out, w: Work, inner: Readers, outer: Readers):
 
 
 @xl.kernel
-def gather_by_reads(w: Work, inner: Readers, outer: Readers):
+def gather_by_reads(w: WorkOfReader, inner: Readers, outer: Readers):
     """All-gather of what this core moves of each share."""
     for turn in range(w.calls * w.slices):
         call = w.done + turn

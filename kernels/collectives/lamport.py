@@ -31,7 +31,7 @@ class LamportRank(NamedTuple):
 
     me: int
     ranks: int
-    buffers: int
+    buffers: xl.Own[xl.Updates] | xl.Writes
     pitch: int
     """From a die to the next."""
     room: int
@@ -85,7 +85,7 @@ def add_up(call, size, p: LamportRank):
 
 
 @xl.kernel
-def lamport(own, out, p: LamportRank):
+def lamport(own: xl.Reads, out: xl.Writes, p: LamportRank):
     """Leave at ``out`` the sums of what the ranks have at ``own``, call by call."""
     empty = (2 + p.ranks) * p.room
     for word in range(p.room // 4):

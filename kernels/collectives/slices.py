@@ -19,9 +19,9 @@ SLOTS = 2
 class Work(NamedTuple):
     """What a core moves: of every share ``nbytes`` bytes, in each of several calls back to back."""
 
-    own: int
+    own: xl.Reads
     """Address of its part of the first share that this rank has."""
-    out: int
+    out: xl.Writes
     """Address of its part of the first share that this rank gets."""
     share: int
     """Bytes from one share to the next, in both."""
@@ -39,17 +39,23 @@ class Work(NamedTuple):
     """Exchanges, hops or barriers of the launches before."""
 
 
+class WorkOfReader(Work):
+    """The same for ranks that read what the others get; all have it at the same offsets."""
+
+    out: xl.Writes | xl.Anywhere[xl.Reads]
+
+
 class Ring(NamedTuple):
     """Addresses of a core's inbox, flags and neighbours, and its position."""
 
     me: int
     ranks: int
-    inbox: int
-    tail: int
-    ack: int
-    right_inbox: int
-    right_tail: int
-    left_ack: int
+    inbox: xl.Reads
+    tail: xl.Reads
+    ack: xl.Reads
+    right_inbox: xl.Writes
+    right_tail: xl.Writes
+    left_ack: xl.Writes
     slot: int
     """Bytes of a slot in whole granules."""
     room: int
@@ -65,9 +71,9 @@ class Peers(NamedTuple):
 
     me: int
     ranks: int
-    inbox: int
+    inbox: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Address on rank 0, of [2][ranks] slots."""
-    fields: int
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Address on rank 0, of [ranks] fields."""
     pitch: int
     """From an address on one rank to the same place on the next."""
@@ -85,9 +91,9 @@ class Readers(NamedTuple):
 
     me: int
     ranks: int
-    there: int
+    there: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Address on rank 0 of [ranks] fields: number of calls for which a rank has what the others read."""
-    read: int
+    read: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Address of the fields that count the calls for which a rank has read it here."""
     pitch: int
     """From an address on one rank to the same place on the next."""
@@ -98,9 +104,9 @@ class Barrier(NamedTuple):
 
     me: int
     ranks: int
-    fields: int
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Address on rank 0."""
-    inbox: int
+    inbox: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Address on rank 0, of [2][ranks] slots."""
     pitch: int
     """From an address on one rank to the same place on the next."""
@@ -119,13 +125,13 @@ class Packed(NamedTuple):
     half: int
     """Bytes of a half of the data buffer."""
     layers: int
-    latents: int
+    latents: xl.Reads
     """[own tokens] of the first layer; the other layers follow in the same way."""
-    gathered: int
+    gathered: xl.Writes
     """[tokens]"""
-    heads: int
+    heads: xl.Reads
     """[tokens]"""
-    out: int
+    out: xl.Writes
     """[own tokens][ranks]"""
     done: int
     """Layers of the launches before."""

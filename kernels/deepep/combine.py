@@ -14,7 +14,7 @@ from xccl_emu.kernels.deepep.dispatch import SIGNAL_BYTES, all_clean, clean_next
 from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import second_table, work_at
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.parameters import Buffers, Group, RoutedBuffers
 from xccl_emu.kernels.experts.sums import sum_tokens
 from xccl_emu.kernels.group import barrier, drain, hand_over
 
@@ -77,7 +77,7 @@ def await_flags(rank, first, last, call, c: Group, s: Sets):
 
 
 @xl.kernel
-def send_combine(rank, core, call, c: Group, b: Buffers, s: Sets):
+def send_combine(rank, core, call, c: Group, b: RoutedBuffers, s: Sets):
     """The send phase on one core of a rank, in the call of that number."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
@@ -88,7 +88,7 @@ def send_combine(rank, core, call, c: Group, b: Buffers, s: Sets):
 
 
 @xl.kernel
-def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+def receive_combine(rank, core, tokens, call, c: Group, b: RoutedBuffers, s: Sets):
     """The receive phase on one core of a rank with this many tokens."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
@@ -99,7 +99,7 @@ def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
 
 
 @xl.kernel
-def deepep_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+def deepep_combine(rank, core, tokens, call, c: Group, b: RoutedBuffers, s: Sets):
     """Run both phases, one after the other."""
     yield from send_combine(rank, core, call, c, b, s)
     yield from receive_combine(rank, core, tokens, call, c, b, s)

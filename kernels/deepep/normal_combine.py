@@ -101,8 +101,19 @@ def sum_parts(rank, first, last, c: Group, b: Buffers, r: Rings):
     yield from drain_sums(added, last - first)
 
 
+class _NormalCombineBuffers(Buffers):
+    y: xl.Reads
+    counts: xl.Reads
+    topk: xl.Reads
+    out: xl.Writes
+
+
+class _CombineRings(Rings):
+    parts: xl.Own[xl.Updates]
+
+
 @xl.kernel
-def normal_combine(rank, core, tokens, call, c: Group, b: Buffers, r: Rings):
+def normal_combine(rank, core, tokens, call, c: Group, b: _NormalCombineBuffers, r: _CombineRings):
     """A combine on one core, likewise."""
     channel = core // 2
     first = tokens * channel // (c.cores // 2)

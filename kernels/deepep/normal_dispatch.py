@@ -194,8 +194,21 @@ def receive_side(rank, channel, call, turn, c: Group, b: Buffers, r: Rings):
     yield from drain_halves(xl.MTU_OUT, xl.MTU_IN, taken, "row left")
 
 
+class _NormalDispatchBuffers(Buffers):
+    x: xl.Reads
+    topk: xl.Reads
+    weights: xl.Reads
+    recv_x: xl.Writes
+    route: xl.Writes
+    counts: xl.Writes
+
+
+class _DispatchRings(Rings):
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+
+
 @xl.kernel
-def normal_dispatch(rank, core, tokens, call, turn, c: Group, b: Buffers, r: Rings):
+def normal_dispatch(rank, core, tokens, call, turn, c: Group, b: _NormalDispatchBuffers, r: _DispatchRings):
     """A dispatch on one core: of a pair the first one sends, the second one receives."""
     channel = core // 2
     first = tokens * channel // (c.cores // 2)

@@ -2,15 +2,17 @@
 
 from typing import NamedTuple
 
+from xccl_emu import lang as xl
+
 
 class Sets(NamedTuple):
     """Places of the two buffer sets of DeepEP's low-latency mode; addresses are on rank 0, sizes in bytes."""
 
-    signals: int
+    signals: xl.Own[xl.Updates] | xl.Anywhere[xl.Writes]
     """Signals, dispatch -n - 1, combine 1: by source and local expert, which are the writing rank and its expert."""
     signals_step: int
     """From a set to the other."""
-    data: int
+    data: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Messages of dispatch by source and local expert, contributions of combine by token and choice."""
     data_step: int
     slots: int
@@ -28,11 +30,11 @@ class Rings(NamedTuple):
     """Counts of rows, by source and channel."""
     fields_step: int
     """From a set of them to the other."""
-    tails: int
+    tails: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Rows that are in, by source and channel."""
-    heads: int
+    heads: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Rows that are taken out, by who takes them and channel."""
-    rings: int
+    rings: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     """Places for rows, by source and channel."""
     parts: int
     """What came back, by token and rank."""

@@ -53,6 +53,31 @@ class Buffers(NamedTuple):
     out: int = 0
 
 
+class RoutedBuffers(Buffers):
+    """What a combine touches that sends rows back by their routes."""
+
+    y: xl.Reads
+    route: xl.Reads
+    counts: xl.Reads
+    topk: xl.Reads
+    weights: xl.Reads
+    out: xl.Writes
+
+
+class LayerBuffers(Buffers):
+    """What a whole layer touches."""
+
+    x: xl.Reads
+    topk: xl.Reads
+    pos: xl.Updates
+    weights: xl.Reads
+    recv_x: xl.Updates
+    route: xl.Updates
+    counts: xl.Updates
+    y: xl.Updates
+    out: xl.Writes
+
+
 class Rounds(NamedTuple):
     """What a rank has to do where rounds may be rolled back."""
 
@@ -60,9 +85,9 @@ class Rounds(NamedTuple):
     """1 for dispatch, the dummy expert and combine, 0 for dispatch alone."""
     failures: int
     """How many rounds may go wrong, whichever these are."""
-    resume: int
+    resume: xl.Updates
     """Word in which the first core gives its siblings the round that they continue with."""
-    batches: int
+    batches: xl.Reads
     """How many tokens each round has."""
     batch_bytes: int
     """From a number to the next."""

@@ -16,12 +16,12 @@ from xccl_emu import lang as xl
 from xccl_emu.kernels.aborts import Abort, unaborted
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.experts.dummy import dummy_expert
-from xccl_emu.kernels.experts.parameters import Buffers, Group, Rounds
+from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group, LayerBuffers, Rounds
 from xccl_emu.kernels.experts.rounds import next_round, settle
 from xccl_emu.kernels.fused.combine import bring_back
-from xccl_emu.kernels.fused.dispatch import offer_tokens, take_tokens
+from xccl_emu.kernels.fused.dispatch import Dispatches, offer_tokens, take_tokens
 from xccl_emu.kernels.fused.parameters import Fused
-from xccl_emu.kernels.rollback import END, EPOCH, RankWords, fails
+from xccl_emu.kernels.rollback import END, EPOCH, OfRank, RankWords, fails
 
 
 def forget(rank, core, tokens, c: Group, f: Fused):
@@ -47,8 +47,14 @@ def layer(core, tokens, event, c: Group, b: Buffers, f: Fused, r: RankWords, x: 
     yield from settle()
 
 
+class _WholeLayer(Dispatches):
+    combine: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    arrivals: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    due: xl.Own[xl.Updates]
+
+
 @xl.kernel
-def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, f: Fused, r: RankWords):
+def rank(core, n: Rounds, c: Counting, b: LayerBuffers, stride: Buffers, f: _WholeLayer, r: OfRank):
     """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart."""
     word = 0
     left = n.failures

@@ -17,7 +17,7 @@ from xccl_emu.kernels.aborts import Abort, unaborted, until_least
 from xccl_emu.kernels.common import ROWS, add_words, fetch, move_row
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, second_table, work_at
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.parameters import Buffers, Group, RoutedBuffers
 from xccl_emu.kernels.experts.sums import drain_sums, sum_token, write_sum
 from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.kernels.group import drain, hand_over
@@ -181,7 +181,13 @@ def bring_back(rank, core, tokens, c: Group, b: Buffers, f: Fused, x: Abort):
     yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, c, b, f, x)
 
 
+class _Combines(Fused):
+    combine: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    arrivals: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    due: xl.Own[xl.Updates]
+
+
 @xl.kernel
-def fused_combine(rank, core, tokens, c: Group, b: Buffers, f: Fused):
+def fused_combine(rank, core, tokens, c: Group, b: RoutedBuffers, f: _Combines):
     """Do one FusedCombine on one core of a rank with this many tokens."""
     yield from bring_back(rank, core, tokens, c, b, f, Abort())

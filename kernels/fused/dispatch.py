@@ -44,7 +44,7 @@ from xccl_emu.kernels.experts.counts import (
     targets_at,
 )
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slots, prepare
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group
 from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 
@@ -297,8 +297,25 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, f: Fused, x: Abort):
         yield from assemble(rank, core, rows, c, b, f)
 
 
+class Dispatches(Fused):
+    """What FusedDispatch touches."""
+
+    dispatch: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    exchange: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    staging: xl.Own[xl.Updates]
+
+
+class _FusedDispatchBuffers(Buffers):
+    x: xl.Reads
+    topk: xl.Reads
+    recv_x: xl.Writes
+    route: xl.Writes
+    counts: xl.Writes
+
+
 @xl.kernel
-def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
+def fused_dispatch(rank, core, tokens, event, c: Counting, b: _FusedDispatchBuffers, f: Dispatches):
     """Do one FusedDispatch on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer_tokens(rank, core, tokens, event, c, b, f, Abort())
     yield from take_tokens(rank, core, event, c, b, f, Abort())

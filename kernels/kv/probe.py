@@ -53,8 +53,12 @@ class ProbePlaces(NamedTuple):
     """Does a time-out pass only where no answer will come?"""
 
 
+class _Announces(ProbePlaces):
+    task: xl.Writes
+
+
 @xl.kernel
-def announce(c: ProbePlaces):
+def announce(c: _Announces):
     """Say of one block after the other that it is ready."""
     for _ in range(c.requests):
         yield xl.add(c.task, 1, step=1, sync="task")
@@ -129,8 +133,20 @@ def await_work(pulled, answered, freed, c: ProbePlaces):
     return came
 
 
+class _Progresses(ProbePlaces):
+    blocks: xl.Reads
+    slots: xl.Writes
+    ready: xl.Writes
+    task: xl.Reads
+    freed: xl.Reads
+    probe: xl.Reads
+    done: xl.Writes
+    answer: xl.Writes
+    late: xl.Writes
+
+
 @xl.kernel
-def progress(c: ProbePlaces):
+def progress(c: _Progresses):
     """Pull blocks while there are slots, and answer probes whether there are or not."""
     pulled = 0
     answered = 0
@@ -153,8 +169,15 @@ def progress(c: ProbePlaces):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, pulled, ROWS, "row left")
 
 
+class _Probes(ProbePlaces):
+    probe: xl.Writes
+    done: xl.Reads
+    answer: xl.Reads
+    late: xl.Reads
+
+
 @xl.kernel
-def probe(links, fulls, moved, c: ProbePlaces):
+def probe(links: xl.Writes, fulls: xl.Writes, moved, c: _Probes):
     """Ask when no more than ``moved`` blocks can move; of each probe leave whether it found the link cut in ``links``,
     and decode full in ``fulls``, [probes] words each."""
     if c.patient:
@@ -177,8 +200,14 @@ def probe(links, fulls, moved, c: ProbePlaces):
         yield xl.store(fulls + i * 8, full)
 
 
+class _Frees(ProbePlaces):
+    slots: xl.Reads
+    ready: xl.Reads
+    freed: xl.Writes
+
+
 @xl.kernel
-def decode(out, c: ProbePlaces):
+def decode(out: xl.Writes, c: _Frees):
     """A decode step for each block: read it where it is, and free its slot."""
     came = 1
     read = 0

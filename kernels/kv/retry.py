@@ -59,8 +59,24 @@ class Retry(NamedTuple):
     """Times that the user aborts a request of this receiver, at most."""
 
 
+class _Answers(Retry):
+    blocks: xl.Own[xl.Writes]
+    ask: xl.Own[xl.Reads]
+    done: xl.Own[xl.Reads]
+    tasks: xl.Writes
+
+
+class _Asks(Retry):
+    blocks: xl.Anywhere[xl.Reads]
+    ask: xl.Anywhere[xl.Writes]
+    done: xl.Anywhere[xl.Writes]
+    tasks: xl.Reads
+    slots: xl.Updates
+    taken: xl.Updates
+
+
 @xl.kernel
-def answer(caches, instance, mortal, r: Retry):
+def answer(caches: xl.Reads, instance, mortal, r: _Answers):
     """Prefill what is asked for, ``caches`` [requests, layers] blocks; where it is mortal it may end at any part."""
     epoch = 0
     turn = 0
@@ -132,7 +148,7 @@ def pull_part(instance, layer, request, slot, turn, r: Retry):
 
 
 @xl.kernel
-def request_all(out, first, r: Retry):
+def request_all(out: xl.Writes, first, r: _Asks):
     """Ask for each request until it is there, and leave its cache at ``out``; ``first`` is the number of the first."""
     epoch = 0
     turn = 0

@@ -90,8 +90,16 @@ def fill_blocks(mask, n, cache, table, turn, k: Pair):
         yield xl.put(table + i * FIELD_BYTES, block, step=3)
 
 
+class _Prefills(Pair):
+    blocks: xl.Writes
+    used: xl.Updates
+    tables: xl.Writes
+    done: xl.Reads
+    tasks: xl.Writes
+
+
 @xl.kernel
-def prefill(requests, caches, k: Pair):
+def prefill(requests: xl.Reads, caches: xl.Reads, k: _Prefills):
     """Register a task for each part of each cache; ``requests`` are [requests] of ID and blocks of a part."""
     pulled = k.first * k.layers
     held = 0
@@ -123,8 +131,14 @@ def prefill(requests, caches, k: Pair):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, PLACES, "place free")
 
 
+class _Pushes(Pair):
+    offers: xl.Reads
+    slots: xl.Writes
+    ready: xl.Writes
+
+
 @xl.kernel
-def push(requests, caches, me, k: Pair):
+def push(requests: xl.Reads, caches: xl.Reads, me, k: _Pushes):
     """Write each part of each cache to slots that decode offers."""
     turn = 0
     for task in range(k.first * k.layers, (k.first + k.requests) * k.layers):
@@ -198,8 +212,19 @@ def pull_blocks(mask, n, me, turn, dma, k: Pair):
     return turn
 
 
+class _Receiver(Pair):
+    blocks: xl.Reads
+    tables: xl.Reads
+    done: xl.Writes
+    slots: xl.Writes
+    taken: xl.Updates
+    tasks: xl.Reads
+    grants: xl.Updates
+    ready: xl.Writes
+
+
 @xl.kernel
-def receive(requests, me, dma, k: Pair):
+def receive(requests: xl.Reads, me, dma, k: _Receiver):
     """Pull what prefill has ready, when there are slots for it; ``requests`` are those that are expected."""
     turn = 0
     rest = 0
@@ -226,8 +251,14 @@ def receive(requests, me, dma, k: Pair):
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, PLACES, "place free")
 
 
+class _OffersSlots(Pair):
+    taken: xl.Updates
+    grants: xl.Writes
+    offers: xl.Writes
+
+
 @xl.kernel
-def offer(requests, k: Pair):
+def offer(requests: xl.Reads, k: _OffersSlots):
     """Offer slots for each request, when there are enough of them."""
     rest = 0
     for task in range(k.first * k.layers, (k.first + k.requests) * k.layers):
@@ -241,8 +272,15 @@ def offer(requests, k: Pair):
         yield xl.put(k.offers + task % k.n_slots * FIELD_BYTES, task + 1, number, mask, n, step=6, sync="slots offered")
 
 
+class _Decodes(Pair):
+    slots: xl.Reads
+    taken: xl.Writes
+    grants: xl.Reads
+    ready: xl.Reads
+
+
 @xl.kernel
-def decode(out, k: Pair):
+def decode(out: xl.Writes, k: _Decodes):
     """A decode step for each request that is complete: it reads the blocks where they are, and frees them."""
     turn = 0
     for request in range(k.first, k.first + k.requests):

@@ -63,48 +63,48 @@ class Tables(NamedTuple):
     Rows of a block take N places, ``capacity`` in outputs and inboxes.
     """
 
-    x: int
+    x: xl.Reads
     """[tokens] hidden states."""
-    totals: int
+    totals: xl.Reads
     """Rows for each node, 8 bytes [n]."""
-    counts: int
+    counts: xl.Reads
     """Rows for each expert of a node, 8 bytes [n][experts]."""
-    rows: int
+    rows: xl.Reads
     """Choice that each row is of, 4 bytes [n][N]."""
-    places: int
+    places: xl.Reads
     """Where each choice's row is: node * N + row, or -1 if another group has it; 4 bytes [tokens][k]."""
-    weights: int
+    weights: xl.Reads
     """FP32 [tokens][k]."""
-    arrived: int
+    arrived: xl.Updates
     """Rows that came, 8 bytes [n][groups]."""
-    partial: int
+    partial: xl.Updates
     """Outputs of experts [n][groups][N]; this rank has its part of their sum."""
     partial_bytes: int
     """Distance from the rows of a round to the next round's."""
-    out: int
+    out: xl.Writes
     """[tokens] hidden states."""
 
 
 class Inboxes(NamedTuple):
     """Addresses on die 0 of what others write for this core; N is the capacity."""
 
-    sent: int
+    sent: xl.Anywhere[xl.Updates]
     """[2][nodes] blocks: counts by expert, then rows."""
-    sent_fields: int
-    heads: int
+    sent_fields: xl.Anywhere[xl.Updates]
+    heads: xl.Anywhere[xl.Updates]
     """[2][nodes][groups] counts by expert."""
-    gathered: int
+    gathered: xl.Anywhere[xl.Updates]
     """[2][nodes][groups][N] hidden states."""
-    gathered_fields: int
-    terms: int
+    gathered_fields: xl.Anywhere[xl.Updates]
+    terms: xl.Anywhere[xl.Updates]
     """[2][N][ranks] shards to add up."""
-    terms_fields: int
-    returned: int
+    terms_fields: xl.Anywhere[xl.Updates]
+    returned: xl.Anywhere[xl.Updates]
     """[2][nodes][N] sums."""
-    returned_fields: int
-    results: int
+    returned_fields: xl.Anywhere[xl.Updates]
+    results: xl.Anywhere[xl.Updates]
     """[2][tokens][ranks] weighted sums."""
-    results_fields: int
+    results_fields: xl.Anywhere[xl.Updates]
 
 
 def node_on(step: int, node: int, nodes: int) -> int:

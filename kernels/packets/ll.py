@@ -35,8 +35,22 @@ class Slots(NamedTuple):
     """Steps of the launches before, on the same slots."""
 
 
+class Sends(Slots):
+    """What the sender touches."""
+
+    lines: xl.Writes
+    credit: xl.Reads
+
+
+class Receives(Slots):
+    """What the receiver touches."""
+
+    lines: xl.Reads
+    credit: xl.Writes
+
+
 @xl.kernel
-def send_ll(own, s: Slots):
+def send_ll(own: xl.Reads, s: Sends):
     """Send ``own`` [n_steps, n_lines, 8 bytes]."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
@@ -52,7 +66,7 @@ def send_ll(own, s: Slots):
 
 
 @xl.kernel
-def receive_ll(out, s: Slots):
+def receive_ll(out: xl.Writes, s: Receives):
     """Leave at ``out`` what the other rank sends."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):

@@ -7,7 +7,7 @@ visible in parts.  NCCL #740 is what happened on an interconnect where it did.
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.kernels.packets.ll import Slots
+from xccl_emu.kernels.packets.ll import Receives, Sends
 
 LINE_BYTES, DATA_BYTES = 128, 120
 """Bytes of a line, and of the data in it."""
@@ -16,7 +16,7 @@ FLAG = 0b11 << 30
 
 
 @xl.kernel
-def send_ll128(own, s: Slots):
+def send_ll128(own: xl.Reads, s: Sends):
     """Send ``own`` [n_steps, n_lines, 120 bytes]."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
@@ -33,7 +33,7 @@ def send_ll128(own, s: Slots):
 
 
 @xl.kernel
-def receive_ll128(out, s: Slots):
+def receive_ll128(out: xl.Writes, s: Receives):
     """Leave at ``out`` what the other rank sends."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):

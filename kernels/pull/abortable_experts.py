@@ -13,12 +13,12 @@ An iteration is a round of the layer, by the kernels that are launched elsewhere
 from xccl_emu import lang as xl
 from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.dummy import dummy_expert
-from xccl_emu.kernels.experts.parameters import Buffers, Group, Rounds
+from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group, LayerBuffers, Rounds
 from xccl_emu.kernels.experts.rounds import next_round, settle
 from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
 from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
-from xccl_emu.kernels.pull.parameters import Areas
-from xccl_emu.kernels.rollback import END, EPOCH, RankWords, fails
+from xccl_emu.kernels.pull.parameters import Areas, Pulls
+from xccl_emu.kernels.rollback import END, EPOCH, OfRank, RankWords, fails
 
 
 def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, r: RankWords, x: Abort):
@@ -36,7 +36,7 @@ def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, 
 
 
 @xl.kernel
-def rank(core, n: Rounds, c: Group, b: Buffers, stride: Buffers, d: Areas, e: Areas, r: RankWords):
+def rank(core, n: Rounds, c: Counting, b: LayerBuffers, stride: Buffers, d: Pulls, e: Pulls, r: OfRank):
     """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart."""
     word = 0
     epoch = 0

@@ -185,9 +185,7 @@ def acknowledge_all(rank, core, event, done, c: Group):
         yield xl.put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
 
 
-class CombineBuffers(Buffers):
-    """What combine touches."""
-
+class _CombineBuffers(Buffers):
     topk: xl.Reads
     pos: xl.Reads
     weights: xl.Reads
@@ -197,7 +195,7 @@ class CombineBuffers(Buffers):
 
 
 @xl.kernel
-def combine(rank, core, tokens, event, c: Group, b: CombineBuffers, a: Pulls):
+def combine(rank, core, tokens, event, c: Group, b: _CombineBuffers, a: Pulls):
     """Do one combine on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer(rank, core, event, c, b, a, Abort())
     yield from sum_tokens(rank, core, tokens, event, c, b, a, Abort())

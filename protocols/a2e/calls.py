@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.experts.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.launch import Grant, Launch
+from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import whole
 from xccl_emu.protocols.a2e.config import A2EConfig
@@ -49,8 +49,6 @@ class AttentionExperts(Communicator):
     """Name of the protocol, in `stats`."""
     kernels: ClassVar[tuple[Kernel, ...]]
     """What `launch` launches."""
-    rights: ClassVar[Mapping[str, Mapping[str, str]]]
-    """What each may do with the app buffers of its die, by its name."""
     lays_out: ClassVar[type[DiesLayout]]
     """What says where everything is."""
 
@@ -72,16 +70,12 @@ class AttentionExperts(Communicator):
     def launch(self, calls: "Calls") -> None:
         """Put the kernels that carry out these calls on their cores."""
 
-    def _launch(
-        self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], own: app.Buffered, grants: list[Grant]
-    ) -> None:
-        """Put a kernel on cores of a die, with the buffers of the die that it may touch; ``grants`` are all others."""
-        rights = self.rights[kernel.name]
-        its = [self.pod.grant(own[name], letters) for name, letters in rights.items()]
-        at = {name: own[name].address for name in rights}
+    def _launch(self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], own: app.Buffered) -> None:
+        """Put a kernel on cores of a die, with the buffers of the die that it touches."""
+        at = {name: own[name].address for name in app.touched_by(kernel) if name in own}
         given = {"batches": at.pop("batches")} if "batches" in at else {}
         more: dict[str, Any] = {"core": range(len(cores)), "b": Addresses(**at), **given}
-        self.pod.launch(kernel, die, cores, {**args, **more}, [*grants, *its])
+        self.pod.launch(kernel, die, cores, {**args, **more})
 
     @abstractmethod
     def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:

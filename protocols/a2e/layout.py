@@ -1,4 +1,4 @@
-"""Where A2E and E2A keep what in the areas of each die, and what their kernels may touch: no more than they need."""
+"""Where A2E and E2A keep what in the areas of each die, and how much of it a die may touch: no more than it needs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,10 +9,8 @@ from xccl_emu.kernels.a2e.parameters import Microbatch, Places, dies_of, first_o
 from xccl_emu.kernels.a2e.trampoline import lists_bytes
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.group import align
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocol import Region, Regions
-from xccl_emu.protocol.regions import Use
 from xccl_emu.protocols.a2e.config import A2EConfig, buffer_bytes
 from xccl_emu.protocols.arguments import offset_in_area
 
@@ -30,8 +28,6 @@ class DiesLayout(Regions, ABC):
 
     in_managed: ClassVar[tuple[str, ...]]
     """Names of the regions in the managed data area."""
-    uses: ClassVar[Mapping[str, Mapping[str, Use]]]
-    """Who touches what, by part of the protocol and names of regions, see `Region.used`."""
 
     def __init__(
         self, config: A2EConfig, spec: PodSpec, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
@@ -42,10 +38,6 @@ class DiesLayout(Regions, ABC):
         super().__init__(config.n_dies, self.first_die)
         self.of = {name: self._make(name, *size) for name, size in self._sizes().items() if size[1]}
         """By name, those that there are."""
-        for part, uses in self.uses.items():
-            for names, use in uses.items():
-                for name in self.of.keys() & names.split():
-                    self.of[name].uses[part] = use
         self.fit(spec, *offsets, _REMEDY, self.ub_bytes(config))
 
     @abstractmethod
@@ -61,8 +53,8 @@ class DiesLayout(Regions, ABC):
         add, area = (self.managed, "managed") if name in self.in_managed else (self.meta, "meta")
         return add(f"{area}.{name}", nbytes, count, lambda _: [("", align(nbytes) * count)])
 
-    def at(self, name: str, die: int = 0, i: int = 0) -> int:
-        """Address of an element of a region; 0 for a region that there is not.  Dies count from the group's first."""
+    def at(self, name: str, die: int = 0, i: int | None = None) -> int:
+        """Address of a region, or an element; 0 for a region that there is not.  Dies count from the group's first."""
         return self.of[name].at(self.first_die + die, i) if name in self.of else 0
 
 
@@ -79,23 +71,6 @@ class A2ELayout(DiesLayout):
     """Regions of the trampoline protocol, as `Places` names them."""
 
     in_managed = ("slots", "lists", "staging", "inbox", "returned", "outbox", "tallies")
-    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
-        "a2e": {"inbox counts sent": Use("r"), "assembled": Use("w"), "acks": Use(anywhere="w", tables=0)},
-        "forward": {
-            "slots tokens_in acks relayed": Use("r"),
-            "tallies": Use("rw"),
-            "lists": Use("w"),
-            "credit": Use(anywhere="w", tables=0),
-        },
-        "compute": {"assembled": Use("r"), "computed": Use("w")},
-        "e2a": {"computed": Use("r"), "sent": Use("w"), "staging arrivals": Use(anywhere="w", tables=0)},
-        "return": {
-            "arrivals lists staging": Use("r"),
-            "relayed": Use("w"),
-            "returned returned_in": Use(anywhere="w", tables=0),
-        },
-    }
-    """The three streams of an expert die, and what a trampoline's streams do in addition."""
     ub_bytes = staticmethod(buffer_bytes)
 
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
@@ -117,10 +92,17 @@ class A2ELayout(DiesLayout):
             "tallies": (4 * c.n_slots, c.a2e_cores + 1 if c.streams else 0),
         }
 
-    @property
-    def places(self) -> Places:
-        """Addresses on the first die."""
-        return Places(*map(self.at, Places._fields))
+    def places(self, die: int) -> Places:
+        """Addresses on the first die, as streams of an expert die take them: who is no trampoline may touch less."""
+        c, names = self.config, self.of.keys() & Places._fields
+        of = {name: self.of[name].at(self.first_die) for name in names}
+        if die < c.trampolines:
+            of_it = die, c.n_attention, c.trampolines
+            first, dies = first_of(*of_it) * c.local_experts, dies_of(*of_it) * c.local_experts
+            of |= {name: of[name].only(range(first, first + dies)) for name in ("inbox", "counts")}
+        else:
+            of |= {name: of[name].limited(rights) for name, rights in _NO_TRAMPOLINE.items() if name in of}
+        return Places(*(of.get(name, 0) for name in Places._fields))
 
     def microbatch(self, turn: int, index: int) -> Microbatch:
         """Return the addresses that a microbatch of an attention die works with."""
@@ -128,35 +110,16 @@ class A2ELayout(DiesLayout):
         die, number = c.attention_die(turn, index), c.microbatch_of(turn)
         trampoline, q = c.trampoline_of(index)
         own = {name: self.at(name, die, number) for name in ("outbox", "credit", "returned", "returned_in")}
+        first = (turn * c.fan_in + q) * c.a2e_parts
+        tokens_in = self.of["tokens_in"].at(self.first_die + trampoline, first)
         return Microbatch(
             turn, number, index, slots=self.at("slots", trampoline, q),
-            tokens_in=self.at("tokens_in", trampoline, (turn * c.fan_in + q) * c.a2e_parts),
-            attended=self.at("attended", die), **own,
+            tokens_in=tokens_in.only(range(first, first + c.a2e_parts)), attended=self.at("attended", die), **own,
         )  # fmt: skip
 
-    def attention(self, turn: int, index: int) -> list[Grant]:
-        """List what a microbatch of an attention die may touch: slots and fields for it at its trampoline, its own."""
-        c, of = self.config, self.of
-        die, microbatch = self.first_die + c.attention_die(turn, index), c.microbatch_of(turn)
-        trampoline, q = c.trampoline_of(index)
-        on, first = self.first_die + trampoline, (turn * c.fan_in + q) * c.a2e_parts
-        own = {"credit": "r", "returned_in": "r", "returned": "r", "outbox": "rw"}
-        return [
-            *(of[name].grant(die, rights, microbatch) for name, rights in own.items() if name in of),
-            of["attended"].grant(die, "rw"),
-            of["slots"].grant(on, "w", q),
-            of["tokens_in"].grant(on, "w", first, c.a2e_parts),
-        ]
 
-    def a2e(self, die: int) -> list[Grant]:
-        """The A2E stream of an expert die."""
-        c, grants = self.config, self.grants("a2e", die)
-        if die < c.trampolines:
-            first, dies = (of(die, c.n_attention, c.trampolines) * c.local_experts for of in (first_of, dies_of))
-            grants += self.grants("forward", die)
-            grants += (self.of[name].grant(None, "w", first, dies) for name in ("inbox", "counts"))
-        return grants
-
-    def e2a(self, die: int) -> list[Grant]:
-        """The E2A stream of an expert die."""
-        return self.grants("e2a", die) + (self.grants("return", die) if die < self.config.trampolines else [])
+_NO_TRAMPOLINE = {"inbox": "r", "counts": "r", "acks": "w", "arrivals": "w", "staging": "w"}
+_NO_TRAMPOLINE |= dict.fromkeys(
+    ("slots", "lists", "tokens_in", "credit", "relayed", "returned", "returned_in", "tallies"), ""
+)
+"""What is left of what streams may do, where a die is no trampoline."""

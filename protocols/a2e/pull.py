@@ -4,7 +4,7 @@ What it is for: to compare.  Each attention die reports to every expert die how 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -15,9 +15,7 @@ from xccl_emu.kernels.experts.dummy import expert_bytes
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.pull.parameters import Areas
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol.regions import Use
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
@@ -40,17 +38,6 @@ class PullLayout(DiesLayout):
     """Blocks of messages and rows, by the die opposite, and fields."""
 
     in_managed = ("staging", "blocks", "offered", "tallies")
-    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
-        "attention": {
-            "staging tallies": Use("rw"), "blocks": Use("w"), "messages_pulled rows_offered": Use("r"),
-            "offered": Use(anywhere="r"), "counts rows_pulled": Use(anywhere="w"),
-        },
-        "expert": {
-            "offered": Use("w"), "counts rows_pulled": Use("r"), "blocks": Use(anywhere="r"),
-            "messages_pulled rows_offered": Use(anywhere="w"),
-        },
-    }  # fmt: skip
-    """Each has its own, and on any die opposite what is for or from it."""
     ub_bytes = staticmethod(buffer_bytes)
 
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
@@ -68,14 +55,6 @@ class PullLayout(DiesLayout):
             "rows_offered": (FIELD_BYTES, e),
         }
 
-    def attention(self, i: int) -> list[Grant]:
-        """List what an attention die may touch."""
-        return self.grants("attention", i, self.dies[self.config.n_experts :])
-
-    def expert(self, e: int) -> list[Grant]:
-        """List what an expert die may touch."""
-        return self.grants("expert", e, self.dies[: self.config.n_experts])
-
 
 class A2EPull(AttentionExperts):
     """Attention and expert dies, each expert die pulling from each attention die and the other way round.
@@ -87,10 +66,6 @@ class A2EPull(AttentionExperts):
 
     name = "a2e-pull"
     kernels = device.pull_attention, device.pull_expert
-    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        "pull_attention": {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"},
-        "pull_expert": {"recv_x": "rw", "route": "rw", "counts": "rw", "y": "rw"},
-    }
     lays_out = PullLayout
     layout: PullLayout
 
@@ -110,34 +85,37 @@ class A2EPull(AttentionExperts):
     def launch(self, calls: Calls) -> None:
         """Launch one kernel on every die."""
         c, die_bytes = self.config, self.pod.spec.die_bytes
-        offering = c.group(c.n_experts, c.cores, die_bytes, self._on_attention("tallies"))
+        offering = c.group(c.n_experts, c.cores, die_bytes, self.layout.at("tallies", c.n_experts))
         for i, buffers in enumerate(calls.batches[0]):
-            args = self._args(calls, offering, messages_at(c)) | {"index": i, "tokens_max": c.tokens_max}
-            die, grants = calls.dies(0)[i], self.layout.attention(i)
-            self._launch(device.pull_attention, die, range(c.cores), args, buffers, grants)
+            args = self._args(calls, offering, messages_at(c), self.layout.dies[c.n_experts :])
+            args |= {"index": i, "tokens_max": c.tokens_max}
+            self._launch(device.pull_attention, calls.dies(0)[i], range(c.cores), args, buffers)
         shape = c.group(c.n_attention, c.a2e_cores, die_bytes)
         for die, buffers in enumerate(self.experts):
-            args = self._args(calls, shape, work_at(c.n_attention * c.local_experts)) | {"die": die}
-            on, grants = self.first_die + die, self.layout.expert(die)
-            self._launch(device.pull_expert, on, range(c.a2e_cores), args, buffers, grants)
+            work = work_at(c.n_attention * c.local_experts)
+            args = self._args(calls, shape, work, self.layout.dies[: c.n_experts]) | {"die": die}
+            self._launch(device.pull_expert, self.first_die + die, range(c.a2e_cores), args, buffers)
 
-    def _args(self, calls: Calls, shape: Group, work: int) -> dict[str, Any]:
-        """Arguments of both kernels; ``work`` is where a die of that kind has room for messages in its data buffer."""
+    def _args(self, calls: Calls, shape: Group, work: int, users: range) -> dict[str, Any]:
+        """Arguments of both kernels; ``work`` is where a die of that kind has room for messages in its data buffer.
+
+        What the dies opposite have is shared out among these, the ``users``.
+        """
         c, layout = self.config, self.layout
+
+        def at(name: str, first: int = 0) -> int:
+            return layout.of[name].at(self.first_die + first).shared(users)
+
         tables = work_at(shape.n_ranks * shape.n_local)
         ub_bytes = self.pod.spec.ub_bytes
         dispatches = Areas(
-            blocks=self._on_attention("blocks"), block_bytes=layout.of["blocks"].nbytes, fields=layout.at("counts"),
-            done=self._on_attention("messages_pulled"), staging=0, work=work,
+            blocks=at("blocks", c.n_experts), block_bytes=layout.of["blocks"].nbytes, fields=at("counts"),
+            done=at("messages_pulled", c.n_experts), staging=0, work=work,
             room=fit_half(ub_bytes, work, c.message_bytes),
         )  # fmt: skip
         combines = Areas(
-            blocks=layout.at("offered"), block_bytes=layout.of["offered"].nbytes,
-            fields=self._on_attention("rows_offered"), done=layout.at("rows_pulled"),
-            staging=self._on_attention("staging"), work=tables, room=fit_half(ub_bytes, tables, c.row_bytes),
+            blocks=at("offered"), block_bytes=layout.of["offered"].nbytes,
+            fields=at("rows_offered", c.n_experts), done=at("rows_pulled"),
+            staging=at("staging", c.n_experts), work=tables, room=fit_half(ub_bytes, tables, c.row_bytes),
         )  # fmt: skip
         return {"calls": calls.n_calls, "c": shape, "dispatches": dispatches, "combines": combines}
-
-    def _on_attention(self, name: str) -> int:
-        """Address of a region on the first attention die."""
-        return self.layout.at(name, self.config.n_experts)

@@ -10,26 +10,18 @@ from xccl_emu.kernels import rollback
 from xccl_emu.kernels.a2e import abortable_calls as device
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
-from xccl_emu.protocol.regions import Use
 from xccl_emu.protocols.a2e.calls import Call, Calls
 from xccl_emu.protocols.a2e.case import A2ECase
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import A2ELayout
 from xccl_emu.protocols.a2e.session import A2E
+from xccl_emu.protocols.rollback.case import own_words
 
 
 class RestartedA2ELayout(A2ELayout):
     """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/abortable_calls`."""
-
-    uses: ClassVar[Mapping[str, Mapping[str, Use]]] = {
-        **A2ELayout.uses,
-        "agree": {"ready done": Use("r", "w"), "end abort": Use("r")},
-        "lead": {"settled": Use("r"), "told acks": Use("w")},
-        "follow": {"abort told": Use("r"), "settled": Use("w")},
-    }
 
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
         words = {"ready": self.config.n_dies, "done": self.config.n_dies, "settled": device.STREAMS}
@@ -48,9 +40,6 @@ class RestartedA2E(A2E):
 
     name = "rollback-a2e"
     kernels = (device.attention_again, device.a2e_again, device.compute_again, device.e2a_again)
-    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        again.name: A2E.rights[usual.name] for usual, again in zip(A2E.kernels, kernels, strict=True)
-    }
     lays_out = RestartedA2ELayout
     layout: RestartedA2ELayout
 
@@ -64,41 +53,25 @@ class RestartedA2E(A2E):
     def launch(self, calls: Calls) -> None:
         """The streams, and the supervisor."""
         super().launch(calls)
-        of, supervisor = self.layout.of, self.layout.dies.stop
-        grants = [of["abort"].grant(None, "w"), *(of[name].grant(supervisor, "r") for name in ("errors", "end"))]
-        self.pod.launch(
-            rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": self._ranks(0, calls)}, grants
-        )
+        known = {"aborts": self._aborts, "r": self._ranks(0, calls)}
+        self.pod.launch(rollback.supervise, self.layout.dies.stop, [0], known)
 
     def _ranks(self, me: int, calls: Calls) -> rollback.RankWords:
-        at = self.layout.at
-        errors = self.layout.of["errors"].at(self.layout.dies.stop)
+        at, of = self.layout.at, self.layout.of
         return rollback.RankWords(
-            me,
-            self.config.n_dies,
-            calls.n_calls,
-            at("ready"),
-            at("done"),
-            at("end"),
-            at("abort"),
-            errors,
-            self.pod.spec.die_bytes,
-        )
+            me, self.config.n_dies, calls.n_calls, at("ready"), at("done"), at("end"), at("abort"),
+            of["errors"].at(self.layout.dies.stop), self.pod.spec.die_bytes,
+        )  # fmt: skip
 
-    def _also(self, kernel: Kernel, die: int, calls: Calls) -> tuple[dict[str, Any], list[Grant]]:
+    def _also(self, kernel: Kernel, die: int, calls: Calls) -> dict[str, Any]:
         c, layout, of = self.config, self.layout, self.layout.of
         even = math.lcm(c.turns, c.depth, c.depth + 1)
         stride = -(-(calls.n_calls + 1) // even) * even
         known = device.Attempts(stride, self._failures, layout.at("settled"), layout.at("told"))
-        attends, leads = (kernel is self._kernels()[i] for i in (0, -1))
-        grants = [each for part in ("agree",) if attends or leads for each in layout.grants(part, die)]
-        if not attends:
-            grants += layout.grants("lead" if leads else "follow", die)
-        if attends:
-            grants.append(of["errors"].grant(layout.dies.stop, "w"))
-        if die == 0 and leads:
-            grants.append(of["end"].grant(None, "w"))
-        return {"r": self._ranks(die, calls), "n": known}, grants
+        words = self._ranks(die, calls)._replace(**own_words(die, self.first_die, of["ready"], of["done"], of["end"]))
+        if kernel is device.e2a_again:  # which has nothing to report
+            words = words._replace(errors=of["errors"].at(layout.dies.stop).limited(""))
+        return {"r": words, "n": known}
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,13 @@ or, to look at what the expert dies have received, or to launch without running:
     calls.output(0, i), calls.received(0, die)
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from numpy.typing import NDArray
 
 from xccl_emu.kernels.a2e import attention, e2a, expert
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig, return_plan
@@ -32,12 +31,6 @@ class A2E(AttentionExperts):
 
     name = "a2e"
     kernels = (attention.attention, expert.a2e_stream, expert.compute_stream, e2a.e2a_stream)
-    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        "attention": {"batches": "r", "x": "r", "topk": "r", "weights": "r", "out": "w"},
-        "a2e_stream": {"recv_x": "w", "route": "w", "counts": "rw"},
-        "compute_stream": {"recv_x": "r", "route": "r", "counts": "r", "y": "w"},
-        "e2a_stream": {"route": "r", "counts": "r", "y": "r"},
-    }
     lays_out = A2ELayout
     layout: A2ELayout
 
@@ -65,9 +58,9 @@ class A2E(AttentionExperts):
         """Return what is launched on attention dies, and for each stream of an expert die."""
         return attention.attention, expert.a2e_stream, expert.compute_stream, e2a.e2a_stream
 
-    def _also(self, kernel: Kernel, die: int, calls: Calls) -> tuple[dict[str, Any], list[Grant]]:
-        """Return the arguments and grants of a kernel on the n-th die, in addition to every A2E's."""
-        return {}, []
+    def _also(self, kernel: Kernel, die: int, calls: Calls) -> dict[str, Any]:
+        """Return the arguments of a kernel on the n-th die, in addition to every A2E's."""
+        return {}
 
     def _common(self, cores: int) -> dict[str, Any]:
         c, spec = self.config, self.pod.spec
@@ -78,22 +71,15 @@ class A2E(AttentionExperts):
         c, layout, die = self.config, self.layout, calls.dies(turn)[i]
         first = c.microbatch_of(turn) * c.cores
         kernel = self._kernels()[0]
-        more, grants = self._also(kernel, die - self.first_die, calls)
-        args = self._common(c.cores) | {"at": layout.microbatch(turn, i), "calls": calls.n_calls, **more}
-        cores, grants = range(first, first + c.cores), [*layout.attention(turn, i), *grants]
-        self._launch(kernel, die, cores, args, calls.batches[turn][i], grants)
+        args = self._common(c.cores) | {"at": layout.microbatch(turn, i), "calls": calls.n_calls}
+        args |= self._also(kernel, die - self.first_die, calls)
+        self._launch(kernel, die, range(first, first + c.cores), args, calls.batches[turn][i])
 
     def _launch_streams(self, calls: Calls, die: int) -> None:
-        c, layout = self.config, self.layout
-        streams: list[tuple[int, dict[str, Any], list[Grant]]] = [
-            (c.a2e_cores, {}, layout.a2e(die)),
-            (c.compute_cores, {}, layout.grants("compute", die)),
-            (c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, layout.e2a(die)),
-        ]
-        first = 0
-        for kernel, (cores, plan, rights) in zip(self._kernels()[1:], streams, strict=True):
-            more, grants = self._also(kernel, die, calls)
-            args = self._common(cores) | {"at": self.layout.places, "die": die, **plan, **more}
-            on = range(first, first + cores)
-            self._launch(kernel, self.first_die + die, on, args, self.experts[die], [*rights, *grants])
+        c, first = self.config, 0
+        for kernel, cores in zip(self._kernels()[1:], (c.a2e_cores, c.compute_cores, c.e2a_cores), strict=True):
+            plan = {"plan": return_plan(c, self.pod.spec.ub_bytes)} if "plan" in kernel.params else {}
+            args = self._common(cores) | {"at": self.layout.places(die), "die": die, **plan}
+            args |= self._also(kernel, die, calls)
+            self._launch(kernel, self.first_die + die, range(first, first + cores), args, self.experts[die])
             first += cores

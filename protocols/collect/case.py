@@ -50,9 +50,11 @@ class CollectCase(protocol.Case):
         app = max(self.cores * align(chosen[0, 0].nbytes), self.quads * FIELD)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=FIELD, cores=self.cores + 1))
         regions.place(bench, pod)
+        half = range(n * self.quads)
         given = device.Counters(
-            counts.at(1) - counts.at(0), counts.at(0), counted.at(0), taken.at(0), reports.at(n),
-            reported.at(n).shared(range(n)), n, self.cores, self.quads, chosen.shape[-1], self.intervals,
+            counts.at(1) - counts.at(0), counts.at(0), counted.at(0), taken.at(0),
+            reports.at(n).only(half, range(half.stop, 2 * half.stop)).shared(range(n)), reported.at(n).shared(range(n)),
+            n, self.cores, self.quads, chosen.shape[-1], self.intervals,
         )  # fmt: skip
         for die in range(n):
             for core in range(self.cores):

@@ -16,7 +16,6 @@ from xccl_emu.kernels.collectives import barrier, exchange, gather_by_cores, rin
 from xccl_emu.kernels.collectives.slices import Work
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
@@ -174,18 +173,11 @@ class CollectiveCase(StreamCase, Collective):
             buffers = self._buffers(bench, pod, me, number, values[:, me], results[:, me])
             for core in range(self.cores):
                 work = self._work(core, me, buffers, done[core])
-                places, grants = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
-                grants += self._grants(pod, *buffers)
+                places = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
                 args = dict(zip(self._kernel.params, (work, *places), strict=True))
-                streams.launch(self._kernel, me, args, grants, core)
+                pod.launch(self._kernel, me, [core], args, after=streams)
         for core in range(self.cores):
             done[core] += self.calls * self._slices(core) * self._counted
-
-    def _grants(self, pod: Pod, own: Buffer, out: Buffer) -> list[Grant]:
-        """List a rank's grants on operands and results; where ranks read, all have them at the same offsets."""
-        of_others = [replace(pod.grant(out, "r"), die=None)] if self._of.reads else []
-        own_rights = [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
-        return own_rights + of_others
 
     def _buffers(
         self, bench: Bench, pod: Pod, me: int, number: int, had: NDArray[Any], got: NDArray[Any]

@@ -86,9 +86,9 @@ class Lamport(StreamCase):
         for me in range(self.ranks):
             own = bench.filled(me, np.concatenate([operands[me] for operands in values]), f"own{call}")
             out = bench.wanted(me, sums, f"sum{call}", owners=f"die{me}")
-            others = [buffers.grant(rank, "w") for rank in range(self.ranks) if rank != me]
-            grants = [pod.grant(own, "r"), pod.grant(out, "w"), buffers.grant(me, "rw"), *others]
-            streams.launch(lamport, me, {"own": own.address, "out": out.address, "p": ranks._replace(me=me)}, grants)
+            others = buffers.at(0).on(*(rank for rank in range(self.ranks) if rank != me))
+            args = {"own": own.address, "out": out.address, "p": ranks._replace(me=me, buffers=others)}
+            pod.launch(lamport, me, [0], args, after=streams)
 
     def _fill(self, bench: Bench, pod: Pod, me: int, address: int, room: int) -> None:
         """All places of a die are empty at first."""

@@ -1,14 +1,14 @@
-"""Where the inboxes and flags of collectives are, and what each core may touch of them."""
+"""Where the inboxes and flags of collectives are, and what each core has of them."""
 
 from typing import Any
 
 from xccl_emu.kernels.collectives.slices import FIELD_BYTES, SLOTS, Barrier, Peers, Readers, Ring
-from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.launch import Address
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions
 
-Given = tuple[tuple[Any, ...], list[Grant]]
-"""Parameters of a core's kernel, record by record, and what it may touch."""
+Given = tuple[Any, ...]
+"""Parameters of a core's kernel, record by record."""
 
 
 class ExchangeLayout:
@@ -22,10 +22,8 @@ class ExchangeLayout:
     def __init__(self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1, level: str = "") -> None:
         self.ranks, self.cores, self.room = ranks, cores, room
         self.field = regions.meta(f"{level}field", FIELD_BYTES, cores * self.fields_of(ranks))
-        self._touched = [self.field]
         if slots := self.slots_of(ranks):
             self.inbox = regions.managed(f"{level}inbox", blocks * room, cores * slots)
-            self._touched.insert(0, self.inbox)
 
     @classmethod
     def slots_of(cls, ranks: int) -> int:
@@ -38,28 +36,20 @@ class ExchangeLayout:
         return ranks
 
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return the parameters and grants of an exchange of all with all."""
+        """Return the parameters of an exchange of all with all."""
         return self.given_among(range(self.ranks), pod, me, core, scatter, reduce, gather)
 
     def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return the parameters and grants of an exchange of die ``me`` with the others of ``dies``."""
+        """Return the parameters of an exchange of die ``me`` with the others of ``dies``."""
         first, pitch = dies.start, dies.step * pod.spec.die_bytes
         places = self._at(self.inbox, first, core), self._at(self.field, first, core), pitch
-        peers = Peers(dies.index(me), self.ranks, *places, self.inbox.step, scatter, reduce, gather)
-        return (peers,), self._grants(core, me, None)
+        return (Peers(dies.index(me), self.ranks, *places, self.inbox.step, scatter, reduce, gather),)
 
-    def _at(self, region: Region, die: int, core: int, i: int = 0) -> int:
-        return region.at(die, core * (region.count // self.cores) + i)
-
-    def _part(self, region: Region, core: int, die: int | None, rights: str) -> Grant:
-        """Leave to touch what a core has of a region, on one die or on any."""
-        each = region.count // self.cores
-        return region.grant(die, rights, core * each, each)
-
-    def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
-        """Leave to read the own inbox and fields, and to write the others'."""
-        leave = [(me, "r"), *((die, "w") for die in to)]
-        return [self._part(region, core, *each) for region in self._touched for each in leave]
+    def _at(self, region: Region, die: int, core: int, i: int = 0, of: int = 1) -> Address:
+        """Address of what a core has of a region, or of one of so many parts of it."""
+        each = region.count // self.cores // of
+        first = (core * of + i) * each
+        return region.at(die, first).within(range(first, first + each))
 
 
 class TwoLevels(ExchangeLayout):
@@ -74,14 +64,12 @@ class TwoLevels(ExchangeLayout):
         self.outer = self.each(regions, groups, cores, room, level="outer ")
 
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return the parameters and grants of both levels."""
+        """Return the parameters of both levels."""
         group, groups = self.inner.ranks, self.outer.ranks
         first = me // group * group
         near, far = range(first, first + group), range(me % group, group * groups, group)
         what = pod, me, core, scatter, reduce, gather
-        inner, inner_grants = self.inner.given_among(near, *what)
-        outer, outer_grants = self.outer.given_among(far, *what)
-        return inner + outer, inner_grants + outer_grants
+        return self.inner.given_among(near, *what) + self.outer.given_among(far, *what)
 
 
 class ReadLayout(ExchangeLayout):
@@ -98,10 +86,9 @@ class ReadLayout(ExchangeLayout):
         return 2 * ranks
 
     def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return the parameters and grants of a die that reads the others of ``dies``."""
-        there, read = (self._at(self.field, dies.start, core, i * self.ranks) for i in range(2))
-        readers = Readers(dies.index(me), self.ranks, there, read, dies.step * pod.spec.die_bytes)
-        return (readers,), self._grants(core, me, None)
+        """Return the parameters of a die that reads the others of ``dies``."""
+        there, read = (self._at(self.field, dies.start, core, i, of=2) for i in range(2))
+        return (Readers(dies.index(me), self.ranks, there, read, dies.step * pod.spec.die_bytes),)
 
 
 class ReadLevels(TwoLevels):
@@ -119,8 +106,7 @@ class ByCoresLayout(ReadLayout):
 
     def given_among(self, dies: range, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return that, which of how many cores it is, and the bytes of a half of its data buffer."""
-        places, grants = super().given_among(dies, pod, me, 0, scatter, reduce, gather)
-        return (*places, core, self._n, self.room), grants
+        return (*super().given_among(dies, pod, me, 0, scatter, reduce, gather), core, self._n, self.room)
 
 
 class NeighbourLayout(ExchangeLayout):
@@ -137,15 +123,13 @@ class NeighbourLayout(ExchangeLayout):
         return 2
 
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return the parameters and grants of a ring."""
+        """Return the parameters of a ring."""
         left, right = (me - 1) % self.ranks, (me + 1) % self.ranks
-        tail, ack = (self._at(self.field, me, core, i) for i in range(2))
-        ring = Ring(
-            me, self.ranks, self._at(self.inbox, me, core), tail, ack, self._at(self.inbox, right, core),
-            self._at(self.field, right, core), self._at(self.field, left, core, 1), self.inbox.step, self.room,
-            reduce, gather,
-        )  # fmt: skip
-        return (ring,), self._grants(core, me, *{left, right})
+        tail, ack, right_tail, left_ack = (
+            self._at(self.field, die, core, i, of=2) for die, i in ((me, 0), (me, 1), (right, 0), (left, 1))
+        )
+        inboxes = self._at(self.inbox, me, core), tail, ack, self._at(self.inbox, right, core), right_tail, left_ack
+        return (Ring(me, self.ranks, *inboxes, self.inbox.step, self.room, reduce, gather),)
 
 
 class BarrierLayout(ExchangeLayout):
@@ -157,9 +141,9 @@ class BarrierLayout(ExchangeLayout):
         return (ranks - 1).bit_length()
 
     def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Return the parameters and grants of a barrier between what all write and what all read."""
+        """Return the parameters of a barrier between what all write and what all read."""
         places = self._at(self.field, 0, core), self._at(self.inbox, 0, core), pod.spec.die_bytes
-        return (Barrier(me, self.ranks, *places, self.room),), self._grants(core, me, None)
+        return (Barrier(me, self.ranks, *places, self.room),)
 
 
 class SenseLayout(BarrierLayout):
@@ -169,7 +153,3 @@ class SenseLayout(BarrierLayout):
     def fields_of(cls, ranks: int) -> int:
         """Both, on each rank."""
         return 2
-
-    def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
-        """Ranks count with an atomic, which reads."""
-        return [*super()._grants(core, me, *to), self._part(self.field, core, 0, "rw")]

@@ -71,13 +71,12 @@ class SpTpSpCase(StreamCase):
             back = np.ascontiguousarray(heads[:, :, mine].transpose(1, 2, 0, 3))
             gathered = bench.wanted(me, latents, f"gathered{call}", owners=owner)
             gets = gathered, bench.wanted(me, back, f"out{call}", owners=owner)
-            (peers,), grants = layout.given(pod, me, 0, 0, 0, 0)
+            (peers,) = layout.given(pod, me, 0, 0, 0, 0)
             packed = Packed(
                 self.tokens, 2 * self.latent, 2 * self.part, align(2 * max(self.latent, self.part)), self.layers,
                 has[0].address, gets[0].address, has[1].address, gets[1].address, done,
             )  # fmt: skip
-            grants += [pod.grant(buffer, "r") for buffer in has] + [pod.grant(buffer, "w") for buffer in gets]
-            streams.launch(sp_tp_sp, me, {"k": packed, "p": peers}, grants)
+            pod.launch(sp_tp_sp, me, [0], {"k": packed, "p": peers}, after=streams)
 
     @property
     def _app_bytes(self) -> int:

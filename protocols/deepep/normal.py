@@ -111,11 +111,9 @@ class NormalLayout(GroupLayout[NormalConfig]):
         c = self.config
         blocks = c.n_ranks * c.channels
         self.rings = self.managed("ring", c.slot_bytes, blocks * c.places)
-        self.parts = self.managed("parts", c.row_bytes, c.tokens_max * c.n_ranks).used(COMBINE, "rw")
-        self.fields = [self.meta(f"counts{i}", FIELD_BYTES, blocks).used(DISPATCH, "r", "w") for i in range(2)]
+        self.parts = self.managed("parts", c.row_bytes, c.tokens_max * c.n_ranks)
+        self.fields = [self.meta(f"counts{i}", FIELD_BYTES, blocks) for i in range(2)]
         self.tails, self.heads = (self.meta(name, FIELD_BYTES, blocks) for name in ("tails", "heads"))
-        for region in (self.rings, self.tails, self.heads):
-            region.used(DISPATCH, "r", "w").used(COMBINE, "r", "w")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,17 +132,11 @@ class Arrived:
     """[n_ranks, channels] rows by source and channel."""
 
 
-_RIGHTS = {
-    DISPATCH: {"x": "r", "topk": "r", "weights": "r", "recv_x": "w", "route": "w", "counts": "w"},
-    COMBINE: {"y": "r", "counts": "r", "topk": "r", "out": "w"},
-}
-
-
 class NormalMode(ExpertGroup[NormalConfig]):
     """An expert-parallel group in DeepEP's normal mode."""
 
-    dispatches = Phase(DISPATCH, normal_dispatch, _RIGHTS[DISPATCH])
-    combines = Phase(COMBINE, normal_combine, _RIGHTS[COMBINE])
+    dispatches = Phase(DISPATCH, normal_dispatch)
+    combines = Phase(COMBINE, normal_combine)
     lays_out = NormalLayout
     layout: NormalLayout
 
@@ -210,7 +202,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
         """Return the places of the channels."""
         c, layout, first = self.config, self.layout, self.layout.first
         return Rings(
-            fields=first(layout.fields[0]), fields_step=first(layout.fields[1]) - first(layout.fields[0]),
+            fields=first(*layout.fields), fields_step=first(layout.fields[1]) - first(layout.fields[0]),
             tails=first(layout.tails), heads=first(layout.heads), rings=first(layout.rings),
             parts=first(layout.parts), slots=c.places, slot_bytes=c.slot_bytes, chunk=c.chunk,
             route_bytes=c.route_bytes, **BufferPlaces.of(c)._asdict(),

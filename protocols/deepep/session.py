@@ -95,10 +95,6 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
         c = self.config
         self.data = self.managed("set", c.set_bytes, SETS, self._blocks)
         self.signals = [self.meta(f"set{i}", c.n_slots * SIGNAL_BYTES, parts=self._signals) for i in range(SETS)]
-        for part in (DISPATCH, COMBINE):
-            self.data.used(part, "r", "w", 0)
-            for signals in self.signals:
-                signals.used(part, "rw", "w")
 
     def _signals(self, rank: int) -> Iterator[tuple[str, int]]:
         """Name the signals by who writes them."""
@@ -114,21 +110,15 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
                 yield f"{i}.rest", c.set_bytes - c.n_slots * block
 
 
-_RIGHTS = {
-    DISPATCH: {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw", "stats": "rw"},
-    COMBINE: {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
-}
-
-
 class DeepEp(ExpertGroup[DeepEpConfig]):
     """An expert-parallel group: dispatch, a dummy expert, combine, as in DeepEP's low-latency mode."""
 
-    dispatches = Phase(DISPATCH, dispatch_kernel.deepep_dispatch, _RIGHTS[DISPATCH])
-    combines = Phase(COMBINE, combine_kernel.deepep_combine, _RIGHTS[COMBINE])
-    sends = Phase(DISPATCH, dispatch_kernel.send_dispatch, _RIGHTS[DISPATCH])
-    receives = Phase(DISPATCH, dispatch_kernel.receive_dispatch, _RIGHTS[DISPATCH])
-    sends_back = Phase(COMBINE, combine_kernel.send_combine, _RIGHTS[COMBINE])
-    receives_back = Phase(COMBINE, combine_kernel.receive_combine, _RIGHTS[COMBINE])
+    dispatches = Phase(DISPATCH, dispatch_kernel.deepep_dispatch)
+    combines = Phase(COMBINE, combine_kernel.deepep_combine)
+    sends = Phase(DISPATCH, dispatch_kernel.send_dispatch)
+    receives = Phase(DISPATCH, dispatch_kernel.receive_dispatch)
+    sends_back = Phase(COMBINE, combine_kernel.send_combine)
+    receives_back = Phase(COMBINE, combine_kernel.receive_combine)
     """The phases of these two, for users who do something in between."""
     lays_out = DeepEpLayout
     layout: DeepEpLayout
@@ -142,9 +132,9 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
         """Return the places of the buffer sets."""
         c, signals, data, work = self.config, self.layout.signals[0], self.layout.data, messages_at(self.config)
         return Sets(
-            signals=self.layout.first(signals),
+            signals=self.layout.first(*self.layout.signals),
             signals_step=signals.step,
-            data=self.layout.first(data),
+            data=self.layout.first(data, tables=0),
             data_step=data.step,
             slots=c.slots,
             work=work,

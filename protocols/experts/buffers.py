@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
-from xccl_emu.lang import FP8_BLOCK
+from xccl_emu.lang import FP8_BLOCK, Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.communicator import allocate_on
 from xccl_emu.protocols.experts.config import ROUTE, TokenConfig
@@ -44,6 +44,11 @@ OF_TOKENS = ("batches", "x", "topk", "pos", "weights", "out")
 """Buffers of a rank or attention die that has batches of tokens."""
 OF_ROWS = ("recv_x", "route", "counts", "y")
 """Buffers of a rank or expert die that receives rows."""
+
+
+def touched_by(kernel: Kernel) -> tuple[str, ...]:
+    """Return the names of the app buffers that a kernel touches: fields of ``b``, and parameters."""
+    return tuple(field or name for name, field in kernel.touches if name == "b" or field is None)
 
 
 def table(c: TokenConfig) -> dict[str, tuple[int, int]]:

@@ -31,19 +31,11 @@ PerRound = Sequence[Sequence[NDArray[Any]]]
 
 @dataclass(eq=False)
 class Phase:
-    """A kernel of a group, and what it may do with the app buffers of its rank."""
+    """A kernel of a group."""
 
     part: str
     """The part of a layer that it is, or belongs to."""
     kernel: Kernel
-    rights: Mapping[str, str] | None = None
-    """What it may do with them, where its record of buffers does not say so."""
-
-    @property
-    def buffers(self) -> tuple[str, ...]:
-        """The names of these buffers."""
-        said = (field for name, field in self.kernel.touches if name == "b" and field is not None)
-        return tuple(said if self.rights is None else self.rights)
 
 
 DUMMY = Phase(EXPERT, expert_kernel.dummy_expert)
@@ -313,15 +305,11 @@ class ExpertGroup(Communicator, Generic[C]):
         """Launch it on a rank, with the buffers of the rank that it may touch."""
         phase, die = step.phase, self.die_of(rank)
         there = self._of(rank, step.number) | {name: lent[rank] for name, lent in self.lent.items()}
-        buffers, grants = {name: there[name] for name in phase.buffers if name in there}, None
-        if phase.rights is not None:
-            own = (self.pod.grant(buffer, phase.rights[name]) for name, buffer in buffers.items())
-            grants = [*self.layout.grants(phase.part, rank), *own]
-        addresses = {name: buffer.address for name, buffer in buffers.items()}
+        addresses = {name: there[name].address for name in app.touched_by(phase.kernel) if name in there}
         own_b = Buffers(**{name: addresses[name] for name in Buffers._fields if name in addresses})
         given = {**places, **addresses, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": own_b}
         args = {name: given[name] for name in phase.kernel.params}
-        self.pod.launch(phase.kernel, die, range(self.config.cores), args, grants, after=streams)
+        self.pod.launch(phase.kernel, die, range(self.config.cores), args, after=streams)
 
     def _of(self, rank: int, number: int = 0) -> app.Buffered:
         """The app buffers of a rank in a round."""

@@ -1,4 +1,4 @@
-"""Where dispatch and combine keep what in the areas of each die, and what they may touch; the same on every rank."""
+"""Where dispatch and combine keep what in the areas of each die; the same on every rank."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.group import align
+from xccl_emu.machine.launch import Address
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions
 from xccl_emu.protocol.regions import Parts
@@ -15,7 +16,7 @@ C = TypeVar("C", bound=EpConfig)
 
 DISPATCH, EXPERT, COMBINE = "dispatch", "expert", "combine"
 LAYER = (DISPATCH, EXPERT, COMBINE)
-"""The parts of a layer; what each may touch is said of each region (`Region.used`)."""
+"""The parts of a layer."""
 _REMEDY = "take fewer ranks, experts or tokens, or a larger pod"
 
 
@@ -45,17 +46,26 @@ class GroupLayout(Regions, ABC, Generic[C]):
     def ub_bytes(config: Any) -> int:
         """Return the least size of a core's data buffer that the kernels need."""
 
-    def first(self, region: Region | None) -> int:
-        """Address of a region on the die of rank 0, as kernels take it, or 0 if there is none; each rank has an equal
-        share of it on every die."""
-        return region.at(self.config.first_die).shared(self.dies) if region else 0
+    def first(self, *regions: Region | None, tables: int = 1) -> int:
+        """Address of a region, or of some, on the die of rank 0, as kernels take it, or 0 if there is none.
+
+        tables: how many it consists of; each rank has an equal share of each of them on every die, and of none all.
+        """
+        die, found = self.config.first_die, [region for region in regions if region]
+        if not found:
+            return 0
+        starts = [int(region.at(die)) for region in found]
+        sizes = [region.size if region.count > 1 else region.nbytes for region in found]
+        address = Address.of(starts[0], die, *(range(at, at + size) for at, size in zip(starts, sizes, strict=True)))
+        each = sizes[0] // max(tables, 1)
+        parts = [at - starts[0] + i * each for at in starts for i in range(tables)]
+        return address.only(*(range(at, at + each) for at in parts)).shared(self.dies) if tables else address
 
     def _add_tallies(self) -> None:
         c = self.config
         row, names = align(4 * c.n_slots), [*(f".core{core}" for core in range(c.cores)), ".sums"]
         if c.streams:
             self.tallies = self.managed("tallies", row, len(names), lambda _: ((name, row) for name in names))
-            self.tallies.used(DISPATCH, "rw")
 
     def _sources(self, rank: int) -> Iterator[tuple[str, int]]:
         """Names of fields that each rank has on the die of one."""
@@ -78,15 +88,13 @@ class EpLayout(GroupLayout[EpConfig]):
             self.managed(name, c.rows_per_block * nbytes, n, self._rows(nbytes))
             for name, nbytes in (("dispatch_block", c.message_bytes), ("combine_block", c.returned_bytes))
         )
-        self.dispatch_blocks.used(DISPATCH, "w", "r")
-        self.combine_blocks.used(COMBINE, "w", "r")
         cores = [(f".core{core}", 2 * c.row_bytes) for core in range(c.cores)]
-        self.staging = self.managed("staging", 2 * c.row_bytes, c.cores, lambda _: cores).used(COMBINE, "rw")
+        self.staging = self.managed("staging", 2 * c.row_bytes, c.cores, lambda _: cores)
         self._add_tallies()
-        self.dispatch_fields = self.meta("meta.counts", FIELD_BYTES, c.n_slots, self._counts).used(DISPATCH, "r", "w")
+        self.dispatch_fields = self.meta("meta.counts", FIELD_BYTES, c.n_slots, self._counts)
         self.dispatch_done, self.combine_fields, self.combine_done = (
-            self.meta(f"meta.{name}", FIELD_BYTES, n, self._sources).used(part, "r", "w")
-            for name, part in (("dispatch_ack", DISPATCH), ("rows", COMBINE), ("combine_ack", COMBINE))
+            self.meta(f"meta.{name}", FIELD_BYTES, n, self._sources)
+            for name in ("dispatch_ack", "rows", "combine_ack")
         )
 
     def _rows(self, nbytes: int) -> Parts:

@@ -11,13 +11,11 @@ from xccl_emu.kernels.experts.parameters import Buffers, Rounds
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, size
-from xccl_emu.protocol.streams import Streams, merged
-from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts.case import LayerCase
 from xccl_emu.protocols.experts.group import Args, ExpertGroup
 from xccl_emu.protocols.experts.layout import COMBINE, LAYER, C, GroupLayout
-
-ROLLBACK = "rollback"
+from xccl_emu.protocols.rollback.case import own_words
 
 
 class RestartedLayout(GroupLayout[C]):
@@ -26,11 +24,11 @@ class RestartedLayout(GroupLayout[C]):
     def _add_all(self) -> None:
         super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
         n = self.config.n_ranks
-        self.readies = self.meta("meta.ready", FIELD_BYTES, n, self._sources).used(ROLLBACK, "r", "w")
-        self.dones = self.meta("meta.done", FIELD_BYTES, n, self._sources).used(ROLLBACK, "r", "w")
-        self.over = self.meta("meta.end", FIELD_BYTES).used(ROLLBACK, "r")
-        self.abort = self.meta("meta.abort", FIELD_BYTES).used(ROLLBACK, "r")
-        self.go_on = self.meta("meta.go_on", FIELD_BYTES).used(ROLLBACK, "rw")
+        self.readies = self.meta("meta.ready", FIELD_BYTES, n, self._sources)
+        self.dones = self.meta("meta.done", FIELD_BYTES, n, self._sources)
+        self.over = self.meta("meta.end", FIELD_BYTES)
+        self.abort = self.meta("meta.abort", FIELD_BYTES)
+        self.go_on = self.meta("meta.go_on", FIELD_BYTES)
         self.errors = self.meta("meta.errors", FIELD_BYTES)
 
     def label(self, bench: Bench) -> None:
@@ -61,12 +59,11 @@ class RestartedGroup(ExpertGroup[C]):
     def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
         """Launch ``rounds`` rounds, of all parts or of dispatch alone, and the supervisor."""
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
-        supervisor = self.config.first_die + n
+        first, supervisor = self.config.first_die, self.config.first_die + n
         known = rollback.RankWords(
-            0, n, rounds, layout.first(layout.readies), layout.first(layout.dones), layout.first(layout.over),
-            layout.first(layout.abort), layout.errors.at(supervisor), self.pod.spec.die_bytes,
+            0, n, rounds, layout.readies.at(first), layout.dones.at(first), layout.over.at(first),
+            layout.abort.at(first), layout.errors.at(supervisor), self.pod.spec.die_bytes,
         )  # fmt: skip
-        rights = {name: right for name, right in _RIGHTS.items() if name in self.buffers[0]}
         for rank, own in enumerate(self.buffers):
             todo = Rounds(
                 int(COMBINE in parts), self._failures, layout.go_on.at(self.die_of(rank)), own["batches"].address,
@@ -74,22 +71,14 @@ class RestartedGroup(ExpertGroup[C]):
             )  # fmt: skip
             held = [own.get(name) for name in Buffers._fields]
             args: dict[str, Any] = {
-                "core": cores, "n": todo, "c": self.shape(), "r": known._replace(me=rank),
+                "core": cores, "n": todo, "c": self.shape(),
+                "r": known._replace(me=rank, **own_words(rank, first, layout.readies, layout.dones, layout.over)),
                 "b": Buffers(*(buffer.address if buffer else 0 for buffer in held)),
                 "stride": Buffers(*(buffer.nbytes // self.n_rounds if buffer else 0 for buffer in held)),
                 **self._all_places(),
             }  # fmt: skip
-            grants = [self.pod.grant(own[name], right) for name, right in rights.items()]
-            grants += [each for part in (*LAYER, ROLLBACK) for each in layout.grants(part, rank)]
-            grants += [layout.errors.grant(supervisor, "w"), *([] if rank else [layout.over.grant(None, "w")])]
-            streams.launch(self.kernel, self.die_of(rank), args, merged(grants), cores)
-        seen = [layout.errors.grant(supervisor, "r"), layout.over.grant(supervisor, "r")]
-        grants = [layout.abort.grant(None, "w"), *seen]
-        streams.launch(rollback.supervise, supervisor, {"aborts": self._aborts, "r": known}, grants)
-
-
-_RIGHTS = {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"}
-_RIGHTS |= dict.fromkeys(app.OF_ROWS, "rw")
+            self.pod.launch(self.kernel, self.die_of(rank), cores, args, after=streams)
+        self.pod.launch(rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": known}, after=streams)
 
 
 @dataclass(frozen=True)

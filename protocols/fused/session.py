@@ -118,21 +118,16 @@ class FusedLayout(GroupLayout[FusedConfig]):
         c = self.config
         rows = c.n_ranks * c.max_tokens
         self.dispatch = self.managed("dispatch_buffer", c.message_bytes, rows, self._messages)
-        self.dispatch.used(DISPATCH, "r", "w", int(c.preallocated))  # messages that are packed go anywhere
         over = None if c.double_buffered else self.dispatch
         self.combine = self.managed("combine_buffer", c.row_bytes, rows, self._contributions, over)
-        self.combine.used(COMBINE, "r", "w", 0)
         if c.path == "sdma":
             self.staging = self.managed("staging", c.message_bytes, c.cores * c.top_k, self._staged)
-            self.staging.used(DISPATCH, "rw")
         self._add_tallies()
         self.fields = self.meta("meta.counts", FIELD_BYTES, 2 * c.n_slots, self._counts)
-        self.fields.used(DISPATCH, "r", "w", 2)
         if not c.preallocated:
             self.exchange = self.meta("meta.", FIELD_BYTES, 4 * c.n_ranks, self._exchanged)
-            self.exchange.used(DISPATCH, "r", "w", 4)
-        self.arrivals = self.meta("meta.arrivals", FIELD_BYTES, c.tokens_max, self._tokens).used(COMBINE, "r", "w", 0)
-        self.due = self.meta("meta.due", FIELD_BYTES, c.tokens_max, self._tokens).used(COMBINE, "rw")
+        self.arrivals = self.meta("meta.arrivals", FIELD_BYTES, c.tokens_max, self._tokens)
+        self.due = self.meta("meta.due", FIELD_BYTES, c.tokens_max, self._tokens)
 
     # ---- names in reports
 
@@ -175,14 +170,8 @@ assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole granules
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
     """An expert-parallel group: FusedDispatch, a dummy expert, FusedCombine (CloudMatrix384 4.2.1)."""
 
-    dispatches = Phase(
-        DISPATCH, dispatch_kernel.fused_dispatch,
-        {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "w"},
-    )  # fmt: skip
-    combines = Phase(
-        COMBINE, combine_kernel.fused_combine,
-        {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
-    )  # fmt: skip
+    dispatches = Phase(DISPATCH, dispatch_kernel.fused_dispatch)
+    combines = Phase(COMBINE, combine_kernel.fused_combine)
     lays_out = FusedLayout
     layout: FusedLayout
 
@@ -201,18 +190,18 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
         c, layout, first = self.config, self.layout, self.layout.first
         ub_bytes, work = self.pod.spec.ub_bytes, messages_at(c)
         return Fused(
-            dispatch=first(layout.dispatch),
-            combine=first(layout.combine),
+            dispatch=first(layout.dispatch, tables=int(c.preallocated)),  # messages that are packed go anywhere
+            combine=first(layout.combine, tables=0),
             region=c.max_tokens,
-            fields=first(layout.fields),
-            arrivals=first(layout.arrivals),
+            fields=first(layout.fields, tables=2),
+            arrivals=first(layout.arrivals, tables=0),
             due=first(layout.due),
             staging=first(layout.staging),
             work=work,
             room=fit_half(ub_bytes, work + c.n_slots * FIELD_BYTES, inbound_bytes(c)),
             list_room=(ub_bytes - buffer_at(ROWS, c.hidden, c.n_slots)) // LISTED_BYTES,
             wire=c.wire_bytes,
-            exchange=first(layout.exchange),
+            exchange=first(layout.exchange, tables=4),
             sdma=int(c.path == "sdma"),
             pipelined=int(c.pipelined),
         )

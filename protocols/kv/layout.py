@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from xccl_emu import protocol
 from xccl_emu.kernels.kv import pair
-from xccl_emu.machine.launch import Grant
 
 FIELD = pair.FIELD_BYTES
 
@@ -70,59 +69,18 @@ class KvRegions:
 
     def pair(self, link: RankPair, first: int, requests: int) -> pair.Pair:
         """The parameters of its kernels, for a launch after ``first`` requests."""
-        s, pool = self.sizes, self._pool(link)
-        source, target, peer, mine = link.source, link.target, link.peer, link.instance
+        s, source, target, peer, mine = self.sizes, link.source, link.target, link.peer, link.instance
+        pool = peer if s.pools > 1 else 0
         return pair.Pair(
-            self.blocks.at(source, pool * s.pool), self.used.at(source, pool), self.tables.at(source, peer * s.tasks),
-            self.done.at(source, peer * s.cores), self.offers.at(source, peer * s.slots), self.slots.at(target),
-            self.taken.at(target), self.tasks.at(target, mine * s.tasks), self.grants.at(target, mine * s.slots),
-            self.ready.at(target, mine * s.cores), s.pool, s.quota, s.slots, s.tasks, self.table_bytes, s.cores,
+            _part(self.blocks, source, pool, s.pool), self.used.at(source, pool),
+            _part(self.tables, source, peer, s.tasks), _part(self.done, source, peer, s.cores),
+            _part(self.offers, source, peer, s.slots), self.slots.at(target), self.taken.at(target),
+            _part(self.tasks, target, mine, s.tasks), _part(self.grants, target, mine, s.slots),
+            _part(self.ready, target, mine, s.cores), s.pool, s.quota, s.slots, s.tasks, self.table_bytes, s.cores,
             s.nbytes, s.room, s.layers, first, requests, int(not link.stopped),
         )  # fmt: skip
 
-    def prefill(self, link: RankPair) -> list[Grant]:
-        """List what prefill may touch where decode pulls."""
-        s, pool, die = self.sizes, self._pool(link), link.source
-        return [
-            self.blocks.grant(die, "w", pool * s.pool, s.pool), self.used.grant(die, "rw", pool),
-            self.tables.grant(die, "w", link.peer * s.tasks, s.tasks),
-            self.done.grant(die, "r", link.peer * s.cores, s.cores),
-            self.tasks.grant(link.target, "w", link.instance * s.tasks, s.tasks),
-        ]  # fmt: skip
 
-    def push(self, link: RankPair) -> list[Grant]:
-        """List what it may touch where it writes to slots."""
-        return [
-            self.offers.grant(link.source, "r", link.peer * self.sizes.slots, self.sizes.slots),
-            self.slots.grant(link.target, "w"), self._ready(link, "w"),
-        ]  # fmt: skip
-
-    def receive(self, link: RankPair) -> list[Grant]:
-        """List what decode's receiver may touch."""
-        s, pool, die = self.sizes, self._pool(link), link.source
-        return [
-            self.blocks.grant(die, "r", pool * s.pool, s.pool),
-            self.tables.grant(die, "r", link.peer * s.tasks, s.tasks),
-            self.done.grant(die, "w", link.peer * s.cores, s.cores), self.slots.grant(link.target, "w"),
-            self.taken.grant(link.target, "rw"), self.tasks.grant(link.target, "r", link.instance * s.tasks, s.tasks),
-            self._grants(link, "rw"), self._ready(link, "w"),
-        ]  # fmt: skip
-
-    def offer(self, link: RankPair) -> list[Grant]:
-        """List what it may touch where prefill writes."""
-        offers = self.offers.grant(link.source, "w", link.peer * self.sizes.slots, self.sizes.slots)
-        return [self.taken.grant(link.target, "rw"), self._grants(link, "w"), offers]
-
-    def decode(self, link: RankPair) -> list[Grant]:
-        """List what a decode step may touch."""
-        slots, taken = self.slots.grant(link.target, "r"), self.taken.grant(link.target, "w")
-        return [slots, taken, self._grants(link, "r"), self._ready(link, "r")]
-
-    def _pool(self, link: RankPair) -> int:
-        return link.peer if self.sizes.pools > 1 else 0
-
-    def _grants(self, link: RankPair, rights: str) -> Grant:
-        return self.grants.grant(link.target, rights, link.instance * self.sizes.slots, self.sizes.slots)
-
-    def _ready(self, link: RankPair, rights: str) -> Grant:
-        return self.ready.grant(link.target, rights, link.instance * self.sizes.cores, self.sizes.cores)
+def _part(region: protocol.Region, die: int, number: int, of: int) -> int:
+    """Address of what a pair has of a region, ``of`` elements."""
+    return region.at(die, number * of).only(range(number * of, (number + 1) * of))

@@ -68,26 +68,20 @@ class ProbeCase(protocol.Case):
             late.at(0), self.slots, nbytes, self.requests, fits if self.stands else self.requests, self.probes, answers,
             self.patient,
         )  # fmt: skip
-        pod.launch(probe.announce, 0, [0], {"c": channel}, [task.grant(1, "w")])
+        pod.launch(probe.announce, 0, [0], {"c": channel})
         links, fulls = (pod.alloc(0, 8 * self.probes) for _ in range(2))
         bench.label_buffer(links, "link is cut")
         bench.label_buffer(fulls, "decode is full")
         self._expect(bench, links, fulls, answers)
         args: dict[str, Any] = {"links": links.address, "fulls": fulls.address, "moved": fits}
-        grants = [pod.grant(links, "w"), pod.grant(fulls, "w"), asked.grant(1, "w")]
-        grants += [each.grant(0, "r") for each in (done, answer, late)]
-        pod.launch(probe.probe, 0, [1], {**args, "c": channel}, grants)
-        grants = [pod.grant(blocks, "r"), slots.grant(1, "w"), ready.grant(1, "w")]
-        grants += [each.grant(1, "r") for each in (task, freed, asked)]
-        grants += [each.grant(0, "w") for each in (done, answer, late)]
-        pod.launch(probe.progress, 1, [0], {"c": channel}, grants)
+        pod.launch(probe.probe, 0, [1], {**args, "c": channel})
+        pod.launch(probe.progress, 1, [0], {"c": channel})
         if not self.stands:
             out = pod.alloc(1, data.nbytes)
             bench.label_buffer(out, "out")
             if self.patient:
                 bench.expect(out.address, data, "out of die 1", owners="die1.core1")
-            grants = [pod.grant(out, "w"), slots.grant(1, "r"), ready.grant(1, "r"), freed.grant(1, "w")]
-            pod.launch(probe.decode, 1, [1], {"out": out.address, "c": channel}, grants)
+            pod.launch(probe.decode, 1, [1], {"out": out.address, "c": channel})
         bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
 
     def _expect(self, bench: protocol.Bench, links: Buffer, fulls: Buffer, answers: int) -> None:

@@ -68,26 +68,21 @@ class KvRetryCase(protocol.Case):
         regions.place(bench, pod)
         prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
         for q in range(n):
+            own, mine, asked = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1), tasks.at(decode, q * parts)
             params = retry.Retry(
-                blocks.at(0, q * self.pool), ask.at(0, q), done.at(0, q), tasks.at(decode, q * parts), slots.at(decode),
-                taken.at(decode), ask.at(1) - ask.at(0), self.instances, self.pool, self.slots, self.layers, nbytes,
-                self.requests, self.aborts,
+                blocks.at(0, own.start).within(own), ask.at(0, q).within(mine), done.at(0, q).within(mine),
+                asked.only(range(q * parts, (q + 1) * parts)), slots.at(decode), taken.at(decode),
+                ask.at(1) - ask.at(0), self.instances, self.pool, self.slots, self.layers, nbytes, self.requests,
+                self.aborts,
             )  # fmt: skip
-            for die, own in enumerate(prompts):
-                grants = [
-                    pod.grant(own, "r"), blocks.grant(die, "w", q * self.pool, self.pool), ask.grant(die, "r", q),
-                    done.grant(die, "r", q), tasks.grant(decode, "w", q * parts + die * self.pool, self.pool),
-                ]  # fmt: skip
-                args: dict[str, Any] = {"caches": own.address, "instance": die, "mortal": int(self.mortal and not die)}
-                pod.launch(retry.answer, die, [q], {**args, "r": params}, grants)
+            for die, prompt in enumerate(prompts):
+                first = q * parts + die * self.pool
+                given = params._replace(tasks=asked.only(range(first, first + self.pool)))
+                args: dict[str, Any] = {"caches": prompt.address, "instance": die, "r": given}
+                pod.launch(retry.answer, die, [q], {**args, "mortal": int(self.mortal and not die)})
             out = bench.wanted(decode, caches[q], f"out{q}", owners=f"die{decode}.core{q}")
-            grants = [
-                pod.grant(out, "w"), blocks.grant(None, "r", q * self.pool, self.pool), ask.grant(None, "w", q),
-                done.grant(None, "w", q), tasks.grant(decode, "r", q * parts, parts), slots.grant(decode, "rw"),
-                taken.grant(decode, "rw"),
-            ]  # fmt: skip
             args = {"out": out.address, "first": q * self.requests, "r": params}
-            pod.launch(retry.request_all, decode, [q], args, grants)
+            pod.launch(retry.request_all, decode, [q], args)
         bench.stop(retry.PAIRING, "a task of a request that was not asked for")
         bench.tolerates("stop", "cut", "stall")
         bench.recovers(*range(self.instances - 1))

@@ -53,34 +53,29 @@ class Transfers:
         return PairLaunch(own, Buffer(link.target, 0, 0) if link.stopped else self._decode(link, places, batch))
 
     def _prefill(self, link: RankPair, places: pair.Pair, batch: PairBatch) -> Buffer:
-        bench, pod, die, (cores, _) = self.bench, self.pod, link.source, cores_of(self.path, places.cores)
+        bench, die, (cores, _) = self.bench, link.source, cores_of(self.path, places.cores)
         asked = bench.filled(die, batch.requests, f"requests for die{link.target}{batch.call}")
         own = bench.filled(die, batch.caches, f"caches for die{link.target}{batch.call}", travels=True)
         args: dict[str, Any] = {"requests": asked.address, "caches": own.address, "k": places}
-        grants, on = [pod.grant(asked, "r"), pod.grant(own, "r")], range(link.peer * cores, (link.peer + 1) * cores)
+        kernel, on = transfer.prefill, range(link.peer * cores, (link.peer + 1) * cores)
         if self.path == "push":
-            args["me"] = [*range(cores)]
-            self.streams.launch(transfer.push, die, args, [*grants, *self.areas.push(link)], on)
-        else:
-            self.streams.launch(transfer.prefill, die, args, [*grants, *self.areas.prefill(link)], on)
+            kernel, args["me"] = transfer.push, [*range(cores)]
+        self.pod.launch(kernel, die, on, args, after=self.streams)
         return own
 
     def _decode(self, link: RankPair, places: pair.Pair, batch: PairBatch) -> Buffer:
-        pod, die, (_, cores) = self.pod, link.target, cores_of(self.path, places.cores)
+        die, (_, cores) = link.target, cores_of(self.path, places.cores)
         *movers, last = range(link.instance * cores, (link.instance + 1) * cores)
         expected = self.bench.filled(die, batch.requests, f"expected from die{link.source}{batch.call}")
         args: dict[str, Any] = {"requests": expected.address, "k": places}
-        if self.path == "push":
-            grants = [pod.grant(expected, "r"), *self.areas.offer(link)]
-            self.streams.launch(transfer.offer, die, args, grants, movers)
-        else:
+        kernel = transfer.offer
+        if self.path != "push":
+            kernel = transfer.receive
             args |= {"me": [*range(places.cores)], "dma": int(self.path == "dma")}
-            grants = [pod.grant(expected, "r"), *self.areas.receive(link)]
-            self.streams.launch(transfer.receive, die, args, grants, movers)
+        self.pod.launch(kernel, die, movers, args, after=self.streams)
         name, owner = f"caches from die{link.source}{batch.call}", self.streams.owner(die, last)
         out = self.bench.wanted(die, batch.caches, name, owners=owner)
-        grants = [pod.grant(out, "w"), *self.areas.decode(link)]
-        self.streams.launch(transfer.decode, die, {"out": out.address, "k": places}, grants, last)
+        self.pod.launch(transfer.decode, die, [last], {"out": out.address, "k": places}, after=self.streams)
         return out
 
 

@@ -75,6 +75,7 @@ class Membership(Case):
             mine = known._replace(
                 me=me, rows=rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends)),
                 fields=fields.at(0).only(*sends), readies=readies.at(0).only(me),
+                dones=dones.at(supervisor).only(me),
             )  # fmt: skip
             args = {"own": own.address, "spare": spare.address, "out": out.address}
             pod.launch(membership.rank, me, [0], {**args, "g": mine})

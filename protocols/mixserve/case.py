@@ -27,8 +27,6 @@ UB_BYTES = 192 * KIB
 ROWS_MAX = 1 << 36
 """Bytes of the places for outputs of experts; a run that moves payload may have `BYTES_MAX`."""
 
-_RIGHTS = {"arrived": "rw", "partial": "rw", "out": "w"}
-
 
 @dataclass(frozen=True)
 class MixServeCase(StreamCase):
@@ -147,11 +145,10 @@ class MixServeCase(StreamCase):
             at["tokens"], at["totals"], at["counts"], at["rows"], at["places"], at["weights"], at["arrived"],
             at.get("partial", 0), 0 if dispatches else self._partial_bytes, at.get("out", 0),
         )  # fmt: skip
-        grants = [pod.grant(buffer, _RIGHTS.get(name, "r")) for name, buffer in buffers.items()]
         for number, rounds in enumerate(each):
             launched = cluster._replace(rounds=rounds, done=sum(each[:number]))
             args = {"c": launched, "t": tables, "b": layout.inboxes(core)}
-            streams.launch(mixserve, die, args, grants + layout.grants(core), core)
+            pod.launch(mixserve, die, [core], args, after=streams)
 
     def _expect_rows(self, bench: Bench, owner: str, die: int, core: int, layout: MixServeLayout, data: Data) -> None:
         """Expect the results of the last two rounds: those before them are overwritten."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.mixserve.rows import FIELD_BYTES, PLACES, Inboxes
-from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol import Region, Regions
 
 
@@ -164,11 +163,6 @@ class MixServeLayout:
             self._of(self.results, core), results,
         )  # fmt: skip
 
-    def grants(self, core: int) -> list[Grant]:
-        """Leave to touch what a core of any rank has."""
-        own = (self.sent, self.heads, self.gathered, self.terms, self.returned, self.results, *self.fields)
-        each = {region: region.count // self.shape.cores for region in own}
-        return [region.grant(None, "rw", core * n, n) for region, n in each.items()]
-
     def _of(self, region: Region, core: int) -> int:
-        return region.at(0, core * (region.count // self.shape.cores))
+        n = region.count // self.shape.cores
+        return region.at(0, core * n).only(range(core * n, (core + 1) * n))

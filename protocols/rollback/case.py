@@ -8,7 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.kernels import rollback
-from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, read_papers, size
+from xccl_emu.machine.launch import Address
+from xccl_emu.protocol import Bench, Case, Preset, Region, Regions, payload, read_papers, size
+
+
+def own_words(me: int, first: int, readies: Region, dones: Region, over: Region) -> dict[str, Address]:
+    """Return the words that a rank shares, on the first die: its own, and all if it is the one that ends it all."""
+    return {
+        "readies": readies.at(first).only(me),
+        "dones": dones.at(first).only(me).limited("w") if me else dones.at(first).limited("r"),
+        "over": over.at(first).limited("r" if me else "rw"),
+    }
 
 
 @dataclass(frozen=True)
@@ -57,22 +67,15 @@ class Rollback(Case):
             0, self.ranks, self.iterations, readies.at(0), dones.at(0), over.at(0), abort.at(0), errors.at(supervisor),
             pod.spec.die_bytes,
         )  # fmt: skip
-        where = rollback.IterationRows(nbytes, rows.at(0), fields.at(0))
         sent = self.sent()
         for me in range(self.ranks):
             own = bench.filled(me, sent[me], "own")
             out = bench.wanted(me, self.received(me, sent), "out", owners=f"die{me}")
-            grants = [pod.grant(own, "r"), pod.grant(out, "w"), abort.grant(me, "r")]
-            grants += [each.grant(me, "r") for each in (rows, fields, readies, over)]
-            grants += [dones.grant(0, "w" if me else "r"), errors.grant(supervisor, "w")]
-            grants += [each.grant(None, "w", me) for each in (rows, fields, readies)]
-            grants += [rows.grant(None, "w", self.ranks + me), *([] if me else [over.grant(None, "w")])]
-            mine = known._replace(me=me)
-            args = {"own": own.address, "out": out.address, "failures": self.failures}
-            pod.launch(rollback.rank, me, [0], {**args, "r": mine, "w": where}, grants)
-        grants = [abort.grant(None, "w")]
-        grants += [each.grant(supervisor, "r") for each in (errors, over)]
-        pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known}, grants)
+            mine = known._replace(me=me, **own_words(me, 0, readies, dones, over))
+            args = {"own": own.address, "out": out.address, "failures": self.failures, "r": mine}
+            where = rollback.IterationRows(nbytes, rows.at(0).only(me, self.ranks + me), fields.at(0).only(me))
+            pod.launch(rollback.rank, me, [0], {**args, "w": where})
+        pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known})
         bench.tolerates("stop", "cut", "stall")
 
     @classmethod

@@ -33,7 +33,7 @@ class Launcher:
         self._taken = set() if streams is not None else set(pod.active_cores())
         self._free: dict[int, Iterator[int]] = {}
 
-    def launch(self, work: Sequence[Work]) -> list[tuple[list[Launch], TransferCall]]:
+    def put(self, work: Sequence[Work]) -> list[tuple[list[Launch], TransferCall]]:
         """Launch everything; the steps 1 and 5 of the paper begin.
 
         Returns each call with the launches of its channels, a receive before the send whose cores carry it out.
@@ -67,10 +67,7 @@ class Launcher:
                 values |= {"target": other["target"], "received": other["nbytes"], "back": other["c"]}
                 grants += self._grants(call.back, channel)
             args = {name: values[name] for name in kernel.params}
-            if self._streams is not None:
-                self._streams.launch(kernel, die, args, grants, core)
-            else:
-                launches.append(self._pod.launch(kernel, die, [core], args, grants))
+            launches.append(self._pod.launch(kernel, die, [core], args, grants, after=self._streams))
         return launches
 
     def _cores(self, die: int) -> Iterator[int]:
@@ -98,7 +95,10 @@ class Launcher:
         }
 
     def _grants(self, call: TransferCall, number: int) -> list[Grant]:
-        """The least that a channel of one side needs: its part of the own buffer, both fields, and its slots."""
+        """The least that a channel of one side needs: its part of the own buffer, both fields, and its slots.
+
+        By hand, since a sender reads in a field where it writes: no argument says that.
+        """
         place, layout = (call.source, call.target, number), self._layout
         tail, ack = layout.tail(*place), layout.ack(*place)
         grants = [

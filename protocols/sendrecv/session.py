@@ -238,7 +238,7 @@ class SendRecv:
             self._put_on_cores([*work, *((h.call, h.base, self._progress(h)) for h in self.handles)], whole=True)
             return
         work += [(h.call, h.base, [0] * h.call.cores) for h in self.handles]
-        Launcher(self.pod, self.layout, self._open, True, self._ack_each, streams).launch(work)
+        Launcher(self.pod, self.layout, self._open, True, self._ack_each, streams).put(work)
         self._ahead |= {call.key: [n + more for n, more in zip(base, self._chunks(call), strict=True)]
                         for call, base, _ in work}  # fmt: skip
         self.handles, self._open = [], self._no_calls()
@@ -323,7 +323,7 @@ class SendRecv:
 
     def _put_on_cores(self, work: Sequence[Work], whole: bool = False) -> None:
         self._broken = True  # until the run is over
-        self._launched = Launcher(self.pod, self.layout, self._open, whole, self._ack_each, None).launch(work)
+        self._launched = Launcher(self.pod, self.layout, self._open, whole, self._ack_each, None).put(work)
 
     # ---- what the fields say
 

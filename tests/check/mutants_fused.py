@@ -1,13 +1,8 @@
 """Bugs in FusedDispatch and FusedCombine."""
 
-from collections.abc import Collection
 from dataclasses import replace
-from unittest import mock
 
-from xccl_emu.check.trial import Trial
-from xccl_emu.protocols.experts.layout import COMBINE
 from xccl_emu.protocols.fused.case import FusedCase
-from xccl_emu.protocols.fused.session import FusedLayout
 
 from .kinds import AREA, EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -32,29 +27,7 @@ of_dispatch, of_counts, of_combine, of_sums, of_common = (
 """Modules of kernels, to be changed."""
 
 
-class Permitted(FusedCase):
-    """The same where ranks may read the arrivals of others, as one that does not count by atomics has to, and write
-    the counts that they were told, as one that resets flags has to."""
-
-    def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """See `FusedCase.build`."""
-        given = FusedLayout._add_all
-
-        def with_more(layout: FusedLayout) -> None:
-            given(layout)
-            layout.arrivals.used(COMBINE, "r", "rw", 0)
-            layout.fields.used(COMBINE, "w")
-
-        with mock.patch.object(FusedLayout, "_add_all", with_more):
-            return super().build(order, without)
-
-
-def permitted(scenario: FusedCase) -> Permitted:
-    """The same configuration with more permissions."""
-    return Permitted(**vars(scenario))
-
-
-RESETTING = permitted(replace(PAIR, tokens=1, rounds=20))  # so that schedules of the portfolio meet it
+RESETTING = replace(PAIR, tokens=1, rounds=20)  # so that schedules of the portfolio meet it
 
 # ---- what stands in dispatch
 
@@ -77,6 +50,8 @@ SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 ROWS_VISIBLE = '        yield xl.quiet(step=1, sync="contributions visible")\n'
 ANNOUNCE = "        yield from announce(listed, c, f)\n"
 ARRIVAL = '        yield xl.add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")\n'
+MAY_READ = of_combine.at("    arrivals: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]\n", "Writes", "Updates")
+"""Ranks may read the arrivals of others, as one that does not count by atomics has to."""
 READ_MODIFY_WRITE = """\
         seen = yield xl.load(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, step=2)
         yield xl.store(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, seen + 1, step=2, sync="arrival")
@@ -84,6 +59,8 @@ READ_MODIFY_WRITE = """\
 NOT_MASKED = "        if slot >= 0:\n            due = due + 1\n"
 TARGET = "    return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden\n"
 
+MAY_CLEAR = of_dispatch.at("    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]\n", "Reads", "Updates")
+"""Ranks may write the counts that they were told, as one that resets flags has to."""
 CLEAR = '        yield xl.put(own + i * FIELD_BYTES, 0, sync="clear counts")\n'
 CLEARED_LATE = (
     "        mine = field_at(f.fields + rank * c.die_bytes, event - 1, c.n_ranks, c.n_local, 0, 0)\n"
@@ -93,7 +70,7 @@ BOOLEAN = (
     of_dispatch.at(COUNTS, "event", "1"),
     of_dispatch.at('until(going, own + i * FIELD_BYTES, event, x, 3, "counts in")', "event", "1"),
 )
-RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + EACH_COUNT + CLEAR))
+RESET = (*BOOLEAN, MAY_CLEAR, of_dispatch(SUM_COUNTS, SUM_COUNTS + EACH_COUNT + CLEAR))
 """Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
 
 KNOWN = (
@@ -111,8 +88,8 @@ KNOWN = (
         of_dispatch(EACH_COUNT + CLEAR, ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE), base=RESET),
     bug("fused: a rank with zero tokens skips its counts", IDLE, LOCKED,
         of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS)),
-    bug("fused: arrivals counted by read, modify and write", permitted(replace(PAIR, tokens=1, top_k=2)),
-        LOCKED | TORN | RACE, of_combine(ARRIVAL, READ_MODIFY_WRITE)),
+    bug("fused: arrivals counted by read, modify and write", replace(PAIR, tokens=1, top_k=2),
+        LOCKED | TORN | RACE, of_combine(ARRIVAL, READ_MODIFY_WRITE), base=(MAY_READ,)),
     bug("fused: counts told before the messages are visible", PAIR, RACE | UNWRITTEN,
         of_dispatch(VISIBLE + ALL_SENT + IF_GRANTED + PUBLISH, IF_GRANTED + PUBLISH + VISIBLE + ALL_SENT),
         quick=True),

@@ -52,9 +52,9 @@ class Mail(StreamCase):
         own, out = bench.filled(0, word, "own"), bench.wanted(1, word, "out", owners="die1")
         args = {"word": box.at(1), "flag": flag.at(1)}
         grants = [box.grant(1, "w"), flag.grant(1, "w"), pod.grant(own, "r")]
-        streams.launch(tell, 0, {"own": own.address, **args}, grants)
+        pod.launch(tell, 0, [0], {"own": own.address, **args}, grants, after=streams)
         grants = [box.grant(1, "r"), flag.grant(1, "r"), pod.grant(out, "w")]
-        streams.launch(hear, 1, {"out": out.address, **args}, grants)
+        pod.launch(hear, 1, [0], {"out": out.address, **args}, grants, after=streams)
         streams.put()
 
 

@@ -15,12 +15,12 @@ from xccl_emu.check.verdict import VERIFIED
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import kernel, load, quiet, store
 from xccl_emu.machine import small_pod
-from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.launch import Grant, merged
 from xccl_emu.protocol import Call, protocol
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.registry import known, known_of, make
 from xccl_emu.protocol.sequence import Sequence, Stage
-from xccl_emu.protocol.streams import StreamCase, Streams, merged
+from xccl_emu.protocol.streams import StreamCase, Streams
 
 PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 
@@ -50,11 +50,11 @@ def test_launches_follow_each_other(launches: list[tuple[int, int] | None]) -> N
     for each in launches:
         if each is None:
             want *= 2
-            streams.launch(double, 0, {"target": word.address}, [pod.grant(word, "rw")])
+            pod.launch(double, 0, [0], {"target": word.address}, [pod.grant(word, "rw")], after=streams)
         else:
             want += sum(each)
             args = {"target": word.address, "a": each[0], "b": each[1]}
-            streams.launch(add_to, 0, args, [pod.grant(word, "rw")])
+            pod.launch(add_to, 0, [0], args, [pod.grant(word, "rw")], after=streams)
     streams.put()
     pod.run()
     assert pod.view(word, np.int64).tolist() == [want]
@@ -83,7 +83,7 @@ class Handed(StreamCase):
             for core, (source, target) in enumerate(((0, 0), (1, 2)) if number else ((0, 1), (3, 3))):
                 grants = [pod.grant(words[source], "rw"), pod.grant(words[target], "rw")]
                 args = {"source": words[source].address, "target": words[target].address}
-                streams.launch(copy_word, 0, args, grants, core)
+                pod.launch(copy_word, 0, [core], args, grants, after=streams)
         streams.put()
         bench.expect(words[2].address, data[:1] if len(calls) > 1 else data[2:3], "the last word", owners="die0")
 
@@ -119,7 +119,7 @@ def test_a_launch_of_several_cores_ends_on_all_of_them(together: bool) -> None:
             args = {"source": words[number].address, "target": words[number + 1].address}
             for cores in [[0, 1]] if together else [[0], [1]]:
                 mine = [int(core == number) for core in cores]
-                streams.launch(copy_if, 0, {"mine": mine, **args}, grants, cores)
+                pod.launch(copy_if, 0, cores, {"mine": mine, **args}, grants, after=streams)
         streams.put()
         bench.expect(words[2].address, data[:1], "the last word", owners="die0")
 
@@ -142,9 +142,21 @@ def test_merged_grants_give_leave_for_the_same_bytes(given: list[tuple[int, int,
 def test_wrong_arguments_of_a_launch_are_refused() -> None:
     """A stream takes what a launch would take, and says so at once."""
     bench = Bench("sc", ())
-    streams = Streams(bench, bench.pod(small_pod(1)))
+    pod = bench.pod(small_pod(1))
+    streams = Streams(bench, pod)
     with pytest.raises(ConfigError, match="arguments missing"):
-        streams.launch(double, 0, {}, [])
+        pod.launch(double, 0, [0], {}, [], after=streams)
+
+
+def test_the_old_way_to_launch_warns() -> None:
+    """A stream takes a launch as it did, in the old order of arguments, and says what to call."""
+    bench = Bench("sc", ())
+    pod = bench.pod(small_pod(1))
+    word, streams = bench.filled(0, np.array([3])), Streams(bench, pod)
+    with pytest.warns(DeprecationWarning, match="pod.launch"):
+        streams.launch(double, 0, {"target": word.address}, [pod.grant(word, "rw")], 0)
+    streams.put()
+    assert pod.grants_of(0) == (pod.grant(word, "rw"),)
 
 
 def test_a_sequence_of_one_call_is_the_case() -> None:

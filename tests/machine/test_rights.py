@@ -67,6 +67,12 @@ def drop(b: Misspelt):
 
 
 @xl.kernel
+def both(source: xl.Reads, target: xl.Writes):
+    """Take two addresses, which may be one."""
+    yield xl.load(source + target)
+
+
+@xl.kernel
 def silent(address):
     """Say nothing."""
     yield xl.load(address)
@@ -125,6 +131,35 @@ def test_what_is_given() -> None:
     assert granted(pod, take, 2, b=Takes(both, 8)) == {slots.grant(2, "rw", 7), slots.grant(3, "rw", 7)}
 
 
+def test_a_part_that_is_all_there_is() -> None:
+    """What lies outside of it is granted on the own die neither."""
+    _, pod, slots = made()
+    wanted = {slots.grant(1, "r", 2, 3), slots.grant(None, "w", 2, 3)}
+    assert granted(pod, put, 1, own=0, b=Box(slots.at(0, 2).within(range(2, 5)), 8)) == wanted
+
+
+@pytest.mark.parametrize(("rights", "left"), [("r", {"r"}), ("w", {"w"}), ("rw", {"rw"}), ("", set())])
+def test_what_a_launch_limits(rights: str, left: set[str]) -> None:
+    """A launch leaves these rights, or none, of all that a kernel may do."""
+    _, pod, slots = made()
+    grants = granted(pod, take, 0, b=Plain(slots.at(2).limited(rights), 8))
+    assert grants == {slots.grant(2, each) for each in left}
+
+
+def test_a_sum_is_of_the_same() -> None:
+    """An address plus a number, in either order, gives what the address gives; with a fraction it is none."""
+    _, pod, slots = made()
+    for core, address in enumerate((slots.at(2, 3) + 8, 8 + slots.at(2, 3))):
+        assert pod.launch(take, 0, [core], {"b": Plain(address, 8)}).grants == (slots.grant(2, "rw", 3),)
+    assert not isinstance(slots.at(2) + 0.5, Address)  # type: ignore[operator]
+
+
+def test_rights_of_one_range_are_one_grant() -> None:
+    """A buffer that a kernel reads by one argument and changes by another is granted once."""
+    _, pod, slots = made()
+    assert granted(pod, both, 2, source=slots.at(1, 1), target=slots.at(1, 1)) == {slots.grant(1, "rw", 1)}
+
+
 def test_each_core_has_its_own_address() -> None:
     """What several cores are given by turns is granted to all of them, each range once."""
     _, pod, slots = made()
@@ -138,7 +173,7 @@ def test_a_place_that_there_is_not() -> None:
     _, pod, slots = made()
     assert granted(pod, take, 0, b=Plain(0, 8)) == set()
     with pytest.raises(ConfigError, match=r"kernel take: argument b.slots=\d+ is touched: must be an address from"):
-        granted(pod, take, 1, b=Plain(slots.at(0) + 32, 8))
+        granted(pod, take, 1, b=Plain(int(slots.at(0)) + 32, 8))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +222,7 @@ def test_an_address_is_a_number() -> None:
     """It counts, prints and travels as one, and a copy knows what it is of."""
     _, pod, slots = made()
     at = slots.at(1, 2)
-    assert (at, f"{at:#x}", type(at + 0)) == (int(at), f"{int(at):#x}", int)
+    assert (at, f"{at:#x}", at + 0) == (int(at), f"{int(at):#x}", int(at))
     assert pickle.loads(pickle.dumps(at)).extent == at.extent
     assert isinstance(pod.alloc(0, 8).address, Address)
     assert Pod(small_pod(1)).alloc(0, 8) == Pod(small_pod(1)).alloc(0, 8)

@@ -108,7 +108,5 @@ def launch(
         given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]
     blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
     blocks |= dict.fromkeys([each for each in kernel.params if each == "events" or each in kernel.ranges], 0)
-    if streams is not None:
-        streams.launch(kernel, die, {**blocks, **given}, leave, cores)
-        return None
-    return pod.launch(kernel, die, cores, {**blocks, **given}, leave)
+    launched = pod.launch(kernel, die, cores, {**blocks, **given}, leave, after=streams)
+    return launched if streams is None else None

@@ -27,58 +27,85 @@ _RIGHTS = {"r": ms.READ, "w": ms.WRITE, "f": ms.FLAGS}
 
 @dataclass(frozen=True)
 class Extent:
-    """What an address is of, in bytes from the address on, and how much of it the kernels of a launch may touch."""
+    """What an address is of, in global addresses, and how much of it the kernels of a launch may touch."""
 
-    whole: range = range(0)
+    whole: tuple[range, ...] = (range(0),)
     """All of it, on one die."""
     step: int = 1
     """From one element to the next; elements of a buffer are bytes."""
-    parts: tuple[range, ...] | None = None
-    """What of it; all, if nothing is said."""
-    dies: tuple[int, ...] | None = None
-    """On which dies; the address's own, if nothing is said."""
-    users: tuple[int, ...] = ()
+    parts: tuple[range, ...] = ()
+    """What of it."""
+    dies: tuple[int, ...] = ()
+    """On which dies."""
+    users: Sequence[int] = ()
     """Dies that have an equal share each of every part, in this order, if it is shared out."""
+    rights: str = "rwf"
+    """All that they may do, whatever else they do elsewhere."""
 
-    def of(self, die: int) -> Iterator[range]:
-        """Yield what a kernel on this die may touch; ConfigError if it has no share."""
-        if self.users and die not in self.users:
+    def of(self, die: int) -> Iterable[range]:
+        """Return what a kernel on this die may touch; ConfigError if it has no share."""
+        if not self.users:
+            return self.parts
+        if die not in self.users:
             raise ConfigError("die", die, f"has no share: it is shared out among {[*self.users]}")
-        n, number = (len(self.users), self.users.index(die)) if self.users else (1, 0)
-        for part in (self.whole,) if self.parts is None else self.parts:
-            share = len(part) // n
-            yield range(part.start + number * share, part.start + (number + 1) * share)
+        n, i = len(self.users), self.users.index(die)
+        return [part[i * (len(part) // n) : (i + 1) * (len(part) // n)] for part in self.parts]
 
 
 class Address(int):
     """A global address that knows what it is of, and so what a launch is to grant where the kernel takes it.
 
-    `Region.at` and `Buffer.address` are such; what is computed from one is a plain number.
+    `Region.at` and `Buffer.address` are such, and so is their sum with a number: an address in the same.
     """
 
-    extent = Extent()
+    extent: Extent
 
-    @classmethod
-    def of(cls, address: int, extent: Extent) -> Self:
-        """Return an address of something."""
-        made = cls(address)
+    def __new__(cls, address: int, extent: Extent = Extent()) -> Self:
+        """An address of something."""
+        made = super().__new__(cls, address)
         made.extent = extent
         return made
+
+    @classmethod
+    def of(cls, address: int, die: int, *whole: range, step: int = 1) -> Self:
+        """Return an address of something that is on a die, in one piece or several."""
+        return cls(address, Extent(whole, step, whole, (die,)))
+
+    def __add__(self, more: int) -> Self:
+        """Return an address in the same thing."""
+        added = int.__add__(self, more)
+        return type(self)(added, self.extent) if isinstance(more, int) else added
+
+    __radd__ = __add__
 
     def only(self, *elements: int | range) -> Self:
         """Return the same address, with leave for these elements alone; a range of them is one piece."""
         ranges = (each if isinstance(each, range) else range(each, each + 1) for each in elements)
-        first, step = self.extent.whole.start, self.extent.step
-        parts = tuple(range(first + each.start * step, first + each.stop * step) for each in ranges)
-        return self.of(self, replace(self.extent, parts=parts))
+        return self._but(parts=tuple(map(self._span, ranges)))
+
+    def within(self, elements: range) -> Self:
+        """Return the same address, as if there were no other elements, on the die that runs the kernel neither."""
+        whole = (self._span(elements),)
+        return self._but(whole=whole, parts=whole)
 
     def on(self, *dies: int) -> Self:
         """Return the same address, with leave for the same place on these dies in place of the address's own."""
-        return self.of(self, replace(self.extent, dies=dies))
+        return self._but(dies=dies)
 
-    def shared(self, dies: Iterable[int]) -> Self:
+    def limited(self, rights: str) -> Self:
+        """Return the same address, with leave for no more than these rights: ``"r"``, ``"w"`` or none."""
+        return self._but(rights=rights)
+
+    def shared(self, dies: Sequence[int]) -> Self:
         """Return the same address, with leave for an equal share for the kernels of each of these dies, in order."""
-        return self.of(self, replace(self.extent, users=tuple(dies)))
+        return self._but(users=dies)
+
+    def _span(self, elements: range) -> range:
+        first, step = self.extent.whole[0].start, self.extent.step
+        return range(first + elements.start * step, first + elements.stop * step)
+
+    def _but(self, **changed: Any) -> Self:
+        return type(self)(self, replace(self.extent, **changed))
 
 
 @dataclass(frozen=True)
@@ -113,13 +140,14 @@ class Grant:
 def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int) -> list[Grant]:
     """Return what a kernel on a die may touch: what its annotations say, of what its arguments are addresses of.
 
-    For a plain 0 nothing is granted: there is none.  ConfigError for another number that is no `Address` where the
-    kernel touches what it is of, and for a kernel whose annotations say nothing.
+    Where a core has no room for so much, grants of ranges that touch each other are one.  For a plain 0 nothing is
+    granted: there is none.  ConfigError for another number that is no `Address` where the kernel touches what it is of,
+    and for a kernel whose annotations say nothing.
     """
     if not kernel.touches:
         must = "annotate its parameters (`xl.Reads`, ...), or give grants"
         raise ConfigError(f"kernel {kernel.name}: says nothing of what it touches: {must}")
-    found = dict[Grant, None]()
+    found: dict[tuple[int | None, int, int], str] = {}
     for (name, part), touches in kernel.touches.items():
         given = args[name] if part is None else getattr(args[name], part)
         for value in given if isinstance(given, Sequence | np.ndarray) else [given]:
@@ -127,19 +155,34 @@ def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int)
                 what = name if part is None else f"{name}.{part}"
                 must = "an address from a buffer or a region (`region.at(die)`), or give grants"
                 raise ConfigError(f"kernel {kernel.name}: argument {what}={value!r} is touched: must be {must}")
-            if isinstance(value, Address):
-                found |= dict.fromkeys(each for touch in touches for each in _leave(value, touch, die, die_bytes))
-    return [*found]
+            for touch in touches if isinstance(value, Address) else ():
+                for where in _places(value.extent, touch, die, die_bytes):
+                    more = {*touch.rights} & {*value.extent.rights}
+                    found[where] = "".join(sorted({*found.get(where, ""), *more}))
+    grants = [Grant(*where, rights) for where, rights in found.items() if rights]
+    return grants if len(grants) <= ms.MAX_WINDOWS else merged(grants)
 
 
-def _leave(address: Address, touch: Touch, die: int, die_bytes: int) -> Iterator[Grant]:
-    extent, offset = address.extent, address % die_bytes
-    dies: tuple[int | None, ...] = (address // die_bytes,) if extent.dies is None else extent.dies
-    if touch.whose is not Whose.GIVEN:
-        dies = (die,) if touch.whose is Whose.OWN else (None,)
-    parts = [extent.whole] if touch.whose is Whose.OWN else [*extent.of(die)]
-    for each in dies:
-        yield from (Grant(each, offset + part.start, offset + part.stop, touch.rights) for part in parts)
+def merged(grants: Sequence[Grant]) -> list[Grant]:
+    """Merge grants of one range, and grants of ranges that touch each other; what may be touched stays the same."""
+    rights: dict[tuple[int | None, int, int], str] = {}
+    for each in grants:
+        where = each.die, each.start, each.end
+        rights[where] = "".join(sorted({*rights.get(where, ""), *each.rights}))
+    found = list[Grant]()
+    for (die, start, end), letters in sorted(rights.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
+        last = found[-1] if found else None
+        if last is not None and (last.die, last.end, last.rights) == (die, start, letters):
+            start = found.pop().start
+        found.append(Grant(die, start, end, letters))
+    return found
+
+
+def _places(extent: Extent, touch: Touch, die: int, die_bytes: int) -> Iterator[tuple[int | None, int, int]]:
+    parts = extent.whole if touch.whose is Whose.OWN else extent.of(die)
+    dies = {Whose.OWN: (die,), Whose.ANYWHERE: (None,)}.get(touch.whose, extent.dies)
+    for start, nbytes in ((part.start % die_bytes, len(part)) for part in parts if part):
+        yield from ((each, start, start + nbytes) for each in dies)
 
 
 class Queue(ABC):

@@ -16,7 +16,7 @@ from xccl_emu.machine.address_space import AddressSpace, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.labels import Labels
-from xccl_emu.machine.launch import Address, Extent, Grant, Launch, Queue, bind_arguments, check_grants, granted
+from xccl_emu.machine.launch import Address, Grant, Launch, Queue, bind_arguments, check_grants, granted
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray
@@ -68,7 +68,7 @@ class Buffer:
 
     def only(self, some: range) -> Address:
         """Return its address, with leave for some of its bytes."""
-        return Address.of(self.address, Extent(range(self.nbytes), parts=(some,)))
+        return Address.of(self.address, self.die, range(self.address, self.address + self.nbytes)).only(some)
 
 
 @dataclass(frozen=True, eq=False)

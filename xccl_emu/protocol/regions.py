@@ -5,36 +5,24 @@
     tail = regions.meta("tail")
     pod = bench.pod(regions.tight_pod(app_bytes=..., ub_bytes=...))
     regions.place(bench, pod)
-    ... inbox.at(die, slot), tail.grant(right, "w")
+    ... inbox.at(die, slot)
 
 A communicator that users make on a pod of theirs says where its regions begin: `Regions.fit`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
-from xccl_emu.machine.launch import Address, Extent, Grant
+from xccl_emu.machine.launch import Address, Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, MIB, PodSpec, small_pod, whole
 from xccl_emu.protocol.bench import Bench
 
 Parts = Callable[[int], Iterable[tuple[str, int]]]
 """What a region of the n-th die consists of, for reports: what follows its name, and bytes, one after the other."""
-
-
-class Use(NamedTuple):
-    """What a part of a protocol may do with a region: ``"r"``, ``"w"``, ``"rw"`` or nothing."""
-
-    own: str = ""
-    """With all of it, on the own die."""
-    anywhere: str = ""
-    """On any die, with what is the own die's there."""
-    tables: int = 1
-    """Number of consecutive tables, each divided equally among the users; with 0 all users share everything."""
 
 
 @dataclass(eq=False)
@@ -50,8 +38,6 @@ class Region:
     """From where the regions of its area begin."""
     parts: Parts | None = None
     """Its elements, if there is no more to say."""
-    uses: dict[str, Use] = field(default_factory=dict)
-    """By part of the protocol; see `used`."""
     _spec: PodSpec | None = field(default=None, repr=False)
     _first: int = 0
     """Offset in a die's memory of the regions of its area."""
@@ -85,10 +71,8 @@ class Region:
         if not 0 <= die < spec.n_homes:
             raise ConfigError("die", die, f"the pod has dies 0 to {spec.n_dies - 1}")
         first = die * spec.die_bytes + self.start
-        if i is None:
-            return Address.of(first, Extent(range(self.size), self.step))
-        at = i * self.step
-        return Address.of(first + at, Extent(range(-at, self.size - at), self.step)).only(i)
+        whole = Address.of(first, die, range(first, first + self.size), step=self.step)
+        return whole if i is None else (whole + i * self.step).only(i)
 
     def grant(self, die: int | None, rights: str, i: int | None = None, count: int = 1) -> Grant:
         """Leave for a core to touch some elements, or all of the region: ``"r"``, ``"w"`` or ``"rw"``.
@@ -97,24 +81,6 @@ class Region:
         """
         first, last = (0, self.count) if i is None else (i, i + count)
         return Grant(die, self.start + first * self.step, self.start + last * self.step, rights)
-
-    def used(self, part: str, own: str = "", anywhere: str = "", tables: int = 1) -> Self:
-        """Say who reads and writes it in a part of the protocol, as `Use` has it; returns the region."""
-        self.uses[part] = Use(own, anywhere, tables)
-        return self
-
-    def grants(self, part: str, users: range, number: int) -> Iterator[Grant]:
-        """Leave for cores of the n-th of the dies that run a part of the protocol to touch it."""
-        own, anywhere, tables = self.uses.get(part, Use())
-        nbytes = self.size if self.count > 1 else self.nbytes
-        if own:
-            yield Grant(users[number], self.start, self.start + nbytes, own)
-        if anywhere and not tables:
-            yield self.grant(None, anywhere)
-        each = nbytes // max(1, tables) // len(users)
-        for table in range(tables if anywhere else 0):
-            start = self.start + (table * len(users) + number) * each
-            yield Grant(None, start, start + each, anywhere)
 
     def labels(self, die: int, number: int) -> Iterator[tuple[str, int, int]]:
         """Name, address and bytes of each part, on the die of that number among those that have the region."""
@@ -192,10 +158,6 @@ class Regions:
         starts = {"managed": managed + spec.managed_start, "meta": meta + spec.meta_start}
         for region in self._all:
             region._spec, region._first = spec, starts[region.area]
-
-    def grants(self, part: str, number: int, users: range | None = None) -> list[Grant]:
-        """Return what cores of the n-th die of a part of the protocol may touch, in addition to app data."""
-        return [grant for region in self._all for grant in region.grants(part, users or self.dies, number)]
 
     def place(self, bench: Bench, pod: Pod) -> None:
         """Give the regions their addresses on a pod, and name them in reports."""

@@ -1,5 +1,6 @@
 """Launches that a core makes one after the other, as a rank's stream does, in one run of the pod."""
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.in_turn import in_turn, row_words
 from xccl_emu.machine.device.layout import GRANULE_BYTES
-from xccl_emu.machine.launch import Grant, Launch, Queue
+from xccl_emu.machine.launch import Grant, Launch, Queue, merged
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.case import Call, Case
@@ -84,7 +85,8 @@ class Streams(Queue):
         self, kernel: Kernel, die: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant],
         core: int | Sequence[int] = 0,
     ) -> None:  # fmt: skip
-        """Launch after what that core runs already, or those cores together, as `Pod.launch` ``after`` these does."""
+        """Launch after what that core runs already, or those together; call `Pod.launch` ``after`` these instead."""
+        warnings.warn("Streams.launch is pod.launch(..., after=streams) now", DeprecationWarning, stacklevel=2)
         self._pod.launch(kernel, die, [core] if isinstance(core, int) else core, args, grants, after=self)
 
     def append(self, launch: Launch) -> None:
@@ -136,18 +138,3 @@ class Streams(Queue):
         kernel = in_turn(stream.kernels, done is not None)
         given = dict.fromkeys(kernel.params, 0) | args  # some keep words for each launch
         self._pod.launch(kernel, die, cores, given, grants)
-
-
-def merged(grants: Sequence[Grant]) -> list[Grant]:
-    """Merge grants of one range, and grants of ranges that touch each other; what may be touched stays the same."""
-    rights: dict[tuple[int | None, int, int], str] = {}
-    for each in grants:
-        where = each.die, each.start, each.end
-        rights[where] = "".join(sorted({*rights.get(where, ""), *each.rights}))
-    found = list[Grant]()
-    for (die, start, end), letters in sorted(rights.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
-        last = found[-1] if found else None
-        if last is not None and (last.die, last.end, last.rights) == (die, start, letters):
-            start = found.pop().start
-        found.append(Grant(die, start, end, letters))
-    return found

@@ -112,4 +112,4 @@ class Together:
         table = pod.put(die, rows)
         grants = [pod.grant(held, "r"), pod.grant(table, "r"), Grant(die, 0, pod.spec.app_bytes, "rw")]
         on_first = [len(rows), *([0] * (len(launch.cores) - 1))]
-        streams.launch(host_writes, die, {"table": table.address, "rows": on_first}, grants, launch.cores)
+        pod.launch(host_writes, die, launch.cores, {"table": table.address, "rows": on_first}, grants, after=streams)
