@@ -48,6 +48,21 @@ ATOMICS = _those(lambda row: row.pipe == SCALAR and row.reads and row.writes)
 WORDS = _those(lambda row: row.pipe == SCALAR and (row.reads or row.writes))
 """What the scalar unit reads or writes in memory by itself: one word, or a line that it polls."""
 
+POLLS = _those(lambda row: row.waits == "memory")
+"""What waits for what memory holds."""
+LOOKS = POLLS | _those(lambda row: row.pipe == SCALAR and row.reads and not row.writes)
+"""What the scalar unit reads in memory and leaves as it is; it does so where its name is switched off, too."""
+DRAINS = _those(lambda row: row.waits == "visible")
+"""What waits until all that its core issued is done and visible."""
+FLAGS = _those(lambda row: row.pipe == SCALAR and "event" in (row.waits, row.releases))
+"""What sets an event or waits for it, in its turn on a pipe that an operand names."""
+BARRIERS = _those(lambda row: "barrier" in (row.waits, row.releases))
+"""What is about the barrier of a group."""
+AWAITS_OTHERS = _those(lambda row: row.waits in ("memory", "barrier"))
+"""What waits for other cores."""
+MARKERS = FLAGS | _those(lambda row: row.pipe != SCALAR and not (row.reads or row.writes or row.takes or row.fills))
+"""What a pipe passes, and touches nothing: events and fences."""
+
 BUFFER_READS = _those(lambda row: row.pipe == SCALAR and row.takes)
 BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fills)
 """What the scalar unit reads, or reads or writes, in the data buffer."""

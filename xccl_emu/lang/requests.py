@@ -15,7 +15,7 @@ buffer of the core that runs the kernel.
 """
 
 import dataclasses
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 Request: TypeAlias = tuple[int, ...]
 Condition: TypeAlias = tuple[int, int, int]
@@ -57,6 +57,8 @@ order wait for nothing, and nothing waits for them.  What asks for nothing is re
 
 Bytes: TypeAlias = tuple[str, str | int] | None
 """A range of memory: the operand that is its address, and its size or the operand that is."""
+Hinge: TypeAlias = Literal["", "memory", "event", "barrier", "visible"]
+"""What a request waits for or releases: what memory holds, an event, its group's barrier, or that all is visible."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +78,9 @@ class Operation:
     """The data buffer; of a vector instruction the size is in elements (`machine.device.vectors`)."""
     unit: int = 1
     """Addresses of memory are multiples of this."""
+    waits: Hinge = ""
+    releases: Hinge = ""
+    """What it waits for, and what it releases; what it writes it releases to whom polls it, in any case."""
     word: bool = False
     """It accesses 1, 2, 4 or 8 bytes, at a multiple of their number."""
     says: str = ""
@@ -100,30 +105,32 @@ class Operation:
 
 
 TABLE = (
-    Operation("return", SCALAR, "value", says="{value}"),
+    Operation("return", SCALAR, "value", waits="visible", says="{value}"),
     # the scalar unit and memory
     Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes"), word=True),
     Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes"), word=True, shows="{value}"),
     Operation.atomic("atomic_add", "address value", says="{value}"),
     Operation.atomic("compare_swap", "address value expected", says="to {value}"),
-    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), word=True),
+    Operation(
+        "poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), waits="memory", word=True
+    ),
     # its order, its group, the data buffer, events
-    Operation("quiet"),
-    Operation("arrive"),
-    Operation("await_group", SCALAR, "phase", says="{phase}"),
+    Operation("quiet", waits="visible"),
+    Operation("arrive", releases="barrier"),
+    Operation("await_group", SCALAR, "phase", waits="barrier", says="{phase}"),
     Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes"), word=True),
     Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes"), says="{nbytes:d} B"),
     Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes"), word=True, shows="{value}"),
-    Operation("set_flag", SCALAR, "source target event"),
-    Operation("wait_flag", SCALAR, "source target event"),
+    Operation("set_flag", SCALAR, "source target event", releases="event"),
+    Operation("wait_flag", SCALAR, "source target event", waits="event"),
     Operation("fail", SCALAR, "code info", says="{code}", shows="{info}"),
     Operation("dcci", SCALAR, "address"),
     Operation("choose", SCALAR, "n of", says="{n}"),
-    Operation("poll_any", SCALAR, "first compare value"),
+    Operation("poll_any", SCALAR, "first compare value", waits="memory"),
     # pipes and DMA
     Operation(
         "dma", DMA, "source target nbytes event", reads=("source", "nbytes"), writes=("target", "nbytes"),
-        says="{nbytes:d} B, event {event:d}",
+        releases="event", says="{nbytes:d} B, event {event:d}",
     ),
     Operation(
         "mtu_in", MTU_IN, "source ub nbytes tentative", reads=("source", "nbytes"), fills=("ub", "nbytes"),
