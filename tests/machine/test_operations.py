@@ -58,6 +58,9 @@ def test_sets_follow_from_rows() -> None:
     assert ops.names(ops.MARKERS) == {"set_flag", "wait_flag", "fence"}
     assert ops.names(ops.BARRIERS) == {"arrive", "await_group"}
     assert ops.names(ops.AWAITS_OTHERS) == {"poll", "poll_any", "await_group"}
+    assert ops.names(ops.ADDS) == {"atomic_add", "mtu_add", "add"}
+    assert ops.names(ops.CACHED) == {"load", "store"}
+    assert ops.names(ops.WAITS) == {"return", "poll", "poll_any", "quiet", "await_group", "wait_flag"}
     assert ops.names(ops.POLLS) == {"poll", "poll_any"}
     assert ops.QUEUED == ops.VECTORS | ops.TRANSFERS | 1 << rq.OP_DMA
 

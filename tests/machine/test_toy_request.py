@@ -42,7 +42,7 @@ from rich.console import Console
 
 from xccl_emu.check.check import check
 from xccl_emu.check.witness.render import print_witness
-from xccl_emu.campaign.run import Plan, judge_all
+from xccl_emu.campaign.run import CampaignPlan, judge_all
 from xccl_emu.campaign.smallest import ALPHABET, BY_HAND
 from xccl_emu.lang import exchange, kernel, put
 from xccl_emu.lang.foreign import header
@@ -81,7 +81,7 @@ others = [ALPHABET.index(each) for each in ("put 0.0 1", "store 0.0 1", "swap 0.
 for cores in range(2):
     for other in others:
         first = len(BY_HAND) + cores * n * n + new * n + other
-        summary = judge_all(Plan(1, first=first, ends=True, enumerated=True))
+        summary = judge_all(CampaignPlan(1, first=first, ends=True, enumerated=True))
         print(cores, ALPHABET[other], dict(summary.wrong), summary.share)
 header.FILE.write_text(header.text())
 '''

@@ -48,6 +48,8 @@ ATOMICS = _those(lambda row: row.pipe == SCALAR and row.reads and row.writes)
 WORDS = _those(lambda row: row.pipe == SCALAR and (row.reads or row.writes))
 """What the scalar unit reads or writes in memory by itself: one word, or a line that it polls."""
 
+WAITS = _those(lambda row: row.waits)
+"""What waits for something but a place in a queue."""
 POLLS = _those(lambda row: row.waits == "memory")
 """What waits for what memory holds."""
 LOOKS = POLLS | _those(lambda row: row.pipe == SCALAR and row.reads and not row.writes)
@@ -58,10 +60,14 @@ FLAGS = _those(lambda row: row.pipe == SCALAR and "event" in (row.waits, row.rel
 """What sets an event or waits for it, in its turn on a pipe that an operand names."""
 BARRIERS = _those(lambda row: "barrier" in (row.waits, row.releases))
 """What is about the barrier of a group."""
+ADDS = _those(lambda row: row.adds)
+"""What adds to what is in memory."""
 AWAITS_OTHERS = _those(lambda row: row.waits in ("memory", "barrier"))
 """What waits for other cores."""
 MARKERS = FLAGS | _those(lambda row: row.pipe != SCALAR and not (row.reads or row.writes or row.takes or row.fills))
 """What a pipe passes, and touches nothing: events and fences."""
+CACHED = _those(lambda row: row.word and (row.reads or row.writes) and not row.waits)
+"""What goes through the cache of a scalar unit that has one."""
 
 BUFFER_READS = _those(lambda row: row.pipe == SCALAR and row.takes)
 BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fills)

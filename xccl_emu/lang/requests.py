@@ -76,6 +76,8 @@ class Operation:
     takes: Bytes = None
     fills: Bytes = None
     """The data buffer; of a vector instruction the size is in elements (`machine.device.vectors`)."""
+    adds: bool = False
+    """It adds what it writes to what is there."""
     unit: int = 1
     """Addresses of memory are multiples of this."""
     waits: Hinge = ""
@@ -88,15 +90,15 @@ class Operation:
     """What a witness says of its operands next to its name, and what it writes, as formats of the operands."""
 
     @classmethod
-    def atomic(cls, name: str, operands: str, says: str) -> "Operation":
+    def atomic(cls, name: str, operands: str, says: str, adds: bool = False) -> "Operation":
         """Make a row of what reads and writes a word of 8 bytes at once."""
-        return cls(name, SCALAR, operands, reads=("address", 8), writes=("address", 8), unit=8, says=says)
+        return cls(name, SCALAR, operands, reads=("address", 8), writes=("address", 8), adds=adds, unit=8, says=says)
 
     @classmethod
-    def out(cls, name: str, operands: str) -> "Operation":
+    def out(cls, name: str, operands: str, adds: bool = False) -> "Operation":
         """Make a row of what mtu-out copies from the data buffer."""
         out = ("target", "nbytes")
-        return cls(name, MTU_OUT, operands, takes=("ub", "nbytes"), writes=out, says="{nbytes:d} B")
+        return cls(name, MTU_OUT, operands, takes=("ub", "nbytes"), writes=out, adds=adds, says="{nbytes:d} B")
 
     @classmethod
     def vector(cls, name: str, operands: str, takes: str = "ub", fills: str = "target_ub") -> "Operation":
@@ -104,12 +106,14 @@ class Operation:
         return cls(name, VECTOR, operands, takes=(takes, "count") if takes else None, fills=(fills, "count"))
 
 
+_EVENT = "{source:pipe}→{target:pipe} {event:d}"
+
 TABLE = (
     Operation("return", SCALAR, "value", waits="visible", says="{value}"),
     # the scalar unit and memory
     Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes"), word=True),
     Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes"), word=True, shows="{value}"),
-    Operation.atomic("atomic_add", "address value", says="{value}"),
+    Operation.atomic("atomic_add", "address value", says="{value}", adds=True),
     Operation.atomic("compare_swap", "address value expected", says="to {value}"),
     Operation(
         "poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), waits="memory", word=True
@@ -121,8 +125,8 @@ TABLE = (
     Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes"), word=True),
     Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes"), says="{nbytes:d} B"),
     Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes"), word=True, shows="{value}"),
-    Operation("set_flag", SCALAR, "source target event", releases="event"),
-    Operation("wait_flag", SCALAR, "source target event", waits="event"),
+    Operation("set_flag", SCALAR, "source target event", releases="event", says=_EVENT),
+    Operation("wait_flag", SCALAR, "source target event", waits="event", says=_EVENT),
     Operation("fail", SCALAR, "code info", says="{code}", shows="{info}"),
     Operation("dcci", SCALAR, "address"),
     Operation("choose", SCALAR, "n of", says="{n}"),
@@ -137,10 +141,10 @@ TABLE = (
         says="{nbytes:d} B",
     ),
     Operation.out("mtu_out", "ub target nbytes"),
-    Operation.out("mtu_add", "ub target nbytes"),
+    Operation.out("mtu_add", "ub target nbytes", adds=True),
     Operation.out("put_signal", "ub target nbytes signal value how"),
     Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32), unit=32),
-    Operation("add", MTU_OUT, "target value", writes=("target", 8), unit=8, says="{value}"),
+    Operation("add", MTU_OUT, "target value", writes=("target", 8), adds=True, unit=8, says="{value}"),
     Operation("fence", MTU_OUT),
     Operation.vector("v_quantize", "ub target_ub count dtype rule"),
     Operation.vector("v_dequantize", "ub target_ub count scale_ub rule"),

@@ -180,7 +180,7 @@ def _which_of(pod: Pod, core: int, start: int) -> int:
 def _may_wait(pod: Pod, access: Sequence[int]) -> bool:
     """Return whether an access is an atomic or a poll, which another one may hold up: its core asks for it."""
     asks = pod.state[pod.core_base(access[0]) + REQUEST]
-    return bool(access[2] == rq.SCALAR and (ops.ATOMICS >> asks & 1 or asks in (rq.OP_POLL, rq.OP_POLL_ANY)))
+    return bool(access[2] == rq.SCALAR and (ops.ATOMICS | ops.POLLS) >> asks & 1)
 
 
 def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:

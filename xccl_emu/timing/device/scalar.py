@@ -83,7 +83,7 @@ def step_scalar_timed(space, core):
         granules.leave(tm, core.number)
     since, took = _granted(st, tm, core, asked, group, seen)
     end = tm[since] + took
-    read = a if op == rq.OP_LOAD or op == rq.OP_POLL else -1
+    read = a if ops.LOOKS >> op & 1 else -1
     written = a if ops.SCALAR_WRITES >> op & 1 else -1
     moved = records.Moved(_nbytes(asked), die_at(st, a), 0, end, read, written)
     number = records.record(space, core, rq.SCALAR, asked, since, end, moved)
@@ -187,7 +187,7 @@ def _granted(st, tm, core, asked, group, seen):
     if op == rq.OP_POLL:
         begun = records.later(tm, since, seen + tl.GRANULE_AT)
         return begun, tm[tl.C_LOAD] if begun == since else tm[tl.C_POLL]
-    if op == rq.OP_QUIET or op == rq.OP_RETURN:
+    if ops.DRAINS >> op & 1:
         return drained_at(tm, row), tm[tl.C_QUIET] if op == rq.OP_QUIET else 0
     if op == rq.OP_WAIT_FLAG:
         return records.later(tm, since, event_of(row, asked)), issue + tm[tl.C_EVENT]
