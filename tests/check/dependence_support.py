@@ -30,6 +30,9 @@ from xccl_emu.machine.device.vectors import other_range, ranges
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
 
+WAITED = {"memory": table.POLL, "event": table.WAIT, "barrier": table.AWAIT, "visible": table.QUIET}
+RELEASED = {"memory": table.WRITE, "event": table.SET, "barrier": table.ARRIVE, "visible": table.LEAVE}
+"""The effects of a wait for what a row names, and of its release."""
 PARALLEL = (rq.MTU_IN, rq.DMA)
 """Pipes of which several things may be possible at once."""
 
@@ -276,12 +279,11 @@ class Machine:
             if buffer:
                 start, nbytes = _range(buffer, given)
                 touches.append(self._on(effect, ub + start, nbytes))
-        if row.waits == "visible":
-            touches.append(self._of(table.QUIET))
-        if "barrier" in (row.waits, row.releases):
-            touches.append(self._of(table.AWAIT if row.waits else table.ARRIVE, group))
-        if "event" in (row.waits, row.releases):
-            touches.append(self._event(table.WAIT if row.waits else table.SET, *r[1:4]))
+        for hinge, effects in ((row.waits, WAITED), (row.releases, RELEASED)):
+            if hinge == "event":
+                touches.append(self._event(effects[hinge], *r[1:4]))
+            elif hinge:
+                touches.append(self._of(effects[hinge], group if hinge == "barrier" else None))
         return touches
 
     def _poll(self, base: int, r: list[int], choice: int) -> list[Touch]:

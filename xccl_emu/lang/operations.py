@@ -34,9 +34,9 @@ TAKES, FILLS = _those(lambda row: row.takes), _those(lambda row: row.fills)
 """What reads the data buffer, and what writes it; a sum reads what it writes, too (`ACCUMULATES`)."""
 ACCUMULATES = _those(lambda row: row.pipe == rq.VECTOR and row.fills and row.fills[0] == "acc_ub")
 """What reads, in the data buffer, what it writes."""
-ON_DIE = _those(lambda row: row.takes or row.fills or (row.pipe == rq.MTU_OUT and row.name != "fence"))
+ON_DIE = _those(lambda row: row.takes or row.fills or (row.pipe == rq.MTU_OUT and row.writes))
 """What needs a data buffer and pipes, which a core of a CPU has not; its stores pass a fence."""
-FETCHES = _those(lambda row: row.reads and row.name != "poll") & ~WRITES | _those(lambda row: row.pipe == rq.DMA)
+FETCHES = _those(lambda row: row.reads and not row.waits and (row.pipe == rq.DMA or not row.writes))
 """What reads memory, but for polls, and for atomics, which count as writes."""
 COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
 """What moves as many bytes as an operand says between memory and the data buffer, or within memory."""

@@ -102,7 +102,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it is
         looks = request[0] == rq.OP_POLL and flight.switched_off(st, base)  # as a load
-        reads = line or looks or (request[0] != rq.OP_POLL and ops.WORDS >> request[0] & 1)
+        reads = line or looks or (ops.WORDS & ~ops.POLLS) >> request[0] & 1
         same = reads and request[ops.FIRST] == start
         which = _which_of(pod, core, start)
         same = (same or which > 0) and request[-1] == site

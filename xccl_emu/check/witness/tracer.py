@@ -267,7 +267,7 @@ class Stepper:
             value = number(int(cache.value_seen(self._mem, self._st, core, a, words.nbytes, choice)))
             return f"saw {value}" + (" in its cache" if cache.is_hit(self._st, core, a, choice) else "")
         # What is not inside is a violation.
-        if op != rq.OP_STORE and ops.WORDS >> op & 1 and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
+        if (ops.WORDS & ops.READS) >> op & 1 and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
             value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))
             return f"was {value}" if ops.ATOMICS >> op & 1 else f"saw {value}"
         if ops.BUFFER_READS >> op & 1 and words.address is not None:

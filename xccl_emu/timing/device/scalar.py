@@ -60,7 +60,7 @@ def step_scalar_timed(space, core):
     op, a = asked.op, asked.words[ops.FIRST]  # the address, of what touches memory
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
-    memory = op != rq.OP_POLL and ops.WORDS >> op & 1 != 0
+    memory = (ops.WORDS & ~ops.POLLS) >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
     looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
@@ -196,7 +196,7 @@ def _granted(st, tm, core, asked, group, seen):
     if op == rq.OP_DMA:
         return since, tm[tl.C_DMA_ISSUE]
     if ops.WORDS >> op & 1:
-        since = records.later(tm, since, row + tl.FENCE_AT) if op != rq.OP_LOAD else since
+        since = records.later(tm, since, row + tl.FENCE_AT) if ops.SCALAR_WRITES >> op & 1 else since
         return since, issue + _memory_access(st, tm, st[core.base + ms.DIE], asked)
     return since, issue
 
@@ -246,7 +246,7 @@ def _then(space, core, asked, before, number):
         visible = end + latency_of(tm, path_to(tm, st[core.base + ms.DIE], die_at(st, a), a), True)
         records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
         records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
-        added = asked.words[ops.ATOMIC.value] if op == rq.OP_ATOMIC_ADD else 0
+        added = asked.words[ops.ATOMIC.value] if ops.ADDS >> op & 1 else 0
         granules.became_visible(mem, tm, who, before.entry, a, visible, before.releases, added, number)
     elif op == rq.OP_RETURN:
         tm[row + tl.FINISHED] = end
