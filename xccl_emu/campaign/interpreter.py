@@ -230,14 +230,14 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: WordAreas, result):
             word = areas.home + (a >> 3 & 3) * areas.stride + (a & 7) * 8
             there = word + areas.data + ((b & 7) - (a & 7)) * 8
             yield lang.put_signal((b & 7) * 8, there, nbytes, word, (b >> 3) + 1, 1 + (c >> 3), sync="signal")
-        elif op == 43:
-            yield lang.dcci(word, sync="dcci")
         elif op == 44:
             last = yield lang.poll_ge(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
         elif op == 45:
             last = yield lang.poll_eq(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
         elif op == 46:
             last = yield lang.poll_ne(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
+        elif op == 43:
+            yield lang.dcci(word, sync="dcci")
         elif op == 47:
             for k in range((c & 3) + 1):
                 yield lang.mtu_out((b & 7) * 8 + 32 * k, (word & ~31) + 32 * k, 32)

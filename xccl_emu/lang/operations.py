@@ -81,28 +81,20 @@ def names(operations: int) -> frozenset[str]:
     return frozenset(row.name for code, row in enumerate(TABLE) if operations >> code & 1)
 
 
-def _places(operation: int) -> Any:
+def _places(name: str) -> Any:
     """The place of each operand in a request, by its name; the operation itself has place 0."""
-    row = TABLE[operation]
+    row = TABLE[rq.OPERATIONS.index(name)]
     return namedtuple(row.name.title(), row.operands)(*range(1, 1 + len(row.operands.split())))
 
 
 FIRST, SECOND, THIRD = 1, 2, 3
 """Places of the first operands of any request."""
-LOAD, STORE, POLL, POLL_ANY = (
-    _places(rq.OP_LOAD), _places(rq.OP_STORE), _places(rq.OP_POLL), _places(rq.OP_POLL_ANY)
-)  # fmt: skip
-ATOMIC, COMPARE_SWAP, DCCI = _places(rq.OP_ATOMIC_ADD), _places(rq.OP_COMPARE_SWAP), _places(rq.OP_DCCI)
-RETURN, AWAIT, CHOOSE, FAIL = (
-    _places(rq.OP_RETURN), _places(rq.OP_AWAIT_GROUP), _places(rq.OP_CHOOSE), _places(rq.OP_FAIL)
-)  # fmt: skip
-UB_STORE, FLAG = _places(rq.OP_UB_STORE), _places(rq.OP_SET_FLAG)
-MTU_IN, OUT, PUT_SIGNAL = _places(rq.OP_MTU_IN), _places(rq.OP_MTU_OUT), _places(rq.OP_PUT_SIGNAL)
-PUT, ADD, DMA = _places(rq.OP_PUT), _places(rq.OP_ADD), _places(rq.OP_DMA)
-QUANTIZE, DEQUANTIZE, COPY = _places(rq.OP_V_QUANTIZE), _places(rq.OP_V_DEQUANTIZE), _places(rq.OP_V_COPY)
-FILL, AXPY, SCALE, COUNT = (
-    _places(rq.OP_V_FILL), _places(rq.OP_V_AXPY), _places(rq.OP_V_SCALE), _places(rq.OP_V_COUNT)
-)  # fmt: skip
+LOAD, STORE, POLL, POLL_ANY, DCCI = map(_places, ("load", "store", "poll", "poll_any", "dcci"))
+ATOMIC, COMPARE_SWAP, UB_STORE, FLAG = map(_places, ("atomic_add", "compare_swap", "ub_store", "set_flag"))
+RETURN, AWAIT, CHOOSE, FAIL = map(_places, ("return", "await_group", "choose", "fail"))
+MTU_IN, OUT, PUT_SIGNAL, PUT, ADD, DMA = map(_places, ("mtu_in", "mtu_out", "put_signal", "put", "add", "dma"))
+QUANTIZE, DEQUANTIZE, COPY, FILL = map(_places, ("v_quantize", "v_dequantize", "v_copy", "v_fill"))
+AXPY, SCALE, COUNT = map(_places, ("v_axpy", "v_scale", "v_count"))
 """Places of operands: ``st[base + REQUEST + ops.POLL.value]``; `FLAG` is of both flags, `OUT` of all `COPIES_OUT`."""
 
 

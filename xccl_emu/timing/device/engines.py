@@ -56,7 +56,7 @@ def _written(mem, tm, asked):
         for begin in range(0, nbytes if _is_a_line(target, nbytes) else 0, ms.GRANULE_BYTES):
             find_granule(mem, tm, target + begin)
         return find_granule(mem, tm, target) if nbytes <= ms.GRANULE_BYTES else 0
-    return find_granule(mem, tm, asked.words[ops.PUT.target]) if op == rq.OP_PUT or op == rq.OP_ADD else 0
+    return find_granule(mem, tm, asked.words[ops.PUT.target]) if (ops.WRITES & ~ops.COPIES) >> op & 1 else 0
 
 
 @jit
