@@ -53,6 +53,7 @@ test-nightly: test-slow
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "nightly"
 
 docs: $(DEV_ENV)
+	$(PY) tools/requests_page.py
 	$(PY) tools/json_page.py
 	$(PY) tools/corpus.py
 	$(PY) tools/caches.py

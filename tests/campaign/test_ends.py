@@ -7,10 +7,11 @@ import pytest
 
 from tests.machine.support import ORDERS, small
 from xccl_emu.campaign.ends import JUDGE, judge_by_ends, wrong_choices
+from xccl_emu.campaign.interpreter import ALPHABET
 from xccl_emu.campaign.judge import BUDGET, Scene
 from xccl_emu.campaign.programs import UB_BYTES
 from xccl_emu.campaign.run import CampaignPlan, judge_all
-from xccl_emu.campaign.smallest import ALPHABET, BY_HAND, PAIRS, TOTAL, smallest
+from xccl_emu.campaign.smallest import BY_HAND, PAIRS, TOTAL, smallest
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.search.watched import SearchHistory, WatchedSearch
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED

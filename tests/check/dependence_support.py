@@ -1,6 +1,7 @@
 """Both orders of each two actions, in each state of small programs, held against the table of dependences."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import numpy as np
 
 from xccl_emu.campaign.programs import Small, _registers, address_of
 from xccl_emu.check.device import dependence as table
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS, REQUEST, RESULT
 from xccl_emu.machine import compiled
@@ -23,11 +25,14 @@ from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.lines import line_part, polls_line
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.touched import queued_on
 from xccl_emu.machine.device.vectors import other_range, ranges
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
 
-OPERATION = {code: name for code, name in enumerate(rq.OPERATIONS)}
+WAITED = {"memory": table.POLL, "event": table.WAIT, "barrier": table.AWAIT, "visible": table.QUIET}
+RELEASED = {"memory": table.WRITE, "event": table.SET, "barrier": table.ARRIVE, "visible": table.LEAVE}
+"""The effects of a wait for what a row names, and of its release."""
 PARALLEL = (rq.MTU_IN, rq.DMA)
 """Pipes of which several things may be possible at once."""
 
@@ -41,6 +46,13 @@ class Touch(NamedTuple):
     space: object
     start: int
     end: int
+
+
+def _range(touched: rq.Bytes, given: Mapping[str, int]) -> tuple[int, int]:
+    """Return the first byte and the size of what a row says that it touches."""
+    assert touched is not None
+    address, size = touched
+    return given[address], size if isinstance(size, int) else given[size]
 
 
 class Taken(NamedTuple):
@@ -227,50 +239,52 @@ class Machine:
             touches.append(self._of(table.CACHED))
             if choice >= ms.CHOICE_EVICT:
                 return "evict", touches
-        return OPERATION[op], touches + self._request(base, r, choice)
+        return rq.OPERATIONS[op], touches + self._request(base, r, choice)
 
     def _request(self, base: int, r: list[int], choice: int) -> list[Touch]:
-        st, op, ub = self.pod.state, r[0], int(self.pod.state[base + ms.UB_BASE])
-        pipe = rq.TABLE[op].pipe
-        if pipe in (rq.MTU_IN, rq.VECTOR, rq.MTU_OUT):
+        st, op = self.pod.state, r[0]
+        row, pipe = rq.TABLE[op], rq.DMA if op == rq.OP_DMA else int(queued_on(op, r[1], r[2]))
+        if pipe != rq.SCALAR:
             held = [self._on(table.HOLD, r[1], r[3])] if op == rq.OP_MTU_IN and r[4] else []
-            return [self._queue(table.ISSUE, pipe), *held]
-        of = {
-            rq.OP_LOAD: lambda: self._load(r, choice),
-            rq.OP_STORE: lambda: self._store(r),
-            rq.OP_ATOMIC_ADD: lambda: [self._on(table.FETCH, r[1], 8)],
-            rq.OP_COMPARE_SWAP: lambda: [self._on(table.FETCH, r[1], 8)],
+            rung = [self._of(table.RING)] if op == rq.OP_DMA else []
+            return [*rung, self._queue(table.ISSUE, pipe), *held]
+        by_hand = {
+            # how it compares, and a line that it reads in parts and leaves in the data buffer, are not in the row
             rq.OP_POLL: lambda: self._poll(base, r, choice),
+            # a row has one address, and this has several
             rq.OP_POLL_ANY: lambda: [
                 self._on(table.POLL, st[condition_at(base, k)], 8) for k in range(n_conditions(st, base)) if k == choice
             ],
-            rq.OP_QUIET: lambda: [self._of(table.QUIET)],
-            rq.OP_RETURN: lambda: [self._of(table.QUIET)],
-            rq.OP_ARRIVE: lambda: [self._of(table.ARRIVE, ("group", int(st[base + ms.GROUP])))],
-            rq.OP_AWAIT_GROUP: lambda: [self._of(table.AWAIT, ("group", int(st[base + ms.GROUP])))],
-            rq.OP_UB_LOAD: lambda: [self._on(table.READ, ub + r[1], r[2])],
+            # it looks at what was read tentatively, not at the bytes
             rq.OP_VALIDATE: lambda: [self._of(table.VALIDATE)],
-            rq.OP_UB_STORE: lambda: [self._on(table.WRITE, ub + r[1], r[3])],
-            rq.OP_SET_FLAG: lambda: self._flag(table.SET, r, r[1]),
-            rq.OP_WAIT_FLAG: lambda: self._flag(table.WAIT, r, r[2]),
-            rq.OP_DMA: lambda: [self._of(table.RING), self._queue(table.ISSUE, rq.DMA)],
+            # it touches what the cache holds, if anything
             rq.OP_DCCI: lambda: [self._of(table.CACHED)],
         }
-        return of.get(op, list)()
+        if st[ms.CACHE_LINES] and ops.CACHED >> op & 1:
+            anew = [self._on(table.POLL, r[1] & -64, 64)] if row.reads and choice == ms.CHOICE_ANEW else []
+            return [self._on(table.READ, r[1] & -64, 64), self._of(table.CACHED), *anew]
+        return by_hand[op]() if op in by_hand else self._of_row(base, row, r)
 
-    def _flag(self, effect: int, r: list[int], pipe: int) -> list[Touch]:
-        return [self._event(effect, *r[1:4])] if pipe == rq.SCALAR else [self._queue(table.ISSUE, pipe)]
-
-    def _load(self, r: list[int], choice: int) -> list[Touch]:
-        if not self.pod.state[ms.CACHE_LINES]:
-            return [self._on(table.READ, r[1], r[2])]
-        anew = [self._on(table.POLL, r[1] & -64, 64)] if choice == ms.CHOICE_ANEW else []
-        return [self._on(table.READ, r[1] & -64, 64), self._of(table.CACHED), *anew]
-
-    def _store(self, r: list[int]) -> list[Touch]:
-        if self.pod.state[ms.CACHE_LINES]:
-            return [self._on(table.READ, r[1] & -64, 64), self._of(table.CACHED)]
-        return self._written(table.WRITE, table.STORE_OFF, r[1], r[3])
+    def _of_row(self, base: int, row: rq.Operation, r: list[int]) -> list[Touch]:
+        """Effects of what the scalar unit does by itself, as its row says."""
+        st, given = self.pod.state, dict(zip(row.operands.split(), r[1:], strict=False))
+        ub, group = int(st[base + ms.UB_BASE]), ("group", int(st[base + ms.GROUP]))
+        touches = []
+        if row.reads:
+            effect = table.FETCH if row.writes else table.READ
+            touches.append(self._on(effect, *_range(row.reads, given)))
+        elif row.writes:
+            touches += self._written(table.WRITE, table.STORE_OFF, *_range(row.writes, given))
+        for effect, buffer in ((table.READ, row.takes), (table.WRITE, row.fills)):
+            if buffer:
+                start, nbytes = _range(buffer, given)
+                touches.append(self._on(effect, ub + start, nbytes))
+        for hinge, effects in ((row.waits, WAITED), (row.releases, RELEASED)):
+            if hinge == "event":
+                touches.append(self._event(effects[hinge], *r[1:4]))
+            elif hinge:
+                touches.append(self._of(effects[hinge], group if hinge == "barrier" else None))
+        return touches
 
     def _poll(self, base: int, r: list[int], choice: int) -> list[Touch]:
         st = self.pod.state
@@ -299,8 +313,8 @@ class Machine:
         e = int(pipes.entry_of(st, queue, j))
         r = [int(x) for x in st[e : e + ms.ENTRY_WORDS]]
         op, ub, touches = r[0], int(st[base + ms.UB_BASE]), [self._queue(table.STEP, pipe)]
-        if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
-            touches.append(self._event(table.SET if op == rq.OP_SET_FLAG else table.WAIT, *r[1:4]))
+        if ops.FLAGS >> op & 1:
+            touches += self._of_row(base, rq.TABLE[op], r)
             touches += self._opened(queue) if pipe == rq.MTU_IN else []
         elif op == rq.OP_MTU_IN:
             start, end = pipes.subtransfer(st, r[1], r[1], r[3], choice >> 4)
@@ -318,7 +332,7 @@ class Machine:
             other, more = other_range(st, e, op)
             touches += [self._on(table.READ, ub + x, n) for x, n in ((source, read), (other, more)) if n]
             touches.append(self._on(table.WRITE, ub + target, written))
-        return f"{OPERATION[op]} by {pipe}", touches
+        return f"{rq.OPERATIONS[op]} by {pipe}", touches
 
     def _opened(self, queue: int) -> list[Touch]:
         """Tentative transfers behind a flag at the head of a queue."""
@@ -330,15 +344,15 @@ class Machine:
         return touches
 
     def _out(self, base: int, e: int, r: list[int]) -> list[Touch]:
-        st, done, unit = self.pod.state, r[8], 1 << int(self.pod.state[ms.ATOMIC_SHIFT])
-        if r[0] == rq.OP_ADD:
-            return self._written(table.ADD, table.OUT_OFF, r[1], 8)
+        st, row, done, unit = self.pod.state, rq.TABLE[r[0]], r[8], 1 << int(self.pod.state[ms.ATOMIC_SHIFT])
+        target, nbytes = _range(row.writes, dict(zip(row.operands.split(), r[1:], strict=False)))
+        if row.adds and not row.takes:  # a word, at once
+            return self._written(table.ADD, table.OUT_OFF, target, nbytes)
         if pipes.signals_next(st, e):
             return self._written(table.ADD if r[6] == rq.SIGNAL_ADD else table.WRITE, table.OUT_OFF, r[4], 8)
-        target, nbytes = (r[1], 32) if r[0] == rq.OP_PUT else (r[2], r[3])
         size = min(unit - (target + done) % unit, nbytes - done)
-        read = [self._on(table.READ, st[base + ms.UB_BASE] + r[1] + done, size)] if rq.TABLE[r[0]].takes else []
-        effect = table.ADD_ROW if r[0] == rq.OP_MTU_ADD else table.WRITE
+        read = [self._on(table.READ, st[base + ms.UB_BASE] + r[1] + done, size)] if row.takes else []
+        effect = table.ADD_ROW if row.adds else table.WRITE
         return read + self._written(effect, table.OUT_OFF, target + done, size)
 
     # ---- two actions

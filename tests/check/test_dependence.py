@@ -7,9 +7,10 @@ import pytest
 
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.device import dependence as table
+from xccl_emu.lang import requests as rq
 
 from .dependence_programs import KINDS, MORE, beside, judge_small, pairs
-from .dependence_support import Judge, Result, rows_of
+from .dependence_support import RELEASED, WAITED, Judge, Result, rows_of
 
 Cell = tuple[int, int, int, int]
 """The number of a row, two effects, and what came of them, orders or an enabling."""
@@ -80,6 +81,15 @@ def test_no_further_two_actions_differ_without_a_row() -> None:
         for small, memory in pairs(KINDS, MORE):
             judge_small(judge, small, order, memory)
     assert not judge.result.unsaid, "\n".join(judge.result.unsaid.values())
+
+
+@pytest.mark.parametrize("row", [row for row in rq.TABLE if row.waits], ids=lambda row: row.name)
+def test_a_wait_has_its_cell(row: rq.Operation) -> None:
+    """What the row of a request waits for is enabled by its release, as the table says, and something releases it."""
+    one, other = WAITED[row.waits], RELEASED[row.waits]
+    assert any(each.how & table.ENABLE and each.one >> one & each.other >> other & 1 for each in table.TABLE)
+    released = {each.releases for each in rq.TABLE} | {"memory" for each in rq.TABLE if each.writes} | {"visible"}
+    assert row.waits in released
 
 
 def test_a_row_less_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,4 +71,4 @@ def test_a_kernel_that_does_not_end_is_told_with_its_loop() -> None:
     verdict = check(ALONE)
     assert verdict.verdict == UNFINISHED
     assert "does not come to an end by itself" in verdict.reason
-    assert "last = yield load(word)" in verdict.reason
+    assert "last = yield lang.load(word)" in verdict.reason

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import pytest
 
@@ -51,4 +52,22 @@ def test_sets_follow_from_rows() -> None:
     assert ops.names(ops.COPIES) == {"mtu_in", "mtu_out", "mtu_add", "put_signal", "dma"}
     assert ops.names(ops.FETCHES) == {"load", "mtu_in", "dma"}
     assert ops.names(ops.VECTORS) == {name for name in rq.OPERATIONS if name.startswith("v_")}
+    assert ops.names(ops.LOOKS) == {"load", "poll", "poll_any"}
+    assert ops.names(ops.DRAINS) == {"quiet", "return"}
+    assert ops.names(ops.FLAGS) == {"set_flag", "wait_flag"}
+    assert ops.names(ops.MARKERS) == {"set_flag", "wait_flag", "fence"}
+    assert ops.names(ops.BARRIERS) == {"arrive", "await_group"}
+    assert ops.names(ops.AWAITS_OTHERS) == {"poll", "poll_any", "await_group"}
+    assert ops.names(ops.ADDS) == {"atomic_add", "mtu_add", "add"}
+    assert ops.names(ops.CACHED) == {"load", "store"}
+    assert ops.names(ops.WAITS) == {"return", "poll", "poll_any", "quiet", "await_group", "wait_flag"}
+    assert ops.names(ops.POLLS) == {"poll", "poll_any"}
     assert ops.QUEUED == ops.VECTORS | ops.TRANSFERS | 1 << rq.OP_DMA
+
+
+def test_the_page_is_made_of_the_rows(load_tool: Callable[[str], ModuleType]) -> None:
+    """docs/records/requests.md has a line for each function, as tools/requests_page.py writes it from its row."""
+    tool = load_tool("requests_page")
+    page = tool.PAGE.read_text("utf-8")
+    assert tool.page(page) == page
+    assert page.count("| `") == len([*functions()]) + 1

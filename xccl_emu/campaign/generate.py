@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from xccl_emu.campaign import patterns
-from xccl_emu.campaign.interpreter import SIZE_MAX
+from xccl_emu.campaign.interpreter import SIZE_MAX, interpret
 from xccl_emu.campaign.programs import DATA, EDGE, OTHER, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
 from xccl_emu.machine.device.layout import ATOMIC_BYTES, GRANULE_BYTES
@@ -22,10 +22,7 @@ NOTHING, AN_END, SPOILED, ANY_END = "nothing", "an end", "a spoiled end", "any e
 """What memory is to hold at the end: anything, what a run under `sc` leaves, that with one word changed, or what any of
 these runs leaves, as a predicate says."""
 WORDS = (0, 1, 3, 4, 5)
-SYNCS = (
-    "load", "atomic", "ge", "eq", "ne", "quiet", "add", "await", "spin", "spin again", "store", "put", "fence", "swap",
-    "line", "part", "dcci",
-)  # fmt: skip
+SYNCS = tuple(dict.fromkeys(site.sync for site in interpret.sites if site.sync not in ("", "signal", "choose", "any")))
 """Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
 _FAULTS = tuple(
     (

@@ -1,51 +1,15 @@
 """The smallest programs, all of them: two requests of one core, one of each of two, or two of one and one of another.
 
-A request that is new to the machine is one more line of `ALPHABET`.  Programs by hand, that show what two requests do
-not, come first.  Memory and data buffers hold other values at each place, so a copy shows where it comes from; where
-two requests add, sums carry from one half of a word to the other.
+A request that is new to the machine is one more line of `interpreter.ALPHABET`.  Programs by hand, that show what two
+requests do not, come first.  Memory and data buffers hold other values at each place, so a copy shows where it comes
+from; where two requests add, sums carry from one half of a word to the other.
 """
 
 from typing import Any
 
 from xccl_emu.campaign.generate import ProgramCase
+from xccl_emu.campaign.interpreter import ALPHABET
 from xccl_emu.campaign.programs import DATA, Instruction, Small, program
-
-ALPHABET = (
-    "put 0.0 1",
-    "put 0.1 1",
-    "put_one 0.0 2",
-    "put 1.0 1",
-    "store 0.0 1",
-    "store4 0.0 3 8",
-    "store m0.0 5",
-    "out 0.0 3",
-    "out m0.0 1",
-    "add 0.0 1",
-    "add_out 0.0 0",
-    "add_out 0.0 3 5",
-    "atomic_taken 0.0 1",
-    "swap 0.0 0 2",
-    "signal 0.0",
-    "signal 0.0 0 8",
-    "dma 1.4 0.0; wait 4",
-    "dma 0.0 1.4; wait 4",
-    "load_named 0.0",
-    "load 0.0",
-    "load m0.0",
-    "in 0.0 8; set 1; wait 1; ub_load 0 8",
-    "in m0.0 8; set 1; wait 1; ub_load 0 8",
-    "tentative 0.0 8; set 1; wait 1; validate 0 8; ub_load 0 8",
-    "eq 0.0 0",
-    "eq 0.0 1",
-    "ne 0.0 0",
-    "ge 0.0 1",
-    "any 0.0 0.1 5",
-    "part_ge 0.0 1 2",
-    "fence",
-    "quiet",
-)
-"""Requests, with what it takes to see what they read.  Most are about word 0.0, others about one next to it, data, or
-another die."""
 
 BY_HAND: tuple[tuple[str, dict[str, Any]], ...] = (
     # two cores of a die write to another die; what the second writes keeps its turn, and the third reads both

@@ -9,4 +9,4 @@ from xccl_emu.lang.rights import Anywhere, Own, Reads, Updates, Writes
 __all__ = [
     "Anywhere", "Kernel", "Own", "Reads", "Requests", "Site", "Step", "Updates", "Writes", "abi", "kernel", "rq",
 ]  # fmt: skip
-__all__ += [name for name in vars(rq) if not name.startswith("_") and name != "TypeAlias"]
+__all__ += [name for name in vars(rq) if not name.startswith("_") and name not in ("Literal", "TypeAlias")]

@@ -34,9 +34,9 @@ TAKES, FILLS = _those(lambda row: row.takes), _those(lambda row: row.fills)
 """What reads the data buffer, and what writes it; a sum reads what it writes, too (`ACCUMULATES`)."""
 ACCUMULATES = _those(lambda row: row.pipe == rq.VECTOR and row.fills and row.fills[0] == "acc_ub")
 """What reads, in the data buffer, what it writes."""
-ON_DIE = _those(lambda row: row.takes or row.fills or (row.pipe == rq.MTU_OUT and row.name != "fence"))
+ON_DIE = _those(lambda row: row.takes or row.fills or (row.pipe == rq.MTU_OUT and row.writes))
 """What needs a data buffer and pipes, which a core of a CPU has not; its stores pass a fence."""
-FETCHES = _those(lambda row: row.reads and row.name != "poll") & ~WRITES | _those(lambda row: row.pipe == rq.DMA)
+FETCHES = _those(lambda row: row.reads and not row.waits and (row.pipe == rq.DMA or not row.writes))
 """What reads memory, but for polls, and for atomics, which count as writes."""
 COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
 """What moves as many bytes as an operand says between memory and the data buffer, or within memory."""
@@ -47,6 +47,27 @@ ATOMICS = _those(lambda row: row.pipe == SCALAR and row.reads and row.writes)
 """What reads and writes a word at its home memory, while the scalar unit waits."""
 WORDS = _those(lambda row: row.pipe == SCALAR and (row.reads or row.writes))
 """What the scalar unit reads or writes in memory by itself: one word, or a line that it polls."""
+
+WAITS = _those(lambda row: row.waits)
+"""What waits for something but a place in a queue."""
+POLLS = _those(lambda row: row.waits == "memory")
+"""What waits for what memory holds."""
+LOOKS = POLLS | _those(lambda row: row.pipe == SCALAR and row.reads and not row.writes)
+"""What the scalar unit reads in memory and leaves as it is; it does so where its name is switched off, too."""
+DRAINS = _those(lambda row: row.waits == "visible")
+"""What waits until all that its core issued is done and visible."""
+FLAGS = _those(lambda row: row.pipe == SCALAR and "event" in (row.waits, row.releases))
+"""What sets an event or waits for it, in its turn on a pipe that an operand names."""
+BARRIERS = _those(lambda row: "barrier" in (row.waits, row.releases))
+"""What is about the barrier of a group."""
+ADDS = _those(lambda row: row.adds)
+"""What adds to what is in memory."""
+AWAITS_OTHERS = _those(lambda row: row.waits in ("memory", "barrier"))
+"""What waits for other cores."""
+MARKERS = FLAGS | _those(lambda row: row.pipe != SCALAR and not (row.reads or row.writes or row.takes or row.fills))
+"""What a pipe passes, and touches nothing: events and fences."""
+CACHED = _those(lambda row: row.word and (row.reads or row.writes) and not row.waits)
+"""What goes through the cache of a scalar unit that has one."""
 
 BUFFER_READS = _those(lambda row: row.pipe == SCALAR and row.takes)
 BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fills)
@@ -60,28 +81,20 @@ def names(operations: int) -> frozenset[str]:
     return frozenset(row.name for code, row in enumerate(TABLE) if operations >> code & 1)
 
 
-def _places(operation: int) -> Any:
+def _places(name: str) -> Any:
     """The place of each operand in a request, by its name; the operation itself has place 0."""
-    row = TABLE[operation]
+    row = TABLE[rq.OPERATIONS.index(name)]
     return namedtuple(row.name.title(), row.operands)(*range(1, 1 + len(row.operands.split())))
 
 
 FIRST, SECOND, THIRD = 1, 2, 3
 """Places of the first operands of any request."""
-LOAD, STORE, POLL, POLL_ANY = (
-    _places(rq.OP_LOAD), _places(rq.OP_STORE), _places(rq.OP_POLL), _places(rq.OP_POLL_ANY)
-)  # fmt: skip
-ATOMIC, COMPARE_SWAP, DCCI = _places(rq.OP_ATOMIC_ADD), _places(rq.OP_COMPARE_SWAP), _places(rq.OP_DCCI)
-RETURN, AWAIT, CHOOSE, FAIL = (
-    _places(rq.OP_RETURN), _places(rq.OP_AWAIT_GROUP), _places(rq.OP_CHOOSE), _places(rq.OP_FAIL)
-)  # fmt: skip
-UB_STORE, FLAG = _places(rq.OP_UB_STORE), _places(rq.OP_SET_FLAG)
-MTU_IN, OUT, PUT_SIGNAL = _places(rq.OP_MTU_IN), _places(rq.OP_MTU_OUT), _places(rq.OP_PUT_SIGNAL)
-PUT, ADD, DMA = _places(rq.OP_PUT), _places(rq.OP_ADD), _places(rq.OP_DMA)
-QUANTIZE, DEQUANTIZE, COPY = _places(rq.OP_V_QUANTIZE), _places(rq.OP_V_DEQUANTIZE), _places(rq.OP_V_COPY)
-FILL, AXPY, SCALE, COUNT = (
-    _places(rq.OP_V_FILL), _places(rq.OP_V_AXPY), _places(rq.OP_V_SCALE), _places(rq.OP_V_COUNT)
-)  # fmt: skip
+LOAD, STORE, POLL, POLL_ANY, DCCI = map(_places, ("load", "store", "poll", "poll_any", "dcci"))
+ATOMIC, COMPARE_SWAP, UB_STORE, FLAG = map(_places, ("atomic_add", "compare_swap", "ub_store", "set_flag"))
+RETURN, AWAIT, CHOOSE, FAIL = map(_places, ("return", "await_group", "choose", "fail"))
+MTU_IN, OUT, PUT_SIGNAL, PUT, ADD, DMA = map(_places, ("mtu_in", "mtu_out", "put_signal", "put", "add", "dma"))
+QUANTIZE, DEQUANTIZE, COPY, FILL = map(_places, ("v_quantize", "v_dequantize", "v_copy", "v_fill"))
+AXPY, SCALE, COUNT = map(_places, ("v_axpy", "v_scale", "v_count"))
 """Places of operands: ``st[base + REQUEST + ops.POLL.value]``; `FLAG` is of both flags, `OUT` of all `COPIES_OUT`."""
 
 

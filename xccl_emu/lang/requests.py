@@ -15,7 +15,7 @@ buffer of the core that runs the kernel.
 """
 
 import dataclasses
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 Request: TypeAlias = tuple[int, ...]
 Condition: TypeAlias = tuple[int, int, int]
@@ -57,6 +57,8 @@ order wait for nothing, and nothing waits for them.  What asks for nothing is re
 
 Bytes: TypeAlias = tuple[str, str | int] | None
 """A range of memory: the operand that is its address, and its size or the operand that is."""
+Hinge: TypeAlias = Literal["", "memory", "event", "barrier", "visible"]
+"""What a request waits for or releases: what memory holds, an event, its group's barrier, or that all is visible."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +76,13 @@ class Operation:
     takes: Bytes = None
     fills: Bytes = None
     """The data buffer; of a vector instruction the size is in elements (`machine.device.vectors`)."""
+    adds: bool = False
+    """It adds what it writes to what is there."""
     unit: int = 1
     """Addresses of memory are multiples of this."""
+    waits: Hinge = ""
+    releases: Hinge = ""
+    """What it waits for, and what it releases; what it writes it releases to whom polls it, in any case."""
     word: bool = False
     """It accesses 1, 2, 4 or 8 bytes, at a multiple of their number."""
     says: str = ""
@@ -83,15 +90,15 @@ class Operation:
     """What a witness says of its operands next to its name, and what it writes, as formats of the operands."""
 
     @classmethod
-    def atomic(cls, name: str, operands: str, says: str) -> "Operation":
+    def atomic(cls, name: str, operands: str, says: str, adds: bool = False) -> "Operation":
         """Make a row of what reads and writes a word of 8 bytes at once."""
-        return cls(name, SCALAR, operands, reads=("address", 8), writes=("address", 8), unit=8, says=says)
+        return cls(name, SCALAR, operands, reads=("address", 8), writes=("address", 8), adds=adds, unit=8, says=says)
 
     @classmethod
-    def out(cls, name: str, operands: str) -> "Operation":
+    def out(cls, name: str, operands: str, adds: bool = False) -> "Operation":
         """Make a row of what mtu-out copies from the data buffer."""
         out = ("target", "nbytes")
-        return cls(name, MTU_OUT, operands, takes=("ub", "nbytes"), writes=out, says="{nbytes:d} B")
+        return cls(name, MTU_OUT, operands, takes=("ub", "nbytes"), writes=out, adds=adds, says="{nbytes:d} B")
 
     @classmethod
     def vector(cls, name: str, operands: str, takes: str = "ub", fills: str = "target_ub") -> "Operation":
@@ -99,41 +106,45 @@ class Operation:
         return cls(name, VECTOR, operands, takes=(takes, "count") if takes else None, fills=(fills, "count"))
 
 
+_EVENT = "{source:pipe}→{target:pipe} {event:d}"
+
 TABLE = (
-    Operation("return", SCALAR, "value", says="{value}"),
+    Operation("return", SCALAR, "value", waits="visible", says="{value}"),
     # the scalar unit and memory
     Operation("load", SCALAR, "address nbytes", reads=("address", "nbytes"), word=True),
     Operation("store", SCALAR, "address value nbytes", writes=("address", "nbytes"), word=True, shows="{value}"),
-    Operation.atomic("atomic_add", "address value", says="{value}"),
+    Operation.atomic("atomic_add", "address value", says="{value}", adds=True),
     Operation.atomic("compare_swap", "address value expected", says="to {value}"),
-    Operation("poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), word=True),
+    Operation(
+        "poll", SCALAR, "address compare value nbytes mask ub", reads=("address", "nbytes"), waits="memory", word=True
+    ),
     # its order, its group, the data buffer, events
-    Operation("quiet"),
-    Operation("arrive"),
-    Operation("await_group", SCALAR, "phase", says="{phase}"),
+    Operation("quiet", waits="visible"),
+    Operation("arrive", releases="barrier"),
+    Operation("await_group", SCALAR, "phase", waits="barrier", says="{phase}"),
     Operation("ub_load", SCALAR, "ub nbytes", takes=("ub", "nbytes"), word=True),
     Operation("validate", SCALAR, "ub nbytes", takes=("ub", "nbytes"), says="{nbytes:d} B"),
     Operation("ub_store", SCALAR, "ub value nbytes", fills=("ub", "nbytes"), word=True, shows="{value}"),
-    Operation("set_flag", SCALAR, "source target event"),
-    Operation("wait_flag", SCALAR, "source target event"),
+    Operation("set_flag", SCALAR, "source target event", releases="event", says=_EVENT),
+    Operation("wait_flag", SCALAR, "source target event", waits="event", says=_EVENT),
     Operation("fail", SCALAR, "code info", says="{code}", shows="{info}"),
     Operation("dcci", SCALAR, "address"),
     Operation("choose", SCALAR, "n of", says="{n}"),
-    Operation("poll_any", SCALAR, "first compare value"),
+    Operation("poll_any", SCALAR, "first compare value", waits="memory"),
     # pipes and DMA
     Operation(
         "dma", DMA, "source target nbytes event", reads=("source", "nbytes"), writes=("target", "nbytes"),
-        says="{nbytes:d} B, event {event:d}",
+        releases="event", says="{nbytes:d} B, event {event:d}",
     ),
     Operation(
         "mtu_in", MTU_IN, "source ub nbytes tentative", reads=("source", "nbytes"), fills=("ub", "nbytes"),
         says="{nbytes:d} B",
     ),
     Operation.out("mtu_out", "ub target nbytes"),
-    Operation.out("mtu_add", "ub target nbytes"),
+    Operation.out("mtu_add", "ub target nbytes", adds=True),
     Operation.out("put_signal", "ub target nbytes signal value how"),
     Operation("put", MTU_OUT, "target word0 word1 word2 word3", writes=("target", 32), unit=32),
-    Operation("add", MTU_OUT, "target value", writes=("target", 8), unit=8, says="{value}"),
+    Operation("add", MTU_OUT, "target value", writes=("target", 8), adds=True, unit=8, says="{value}"),
     Operation("fence", MTU_OUT),
     Operation.vector("v_quantize", "ub target_ub count dtype rule"),
     Operation.vector("v_dequantize", "ub target_ub count scale_ub rule"),

@@ -145,7 +145,7 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
     if op == rq.OP_AWAIT_GROUP:
         group = int(st[ms.GROUP_BASE]) + int(st[base + ms.GROUP]) * ms.GROUP_WORDS
         return f"waits at a barrier: {st[group + ms.GROUP_ARRIVED]} of {st[group + ms.GROUP_SIZE]} cores have arrived"
-    if op in (rq.OP_QUIET, rq.OP_RETURN):
+    if ops.DRAINS >> op & 1:
         return f"waits in {rq.OPERATIONS[op]} for its queues to drain: " + "; ".join(_stuck_pipes(pod, base))
     return f"cannot issue {rq.OPERATIONS[op]}: " + "; ".join(_stuck_pipes(pod, base))
 

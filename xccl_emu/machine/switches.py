@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel, Site
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.spec import whole
 
-WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "mtu_add", "put_signal", "put", "add")
+WRITES = ops.names(ops.SCALAR_WRITES | (ops.WRITES & ops.TRANSFERS))
 """Requests that may ask for an order."""
 FENCE = "fence"
 _ASKED = (0, 1, 0, 2)

@@ -81,12 +81,12 @@ def _own(row: NDArray[np.int64], until: int) -> Iterator[tuple[str, NDArray[np.i
 
 def _resource(row: NDArray[np.int64]) -> str:
     engine, op = int(row[tl.RECORD_ENGINE]), int(row[tl.RECORD_OP])
-    if engine == rq.VECTOR and op not in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
+    if engine == rq.VECTOR and ops.VECTORS >> op & 1:
         return "vector"
-    if engine == rq.DMA or (ops.TRANSFERS >> op & 1 and op != rq.OP_FENCE and engine != rq.SCALAR):
+    if engine == rq.DMA or ((ops.TRANSFERS & ~ops.MARKERS) >> op & 1 and engine != rq.SCALAR):
         return "wire"
-    resources = {rq.OP_POLL: "polling", rq.OP_POLL_ANY: "polling", rq.OP_QUIET: "quiet", rq.OP_AWAIT_GROUP: "barrier"}
-    return resources.get(op, "issue")
+    resources = {"memory": "polling", "visible": "quiet", "barrier": "barrier"}
+    return resources.get(rq.TABLE[op].waits, "issue")
 
 
 def _part(resource: str, row: NDArray[np.int64], start: int, end: int, number: int) -> PathPart:

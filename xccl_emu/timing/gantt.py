@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.timing.array import PS_PER_US
@@ -39,7 +40,7 @@ def gantt(timing: Timing, die: int) -> Bars:
 def _what(timing: Timing, die: int, row: np.ndarray) -> str:
     """The medium of a write to another die, or what the vector pipe does; nothing for anything else."""
     engine, op, peer = (int(row[at]) for at in (tl.RECORD_ENGINE, tl.RECORD_OP, tl.RECORD_PEER))
-    if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG, rq.OP_FENCE):
+    if ops.MARKERS >> op & 1:
         return ""
     if engine == rq.VECTOR:
         return "sums"

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
@@ -10,7 +11,7 @@ from xccl_emu.timing.run import Timing
 NOTHING = -1
 """In place of the number of a record."""
 
-_SEEING = (rq.OP_POLL, rq.OP_POLL_ANY, rq.OP_MTU_IN, rq.OP_DMA)
+_SEEING = ops.POLLS | (ops.FETCHES & ops.QUEUED)
 _WORD = 8
 _Numbers = NDArray[np.int64]
 
@@ -30,9 +31,9 @@ def seen_writes(timing: Timing, rows: _Numbers) -> _Numbers:
 
 def _sees(timing: Timing, rows: _Numbers) -> NDArray[np.bool_]:
     records = timing.records[rows]
-    ops = records[:, tl.RECORD_OP]
-    sees: NDArray[np.bool_] = np.isin(ops, _SEEING) & (records[:, tl.RECORD_READ] >= 0)
-    for i in np.flatnonzero(ops == rq.OP_LOAD).tolist():
+    asked = records[:, tl.RECORD_OP]
+    sees: NDArray[np.bool_] = (_SEEING >> asked & 1 != 0) & (records[:, tl.RECORD_READ] >= 0)
+    for i in np.flatnonzero(asked == rq.OP_LOAD).tolist():
         site = timing.site(records[i])
         sees[i] = site is not None and bool(site.sync)
     return sees

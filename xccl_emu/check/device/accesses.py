@@ -79,7 +79,7 @@ def accesses(st, base, pipe, choice, named, out):
     if entry < 0:
         return 0
     op, site, ub, atomic = st[entry], st[entry + ms.ENTRY_SITE], st[base + ms.UB_BASE], 1 << st[ms.ATOMIC_SHIFT]
-    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG or op == rq.OP_FENCE:
+    if ops.MARKERS >> op & 1:
         return 0
     if op == rq.OP_MTU_IN:
         source, nbytes = st[entry + ops.MTU_IN.source], st[entry + ops.MTU_IN.nbytes]
@@ -93,22 +93,18 @@ def accesses(st, base, pipe, choice, named, out):
     if pipes.signals_next(st, entry):
         adds = SYNC if st[entry + ops.PUT_SIGNAL.how] == rq.SIGNAL_ADD else 0
         return _row(out, 0, st[entry + ops.PUT_SIGNAL.signal], 8, WRITE | WHOLE | adds, rq.MTU_OUT, site)
-    if ops.COPIES_OUT >> op & 1:
-        target, nbytes, start = st[entry + ops.OUT.target], st[entry + ops.OUT.nbytes], st[entry + ms.ENTRY_PROGRESS]
-        end = nbytes
-        if choice != ms.CHOICE_ALL:
-            end = min(nbytes, start + atomic - (target + start) % atomic)
+    if pipe == rq.VECTOR:
+        return _of_vector(st, entry, op, ub, site, out)
+    target, nbytes = touched.written_by(st, entry, op)
+    start, end, n = st[entry + ms.ENTRY_PROGRESS], nbytes, 0
+    copies, adds = ops.COPIES >> op & 1 != 0, ops.ADDS >> op & 1 != 0
+    whole = not copies and (adds or nbytes <= atomic)
+    if choice != ms.CHOICE_ALL and not whole:
+        end = min(nbytes, start + atomic - (target + start) % atomic)
+    if copies:
         n = _row(out, 0, ub + st[entry + ops.OUT.ub] + start, end - start, 0, rq.MTU_OUT, site)
-        adds = SYNC if op == rq.OP_MTU_ADD else 0
-        return _row(out, n, target + start, end - start, WRITE | adds, rq.MTU_OUT, site)
-    if op == rq.OP_PUT:
-        start = st[entry + ms.ENTRY_PROGRESS]
-        end = ms.GRANULE_BYTES if choice == ms.CHOICE_ALL else min(ms.GRANULE_BYTES, start + atomic)
-        whole = WHOLE if atomic >= ms.GRANULE_BYTES else 0
-        return _row(out, 0, st[entry + ops.PUT.target] + start, end - start, WRITE | whole, rq.MTU_OUT, site)
-    if op == rq.OP_ADD:
-        return _row(out, 0, st[entry + ops.ADD.target], 8, WRITE | WHOLE | SYNC, rq.MTU_OUT, site)
-    return _of_vector(st, entry, op, ub, site, out)
+    how = WRITE | (WHOLE if whole else 0) | (SYNC if adds else 0)
+    return _row(out, n, target + start, end - start, how, rq.MTU_OUT, site)
 
 
 @jit

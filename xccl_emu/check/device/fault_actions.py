@@ -6,7 +6,6 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import OP_ARRIVE, OP_AWAIT_GROUP, OP_POLL, OP_POLL_ANY
 from xccl_emu.machine.device import flight, lost, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
@@ -78,7 +77,7 @@ def all_given_up(st):
     for i in range(st[ms.N_ACTIVE]):
         base = flight.block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
         op = st[base + REQUEST]
-        for_others = op == OP_POLL or op == OP_POLL_ANY or op == OP_ARRIVE or op == OP_AWAIT_GROUP
+        for_others = (ops.POLLS | ops.BARRIERS) >> op & 1 != 0
         for_others = for_others or (ops.ATOMICS >> op & 1 != 0 and not atomic_cut(st, base))
         if st[base + ms.STATUS] == ms.STATUS_RUNNING and (for_others or st[base + ms.DIE] != source):
             return False

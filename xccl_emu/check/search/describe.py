@@ -102,7 +102,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it is
         looks = request[0] == rq.OP_POLL and flight.switched_off(st, base)  # as a load
-        reads = line or looks or (request[0] != rq.OP_POLL and ops.WORDS >> request[0] & 1)
+        reads = line or looks or (ops.WORDS & ~ops.POLLS) >> request[0] & 1
         same = reads and request[ops.FIRST] == start
         which = _which_of(pod, core, start)
         same = (same or which > 0) and request[-1] == site
@@ -180,7 +180,7 @@ def _which_of(pod: Pod, core: int, start: int) -> int:
 def _may_wait(pod: Pod, access: Sequence[int]) -> bool:
     """Return whether an access is an atomic or a poll, which another one may hold up: its core asks for it."""
     asks = pod.state[pod.core_base(access[0]) + REQUEST]
-    return bool(access[2] == rq.SCALAR and (ops.ATOMICS >> asks & 1 or asks in (rq.OP_POLL, rq.OP_POLL_ANY)))
+    return bool(access[2] == rq.SCALAR and (ops.ATOMICS | ops.POLLS) >> asks & 1)
 
 
 def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:

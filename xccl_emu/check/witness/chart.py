@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from xccl_emu.check.witness.highlight import LOOP, ROUND
 from xccl_emu.check.witness.render import RenderedRow, rows
 from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep
+from xccl_emu.lang import operations as ops
 
-_LOCAL = ("set_flag", "wait_flag")
+_LOCAL = ops.names(ops.FLAGS)
 _REPLACED = {";": ",", "#": "no. ", "\n": " ", "%": " percent "}
 
 

@@ -9,7 +9,7 @@ from xccl_emu.check.witness.trace import RunTrace, TracedAccess, TraceStep
 from xccl_emu.lang import operations as ops
 
 _GROUP = ("arrive", "await_group")
-_READS = ops.names(ops.WORDS | ops.BUFFER_READS) - {"store"} | {"poll_any"}
+_READS = ops.names(ops.LOOKS | ops.ATOMICS | ops.BUFFER_READS)
 
 Range = tuple[int, int]
 """First byte, and the one after the last."""

@@ -45,9 +45,11 @@ def some_bytes(data: bytes) -> str:
 
 
 class _Word(int):
-    """An operand, which formats as `number` does; as ``{:d}`` it stays decimal."""
+    """An operand, which formats as `number` does; as ``{:d}`` it stays decimal, as ``{:pipe}`` it is a pipe's name."""
 
     def __format__(self, spec: str) -> str:
+        if spec == "pipe":
+            return _pipe_name(self)
         return format(int(self), spec) if spec else number(self)
 
 
@@ -72,8 +74,6 @@ def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
         line = given["address"] & -CACHE_LINE_BYTES
         return Formatted(row.name, line, CACHE_LINE_BYTES, symbolic(pod, line))
     action = " ".join(filter(None, (row.name, "tentative" * bool(given.get("tentative")), row.says.format(**given))))
-    if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
-        action += f" {_pipe_name(given['source'])}→{_pipe_name(given['target'])} {given['event']:d}"
     value = numbers(operands[1:5]) if op == rq.OP_PUT else row.shows.format(**given)
     if row.writes or row.reads:
         address, nbytes = _range(row.writes or row.reads, given)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep
+from xccl_emu.lang import operations as ops
 
 Event = dict[str, Any]
 
 _PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma", PERFORM)
-_WAITS = ("poll", "poll_any", "quiet", "wait_flag", "await_group", "return")
+_WAITS = ops.names(ops.WAITS)
 
 
 def perfetto(trace: RunTrace, marked: dict[int, str] | None = None) -> dict[str, Any]:

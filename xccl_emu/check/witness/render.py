@@ -20,8 +20,9 @@ from xccl_emu.check.witness import highlight
 from xccl_emu.check.witness.fold import cores_that_matter, element, steps_that_matter
 from xccl_emu.check.witness.shrink_schedule import signature
 from xccl_emu.check.witness.trace import PERFORM, RunTrace, SubTransfer, TraceStep, steps
+from xccl_emu.lang import operations as ops
 
-_FLAGS = ("set_flag", "wait_flag")
+_FLAGS = ops.names(ops.FLAGS)
 LINES_MAX = 80
 """Longer tables are cut down to what passes between cores."""
 LINES_OF_BYTES = 40

@@ -30,7 +30,6 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
 
 _READ_DONE = -1  # progress of a transfer that is read
-_WAITS = (rq.OP_POLL, rq.OP_POLL_ANY, rq.OP_WAIT_FLAG, rq.OP_QUIET, rq.OP_AWAIT_GROUP)
 _FURTHER_ACTIONS = 2000
 """How far blocked cores are followed to see what they would write next."""
 
@@ -194,7 +193,7 @@ class Stepper:
     def _let_go(self, core: int) -> bool:
         """Switch off what a core waits at; False where that is nothing to wait at, or all is over."""
         op, _, site = self._request(core)
-        if op not in _WAITS or self._st[ms.ERROR]:
+        if not ops.WAITS >> op & 1 or site == ms.AT_END or self._st[ms.ERROR]:
             return False
         kernel = int(self._st[self._pod.core_base(core) + ms.KERNEL])
         self._st[self._st[ms.SWITCH_BASE] + kernel * ms.MAX_SITES + site] |= ms.SITE_OFF
@@ -231,7 +230,7 @@ class Stepper:
         line = int(cache.written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
         if (line >= 0 and op != rq.OP_DCCI) or ms.CHOICE_EVICT <= choice < ms.CHOICE_ALL:
             return self._writes_back(code, core, choice, line)
-        off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
+        off = bool(switched_off(self._st, base))
         words = format.formatted(self._pod, int(self._st[base + ms.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)
         step = replace(step, value=self._seen(core, op, operands, words, choice), switched_off=off)
@@ -268,7 +267,7 @@ class Stepper:
             value = number(int(cache.value_seen(self._mem, self._st, core, a, words.nbytes, choice)))
             return f"saw {value}" + (" in its cache" if cache.is_hit(self._st, core, a, choice) else "")
         # What is not inside is a violation.
-        if op != rq.OP_STORE and ops.WORDS >> op & 1 and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
+        if (ops.WORDS & ops.READS) >> op & 1 and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
             value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))
             return f"was {value}" if ops.ATOMICS >> op & 1 else f"saw {value}"
         if ops.BUFFER_READS >> op & 1 and words.address is not None:

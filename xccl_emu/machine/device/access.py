@@ -190,7 +190,7 @@ def check(st, core, base, op):
         return False
     if op == rq.OP_POLL and is_line(st[at + ops.POLL.nbytes]):
         return _on_die(st, core, base) and _line(st, core, base)
-    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
+    if ops.FLAGS >> op & 1:
         return _flag(st, core, base, op)
     if op == rq.OP_DCCI:
         return _memory(st, core, base, st[at + ops.DCCI.address], 1, ms.READ | ms.WRITE)

@@ -29,7 +29,7 @@ _WORDS = ms.CACHE_LINE_BYTES // 8
 @jit
 def through_cache(st, base):
     """Does the core's request load or store through a cache?"""
-    return st[ms.CACHE_LINES] != 0 and (st[base + REQUEST] == rq.OP_LOAD or st[base + REQUEST] == rq.OP_STORE)
+    return st[ms.CACHE_LINES] != 0 and ops.CACHED >> st[base + REQUEST] & 1 != 0
 
 
 @jit

@@ -500,5 +500,5 @@ def request_site(st, base):
 
 @jit
 def switched_off(st, base):
-    """Return whether this request's synchronization is switched off by name."""
-    return site_word(st, base, request_site(st, base)) & ms.SITE_OFF != 0
+    """Return whether a core's request is switched off by its name; a return, which has no site, never is."""
+    return st[base + abi.REQUEST] != rq.OP_RETURN and site_word(st, base, request_site(st, base)) & ms.SITE_OFF != 0

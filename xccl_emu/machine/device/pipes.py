@@ -238,7 +238,7 @@ def step_vector(mem, st, core, base, choice):
         return False
     entry = entry_of(st, queue, 0)
     op = st[entry]
-    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
+    if ops.FLAGS >> op & 1:
         return _flag(st, core, base, queue, entry)
     ub = st[base + ms.UB_BASE]
     if not st[ms.SPARSE] or not sparse.leaves_zeros(mem, st, ub, entry, op):
@@ -302,7 +302,7 @@ def step_mtu_out(mem, st, core, base, choice):
         return False
     entry = entry_of(st, queue, 0)
     op = st[entry]
-    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
+    if ops.FLAGS >> op & 1:
         return _flag(st, core, base, queue, entry)
     if op == rq.OP_FENCE:
         flight.pass_fence(st, core, base)

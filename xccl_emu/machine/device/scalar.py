@@ -30,9 +30,8 @@ def step_scalar(mem, st, core, base, choice):
         changed = cache.first_changed(st, core)
         if changed >= 0:
             return cache.evict(mem, st, core, base, changed)
-    # A return has no site of its own; what is switched off still reads, it only waits for nothing and orders nothing.
-    reads = op == rq.OP_LOAD or op == rq.OP_POLL or op == rq.OP_POLL_ANY
-    if op == rq.OP_RETURN or reads or not flight.switched_off(st, base):
+    # What is switched off still reads, it only waits for nothing and orders nothing.
+    if ops.LOOKS >> op & 1 or not flight.switched_off(st, base):
         if not _grant(mem, st, core, base, op, choice):
             return False
         if op == rq.OP_POLL and st[base + ms.POLLED]:
@@ -61,19 +60,17 @@ def _grant(mem, st, core, base, op, choice):
         return _enqueue(st, core, base, op, ops.PIPES[op])
     if ops.WORDS >> op & 1:
         return _grant_memory(mem, st, core, base, op, choice)
-    if op == rq.OP_RETURN:
-        return drained(st, base) and _no_event_left(st, core, base)
+    if ops.DRAINS >> op & 1:
+        return drained(st, base) and (op != rq.OP_RETURN or _no_event_left(st, core, base))
     if ops.BUFFER_WORDS >> op & 1:
         return _grant_buffer(mem, st, core, base, op)
-    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
+    if ops.FLAGS >> op & 1:
         return _grant_flag(st, core, base, op)
-    if op == rq.OP_QUIET:
-        return drained(st, base)
     if op == rq.OP_DMA:
         return pipes.ring_dma(st, base)
     if op == rq.OP_DCCI:
         return st[ms.CACHE_LINES] == 0 or cache.clean(mem, st, core, base, st[base + REQUEST + ops.DCCI.address])
-    if op == rq.OP_ARRIVE or op == rq.OP_AWAIT_GROUP:
+    if ops.BARRIERS >> op & 1:
         return _grant_group(st, base, op)
     return _grant_rarely(mem, st, core, base, op, choice)
 
@@ -258,7 +255,7 @@ def run_on_buffer(mem, st, core, base, most):
 def _grant_flag(st, core, base, op):
     """set_flag waits its turn on the source pipe, wait_flag on the target; the scalar unit is a pipe of its own."""
     source, target, event = touched.flag_of(st, base + REQUEST)
-    pipe = source if op == rq.OP_SET_FLAG else target
+    pipe = touched.queued_on(op, source, target)
     if pipe != rq.SCALAR:
         return pipes.enqueue(st, base, pipe)
     if op == rq.OP_SET_FLAG:

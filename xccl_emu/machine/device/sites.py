@@ -33,5 +33,5 @@ def waits_at(st, base, pipe):
     op = st[entry]
     queued = pipe != rq.SCALAR or st[entry + ops.FLAG.target] == rq.SCALAR  # else it is to be
     waits = op == rq.OP_WAIT_FLAG and queued
-    waits = waits or (pipe == rq.SCALAR and (op == rq.OP_POLL or op == rq.OP_AWAIT_GROUP or op == rq.OP_POLL_ANY))
+    waits = waits or (pipe == rq.SCALAR and ops.AWAITS_OTHERS >> op & 1 != 0)
     return word_of_site(st, base, pipe, entry) if waits else -1

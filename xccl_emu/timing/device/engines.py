@@ -25,7 +25,7 @@ def step_pipe_timed(space, core, pipe):
     asked = records.request_at(st, at)
     op, n = asked.op, tm[core.row + tl.RUN + pipe]
     since = records.later(tm, free, ring_at(core.row, tl.ISSUED, pipe, n))
-    own = pipe == rq.VECTOR or op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG or op == rq.OP_FENCE
+    own = pipe == rq.VECTOR or ops.MARKERS >> op & 1 != 0
     if not own and tm[since] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[since]
     count = elements(st, at, op) if ops.VECTORS >> op & 1 else 0
@@ -33,7 +33,7 @@ def step_pipe_timed(space, core, pipe):
     if not act_once(mem, st, core.number * ms.ACTORS_PER_CORE + pipe, ms.CHOICE_ALL):
         return 0
     tm[core.row + tl.RUN + pipe] = n + 1
-    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
+    if ops.FLAGS >> op & 1:
         _flag(space, core, pipe, asked, since)
     elif pipe == rq.VECTOR:
         _compute(space, core, asked, count, since)
@@ -56,7 +56,7 @@ def _written(mem, tm, asked):
         for begin in range(0, nbytes if _is_a_line(target, nbytes) else 0, ms.GRANULE_BYTES):
             find_granule(mem, tm, target + begin)
         return find_granule(mem, tm, target) if nbytes <= ms.GRANULE_BYTES else 0
-    return find_granule(mem, tm, asked.words[ops.PUT.target]) if op == rq.OP_PUT or op == rq.OP_ADD else 0
+    return find_granule(mem, tm, asked.words[ops.PUT.target]) if (ops.WRITES & ~ops.COPIES) >> op & 1 else 0
 
 
 @jit

@@ -60,7 +60,7 @@ def step_scalar_timed(space, core):
     op, a = asked.op, asked.words[ops.FIRST]  # the address, of what touches memory
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
-    memory = op != rq.OP_POLL and ops.WORDS >> op & 1 != 0
+    memory = (ops.WORDS & ~ops.POLLS) >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
     looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
@@ -83,7 +83,7 @@ def step_scalar_timed(space, core):
         granules.leave(tm, core.number)
     since, took = _granted(st, tm, core, asked, group, seen)
     end = tm[since] + took
-    read = a if op == rq.OP_LOAD or op == rq.OP_POLL else -1
+    read = a if ops.LOOKS >> op & 1 else -1
     written = a if ops.SCALAR_WRITES >> op & 1 else -1
     moved = records.Moved(_nbytes(asked), die_at(st, a), 0, end, read, written)
     number = records.record(space, core, rq.SCALAR, asked, since, end, moved)
@@ -187,7 +187,7 @@ def _granted(st, tm, core, asked, group, seen):
     if op == rq.OP_POLL:
         begun = records.later(tm, since, seen + tl.GRANULE_AT)
         return begun, tm[tl.C_LOAD] if begun == since else tm[tl.C_POLL]
-    if op == rq.OP_QUIET or op == rq.OP_RETURN:
+    if ops.DRAINS >> op & 1:
         return drained_at(tm, row), tm[tl.C_QUIET] if op == rq.OP_QUIET else 0
     if op == rq.OP_WAIT_FLAG:
         return records.later(tm, since, event_of(row, asked)), issue + tm[tl.C_EVENT]
@@ -196,7 +196,7 @@ def _granted(st, tm, core, asked, group, seen):
     if op == rq.OP_DMA:
         return since, tm[tl.C_DMA_ISSUE]
     if ops.WORDS >> op & 1:
-        since = records.later(tm, since, row + tl.FENCE_AT) if op != rq.OP_LOAD else since
+        since = records.later(tm, since, row + tl.FENCE_AT) if ops.SCALAR_WRITES >> op & 1 else since
         return since, issue + _memory_access(st, tm, st[core.base + ms.DIE], asked)
     return since, issue
 
@@ -246,7 +246,7 @@ def _then(space, core, asked, before, number):
         visible = end + latency_of(tm, path_to(tm, st[core.base + ms.DIE], die_at(st, a), a), True)
         records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
         records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
-        added = asked.words[ops.ATOMIC.value] if op == rq.OP_ATOMIC_ADD else 0
+        added = asked.words[ops.ATOMIC.value] if ops.ADDS >> op & 1 else 0
         granules.became_visible(mem, tm, who, before.entry, a, visible, before.releases, added, number)
     elif op == rq.OP_RETURN:
         tm[row + tl.FINISHED] = end

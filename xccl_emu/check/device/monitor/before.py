@@ -38,7 +38,7 @@ def before_core(space, core, base, pipe, choice):
     m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER] = touched.flag_of(st, entry)
     m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + j) % ms.QUEUE_DEPTH)
     m[ml.X_SITE] = st[entry + ms.ENTRY_SITE]
-    m[ml.X_ADDS] = 1 if m[ml.X_OP] == rq.OP_ADD or m[ml.X_OP] == rq.OP_MTU_ADD else 0
+    m[ml.X_ADDS] = ops.ADDS >> m[ml.X_OP] & 1
     if m[ml.X_OP] == rq.OP_PUT_SIGNAL:
         signals = pipes.signals_next(st, entry)
         m[ml.X_SIGNAL if signals else ml.X_PAYLOAD] = m[m[ml.SIGNALLED] + i] + 1
@@ -50,14 +50,14 @@ def before_core(space, core, base, pipe, choice):
 def _before_scalar(space, i, base, choice):
     st, m = space.st, space.m
     op = m[ml.X_OP] = st[base + REQUEST]
-    m[ml.X_OFF] = 1 if op != rq.OP_RETURN and flight.switched_off(st, base) else 0
+    m[ml.X_OFF] = 1 if flight.switched_off(st, base) else 0
     m[ml.X_ROW] = -1
     source, target, event = touched.flag_of(st, base + REQUEST)
     pipe = touched.queued_on(op, source, target)
     if pipe > rq.SCALAR and pipe <= rq.MTU_OUT:
         queue = pipes.pipe_of(base, pipe)
         m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + st[queue + ms.PIPE_COUNT]) % ms.QUEUE_DEPTH)
-    elif op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG:
+    elif ops.FLAGS >> op & 1:
         m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER] = source, target, event
     elif op == rq.OP_DMA:
         m[ml.X_DMA] = max(0, pipes.free_descriptor(st, base))  # if none is free the core does not get that far

@@ -94,9 +94,8 @@ def poll_begins(space, i, base):
     """A poll reads from its issue on, again and again: it may meet a write there that is not at once."""
     st = space.st
     polls_any = st[base + REQUEST] == rq.OP_POLL_ANY
-    if st[base + ms.STATUS] != ms.STATUS_RUNNING or (st[base + REQUEST] != rq.OP_POLL and not polls_any):
-        return
-    if flight.switched_off(st, base):
+    waits = st[base + ms.STATUS] == ms.STATUS_RUNNING and ops.POLLS >> st[base + REQUEST] & 1 != 0
+    if not waits or flight.switched_off(st, base):
         return
     if polls_any:
         for k in range(conditions.n_conditions(st, base) if conditions.can_be_polled(st, base, space.mem.size) else 0):
@@ -219,10 +218,8 @@ def _after_scalar(space, i, core, base, op):
         monitor_clocks.set_event_clock(m, clocks, i, rq.SCALAR)
     elif op == rq.OP_WAIT_FLAG:
         monitor_clocks.consume_event(m, clocks, i, rq.SCALAR)
-    elif op == rq.OP_POLL or op == rq.OP_LOAD:
-        _acquire(space, i, core, base, 0)
-    elif op == rq.OP_POLL_ANY:
-        _acquire(space, i, core, base, m[ml.X_LAST])
+    elif ops.LOOKS >> op & 1:
+        _acquire(space, i, core, base, m[ml.X_LAST] if op == rq.OP_POLL_ANY else 0)
     elif op == rq.OP_STORE and not st[ms.CACHE_LINES]:
         writes.wrote(space, i, base)
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1

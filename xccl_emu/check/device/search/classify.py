@@ -234,7 +234,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
         op == rq.OP_FENCE or (op == rq.OP_WAIT_FLAG and pipe == rq.SCALAR and st[ms.ORDER] == ms.ORDER_SC)
     ):
         return NOT  # a line that is evicted waits for neither, and may go before or after it
-    if op == rq.OP_SET_FLAG or op == rq.OP_WAIT_FLAG or op == rq.OP_FENCE:
+    if ops.MARKERS >> op & 1:
         return PLAINLY
     if pipe == rq.SCALAR:
         return _how_scalar(st, ck, rows, i, base, block, op, off)
@@ -281,7 +281,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if off and op != rq.OP_LOAD and rows[cs.N_ROWS, 0] == 0:
         return PLAINLY
     if st[ms.CACHE_LINES]:
-        if (op == rq.OP_LOAD or op == rq.OP_STORE) and worst == granules.SYNC:
+        if ops.CACHED >> op & 1 and worst == granules.SYNC:
             return NOT
         if op == rq.OP_STORE:
             return PLAINLY
@@ -290,7 +290,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
             return how_back(st, ck, clocks.core_of(ck, i), line)
     if op == rq.OP_RETURN and ck[cs.OWNERS] >> i & 1:
         return NOT  # what it owns is judged then: the moment matters
-    if op == rq.OP_RETURN or op == rq.OP_QUIET:
+    if ops.DRAINS >> op & 1:
         return PLAINLY if ck[block + cs.N_MARKS] == 0 else NOT
     if op == rq.OP_ARRIVE:
         alone = (

@@ -10,8 +10,8 @@ from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.device.search.clocks import block_of, core_of
 from xccl_emu.check.device.search.moves import number_of
 from xccl_emu.check.device.search.races import any_before, any_late, any_signalled
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import OP_QUIET, OP_RETURN
 from xccl_emu.machine.device import flight, tentative
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import call, jit, load_i64
@@ -56,7 +56,7 @@ def _only_delivers(st, ck, die, k):
         return False
     if (address | nbytes) & 7 and (address & 7) + nbytes > 8:
         return False
-    if st[base + ms.IN_FLIGHT] == 1 and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
+    if st[base + ms.IN_FLIGHT] == 1 and ops.DRAINS >> st[base + REQUEST] & 1:
         return False
     i = number_of(ck, core)
     if st[ms.N_LIVE] < st[ms.N_ACTIVE] and any_late(st, ck, i, address, nbytes):

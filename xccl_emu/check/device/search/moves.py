@@ -167,10 +167,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
     if x.op < 0:
         return 0
     base, pipe, op = x.base, x.pipe, x.op
-    off, fences = (
-        pipe == rq.SCALAR and op != rq.OP_RETURN and flight.switched_off(st, base),
-        pipe == rq.MTU_OUT and op == rq.OP_FENCE,
-    )
+    off, fences = pipe == rq.SCALAR and flight.switched_off(st, base), pipe == rq.MTU_OUT and op == rq.OP_FENCE
     event = st[x.entry + ops.DMA.event]
     top = ck[cs.LOG]
     ring, flying = _save_before(mem, st, ck, rows, x)
@@ -462,12 +459,12 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
         clocks.tick(ck, block, rq.SCALAR)
     elif op == rq.OP_WAIT_FLAG:
         clocks.note_wait(ck, block, *event, rq.SCALAR)
-    elif op == rq.OP_QUIET or op == rq.OP_RETURN:
+    elif ops.DRAINS >> op & 1:
         clocks.forget_all(ck, block)
         for k in range(ck[block + cs.N_MARKS] * cs.MARK_WORDS):
             ck[block + cs.MARKS + k] = 0
         ck[block + cs.N_MARKS] = 0
-    elif op == rq.OP_ARRIVE or op == rq.OP_AWAIT_GROUP:
+    elif ops.BARRIERS >> op & 1:
         if ck[block + cs.ARRIVED] != (op == rq.OP_AWAIT_GROUP):
             ck[cs.LIMIT] = cs.LIMIT_BARRIER
         ck[block + cs.ARRIVED] = 1 if op == rq.OP_ARRIVE else 0
@@ -477,7 +474,7 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
         # All fences before it are passed
         ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR])
     reads = (
-        (ops.WORDS >> op & 1 or op == rq.OP_POLL_ANY)
+        (ops.WORDS | ops.POLLS) >> op & 1
         and rows[cs.N_ROWS, 0]
         and rows[0, accesses.FLAGS] & accesses.SYNC
         and rows[cs.ROWS_CLASS, 0] == granules.SYNC

@@ -70,7 +70,7 @@ def step_recorded(mem, st, ck, rows, named, core, what):
     """`step_machine` while a path is recorded."""
     at_once, pipe, choice = what >> 24, what >> 16 & 255, what & ms.CHOICE_ALL
     base = flight.block_of_core(st, core)
-    if pipe == rq.SCALAR and (st[base + REQUEST] == rq.OP_QUIET or st[base + REQUEST] == rq.OP_RETURN):
+    if pipe == rq.SCALAR and ops.DRAINS >> st[base + REQUEST] & 1:
         deliver_latent(mem, st, ck, core)
     if pipe == rq.SCALAR and ops.ATOMICS >> st[base + REQUEST] & 1:
         _deliver_fenced(mem, st, ck, core)

@@ -84,8 +84,8 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     entry = instruction_of(st, base, pipe, choice)
     if entry < 0 or (pipe == rq.SCALAR and gives_up(st, ck, base)):
         return False
-    op, off = st[entry], pipe == rq.SCALAR and st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
-    waits = pipe == rq.SCALAR and _polls(op) and not off and not _granted(mem, st, ck, i, choice)
+    op, off = st[entry], pipe == rq.SCALAR and flight.switched_off(st, base)
+    waits = pipe == rq.SCALAR and ops.POLLS >> op & 1 != 0 and not off and not _granted(mem, st, ck, i, choice)
     linked.classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
     if pipe != rq.DMA and not off and op != rq.OP_RETURN:  # that has no site
         word = word_of_site(st, base, pipe, entry)
@@ -104,12 +104,6 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     )
     ck[cs.LOCALLY] = 0
     return done != 0
-
-
-@jit
-def _polls(op):
-    """Does a request wait for what is in memory?"""
-    return op == rq.OP_POLL or op == rq.OP_POLL_ANY
 
 
 @jit
@@ -157,7 +151,7 @@ def _can_wake(mem, st, ck, rows, named, j):
     if st[base + ms.STATUS] != ms.STATUS_RUNNING:
         return False
     op = st[base + REQUEST]
-    if (op == rq.OP_QUIET or op == rq.OP_RETURN) and ck[cs.TOUCHED] >> j & 1:  # its last mark may have ended
+    if ops.DRAINS >> op & 1 and ck[cs.TOUCHED] >> j & 1:  # its last mark may have ended
         if (
             ck[clocks.block_of(ck, j) + cs.N_MARKS]
             or st[ms.CACHE_LINES]
@@ -344,13 +338,13 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
     if pipe == rq.SCALAR and gives_up(st, ck, base):
         return -1
     if pipe == rq.SCALAR:
-        off = st[entry] != rq.OP_RETURN and flight.switched_off(st, base)
-        if _polls(st[entry]) and not off and not _granted(mem, st, ck, i, choice):
+        off = flight.switched_off(st, base)
+        if ops.POLLS >> st[entry] & 1 and not off and not _granted(mem, st, ck, i, choice):
             if st[entry] == rq.OP_POLL:  # of several words one may not have come while another has
                 named[word_of_site(st, base, pipe, entry)] |= ms.MAY_WAIT
             return -1
         back = st[ms.CACHE_LINES] != 0 and cache.written_back(st, clocks.core_of(ck, i), base, choice) >= 0
-        if not back and (st[entry] == rq.OP_QUIET or st[entry] == rq.OP_RETURN):
+        if not back and ops.DRAINS >> st[entry] & 1:
             if ck[cs.RECORDING]:
                 record.deliver_latent(mem, st, ck, clocks.core_of(ck, i))
             if not drained(st, base):
@@ -404,7 +398,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     cs.save(mem, st, ck, cs.STATE | cs.RAW, ring, 2)
     cs.save_bytes(mem, st, ck, address, st[entry + ms.FLIGHT_NBYTES])
     moves.touch_readers(st, ck, address, st[entry + ms.FLIGHT_NBYTES])
-    waits = st[base + REQUEST] == rq.OP_QUIET or st[base + REQUEST] == rq.OP_RETURN
+    waits = ops.DRAINS >> st[base + REQUEST] & 1 != 0
     fences = flight.fences_since(st, entry)
     lands = ck[cs.JOINING] and ck[clocks.block_of(ck, i) + cs.FENCE_VECTOR]
     releases = kind < ms.KIND_DMA and (lands or races.any_before(st, ck, clocks.block_of(ck, i), address, fences))
