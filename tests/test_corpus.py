@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED
 from xccl_emu.cli.corpus import find, looked_at
 from xccl_emu.errors import ConfigError
+from xccl_emu.jobs import in_parts
 from xccl_emu.protocol.corpus import Member, members
 from xccl_emu.protocol.registry import make
 
@@ -66,12 +68,13 @@ def test_a_signal_ends_the_whole_corpus(
     """Fuzz keeps what it has and says which signal came; the corpus does not go on with the next case."""
     from xccl_emu.fuzz import run
 
-    def parts() -> Generator[run.FuzzSummary]:
-        yield run.FuzzSummary("one", sequences=3)
-        raise sent
+    def part(number: int) -> run.FuzzSummary:
+        if number:
+            raise sent
+        return run.FuzzSummary("one", sequences=3)
 
     summary = run.FuzzSummary("one")
-    summary.gather(parts(), lambda: False, None)
+    summary.gather(in_parts(part, [0, 1], 1), lambda: False, None)
     assert (summary.sequences, summary.stopped, summary.interrupted) == (3, stopped, True)
     monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: summary)
     with pytest.raises(error):
@@ -82,12 +85,8 @@ def test_a_protocol_that_ends_the_process_is_no_signal() -> None:
     """Its SystemExit is an error of its own, and reaches the command."""
     from xccl_emu.fuzz import run
 
-    def parts() -> Generator[run.FuzzSummary]:
-        raise SystemExit(1)
-        yield
-
     with pytest.raises(SystemExit):
-        run.FuzzSummary("one").gather(parts(), lambda: False, None)
+        run.FuzzSummary("one").gather(in_parts(sys.exit, [1], 1), lambda: False, None)
 
 
 def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, repository: Path) -> None:
