@@ -6,8 +6,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -110,6 +112,21 @@ def test_a_signal_keeps_what_is_done(error: BaseException, stopped: Stopped) -> 
     done = run_jobs([Job(str(i), partial(job, i)) for i in range(3)], 1)
     assert take_all(done, lambda one: taken.append(one.number)) == stopped
     assert taken == ([0] if stopped.code else [0, 1, 2])
+
+
+def test_a_page_keeps_what_is_not_made_again(load_tool: Callable[[str], ModuleType]) -> None:
+    """Parts that a signal or a failure leaves are as they were, and a new one is missing; those before it are new."""
+
+    def make(error: BaseException, name: str) -> str:
+        if name == "b":
+            raise error
+        return f"new {name}"
+
+    old = {name: f"old {name}" for name in "abc"}
+    for error, said in ((KeyboardInterrupt(), ["old c"]), (UnfinishedError("no end"), ["new c", "new d"])):
+        by = load_tool("pages").Remade()
+        assert by.parts(old, "abcd", "abc", partial(make, error)) == ["new a", "old b", *said]
+        assert by.stopped is not None
 
 
 def test_a_job_that_ends_the_process_is_no_signal() -> None:
