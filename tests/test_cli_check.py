@@ -21,7 +21,7 @@ from xccl_emu.check.sampling import watch
 from xccl_emu.check.verdict import VERIFIED, Opinion, Verdict
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
-from xccl_emu.errors import CapacityError
+from xccl_emu.errors import CapacityError, UnfinishedError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -155,16 +155,45 @@ def test_each_sync_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = Verdict(VERIFIED, "sendrecv", {}, "relaxed", "exhaustive", 0)
     believes = lambda *_, without, **__: replace(forged, without=tuple(without))  # noqa: E731
     monkeypatch.setattr("xccl_emu.cli.check_job.check", believes)
-    told = as_json(*TINY, "--each-sync", "--advice-seconds", "2")["each_sync"]
+    here = (*TINY, "--each-sync", "--workers", "1", "--advice-seconds")
+    told = as_json(*here, "2")["each_sync"]
     (fence,) = [one for one in told if one["sync"] == FENCE]
     assert fence["finding"] == "needed"
     assert fence["certificate"]["of_proof"]
-    out = printed(*TINY, "--each-sync", "--advice-seconds", "2")
+    out = printed(*here, "2")
     assert "'redundant' is" in out
     assert "withdrawn" in out
-    unjudged = as_json(*TINY, "--each-sync", "--advice-seconds", "0")["each_sync"]
+    unjudged = as_json(*here, "0")["each_sync"]
     assert {one["finding"] for one in unjudged} == {"redundant"}
     assert "must be at least 0" in refusal(*TINY, "--advice-seconds", "1")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said", "others"),
+    [(KeyboardInterrupt(), 130, "interrupted", "interrupted"), (UnfinishedError("no memory"), 3, "no memory", "")],
+)
+def test_each_sync_keeps_what_is_done(
+    error: BaseException, code: int, said: str, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal leaves the answers so far, one that fails leaves all others; each without an answer is a row that says
+    why, and so is each request of --weakest after a signal."""
+    forged = Verdict(VERIFIED, "sendrecv", {}, "relaxed", "exhaustive", 0)
+
+    def judged(*_: object, without: list[str], **__: object) -> Verdict:
+        if without == ["tail"]:
+            raise error
+        return replace(forged, without=tuple(without))
+
+    monkeypatch.setattr("xccl_emu.cli.check_job.check", judged)
+    monkeypatch.setattr("xccl_emu.check.weakest.search_once", lambda *_, **__: forged)
+    words = ("--each-sync", "--weakest", "--workers", "1", "--advice-seconds", "0", "--confirm-seconds", "0")
+    told = as_json(*TINY, *words, code=code)
+    first, second, *rest = told["each_sync"]
+    assert (first["finding"], second["sync"], second["finding"], second["reason"]) == (
+        "redundant", "tail", "unfinished", said,
+    )  # fmt: skip
+    assert {(one["finding"], one["reason"]) for one in rest} == {("unfinished" if others else "redundant", others)}
+    assert {one["unfinished"] for one in told["each_request"]} == {others}
 
 
 def test_nobody_waits_for_a_slot_where_there_are_enough() -> None:

@@ -35,6 +35,7 @@ def test_a_point_that_cannot_be_does_not_take_the_others(tmp_path: Path, monkeyp
     said = "grants=40: kernel nothing on die 0: 40 grants: a core has more grants (at most 30)"
     assert code == 3
     assert len(re.findall(r"│ +[12] │ .* │ +0 │", out)) == 2
+    assert re.search(r"grants=40 \(1\) .* failed", out)
     assert said in errors
-    assert "1 of 3 cannot be:" in errors
+    assert "1 of 3 failed:" in errors
     assert invoke("bench", "many.py:many", "--grants", "40")[0] == 2

@@ -110,6 +110,7 @@ REFUSED = (
     (f"{TINY} --without 'data befor tail'", "has no such synchronization, but 'data before tail', "),
     (f"{TINY} --out no/such/folder.json", "--out no/such/folder.json: must be a file in a folder that exists"),
     (f"{TINY} --each-sync --out x.json", "--out x.json: cannot be combined with --each-sync"),
+    (f"{TINY} --workers 2", "--workers 2: needs --each-sync or --weakest"),
     (f"{TINY} --fault melt:die1", "stop:dieN"),
     (f"{TINY} --fault cut:0-7", "die7 is out of range 0..1"),
     (f"{TINY} --certify-seconds 3", "--certify-seconds 3.0: must be positive, and needs --certify"),

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -12,9 +13,10 @@ from cli_support import printed, refusal
 
 import xccl_emu
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import DEADLOCK, VERIFIED
+from xccl_emu.check.verdict import DEADLOCK, UNFINISHED, VERIFIED, VIOLATION
 from xccl_emu.cli.corpus import find, looked_at
 from xccl_emu.errors import ConfigError
+from xccl_emu.jobs import Stopped, in_parts
 from xccl_emu.protocol.corpus import Member, members
 from xccl_emu.protocol.registry import make
 
@@ -31,7 +33,7 @@ def but_for_sequences(text: str) -> str:
 @pytest.mark.parametrize("member", EACH, ids=lambda member: member.name)
 def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], ModuleType], repository: Path) -> None:
     """The broken case is refuted as expected, the mended one is not, in a minute each, and both pages say so."""
-    (result,) = find((member.name,), 60.0)
+    (result,), _ = find((member.name,), 60.0)
     assert result.right, result.to_json()
     assert max(result.broken.seconds, result.mended.seconds) < 60
     rows = (repository / "docs" / "records" / "corpus.md").read_text("utf-8").splitlines()
@@ -56,38 +58,37 @@ def test_a_folder_that_is_no_member_is_refused(text: str, tmp_path: Path, monkey
         members()
 
 
-@pytest.mark.parametrize(("sent", "stopped", "error"), [
-    (KeyboardInterrupt(), "interrupted", KeyboardInterrupt),
-    (SystemExit(143), "terminated", SystemExit),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sent", "stopped", "code"), [(KeyboardInterrupt(), "interrupted", 130), (SystemExit(143), "terminated", 143)]
+)
 def test_a_signal_ends_the_whole_corpus(
-    sent: BaseException, stopped: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    sent: BaseException, stopped: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fuzz keeps what it has and says which signal came; the corpus does not go on with the next case."""
+    """Fuzz keeps what it has and says which signal came; the corpus keeps what is done and begins no other case."""
     from xccl_emu.fuzz import run
 
-    def parts() -> Generator[run.FuzzSummary]:
-        yield run.FuzzSummary("one", sequences=3)
-        raise sent
+    def part(number: int) -> run.FuzzSummary:
+        if number:
+            raise sent
+        return run.FuzzSummary("one", sequences=3)
 
     summary = run.FuzzSummary("one")
-    summary.gather(parts(), lambda: False, None)
+    summary.gather(in_parts(part, [0, 1], 1), lambda: False, None)
     assert (summary.sequences, summary.stopped, summary.interrupted) == (3, stopped, True)
     monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: summary)
-    with pytest.raises(error):
-        find(("one_slot",), 1.0)
+    results, ended = find(("flag_cleared_early", "one_slot"), 60.0)
+    assert [(result.member.name, result.broken.verdict) for result in results] == [
+        ("flag_cleared_early", VIOLATION), ("one_slot", UNFINISHED),
+    ]  # fmt: skip
+    assert ended == Stopped(stopped, code)
 
 
 def test_a_protocol_that_ends_the_process_is_no_signal() -> None:
     """Its SystemExit is an error of its own, and reaches the command."""
     from xccl_emu.fuzz import run
 
-    def parts() -> Generator[run.FuzzSummary]:
-        raise SystemExit(1)
-        yield
-
     with pytest.raises(SystemExit):
-        run.FuzzSummary("one").gather(parts(), lambda: False, None)
+        run.FuzzSummary("one").gather(in_parts(sys.exit, [1], 1), lambda: False, None)
 
 
 def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, repository: Path) -> None:

@@ -276,3 +276,34 @@ def test_a_script_beside_its_files(both: tuple[str, str]) -> None:
     )
     done = subprocess.run([sys.executable, script], cwd=folder, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [VERIFIED, VIOLATION, VERIFIED]
+
+
+FUNCTION = '''
+from xccl_emu.protocol import Bench, protocol
+
+
+@protocol
+def decorated(bench: Bench, size: int = 1) -> None:
+    """Laid out by a function."""
+
+
+def plain(bench: Bench, size: int = 1) -> None:
+    """Its protocol has another name."""
+
+
+named = protocol(plain)
+'''
+
+
+@pytest.mark.parametrize("name", ["decorated", "named"])
+def test_a_case_of_a_function_is_read_in_another_process(name: str, tmp_path: Path) -> None:
+    """By the file of the function, with its sizes and those of its pod; a copy is of the same function."""
+    (tmp_path / "functions.py").write_text(FUNCTION)
+    case = make(f"{tmp_path / 'functions.py'}:{name}", size=3, scalar_cache=2)
+    assert copy.copy(case) == case
+    with _worker() as pool:
+        assert pool.submit(_sizes, pickle.dumps(case)).result() == {"size": 3, "scalar_cache": 2}
+
+
+def _sizes(pickled: bytes) -> dict[str, int | str]:
+    return dict(pickle.loads(pickled).configuration)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Collection, Iterator
 
-from pages import ROOT, between, command, rows, table
+from pages import ROOT, Remade, between, command, rows, table
 
 from xccl_emu.check.check import check
 from xccl_emu.check.trial import Checkable
@@ -55,10 +55,10 @@ def row(name: str) -> tuple[str, ...]:
     return name, f"{verdict.verdict}{kind}", states, ", ".join(needs), other
 
 
-def page(text: str, check: bool = False, asked: Collection[str] = ()) -> str:
+def page(text: str, check: bool, asked: Collection[str], by: Remade) -> str:
     """The page with the rows of some protocols, or all, made again."""
     every = (*names(), *IN_TURN)
-    return between(text, "caches", table(COLUMNS, rows(text, "caches", every, asked or every, row)))
+    return between(text, "caches", table(COLUMNS, rows(text, "caches", every, asked or every, row, by)))
 
 
 if __name__ == "__main__":

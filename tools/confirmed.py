@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from pages import ROOT, between, command, rows, table
+from pages import ROOT, Remade, between, command, rows, table
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import BRUTE_FORCE, Confirmation
@@ -34,9 +34,9 @@ def brute_force(found: Confirmation) -> tuple[str, str]:
     return "not in time" + (tried[-1].at() if tried else ""), ""
 
 
-def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
+def page(text: str, check: bool, asked: Sequence[str], by: Remade) -> str:
     """The page with the rows of some cases, or all, made again."""
-    return between(text, "confirmed", table(COLUMNS, rows(text, "confirmed", names(), asked, row)))
+    return between(text, "confirmed", table(COLUMNS, rows(text, "confirmed", names(), asked, row, by)))
 
 
 if __name__ == "__main__":

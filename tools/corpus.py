@@ -22,7 +22,9 @@ def row(result: Result) -> tuple[str, ...]:
 
 def page(text: str, check: bool = False) -> str:
     """The page with its table made again."""
-    return between(text, "corpus", table(COLUMNS, map(row, find((), 60.0))))
+    results, stopped = find((), 60.0)
+    assert stopped is None, stopped
+    return between(text, "corpus", table(COLUMNS, map(row, results)))
 
 
 if __name__ == "__main__":

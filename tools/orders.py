@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from pages import ROOT, between, command, rows, table
+from pages import ROOT, Remade, between, command, rows, table
 
 from xccl_emu.check.check import check
 from xccl_emu.machine.state import ORDERS
@@ -26,9 +26,9 @@ def row(name: str) -> tuple[str, ...]:
     return name, *(found(name, order) for order in ORDERS)
 
 
-def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
+def page(text: str, check: bool, asked: Sequence[str], by: Remade) -> str:
     """The page with the rows of some protocols, or all, made again."""
-    return between(text, "orders", table(COLUMNS, rows(text, "orders", names(), asked or names(), row)))
+    return between(text, "orders", table(COLUMNS, rows(text, "orders", names(), asked or names(), row, by)))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,23 @@
     python tools/NAME.py            write the part
     python tools/NAME.py --check    say which lines of it are not true any more, and end with 1
     python tools/NAME.py fused ...  where a page has a part for each protocol: make only the parts of some again
+    python tools/NAME.py --workers 4    these parts in processes; or --dask ADDRESS, on a cluster
 """
 
 import argparse
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
+from typing import TypeVar
 
-Row = Callable[[str], Sequence[str]]
+from xccl_emu.cli.ending import UNFINISHED
+from xccl_emu.cli.shown import counting
+from xccl_emu.jobs import Job, Stopped, collect
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,11 +38,39 @@ def between(page: str, name: str, *parts: str) -> str:
     return f"{before}{begin}{mark}\n\n" + "\n\n".join(part.strip("\n") for part in parts) + f"\n\n{end}{after}"
 
 
-def rows(page: str, mark: str, names: Iterable[str], asked: Collection[str], make: Row) -> Iterator[Sequence[str]]:
-    """Rows of a table whose first cells are ``names``: those that are asked for, or that are new, made again."""
+@dataclass
+class Remade:
+    """How parts of a page are made again, each a job; a part that failed, or that a signal left, stays as it is."""
+
+    workers: int = 1
+    dask: str | None = None
+    stopped: Stopped | None = None
+    """Why some are as they were."""
+
+    def parts(
+        self, old: Mapping[str, T], names: Iterable[str], asked: Collection[str], make: Callable[[str], T]
+    ) -> list[T]:
+        """The parts of these names: those that are asked for, or that are new, made again."""
+        every = [*names]
+        parts = {name: old[name] for name in every if name in old}
+        again = [name for name in every if name in asked or name not in old]
+        jobs = [Job(name, partial(make, name)) for name in again]
+        with counting("parts", len(again)) as count:
+            found = collect(
+                jobs, lambda one, ended: count(ended, one.job.name), workers=self.workers, dask=self.dask
+            )  # fmt: skip
+        self.stopped = found.stopped
+        parts |= {again[number]: made for number, made in found.done.items()}
+        return [parts[name] for name in every if name in parts]
+
+
+def rows(
+    page: str, mark: str, names: Iterable[str], asked: Collection[str], make: Callable[[str], Sequence[str]], by: Remade
+) -> list[Sequence[str]]:
+    """Rows of a table whose first cells are ``names``, made again ``by`` jobs where they are asked for."""
     lines = page.partition(f"<!-- {mark}: ")[2].partition(f"<!-- {mark} end -->")[0].splitlines()
-    old = {cells[0]: cells for cells in (line[2:-2].split(" | ") for line in lines)}
-    yield from (old[name] if name in old and name not in asked else make(name) for name in names)
+    old: dict[str, Sequence[str]] = {cells[0]: cells for cells in (line[2:-2].split(" | ") for line in lines)}
+    return by.parts(old, names, asked, make)
 
 
 def part_of(page: str, title: str) -> str:
@@ -50,18 +87,23 @@ def command(doc: str | None, page: Path, make: Callable[..., str], names: Sequen
     """Write what ``make`` makes of a page, or say what in it is not so; the exit code.
 
     ``make`` is given the page as it is, and whether it is only checked, so that it may keep what takes long; and with
-    ``names``, which of these are asked for.
+    ``names``, which of these are asked for, and by which jobs they are made.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="say what is not true any more, instead of writing")
     if names:
         parser.add_argument("names", nargs="*", choices=[[], *names], help="parts to make again; by default all")
+        parser.add_argument("--workers", type=int, default=1, help="processes that make parts; by default this one")
+        parser.add_argument("--dask", help="make them on the cluster of this Dask scheduler, or local")
     asked = parser.parse_args()
-    old = page.read_text("utf-8")
-    new = make(old, asked.check, *([asked.names or names] if names else []))
+    old, by = page.read_text("utf-8"), Remade(*((asked.workers, asked.dask) if names else ()))
+    new = make(old, asked.check, *([asked.names or names, by] if names else []))
+    if by.stopped is not None:
+        print(by.stopped.why, file=sys.stderr)
+    failed = by.stopped.code or UNFINISHED if by.stopped else 0
     if not asked.check:
         page.write_text(new, "utf-8")
-        return 0
+        return failed
     wrong = [line for line in new.splitlines() if line not in old.splitlines()]
     print(*(f"not in {page.name}: {line}" for line in wrong), sep="\n", end="\n" * bool(wrong))
-    return int(new != old)
+    return failed or int(new != old)

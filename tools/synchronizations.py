@@ -6,7 +6,7 @@ Each is switched off alone, and the protocol checked without it: `xccl-emu check
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from pages import ROOT, between, command
+from pages import ROOT, Remade, between, command
 
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
@@ -66,12 +66,11 @@ def section(name: str) -> str:
     return "\n".join([*lines, *(f"| {sync} | {finding(each, sync in idle)} |" for sync, each in found.items())])
 
 
-def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
+def page(text: str, check: bool, asked: Sequence[str], by: Remade) -> str:
     """The page with some protocols, or all, made again."""
     old = {part.partition("\n")[0]: f"## {part}" for part in text.partition("<!-- synch")[2].split("\n## ")[1:]}
     old = {name: part.partition("\n<!--")[0] for name, part in old.items()}
-    asked = asked or names()
-    parts = (old[name] if name in old and name not in asked else section(name) for name in names())
+    parts = by.parts(old, names(), asked or names(), section)
     return between(text, "synchronizations", *parts)
 
 

@@ -8,6 +8,9 @@ from types import FrameType
 INTERRUPTED, TERMINATED = 130, 143
 BY_SIGNAL = {"interrupted": INTERRUPTED, "terminated": TERMINATED}
 """Exit codes by what is said of Ctrl-C and SIGTERM: 128 and the number of the signal, as shells have it."""
+SAID = {code: said for said, code in BY_SIGNAL.items()}
+heard: list[int] = []
+"""Signals that have come: within an import or a library they may come out as any other error."""
 
 
 def listen() -> None:
@@ -22,6 +25,19 @@ def leave(number: int, frame: FrameType | None) -> None:
         os.write(2, b"xccl-emu: interrupted\n")
     finally:
         os._exit(INTERRUPTED)
+
+
+def put_off(error: BaseException) -> int:
+    """Return the exit code of the signal that became an error, or 0; it is not raised again."""
+    if signal.SIGTERM in heard or (isinstance(error, SystemExit) and error.code == TERMINATED):
+        code = TERMINATED
+    elif signal.SIGINT in heard or isinstance(error, KeyboardInterrupt):
+        code = INTERRUPTED
+    else:
+        return 0
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    heard.clear()
+    return code
 
 
 def _is_command() -> bool:

@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
+    "xccl_emu.bench.gathered": "xccl_emu.jobs",
+    "xccl_emu.bench.processes": "xccl_emu.jobs",
     "xccl_emu.kernels.a2e.rollback": "xccl_emu.kernels.a2e.abortable_calls",
     "xccl_emu.kernels.fused.rollback": "xccl_emu.kernels.fused.abortable_layer",
     "xccl_emu.kernels.pull.rollback": "xccl_emu.kernels.pull.abortable_experts",

@@ -1,5 +1,6 @@
 """Options of commands as fields of a dataclass: each is written once, with its default, help and range."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,3 +52,16 @@ class Modelled:
     cost: tuple[str, ...] = option(
         (), "A constant of the model, such as poll_ns=100; more than once for several.", metavar="NAME=VALUE"
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The options of every command that runs many jobs (`xccl_emu.jobs`): where it does."""
+
+    workers: int | None = option(None, "Processes [default: one for each core]", least=1)
+    dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
+
+    @property
+    def processes(self) -> int:
+        """Return the number of processes that was asked for, or of cores."""
+        return self.workers or len(os.sched_getaffinity(0))

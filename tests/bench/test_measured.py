@@ -10,7 +10,7 @@ from tests.cli_support import printed
 from xccl_emu.bench.result import Result, even
 from xccl_emu.bench.setting import Setting
 from xccl_emu.cli.bench_plot import _axis_of, _drawn
-from xccl_emu.cli.perf import Perf, case_rows
+from xccl_emu.cli.perf import Perf, case_jobs
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make
 from xccl_emu.testing import measure
@@ -20,7 +20,7 @@ from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 def swept(**sizes: str) -> list[Result]:
     """Rows of a sweep."""
-    return [*case_rows("moe", sizes, Perf(), Setting())]
+    return [job.run() for job in case_jobs("moe", sizes, Perf(), Setting())]
 
 
 @settings(max_examples=5)

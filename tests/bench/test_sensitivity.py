@@ -27,10 +27,10 @@ def test_results_are_percent_of_what_they_are() -> None:
     """From the runs of all jobs, in whatever order they come, and for each constant by its own run."""
     n = len(jobs(DEFAULT))
     done = [(0, {"A2E": 100.0}), *((i, {"A2E": 100.0 + i}) for i in range(1, n))]
-    rows = results_of(reversed(done))
+    rows = results_of(dict(reversed(done)))
     assert [row.emulated for row in rows] == pytest.approx([float(i) for i in range(1, n)])
     assert [row.configuration["constant"] for row in rows] == [end.constant for end in ends()]
-    assert (results_of(done[:3]), results_of(done[1:])) == (rows[:2], [])
+    assert (results_of(dict(done[:3])), results_of(dict(done[1:]))) == (rows[:2], [])
 
 
 def take(monkeypatch: pytest.MonkeyPatch, layer: Layer) -> None:

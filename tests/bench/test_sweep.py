@@ -1,18 +1,20 @@
 """Sweeps: which points, on processes and on a Dask cluster, and what is refused."""
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli_support import as_json, invoke
 from tests.refused import refuses
-from xccl_emu.bench.processes import LOCAL
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
-from xccl_emu.bench.sweep import SweepPoint, in_order, on_cluster, on_this_machine, parse_axes, points, run_point
+from xccl_emu.bench.sweep import SweepPoint, in_order, jobs, parse_axes, points, run_point
+from xccl_emu.cli import bench
 from xccl_emu.errors import ConfigError, UnfinishedError
+from xccl_emu.jobs import LOCAL, Job, collect, run_jobs
 
 NO_DATA = Setting(data=False)
 
@@ -49,7 +51,7 @@ def test_a_point_that_does_not_fit_is_refused() -> None:
     large = SweepPoint("fused", 768, 128)
     assert SweepPoint("fused", 768, 128, setting=NO_DATA).bytes_needed < large.bytes_needed / 20
     with pytest.raises(ConfigError, match="take --no-data"):
-        list(on_this_machine([large], 8 << 30))
+        list(run_jobs(jobs([large]), free_bytes=8 << 30))
 
 
 def test_results_come_in_order() -> None:
@@ -73,31 +75,38 @@ def test_a_dask_cluster_gives_the_same() -> None:
     """A local cluster gives what this process does, to the last digit."""
     pytest.importorskip("distributed")
     small = [SweepPoint("dispatch", 2, 1, cores=2)]
-    assert in_order(on_cluster(small, LOCAL)) == run_point(small[0])
+    assert in_order(one.result for one in run_jobs(jobs(small), dask=LOCAL)) == run_point(small[0])
 
 
-def test_without_dask_or_without_a_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing extra is named with what installs it."""
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(ConfigError, match=r"--dask tcp://nowhere:1: needs Dask; install xccl_emu\[dask\]"):
-        list(on_cluster([], "tcp://nowhere:1"))
+def here(monkeypatch: pytest.MonkeyPatch, second: BaseException, first: BaseException | None = None) -> None:
+    """Have the command run its points in this process; the first gives a row or an error, the second an error."""
+
+    def point(number: int) -> list[Result]:
+        if error := (first, second)[number]:
+            raise error
+        shape = SweepPoint("dispatch", 2, 1).layer.shape
+        return [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=shape)]
+
+    def run(made: list[Job[list[Result]]], note: Any, **_: object) -> object:
+        return collect([Job(job.name, partial(point, number)) for number, job in enumerate(made)], note, workers=1)
+
+    monkeypatch.setattr(bench, "collect", run)
 
 
 def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The finished points are shown as JSON and in the file; the message names the others, and the exit code is 3."""
-
-    def some(made: list[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
-        yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
-        raise UnfinishedError("1 of 2 failed:\n  EP4, batch 1: killed")
-
-    monkeypatch.setattr("xccl_emu.bench.sweep.on_this_machine", some)
+    """The finished points are shown as JSON and in the file; each that failed is a row with its reason, which the
+    message says as well, and the exit code is 3."""
+    here(monkeypatch, UnfinishedError("cannot be"))
     words = ["bench", "dispatch", "--json", "--csv", str(tmp_path / "t.csv"), "--sweep", "ep=2,4", "batch=1"]
     code, out, err = invoke(*words)
     told = json.loads(out)
-    assert (code, len(told["results"])) == (3, 1)
-    assert "EP4, batch 1: killed" in told["stopped"]
-    assert "EP4, batch 1: killed" in err
-    assert (tmp_path / "t.csv").read_text().count("\n") == 2
+    assert (code, [row["role"] for row in told["results"]]) == (3, ["emulated", "failed"])
+    assert {name: told["results"][1][name] for name in ("bench", "what", "emulated", "note")} == {
+        "bench": "dispatch", "what": "--sweep, EP2, batch 1", "emulated": None, "note": "cannot be",
+    }  # fmt: skip
+    assert told["stopped"] == "1 of 2 failed:\n  --sweep, EP2, batch 1: cannot be"
+    assert "EP2, batch 1: cannot be" in err
+    assert (tmp_path / "t.csv").read_text().count("\n") == 3
 
 
 @pytest.mark.parametrize(
@@ -107,23 +116,14 @@ def test_what_is_done_is_kept_on_a_signal(
     signal: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The finished points are shown, with what has stopped the others; the exit code is the signal's."""
-
-    def some(made: list[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
-        yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
-        raise signal
-
-    monkeypatch.setattr("xccl_emu.bench.sweep.on_this_machine", some)
+    here(monkeypatch, signal)
     ended, out, _ = invoke("bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1")
     told = json.loads(out)
     assert (ended, len(told["results"]), told["stopped"]) == (code, 1, says)
 
 
-def test_nothing_done_is_an_error_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No table without a row: only the message, and the same code."""
-
-    def none(made: list[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
-        raise UnfinishedError("2 of 2 failed")
-        yield
-
-    monkeypatch.setattr("xccl_emu.bench.sweep.on_this_machine", none)
-    assert invoke("bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1")[:2] == (3, "")
+@pytest.mark.parametrize(("error", "code"), [(UnfinishedError("no end"), 3), (ConfigError("too large"), 2)])
+def test_nothing_done_is_an_error_alone(error: Exception, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table without a row: only the message, and the code of what all points have failed with."""
+    here(monkeypatch, error, error)
+    assert invoke("bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1")[:2] == (code, "")

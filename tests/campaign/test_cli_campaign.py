@@ -2,13 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from xccl_emu.bench.processes import LOCAL
 from xccl_emu.campaign import run
 from xccl_emu.campaign.ends import BY_ENDS
 from xccl_emu.campaign.generate import ProgramCase
@@ -19,6 +17,7 @@ from xccl_emu.check import verdict as kinds
 from xccl_emu.cli.campaign import CampaignOptions, plan_of
 from xccl_emu.cli.main import app
 from xccl_emu.errors import ConfigError, UnfinishedError
+from xccl_emu.jobs import LOCAL
 
 KIND = "full verified; brute force deadlock"
 
@@ -84,14 +83,15 @@ def test_a_judge_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_summary_so_far(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
     """After Ctrl-C, or when a worker was killed, the summary is of what was done until then."""
 
-    def stopping(plan: CampaignPlan, workers: int, dask: str | None) -> Iterator[CampaignSummary]:
-        yield CampaignSummary(programs=4)
-        raise error
+    def stopping(plan: CampaignPlan) -> CampaignSummary:
+        if plan.first > 1:
+            raise error
+        return CampaignSummary(programs=2)
 
-    monkeypatch.setattr(run, "parts", stopping)
-    assert campaign(CampaignPlan(8), 1).programs == 4
+    monkeypatch.setattr(run, "judge_all", stopping)
+    assert campaign(CampaignPlan(8), 1).programs == 2
     ended, out = invoke()
-    assert (ended, "4 programs" in out, "stopped: " in out) == (code, True, True)
+    assert (ended, "2 programs" in out, "stopped: " in out) == (code, True, True)
 
 
 def test_the_limit_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

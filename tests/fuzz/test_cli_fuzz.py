@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from xccl_emu.bench.processes import LOCAL
 from xccl_emu.cli.main import app
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.fuzz import run
 from xccl_emu.fuzz.judge import SequenceBudget
 from xccl_emu.fuzz.run import FuzzPlan, FuzzSummary, fuzz, fuzz_part
+from xccl_emu.jobs import LOCAL, in_parts
 
 PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 NO_QUIET = ("--without", "chunk before tail")
@@ -38,7 +38,7 @@ def test_one_process_whose_time_is_over_is_not_the_end(monkeypatch: pytest.Monke
     late, found = FuzzSummary("a", spent={1}), FuzzSummary("a", findings=["a finding"], spent={2})
     monkeypatch.setattr(run, "fuzz_part", lambda plan: FuzzSummary("a"))
     for parts, least in (([late, late, late, found], ["a finding"]), ([late, FuzzSummary("a", spent={2}), found], [])):
-        monkeypatch.setattr(run, "in_parts", lambda *_, parts=parts: (part for part in parts))
+        monkeypatch.setattr(run, "in_parts", lambda *_, parts=parts: in_parts(lambda part: part, parts, 1))
         summary = fuzz(FuzzPlan("sendrecv", examples=1000), 2, seconds=15)
         assert (summary.findings, summary.stopped) == (least, "more than 15 seconds")
 
@@ -79,13 +79,15 @@ def test_given_sizes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (UnfinishedError("part 4 of 9: x"), 3)])
 def test_what_ends_it_early(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
     """Ctrl-C and a killed worker leave the counts of what was done, and their exit codes."""
+    parts = iter([FuzzSummary("the first sequence"), FuzzSummary("prefix_sum", sequences=20)])
 
-    def parts(*words: object) -> object:
-        yield FuzzSummary("prefix_sum", sequences=20)
+    def part(plan: FuzzPlan) -> FuzzSummary:
+        if one := next(parts, None):
+            return one
         raise error
 
-    monkeypatch.setattr(run, "in_parts", parts)
-    ended, out = invoke(PREFIX_SUM, "--examples", "1")
+    monkeypatch.setattr(run, "fuzz_part", part)
+    ended, out = invoke(PREFIX_SUM, "--examples", "30")
     assert ended == code
     assert "20 sequences" in out
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from xccl_emu import words as w
 from xccl_emu.bench.published import Published
 
-EMULATED = "emulated"
+EMULATED, FAILED = "emulated", "failed"
 
 Configuration = Mapping[str, int | float | str | bool]
 
@@ -42,7 +42,7 @@ class Result(w.Printed):
     unit: Annotated[str, "unit of both"]
     published: Annotated[float | None, "null if nothing was published"] = None
     role: Annotated[str, "what the published number may be used for"] = "emulated"
-    """One of `published.ROLES`, or ``"emulated"`` without a published number."""
+    """One of `published.ROLES`, or ``"emulated"`` without a published number; `FAILED` of what could not be run."""
     relation: Annotated[str, "`=`, or `<` and `>` for a bound"] = "="
     source: Annotated[str, "where it was published"] = ""
     configuration: Annotated[Configuration, w.CONFIGURATION] = field(default_factory=dict)

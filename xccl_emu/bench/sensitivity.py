@@ -4,7 +4,7 @@ Each assumed constant of `Costs` is set to the ends of its range, all others lef
 in virtual time, without payload.  So is what no paper says of the kernels: how many cores work, and how they count.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -13,9 +13,9 @@ from xccl_emu.bench import sendrecv
 from xccl_emu.bench.a2e_call import ONE_DOMAIN, time_call
 from xccl_emu.bench.fused import TOKENS, FusedLayer
 from xccl_emu.bench.layers import Layer, time_layer
-from xccl_emu.bench.processes import ProcessJob
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
+from xccl_emu.jobs import Job
 from xccl_emu.machine.spec import KIB
 from xccl_emu.stage import silent
 from xccl_emu.timing.costs import ASSUMED, Costs
@@ -83,17 +83,14 @@ def latencies(end: End, setting: Setting) -> dict[str, float]:
     }  # fmt: skip
 
 
-def jobs(setting: Setting) -> list[ProcessJob[Any]]:
+def jobs(setting: Setting) -> list[Job[Any]]:
     """The latencies as they are, and those with each constant at each end."""
     bare = replace(setting, stage=silent, data=False)
-    return [
-        ProcessJob(f"{end.constant} {end.value}", partial(latencies, end, bare), _RUN_BYTES) for end in (End(), *ends())
-    ]
+    return [Job(f"{end.constant} {end.value}", partial(latencies, end, bare), _RUN_BYTES) for end in (End(), *ends())]
 
 
-def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:
+def results_of(found: Mapping[int, Any]) -> list[Result]:
     """Return percent that each result moves, of what jobs found by number; nothing without the results as they are."""
-    found = dict(done)
     moved = [(end, found[number]) for number, end in enumerate(ends(), start=1) if number in found and 0 in found]
     return [row for end, each in moved for row in _moved(end, found[0], each)]
 

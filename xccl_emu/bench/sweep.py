@@ -1,15 +1,15 @@
 """Sweeps over EP degree and batch: every point a layer on a pod of its own, in processes or on a Dask cluster."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
 from xccl_emu.bench.layers import CORES, Layer, time_layer
-from xccl_emu.bench.processes import ProcessJob, on_dask, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
+from xccl_emu.jobs import Job
 from xccl_emu.stage import silent
 
 AXES = ("ep", "batch")
@@ -86,18 +86,9 @@ def run_point(point: SweepPoint) -> list[Result]:
     return timed.rows(point.setting, point.bench, point.what, shape)
 
 
-def on_this_machine(made: Iterable[SweepPoint], free_bytes: int) -> Iterator[list[Result]]:
-    """Results of each point as it is done, on all cores of this machine as far as its memory goes.
-
-    Raises ConfigError if a point does not fit ``free_bytes``.
-    """
-    jobs = [ProcessJob(f"--sweep, {point.what}", partial(run_point, point), point.bytes_needed) for point in made]
-    yield from (result for _, result in on_processes(jobs, free_bytes))
-
-
-def on_cluster(made: Iterable[SweepPoint], address: str) -> Iterator[list[Result]]:
-    """Run the sweep on the cluster of a Dask scheduler; raises ConfigError as `on_dask`."""
-    yield from on_dask(run_point, made, address)
+def jobs(made: Iterable[SweepPoint]) -> list[Job[list[Result]]]:
+    """The points as jobs."""
+    return [Job(f"--sweep, {point.what}", partial(run_point, point), point.bytes_needed) for point in made]
 
 
 def in_order(results: Iterable[list[Result]]) -> list[Result]:

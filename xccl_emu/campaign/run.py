@@ -3,14 +3,12 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 from xccl_emu import words as w
-from xccl_emu.bench.gathered import Gathered
-from xccl_emu.bench.processes import in_parts
 from xccl_emu.campaign.ends import BY_ENDS, JUDGE, judge_ends
 from xccl_emu.campaign.generate import ProgramCase, draw
 from xccl_emu.campaign.judge import BUDGET, Contradiction, JudgeBudget, JudgedProgram, judge
@@ -19,6 +17,7 @@ from xccl_emu.campaign.shrink_program import contradicts_as, shrunk
 from xccl_emu.campaign.smallest import TOTAL, smallest
 from xccl_emu.check import verdict as kinds
 from xccl_emu.errors import ConfigError
+from xccl_emu.jobs import Gathered, in_parts
 from xccl_emu.output import read_bytes, write_text
 
 CHUNK = 25
@@ -204,11 +203,6 @@ def judged(case: ProgramCase, plan: CampaignPlan) -> list[JudgedProgram]:
 # ---- many at once
 
 
-def parts(plan: CampaignPlan, workers: int, dask: str | None) -> Generator[CampaignSummary, None, None]:
-    """Yield the summary of each part of a plan when it is done: in this process, in others, or on a cluster."""
-    return in_parts(judge_all, plan.chunks(1 if workers == 1 and not dask else workers), workers, dask)
-
-
 def campaign(
     plan: CampaignPlan,
     workers: int,
@@ -222,7 +216,8 @@ def campaign(
     def enough() -> bool:
         return summary.programs < plan.programs and summary.late(seconds)
 
-    summary.gather(parts(plan, workers, dask), enough, progress)
+    chunks = plan.chunks(1 if workers == 1 and not dask else workers)
+    summary.gather(in_parts(judge_all, chunks, workers, dask), enough, progress)
     summary.findings.sort(key=lambda finding: finding.number)
     return summary
 

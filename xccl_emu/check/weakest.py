@@ -8,7 +8,7 @@ some seconds: advice that these contradict is withdrawn.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from xccl_emu import words as w
@@ -95,16 +95,10 @@ class Weakest(w.Printed):
         return "quiet" if self.site.operation == "quiet" else AS_IT_IS.get(self.site.order, self.site.order)
 
 
-def weakest(
-    checkable: Checkable, *, order: str = "relaxed", without: Collection[str] = (), seconds: float | None = None,
-    max_states: int, max_bytes: int | None = None, progress: Progress | None = None,
-    certify: float | None = ADVICE_SECONDS,
-) -> Iterator[Weakest]:  # fmt: skip
-    """For each request that writes and each quiet, in the order of the kernels' sources, the weakest that will do.
+@dataclass(frozen=True)
+class WeakenedSearch:
+    """How each weakened protocol is judged.
 
-    Parameters
-    ----------
-    checkable: verified as it is; else nothing is weak enough.
     order: ``"relaxed"`` or ``"unordered"``.
     without: names of synchronizations that are switched off.
     seconds, max_states, max_bytes: limits of each search (`check.check`).
@@ -112,50 +106,77 @@ def weakest(
 
     Raises ConfigError for another order.
     """
-    if order not in ORDERS:
-        raise ConfigError("order", order, f"keeps all writes in order; what requests ask for matters under {ORDERS}")
-    limits = {"seconds": seconds, "max_states": max_states, "max_bytes": max_bytes}
-    reached, judge = _reached(checkable, order, without), _Judge(order, without, limits, progress, certify)
-    for number, kernel in enumerate(checkable.build(order, without).pod.kernels):
-        for n, site in enumerate(kernel.sites):
-            if site.operation not in (*WRITES, "quiet"):
-                continue
-            tried = dict[str, Verdict]()
-            for to in (FENCE,) if site.operation == "quiet" else _STEPS[site.order]:
-                tried[to] = judge.verdict(Weakened(checkable, number, n, to))
-                if tried[to].verdict != VIOLATION:
-                    break
-            yield _weakest_of(kernel.name, site, (site.file, site.line) in reached, tried)
 
+    max_states: int
+    order: str = "relaxed"
+    without: Collection[str] = ()
+    seconds: float | None = None
+    max_bytes: int | None = None
+    progress: Progress | None = None
+    certify: float | None = ADVICE_SECONDS
 
-@dataclass(frozen=True)
-class _Judge:
-    """How each weakened protocol is judged."""
-
-    order: str
-    without: Collection[str]
-    limits: Mapping[str, Any]
-    progress: Progress | None
-    certify: float | None
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            must = f"keeps all writes in order; what requests ask for matters under {ORDERS}"
+            raise ConfigError("order", self.order, must)
 
     def verdict(self, one: Weakened) -> Verdict:
         """Return the verdict of a search, judged again."""
-        found = search_once(one, self.order, self.without, progress=self.progress, **self.limits)
+        found = search_once(
+            one, self.order, self.without, progress=self.progress, seconds=self.seconds, max_states=self.max_states,
+            max_bytes=self.max_bytes,
+        )  # fmt: skip
         if self.certify is None or found.verdict not in (VERIFIED, VIOLATION):
             return found
         return certify(one, found, seconds=self.certify)
 
 
-def _weakest_of(kernel: str, site: Site, reached: bool, tried: Mapping[str, Verdict]) -> Weakest:
-    """Return what became of a request, by the verdicts on what was tried of it: all but the last are violations."""
-    refuted = {to: each.violation.kind for to, each in tried.items() if each.violation is not None}
-    certificates = {to: each.certificate for to, each in tried.items() if each.certificate is not None}
-    enough = [to for to, each in tried.items() if each.verdict == VERIFIED]
-    open_ = [each.reason or UNFINISHED for each in tried.values() if each.verdict in (UNFINISHED, UNSUPPORTED)]
-    as_it_is = "quiet" if site.operation == "quiet" else AS_IT_IS.get(site.order, site.order)
-    weakest = "" if open_ else (enough or [as_it_is])[0]
-    states = sum(each.states for each in tried.values())
-    return Weakest(kernel, site, weakest, refuted, states, reached, "".join(open_), certificates)
+@dataclass(frozen=True)
+class AdvisedRequest:
+    """A request that writes, or a quiet, of a protocol that is verified as it is; else nothing is weak enough."""
+
+    whole: Checkable
+    by: WeakenedSearch
+    number: int
+    """Number of the kernel in the pod."""
+    kernel: str
+    n: int
+    """Number of the site in the kernel."""
+    site: Site
+    reached: bool
+
+    def weakest(self) -> Weakest:
+        """Find the weakest that will do: what is tried before it are violations."""
+        tried = dict[str, Verdict]()
+        for to in (FENCE,) if self.site.operation == "quiet" else _STEPS[self.site.order]:
+            tried[to] = self.by.verdict(Weakened(self.whole, self.number, self.n, to))
+            if tried[to].verdict != VIOLATION:
+                break
+        refuted = {to: each.violation.kind for to, each in tried.items() if each.violation is not None}
+        certificates = {to: each.certificate for to, each in tried.items() if each.certificate is not None}
+        enough = [to for to, each in tried.items() if each.verdict == VERIFIED]
+        open_ = [each.reason or UNFINISHED for each in tried.values() if each.verdict in (UNFINISHED, UNSUPPORTED)]
+        none = self.unfinished("".join(open_))
+        weakest, states = "" if open_ else [*enough, none.asks][0], sum(each.states for each in tried.values())
+        return replace(none, weakest=weakest, refuted=refuted, states=states, certificates=certificates)
+
+    def unfinished(self, why: str) -> Weakest:
+        """Return an answer that says why there is none."""
+        return Weakest(self.kernel, self.site, "", {}, 0, self.reached, why)
+
+
+def requests(checkable: Checkable, by: WeakenedSearch) -> Iterator[AdvisedRequest]:
+    """Each request that writes and each quiet, in the order of the kernels' sources."""
+    reached = _reached(checkable, by.order, by.without)
+    for number, kernel in enumerate(checkable.build(by.order, by.without).pod.kernels):
+        for n, site in enumerate(kernel.sites):
+            if site.operation in (*WRITES, "quiet"):
+                yield AdvisedRequest(checkable, by, number, kernel.name, n, site, (site.file, site.line) in reached)
+
+
+def weakest(checkable: Checkable, **by: Any) -> Iterator[Weakest]:
+    """For each of these `requests` in turn the weakest that will do; ``by`` are fields of `WeakenedSearch`."""
+    return (each.weakest() for each in requests(checkable, WeakenedSearch(**by)))
 
 
 def _reached(checkable: Checkable, order: str, without: Collection[str]) -> frozenset[tuple[str, int]]:

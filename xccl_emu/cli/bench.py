@@ -1,7 +1,7 @@
 """`xccl-emu bench NAME`: repeat the published measurements, and show them next to the published numbers."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from xccl_emu import measurements
-from xccl_emu.bench.processes import ProcessJob, on_processes
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.files import check_plot
 from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
-from xccl_emu.cli.perf import Perf, case_rows
+from xccl_emu.cli.perf import Perf, case_jobs
 from xccl_emu.cli.shown import counting, stages
 from xccl_emu.errors import ConfigError, UnfinishedError
+from xccl_emu.jobs import Job, collect
 from xccl_emu.options import Modelled, option
 from xccl_emu.stage import silent
 
@@ -86,7 +86,7 @@ class Partial(UnfinishedError):
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
     from xccl_emu.bench import against, baseline
-    from xccl_emu.bench.result import BenchRows
+    from xccl_emu.bench.result import FAILED, BenchRows
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
     from xccl_emu.machine.free_memory import available_bytes
@@ -110,7 +110,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     if output.plot is not None:
         from xccl_emu.cli.bench_plot import draw
 
-        draw(results, output.plot, setting.fabric)
+        draw([result for result in results if result.role != FAILED], output.plot, setting.fabric)
     if failure is not None:
         ending.raise_by(failure.code)
         raise failure
@@ -130,7 +130,10 @@ def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Partial 
 
 def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
     def make(setting: "Setting") -> "Sequence[Result]":
-        return all_or_partial(case_rows(protocol, sizes_from(ctx.args), perf, setting), list)
+        jobs = case_jobs(protocol, sizes_from(ctx.args), perf, setting)
+        return rows_of_jobs(
+            protocol, jobs, True, lambda done: [*done.values()], lambda _: protocol, workers=1
+        )  # stages of a run say how far it is
 
     _bench(make, Output(**output), perf, no_data=perf.no_data)
 
@@ -193,33 +196,27 @@ def _every(options: Every, **output: Any) -> None:
 app.command("all")(command_of(Every, _every, *OUTPUTS))
 
 
-# ---- in many processes, with a bar that says how many are done
+# ---- many jobs, with a bar that says how many are done
 
 
 def sweep(
     bench: str, words: Sequence[str], cores: int, dask: str | None, setting: "Setting", quiet: bool
 ) -> "list[Result]":
-    """Run a bench at every point of a grid; raises ConfigError for what is no grid or does not fit the memory, and
-    `Partial` with the points that are done if others failed."""
-    from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
-    from xccl_emu.machine.free_memory import available_bytes
+    """Run a bench at every point of a grid; raises ConfigError for what is no grid, and as `rows_of_jobs`."""
+    from xccl_emu.bench.sweep import in_order, jobs, parse_axes, points
 
     made = points(bench, parse_axes(words), cores, setting)
-    done = on_cluster(made, dask) if dask else on_this_machine(made, available_bytes())
-    return all_or_partial(_watched("sweep", done, len(made), quiet), in_order)
+    return rows_of_jobs("sweep", jobs(made), quiet, lambda done: in_order(done.values()), lambda _: bench, dask=dask)
 
 
 def sensitivities(setting: "Setting", quiet: bool, before: Sequence["Result"] = ()) -> "list[Result]":
     """Run everything with each assumed constant at both ends of its range; the results come after those ``before``.
 
-    Raises ConfigError if one does not fit the memory, and `Partial` if some failed.
+    Raises as `rows_of_jobs`.
     """
-    from xccl_emu.bench import sensitivity
-    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.bench.sensitivity import jobs, results_of
 
-    jobs = sensitivity.jobs(setting)
-    done = on_processes(jobs, available_bytes())
-    return all_or_partial(_watched("runs", done, len(jobs), quiet), sensitivity.results_of, before)
+    return rows_of_jobs("runs", jobs(setting), quiet, results_of, lambda _: "sensitivity", before)
 
 
 def banded(results: Sequence["Result"], setting: "Setting", make: "Make", quiet: bool) -> "list[Result]":
@@ -238,23 +235,20 @@ def banded(results: Sequence["Result"], setting: "Setting", make: "Make", quiet:
 def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Result]":
     """Run all benches, and if ``ends`` is set those at the ends of ranges as `sensitivities` does.
 
-    Raises ConfigError if one does not fit the memory, and `Partial` if some failed.
+    Raises as `rows_of_jobs`.
     """
-    from xccl_emu.machine.free_memory import available_bytes
-
     kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
     kinds.sort(key=lambda one: one[1].turn)
     quietly = replace(setting, stage=silent)
     jobs = [
-        ProcessJob(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
+        Job(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
         for kind, suite in kinds
     ]
 
-    def in_order(done: "list[tuple[int, list[Result]]]") -> "list[Result]":
-        return [row for _, rows in sorted(done, key=lambda one: kinds[one[0]][1].place) for row in rows]
+    def in_order(done: "Mapping[int, list[Result]]") -> "list[Result]":
+        return [row for number in sorted(done, key=lambda one: kinds[one][1].place) for row in done[number]]
 
-    done = _watched("benches", on_processes(jobs, available_bytes()), len(jobs), quiet)
-    rows = all_or_partial(done, in_order)
+    rows = rows_of_jobs("benches", jobs, quiet, in_order, lambda number: kinds[number][0].name)
     return sensitivities(setting, quiet, rows) if ends else rows
 
 
@@ -263,28 +257,28 @@ def _rows_of(kind: type[measurements.Measurement], setting: "Setting") -> "list[
     return kind().rows_in_suite(setting)
 
 
-def all_or_partial(
-    done: Iterator[T], in_order: Callable[[list[T]], "list[Result]"], before: Sequence["Result"] = ()
-) -> "list[Result]":
-    """Return the results ``before`` and all others in order; raises `Partial` if a failure or a signal leaves some."""
-    kept: list[T] = []
-    try:
-        for one in done:
-            kept.append(one)
-    except BaseException as error:
-        results = [*before, *in_order(kept)]
-        code = ending.put_off(error) if results else 0
-        if not results or not (code or isinstance(error, UnfinishedError)):
-            raise
-        why = {number: said for said, number in ending.BY_SIGNAL.items()}.get(code, str(error))
-        raise Partial(why, results, code) from error
-    return [*before, *in_order(kept)]
+def rows_of_jobs(
+    name: str, jobs: Sequence[Job[T]], quiet: bool, in_order: "Callable[[dict[int, T]], list[Result]]",
+    bench_of: Callable[[int], str], before: "Sequence[Result]" = (), **where: Any,
+) -> "list[Result]":  # fmt: skip
+    """Return the results ``before`` and what all jobs found, by their numbers, in order.
 
+    Raises ConfigError if a job does not fit the memory; `Partial` if a failure or a signal leaves some, with a row for
+    each that failed; and where nothing is done the error of the first, if all failed in the same way.
+    """
+    from xccl_emu.bench.result import FAILED, Result
+    from xccl_emu.machine.free_memory import available_bytes
 
-def _watched(name: str, done: Iterator[T], total: int, quiet: bool) -> Iterator[T]:
-    with counting(name, total, quiet) as count:
-        for number, one in enumerate(done, start=1):
-            count(number, name)
-            if not quiet and not sys.stderr.isatty():
-                ending.say(f"{name}: {number} of {total} done")
-            yield one
+    where |= {"free_bytes": math.inf if where.get("dask") else available_bytes(), "advice": "take --no-data, or less"}
+    with counting(name, len(jobs), quiet, every_s=0) as count:
+        found = collect(jobs, lambda _, ended: count(ended, name), **where)
+    made, stopped = [*before, *in_order(found.done)], found.stopped
+    if stopped is None:
+        return made
+    if not made:
+        ending.raise_by(stopped.code)
+        if len({type(one.future.exception()) for one in found.failed}) == 1:
+            found.failed[0].future.result()
+        raise UnfinishedError(stopped.why)
+    rows = [Result(bench_of(one.number), one.job.name, None, "", role=FAILED, note=one.failure) for one in found.failed]
+    raise Partial(stopped.why, made + rows, stopped.code)

@@ -1,6 +1,5 @@
 """``xccl-emu campaign``: many small programs at random, on which the judges of this package must agree."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -16,7 +15,7 @@ from xccl_emu.cli.options import JSON, command_of
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting
 from xccl_emu.errors import ConfigError
-from xccl_emu.options import option
+from xccl_emu.options import Spread, option
 
 if TYPE_CHECKING:
     from xccl_emu.campaign.run import CampaignPlan, CampaignSummary, ContradictedProgram, SmallestExample
@@ -26,7 +25,7 @@ _PROGRAMS = 1000
 
 
 @dataclass(frozen=True)
-class CampaignOptions:
+class CampaignOptions(Spread):
     """Judge random programs by search, brute force and sampling, and report disagreements.
 
     Each program runs on some cores that share a few words.  Three exhaustive searches, brute force as far as it comes,
@@ -58,8 +57,6 @@ class CampaignOptions:
     seed: int = option(0, "Seed of the campaign.", least=0)
     first: int = option(0, "Number of the first program.", least=0)
     orders: str = option("sc,fifo,relaxed,unordered", "Memory orders, with commas between them.")
-    workers: int | None = option(None, "Processes [default: one for each core]", least=1)
-    dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
     out: Path | None = option(None, "Folder for programs on which judges contradict each other.", metavar="DIR")
     seconds: float | None = option(None, "Begin nothing more after so long.")
     shrink: float = option(60.0, "Seconds for making the smallest findings smaller.", least=0)
@@ -125,14 +122,13 @@ def _watched(options: CampaignOptions, plan: "CampaignPlan", quiet: bool) -> "Ca
     """The campaign, with a line on stderr that says how far it is."""
     from xccl_emu.campaign.run import campaign
 
-    workers = options.workers or len(os.sched_getaffinity(0))
     with counting("campaign", plan.programs, quiet) as count:
 
         def report(summary: "CampaignSummary") -> None:
             rate = summary.programs / summary.seconds
             count(summary.programs, f"{rate:.0f} a second, {len(summary.findings)} contradict")
 
-        return campaign(plan, workers, options.dask, options.seconds, report)
+        return campaign(plan, options.processes, options.dask, options.seconds, report)
 
 
 def show(summary: "CampaignSummary", options: CampaignOptions, as_json: bool) -> None:

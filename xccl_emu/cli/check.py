@@ -22,7 +22,7 @@ from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import file_of, right, spinner, stdout_console, table
 from xccl_emu.errors import OutputError
-from xccl_emu.options import option
+from xccl_emu.options import Spread, option
 from xccl_emu.output import write_text
 from xccl_emu.sizes import some
 
@@ -49,7 +49,7 @@ _ONE_AT_A_TIME = (
 
 
 @dataclass(frozen=True)
-class CheckOptions:
+class CheckOptions(Spread):
     """Check a protocol on a small pod under every schedule and every order in which writes become visible.
 
     The answer is one of: verified (every schedule was covered), no violation found (by a number of drawn schedules),
@@ -138,16 +138,15 @@ def _confirmations(result: "Result") -> Iterator[str]:
 
 def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
-    from xccl_emu.cli.check_job import Job
+    from xccl_emu.cli.check_job import CheckJob
 
-    with ticking(quiet=as_json) as progress:
-        quiet = as_json or sys.stderr.isatty()
-        job = Job(named(options, words, more), progress, (lambda text: None) if quiet else ending.say)
+    with ticking(quiet=as_json) as (progress, note):
+        job = CheckJob(named(options, words, more), progress, note if as_json or sys.stderr.isatty() else ending.say)
         result = job.run()
     if not as_json:
         print_and_draw(result)
-    with ticking("confirming", quiet=as_json) as progress:
-        confirmed = job.confirm(result, progress)
+    with ticking("confirming", quiet=as_json) as (progress, _):
+        confirmed = result if result.ended else job.confirm(result, progress)
     if as_json or confirmed.contradicted:
         print_and_draw(confirmed, as_json)
     else:
@@ -155,6 +154,7 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
             stdout_console().print(line, highlight=False)
     if confirmed.unsaved:
         raise OutputError(confirmed.unsaved)
+    ending.raise_by(confirmed.ended)
     raise typer.Exit(confirmed.exit_code)
 
 
@@ -170,8 +170,8 @@ def print_and_draw(result: "Result", as_json: bool = False) -> None:
 
 
 @contextmanager
-def ticking(name: str = "checking", quiet: bool = False) -> "Iterator[Progress]":
-    """Says on stderr how far a check is: states or schedules so far, and how fast.
+def ticking(name: str = "checking", quiet: bool = False) -> "Iterator[tuple[Progress, Callable[[str], None]]]":
+    """Says on stderr how far a check is: states or schedules so far, and how fast; or, on a terminal, any text.
 
     Where that is no terminal it is a line after two seconds, and each time that twice as many have passed.
     """
@@ -187,7 +187,7 @@ def ticking(name: str = "checking", quiet: bool = False) -> "Iterator[Progress]"
                 due_s = 2 * (time.monotonic() - started)
                 ending.say(f"{name}: {text}")
 
-        yield report
+        yield report, note
 
 
 def show(result: "Result") -> None:

@@ -7,9 +7,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
+from xccl_emu import jobs
 from xccl_emu import words as w
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
@@ -17,11 +19,12 @@ from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
 from xccl_emu.check.reach import Reach
+from xccl_emu.check.search.exhaustive import bytes_for_states
 from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
-from xccl_emu.check.weakest import Weakest, weakest
+from xccl_emu.check.weakest import WeakenedSearch, Weakest, requests
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.cases import check_seconds, check_syncs
@@ -34,6 +37,7 @@ from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.sizes import parse_size
 
+T = TypeVar("T")
 EXIT_CODES = {
     VERIFIED: 0, NO_VIOLATION: 0, VIOLATION: ending.WRONG, UNFINISHED: ending.UNFINISHED,
     UNSUPPORTED: ending.UNFINISHED,
@@ -103,6 +107,8 @@ class Result(w.Printed):
     weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
     unsaved: str = ""
     """Why there is no replay file."""
+    ended: int = 0
+    """Exit code of the signal that came before each synchronization and request was judged; 0 for none."""
     origin: str = ""
     """``FILE.py:NAME`` of a protocol in a file of its own."""
 
@@ -124,13 +130,13 @@ class Result(w.Printed):
         return ending.UNFINISHED if any(one.finding in (UNFINISHED, UNSUPPORTED) for one in self.each) else 0
 
 
-class Job:
+class CheckJob:
     """One run of the command; raises ConfigError for options that make no sense, before anything is searched."""
 
     def __init__(
-        self, options: CheckOptions, progress: Progress, say: Callable[[str], None] = lambda text: None
+        self, options: CheckOptions, progress: Progress | None, say: Callable[[str], None] = lambda text: None
     ) -> None:  # fmt: skip
-        self._options, self._progress, self._say = options, progress, say
+        self._options, self._progress, self._say, self._ended = options, progress, say, 0
         self._witness = None if options.replay is None else _load(options)
         self._case = self._make()
         self._order = options.order or "relaxed"
@@ -150,7 +156,8 @@ class Job:
             return self._saved(verdict)
         each, unreached = self._each_sync(verdict) if self._options.each_sync else (None, ())
         found = self._weakest() if self._options.weakest and verdict.verdict == VERIFIED else None
-        return dataclasses.replace(self._result(verdict, None), each=each, unreached=unreached, weakest=found)
+        result = self._result(verdict, None)
+        return dataclasses.replace(result, each=each, unreached=unreached, weakest=found, ended=self._ended)
 
     def confirm(self, result: Result, progress: Progress) -> Result:
         """The result with second opinions on each reading that is verified."""
@@ -206,6 +213,9 @@ class Job:
         if options.advice_seconds is not None and not (advised and 0 <= options.advice_seconds < math.inf):
             said = f"--advice-seconds {options.advice_seconds}"
             raise ConfigError(f"{said}: must be at least 0, and needs --each-sync or --weakest")
+        for name in ("workers", "dask"):
+            if getattr(options, name) is not None and not advised:
+                raise ConfigError(f"--{name} {getattr(options, name)}: needs --each-sync or --weakest")
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
@@ -274,18 +284,62 @@ class Job:
         """The protocol without each synchronization that it comes to, and the names of those that it does not."""
         reach, names = verdict.reach, [name for name in self._case.syncs if name not in self._options.without]
         reached = reached_syncs(self._case, self._order) if reach is None else reach.reached()
-        each = tuple(self._without(name, reach) for name in names if name in reached)
-        return each, tuple(name for name in names if name not in reached)
+        there = [name for name in names if name in reached]
+        sent = self._sent(len(there))
+        each = self._all(
+            [jobs.Job(f"without {name!r}", partial(sent._without, name, reach)) for name in there],
+            lambda one: one.finding,
+        )
+        results = tuple(
+            self._sync_result(name, self._undone(name, one), reach) if isinstance(one, str) else one
+            for name, one in zip(there, each, strict=True)
+        )
+        return results, tuple(name for name in names if name not in reached)
 
     def _weakest(self) -> tuple[Weakest, ...]:
         """The protocol with each request and quiet weakened by itself."""
         options = self._options
         seconds = SECONDS if options.seconds is None else options.seconds
-        return tuple(weakest(
-            self._case, order=self._order, without=options.without, seconds=seconds,
-            max_states=options.states or MAX_STATES, max_bytes=self._max_bytes(), progress=self._progress,
-            certify=self._advice_seconds(),
-        ))  # fmt: skip
+
+
+        def by(job: "CheckJob") -> WeakenedSearch:
+            return WeakenedSearch(
+                options.states or MAX_STATES, self._order, options.without, seconds, job._max_bytes(), job._progress,
+                self._advice_seconds(),
+            )  # fmt: skip
+
+        each = [*requests(self._case, by(self))]
+        sent = by(self._sent(len(each)))
+        made = [
+            jobs.Job(f"{one.kernel}, line {one.site.line}", dataclasses.replace(one, by=sent).weakest) for one in each
+        ]
+        found = self._all(made, lambda one: one.weakest or one.unfinished)
+        return tuple(
+            request.unfinished(one) if isinstance(one, str) else one for request, one in zip(each, found, strict=True)
+        )
+
+    def _sent(self, total: int) -> "CheckJob":
+        """Return the job as each of many processes runs it: silent, with a part of the memory."""
+        other, options = copy.copy(self), self._options
+        at_once = min(options.processes, total)
+        if at_once <= 1 and options.dask is None:
+            return self
+        other._progress, other._say = None, ending.say
+        if not options.memory and options.dask is None:
+            other._options = dataclasses.replace(options, memory=str(max(1, bytes_for_states(None) // at_once)))
+        return other
+
+    def _all(self, made: Sequence[jobs.Job[T]], words: Callable[[T], str]) -> list[T | str]:
+        """Return the result of each job, or why it has none; say each as it comes."""
+        if self._ended:
+            return [ending.SAID[self._ended]] * len(made)
+        found = jobs.collect(
+            made, lambda one, _: self._say(f"{one.job.name}: {one.failure or words(one.result)}"),
+            workers=self._options.processes, dask=self._options.dask,
+        )  # fmt: skip
+        self._ended = found.stopped.code if found.stopped else 0
+        left = dict.fromkeys(range(len(made)), found.stopped.why if found.stopped else "")
+        return [*(left | {one.number: one.failure for one in found.failed} | found.done).values()]
 
     def _max_bytes(self) -> int | None:
         return parse_size("--memory", self._options.memory) if self._options.memory else None
@@ -304,15 +358,26 @@ class Job:
         return seconds if options.seconds is None else min(seconds, max(options.seconds - verdict.seconds, 0.0))
 
     def _without(self, name: str, reach: Reach | None) -> SyncResult:
+        """The protocol without a synchronization, judged again by others; in any process."""
         verdict, seconds = self._judge([*self._options.without, name]), self._advice_seconds()
         if seconds is not None and verdict.certificate is None and verdict.verdict in (VERIFIED, VIOLATION):
             verdict = certify(self._case, verdict, seconds=seconds)
+        return self._sync_result(name, verdict, reach)
+
+    def _undone(self, name: str, why: str) -> Verdict:
+        """A verdict that says why there is none."""
+        case, options = self._case, self._options
+        without = (*options.without, name)
+        return Verdict(
+            UNFINISHED, case.name, case.configuration, self._order, options.policy or "exhaustive", options.seed,
+            without, options.fault, reason=why,
+        )  # fmt: skip
+
+    def _sync_result(self, name: str, verdict: Verdict, reach: Reach | None) -> SyncResult:
         sites = [site for kernel in self._case.build("sc").pod.kernels for site in kernel.sites if site.sync == name]
         steps = {site.step for site in sites} - {0}
         as_data = any(site.operation.startswith("poll") and "=" in site.text.partition("poll")[0] for site in sites)
-        found = SyncResult(name, tuple(sorted(steps)), verdict, reach is not None and reach.idle(name), as_data)
-        self._say(f"without {name!r}: {found.finding}")
-        return found
+        return SyncResult(name, tuple(sorted(steps)), verdict, reach is not None and reach.idle(name), as_data)
 
     def _replay(self, witness: Witness) -> Result:
         """Replay a file under watch; its violation shows again, or it is said that it does not."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,7 +13,9 @@ from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.options import JSON, command_of, words
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting, right, stdout_console, table
-from xccl_emu.options import option
+from xccl_emu.errors import UnfinishedError
+from xccl_emu.jobs import Job, Stopped, collect
+from xccl_emu.options import Spread, option
 from xccl_emu.sizes import some
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ SEQUENCES = 200
 
 
 @dataclass(frozen=True)
-class CorpusOptions:
+class CorpusOptions(Spread):
     """Check that each known bug is found and its fix proved: all members of the corpus, or named ones.
 
     A member is a bug of a published library, written again as a broken and a mended case. Each is looked at by the
@@ -36,7 +39,8 @@ class CorpusOptions:
       xccl-emu corpus credit_in_flight --json
       xccl-emu check credit_in_flight:Broken
 
-    Exit code: 0 if all are as their pages say, 1 if one is not.
+    Exit code: 0 if all are as their pages say, 1 if one is not, 3 if one could not be looked at; the others are shown.
+    Ctrl-C and SIGTERM end it with 130 and 143, and what is done is shown.
     """
 
     seconds: float = option(60.0, "Most seconds of each case.")
@@ -78,22 +82,38 @@ TOOLS: Mapping[str, Tool] = {"check": _check, "fuzz": _fuzz}
 
 def act(options: CorpusOptions, members: list[str] | None, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code."""
-    results = find(tuple(members or ()), options.seconds, quiet=as_json)
+    results, stopped = find(tuple(members or ()), options.seconds, as_json, options.processes, options.dask)
     show(results, as_json)
+    if stopped is not None:
+        ending.raise_by(stopped.code)
+        raise UnfinishedError(stopped.why)
     raise typer.Exit(0 if all(result.right for result in results) else 1)
 
 
-def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> "list[Result]":
-    """Return what each member comes to; ConfigError for a name that none has, and for a limit that is not positive."""
-    from xccl_emu.protocol.corpus import CASES, Result, members
+def find(
+    names: tuple[str, ...], seconds: float, quiet: bool = True, workers: int = 1, dask: str | None = None
+) -> "tuple[list[Result], Stopped | None]":
+    """Return what each member comes to, and what has kept some from being looked at, which are unfinished.
+
+    Raises ConfigError for a name that none has, and for a limit that is not positive.
+    """
+    from xccl_emu.check.verdict import UNFINISHED
+    from xccl_emu.protocol.corpus import CASES, Outcome, Result, members
 
     check_seconds(seconds)
-    all_of_them, results = members(names), list[Result]()
-    with counting("corpus", len(all_of_them), quiet) as count:
-        for i, member in enumerate(all_of_them):
-            count(i, member.name)
-            results.append(Result(member, *(TOOLS[member.tool](member, case, seconds) for case in CASES)))
-    return results
+    all_of_them, unseen = members(names), Outcome(UNFINISHED, "", 0.0, False, False)
+    jobs = [Job(member.name, partial(_look_at, member, seconds)) for member in all_of_them]
+    with counting("corpus", len(jobs), quiet) as count:
+        found = collect(jobs, lambda one, ended: count(ended, one.job.name), workers=workers, dask=dask)
+    unseen_members = {n: Result(member, *[unseen] * len(CASES)) for n, member in enumerate(all_of_them)}
+    return [*(unseen_members | found.done).values()], found.stopped
+
+
+def _look_at(member: "Member", seconds: float) -> "Result":
+    """Look at both cases of a member, in any process."""
+    from xccl_emu.protocol.corpus import CASES, Result
+
+    return Result(member, *(TOOLS[member.tool](member, case, seconds) for case in CASES))
 
 
 def show(results: Sequence["Result"], as_json: bool) -> None:

@@ -42,8 +42,7 @@ could not be written; 130 Ctrl-C; 141 broken pipe; 143 SIGTERM.
 """For ``--help``."""
 
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory", "can't start new thread")
-_heard: list[int] = []
-"""Signals that have come: within an import or a library they may come out as any other error."""
+SAID, _heard, put_off = _early.SAID, _early.heard, _early.put_off
 _exit = os._exit
 _AGAIN_S, _IMPORT_S = 0.02, 3.0
 """Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
@@ -286,20 +285,6 @@ def raise_by(code: int) -> None:
         raise SystemExit(TERMINATED)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-
-
-def put_off(error: BaseException) -> int:
-    """Return the exit code of the signal that became an error, or 0; it is not raised again, but see `raise_by`."""
-    terminated = isinstance(error, SystemExit) and error.code == TERMINATED
-    if terminated or signal.SIGTERM in _heard:
-        code = TERMINATED
-    elif isinstance(error, KeyboardInterrupt) or signal.SIGINT in _heard:
-        code = INTERRUPTED
-    else:
-        return 0
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    _heard.clear()
-    return code
 
 
 def _exit_of_user(code: int) -> None:

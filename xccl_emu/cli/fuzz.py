@@ -1,6 +1,5 @@
 """``xccl-emu fuzz``: sequences of calls of one protocol, drawn and judged."""
 
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting, file_of, stdout_console
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
-from xccl_emu.options import option
+from xccl_emu.options import Spread, option
 from xccl_emu.sizes import some
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ EXAMPLES, WITHOUT_END = 200, 100_000
 
 
 @dataclass(frozen=True)
-class FuzzOptions:
+class FuzzOptions(Spread):
     """Call a protocol again and again on one pod, with sizes that change, and judge what happens.
 
     Sequences are drawn from the sizes of the protocol: calls back to back on one communicator where it can make them,
@@ -61,8 +60,6 @@ class FuzzOptions:
     schedules: int = option(120, "Schedules that are drawn of each sequence.", least=1)
     states: int = option(20000, "Most states of a search of every schedule of a sequence; 0 for none.", least=0)
     calls: int = option(6, "Most calls of a sequence.", least=1)
-    workers: int | None = option(None, "Processes [default: one for each core]", least=1)
-    dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
     replay: Path | None = option(None, "Show what a file that was kept shows, and draw nothing.")
     out: Path | None = option(None, "File to keep what is found in [default: named by the protocol]")
 
@@ -145,13 +142,12 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> "FuzzSummary":
     if Path(file).is_file():  # workers of a cluster have folders of their own
         protocol = f"{Path(file).resolve()}{colon}{name}"
     plan = FuzzPlan(protocol, options.sizes, examples, options.seed, budget)
-    workers = options.workers or len(os.sched_getaffinity(0))
     with counting("fuzz", examples, quiet) as count:
 
         def report(summary: "FuzzSummary") -> None:
             count(summary.sequences, f"{some(summary.calls, 'calls')}, {some(summary.schedules, 'schedules')}")
 
-        return fuzz(plan, workers, options.dask, options.seconds, report)
+        return fuzz(plan, options.processes, options.dask, options.seconds, report)
 
 
 # ---- what is found is kept

@@ -1,12 +1,14 @@
 """What bench does with a case: a row for each combination of sizes; collectives are timed as nccl-tests time them."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xccl_emu.cli.cases import number_or_text
-from xccl_emu.errors import ConfigError, UnfinishedError
+from xccl_emu.errors import ConfigError
+from xccl_emu.jobs import Job
 from xccl_emu.options import Modelled, option
 from xccl_emu.sizes import sizes_from
 
@@ -70,7 +72,7 @@ def grid(sizes: "Sizes") -> Iterator[dict[str, int | str]]:
         yield dict(zip(sizes, values, strict=True))
 
 
-def case_rows(protocol: str, sizes: "Sizes", perf: Perf, setting: "Setting") -> "Iterator[Result]":
+def case_jobs(protocol: str, sizes: "Sizes", perf: Perf, setting: "Setting") -> "list[Job[Result]]":
     """The time of each combination of sizes, from the first core's beginning to the last one's end; or of a call."""
     from xccl_emu.bench.result import even
     from xccl_emu.protocol.collective import Collective
@@ -79,40 +81,25 @@ def case_rows(protocol: str, sizes: "Sizes", perf: Perf, setting: "Setting") -> 
     cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs
     collectives = [case for case in cases if isinstance(case, Collective)]
     if len(collectives) == len(cases):
-        measured = [point for case in collectives for point in points(case, perf)]
-        return (measure(protocol, point, perf, setting) for point in measured)
+        timed = [point for case in collectives for point in points(case, perf)]
+        return [Job(f"{case.payload_bytes} bytes", partial(measure, protocol, case, perf, setting)) for case in timed]
     if replace(perf, no_data=False, fabric=Perf.fabric, cost=()) != Perf():
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
     taken = {name: {even(case.configuration[name]) for case in cases} for name in cases[0].configuration}
     swept = tuple(name for name, values in taken.items() if len(values) > 1)
-    return _all_that_can_be(protocol, cases, swept, setting)
+    return [Job(_named(case, swept), partial(_timed, protocol, case, swept, setting)) for case in cases]
 
 
-def _all_that_can_be(
-    protocol: str, cases: Sequence["Case"], swept: tuple[str, ...], setting: "Setting"
-) -> "Iterator[Result]":
-    """Yield the time of each; raises UnfinishedError at the end if some cannot be laid out, ConfigError if none can."""
-    failed = list[ConfigError]()
-    for case in cases:
-        try:
-            result = _timed(protocol, case, swept, setting)
-        except ConfigError as error:
-            where = " ".join(f"{name}={case.configuration[name]}" for name in swept)
-            failed.append(ConfigError(f"{where}: {error}"))
-        else:
-            yield result
-    if len(failed) == len(cases):
-        raise failed[0]
-    if failed:
-        lines = "".join(f"\n  {error}" for error in failed)
-        raise UnfinishedError(f"{len(failed)} of {len(cases)} cannot be:{lines}")
+def _named(case: "Case", names: Iterable[str]) -> str:
+    """Some sizes of a case, in words."""
+    return " ".join(f"{name}={case.configuration[name]}" for name in names)
 
 
 def _timed(protocol: str, case: "Case", swept: tuple[str, ...], setting: "Setting") -> "Result":
     from xccl_emu.bench.result import Result
 
     configuration = {**case.configuration, **setting.fabric_words}
-    what = " ".join(f"{name}={configuration[name]}" for name in swept or configuration)
+    what = _named(case, swept) or " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
         trial, us = setting.run(case)
     extra = bandwidths(case, us) if case.payload_bytes and us else {}

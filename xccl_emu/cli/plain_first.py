@@ -19,8 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from xccl_emu import _early
-from xccl_emu.bench import processes
+from xccl_emu import _early, jobs
 from xccl_emu.cli import ending
 from xccl_emu.jit import cache
 
@@ -107,7 +106,7 @@ def _same_command(call: str, stdout: int, more: dict[str, str]) -> subprocess.Po
 
 def run_plainly(parent: int) -> None:
     """Run the command in the other process; it ends with the one that has started it."""
-    processes.end_with(parent)
+    jobs.end_with(parent)
     from xccl_emu import __main__
 
     __main__.main()

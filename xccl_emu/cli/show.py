@@ -37,15 +37,15 @@ class ShowOptions:
 def act(options: ShowOptions) -> None:
     """Run the command; raises ``typer.Exit``, ConfigError, and OutputError if a file cannot be written."""
     from xccl_emu.check.witness.replay_file import LINE
-    from xccl_emu.cli.check_job import Job
+    from xccl_emu.cli.check_job import CheckJob
 
     if not options.witness:
         raise ConfigError("WITNESS: must be a replay file, or a line that begins with xe1:")
     kept = Path(options.witness)
     page = options.html or Path("witness.html" if options.witness.startswith(LINE) else kept.with_suffix(".html"))
     asked = CheckOptions(protocol=options.protocol, replay=kept, html=page, svg=options.svg)
-    with ticking() as progress:
-        result = Job(asked, progress).run()
+    with ticking() as (progress, _):
+        result = CheckJob(asked, progress).run()
     print_and_draw(result)
     if result.verdict.violation is None:
         raise typer.Exit(ending.UNFINISHED)

@@ -91,14 +91,27 @@ def spinner(name: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def counting(name: str, total: int, quiet: bool = False) -> Iterator[Callable[[int, str], None]]:
-    """A bar; gives a function for how many of them are done, and what to say of them."""
+def counting(
+    name: str, total: int, quiet: bool = False, every_s: float = HEARD_S
+) -> Iterator[Callable[[int, str], None]]:
+    """A bar; gives a function for how many of them are done, and what to say of them.
+
+    Where stderr is no terminal it is a line, at most one in ``every_s``.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     bar = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with _progress(quiet, *bar) as progress:
-        task = progress.add_task(name, total=total)
-        yield lambda done, text: progress.update(task, completed=done, description=text)
+        task, said_s = progress.add_task(name, total=total), time.monotonic()
+
+        def count(done: int, text: str) -> None:
+            progress.update(task, completed=done, description=text)
+            nonlocal said_s
+            if not quiet and not sys.stderr.isatty() and time.monotonic() - said_s >= every_s:
+                said_s = time.monotonic()
+                ending.say(f"{name}: {done} of {total} done{f', {text}' if text != name else ''}")
+
+        yield count
 
 
 @contextmanager

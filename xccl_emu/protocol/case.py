@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -334,6 +335,23 @@ Build = Callable[..., None]
 
 
 @dataclass(frozen=True)
+class _Sent:
+    """A protocol function as another process gets it: by its name, under which there is what `protocol` made of it."""
+
+    function: Build
+
+    def __reduce__(self) -> Any:
+        there = folder.ClassThere.of(self.function)
+        return _Sent.found, (there or getattr(sys.modules[self.function.__module__], self.function.__qualname__),)
+
+    @staticmethod
+    def found(there: Any) -> "_Sent":
+        """The function in this process."""
+        made = there.load() if isinstance(there, folder.ClassThere) else there
+        return _Sent(getattr(made, "__wrapped__", made))
+
+
+@dataclass(frozen=True)
 class FunctionCase(Case):
     """A protocol function with its sizes."""
 
@@ -343,6 +361,12 @@ class FunctionCase(Case):
 
     def __post_init__(self) -> None:
         """The sizes are checked where the function is called."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "function": _Sent(self.function)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({**state, "function": state["function"].function})
 
     @property
     def name(self) -> str:

@@ -207,7 +207,7 @@ def same(contents: Contents) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class ClassThere:
-    """A class of a folder as it is sent to another process, which loads the same files, or refuses."""
+    """A class or a function of a folder as it is sent to another process, which loads the same files, or refuses."""
 
     module: str
     qualname: str
@@ -216,7 +216,7 @@ class ClassThere:
     contents: Contents
 
     @classmethod
-    def of(cls, kind: type) -> "ClassThere | None":
+    def of(cls, kind: Any) -> "ClassThere | None":
         """None if any process can import it by its name."""
         folder = _folders.get(kind.__module__.partition(".")[0])
         if folder is None:
@@ -224,7 +224,7 @@ class ClassThere:
         return cls(kind.__module__, kind.__qualname__, tuple(folder.path), dict(folder.contents))
 
     def load(self) -> Any:
-        """The class; ConfigError if its files are not the same here."""
+        """The class or the function; ConfigError if its files are not the same here."""
         package, _, name = self.module.partition(".")
         with _LOCK:
             folder = _folders.get(package)
