@@ -44,7 +44,7 @@ def test_each_shipped_fabric_is_read(name: str) -> None:
 def test_help_names_each_shipped_fabric() -> None:
     """The option is declared where nothing is imported, so its words are held against the files."""
     (fabric,) = (each for each in fields(Modelled) if each.name == "fabric")
-    assert all(name in fabric.metadata["option"].help for name in topologies.NAMES)
+    assert all(name in fabric.metadata["help"] for name in topologies.NAMES)
     assert sorted(topologies.NAMES) == sorted(path.stem for path in (ROOT / "xccl_emu/timing/fabrics").glob("*.toml"))
 
 

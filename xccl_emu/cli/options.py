@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import Field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -73,20 +73,20 @@ def _options_of(kind: type) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(kind)
     depth = {name: i for i, base in reversed([*enumerate(kind.__mro__)]) for name in inspect.get_annotations(base)}
     for each in sorted(fields(kind), key=lambda each: depth[each.name]):
-        option = Option.of(each.metadata)
-        if option is not None:
-            yield _parameter(each, hints[each.name], option)
+        if "help" in each.metadata:
+            yield _parameter(Option.of(each), hints[each.name])
 
 
-def _parameter(each: "Field[Any]", kind: Any, option: Option) -> inspect.Parameter:
-    default, named = each.default, option.named
+def _parameter(option: Option, kind: Any) -> inspect.Parameter:
+    default: Any = option.default
+    named = option.named
     if kind == tuple[str, ...]:
         kind, default = list[str] | None, None
     what: dict[str, Any] = {"help": option.help, "min": option.least, "max": option.most, "metavar": option.metavar}
     if kind is bool:
-        named = named or (f"--{each.name.replace('_', '-')}",)  # and no --no-NAME
+        named = named or (f"--{option.name.replace('_', '-')}",)  # and no --no-NAME
     elif not option.argument:
         words = (word for of, word in _STANDS_FOR.items() if of in (kind, *get_args(kind)))
-        what["metavar"] = option.metavar or next(words, each.name.upper())
+        what["metavar"] = option.metavar or next(words, option.name.upper())
     shown = typer.Argument(**what) if option.argument else typer.Option(*named, **what)
-    return parameter(each.name, Annotated[kind, shown], default)
+    return parameter(option.name, Annotated[kind, shown], default)
