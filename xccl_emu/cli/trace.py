@@ -132,8 +132,7 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
 def run(options: TraceOptions) -> Result:
     """Do it; ConfigError for options that make no sense, before anything runs."""
     from xccl_emu.protocol.registry import make
-    from xccl_emu.timing.page import ACTIONS_MAX, page
-    from xccl_emu.timing.picture import Timeline
+    from xccl_emu.timing.picture import ACTIONS_MAX, Timeline, page
     from xccl_emu.timing.run import VirtualTime
     from xccl_emu.timing.trace import save_trace
 
