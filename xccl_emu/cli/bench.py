@@ -12,10 +12,9 @@ import typer
 from xccl_emu import measurements
 from xccl_emu.bench.processes import ProcessJob, on_processes
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import CTX, JSON, App, Protocol, command_of, file, parameter
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.files import check_plot
-from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
 from xccl_emu.cli.perf import Perf, case_rows
 from xccl_emu.cli.shown import counting, stages
 from xccl_emu.errors import ConfigError, UnfinishedError

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import file_of, right, spinner, stdout_console, table
 from xccl_emu.errors import OutputError
 from xccl_emu.options import option

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from xccl_emu import words as w
+from xccl_emu.cli.app import print_json
 from xccl_emu.cli.files import save_figure
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right, stdout_console
 from xccl_emu.plan.observed import FittedObservation
 from xccl_emu.plan.partition import WHOLE, Cut, DeviceShare, part
