@@ -13,6 +13,7 @@ MOVED = {
     "xccl_emu.bench.prices": "xccl_emu.bench.mixserve",
     "xccl_emu.check.sampling.report": "xccl_emu.check.sampling.sample",
     "xccl_emu.check.witness.fold": "xccl_emu.check.witness.render",
+    "xccl_emu.check.witness.page": "xccl_emu.check.witness.picture",
     "xccl_emu.cli.options": "xccl_emu.cli.app",
     "xccl_emu.kernels.a2e.rollback": "xccl_emu.kernels.a2e.abortable_calls",
     "xccl_emu.kernels.fused.rollback": "xccl_emu.kernels.fused.abortable_layer",

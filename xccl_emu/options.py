@@ -38,7 +38,7 @@ class Option(w.Printed):
     @classmethod
     def of(cls, each: "Field[Any]") -> "Option":
         """Return what a field says of itself."""
-        return cls(each.name, each.default, **each.metadata)
+        return cls(each.name, each.default, **each.metadata)  # type: ignore[arg-type]
 
     @property
     def is_switch(self) -> bool:

@@ -216,7 +216,7 @@ def show(result: "Result") -> None:
 
 def draw(result: "Result") -> None:
     """Write what was found in the forms that were asked for; OutputError if a file cannot be written."""
-    from xccl_emu.check.witness import page, picture
+    from xccl_emu.check.witness import picture
     from xccl_emu.check.witness.chart import mermaid
     from xccl_emu.check.witness.highlight import marks
     from xccl_emu.check.witness.perfetto import perfetto
@@ -237,7 +237,7 @@ def draw(result: "Result") -> None:
         "chart": lambda: _chart(mermaid(trace, marked), forms["chart"], _title(result.verdict, violation)),
         "trace": lambda: json.dumps(perfetto(trace, marked), ensure_ascii=False),
         "svg": lambda: picture.svg(trace, rows(trace, marked)),
-        "html": lambda: page.page(result.fresh, violation, _title(result.verdict, violation)),
+        "html": lambda: picture.page(result.fresh, violation, _title(result.verdict, violation)),
     }
     for name, path in forms.items():
         with writing(f"--{name}", path):
