@@ -128,7 +128,7 @@ def _concerns_others(trace: RunTrace, step: TraceStep) -> bool:
     return (touches and not step.issues) or step.operation in ("quiet", "arrive", "await_group", "choose", "return")
 
 
-def table(trace: RunTrace, lines: Iterable[RenderedRow]) -> Table:
+def table(lines: Iterable[RenderedRow]) -> Table:
     """Lines of a run as a table of about 110 columns; a rule is drawn wherever another core goes on."""
     shown = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("", "#", "die.core.pipe", "step", "action", "address", "value"):
@@ -206,7 +206,7 @@ def print_witness(console: Console, trial: Trial, violation: Violation) -> RunTr
     _print_lines(console, [headline, ""])
     lines, folded = fold(trial, violation, trace, rows(trace, marked))
     few = lines if len(lines) <= LINES_MAX else excerpt(trace, lines)
-    console.print(table(trace, few) if console.width >= NARROW else stacked(few))
+    console.print(table(few) if console.width >= NARROW else stacked(few))
     if len(few) < len(lines):
         folded = [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)", *folded]
     _print_lines(console, folded)
