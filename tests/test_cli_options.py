@@ -6,8 +6,7 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
-from xccl_emu.cli.app import App
-from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.cli.app import JSON, App, command_of
 from xccl_emu.options import option
 
 

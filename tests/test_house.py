@@ -29,7 +29,7 @@ def words(module: Path) -> Iterator[tuple[int, str]]:
 
 
 OF_ONE = (
-    "a2e", "a2e_call", "a2e_domains", "ablation", "buffers", "closed", "compare", "deepep", "fit", "fused", "kv",
+    "a2e", "a2e_call", "a2e_domains", "ablation", "buffers", "compare", "deepep", "fit", "fused", "kv",
     "mixserve", "phases", "sendrecv", "sensitivity", "serve_apart", "streams", "tpot",
 )  # fmt: skip
 """Modules of `xccl_emu.bench` that make rows which were published of one protocol, or put those of several together."""

@@ -14,7 +14,7 @@ from xccl_emu.bench.traffic import Comparison
 from xccl_emu.campaign.run import CampaignSummary, ContradictedProgram
 from xccl_emu.check.verdict import Verdict
 from xccl_emu.cli import check_job, litmus, plan_show, sizes, trace
-from xccl_emu.cli.schema import Envelope
+from xccl_emu.cli.app import Envelope
 from xccl_emu.fuzz.run import FuzzSummary
 from xccl_emu.plan.published import PublishedRows
 from xccl_emu.protocol.corpus import FoundMembers

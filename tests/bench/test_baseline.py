@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.bench import against, baseline
+from xccl_emu.bench import baseline
 from xccl_emu.bench.result import Result, Wire, by_table, scores
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
@@ -89,14 +89,14 @@ def test_what_has_moved_since(tmp_path: Path) -> None:
     """A row that moved by more than the tolerance, one that is new, and one that is gone: each is a line."""
     path, before = tmp_path / "before.json", [row("a", 20.0, None), row("b", 40.0, None), row("c", 1.0, None)]
     path.write_text(json.dumps({"results": [one.to_json() for one in before]}), "utf-8")
-    old = against.read(path)
-    assert against.moved(before, old, 0.0) == []
+    old = baseline.read(path)
+    assert baseline.moved(before, old, 0.0) == []
     now = [replace(before[0], emulated=21.0), before[1], replace(before[2], what="d")]
-    lines = against.moved(now, old, 1.0)
+    lines = baseline.moved(now, old, 1.0)
     assert [line.partition(":")[2].split(",")[0] for line in lines] == [
         " a: 20.0 -> 21.0 us", " d: new", " c: no longer there",
     ]  # fmt: skip
-    assert len(against.moved(now, old, 6.0)) == 2
+    assert len(baseline.moved(now, old, 6.0)) == 2
 
 
 @pytest.mark.parametrize("text", [None, "", "{}", '{"results": [{"bench": 1}]}', '{"results": 3}'])
@@ -106,4 +106,4 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None) -> Non
     if text is not None:
         path.write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=r"--against .*b\.json: must be what xccl-emu bench --json wrote"):
-        against.read(path)
+        baseline.read(path)

@@ -9,7 +9,7 @@ from tests.bench import closed
 from xccl_emu.bench.a2e_call import A2EDeployment, time_call
 from xccl_emu.bench.fused import FusedLayer, balanced_choices
 from xccl_emu.bench.layers import EXPERTS, Layer, group_on
-from xccl_emu.bench.prices import Prices
+from xccl_emu.bench.mixserve import Prices
 from xccl_emu.bench.sendrecv import Sweep, measure
 from xccl_emu.bench.setting import Setting
 from xccl_emu.routing import place_experts

@@ -15,7 +15,7 @@ from tests.check import test_livelock
 from tests.cli_support import printed, refusal
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import Verdict
-from xccl_emu.check.witness import page, picture, render, trace
+from xccl_emu.check.witness import picture, render, trace
 from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import LINE, Witness
 from xccl_emu.errors import ReplayError
@@ -46,7 +46,7 @@ def drawn() -> str:
     """The page."""
     case, verdict = broken()
     assert verdict.violation is not None
-    return page.page(lambda: case.build(verdict.order, verdict.without), verdict.violation, "a <title> & more")
+    return picture.page(lambda: case.build(verdict.order, verdict.without), verdict.violation, "a <title> & more")
 
 
 def test_picture_has_a_dot_a_row_and_an_arrow_a_landing() -> None:
@@ -194,7 +194,7 @@ def test_page_is_gone_through_by_keys(browser: Any, tmp_path: Path) -> None:  # 
 
 def test_page_of_a_livelock(browser: Any, tmp_path: Path) -> None:  # noqa: F811  the fixture
     """It opens where the loop begins, and says who is not done; axe has no complaint, nor on a phone."""
-    text = page.page(lambda: test_livelock.spin().build("relaxed"), test_livelock.found(), "livelock")
+    text = picture.page(lambda: test_livelock.spin().build("relaxed"), test_livelock.found(), "livelock")
     (tmp_path / "page.html").write_text(text)
     browser.get((tmp_path / "page.html").as_uri())
     assert chosen(browser) == "↻ 6"
@@ -214,7 +214,7 @@ def test_a_page_of_200_steps_opens_in_a_second(browser: Any, tmp_path: Path) -> 
     case = make("sendrecv", slots=8, chunks=16)
     verdict = check(case, without=["ack"])
     assert verdict.violation is not None
-    text = page.page(lambda: case.build(verdict.order, verdict.without), verdict.violation, "long")
+    text = picture.page(lambda: case.build(verdict.order, verdict.without), verdict.violation, "long")
     (tmp_path / "page.html").write_text(text)
     took = []
     for _ in range(3):

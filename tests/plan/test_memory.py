@@ -9,8 +9,8 @@ from xccl_emu.plan.cluster import load_cluster
 from xccl_emu.plan.costs import PlanSetting
 from xccl_emu.plan.forms import LITERAL
 from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, strategies
-from xccl_emu.plan.memory import memory
 from xccl_emu.plan.model import load_model
+from xccl_emu.plan.strategies import memory
 
 DEEPSEEK, QWEN = (load_model(name) for name in ("DeepSeek-R1", "Qwen3-235B-A22B"))
 HYBRID = LayerStrategy(StrategyBlock(8, 4), StrategyBlock(8, 4))

@@ -15,7 +15,7 @@ from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.protocols.sendrecv.session import SendRecv
 from xccl_emu.testing import Watched
-from xccl_emu.testing.together import Together
+from xccl_emu.testing.watched import Together
 
 SMALL = DeepEpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
 CASE = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2)))

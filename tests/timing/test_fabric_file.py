@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import Modelled
-from xccl_emu.timing import fabric_file, topologies
+from xccl_emu.timing import topologies
 from xccl_emu.timing.costs import Costs
 
 ROOT = Path(__file__).parents[2]
 RATE = "{ latency_us = 1.0, gb_s = 100.0 }"
-PATHS = "\n".join(f'{name} = {{ medium = "wire", both = {RATE} }}' for name in fabric_file.CLASSES[:4])
+PATHS = "\n".join(f'{name} = {{ medium = "wire", both = {RATE} }}' for name in topologies.CLASSES[:4])
 SMALL = f'name = "small"\ndies_per_chip = 1\nchips_per_node = 2\n[paths]\n{PATHS}\n'
 
 
-def read(tmp_path: Path, text: str) -> fabric_file.Fabric:
+def read(tmp_path: Path, text: str) -> topologies.Fabric:
     """The fabric of a file with that text."""
     path = tmp_path / "own.toml"
     path.write_text(text, "utf-8")
@@ -38,13 +38,13 @@ def test_each_shipped_fabric_is_read(name: str) -> None:
     """By its name, with costs that are those of the release or stand in its file."""
     fabric, costs = topologies.model(name)
     assert fabric.name
-    assert costs == (Costs() if name != "h800" else fabric_file.costs_of(["skew_us=0"], Costs()))
+    assert costs == (Costs() if name != "h800" else topologies.costs_of(["skew_us=0"], Costs()))
 
 
 def test_help_names_each_shipped_fabric() -> None:
     """The option is declared where nothing is imported, so its words are held against the files."""
     (fabric,) = (each for each in fields(Modelled) if each.name == "fabric")
-    assert all(name in fabric.metadata["option"].help for name in topologies.NAMES)
+    assert all(name in fabric.metadata["help"] for name in topologies.NAMES)
     assert sorted(topologies.NAMES) == sorted(path.stem for path in (ROOT / "xccl_emu/timing/fabrics").glob("*.toml"))
 
 
@@ -88,7 +88,7 @@ ENTRIES = st.sampled_from(["name", "paths", "cpus", "beside", "costs", "nodes", 
 def test_nothing_but_typed_errors(given_: dict[str, object]) -> None:
     """Whatever stands where tables have to be, it is a ConfigError."""
     with pytest.raises(ConfigError):
-        fabric_file._fabric(given_, "")
+        topologies._fabric(given_, "")
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_nothing_but_typed_errors(given_: dict[str, object]) -> None:
 def test_a_cost_that_is_none_is_refused(word: str) -> None:
     """The word is in the error, behind the option."""
     with pytest.raises(ConfigError, match="--cost"):
-        fabric_file.costs_of([word], Costs())
+        topologies.costs_of([word], Costs())
 
 
 def test_costs_of_words() -> None:
     """The last of two counts, and a whole number stays one where it has to be."""
-    costs = fabric_file.costs_of(["poll_ns=100", "poll_ns=120", "dma_engines=2"], Costs())
+    costs = topologies.costs_of(["poll_ns=100", "poll_ns=120", "dma_engines=2"], Costs())
     assert (costs.poll_ns, costs.dma_engines) == (120, 2)
 
 

@@ -14,8 +14,7 @@ from tests.browser_support import DOWN, END, HOME, browser, chosen, complaints, 
 from tests.cli_support import printed, refusal
 from xccl_emu.protocol.registry import make
 from xccl_emu.testing import measure
-from xccl_emu.timing.page import page
-from xccl_emu.timing.picture import Timeline, _ticks
+from xccl_emu.timing.picture import Timeline, _ticks, page
 from xccl_emu.timing.run import Timing
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,10 +11,9 @@ import typer
 
 from xccl_emu import measurements
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import CTX, JSON, App, Protocol, command_of, file, parameter
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.files import check_plot
-from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
 from xccl_emu.cli.perf import Perf, case_jobs
 from xccl_emu.cli.shown import counting, stages
 from xccl_emu.errors import ConfigError, UnfinishedError
@@ -85,7 +84,7 @@ class Partial(UnfinishedError):
 
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
-    from xccl_emu.bench import against, baseline
+    from xccl_emu.bench import baseline
     from xccl_emu.bench.result import FAILED, BenchRows
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
@@ -93,7 +92,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     from xccl_emu.timing import topologies
 
     check_csv(output.csv)
-    before = against.read(output.against) if output.against else {}
+    before = baseline.read(output.against) if output.against else {}
     check_plot(output.plot)
     fabric, costs = topologies.model(model.fabric, model.cost)
     setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
@@ -102,7 +101,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
         results = banded(results, setting, make, output.as_json)
     results = [setting.scored(result) for result in results]
     results += baseline.alpha_beta(results)
-    moved = against.moved(results, before, output.tolerance) if output.against else []
+    moved = baseline.moved(results, before, output.tolerance) if output.against else []
     stopped = "" if failure is None else str(failure)
     show(BenchRows(results, seed, setting.data, stopped, moved), output.as_json, "bench")
     if output.csv is not None:

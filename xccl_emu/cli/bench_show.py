@@ -11,9 +11,9 @@ from typing import Any
 from rich.table import Table
 
 from xccl_emu.bench.result import EMULATED, Result, RoleScore, Rows, by_table, payload_gb_s, scores, total_wrong
+from xccl_emu.cli.app import print_json
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.perf import lines
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right, stdout_console
 from xccl_emu.errors import ConfigError
 from xccl_emu.output import write_text

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, App, command_of, print_json
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.options import JSON, command_of
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import Spread, option

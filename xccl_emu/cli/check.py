@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import file_of, right, spinner, stdout_console, table
 from xccl_emu.errors import OutputError
 from xccl_emu.options import Spread, option
@@ -218,7 +216,7 @@ def show(result: "Result") -> None:
 
 def draw(result: "Result") -> None:
     """Write what was found in the forms that were asked for; OutputError if a file cannot be written."""
-    from xccl_emu.check.witness import page, picture
+    from xccl_emu.check.witness import picture
     from xccl_emu.check.witness.chart import mermaid
     from xccl_emu.check.witness.highlight import marks
     from xccl_emu.check.witness.perfetto import perfetto
@@ -239,7 +237,7 @@ def draw(result: "Result") -> None:
         "chart": lambda: _chart(mermaid(trace, marked), forms["chart"], _title(result.verdict, violation)),
         "trace": lambda: json.dumps(perfetto(trace, marked), ensure_ascii=False),
         "svg": lambda: picture.svg(trace, rows(trace, marked)),
-        "html": lambda: page.page(result.fresh, violation, _title(result.verdict, violation)),
+        "html": lambda: picture.page(result.fresh, violation, _title(result.verdict, violation)),
     }
     for name, path in forms.items():
         with writing(f"--{name}", path):

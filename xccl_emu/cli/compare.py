@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import CTX, JSON, App, command_of, print_json, words
 from xccl_emu.cli.cases import ANY_SIZE, split_sizes
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import CTX, JSON, command_of, words
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right, spinner, stdout_console, table
 from xccl_emu.options import option
 

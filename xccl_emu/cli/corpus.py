@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, App, command_of, print_json, words
 from xccl_emu.cli.cases import check_seconds
-from xccl_emu.cli.options import JSON, command_of, words
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting, right, stdout_console, table
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.jobs import Job, Stopped, collect

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import App, AsJson, print_json
 from xccl_emu.cli.files import check_file, writing
-from xccl_emu.cli.options import AsJson
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import spinner, stdout_console, table
 from xccl_emu.output import write_text
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, check_seconds, check_syncs, named
 from xccl_emu.cli.check import verdict_table
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
-from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import counting, file_of, stdout_console
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.options import Spread, option

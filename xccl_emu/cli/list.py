@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xccl_emu.cli.app import App
-from xccl_emu.cli.options import AsJson
+from xccl_emu.cli.app import App, AsJson, print_json
 
 if TYPE_CHECKING:
     from xccl_emu.protocol.registry import Described, Known, ListedSize, Named
@@ -28,7 +27,6 @@ def list_protocols(
       xccl-emu list sendrecv
       xccl-emu list examples/prefix_sum/prefix_sum.py:PrefixSum
     """
-    from xccl_emu.cli.schema import print_json
     from xccl_emu.protocol.registry import Named, NamedProtocols, known, names
 
     if protocol is not None:

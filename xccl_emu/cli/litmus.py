@@ -9,9 +9,7 @@ import typer
 
 from xccl_emu import words as w
 from xccl_emu.cli import ending
-from xccl_emu.cli.app import App
-from xccl_emu.cli.options import JSON, command_of, words
-from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.app import JSON, App, command_of, print_json, words
 from xccl_emu.cli.shown import counting, escape, right, stdout_console, table
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option

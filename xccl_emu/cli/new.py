@@ -12,9 +12,8 @@ from string import Template
 
 import typer
 
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import App, command_of
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.options import command_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
 from xccl_emu.output import write_text

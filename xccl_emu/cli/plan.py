@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, App, command_of, file
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_plot
-from xccl_emu.cli.options import JSON, command_of, file
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
 

@@ -10,14 +10,21 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from xccl_emu import words as w
+from xccl_emu.cli.app import print_json
 from xccl_emu.cli.files import save_figure
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right, stdout_console
-from xccl_emu.plan.explain import deciding, ms, reason
-from xccl_emu.plan.memory import DeviceBytes
 from xccl_emu.plan.observed import FittedObservation
 from xccl_emu.plan.partition import WHOLE, Cut, DeviceShare, part
-from xccl_emu.plan.strategies import Estimate, RankedStrategies, RequestStream, single_terms
+from xccl_emu.plan.strategies import (
+    DeviceBytes,
+    Estimate,
+    RankedStrategies,
+    RequestStream,
+    deciding,
+    ms,
+    reason,
+    single_terms,
+)
 
 _COLOURS = ("#aeb6bf", "#1b4f72", "#ba4a00", "#2e86c1", "#17a589", "#d68910", "#7d3c98", "#85c1e9", "#566573")
 

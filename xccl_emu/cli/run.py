@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import App, AsJson, Protocol, print_json
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import AsJson, Protocol
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right, stages, stdout_console, table
 from xccl_emu.errors import ConfigError
 from xccl_emu.sizes import some

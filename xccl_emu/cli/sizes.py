@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from xccl_emu import words as w
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
-from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import right, stdout_console, table
 from xccl_emu.errors import ConfigError
 

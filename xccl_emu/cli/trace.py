@@ -9,12 +9,10 @@ import typer
 
 from xccl_emu import words as w
 from xccl_emu.cli import plain_first
-from xccl_emu.cli.app import App
+from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_file, check_plot, save_figure, writing
-from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.shown import spinner
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import Modelled, option
@@ -132,8 +130,7 @@ def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, 
 def run(options: TraceOptions) -> Result:
     """Do it; ConfigError for options that make no sense, before anything runs."""
     from xccl_emu.protocol.registry import make
-    from xccl_emu.timing.page import ACTIONS_MAX, page
-    from xccl_emu.timing.picture import Timeline
+    from xccl_emu.timing.picture import ACTIONS_MAX, Timeline, page
     from xccl_emu.timing.run import VirtualTime
     from xccl_emu.timing.trace import save_trace
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.protocol.case import SWITCH, Size, sizes_of
+from xccl_emu.options import SWITCH
+from xccl_emu.protocol.case import Size, sizes_of
 from xccl_emu.protocol.registry import Known
 from xccl_emu.protocol.sequence import WAITS, Sizes, sizes_each_call
 

@@ -1,4 +1,4 @@
-"""Benchmarks that libraries for this hardware publish of themselves."""
+"""Benchmarks that libraries for this hardware publish of themselves, and figures of [MixServe]."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -46,3 +46,14 @@ class DeepEpMeasurement(Measurement):
 
         fabric, costs = model("h800")
         return [*self.rows(setting), *elsewhere(replace(setting, fabric=fabric, costs=costs))]
+
+
+@dataclass(frozen=True)
+class OperatorsMeasurement(Measurement):
+    """All-reduce and all-to-all by degree and by size on 910Bs, 4 nodes of 8 (MixServe, Figure 3).
+
+    Compared with what the paper's text says of the figure, which has no numbers.
+    """
+
+    name = "operators"
+    own_fabric = True

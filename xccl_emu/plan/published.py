@@ -13,9 +13,8 @@ from xccl_emu.bench.result import Result, Rows
 from xccl_emu.plan import cluster as clusters
 from xccl_emu.plan import model as models
 from xccl_emu.plan.costs import PlanSetting
-from xccl_emu.plan.explain import deciding, ms
 from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock
-from xccl_emu.plan.strategies import Estimate, RequestStream
+from xccl_emu.plan.strategies import Estimate, RequestStream, deciding, ms
 
 EQUAL, MORE_DP, MORE_EP = "d_DP = d_EP", "d_DP > d_EP", "d_DP < d_EP"
 """The three cases of III-B3."""

@@ -1,7 +1,7 @@
 """Every strategy of a model on a cluster: what it takes, whether it can be, and which is best ([MixServe] III-B5)."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
@@ -11,7 +11,41 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.plan.costs import PlanSetting, Term, service
 from xccl_emu.plan.forms import CORRECTED, Form
 from xccl_emu.plan.grammar import LayerStrategy, strategies
-from xccl_emu.plan.memory import DeviceBytes, memory
+
+
+@dataclass(frozen=True)
+class DeviceBytes(w.Printed):
+    """Bytes of one device; embeddings and activations are in none of them, as in Eq. (8)."""
+
+    RECORD = "Memory"
+    attention: Annotated[float, "weights of attention", w.As("attention_bytes")]
+    experts: Annotated[float, "weights of experts", w.As("experts_bytes")]
+    cache: Annotated[float, "keys and values", w.As("cache_bytes")]
+
+    @property
+    def total(self) -> float:
+        """The left side of Eq. (8)."""
+        return self.attention + self.experts + self.cache
+
+
+def memory(strategy: LayerStrategy, of: PlanSetting, context: int) -> DeviceBytes:
+    """Eq. (8): weights and cache of one device, in bytes, if every request has ``context`` tokens.
+
+    Corrected, the cache is what the attention of the model keeps, of the requests of a device's own DP rank, and PP
+    splits weights as it splits the cache.
+    """
+    model, attention = of.model, strategy.attention
+    weights_stages = 1 if of.form.eq8 else strategy.stages
+    if of.form.eq8:
+        tokens, cached = of.batch * context, 2 * model.hidden
+    else:
+        tokens, cached = -(-of.batch // attention.spread) * context, model.attention.cached(attention.tensor)
+    return DeviceBytes(
+        of.weight_bytes * model.attention_parameters / attention.tensor / weights_stages,
+        of.weight_bytes * model.expert_parameters(model.all_experts) / strategy.experts.devices / weights_stages,
+        model.cache_bytes * cached * tokens * model.layers / strategy.stages,
+    )
+
 
 ORDERS = ("throughput", "ttft", "itl")
 """What strategies may be ranked by."""
@@ -190,3 +224,43 @@ def plan(setting: PlanSetting, workload: RequestStream, by: str = "throughput") 
 def single_terms(terms: Iterable[Term]) -> dict[str, float]:
     """Seconds by name."""
     return {term.name: term.seconds for term in terms}
+
+
+# ---- why one is better
+
+_WAYS = {"A2A dispatch": "A2A", "A2A combine": "A2A", "expert AG": "expert AG+RS", "expert RS": "expert AG+RS"}
+"""Terms of both ways count as one: mostly they are equal."""
+
+
+def terms_s(of: Estimate, by: str = "throughput") -> Mapping[str, float]:
+    """Seconds by term of what strategies are ranked by: a whole request, its prefill, or one decode."""
+    prefills, decodes = {"throughput": (1, of.workload.output), "ttft": (1, 0), "itl": (0, 1)}[by]
+    found: dict[str, float] = {}
+    for a, b in zip(of.prefill, of.decode, strict=True):
+        name = _WAYS.get(a.name, a.name)
+        found[name] = found.get(name, 0.0) + prefills * a.seconds + decodes * b.seconds
+    return found
+
+
+def deciding(of: Estimate, other: Estimate, by: str = "throughput") -> tuple[str, float]:
+    """The term by which ``of`` takes most longer than ``other``, and how many seconds; no term if none is longer."""
+    mine, theirs = terms_s(of, by), terms_s(other, by)
+    name, seconds = max(((name, mine[name] - theirs[name]) for name in mine), key=lambda item: item[1])
+    return (name, seconds) if seconds > 1e-12 else ("", 0.0)
+
+
+def reason(winner: Estimate, second: Estimate, by: str = "throughput") -> str:
+    """One sentence on why the first is ahead of the second."""
+    name, more_s = deciding(second, winner, by)
+    of = {"throughput": "of a request", "ttft": "of a prefill", "itl": "of a decode"}[by]
+    if not name:
+        return f"{winner.strategy} and {second.strategy} take the same time; memory or the other order decides"
+    back, less_s = deciding(winner, second, by)
+    but = f", which {back} ({ms(less_s)}) does not make up for" if back else ""
+    return f"{second.strategy} loses to {winner.strategy} by {name}: {ms(more_s)} {of}{but}"
+
+
+def ms(seconds: float) -> str:
+    """A difference in ms, with its sign and three figures."""
+    value = 1e3 * seconds
+    return f"{value:+,.0f} ms" if abs(value) >= 1000 else f"{value:+.3g} ms"

@@ -8,93 +8,34 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
-import numpy as np
-
-from xccl_emu import words as w
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.trace import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec, whole
+from xccl_emu.options import SWITCH, Option, option
 from xccl_emu.protocol import folder
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.pod_run import PodRun
 
+Size = Option
+"""What is known of one size or choice of a protocol."""
 SIZE_MAX = 1 << 16
 """Largest value of a size that names no other: what is larger is a mistake, and would take this machine's memory."""
-SWITCH = (0, 1)
-
-
-@dataclass(frozen=True)
-class Size(w.Printed):
-    """What is known of one size or choice of a protocol."""
-
-    name: Annotated[str, "name of the size, in `configuration` too"]
-    default: Annotated[int | str, "value if none is given"]
-    help: Annotated[str, "what it is"] = ""
-    least: Annotated[int | None, "smallest value"] = None
-    most: Annotated[int | None, "largest value"] = None
-    choices: Annotated[tuple[int | str, ...], "all values; empty if a range says them"] = ()
-    advanced: Annotated[bool, "whether reports omit it while it has its default"] = False
-    """Most users do not need such a size."""
-    also: Annotated[str, "another name on the command line; `ON/OFF` for a switch"] = ""
-    """A switch may have one name, for ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
-    each_call: Annotated[bool, "whether calls of one communicator may differ in it"] = False
-    """`Case.lay_out_calls` lays such calls out."""
-    examples: Annotated[tuple[int | str, ...], "values that `fuzz` tries first"] = ()
-    """Values that are worth a try where nobody chooses; none named: those that its choices or its range say."""
-
-    @property
-    def is_switch(self) -> bool:
-        """Return whether it is on or off, and nothing else."""
-        return self.choices == SWITCH
-
-    def checked(self, value: Any) -> int | str:
-        """The value as reports and replay files have it; ConfigError if it is none, or out of range."""
-        if isinstance(value, np.integer) or (isinstance(value, bool) and self.least is None):
-            value = int(value)
-        if self.choices:
-            right = "0 or 1" if self.is_switch else f"one of {', '.join(map(str, self.choices))}"
-            self._must(isinstance(value, int | str) and value in self.choices, value, right)
-        elif self.least is not None:
-            self._must(isinstance(value, int) and not isinstance(value, bool), value, "a whole number")
-            self._must(value >= self.least, value, f"at least {self.least}")
-            self._must(self.most is None or value <= self.most, value, f"at most {self.most}")
-        else:
-            self._must(isinstance(value, int | str), value, "a whole number or a string")
-        checked: int | str = value
-        return checked
-
-    def even(self, value: int | str) -> int | str:
-        """The number that a text repeats, as in "2,2"; any other value as it is."""
-        numbers = {*str(value).split(",")} if isinstance(self.default, int) else set()
-        return int(numbers.pop()) if len(numbers) == 1 and str(value).replace(",", "").isdecimal() else value
-
-    def below(self, value: int | str) -> range:
-        """Values from the least up to this one; none where a smaller one is no smaller configuration: of a choice, a
-        text, and a number that may be of any size, such as a seed.  0 is not among them: it is none of a thing, or
-        leaves a number to the case."""
-        if not isinstance(value, int) or self.choices or (self.least is not None and self.most is None):
-            return range(0)
-        return range(max(1, self.least or 0), value + 1)
-
-    def _must(self, right: bool, value: Any, be: str) -> None:
-        if not right:
-            raise ConfigError(self.name, value, f"must be {be}")
 
 
 def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX, **more: Any) -> Any:
     """A field of a case that is a whole number in a range; ``more``, here and below: fields of `Size` of those
     names."""
     most = most if most is None else whole("most", most)
-    return field(default=default, metadata={"help": help, "least": whole("least", least), "most": most, **more})
+    return option(default, help, least=whole("least", least), most=most, **more)
 
 
 def choice(default: int | str, help: str = "", *, of: Collection[int | str], **more: Any) -> Any:
     """A field of a case that is one of several values."""
-    return field(default=default, metadata={"help": help, "choices": tuple(of), **more})
+    return option(default, help, choices=tuple(of), **more)
 
 
 def switch(default: int, help: str = "", **more: Any) -> Any:
@@ -104,7 +45,7 @@ def switch(default: int, help: str = "", **more: Any) -> Any:
 
 def text(default: int | str, help: str = "", **more: Any) -> Any:
     """A field of a case that is a number or a string, which the case checks by itself."""
-    return field(default=default, metadata={"help": help, **more})
+    return option(default, help, **more)
 
 
 @dataclass(frozen=True)
@@ -218,7 +159,7 @@ class Case:
     @classmethod
     def sizes(cls) -> tuple[Size, ...]:
         """Return what can be chosen, in the order in which reports print it."""
-        known = (Size(each.name, each.default, **each.metadata) for each in fields(cls))  # type: ignore[arg-type]
+        known = map(Option.of, fields(cls))  # type: ignore[arg-type]
         return tuple(sorted(known, key=lambda size: size.advanced))
 
     @classmethod

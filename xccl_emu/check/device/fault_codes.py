@@ -1,6 +1,6 @@
 """Numbers of what may break, as the device and `check.faults` know them."""
 
-NO_FAULT, F_STOP, F_CUT, F_STALL, F_DUPLICATE, F_CORRUPT, F_LOSE = range(7)
+F_STOP, F_CUT, F_STALL, F_DUPLICATE, F_CORRUPT, F_LOSE = range(1, 7)
 """Kinds as the device knows them."""
 
 STOP, CUT, DUPLICATE, CORRUPT, AGAIN, LOSE = range(1, 7)
