@@ -5,6 +5,7 @@ from importlib import import_module
 
 import pytest
 
+from tests.cli_support import python
 from xccl_emu._moved import MOVED
 
 
@@ -15,3 +16,20 @@ def test_an_old_name_warns_and_gives_the_new_module(old: str, new: str, monkeypa
     with pytest.warns(DeprecationWarning, match=f"{old} is {new} now") as heard:
         assert import_module(old) is import_module(new)
     assert heard[0].filename == import_module.__code__.co_filename
+
+
+MOVE = "import xccl_emu; from xccl_emu import _moved as it; it.MOVED['xccl_emu.{0}'] = 'xccl_emu.{1}'; "
+
+
+def test_what_is_below_a_package_moves_with_it() -> None:
+    """By the old name of a package's module comes the one module that there is, and nothing is loaded twice."""
+    script = MOVE.format("judge", "check") + "import xccl_emu.judge.faults as old, xccl_emu.check.faults as new"
+    done = python(f"import warnings; {script}; print(old is new)", check=True)
+    assert done.stdout == "True\n"
+
+
+def test_a_package_runs_by_its_old_name() -> None:
+    """``python -m`` of a package that has moved runs what it ran."""
+    script = MOVE.format("gates", "torch") + "import runpy, sys; sys.argv[1:] = ['--help']; runpy.run_module(*what)"
+    done = python(f"what = ('xccl_emu.gates', None, '__main__', True); {script}")
+    assert (done.returncode, done.stdout[:6]) == (0, "usage:")

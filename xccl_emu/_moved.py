@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from importlib.util import find_spec
+from types import CodeType, ModuleType
+from typing import Any
 
 MOVED = {
     "xccl_emu.bench.gathered": "xccl_emu.jobs",
@@ -34,7 +36,16 @@ MOVED = {
     "xccl_emu.timing.page": "xccl_emu.timing.picture",
     "xccl_emu.timing.trace_counters": "xccl_emu.timing.trace",
 }
-"""The new name of each that others may have imported."""
+"""The new name of each that others may have imported; what is below a package has moved with it."""
+
+
+def new_name(old: str) -> str:
+    """Return where a module has moved to, or nothing if it has not."""
+    package, below = old, ""
+    while package and package not in MOVED:
+        package, _, last = package.rpartition(".")
+        below = f".{last}{below}"
+    return MOVED[package] + below if package else ""
 
 
 class MovedFinder(MetaPathFinder, Loader):
@@ -42,15 +53,24 @@ class MovedFinder(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """A module that has moved is loaded from here."""
-        return ModuleSpec(name, self) if name in MOVED else None
+        found = find_spec(new) if name.startswith("xccl_emu.") and (new := new_name(name)) else None
+        return found and ModuleSpec(name, self, is_package=found.submodule_search_locations is not None)
 
     def exec_module(self, module: ModuleType) -> None:
         """Warn, and put the module of the new name in place of the empty one."""
         old = module.__name__
-        warnings.warn(f"{old} is {MOVED[old]} now", DeprecationWarning, stacklevel=2)
-        sys.modules[old] = import_module(MOVED[old])
+        warnings.warn(f"{old} is {new_name(old)} now", DeprecationWarning, stacklevel=2)
+        sys.modules[old] = import_module(new_name(old))
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Return the code that ``python -m`` runs by the old name."""
+        warnings.warn(f"{name} is {new_name(name)} now", DeprecationWarning, stacklevel=2)
+        found = find_spec(new_name(name))
+        loader: Any = found and found.loader
+        code: CodeType | None = loader.get_code(new_name(name))
+        return code
 
 
 def answer_to_old_names() -> None:
-    """Have modules found by their old names, if nothing else has such a name."""
-    sys.meta_path.append(MovedFinder())
+    """Have modules found by their old names, before a folder that only holds what Python compiled is taken for one."""
+    sys.meta_path.insert(0, MovedFinder())

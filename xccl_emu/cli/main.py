@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +23,8 @@ SECTIONS = {
     "Prove": ("check", "show", "fuzz", "corpus", "litmus", "campaign"),
     "Measure": ("bench", "trace", "compare", "sizes", "plan", "fit"),
 }
-"""The commands by what they are for, as help lists them.  Each is the ``app`` of the module of its name."""
+"""The commands by what they are for, as help lists them.  Each is the ``app`` of the module of its name, here or in the
+``cli`` of another package below `xccl_emu`: nothing here names one of these."""
 ORDER = tuple(name for section in SECTIONS.values() for name in section)
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 
@@ -33,7 +35,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in ORDER:
             raise KeyError(name)
-        command = typer.main.get_command(import_module(f"xccl_emu.cli.{name}").app)
+        command = typer.main.get_command(import_module(_module_of(name)).app)
         command.name = name
         return command
 
@@ -42,6 +44,14 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(ORDER)
+
+
+def _module_of(name: str) -> str:
+    """Return the module of a command."""
+    here = Path(__file__).parent
+    if not (here / f"{name}.py").is_file():
+        here = next(here.parent.glob(f"*/cli/{name}.py")).parent
+    return ".".join(("xccl_emu", *here.relative_to(Path(__file__).parents[1]).parts, name))
 
 
 class ReportingGroup(typer.core.TyperGroup):
