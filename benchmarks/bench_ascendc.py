@@ -10,7 +10,7 @@ import device
 from bench_machine import run_once
 from harness import Report, in_turns, parser, stopwatch
 
-from xccl_emu import ascendc
+from xccl_emu.doors import ascendc
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 STEPS = Path(__file__).with_name("ascendc_steps.cpp")
 SOURCES = {
     "examples/ascendc/sendrecv.cpp": "send", "examples/ascendc/ring.cpp": "all_gather",
-    "examples/ascendc/moe.cpp": "combine", "xccl_emu/ascendc/operators/litmus.cpp": "litmus",
+    "examples/ascendc/moe.cpp": "combine", "xccl_emu/doors/ascendc/operators/litmus.cpp": "litmus",
 }  # fmt: skip
 """Sources, and the kernel of each that is compiled."""
 

@@ -9,10 +9,10 @@ import numpy as np
 from harness import Report, Yardstick, copied, exponent, first_touch_us, parser, stopwatch
 
 from xccl_emu import routing
-from xccl_emu.bench.layers import group_on
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.papers.bench.layers import group_on
 from xccl_emu.protocol.pod_run import resident_gb
 from xccl_emu.protocol.registry import on_pod
 from xccl_emu.protocols.experts.compared import draw_tokens

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from xccl_emu import ascendc
+from xccl_emu.doors import ascendc
 from xccl_emu.lang import MTU_IN, SCALAR, Kernel, load, mtu_in, set_flag, store, wait_flag
 from xccl_emu.machine import Buffer, Pod, small_pod
 from xccl_emu.machine.launch import Grant

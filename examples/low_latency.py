@@ -1,8 +1,8 @@
 """A layer of experts by DeepEP's low-latency calls, as its users write it, on a pod that is emulated.
 
-python -m xccl_emu.torch examples/low_latency.py --ranks 4
-python -m xccl_emu.torch --policy portfolio examples/low_latency.py --ranks 2 --hidden 128
-python -m xccl_emu.torch --without "tokens before counts" examples/low_latency.py --ranks 2 --hidden 128
+python -m xccl_emu.doors.torch examples/low_latency.py --ranks 4
+python -m xccl_emu.doors.torch --policy portfolio examples/low_latency.py --ranks 2 --hidden 128
+python -m xccl_emu.doors.torch --without "tokens before counts" examples/low_latency.py --ranks 2 --hidden 128
 """
 
 import argparse

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Collection
 from typing import Any
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.machine.spec import whole
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.claims import ClaimedRegion
 from xccl_emu.machine.launch import Launch

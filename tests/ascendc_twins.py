@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xccl_emu import lang
-from xccl_emu.ascendc import AscendKernel
+from xccl_emu.doors.ascendc import AscendKernel
 from xccl_emu.lang import maps
 from xccl_emu.machine.pod import Pod
 

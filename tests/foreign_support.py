@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from xccl_emu import errors, lang
+from xccl_emu import lang
+from xccl_emu.base import errors
 from xccl_emu.lang.foreign import CKernel, c_kernel, compiler
 
 ROOT = Path(__file__).parents[1]

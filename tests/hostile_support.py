@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xccl_emu.errors import XcclEmuError
+from xccl_emu.base.errors import XcclEmuError
 
 SECONDS_MAX = 120
 """Time limit of one call: far more than any takes, on a busy machine too."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 
 
 def refuses(

@@ -10,11 +10,11 @@ import pytest
 from tests import ascendc_twins
 from tests.cli_support import as_json, printed
 from tests.foreign_support import ROOT, has_compiler
-from xccl_emu import ascendc
-from xccl_emu.ascendc import sites
+from xccl_emu.base.errors import ConfigError, KernelError, KernelFaultError
 from xccl_emu.check import check, verdict
 from xccl_emu.cli import ending
-from xccl_emu.errors import ConfigError, KernelError, KernelFaultError
+from xccl_emu.doors import ascendc
+from xccl_emu.doors.ascendc import sites
 from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import registry

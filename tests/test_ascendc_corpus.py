@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.foreign_support import ROOT, has_compiler
+from xccl_emu.base.sizes import some
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED
 from xccl_emu.protocol import registry
 from xccl_emu.protocol.corpus import members
-from xccl_emu.sizes import some
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 NAMES = sorted(path.parent.name for path in (ROOT / "corpus").glob("*/in_ascendc.py"))

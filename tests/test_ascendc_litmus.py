@@ -13,7 +13,7 @@ from tests.foreign_support import has_compiler
 from tests.litmus import orders, suite
 from tests.litmus.model import Outcome
 from tests.litmus.on_machine import run, whole
-from xccl_emu.ascendc import litmus
+from xccl_emu.doors.ascendc import litmus
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli_support import run_command
 from tests.foreign_support import has_compiler
-from xccl_emu.ascendc.kernel import INCLUDE
 from xccl_emu.cli import ending
+from xccl_emu.doors.ascendc.kernel import INCLUDE
 
 needs_cxx = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.foreign_support import ROOT, has_compiler
-from xccl_emu import ascendc
-from xccl_emu.errors import ProtocolError
+from xccl_emu.base.errors import ProtocolError
+from xccl_emu.doors import ascendc
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 

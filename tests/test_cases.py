@@ -15,8 +15,8 @@ import pytest
 from cli_support import as_json, invoke, refusal
 
 from tests.refused import refuses
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
-from xccl_emu.errors import ConfigError
 from xccl_emu.lang import kernel, mtu_in, mtu_out, poll_ge, put, quiet
 from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, registry, size
 from xccl_emu.protocol.registry import make

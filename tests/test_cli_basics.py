@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import xccl_emu
 from tests.cli_support import interrupted, python, refusal, run_command
-from xccl_emu import errors
+from xccl_emu.base import errors
 from xccl_emu.cli import ending
 from xccl_emu.cli.main import ORDER, SECTIONS, ReportingGroup
 from xccl_emu.cli.shown import stdout_console
@@ -171,7 +171,7 @@ def test_a_signal_that_a_library_makes_an_error_of(made: str, sent: str, code: i
 MADE_AN_ERROR = """
 import os, signal, time, typer
 from xccl_emu.cli import ending, main
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 def command():
     with main._reported():
         try:

@@ -16,12 +16,12 @@ import pytest
 
 from tests.cli_support import as_json, interrupted, invoke, printed, refusal
 from tests.refused import refuses
+from xccl_emu.base.errors import CapacityError, UnfinishedError
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling import watch
 from xccl_emu.check.verdict import VERIFIED, Opinion, Verdict
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
-from xccl_emu.errors import CapacityError, UnfinishedError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -267,7 +267,7 @@ def test_a_full_disk_leaves_the_older_replay_file(tmp_path: Path, monkeypatch: p
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "found.json").write_text("older")
-    monkeypatch.setattr("xccl_emu.output._replace", full)
+    monkeypatch.setattr("xccl_emu.base.output._replace", full)
     assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 5
     assert (tmp_path / "found.json").read_text() == "older"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
+from xccl_emu.base.options import option
 from xccl_emu.cli.app import JSON, App, command_of
-from xccl_emu.options import option
 
 
 @dataclass(frozen=True)

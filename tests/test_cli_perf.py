@@ -5,8 +5,8 @@ import re
 import pytest
 from cli_support import as_json, printed
 
-from xccl_emu.cli.perf import Perf
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.cli.perf import Perf
 from xccl_emu.protocol.registry import make
 
 ROW = re.compile(r" +(\d+) +(\d+) +(bfloat16|half) +(sum|none) +-1" + r" +([\d.]+) +([\d.]+) +([\d.]+) +(\d+)" * 2)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.cli_support import hear_interrupts, python, refusal
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.cli import plain_first
-from xccl_emu.errors import ConfigError
 
 BROKEN = ("check", "sendrecv", "--slots", "1", "--chunks", "3", "--without", "slot free", "--json")
 
@@ -121,7 +121,7 @@ def test_what_depends_on_seconds_is_left_to_compiled_code(
     words: str, applies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slower code would find less in the same seconds, and nobody who imports the package gets a process."""
-    monkeypatch.setattr(plain_first._early, "IS_COMMAND", True)
+    monkeypatch.setattr(plain_first.early, "IS_COMMAND", True)
     assert plain_first._applies(words.split()) == applies
     monkeypatch.setenv("XCCL_EMU_PLAIN_FIRST", "0")
     assert not plain_first._applies(words.split())
@@ -139,7 +139,7 @@ def test_what_depends_on_seconds_is_left_to_compiled_code(
 )
 def test_a_limit_of_a_search_leaves_the_first_answer(words: str, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain Python is asked too where only a search is limited: what it has not finished is not taken."""
-    monkeypatch.setattr(plain_first._early, "IS_COMMAND", True)
+    monkeypatch.setattr(plain_first.early, "IS_COMMAND", True)
     monkeypatch.delenv("XCCL_EMU_PLAIN_FIRST", raising=False)
     assert plain_first._applies(words.split()) == first
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import refusal
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 
 TINY = "check sendrecv --slots 2 --chunks 3 --granules 1"
 DISPATCH = "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2"

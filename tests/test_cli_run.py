@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.cli_support import as_json, printed, refusal
-from xccl_emu.errors import CapacityError
+from xccl_emu.base.errors import CapacityError
+from xccl_emu.base.stage import silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocol import PodRun
@@ -18,7 +19,6 @@ from xccl_emu.protocols.a2e.case import bytes_needed
 from xccl_emu.protocols.a2e.session import Calls
 from xccl_emu.protocols.fused.session import FusedExpertParallel
 from xccl_emu.protocols.pull.session import ExpertParallel
-from xccl_emu.stage import silent
 
 DISPATCH = ("run", "dispatch", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")
 FUSED = ("run", "fused", *DISPATCH[2:])

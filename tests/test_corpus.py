@@ -12,11 +12,11 @@ import pytest
 from cli_support import printed, refusal
 
 import xccl_emu
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.jobs import Stopped, in_parts
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, UNFINISHED, VERIFIED, VIOLATION
 from xccl_emu.cli.corpus import find, looked_at
-from xccl_emu.errors import ConfigError
-from xccl_emu.jobs import Stopped, in_parts
 from xccl_emu.protocol.corpus import Member, members
 from xccl_emu.protocol.registry import make
 

@@ -121,7 +121,7 @@ def _called(decorator: ast.expr) -> ast.expr:
     [
         ("cli/main.py", set()),
         ("check/search/setup.py", set()),
-        ("check/device/search/checker_state.py", {"check"}),
+        ("check/search/device/checker_state.py", {"check"}),
         ("timing/device/heap.py", {"timing"}),
         ("machine/device/words.py", {"machine", "check", "timing"}),
         ("jit/bare.py", {"machine", "check", "timing"}),

@@ -13,9 +13,9 @@ from unittest.mock import patch
 import pytest
 from cli_support import as_json, invoke, refusal
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.run import FuzzPlan, fuzz, fuzz_part
 from xccl_emu.protocol import Case, registry
 from xccl_emu.protocol.folder import contents_of

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.cli_support import python
 from tests.foreign_support import PING, has_compiler, needs_compiler, ping, pong, written
 from xccl_emu import lang
+from xccl_emu.base.errors import KernelError
 from xccl_emu.check import check, verdict
-from xccl_emu.errors import KernelError
 from xccl_emu.lang import abi
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.foreign import c_kernel, header

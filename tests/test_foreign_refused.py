@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli_support import python
 from tests.foreign_support import needs_compiler, written
-from xccl_emu import errors
+from xccl_emu.base import errors
 from xccl_emu.check import check, verdict
 from xccl_emu.lang import kernel, store
 from xccl_emu.lang.foreign import c_kernel, compiler
@@ -70,7 +70,7 @@ OTHERS = """
 import ctypes
 from pathlib import Path
 from tests.test_foreign_refused import FAULTS, Alone
-from xccl_emu import errors
+from xccl_emu.base import errors
 try:
     Alone({folder!r}, FAULTS["pointer"][0]).build("sc").pod.run()
 except errors.KernelFaultError:

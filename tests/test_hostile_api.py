@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 
 from tests.hostile_support import NUMBERS, OTHERS, each_kind_once, outcome
-from xccl_emu import routing, sizes
-from xccl_emu.bench import sweep
-from xccl_emu.bench.sendrecv import Sweep
+from xccl_emu import routing
+from xccl_emu.base import sizes
+from xccl_emu.base.errors import XcclEmuError
 from xccl_emu.check import faults
 from xccl_emu.check.check import check
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.errors import XcclEmuError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.papers.bench import sweep
+from xccl_emu.papers.bench.sendrecv import Sweep
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.experts.config import EpConfig

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +10,9 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("campaign", "check", "cli", "lang", "machine", "protocol", "testing", "timing")
+PLACES = (
+    "check", "cli", "doors/cli", "guards", "lang", "machine", "papers/cli", "protocol", "testing", "timing",
+)  # fmt: skip
 NAMED = re.compile(r"send_?recv|\bmoe\b|\ba2e|\be2a|\bfused|expert_parallel|Moe[A-Z]|A2E|Fused|SendRecv|urma")
 """Names of protocols, their modules and classes.  *Dispatch*, which is also what a command does, is not among them."""
 
@@ -32,8 +35,8 @@ OF_ONE = (
     "a2e", "a2e_call", "a2e_domains", "ablation", "buffers", "compare", "deepep", "fit", "fused", "kv",
     "mixserve", "phases", "sendrecv", "sensitivity", "serve_apart", "streams", "tpot",
 )  # fmt: skip
-"""Modules of `xccl_emu.bench` that make rows which were published of one protocol, or put those of several together."""
-BENCHES = [path for path in sorted((ROOT / "xccl_emu" / "bench").glob("*.py")) if path.stem not in OF_ONE]
+"""Modules of `papers.bench` that make rows which were published of one protocol, or put those of several together."""
+BENCHES = [path for path in sorted((ROOT / "xccl_emu" / "papers" / "bench").glob("*.py")) if path.stem not in OF_ONE]
 MODULES = [path for place in PLACES for path in sorted((ROOT / "xccl_emu" / place).rglob("*.py"))] + BENCHES
 
 
@@ -47,6 +50,31 @@ def test_a_name_would_be_seen() -> None:
     """The test above can fail: the modules of a protocol name it."""
     found = [text for _, text in words(ROOT / "protocols" / "a2e" / "case.py") if NAMED.search(text)]
     assert {"A2ECase", "a2e-urma", "xccl_emu.protocols.a2e.session"} <= set(found)
+
+
+OUTSIDE = {"papers", "doors", "guards", "serving", "corpus", "examples"}
+"""What the core does not import: rooms of the package, the family of serving systems, and what is loaded as files."""
+
+
+def test_the_contract_names_all_of_the_core() -> None:
+    """import-linter is asked about every part of the core, so one that is added later cannot be forgotten."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    (contract,) = (each for each in config["contracts"] if each["name"].startswith("The core imports none of"))
+    core = {f"xccl_emu.{path.parent.name}" for path in (ROOT / "xccl_emu").glob("*/__init__.py")}
+    core -= {"xccl_emu.kernels", "xccl_emu.protocols"}
+    for folder in ("kernels", "protocols"):
+        paths = [path for path in (ROOT / folder).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
+        core |= {f"xccl_emu.{folder}.{path.stem}" for path in paths if path.stem != "__init__"}
+    assert {*contract["source_modules"]} == {name for name in core if name.rpartition(".")[2] not in OUTSIDE}
+
+
+@pytest.mark.parametrize("room", ["papers", "doors", "guards", "kernels.serving", "protocols.serving"])
+def test_the_core_does_not_name_what_is_outside(room: str) -> None:
+    """No text of the core has the name of such a module either, by which it could be imported when it is needed."""
+    inside = [path for path in (ROOT / "xccl_emu").rglob("*.py") if path.relative_to(ROOT).parts[1] not in OUTSIDE]
+    moved = ROOT / "xccl_emu" / "base" / "moved.py"
+    found = [path for path in inside if path != moved for _, text in words(path) if f"xccl_emu.{room}" in text]
+    assert found == []
 
 
 NO_SUBJECT = re.compile(r'^ *"""(?:Of|That|Those|Is|Are)\b', re.MULTILINE)

@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 from tests.cli_support import interrupted
-from xccl_emu.errors import ConfigError, UnfinishedError
-from xccl_emu.jobs import LOCAL, EndedJob, Job, Stopped, interrupts_held, run_jobs, take_all
+from xccl_emu.base.errors import ConfigError, UnfinishedError
+from xccl_emu.base.jobs import LOCAL, EndedJob, Job, Stopped, interrupts_held, run_jobs, take_all
 
 WHERE = [{"workers": 1}, {"workers": 2}, pytest.param({"dask": LOCAL}, marks=pytest.mark.slow)]
 """This process, others, and a cluster."""
@@ -173,7 +173,7 @@ def test_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     script.write_text(
         "import time\n"
         "from functools import partial\n"
-        "from xccl_emu.jobs import Job, run_jobs\n"
+        "from xccl_emu.base.jobs import Job, run_jobs\n"
         "if __name__ == '__main__':\n"
         "    print('begun', flush=True)\n"
         "    list(run_jobs([Job('a', partial(time.sleep, 60))]))\n"
@@ -206,7 +206,7 @@ def test_an_interrupt_that_another_thread_takes_waits_too() -> None:
 WAITING = """
 import os, sys, time
 from functools import partial
-from xccl_emu.jobs import Job, run_jobs
+from xccl_emu.base.jobs import Job, run_jobs
 from xccl_emu.cli.ending import run_to_end
 
 def begin(folder):

@@ -13,10 +13,10 @@ import typer
 
 from tests.cli_support import invoke
 from tests.foreign_support import has_compiler
-from xccl_emu.bench import fit
+from xccl_emu.base.words import INLINE, As, Printed, words_of
 from xccl_emu.cli.app import Envelope
 from xccl_emu.cli.main import app
-from xccl_emu.words import INLINE, As, Printed, words_of
+from xccl_emu.papers.bench import fit
 
 PREFIX_SUM = str(Path(__file__).parents[1] / "examples" / "prefix_sum" / "prefix_sum.py:PrefixSum")
 TINY = "check sendrecv --slots 1 --chunks 1 --granules 1"

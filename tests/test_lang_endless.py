@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lang_support import own_cache
 
+from xccl_emu.base.errors import KernelFaultError
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import check
-from xccl_emu.errors import KernelFaultError
 from xccl_emu.lang import Kernel, abi, kernel, quiet
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench

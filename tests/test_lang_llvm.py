@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from lang_support import BASE, cache_in, module_of, new_state
 
 from xccl_emu import kernels
-from xccl_emu.errors import KernelError
+from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import OP_RETURN, Kernel, Step, abi
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
 MODULES = [each.name for each in pkgutil.walk_packages(kernels.__path__, "xccl_emu.kernels.")]
-MODULES += ["examples.ring_all_gather", "xccl_emu.campaign.interpreter"]
+MODULES += ["examples.ring_all_gather", "xccl_emu.guards.campaign.interpreter"]
 EDGES = (-(2**63), -(2**63) + 1, -(2**32), -3, -2, -1, 0, 1, 2, 3, 31, 62, 63, 64, 65, 2**31, 2**62, 2**63 - 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from lang_kernels import CASES
 from lang_support import BASE, check_forms, module_of, new_state, own_cache, registers_of, request_of, walk_step
 
-from xccl_emu.errors import KernelError
+from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import OP_LOAD, OP_RETURN, OP_STORE, Kernel, abi
 from xccl_emu.machine.device.words import call_step, handle_of
 

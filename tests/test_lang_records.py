@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lang_support import check_forms, module_of, own_cache
 
-from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.lang import Kernel, kernel, quiet, store, ub_store
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod

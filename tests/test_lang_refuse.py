@@ -7,7 +7,7 @@ import numba
 import pytest
 from lang_support import BASE, module_of, new_state, own_cache
 
-from xccl_emu.errors import KernelError
+from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import Kernel, kernel
 
 __all__ = ["own_cache"]

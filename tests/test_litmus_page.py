@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli_support import printed
 from tests.foreign_support import has_compiler
-from xccl_emu.ascendc import litmus
+from xccl_emu.doors.ascendc import litmus
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 MODELS = {

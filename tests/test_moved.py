@@ -1,12 +1,13 @@
 """Modules that have moved are there by their old names, with a warning."""
 
+import subprocess
 import sys
 from importlib import import_module
 
 import pytest
 
 from tests.cli_support import python
-from xccl_emu._moved import MOVED
+from xccl_emu.base.moved import MOVED
 
 
 @pytest.mark.parametrize(("old", "new"), MOVED.items())
@@ -18,7 +19,7 @@ def test_an_old_name_warns_and_gives_the_new_module(old: str, new: str, monkeypa
     assert heard[0].filename == import_module.__code__.co_filename
 
 
-MOVE = "import xccl_emu; from xccl_emu import _moved as it; it.MOVED['xccl_emu.{0}'] = 'xccl_emu.{1}'; "
+MOVE = "import xccl_emu; from xccl_emu.base import moved as it; it.MOVED['xccl_emu.{0}'] = 'xccl_emu.{1}'; "
 
 
 def test_what_is_below_a_package_moves_with_it() -> None:
@@ -32,4 +33,18 @@ def test_a_package_runs_by_its_old_name() -> None:
     """``python -m`` of a package that has moved runs what it ran."""
     script = MOVE.format("gates", "torch") + "import runpy, sys; sys.argv[1:] = ['--help']; runpy.run_module(*what)"
     done = python(f"what = ('xccl_emu.gates', None, '__main__', True); {script}")
+    assert (done.returncode, done.stdout[:6]) == (0, "usage:")
+
+
+ROOMS = """
+import xccl_emu.errors as old, xccl_emu.base.errors as new, xccl_emu.bench.result, xccl_emu.papers.bench.result
+from xccl_emu.torch.wire import Line
+print(old is new, xccl_emu.bench.result is xccl_emu.papers.bench.result)
+"""
+
+
+def test_a_script_finds_what_is_below_an_old_name() -> None:
+    """Modules that went into rooms of the package are the same by either name, and run by the old one."""
+    assert python(ROOMS, check=True).stdout == "True True\n"
+    done = subprocess.run([sys.executable, "-m", "xccl_emu.torch", "--help"], capture_output=True, text=True)
     assert (done.returncode, done.stdout[:6]) == (0, "usage:")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.refused import refuses
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.oracle import (
     BF16,
     FP16,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import python
+from xccl_emu.base.errors import ConfigError, OutputError
+from xccl_emu.base.output import check_writable, read_bytes, write_text
 from xccl_emu.cli.files import check_file, writing
-from xccl_emu.errors import ConfigError, OutputError
-from xccl_emu.output import check_writable, read_bytes, write_text
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("redirected", [False, True])
 def test_stdout_by_another_name(tmp_path: Path, redirected: bool) -> None:
     """/dev/stdout stays what it is, a pipe or a file, and has all that was printed, in order."""
-    code = "from xccl_emu.output import write_text as w; print('a'); w('/dev/stdout', 'b\\n'); print('c')"
+    code = "from xccl_emu.base.output import write_text as w; print('a'); w('/dev/stdout', 'b\\n'); print('c')"
     file = tmp_path / "out"
     with file.open("w") as to:
         done = python(code, capture_output=False, stdout=to if redirected else subprocess.PIPE, check=True)
@@ -119,7 +119,7 @@ def test_a_full_disk_is_told_with_the_option() -> None:
 
 def test_a_file_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A device that always has more, or a file that is too large, is an OSError, not all of the memory."""
-    monkeypatch.setattr("xccl_emu.output._READ_BYTES_MAX", 10)
+    monkeypatch.setattr("xccl_emu.base.output._READ_BYTES_MAX", 10)
     (tmp_path / "ten").write_bytes(b"0123456789")
     assert read_bytes(tmp_path / "ten") == b"0123456789"
     with pytest.raises(OSError, match="larger than 1 GiB"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.routing import (
     ExpertLoads,
     RecordedChoices,

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from tests.cli_support import hear_interrupts
 from xccl_emu import oracle
-from xccl_emu.errors import ConfigError, UnfinishedError, ViolationError
+from xccl_emu.base.errors import ConfigError, UnfinishedError, ViolationError
+from xccl_emu.doors.torch.client import Rank
+from xccl_emu.doors.torch.launch import main, serving
+from xccl_emu.doors.torch.pods import ServedGroup, Settings
+from xccl_emu.doors.torch.wire import ADDRESS
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.protocols.experts.compared import differ
-from xccl_emu.torch.client import Rank
-from xccl_emu.torch.launch import main, serving
-from xccl_emu.torch.pods import ServedGroup, Settings
-from xccl_emu.torch.wire import ADDRESS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "low_latency.py"
@@ -380,7 +380,7 @@ def test_without_a_server() -> None:
 SCRIPT = """
 import multiprocessing, os, sys, time
 import numpy as np
-from xccl_emu.torch.client import Rank
+from xccl_emu.doors.torch.client import Rank
 
 def work(rank):
     own = Rank("script", rank, 2)
@@ -422,7 +422,7 @@ def test_nothing_is_left(tmp_path: Path, whom: str, how: signal.Signals) -> None
     """Whoever is ended, and however: no process and no segment of shared memory stays, and the exit code tells."""
     (tmp_path / "script.py").write_text(SCRIPT)
     before = shared_files()
-    command = [sys.executable, "-m", "xccl_emu.torch", "--cores", "1", "--device", "cuda", "script.py"]
+    command = [sys.executable, "-m", "xccl_emu.doors.torch", "--cores", "1", "--device", "cuda", "script.py"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(
@@ -462,7 +462,7 @@ def run_example(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def run_script(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "xccl_emu.torch", "--cores", "1", *words]
+    command = [sys.executable, "-m", "xccl_emu.doors.torch", "--cores", "1", *words]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "MASTER_PORT": str(20_000 + os.getpid() % 20_000)}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)

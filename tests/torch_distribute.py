@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch_npu
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 
 RANKS, HIDDEN, EXPERTS, TOPK, TOKENS = 2, 128, 4, 3, 4
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from pages import ROOT, between, part_of
 
-from xccl_emu.bench.result import Result, score
-from xccl_emu.words import words_of
+from xccl_emu.base.words import words_of
+from xccl_emu.papers.bench.result import Result, score
 
 PAGE, README = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "README.md"
 SENSITIVITY = "sensitivity"

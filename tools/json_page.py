@@ -8,19 +8,21 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.bench.fit import FittedConstants
-from xccl_emu.bench.result import BenchRows, Rows
-from xccl_emu.bench.traffic import Comparison
-from xccl_emu.campaign.run import CampaignSummary, ContradictedProgram
+from xccl_emu.base.words import Printed, words_of
 from xccl_emu.check.verdict import Verdict
-from xccl_emu.cli import check_job, litmus, plan_show, sizes, trace
+from xccl_emu.cli import check_job, sizes, trace
 from xccl_emu.cli.app import Envelope
+from xccl_emu.doors.cli import litmus
 from xccl_emu.fuzz.run import FuzzSummary
-from xccl_emu.plan.published import PublishedRows
+from xccl_emu.guards.campaign.run import CampaignSummary, ContradictedProgram
+from xccl_emu.papers.bench.fit import FittedConstants
+from xccl_emu.papers.bench.result import BenchRows, Rows
+from xccl_emu.papers.bench.traffic import Comparison
+from xccl_emu.papers.cli import plan_show
+from xccl_emu.papers.plan.published import PublishedRows
 from xccl_emu.protocol.corpus import FoundMembers
 from xccl_emu.protocol.pod_run import CaseRun
 from xccl_emu.protocol.registry import Described, NamedProtocols
-from xccl_emu.words import Printed, words_of
 
 PAGE = ROOT / "docs" / "records" / "json.md"
 COMMANDS: Mapping[str, type[Printed]] = {

@@ -24,14 +24,14 @@ from pathlib import Path
 
 from pages import ROOT, between, table
 
-from xccl_emu.campaign import judge, run
-from xccl_emu.campaign.generate import ProgramCase, draw
-from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.campaign.smallest import PAIRS, smallest
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import faulty_runs
 from xccl_emu.check.faults import parse
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import faulty_runs
 from xccl_emu.check.verdict import VERIFIED
+from xccl_emu.guards.campaign import judge, run
+from xccl_emu.guards.campaign.generate import ProgramCase, draw
+from xccl_emu.guards.campaign.programs import ORDERS
+from xccl_emu.guards.campaign.smallest import PAIRS, smallest
 
 PAGE = ROOT / "docs" / "records" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
@@ -72,11 +72,11 @@ class Mistake:
             path.write_text(text.replace(old, new.replace("PLANTED", f"({word} == {number})")), "utf-8")
 
 
-_SETUP, _FAULTY = "search/setup.py", "device/search/faulty_runs.py"
+_SETUP, _FAULTY = "search/setup.py", "search/device/faulty_runs.py"
 _WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]"}
 """Files that know another word for which mistake is made, or the checker state by another name."""
 _CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
-    f"device/search/{name}.py"
+    f"search/device/{name}.py"
     for name in ("classify", "fields", "foreseen", "granules", "inside", "moves", "races", "run_local")
 )
 _TOUCH, _COPIED = "max(worst, granules.touch(", "a copy over what a poll waits for"
@@ -90,12 +90,12 @@ MISTAKES = (
         "            apart = access", "            apart = not PLANTED and access",
     ),
     Mistake(
-        "clocks-alike", "clocks that are numbered again are all the same, so all is known", "device/search/clocks.py",
+        "clocks-alike", "clocks that are numbered again are all the same, so all is known", "search/device/clocks.py",
         "old, new), new + 1", "old, new), new + (0 if PLANTED else 1)",
     ),
     Mistake(
         "set-unasked", "an event is set again, and nobody asks whether its setter knows that it was consumed",
-        "device/search/clocks.py", "< ck[at + 2] and ck[cs.VIOLATION] == 0:",
+        "search/device/clocks.py", "< ck[at + 2] and ck[cs.VIOLATION] == 0:",
         "< ck[at + 2] and ck[cs.VIOLATION] == 0 and not PLANTED:",
     ),
     Mistake(
@@ -392,7 +392,7 @@ def planted(folder: Path) -> None:
     for number, mistake in enumerate(MISTAKES, 1):
         mistake.plant(folder, number)
     chosen = f'        ck[{WORD}] = int(__import__("os").environ.get("{SWITCH}", 0))\n'
-    states = "device/search/checker_state.py"
+    states = "search/device/checker_state.py"
     asked = (_HOST, _MAY_WAIT, _MAY_WAIT + f', int(__import__("os").environ.get("{SWITCH}", 0))')
     for name, old, new in ((_SETUP, _SET, _SET + chosen), (states, _HEADER, _HEADER[:-1] + " + 1\n"), asked):
         path = folder / "xccl_emu" / "check" / name

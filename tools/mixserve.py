@@ -9,17 +9,17 @@ from dataclasses import fields, replace
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.bench import mixserve as forms_of_runs
-from xccl_emu.bench.result import Result
-from xccl_emu.bench.setting import Setting
-from xccl_emu.plan.cluster import SHIPPED as CLUSTERS
-from xccl_emu.plan.cluster import Cluster, load_cluster
-from xccl_emu.plan.costs import PlanSetting
-from xccl_emu.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
-from xccl_emu.plan.model import SHIPPED as MODELS
-from xccl_emu.plan.model import load_model
-from xccl_emu.plan.published import EQUAL, MORE_DP, MORE_EP, compared, measured
-from xccl_emu.plan.strategies import RequestStream, deciding, ms, plan
+from xccl_emu.papers.bench import mixserve as forms_of_runs
+from xccl_emu.papers.bench.result import Result
+from xccl_emu.papers.bench.setting import Setting
+from xccl_emu.papers.plan.cluster import SHIPPED as CLUSTERS
+from xccl_emu.papers.plan.cluster import Cluster, load_cluster
+from xccl_emu.papers.plan.costs import PlanSetting
+from xccl_emu.papers.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
+from xccl_emu.papers.plan.model import SHIPPED as MODELS
+from xccl_emu.papers.plan.model import load_model
+from xccl_emu.papers.plan.published import EQUAL, MORE_DP, MORE_EP, compared, measured
+from xccl_emu.papers.plan.strategies import RequestStream, deciding, ms, plan
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.topologies import ATLAS_800T_A2, H20
 

@@ -15,9 +15,9 @@ from html import escape
 from pathlib import Path
 from typing import TypeVar
 
+from xccl_emu.base.jobs import Job, Stopped, collect
 from xccl_emu.cli.ending import UNFINISHED
 from xccl_emu.cli.shown import counting
-from xccl_emu.jobs import Job, Stopped, collect
 
 T = TypeVar("T")
 

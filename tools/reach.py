@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NOT_CORE = (
-    "ascendc", "torch", "bench", "measurements", "plan", "campaign", "pages", "kernels/a2e", "kernels/mixserve",
-    "kernels/serving", "protocols/a2e", "protocols/mixserve", "protocols/serving",
+    "base/pages", "doors", "guards", "papers", "kernels/a2e", "kernels/mixserve", "kernels/serving", "protocols/a2e",
+    "protocols/mixserve", "protocols/serving",
 )  # fmt: skip
 _OFFSET = re.compile(r"(?:\bREQUEST|\bentry|\bslot|\be) \+ [1-6]\]|\brequest\[[1-6]\]|\b_?[mr]\[ml\.X_[ABC]\]")
 _ORDER = re.compile(r"(?:<=?|>=?) *(?:rq\.)?OP_[A-Z_]+|(?:rq\.)?OP_[A-Z_]+ *(?:<=?|>=?) ")

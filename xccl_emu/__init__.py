@@ -7,11 +7,12 @@ for tests in `xccl_emu.testing`. `check_protocol` is `xccl_emu.check.check.check
 
 from typing import TYPE_CHECKING
 
-from xccl_emu import _early
+from xccl_emu.base import early as _early
 
 _early.listen()
 
-from xccl_emu import _lazy, _moved  # noqa: E402  what they import takes its time
+from xccl_emu.base import lazy as _lazy  # noqa: E402
+from xccl_emu.base import moved as _moved  # noqa: E402  what they import takes its time
 from xccl_emu.jit import cache as _cache  # noqa: E402
 from xccl_emu.jit import without as _without  # noqa: E402
 
@@ -22,9 +23,9 @@ _without.stand_in()
 _moved.answer_to_old_names()
 
 if TYPE_CHECKING:
+    from xccl_emu.base.errors import ConfigError, DeadlockError, RunError, XcclEmuError
     from xccl_emu.check.check import check as check_protocol
     from xccl_emu.check.verdict import Verdict, Violation
-    from xccl_emu.errors import ConfigError, DeadlockError, RunError, XcclEmuError
     from xccl_emu.lang.kernel import kernel
     from xccl_emu.machine.pod import Buffer, Pod
     from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec, small_pod
@@ -42,7 +43,7 @@ else:
         {
             "xccl_emu.check.check": "check as check_protocol",
             "xccl_emu.check.verdict": "Verdict, Violation",
-            "xccl_emu.errors": "ConfigError, DeadlockError, RunError, XcclEmuError",
+            "xccl_emu.base.errors": "ConfigError, DeadlockError, RunError, XcclEmuError",
             "xccl_emu.lang.kernel": "kernel",
             "xccl_emu.machine.pod": "Buffer, Pod",
             "xccl_emu.machine.spec": "CLOUDMATRIX384, PodSpec, small_pod",

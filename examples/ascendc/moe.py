@@ -14,7 +14,7 @@ from typing import ClassVar
 import ml_dtypes
 import numpy as np
 
-from xccl_emu import ascendc
+from xccl_emu.doors import ascendc
 from xccl_emu.machine import Buffer, Pod
 from xccl_emu.protocol import Bench, Case, Region, Regions, size
 

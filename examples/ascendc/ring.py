@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xccl_emu import ascendc
+from xccl_emu.doors import ascendc
 from xccl_emu.protocol import Bench, Case, Regions, size
 
 SOURCE = Path(__file__).with_name("ring.cpp")

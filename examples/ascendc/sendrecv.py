@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xccl_emu import ascendc
+from xccl_emu.doors import ascendc
 from xccl_emu.protocol import Bench, Case, Regions, size
 
 SOURCE = Path(__file__).with_name("sendrecv.cpp")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Launch

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e.parameters import WRONG_CALL
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.a2e.parameters import Microbatch, Places, dies_of, first_of
 from xccl_emu.kernels.a2e.trampoline import lists_bytes
 from xccl_emu.kernels.experts.counts import FIELD_BYTES

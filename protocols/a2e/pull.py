@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.a2e import pull as device
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, work_at
 from xccl_emu.kernels.experts.dummy import expert_bytes

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels import rollback
 from xccl_emu.kernels.a2e import abortable_calls as device
 from xccl_emu.kernels.experts.counts import FIELD_BYTES

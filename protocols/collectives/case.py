@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.collectives import barrier, exchange, gather_by_cores, ring
 from xccl_emu.kernels.collectives.slices import Work
 from xccl_emu.kernels.group import align

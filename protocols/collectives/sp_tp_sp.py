@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.collectives.slices import Packed
 from xccl_emu.kernels.collectives.sp_tp_sp import segment, sp_tp_sp
 from xccl_emu.kernels.group import align

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.collectives.gather_by_reads import gather_by_reads
 from xccl_emu.kernels.collectives.two_level import two_level
 from xccl_emu.lang import Kernel

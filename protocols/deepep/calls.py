@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Case, Preset, read_papers, size, switch
 from xccl_emu.protocol.streams import Streams

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.deepep.normal_combine import normal_combine
 from xccl_emu.kernels.deepep.normal_dispatch import CALL_ROWS, normal_dispatch
 from xccl_emu.kernels.deepep.parameters import Rings

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.deepep import combine as combine_kernel
 from xccl_emu.kernels.deepep import dispatch as dispatch_kernel

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, PodSpec
 from xccl_emu.protocol import Bench, PodRun, size, switch, text, tight_pod

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES, choice_at, streamed_work_at, work_at
 from xccl_emu.kernels.experts.dummy import expert_bytes
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, message_at

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts import dummy as expert_kernel
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.lang import Kernel

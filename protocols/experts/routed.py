@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.stage import silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
@@ -16,7 +17,6 @@ from xccl_emu.protocols.experts.drawn import Drawn
 from xccl_emu.protocols.experts.tokens import as_text, tokens_of
 from xccl_emu.routing import Placement
 from xccl_emu.routing.choices import ZIPF, Choices
-from xccl_emu.stage import silent
 
 PAGE = 4096
 FEW_TOKENS = 256

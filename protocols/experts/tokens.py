@@ -4,7 +4,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.protocol.case import SIZE_MAX
 
 TOKENS_HELP = 'Tokens of each rank: 2, or "2,0" for each its own.'

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, work_at
 from xccl_emu.kernels.experts.dummy import expert_bytes

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.mixserve.layer import mixserve
 from xccl_emu.kernels.mixserve.rows import ClusterRank, Tables

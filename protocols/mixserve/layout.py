@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.mixserve.rows import FIELD_BYTES, PLACES, Inboxes
 from xccl_emu.protocol import Region, Regions

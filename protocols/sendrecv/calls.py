@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer

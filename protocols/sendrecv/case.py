@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.sizes import parse_size
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
@@ -21,7 +22,6 @@ from xccl_emu.protocol.streams import StreamCase, Streams, of_call
 from xccl_emu.protocols.sendrecv.calls import RING_PATHS
 from xccl_emu.protocols.sendrecv.rings import PATHS, RingLayout, part
 from xccl_emu.protocols.sendrecv.session import SendRecv
-from xccl_emu.sizes import parse_size
 
 _RING = {"slots": 2, "chunks": 5, "granules": 2}
 STOPS = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
-from xccl_emu.errors import CapacityError
+from xccl_emu.base.errors import CapacityError
 from xccl_emu.kernels.channel import Channel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant, Launch

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Pod

@@ -13,7 +13,7 @@ Paths: ``"mtu"`` through the cores' data buffers, ``"dma"`` by the DMA engine pa
 
 from collections.abc import Callable, Iterable, Sequence
 
-from xccl_emu.errors import (
+from xccl_emu.base.errors import (
     CapacityError,
     ConfigError,
     DeadlockError,

@@ -10,10 +10,10 @@ Each function returns its stages by name, in order; their sum is the latency of 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xccl_emu.bench.mixserve import Prices
 from xccl_emu.kernels.experts.counts import COLUMNS, FIELD_BYTES
 from xccl_emu.kernels.experts.messages import SLOT_BYTES
 from xccl_emu.kernels.experts.sums import LOADS
+from xccl_emu.papers.bench.mixserve import Prices
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE
 
 CLAIMED_PERCENT = 15.0

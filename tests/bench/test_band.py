@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli_support import as_json
-from xccl_emu.bench import band, published
-from xccl_emu.bench.fused import FusedLayer
-from xccl_emu.bench.hixl import hixl
-from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.result import Result, score
-from xccl_emu.bench.setting import Setting
+from xccl_emu.papers.bench import band, published
+from xccl_emu.papers.bench.fused import FusedLayer
+from xccl_emu.papers.bench.hixl import hixl
+from xccl_emu.papers.bench.layers import Layer
+from xccl_emu.papers.bench.result import Result, score
+from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing.costs import Costs
 
 BARE = Setting(data=False)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.bench import baseline
-from xccl_emu.bench.result import Result, Wire, by_table, scores
-from xccl_emu.bench.setting import Setting
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.bench import baseline
+from xccl_emu.papers.bench.result import Result, Wire, by_table, scores
+from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing import topologies
 
 

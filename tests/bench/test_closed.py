@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.bench import closed
-from xccl_emu.bench.a2e_call import A2EDeployment, time_call
-from xccl_emu.bench.fused import FusedLayer, balanced_choices
-from xccl_emu.bench.layers import EXPERTS, Layer, group_on
-from xccl_emu.bench.mixserve import Prices
-from xccl_emu.bench.sendrecv import Sweep, measure
-from xccl_emu.bench.setting import Setting
+from xccl_emu.papers.bench.a2e_call import A2EDeployment, time_call
+from xccl_emu.papers.bench.fused import FusedLayer, balanced_choices
+from xccl_emu.papers.bench.layers import EXPERTS, Layer, group_on
+from xccl_emu.papers.bench.mixserve import Prices
+from xccl_emu.papers.bench.sendrecv import Sweep, measure
+from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.routing import place_experts
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.topologies import CLOUDMATRIX384

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xccl_emu.bench.eplb import LAYER, eplb, ways
-from xccl_emu.bench.layers import Layer
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.bench.eplb import LAYER, eplb, ways
+from xccl_emu.papers.bench.layers import Layer
 from xccl_emu.routing import load_expert_loads
 
 SMALL = Layer(ranks=18, tokens=16, hidden=64, experts=16, top_k=2, cores=2)

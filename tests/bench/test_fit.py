@@ -7,9 +7,9 @@ from importlib.resources import files
 
 import pytest
 
-from xccl_emu.bench import published
-from xccl_emu.bench.fit import OFF_PERCENT, as_toml, fit, fit_rows, free_constants
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.bench import published
+from xccl_emu.papers.bench.fit import OFF_PERCENT, as_toml, fit, fit_rows, free_constants
 from xccl_emu.timing.costs import Costs
 
 pytest.importorskip("scipy")

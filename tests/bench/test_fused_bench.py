@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.bench import published
-from xccl_emu.bench.fused import FusedLayer, balanced_choices, between, degree_of
-from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.setting import Setting
+from xccl_emu.papers.bench import published
+from xccl_emu.papers.bench.fused import FusedLayer, balanced_choices, between, degree_of
+from xccl_emu.papers.bench.layers import Layer
+from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing.arrival import arrivals
 from xccl_emu.timing.costs import Costs
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from xccl_emu.bench import published
-from xccl_emu.bench.kv import transfer
-from xccl_emu.bench.setting import Setting
+from xccl_emu.papers.bench import published
+from xccl_emu.papers.bench.kv import transfer
+from xccl_emu.papers.bench.setting import Setting
 
 ROWS = published.rows("kv")
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli_support import printed
-from xccl_emu.bench.result import Result, even
-from xccl_emu.bench.setting import Setting
-from xccl_emu.cli.bench_plot import _axis_of, _drawn
-from xccl_emu.cli.perf import Perf, case_jobs
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.bench.result import Result, even
+from xccl_emu.papers.bench.setting import Setting
+from xccl_emu.papers.cli.bench_plot import _axis_of, _drawn
+from xccl_emu.papers.cli.perf import Perf, case_jobs
 from xccl_emu.protocol.registry import make
 from xccl_emu.testing import measure
 from xccl_emu.timing.costs import Costs

@@ -5,8 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from xccl_emu.bench.mixserve import ALGORITHMS, DEGREES, compared, of_cluster
-from xccl_emu.bench.setting import Setting
+from xccl_emu.papers.bench.mixserve import ALGORITHMS, DEGREES, compared, of_cluster
+from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing.topologies import ATLAS_800T_A2
 
 SETTING = Setting(fabric=ATLAS_800T_A2, data=False)

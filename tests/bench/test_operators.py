@@ -2,8 +2,8 @@
 
 import pytest
 
-from xccl_emu.bench.operators import flat_kb, operators
-from xccl_emu.bench.setting import Setting
+from xccl_emu.papers.bench.operators import flat_kb, operators
+from xccl_emu.papers.bench.setting import Setting
 
 
 def test_where_a_curve_leaves_the_flat_part() -> None:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli_support import as_json
-from xccl_emu.bench import published
+from xccl_emu.papers.bench import published
 
 
 @pytest.fixture(scope="module")

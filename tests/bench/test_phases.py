@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.bench.fused import FusedLayer
-from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.phases import phased, phases, rows_of
-from xccl_emu.bench.setting import Setting
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.bench.fused import FusedLayer
+from xccl_emu.papers.bench.layers import Layer
+from xccl_emu.papers.bench.phases import phased, phases, rows_of
+from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing.critical import RESOURCES, PathPart
 from xccl_emu.timing.run import Timing
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from xccl_emu.bench.result import Result
-from xccl_emu.cli.bench_plot import draw
-from xccl_emu.cli.bench_show import write_csv
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.cli.files import check_plot
-from xccl_emu.errors import ConfigError
+from xccl_emu.papers.bench.result import Result
+from xccl_emu.papers.cli.bench_plot import draw
+from xccl_emu.papers.cli.bench_show import write_csv
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 TRANSFERS = [
@@ -64,7 +64,7 @@ def test_every_bench_takes_a_plot() -> None:
     """By its help."""
     from typer.testing import CliRunner
 
-    from xccl_emu.cli import bench
+    from xccl_emu.papers.cli import bench
 
     for command in bench.app.registered_commands:
         name = command.name or command.callback.__name__

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.refused import itself, refuses
-from xccl_emu.bench import published
-from xccl_emu.bench.pool import VPC_ROW, pool
-from xccl_emu.bench.published import Published
-from xccl_emu.bench.result import Result, scores
-from xccl_emu.bench.tables import tables
+from xccl_emu.papers.bench import published
+from xccl_emu.papers.bench.pool import VPC_ROW, pool
+from xccl_emu.papers.bench.published import Published
+from xccl_emu.papers.bench.result import Result, scores
+from xccl_emu.papers.bench.tables import tables
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 

@@ -4,11 +4,11 @@ from dataclasses import fields
 
 import pytest
 
-from xccl_emu.bench import sensitivity
-from xccl_emu.bench.a2e_call import A2EDeployment
-from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.sensitivity import SWITCHES, End, ends, jobs, results_of
-from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.papers.bench import sensitivity
+from xccl_emu.papers.bench.a2e_call import A2EDeployment
+from xccl_emu.papers.bench.layers import Layer
+from xccl_emu.papers.bench.sensitivity import SWITCHES, End, ends, jobs, results_of
+from xccl_emu.papers.bench.setting import DEFAULT, Setting
 from xccl_emu.timing.costs import ASSUMED, Costs
 
 BARE = Setting(data=False)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.cli_support import as_json, refusal
 from xccl_emu import routing
-from xccl_emu.bench.prefill import Executors, first_tokens_ms
-from xccl_emu.bench.scheduling import FULL, least_used, longest_first
-from xccl_emu.bench.serve import Colocated, OperatorTimes, ServedRequests, ServingPod, hottest, simulate
-from xccl_emu.bench.serve_apart import Apart, Turn, pipeline_us
-from xccl_emu.bench.setting import DEFAULT
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.bench.prefill import Executors, first_tokens_ms
+from xccl_emu.papers.bench.scheduling import FULL, least_used, longest_first
+from xccl_emu.papers.bench.serve import Colocated, OperatorTimes, ServedRequests, ServingPod, hottest, simulate
+from xccl_emu.papers.bench.serve_apart import Apart, Turn, pipeline_us
+from xccl_emu.papers.bench.setting import DEFAULT
 
 ROOT = Path(__file__).parents[2]
 ALONE, RUN = ("A2E of one domain alone", "E2A of one domain alone"), "a layer of all microbatches, run"

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from tests.refused import itself, refuses
-from xccl_emu.sizes import parse_size, parse_whole, size_text, sizes_from
+from xccl_emu.base.sizes import parse_size, parse_whole, size_text, sizes_from
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli_support import as_json
-from xccl_emu.bench.setting import DEFAULT
-from xccl_emu.bench.streams import USUAL, Paths
+from xccl_emu.papers.bench.setting import DEFAULT
+from xccl_emu.papers.bench.streams import USUAL, Paths
 
 
 @dataclass(frozen=True)

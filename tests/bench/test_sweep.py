@@ -9,12 +9,12 @@ import pytest
 
 from tests.cli_support import as_json, invoke
 from tests.refused import refuses
-from xccl_emu.bench.result import Result
-from xccl_emu.bench.setting import Setting
-from xccl_emu.bench.sweep import SweepPoint, in_order, jobs, parse_axes, points, run_point
-from xccl_emu.cli import bench
-from xccl_emu.errors import ConfigError, UnfinishedError
-from xccl_emu.jobs import LOCAL, Job, collect, run_jobs
+from xccl_emu.base.errors import ConfigError, UnfinishedError
+from xccl_emu.base.jobs import LOCAL, Job, collect, run_jobs
+from xccl_emu.papers.bench.result import Result
+from xccl_emu.papers.bench.setting import Setting
+from xccl_emu.papers.bench.sweep import SweepPoint, in_order, jobs, parse_axes, points, run_point
+from xccl_emu.papers.cli import bench
 
 NO_DATA = Setting(data=False)
 

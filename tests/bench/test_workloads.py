@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from tests.refused import refuses
-from xccl_emu.bench import a2e, a2e_domains, published, sendrecv, tpot
-from xccl_emu.bench.a2e_call import A2EDeployment, Call1, time_call
-from xccl_emu.bench.ablation import SWITCHES, ablation
-from xccl_emu.bench.congestion import congestion
-from xccl_emu.bench.dispatch import claims, dispatch
-from xccl_emu.bench.hccl import hccl
-from xccl_emu.bench.hixl import hixl
-from xccl_emu.bench.iteration import iteration, of_a_die, rows_beside
-from xccl_emu.bench.layers import Layer, time_layer
-from xccl_emu.bench.result import payload_gb_s
-from xccl_emu.bench.sendrecv import Sweep
-from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.papers.bench import a2e, a2e_domains, published, sendrecv, tpot
+from xccl_emu.papers.bench.a2e_call import A2EDeployment, Call1, time_call
+from xccl_emu.papers.bench.ablation import SWITCHES, ablation
+from xccl_emu.papers.bench.congestion import congestion
+from xccl_emu.papers.bench.dispatch import claims, dispatch
+from xccl_emu.papers.bench.hccl import hccl
+from xccl_emu.papers.bench.hixl import hixl
+from xccl_emu.papers.bench.iteration import iteration, of_a_die, rows_beside
+from xccl_emu.papers.bench.layers import Layer, time_layer
+from xccl_emu.papers.bench.result import payload_gb_s
+from xccl_emu.papers.bench.sendrecv import Sweep
+from xccl_emu.papers.bench.setting import DEFAULT, Setting
 
 PUBLISHED = published.rows("tpot")
 SMALL = Layer(ranks=4, tokens=2, hidden=64, experts=8, top_k=2, cores=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xccl_emu.campaign.run import CampaignPlan, judge_all
+from xccl_emu.guards.campaign.run import CampaignPlan, judge_all
 
 SEED, CHUNK, CHUNKS = 2026, 50, 20
 

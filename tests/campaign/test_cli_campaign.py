@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from xccl_emu.campaign import run
-from xccl_emu.campaign.ends import BY_ENDS
-from xccl_emu.campaign.generate import ProgramCase
-from xccl_emu.campaign.judge import JudgedProgram
-from xccl_emu.campaign.run import CampaignPlan, CampaignSummary, ContradictedProgram, campaign, judge_all
-from xccl_emu.campaign.smallest import TOTAL
+from xccl_emu.base.errors import ConfigError, UnfinishedError
+from xccl_emu.base.jobs import LOCAL
 from xccl_emu.check import verdict as kinds
-from xccl_emu.cli.campaign import CampaignOptions, plan_of
 from xccl_emu.cli.main import app
-from xccl_emu.errors import ConfigError, UnfinishedError
-from xccl_emu.jobs import LOCAL
+from xccl_emu.guards.campaign import run
+from xccl_emu.guards.campaign.ends import BY_ENDS
+from xccl_emu.guards.campaign.generate import ProgramCase
+from xccl_emu.guards.campaign.judge import JudgedProgram
+from xccl_emu.guards.campaign.run import CampaignPlan, CampaignSummary, ContradictedProgram, campaign, judge_all
+from xccl_emu.guards.campaign.smallest import TOTAL
+from xccl_emu.guards.cli.campaign import CampaignOptions, plan_of
 
 KIND = "full verified; brute force deadlock"
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from tests.machine.support import ORDERS, small
-from xccl_emu.campaign.ends import JUDGE, judge_by_ends, wrong_choices
-from xccl_emu.campaign.interpreter import ALPHABET
-from xccl_emu.campaign.judge import BUDGET, Scene
-from xccl_emu.campaign.programs import UB_BYTES
-from xccl_emu.campaign.run import CampaignPlan, judge_all
-from xccl_emu.campaign.smallest import BY_HAND, PAIRS, TOTAL, smallest
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.search.watched import SearchHistory, WatchedSearch
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED
+from xccl_emu.guards.campaign.ends import JUDGE, judge_by_ends, wrong_choices
+from xccl_emu.guards.campaign.interpreter import ALPHABET
+from xccl_emu.guards.campaign.judge import BUDGET, Scene
+from xccl_emu.guards.campaign.programs import UB_BYTES
+from xccl_emu.guards.campaign.run import CampaignPlan, judge_all
+from xccl_emu.guards.campaign.smallest import BY_HAND, PAIRS, TOTAL, smallest
 from xccl_emu.machine.ends import Ends, ends
 
 MESSAGE = small("store 0.4 1; quiet; put 0.0 1 | ge 0.0 1; load 0.4")

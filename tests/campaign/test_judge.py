@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.machine.support import small
-from xccl_emu.campaign import judge as judging
-from xccl_emu.campaign.generate import AN_END, SPOILED, ProgramCase
-from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, JudgeBudget, judge
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.exhaustive import Found
+from xccl_emu.guards.campaign import judge as judging
+from xccl_emu.guards.campaign.generate import AN_END, SPOILED, ProgramCase
+from xccl_emu.guards.campaign.judge import BRUTE_FORCE, SAMPLING, JudgeBudget, judge
 
 RIGHT = ProgramCase(small("store 1.0 5; quiet; store 1.4 1 | ge 1.4 1; load 1.0"), AN_END)
 LOCKED = ProgramCase(small("store 1.4 1 | eq 1.4 2"))

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.check.traps import NAMED
-from xccl_emu.check.device.search import checker_state as cs
+from xccl_emu.check.search.device import checker_state as cs
 
 NAMES = ("no-fence", "uses-alone", "fence-over-dies")
 
@@ -32,7 +32,7 @@ def test_each_mistake_fits(tool: ModuleType, tmp_path: Path) -> None:
 def test_the_word_that_says_which_is_free(tool: ModuleType, tmp_path: Path) -> None:
     """The copy's header has a word more than the package's, and the number of the mistake stands there."""
     tool.planted(tmp_path)
-    states = (tmp_path / "xccl_emu" / "check" / "device" / "search" / "checker_state.py").read_text("utf-8")
+    states = (tmp_path / "xccl_emu" / "check" / "search" / "device" / "checker_state.py").read_text("utf-8")
     assert f"\n{tool._HEADER[:-1]} + 1\n" in states
     assert cs.GIVES_UP + 1 + cs.GIVES_UP_MAX == cs.HEADER == tool.WORD
 

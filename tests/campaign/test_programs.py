@@ -5,10 +5,10 @@ from itertools import combinations
 import pytest
 
 from tests.machine.support import small
-from xccl_emu.campaign.generate import CROSSED, ProgramCase, draw
-from xccl_emu.campaign.interpreter import OPERATIONS
-from xccl_emu.campaign.programs import DATA, EDGE, Instruction, Small, address_of, program
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.guards.campaign.generate import CROSSED, ProgramCase, draw
+from xccl_emu.guards.campaign.interpreter import OPERATIONS
+from xccl_emu.guards.campaign.programs import DATA, EDGE, Instruction, Small, address_of, program
 from xccl_emu.lang.requests import ORDERS
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
 

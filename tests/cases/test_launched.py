@@ -6,10 +6,10 @@ from unittest import mock
 import pytest
 
 from tests.cli_support import as_json
-from xccl_emu.bench.layers import Layer, time_layer
-from xccl_emu.bench.setting import DEFAULT
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
+from xccl_emu.papers.bench.layers import Layer, time_layer
+from xccl_emu.papers.bench.setting import DEFAULT
 from xccl_emu.protocol import Case
 from xccl_emu.protocol.registry import known, make, names, proofs, proofs_of
 

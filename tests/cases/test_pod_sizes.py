@@ -7,9 +7,9 @@ import pytest
 from cli_support import invoke
 
 from tests.testing.cases import telling
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import ASSERTION, VERIFIED, VIOLATION
-from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import known, make
 from xccl_emu.protocol.sequence import Sequence, Stage
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.trial import Trial
-from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import ORDERS, POLICIES
 from xccl_emu.protocol import Case
 from xccl_emu.protocol.case import reached_syncs

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.cli.cases import sizes_of
-from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make, names
 
 VALUES: list[Any] = ["x", "", " ", "1,0", -1, 0, 1.5, 10**30, True]

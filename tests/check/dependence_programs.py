@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from xccl_emu.campaign.programs import ORDERS, Instruction, Small, program
+from xccl_emu.guards.campaign.programs import ORDERS, Instruction, Small, program
 
 from .dependence_support import Judge, Machine
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xccl_emu.campaign.programs import Small, _registers, address_of
 from xccl_emu.check.device import dependence as table
+from xccl_emu.guards.campaign.programs import Small, _registers, address_of
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS, REQUEST, RESULT

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.monitor import layout as ml
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import dfs, granules
+from xccl_emu.check.sampling.device.monitor import layout as ml
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import dfs, granules
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms

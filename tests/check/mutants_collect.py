@@ -1,6 +1,6 @@
 """Bugs in how the load of experts is collected."""
 
-from xccl_emu.protocols.collect.case import CollectCase
+from xccl_emu.protocols.serving.collect.case import CollectCase
 
 from .kinds import FAILED, LOCKED, RACE, TORN, WRONG
 from .mutants import Of, bug
@@ -8,7 +8,7 @@ from .mutants import Of, bug
 LONG = CollectCase(dies=1, intervals=3)
 CORES = CollectCase(dies=1, cores=2, tokens=1, top_k=2)
 
-of = Of("collect")
+of = Of("serving.collect")
 
 ADD_COUNT = '        yield xl.add(k.counts + here + expert * 8, 1, step=1, sync="count")\n'
 STORE_COUNT = """\

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.heartbeat.case import NONE, Heartbeat
+from xccl_emu.protocols.serving.heartbeat.case import NONE, Heartbeat
 
 from .kinds import FAILED, LOCKED, WRONG
 from .mutants import Of, bug
@@ -12,7 +12,7 @@ LATER = Heartbeat(beats=2, turns=2, hangs=1, patient=1)
 TWO = Heartbeat(masters=2, turns=2, patient=1)
 IDLE = Heartbeat(beats=2, turns=2, hangs=NONE, patient=1)
 
-of = Of("heartbeat")
+of = Of("serving.heartbeat")
 
 KNOWN = (
     bug("heartbeat: a master answers before its executors have replied", FIRST, WRONG | FAILED,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.kv.case import KvCase
+from xccl_emu.protocols.serving.kv.case import KvCase
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -16,7 +16,7 @@ PUSH = replace(PAIR, path="push")
 LAYERS = KvCase(prefill=2, requests=1, layers=2, blocks=1, slots=2)
 PARTS = replace(LAYERS, prefill=1, requests=2)
 
-of = Of("kv.transfer")
+of = Of("serving.kv.transfer")
 
 # ---- what stands in the kernels
 

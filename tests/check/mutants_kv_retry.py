@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.kv.retry import KvRetryCase
+from xccl_emu.protocols.serving.kv.retry import KvRetryCase
 
 from .kinds import FAILED, LIVELOCK, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -11,7 +11,7 @@ LATE = KvRetryCase()
 ABORTED = KvRetryCase(instances=1, mortal=0, aborts=1, requests=2)
 BETWEEN = replace(ABORTED, receivers=2, requests=1, layers=1, slots=1)
 
-of = Of("kv.retry")
+of = Of("serving.kv.retry")
 
 # ---- what stands in the kernels
 

@@ -1,6 +1,6 @@
 """Bugs in going on with fewer ranks."""
 
-from xccl_emu.protocols.membership.case import Membership
+from xccl_emu.protocols.serving.membership.case import Membership
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -8,7 +8,7 @@ from .mutants import Of, bug
 THREE = Membership()
 PAIR = Membership(ranks=2, lost=1)
 
-of = Of("membership")
+of = Of("serving.membership")
 
 # ---- what stands in the kernels
 

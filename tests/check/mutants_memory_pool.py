@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.memory_pool.case import MemoryPoolCase
-from xccl_emu.protocols.memory_pool.models import ModelCase, PutCase
+from xccl_emu.protocols.serving.memory_pool.case import MemoryPoolCase
+from xccl_emu.protocols.serving.memory_pool.models import ModelCase, PutCase
 
 from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -14,7 +14,7 @@ SPACES = MemoryPoolCase(clients=2, spaces=2, gets=1)
 UNPINNED = MemoryPoolCase(unpinned=1)
 MODEL, PUT = ModelCase(), PutCase()
 
-of, of_models = Of("memory_pool"), Of("model_cache")
+of, of_models = Of("serving.memory_pool"), Of("serving.model_cache")
 
 # ---- what stands in the kernels
 

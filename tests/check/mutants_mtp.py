@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.mtp.case import Mtp
+from xccl_emu.protocols.serving.mtp.case import Mtp
 
 from .kinds import RACE, RIGHT, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -12,7 +12,7 @@ TWO = replace(USUAL, drafts=2)
 SEVERAL = Mtp(drafts=2, steps=4, seed=1)
 BAD = RACE | WRONG | TORN | UNWRITTEN
 
-of = Of("mtp")
+of = Of("serving.mtp")
 
 # ---- what stands in the kernels
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.kv.probe import ProbeCase
+from xccl_emu.protocols.serving.kv.probe import ProbeCase
 
 from .kinds import LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -11,7 +11,7 @@ FULL = ProbeCase(probes=2, patient=1)
 CUT = replace(FULL, answers=1)
 AT_TIMES = replace(FULL, stands=0, requests=3)
 
-of = Of("kv.probe")
+of = Of("serving.kv.probe")
 
 # ---- what stands in the kernels
 

@@ -1,6 +1,6 @@
 """Bugs in the reconfiguration of experts."""
 
-from xccl_emu.protocols.reconfigure.case import ReconfigureCase
+from xccl_emu.protocols.serving.reconfigure.case import ReconfigureCase
 
 from .kinds import FAILED, RACE, TORN, WRONG
 from .mutants import Of, bug
@@ -8,7 +8,7 @@ from .mutants import Of, bug
 PAIR = ReconfigureCase()
 TWICE = ReconfigureCase(sources=1, rounds=3, swaps=2)
 
-of = Of("reconfigure")
+of = Of("serving.reconfigure")
 
 # ---- what stands in the kernels
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.two_streams.case import TwoStreams
+from xccl_emu.protocols.serving.two_streams.case import TwoStreams
 
 from .kinds import LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -12,7 +12,7 @@ THREE, FIVE = replace(PAIR, microbatches=3), replace(PAIR, microbatches=5)
 CORES = replace(PAIR, attention=2, tokens=2)
 BAD = RACE | WRONG | UNWRITTEN | TORN
 
-of = Of("two_streams")
+of = Of("serving.two_streams")
 
 # ---- what stands in the kernels
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import as_json, python
-from xccl_emu.campaign.judge import SEARCHES
 from xccl_emu.check.check import check
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.verdict import ARITHMETIC, VERIFIED
+from xccl_emu.guards.campaign.judge import SEARCHES
 from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
 from xccl_emu.machine.explore import explore
 from xccl_emu.protocol import Bench, Case, Regions, choice

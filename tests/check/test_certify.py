@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.testing.cases import telling
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
 from xccl_emu.check.reach import Reach
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, WRONG_BITS, Verdict
-from xccl_emu.errors import ConfigError
 
 from .traps import OK, Trap
 

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.machine.support import small
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.programs import ORDERS, Small
+from xccl_emu.base.errors import AccessError
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DEADLOCK, LIVELOCK, VERIFIED, VIOLATION, WRONG_BITS, Violation
 from xccl_emu.check.witness.shrink_schedule import shrink
 from xccl_emu.check.witness.tracer import Stepper
-from xccl_emu.errors import AccessError
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.programs import ORDERS, Small
 from xccl_emu.lang import Kernel, choose, kernel, load, poll_eq, quiet, store
 from xccl_emu.lang.requests import ANSWERS_MOST, OP_CHOOSE
 from xccl_emu.machine import Pod, small_pod

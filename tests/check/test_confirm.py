@@ -10,6 +10,7 @@ import pytest
 
 from tests.refused import refuses
 from tests.testing.cases import telling
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check import check as front
 from xccl_emu.check import confirm
 from xccl_emu.check.check import check, opinions
@@ -24,7 +25,6 @@ from xccl_emu.check.verdict import (
     Opinion,
     Verdict,
 )
-from xccl_emu.errors import ConfigError
 from xccl_emu.lang import atomic_add, kernel, store
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.launch import Grant

@@ -2,9 +2,7 @@
 
 import pytest
 
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import AN_END, ProgramCase, draw
-from xccl_emu.campaign.programs import ORDERS, Small, program
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import DATA_RACE, TORN_METADATA, VERIFIED, VIOLATION, Verdict
@@ -13,7 +11,9 @@ from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.picture import svg
 from xccl_emu.check.witness.render import rows
 from xccl_emu.check.witness.trace import steps
-from xccl_emu.errors import ConfigError
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.generate import AN_END, ProgramCase, draw
+from xccl_emu.guards.campaign.programs import ORDERS, Small, program
 from xccl_emu.lang import DMA, SCALAR, dma, fence, kernel, poll_eq, poll_ge, quiet, store, wait_flag
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, protocol, witness_text

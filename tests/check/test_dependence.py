@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.device import dependence as table
+from xccl_emu.guards.campaign.programs import ORDERS
 from xccl_emu.lang import requests as rq
 
 from .dependence_programs import KINDS, MORE, beside, judge_small, pairs

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.check.check import check
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import clocks, inside
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import clocks, inside
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.lang import DMA, SCALAR, dma, kernel, mtu_in, poll_ge, put, wait_flag
 from xccl_emu.machine import small_pod

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xccl_emu.base.errors import ConfigError, ReplayError
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.device import fault_codes as faults
@@ -17,7 +18,6 @@ from xccl_emu.check.trial import Checkable
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.lang import kernel, load, poll_eq, put, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
@@ -283,7 +283,7 @@ def test_equal_seeds_break_the_same(fault: str) -> None:
 def test_a_stalled_link_waits_until_nothing_else_can_go_on(policy: str) -> None:
     """Writes over it become visible only where no core can act and no other write is in flight."""
     scenario = make("sendrecv", slots=2, chunks=3, granules=1)
-    from xccl_emu.check.device.monitor import layout as ml
+    from xccl_emu.check.sampling.device.monitor import layout as ml
     from xccl_emu.check.sampling.sample import monitor_of
 
     stalled, free = (monitor_of(scenario.build("relaxed")) for _ in range(2))

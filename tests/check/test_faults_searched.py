@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xccl_emu.campaign.generate import draw
-from xccl_emu.campaign.judge import BUDGET, Scene, outcome_of, verdict_of
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import is_fault, parse
@@ -16,6 +14,8 @@ from xccl_emu.check.search.every_fault import FaultySearch
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Checkable
+from xccl_emu.guards.campaign.generate import draw
+from xccl_emu.guards.campaign.judge import BUDGET, Scene, outcome_of, verdict_of
 from xccl_emu.lang import kernel, poll_eq, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.protocol import Bench, protocol

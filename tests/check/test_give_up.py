@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tests.machine.support import small
-from xccl_emu.campaign.generate import ProgramCase
-from xccl_emu.campaign.judge import judge
-from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import ASSERTION, DATA_RACE, DEADLOCK, VERIFIED, VIOLATION, WRONG_BITS
-from xccl_emu.errors import ConfigError
+from xccl_emu.guards.campaign.generate import ProgramCase
+from xccl_emu.guards.campaign.judge import judge
+from xccl_emu.guards.campaign.programs import ORDERS
 from xccl_emu.lang import arrive, await_group, choose, fail, kernel, load, poll_eq, put, store
 from xccl_emu.machine import small_pod
 from xccl_emu.protocol import Bench, protocol

@@ -14,14 +14,14 @@ from numba import config
 from tests.check.invariants import Ledger, of_machine, of_monitor, of_one_run, of_search
 from tests.check.traps import NAMED
 from tests.machine.support import small
-from xccl_emu.campaign.generate import draw
-from xccl_emu.campaign.programs import ORDERS, Small
-from xccl_emu.check.device.monitor import layout as ml
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import linked, run_local
+from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.search import setup
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import linked, run_local
 from xccl_emu.check.search.exhaustive import Search
+from xccl_emu.guards.campaign.generate import draw
+from xccl_emu.guards.campaign.programs import ORDERS, Small
 from xccl_emu.machine.device import actions, single
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor

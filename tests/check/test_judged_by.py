@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.refused import refuses
-from xccl_emu.campaign.generate import draw
-from xccl_emu.campaign.judge import SEARCHES, JudgeBudget, Scene, searched
-from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.certify import by_brute_force
 from xccl_emu.check.check import check
 from xccl_emu.check.trial import RESULTS_MAX, Expected, Judge, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, WRONG_BITS
-from xccl_emu.errors import ConfigError
+from xccl_emu.guards.campaign.generate import draw
+from xccl_emu.guards.campaign.judge import SEARCHES, JudgeBudget, Scene, searched
+from xccl_emu.guards.campaign.programs import ORDERS
 from xccl_emu.lang import atomic_add, choose, kernel, load, poll_ge, store
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.pod import Buffer

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.machine.support import small
-from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.search import limits
+from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import limits as of_machine

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.certify import certify
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.shrink import with_violation
@@ -14,7 +15,6 @@ from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.check.witness.replayer import Replayer
-from xccl_emu.errors import ReplayError
 from xccl_emu.lang import kernel, load, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS
 from xccl_emu.machine.explore import standing

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import ProgramCase, draw
-from xccl_emu.campaign.programs import ORDERS, Small, program
+from xccl_emu.base.errors import ConfigError, ReplayError
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import Fault, parse
 from xccl_emu.check.verdict import UNDEFINED, VERIFIED
-from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.generate import ProgramCase, draw
+from xccl_emu.guards.campaign.programs import ORDERS, Small, program
 from xccl_emu.lang import DMA, MTU_IN, SCALAR, dma, kernel, load, mtu_in, poll_any, poll_ge, set_flag, store, wait_flag
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.testing import Bench, protocol, witness_text

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.machine.support import small
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check import verdict
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Expected, Trial
-from xccl_emu.errors import ConfigError
 from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, kernel, mtu_in, mtu_out, quiet, set_flag, v_add, v_fill, wait_flag
 from xccl_emu.lang.requests import BF16, MTU_OUT
 from xccl_emu.machine.device import layout as ms

@@ -13,12 +13,12 @@ import pytest
 from tests.browser_support import DOWN, END, HOME, browser, chosen, complaints, narrow, press  # noqa: F401  a fixture
 from tests.check import test_livelock
 from tests.cli_support import printed, refusal
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import Verdict
 from xccl_emu.check.witness import picture, render, trace
 from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import LINE, Witness
-from xccl_emu.errors import ReplayError
 from xccl_emu.lang import add, kernel, poll_ge
 from xccl_emu.protocol import Bench, Regions, protocol
 from xccl_emu.protocol.case import Case

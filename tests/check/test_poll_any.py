@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.machine.support import small
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.base.errors import AccessError, DeadlockError, KernelError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, DEADLOCK, UNWRITTEN_READ, VERIFIED, VIOLATION, WRONG_BITS
-from xccl_emu.errors import AccessError, DeadlockError, KernelError
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.programs import ORDERS
 from xccl_emu.lang import CMP_EQ, CMP_GE, CMP_NE, kernel, load, poll_any, quiet, store
 from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import Pod, small_pod

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.machine.support import small
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.programs import ORDERS, Small
 from xccl_emu.check.check import check
 from xccl_emu.check.reach import MemoryUse, Reach, reach_of
 from xccl_emu.check.sampling.sample import sample
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.programs import ORDERS, Small
 from xccl_emu.lang import kernel, poll_ge, store
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.explore import Explored

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xccl_emu.campaign import generate, judge
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import parse
@@ -14,7 +14,7 @@ from xccl_emu.check.search.every_fault import FaultySearch
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
-from xccl_emu.errors import ConfigError
+from xccl_emu.guards.campaign import generate, judge
 from xccl_emu.lang import choose, kernel, poll_eq, poll_ge, put, quiet, store
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, protocol
@@ -119,7 +119,7 @@ def test_the_facts_of_a_die_that_stops_are_needed(monkeypatch: pytest.MonkeyPatc
     """A planted reduction: its flags visible at once, both or none.  Brute force contradicts it."""
     case = half_told()
     monkeypatch.setattr(Setup, "explore_writes", lambda self, cores: setattr(self, "explored", cores))
-    monkeypatch.setattr("xccl_emu.check.device.search.granules.explore_written", lambda *_: None)
+    monkeypatch.setattr("xccl_emu.check.search.device.granules.explore_written", lambda *_: None)
     assert check(case, fault="stop:die0", policy="exhaustive").verdict == verdict.VERIFIED
     brute = FaultySearch(case.build("relaxed"), parse("stop:die0"), max_states=50_000, seconds=60).run()
     assert brute.actions is not None

@@ -2,10 +2,10 @@
 
 import pytest
 
-from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import sample
 from xccl_emu.check.verdict import DATA_RACE, VERIFIED
+from xccl_emu.guards.campaign.programs import ORDERS
 
 from .traps import OK, RACES, Trap
 

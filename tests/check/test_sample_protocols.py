@@ -3,7 +3,7 @@
 import pytest
 
 from xccl_emu.check import verdict
-from xccl_emu.check.device.monitor import layout as ml
+from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.sample import PORTFOLIO, monitor_of, sample, share
 from xccl_emu.protocol.registry import make, names
 

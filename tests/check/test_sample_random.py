@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tests.machine.support import small
 from tests.machine.test_random_kernels import Step, launched, programs, start_and_end
-from xccl_emu.campaign.programs import DATA, WORDS_A_DIE, Small
 from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.guards.campaign.programs import DATA, WORDS_A_DIE, Small
 from xccl_emu.machine.explore import Explored, explore
 
 from .monitor_support import ORDERS

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.check import check
-from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.faults import parse
 from xccl_emu.check.sampling import watch
+from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.sample import POLICIES, PORTFOLIO, Sampled, monitor_of, replay, sample, share
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import UNFINISHED
-from xccl_emu.errors import ReplayError
 from xccl_emu.lang import kernel, quiet, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
 from xccl_emu.machine.schedule import Schedule

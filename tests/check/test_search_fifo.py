@@ -4,12 +4,12 @@ import pytest
 
 from examples.ring_all_gather import ring_all_gather
 from tests.machine.support import small
-from xccl_emu.campaign.generate import AN_END, ProgramCase
-from xccl_emu.campaign.judge import BUDGET, Scene, judge_scene, outcome_of
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import VERIFIED
+from xccl_emu.guards.campaign.generate import AN_END, ProgramCase
+from xccl_emu.guards.campaign.judge import BUDGET, Scene, judge_scene, outcome_of
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.sendrecv.case import SendRecvCase
 

@@ -10,9 +10,9 @@ import pytest
 from litmus import orders, requests
 from litmus.suite import FENCE_TESTS, TESTS, Column, Litmus
 
-from xccl_emu.campaign.judge import JudgeBudget, searched, verdict_of
-from xccl_emu.campaign.programs import DATA, Instruction, Small
 from xccl_emu.check import verdict as kinds
+from xccl_emu.guards.campaign.judge import JudgeBudget, searched, verdict_of
+from xccl_emu.guards.campaign.programs import DATA, Instruction, Small
 
 LARGE = JudgeBudget(states=1_000_000, seconds=60)
 MACHINE: dict[Column, tuple[str, bool]] = {

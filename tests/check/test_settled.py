@@ -3,12 +3,12 @@
 import pytest
 from numba import config
 
-from xccl_emu.campaign.generate import draw
-from xccl_emu.campaign.judge import JudgeBudget, Scene, searched
-from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import linked, run_local
 from xccl_emu.check.search import setup
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import linked, run_local
+from xccl_emu.guards.campaign.generate import draw
+from xccl_emu.guards.campaign.judge import JudgeBudget, Scene, searched
+from xccl_emu.guards.campaign.programs import ORDERS
 
 PROGRAMS = 40
 

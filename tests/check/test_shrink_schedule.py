@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from xccl_emu.check.device import attempts
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
+from xccl_emu.check.witness.device import attempts
 from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.shrink_schedule import shrink, signature
-from xccl_emu.errors import ReplayError
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.protocol.registry import make
 

@@ -7,10 +7,10 @@ from litmus.signals import COLUMNS, TESTS
 from litmus.suite import Litmus
 
 from tests.machine.support import small
-from xccl_emu.campaign.judge import JudgeBudget, Scene, judge_scene
-from xccl_emu.campaign.programs import DATA, Instruction, Small
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.sampling import sample
+from xccl_emu.guards.campaign.judge import JudgeBudget, Scene, judge_scene
+from xccl_emu.guards.campaign.programs import DATA, Instruction, Small
 
 BUDGET = JudgeBudget(states=200_000, brute=60_000, schedules=400, seconds=60)
 READERS = tuple(

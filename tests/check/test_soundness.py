@@ -16,7 +16,7 @@ from .traps import NAMED
 
 UNSHOWN_MOST = 12
 """Conditions of which no program is known that fails without them: fewer are better, more are refused."""
-PLACES = ("check.device.search.", "check.search.", "check.device.", "check.", "")
+PLACES = ("check.search.device.", "check.sampling.device.", "check.search.", "check.device.", "check.", "")
 
 
 @pytest.fixture(scope="module")

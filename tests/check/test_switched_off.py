@@ -8,12 +8,12 @@ import pytest
 
 from tests.foreign_support import needs_compiler, written
 from xccl_emu import lang as xl
-from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
+from xccl_emu.guards.campaign.programs import ORDERS
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.explore import explore
 from xccl_emu.protocol import Bench

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from xccl_emu.base.errors import KernelError
 from xccl_emu.check import shrink
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
-from xccl_emu.check.device.search import checker_state as cs
 from xccl_emu.check.sampling import sample as sampling
 from xccl_emu.check.sampling.sample import PORTFOLIO, further, replay
 from xccl_emu.check.sampling.watch import Monitor
+from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.exhaustive import Found
 from xccl_emu.check.shrink import shown
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Verdict, Violation
 from xccl_emu.check.witness.rank import cause, place, ranked
 from xccl_emu.check.witness.render import in_a_line, print_others
-from xccl_emu.errors import KernelError
 from xccl_emu.lang import kernel, load, put
 from xccl_emu.machine import small_pod
 from xccl_emu.protocols.sendrecv.case import SendRecvCase

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu import lang as xl
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import ProgramCase
-from xccl_emu.campaign.programs import ORDERS, Small, program
+from xccl_emu.base.errors import AccessError, RunError
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.trial import Trial
-from xccl_emu.errors import AccessError, RunError
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.generate import ProgramCase
+from xccl_emu.guards.campaign.programs import ORDERS, Small, program
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
 from xccl_emu.machine import Pod, small_pod

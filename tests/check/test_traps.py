@@ -6,7 +6,12 @@ from typing import ClassVar
 
 import pytest
 
-from xccl_emu.campaign.judge import (
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.check import REDUCTIONS, check
+from xccl_emu.check.sampling.sample import PORTFOLIO, replay, sample
+from xccl_emu.check.search.exhaustive import Found
+from xccl_emu.check.trial import Trial
+from xccl_emu.guards.campaign.judge import (
     BRUTE_FORCE,
     SEARCHES,
     JudgeBudget,
@@ -16,12 +21,7 @@ from xccl_emu.campaign.judge import (
     searched,
     verdict_of,
 )
-from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.check import verdict as kinds
-from xccl_emu.check.check import REDUCTIONS, check
-from xccl_emu.check.sampling.sample import PORTFOLIO, replay, sample
-from xccl_emu.check.search.exhaustive import Found
-from xccl_emu.check.trial import Trial
+from xccl_emu.guards.campaign.programs import ORDERS
 
 from .traps import NAMED, OK, TRAPS, Trap
 from .witness_support import shows_again

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.cli_support import invoke
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import MAX_STATES, check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict
 from xccl_emu.check.weakest import Weakened, weakest
-from xccl_emu.errors import ConfigError
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,

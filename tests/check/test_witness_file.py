@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.base.errors import ReplayError, XcclEmuError
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness.replay_file import FORMAT, Witness
-from xccl_emu.errors import ReplayError, XcclEmuError
 
 from .witness_support import everything, judge, relay, some_violation
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.witness.trace import PERFORM, steps
-from xccl_emu.errors import ReplayError
 from xccl_emu.machine.schedule import Schedule
 
 from .witness_support import RUNS, Run, everything, relay, stepped

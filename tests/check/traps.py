@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tests.machine.support import small
-from xccl_emu.campaign.programs import Small, address_of
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.guards.campaign.programs import Small, address_of
 
 from .kinds import EVENTS, FAILED, LEFTOVER, LIVELOCK, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 

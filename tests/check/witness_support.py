@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rich.console import Console
 
+from xccl_emu.base.errors import DeadlockError, ReplayError, RunError
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DEADLOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.render import print_witness
 from xccl_emu.check.witness.trace import RunTrace, steps
-from xccl_emu.errors import DeadlockError, ReplayError, RunError
 from xccl_emu.lang import (
     DMA,
     MTU_IN,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import find
 
 from tests.testing.cases import hear
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.judge import SequenceBudget
 from xccl_emu.fuzz.machine import SequenceViolation, machine_of
 from xccl_emu.fuzz.shrink_sequence import shrunk

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from xccl_emu.base.errors import UnfinishedError
+from xccl_emu.base.jobs import LOCAL, in_parts
 from xccl_emu.cli.main import app
-from xccl_emu.errors import UnfinishedError
 from xccl_emu.fuzz import run
 from xccl_emu.fuzz.judge import SequenceBudget
 from xccl_emu.fuzz.run import FuzzPlan, FuzzSummary, fuzz, fuzz_part
-from xccl_emu.jobs import LOCAL, in_parts
 
 PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 NO_QUIET = ("--without", "chunk before tail")

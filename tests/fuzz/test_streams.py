@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED
-from xccl_emu.errors import ConfigError
 from xccl_emu.lang import kernel, load, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.launch import Grant, merged

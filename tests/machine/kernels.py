@@ -2,7 +2,7 @@
 
 
 
-from xccl_emu.errors import AccessError, DeadlockError, ProtocolError, RunError
+from xccl_emu.base.errors import AccessError, DeadlockError, ProtocolError, RunError
 from xccl_emu.lang import (
     add,
     dma,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from xccl_emu.campaign.programs import Small, program
+from xccl_emu.guards.campaign.programs import Small, program
 from xccl_emu.lang import kernel
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.pod import Pod

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.errors import AccessError, DeadlockError, RunError
+from xccl_emu.base.errors import AccessError, DeadlockError, RunError
 from xccl_emu.lang import maps
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.requests import OPERATIONS

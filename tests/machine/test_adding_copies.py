@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import ProgramCase, draw
+from xccl_emu.base.errors import RunError
 from xccl_emu.check.verdict import DATA_RACE, VERIFIED
-from xccl_emu.errors import RunError
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.generate import ProgramCase, draw
 from xccl_emu.lang import MTU_IN, MTU_OUT, kernel, mtu_add, mtu_in, mtu_out, set_flag, wait_flag
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.timing.run import VirtualTime

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import kernel, load
 from xccl_emu.machine import CLOUDMATRIX384, Buffer, Grant, Pod, PodSpec, small_pod
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xccl_emu.base.errors import AccessError, ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED
-from xccl_emu.errors import AccessError, ConfigError
 from xccl_emu.lang import dcci, kernel, load, store
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import kernel, store
 from xccl_emu.machine import CLOUDMATRIX384, Pod, small_pod
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xccl_emu import lang as xl
-from xccl_emu.errors import AccessError, ConfigError
+from xccl_emu.base.errors import AccessError, ConfigError
 from xccl_emu.kernels.transfers import copy_blocks, read_blocks, write_blocks
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Buffer, Pod

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.machine.support import ORDERS, small
-from xccl_emu.campaign.generate import draw
+from xccl_emu.guards.campaign.generate import draw
 from xccl_emu.machine.ends import DEADLOCK, FOR_EVER, Ends, ends
 from xccl_emu.machine.explore import changing
 from xccl_emu.machine.pod import Pod

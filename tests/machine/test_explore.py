@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.errors import CapacityError, ConfigError, DeadlockError
+from xccl_emu.base.errors import CapacityError, ConfigError, DeadlockError
 from xccl_emu.lang import add, atomic_add, dma, kernel, load, mtu_in, mtu_out, poll_eq, put, store, wait_flag
 from xccl_emu.lang.abi import RESULT
 from xccl_emu.lang.requests import DMA, SCALAR

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import CapacityError, ConfigError, XcclEmuError
+from xccl_emu.base.errors import CapacityError, ConfigError, XcclEmuError
 from xccl_emu.lang.kernel import Kernel
 from xccl_emu.lang.requests import OP_LOAD
 from xccl_emu.machine.launch import Grant

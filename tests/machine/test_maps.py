@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.machine.test_numerics import after
-from xccl_emu import errors
+from xccl_emu.base import errors
 from xccl_emu.lang import maps
 from xccl_emu.lang import requests as rq
 

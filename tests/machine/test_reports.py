@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from xccl_emu.errors import ConfigError, DeadlockError, KernelArithmeticError, ProtocolError, RunError
+from xccl_emu.base.errors import ConfigError, DeadlockError, KernelArithmeticError, ProtocolError, RunError
 from xccl_emu.lang import (
     atomic_add,
     dma,

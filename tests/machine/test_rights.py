@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from xccl_emu import lang as xl
-from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Address, Grant
 from xccl_emu.machine.pod import Pod

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.errors import CapacityError, ConfigError, ReplayError
+from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang.kernel import Kernel
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import POLICIES, Pod

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.notify import Notify
+from xccl_emu.base.errors import AccessError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
 from xccl_emu.check.weakest import weakest
 from xccl_emu.check.witness.trace import steps
-from xccl_emu.errors import AccessError
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,

@@ -1,6 +1,6 @@
 """Events, quiets, barriers, atomics, DMA and the order of writes, each shown over every schedule of a tiny pod.
 
-Most are small programs (`xccl_emu.campaign.programs`), of which brute force goes through every schedule.
+Most are small programs (`xccl_emu.guards.campaign.programs`), of which brute force goes through every schedule.
 """
 
 import numpy as np
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.campaign.programs import Small
-from xccl_emu.errors import DeadlockError, RunError
+from xccl_emu.base.errors import DeadlockError, RunError
+from xccl_emu.guards.campaign.programs import Small
 from xccl_emu.lang import add, atomic_add, dma, kernel, load, store, wait_flag
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, SCALAR, VECTOR
 from xccl_emu.machine.device.layout import ATOMIC_SHIFT, HEADER_WORDS

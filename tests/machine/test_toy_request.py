@@ -23,12 +23,13 @@ ADDED = (
     ("machine/device/scalar.py", "    elif old == st[base + REQUEST + ops.COMPARE_SWAP.expected]:",
      "    elif op == rq.OP_EXCHANGE:\n        words.store_i64(mem, address, value)\n"),
     # random programs and the smallest ones draw it
-    ("campaign/interpreter.py", ')  # fmt: skip\n"""The instructions of a program, by their code."""',
+    ("guards/campaign/interpreter.py", ')  # fmt: skip\n"""The instructions of a program, by their code."""',
      '    "exchange",\n'),
-    ("campaign/interpreter.py", "        if _SEEN >> op & 1:",
+    ("guards/campaign/interpreter.py", "        if _SEEN >> op & 1:",
      '        elif op == 59:\n            last = yield lang.exchange(word, b, sync="exchange")\n'),
-    ("campaign/interpreter.py", '        "part_ge", "part_eq", "part_ne", "choose", "any",\n', '        "exchange",\n'),
-    ("campaign/interpreter.py", '    "swap 0.0 0 2",\n', '    "exchange 0.0 1",\n'),
+    ("guards/campaign/interpreter.py",
+     '        "part_ge", "part_eq", "part_ne", "choose", "any",\n', '        "exchange",\n'),
+    ("guards/campaign/interpreter.py", '    "swap 0.0 0 2",\n', '    "exchange 0.0 1",\n'),
 )  # fmt: skip
 """File of the package, text, and what comes before that."""
 MADE = "lang/foreign/xccl_requests.h", "docs/records/requests.md"
@@ -41,9 +42,9 @@ from rich.console import Console
 
 from xccl_emu.check.check import check
 from xccl_emu.check.witness.render import print_witness
-from xccl_emu.campaign.run import CampaignPlan, judge_all
-from xccl_emu.campaign.interpreter import ALPHABET
-from xccl_emu.campaign.smallest import BY_HAND
+from xccl_emu.guards.campaign.run import CampaignPlan, judge_all
+from xccl_emu.guards.campaign.interpreter import ALPHABET
+from xccl_emu.guards.campaign.smallest import BY_HAND
 from xccl_emu.lang import exchange, kernel, put
 from xccl_emu.lang.foreign import header
 from xccl_emu.machine import small_pod

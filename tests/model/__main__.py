@@ -4,7 +4,7 @@ import argparse
 import time
 from collections import Counter
 
-from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.guards.campaign.programs import ORDERS
 
 from .compare import Limits, compare
 from .draw import draw

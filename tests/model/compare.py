@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.programs import Small
 from xccl_emu.check import verdict as kinds
+from xccl_emu.guards.campaign import judge
+from xccl_emu.guards.campaign.programs import Small
 from xccl_emu.machine.explore import Explored
 
 from . import scalar, spec

@@ -5,8 +5,8 @@ A program depends on a seed and its number alone.
 
 from random import Random
 
-from xccl_emu.campaign import generate
-from xccl_emu.campaign.programs import Small, program
+from xccl_emu.guards.campaign import generate
+from xccl_emu.guards.campaign.programs import Small, program
 from xccl_emu.lang.requests import ORDERS
 
 _WORDS = ("0.0", "0.4", "m0.4", "m0.6", "e.0", "e.1", "1.4", "m1.0", "m1.4")

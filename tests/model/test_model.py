@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from xccl_emu.campaign.judge import SEARCHES
-from xccl_emu.campaign.programs import ORDERS, Small, program
 from xccl_emu.check import verdict as kinds
+from xccl_emu.guards.campaign.judge import SEARCHES
+from xccl_emu.guards.campaign.programs import ORDERS, Small, program
 
 from . import spec
 from .compare import Limits, compare

@@ -1,8 +1,8 @@
-"""Programs of campaigns (`xccl_emu.campaign`), said to the model: what `interpret` does with each instruction."""
+"""Programs of campaigns (`guards.campaign`), said to the model: what `interpret` does with each instruction."""
 
 from collections.abc import Iterator
 
-from xccl_emu.campaign.programs import (
+from xccl_emu.guards.campaign.programs import (
     DATA,
     EDGE,
     LOOPS,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from xccl_emu.plan.cluster import Cluster, Link
-from xccl_emu.plan.model import DecoderModel, Experts, Grouped
+from xccl_emu.papers.plan.cluster import Cluster, Link
+from xccl_emu.papers.plan.model import DecoderModel, Experts, Grouped
 
 
 def model(hidden: int = 64, routed: int = 8, top_k: int = 2, **others: Any) -> DecoderModel:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.support import cluster, model
-from xccl_emu.errors import ConfigError
-from xccl_emu.plan.cluster import Link, load_cluster
-from xccl_emu.plan.costs import (
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.plan.cluster import Link, load_cluster
+from xccl_emu.papers.plan.costs import (
     PlanSetting,
     all_reduce_s,
     all_to_all_s,
@@ -20,10 +20,10 @@ from xccl_emu.plan.costs import (
     service,
     stages_s,
 )
-from xccl_emu.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
-from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, parse, strategies
-from xccl_emu.plan.model import load_model
-from xccl_emu.plan.published import cases
+from xccl_emu.papers.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
+from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, parse, strategies
+from xccl_emu.papers.plan.model import load_model
+from xccl_emu.papers.plan.published import cases
 
 PORT, MESH = Link(1.0, 1), Link(1.0, 1, mesh=True)
 """A byte takes a nanosecond."""

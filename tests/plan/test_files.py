@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refused import refuses
-from xccl_emu.errors import ConfigError
-from xccl_emu.plan.cluster import SHIPPED as CLUSTERS
-from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.plan.model import SHIPPED as MODELS
-from xccl_emu.plan.model import load_model
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.plan.cluster import SHIPPED as CLUSTERS
+from xccl_emu.papers.plan.cluster import load_cluster
+from xccl_emu.papers.plan.model import SHIPPED as MODELS
+from xccl_emu.papers.plan.model import load_model
 
 
 def shipped(name: str) -> str:
-    """The text of a file in xccl_emu/plan/data."""
-    return files("xccl_emu.plan").joinpath("data", f"{name}.toml").read_text("utf-8")
+    """The text of a file in xccl_emu/papers/plan/data."""
+    return files("xccl_emu.papers.plan").joinpath("data", f"{name}.toml").read_text("utf-8")
 
 
 def test_a_copy_of_a_shipped_file_is_the_same(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_any_field_may_be_anything(file: str, data: st.DataObject) -> None:
     if value is None:
         del table[name]
     load = load_model if file in MODELS.values() else load_cluster
-    with patch("xccl_emu.plan.tables.tomllib.loads", return_value=tables):
+    with patch("xccl_emu.papers.plan.tables.tomllib.loads", return_value=tables):
         said = ""
         try:
             load("DeepSeek-R1" if load is load_model else "910B")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
-from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, blocks, parse, strategies
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, blocks, parse, strategies
 
 
 def derived(devices: int, per_node: int) -> set[tuple[int, int, bool]]:

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.support import cluster, model
-from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.plan.costs import PlanSetting
-from xccl_emu.plan.forms import LITERAL
-from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, strategies
-from xccl_emu.plan.model import load_model
-from xccl_emu.plan.strategies import memory
+from xccl_emu.papers.plan.cluster import load_cluster
+from xccl_emu.papers.plan.costs import PlanSetting
+from xccl_emu.papers.plan.forms import LITERAL
+from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, strategies
+from xccl_emu.papers.plan.model import load_model
+from xccl_emu.papers.plan.strategies import memory
 
 DEEPSEEK, QWEN = (load_model(name) for name in ("DeepSeek-R1", "Qwen3-235B-A22B"))
 HYBRID = LayerStrategy(StrategyBlock(8, 4), StrategyBlock(8, 4))

@@ -7,8 +7,8 @@ import pytest
 
 from tests.plan.moves import Layer
 from tests.plan.support import cluster, model
-from xccl_emu.plan.costs import PlanSetting, communication
-from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock
+from xccl_emu.papers.plan.costs import PlanSetting, communication
+from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock
 
 DEGREES = [
     (tensor_a, ranks // tensor_a, tensor_e, ranks // tensor_e)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.cli_support import as_json, invoke, refusal
 from tests.plan.support import cluster, model
-from xccl_emu.errors import ConfigError
-from xccl_emu.plan.cluster import Link
-from xccl_emu.plan.costs import PlanSetting, compute_s
-from xccl_emu.plan.forms import CORRECTED, LITERAL
-from xccl_emu.plan.grammar import strategies
-from xccl_emu.plan.observed import OPERATIONS, Computed, Observed, ObservedTransfer, load_observed
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.plan.cluster import Link
+from xccl_emu.papers.plan.costs import PlanSetting, compute_s
+from xccl_emu.papers.plan.forms import CORRECTED, LITERAL
+from xccl_emu.papers.plan.grammar import strategies
+from xccl_emu.papers.plan.observed import OPERATIONS, Computed, Observed, ObservedTransfer, load_observed
 
 FILE = Path(__file__).parent / "observed.toml"
 SIZES = st.lists(st.sampled_from([1.0, 10.0, 1e3, 1e5]), min_size=2, max_size=4, unique=True)

@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 
 from tests.cli_support import as_json
-from xccl_emu.bench import published
-from xccl_emu.plan.observed import Computed, load_observed
-from xccl_emu.plan.published import MORE_EP, compared
+from xccl_emu.papers.bench import published
+from xccl_emu.papers.plan.observed import Computed, load_observed
+from xccl_emu.papers.plan.published import MORE_EP, compared
 
 
 @pytest.fixture(scope="module")

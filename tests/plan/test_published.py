@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from xccl_emu.bench.published import rows
-from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.plan.costs import PlanSetting
-from xccl_emu.plan.model import load_model
-from xccl_emu.plan.published import RANGES, baselines, cases, compared, measured
-from xccl_emu.plan.strategies import RequestStream
+from xccl_emu.papers.bench.published import rows
+from xccl_emu.papers.plan.cluster import load_cluster
+from xccl_emu.papers.plan.costs import PlanSetting
+from xccl_emu.papers.plan.model import load_model
+from xccl_emu.papers.plan.published import RANGES, baselines, cases, compared, measured
+from xccl_emu.papers.plan.strategies import RequestStream
 
 PAPER = PlanSetting(load_model("DeepSeek-R1"), load_cluster("910B"))
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.plan.forms import CORRECTED, LITERAL
-from xccl_emu.plan.strategies import Load, load
+from xccl_emu.papers.plan.forms import CORRECTED, LITERAL
+from xccl_emu.papers.plan.strategies import Load, load
 
 
 def test_equation_7() -> None:

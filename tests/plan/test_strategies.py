@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.plan.support import cluster, model
 from tests.refused import refuses
-from xccl_emu.errors import ConfigError
-from xccl_emu.plan.cluster import load_cluster
-from xccl_emu.plan.costs import PlanSetting
-from xccl_emu.plan.forms import CORRECTED, LITERAL, literal_but_for
-from xccl_emu.plan.grammar import LayerStrategy, StrategyBlock, parse
-from xccl_emu.plan.model import load_model
-from xccl_emu.plan.strategies import ORDERS, Estimate, RequestStream, deciding, ms, plan, reason, terms_s
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.papers.plan.cluster import load_cluster
+from xccl_emu.papers.plan.costs import PlanSetting
+from xccl_emu.papers.plan.forms import CORRECTED, LITERAL, literal_but_for
+from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, parse
+from xccl_emu.papers.plan.model import load_model
+from xccl_emu.papers.plan.strategies import ORDERS, Estimate, RequestStream, deciding, ms, plan, reason, terms_s
 
 PAPER = PlanSetting(load_model("DeepSeek-R1"), load_cluster("910B"))
 HYBRID = parse("TP=8 + DP=4, TP=8 + EP=4", 32, 8)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from xccl_emu import oracle
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.group import align

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
+from xccl_emu.base.errors import AccessError, CapacityError, ConfigError, DeadlockError
 from xccl_emu.kernels.experts.dummy import dummy_expert
 from xccl_emu.kernels.experts.parameters import Buffers
 from xccl_emu.machine.pod import Pod

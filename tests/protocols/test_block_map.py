@@ -13,10 +13,10 @@ from xccl_emu.check.faults import parse
 from xccl_emu.check.sampling.sample import sample
 from xccl_emu.check.verdict import UNDEFINED, VERIFIED
 from xccl_emu.machine.state import ORDERS
-from xccl_emu.protocols.block_map.case import BlockMap
+from xccl_emu.protocols.serving.block_map.case import BlockMap
 
 LOSS = "lose:die0:block"
-of = Of("block_map")
+of = Of("serving.block_map")
 LOOK = "gone = yield xl.load(b.map + block * FIELD_BYTES"
 READ = '        yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "blocks read", step=1)\n'
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.refused import refuses
+from xccl_emu.base.errors import ConfigError, ViolationError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED
-from xccl_emu.errors import ConfigError, ViolationError
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, small_pod

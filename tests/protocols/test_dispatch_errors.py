@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
+from xccl_emu.base.errors import AccessError, CapacityError, ConfigError, DeadlockError
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import kernel, quiet
 from xccl_emu.machine.pod import ORDERS, Pod

@@ -9,13 +9,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.cli_support import as_json, refusal
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
-from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
-from xccl_emu.protocols.kv.case import KvCase
-from xccl_emu.protocols.kv.mapping import InstancePair, balanced
+from xccl_emu.protocols.serving.kv.case import KvCase
+from xccl_emu.protocols.serving.kv.mapping import InstancePair, balanced
 
 
 @st.composite

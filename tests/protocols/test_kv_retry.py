@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import LIVELOCK, VERIFIED, VIOLATION
-from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol import Bench
-from xccl_emu.protocols.kv.retry import KvRetryCase
+from xccl_emu.protocols.serving.kv.retry import KvRetryCase
 
 DIES = KvRetryCase()
 

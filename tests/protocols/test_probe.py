@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
-from xccl_emu.protocols.kv.probe import ProbeCase
+from xccl_emu.protocols.serving.kv.probe import ProbeCase
 
 
 @settings(max_examples=25, deadline=None)

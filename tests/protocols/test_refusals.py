@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.refused import refuses
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocols.a2e.pull import A2EPull

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.errors import CapacityError
+from xccl_emu.base.errors import CapacityError
 from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import small_pod

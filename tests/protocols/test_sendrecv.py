@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError, DeadlockError, ProtocolError
+from xccl_emu.base.errors import ConfigError, DeadlockError, ProtocolError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel, Site
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError, DeadlockError
+from xccl_emu.base.errors import ConfigError, DeadlockError
 from xccl_emu.kernels import sendrecv as device
 
 from .sendrecv_support import Setting, communicator, one_way, place, settings_of_pods, sizes

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import (
+from xccl_emu.base.errors import (
     CapacityError,
     ConfigError,
     DeadlockError,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.base.errors import ConfigError, ReplayError
 from xccl_emu.check import verdict as kinds
-from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.testing import (
     NotVerified,
     ProtocolViolation,

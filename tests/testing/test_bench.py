@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.refused import refuses
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import ASSERTION, UNWRITTEN_READ
-from xccl_emu.errors import ConfigError
 from xccl_emu.lang import fail, kernel, load
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Regions

@@ -9,7 +9,7 @@ import pytest
 
 from tests.protocols.ep_support import EITHER, Case, Kind, check_round, run_round
 from tests.refused import refuses
-from xccl_emu.errors import ConfigError, ReplayError, ViolationError
+from xccl_emu.base.errors import ConfigError, ReplayError, ViolationError
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.deepep.session import DeepEpConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import choose, kernel, load, store
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.timing.run import VirtualTime

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.pull.session import ExpertParallel

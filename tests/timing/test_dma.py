@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.transfers import copy_blocks
 from xccl_emu.lang import DMA, SCALAR, dma, kernel, wait_flag
 from xccl_emu.machine.pod import Pod

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
-from xccl_emu.options import Modelled
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import Modelled
 from xccl_emu.timing import topologies
 from xccl_emu.timing.costs import Costs
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.protocols.mixserve.case import MixServeCase
 from xccl_emu.timing.gantt import busy_us, gantt, lines, merged
 from xccl_emu.timing.run import VirtualTime

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xccl_emu.errors import ConfigError, DeadlockError
+from xccl_emu.base.errors import ConfigError, DeadlockError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xccl_emu.bench.kv import BESIDE_BLOCKS, BLOCK_BYTES, dispatch_us
+from xccl_emu.papers.bench.kv import BESIDE_BLOCKS, BLOCK_BYTES, dispatch_us
 
 
 @pytest.mark.slow

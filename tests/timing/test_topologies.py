@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import ATLAS_800T_A2 as ATLAS_POD
 from xccl_emu.machine.spec import CLOUDMATRIX384 as POD
 from xccl_emu.machine.spec import KIB, PodSpec, small_pod
-from xccl_emu.plan.cluster import load_cluster
+from xccl_emu.papers.plan.cluster import load_cluster
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SAME_NODE, SIBLING_DIE, Fabric, Path, Rate
@@ -281,7 +281,7 @@ def test_links_of_a_node_and_ports_out_of_it_do_not_slow_each_other(
 
 
 def test_the_analyzer_has_the_same_links() -> None:
-    """The clusters of `xccl_emu.plan` are these topologies, in one direction."""
+    """The clusters of `xccl_emu.papers.plan` are these topologies, in one direction."""
     for name, fabric in (("910B", ATLAS_800T_A2), ("H20", H20)):
         cluster = load_cluster(name)
         assert (cluster.nodes, cluster.devices_per_node) == (fabric.nodes, fabric.chips_per_node)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.trace import save_trace, trace

@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import CapacityError, ConfigError
+from xccl_emu.base.sizes import some
 from xccl_emu.check.reach import reach_of
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
-from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
-from xccl_emu.sizes import some
 
 SECONDS, ADVICE_SECONDS = 30.0, 2.0
 """Seconds of a certificate by default, and of each for advice (redundant, may be weaker), where there are many."""

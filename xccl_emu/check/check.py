@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
@@ -30,7 +31,6 @@ from xccl_emu.check.verdict import (
     Verdict,
     Violation,
 )
-from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.spec import whole
 from xccl_emu.machine.state import ORDERS
@@ -346,9 +346,9 @@ def _searched(
 
     If it takes long some schedules are drawn too, of the trial once ``again``.
     """
-    from xccl_emu.check.device.search.checker_state import ASIDE_MAX
     from xccl_emu.check.messages import due
     from xccl_emu.check.sampling.sample import first_drawn
+    from xccl_emu.check.search.device.checker_state import ASIDE_MAX
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
     from xccl_emu.check.shrink import shown

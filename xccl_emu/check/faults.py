@@ -30,15 +30,15 @@ dropped, and never validated.  The word that reports the loss, if there is one, 
 In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
 (`encode`): so a witness replays as it is, and need not name the fault.
 
-`device/fault_actions.py` carries out such an action; `device/sampling/breaks.py` draws when it strikes,
+`device/fault_actions.py` carries out such an action; `sampling/device/breaks.py` draws when it strikes,
 `search/every_fault.py` searches every moment.
 """
 
 import re
 from dataclasses import dataclass
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.device.fault_codes import ANY_TARGET, CORRUPT, CUT, DUPLICATE, LOSE, STOP
-from xccl_emu.errors import ConfigError
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec

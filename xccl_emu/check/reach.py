@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
 from xccl_emu.lang import Site
 from xccl_emu.machine.device.layout import CAME, MAX_SITES, MAY_WAIT
 from xccl_emu.machine.pod import Pod

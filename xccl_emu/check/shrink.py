@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import SEARCH, VIOLATION, Verdict, Violation
-from xccl_emu.errors import ReplayError
 from xccl_emu.machine.clock import working_seconds
 
 if TYPE_CHECKING:

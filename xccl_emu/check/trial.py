@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.faults import Fault
-from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 
 _BYTE = np.dtype(np.uint8)

@@ -7,9 +7,9 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
+from xccl_emu.base.sizes import some
 from xccl_emu.check.reach import Reach
-from xccl_emu.sizes import some
 
 VERIFIED = "verified"
 NO_VIOLATION = "no violation found"

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.check import Progress, search_once
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Certificate, Verdict
-from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Site
 from xccl_emu.machine.switches import FENCE, WRITES
 

@@ -12,9 +12,9 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
-from xccl_emu.errors import ConfigError
-from xccl_emu.options import Option
-from xccl_emu.words import Printed
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import Option
+from xccl_emu.base.words import Printed
 
 _SENTENCE = 1 << 10
 """Letters that are more than any has."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.cli.app import Group
-from xccl_emu.errors import ConfigError
 
 if TYPE_CHECKING:
     from xccl_emu.protocol.case import Case

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from xccl_emu.base.errors import OutputError
+from xccl_emu.base.options import Spread, option
+from xccl_emu.base.output import write_text
+from xccl_emu.base.sizes import some
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.shown import file_of, right, spinner, stdout_console, table
-from xccl_emu.errors import OutputError
-from xccl_emu.options import Spread, option
-from xccl_emu.output import write_text
-from xccl_emu.sizes import some
 
 if TYPE_CHECKING:
     from rich.table import Table

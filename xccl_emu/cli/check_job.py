@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from xccl_emu import jobs
-from xccl_emu import words as w
+from xccl_emu.base import jobs
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError, ReplayError
+from xccl_emu.base.sizes import parse_size
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
@@ -30,12 +32,10 @@ from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
-from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
-from xccl_emu.sizes import parse_size
 
 T = TypeVar("T")
 EXIT_CODES = {

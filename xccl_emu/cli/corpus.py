@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from xccl_emu.base.errors import UnfinishedError
+from xccl_emu.base.jobs import Job, Stopped, collect
+from xccl_emu.base.options import Spread, option
+from xccl_emu.base.sizes import some
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, App, command_of, print_json, words
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.shown import counting, right, stdout_console, table
-from xccl_emu.errors import UnfinishedError
-from xccl_emu.jobs import Job, Stopped, collect
-from xccl_emu.options import Spread, option
-from xccl_emu.sizes import some
 
 if TYPE_CHECKING:
     from rich.table import Table

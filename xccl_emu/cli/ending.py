@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from xccl_emu import _early
+from xccl_emu.base import early
 
 WRONG = 1
 """What was judged is wrong: a violation, wrong bits, a contradiction, a run that ended in an error."""
@@ -28,7 +28,7 @@ BUG = 4
 """An error of the emulator itself, with its traceback; or two verdicts on the same that contradict each other."""
 NOT_WRITTEN = 5
 """The answer could not be written: a full disk, a stream that takes no more."""
-INTERRUPTED, TERMINATED, BY_SIGNAL = _early.INTERRUPTED, _early.TERMINATED, _early.BY_SIGNAL
+INTERRUPTED, TERMINATED, BY_SIGNAL = early.INTERRUPTED, early.TERMINATED, early.BY_SIGNAL
 """Ctrl-C and SIGTERM, and both by what is said of them."""
 READER_GONE = 141
 """Broken pipe: 128 + SIGPIPE."""
@@ -42,7 +42,7 @@ could not be written; 130 Ctrl-C; 141 broken pipe; 143 SIGTERM.
 """For ``--help``."""
 
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory", "can't start new thread")
-SAID, _heard, put_off = _early.SAID, _early.heard, _early.put_off
+SAID, _heard, put_off = early.SAID, early.heard, early.put_off
 _exit = os._exit
 _AGAIN_S, _IMPORT_S = 0.02, 3.0
 """Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
@@ -162,7 +162,7 @@ def _listen() -> None:
 
     A signal that the parent process made ignored stays ignored.
     """
-    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _early.leave):
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, early.leave):
         signal.signal(signal.SIGINT, _on_interrupt)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_termination)

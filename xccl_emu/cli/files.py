@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xccl_emu.errors import ConfigError, OutputError, ReplayError
-from xccl_emu.output import check_writable, write_bytes
+from xccl_emu.base.errors import ConfigError, OutputError, ReplayError
+from xccl_emu.base.output import check_writable, write_bytes
 
 if TYPE_CHECKING:
     from xccl_emu.check.trial import Checkable

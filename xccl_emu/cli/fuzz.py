@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from xccl_emu.base.errors import ConfigError, OutputError, ReplayError
+from xccl_emu.base.options import Spread, option
+from xccl_emu.base.sizes import some
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, check_seconds, check_syncs, named
 from xccl_emu.cli.check import verdict_table
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.shown import counting, file_of, stdout_console
-from xccl_emu.errors import ConfigError, OutputError, ReplayError
-from xccl_emu.options import Spread, option
-from xccl_emu.sizes import some
 
 if TYPE_CHECKING:
     from xccl_emu.fuzz.run import FailingSequence, FuzzSummary

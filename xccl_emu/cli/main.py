@@ -13,9 +13,17 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
+from xccl_emu.base.errors import (
+    ConfigError,
+    KernelError,
+    OutputError,
+    ReplayError,
+    RunError,
+    UnfinishedError,
+    XcclEmuError,
+)
 from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.app import App
-from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
 
 SECTIONS = {

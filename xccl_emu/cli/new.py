@@ -12,11 +12,11 @@ from string import Template
 
 import typer
 
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import option
+from xccl_emu.base.output import write_text
 from xccl_emu.cli.app import App, command_of
 from xccl_emu.cli.files import writing
-from xccl_emu.errors import ConfigError
-from xccl_emu.options import option
-from xccl_emu.output import write_text
 
 _FILES = {"{}_kernel.py": "kernel.txt", "{}.py": "case.txt", "test_{}.py": "test.txt"}
 _RESERVED = ("own", "out", "nbytes", "inbox", "flag", "kernel", "payload", "size", "quiet", "put", "xccl_emu", "test")

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from xccl_emu import _early, jobs
+from xccl_emu.base import early, jobs
 from xccl_emu.cli import ending
 from xccl_emu.jit import cache
 
@@ -82,7 +82,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _applies(words: Sequence[str]) -> bool:
-    if not _early.IS_COMMAND or os.environ.get("XCCL_EMU_PLAIN_FIRST") == "0":
+    if not early.IS_COMMAND or os.environ.get("XCCL_EMU_PLAIN_FIRST") == "0":
         return False
     given = {word.partition("=")[0] for word in words}
     drawn = "--seconds" in given and not given.isdisjoint(DRAWN)

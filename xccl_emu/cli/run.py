@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.sizes import some
+from xccl_emu.base.stage import Stage, silent
 from xccl_emu.cli.app import App, AsJson, Protocol, print_json
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.shown import right, stages, stdout_console, table
-from xccl_emu.errors import ConfigError
-from xccl_emu.sizes import some
-from xccl_emu.stage import Stage, silent
 
 if TYPE_CHECKING:
     from rich.table import Table

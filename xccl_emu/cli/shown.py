@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from xccl_emu.base.stage import Stage
 from xccl_emu.cli import ending
-from xccl_emu.stage import Stage
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.shown import right, stdout_console, table
-from xccl_emu.errors import ConfigError
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import Modelled, option
+from xccl_emu.base.output import write_text
 from xccl_emu.cli import plain_first
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_file, check_plot, save_figure, writing
 from xccl_emu.cli.shown import spinner
-from xccl_emu.errors import ConfigError
-from xccl_emu.options import Modelled, option
-from xccl_emu.output import write_text
 
 if TYPE_CHECKING:
     from xccl_emu.timing.costs import Costs

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from xccl_emu.base.options import SWITCH
 from xccl_emu.check.trial import Trial
-from xccl_emu.options import SWITCH
 from xccl_emu.protocol.case import Size, sizes_of
 from xccl_emu.protocol.registry import Known
 from xccl_emu.protocol.sequence import WAITS, Sizes, sizes_each_call

@@ -3,11 +3,11 @@
 import functools
 from dataclasses import dataclass, replace
 
+from xccl_emu.base.errors import CapacityError
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import adds_nothing, check_fits, parse
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict, Violation
-from xccl_emu.errors import CapacityError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.sequence import Sequence
 

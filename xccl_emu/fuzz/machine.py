@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.verdict import Violation
-from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz import draw
 from xccl_emu.fuzz.judge import SKIPPED, JudgedSequence, SequenceBudget, judge
 from xccl_emu.machine.clock import working_seconds

@@ -13,13 +13,13 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.stateful import run_state_machine_as_test
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.jobs import Gathered, in_parts
 from xccl_emu.check.verdict import Verdict
-from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.judge import SequenceBudget, verdict_of
 from xccl_emu.fuzz.machine import COUNTS, Counts, SequenceViolation, machine_of
 from xccl_emu.fuzz.shrink_sequence import shrunk
-from xccl_emu.jobs import Gathered, in_parts
 from xccl_emu.protocol.folder import Contents, contents_of, same
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocol.sequence import Sequence, Sizes

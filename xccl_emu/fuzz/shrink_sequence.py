@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
+from xccl_emu.base.errors import ConfigError, RunError
 from xccl_emu.check.verdict import Violation
-from xccl_emu.errors import ConfigError, RunError
 from xccl_emu.fuzz.judge import SequenceBudget, judge
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage

@@ -27,7 +27,7 @@ _MACHINE = ("jit/bare.py", "jit/kept.py", "jit/parts.py", "machine/device", *_LA
 FAMILIES = {
     "numba": (),
     "machine": _MACHINE,
-    "check": (*_MACHINE, "check/device"),
+    "check": (*_MACHINE, "check/device", *(f"check/{each}/device" for each in ("sampling", "search", "witness"))),
     "timing": (*_MACHINE, "timing/device"),
 }
 """What each family is compiled from, below the package."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeAlias
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
 from xccl_emu.lang import _flow
 from xccl_emu.lang._records import Record, fields_of, made_by_namedtuple, words_of
 from xccl_emu.lang._resolve import CONSTRUCTORS, TURNS, Functions, Rewriter, bind, is_empty, plain, turn, value_of

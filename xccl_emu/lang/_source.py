@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeGuard
 
-from xccl_emu.errors import KernelError
+from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import _flow
 from xccl_emu.lang._records import records_of
 from xccl_emu.lang.loader import KeepingLoader

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, MutableSequence, Sequence
 from types import FunctionType
 from typing import Any, TypeAlias
 
-from xccl_emu.errors import KernelError
+from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import Builder, Site, kernel_words
 from xccl_emu.lang._records import assembled, records_of, words_of

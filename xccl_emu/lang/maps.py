@@ -5,7 +5,7 @@
     yield lang.v_map(0, 0, count, RELU, 0)
 """
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang.requests import BF16, FP16, FP32
 
 INT8, INT16, INT32, UINT8 = range(3, 7)

@@ -18,7 +18,7 @@ from enum import Enum
 from types import FunctionType, UnionType
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from xccl_emu.errors import KernelError
+from xccl_emu.base.errors import KernelError
 
 T = TypeVar("T")
 Word: TypeAlias = tuple[str, str | None]

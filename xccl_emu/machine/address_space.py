@@ -11,7 +11,7 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import CapacityError
+from xccl_emu.base.errors import CapacityError
 from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_SHIFT
 
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; not in mmap

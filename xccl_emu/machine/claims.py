@@ -3,7 +3,7 @@
 import weakref
 from dataclasses import dataclass
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 
 
 @dataclass(frozen=True)

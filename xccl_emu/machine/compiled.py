@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from numba import config
 
-from xccl_emu.errors import ConfigError, KernelArithmeticError, XcclEmuError
+from xccl_emu.base.errors import ConfigError, KernelArithmeticError, XcclEmuError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.policies.random import uniform_random
 from xccl_emu.machine.device.policies.replay import replay

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.base.errors import ConfigError, ReplayError
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout as ms
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import explore as device

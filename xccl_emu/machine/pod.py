@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from xccl_emu.errors import CapacityError, ConfigError, ReplayError
+from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import limits

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xccl_emu import errors
+from xccl_emu.base import errors
 from xccl_emu.lang import Site, abi
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ReplayError
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.machine.device.layout import CHOICE_ALL, CHOICE_BITS
 
 _FORMAT = "xccl_emu schedule 1"

@@ -4,7 +4,7 @@ import operator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.machine.device.layout import ATOMIC_BYTES, CACHE_LINE_BYTES, CHOICE_ALL, GRANULE_BYTES
 
 

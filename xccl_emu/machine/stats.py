@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu import words as w
+from xccl_emu.base import words as w
 from xccl_emu.lang.requests import OPERATIONS, VECTOR
 from xccl_emu.machine.device import layout as ms
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import Kernel, Site
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 """Brain float: the upper half of an FP32."""

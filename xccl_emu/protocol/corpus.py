@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import xccl_emu
-from xccl_emu import words as w
-from xccl_emu.errors import ConfigError
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.folder import module_of
 

@@ -45,7 +45,7 @@ class Paper:
 
 
 def read_papers(folder: str, *titles: str) -> tuple[Paper, ...]:
-    """Return the papers of ``protocols/<folder>/paper.toml``, or the ones with these titles, in this order."""
+    """Return the papers of ``paper.toml`` in a package of `protocols`, or the ones with these titles, in this order."""
     found = _in_folder(folder)
     return tuple(found[title] for title in titles or found)
 

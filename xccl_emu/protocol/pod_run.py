@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from xccl_emu import words as w
-from xccl_emu.errors import CapacityError
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import CapacityError
+from xccl_emu.base.stage import Progress, Stage
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.stage import Progress, Stage
 
 INTERPRETER_BYTES = 700 << 20
 """Python, compiled code and what the oracle has at a time."""

@@ -13,7 +13,7 @@ A communicator that users make on a pod of theirs says where its regions begin: 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Address, Grant

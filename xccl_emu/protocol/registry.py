@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Annotated, Any, cast
 
 import xccl_emu
-from xccl_emu import words as w
-from xccl_emu.errors import ConfigError
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, Size, first_sentence, sizes_of
 from xccl_emu.protocol.folder import module_of
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.trial import Trial
-from xccl_emu.errors import ConfigError
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod

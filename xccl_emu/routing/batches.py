@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.routing.files import RecordedChoices
 from xccl_emu.routing.sampling import draw_gate_weights, draw_topk
 

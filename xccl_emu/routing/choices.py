@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.routing.batches import Routing, deal_routing, draw_routing
 from xccl_emu.routing.files import ExpertLoads, RecordedChoices, open_routing
 from xccl_emu.routing.placement import Placement, Redundancy, place_choices, place_experts

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
-from xccl_emu.output import read_bytes
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.output import read_bytes
 
 _EXPERTS_MAX = 1 << 16
 """An id beyond it is a mistake in the file, and would only cost memory."""

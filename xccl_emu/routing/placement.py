@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.routing.batches import Routing
 from xccl_emu.routing.replicas import assign_replicas, choose_replicas, load_slices
 

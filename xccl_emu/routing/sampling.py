@@ -8,7 +8,7 @@ points u, u + 1, ..., u + k - 1 with one uniform u. No interval is longer than 1
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 
 ZIPF_EXPONENT = 0.44
 """Exponent of `skewed_loads`: of 256 experts the hottest has 6.6 times the mean load, the median over the 116 measured

@@ -12,7 +12,6 @@ in their modules when they are first used.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xccl_emu.bench.measured import Measured, measure
     from xccl_emu.check.certify import certify
     from xccl_emu.check.check import check
     from xccl_emu.check.trial import Checkable, Expected, Label, Trial
@@ -23,11 +22,12 @@ if TYPE_CHECKING:
     from xccl_emu.testing.calls import calls_machine, sequences
     from xccl_emu.testing.watched import Watched
     from xccl_emu.testing.witnesses import replay, save_witness, witness_line, witness_picture, witness_text
+    from xccl_emu.timing.measured import Measured, measure
 else:
-    from xccl_emu._lazy import names
+    from xccl_emu.base.lazy import names
 
     __getattr__, __dir__ = names(globals(), {
-        "xccl_emu.bench.measured": "Measured, measure",
+        "xccl_emu.timing.measured": "Measured, measure",
         "xccl_emu.check.certify": "certify",
         "xccl_emu.check.check": "check",
         "xccl_emu.check.trial": "Checkable, Expected, Label, Trial",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError, ViolationError
 from xccl_emu.check.check import MOST_SCHEDULES, POLICIES
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.errors import CapacityError, ConfigError, ReplayError, ViolationError
 from xccl_emu.kernels.host import ROW_WORDS, host_writes
 from xccl_emu.lang import foreign
 from xccl_emu.machine.device.layout import GRANULE_BYTES

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import Verdict, Violation
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.errors import ConfigError
 
 WIDTH = 120
 

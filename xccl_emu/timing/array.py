@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.machine.device import layout as ms

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.timing.run import Timing
 
 Microseconds = NDArray[np.float64]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 
 INPUT, FITTED, ASSUMED = "input", "fitted", "assumed"
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 
 SAME_DIE, SIBLING_DIE, SAME_NODE, OTHER_NODE, NODE_CPU, OTHER_CPU = range(6)
 PATHS = ("same die", "sibling die", "same node", "other node", "CPU of the same node", "CPU of another node")

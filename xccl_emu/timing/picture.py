@@ -13,10 +13,10 @@ from math import log10
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.pages.drawing import Drawing
+from xccl_emu.base.pages.page import Page, PageLine
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.stats import PIPE_NAMES
-from xccl_emu.pages.drawing import Drawing
-from xccl_emu.pages.page import Page, PageLine
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.critical import PathPart, breakdown, critical_path
 from xccl_emu.timing.device import layout as tl

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OP_RETURN, SCALAR

@@ -12,7 +12,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Cpus, Fabric, Rate
 from xccl_emu.timing.fabric import Path as Route

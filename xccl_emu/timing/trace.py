@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.output import write_text
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.requests import DMA, MTU_IN, OP_LOAD
-from xccl_emu.output import write_text
 from xccl_emu.timing.array import PS_PER_NS, PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import OTHER_CPU, OTHER_NODE, SAME_DIE

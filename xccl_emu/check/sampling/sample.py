@@ -13,14 +13,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import ConfigError, KernelError, ReplayError
 from xccl_emu.check import messages, verdict
-from xccl_emu.check.device.monitor import layout as ml
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.reach import Reach, reach_of
+from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import LIVELOCK, Violation
-from xccl_emu.errors import ConfigError, KernelError, ReplayError
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine import report
 from xccl_emu.machine.clock import working_seconds
@@ -114,7 +114,7 @@ def sample(
 
 def _ended(trial: Trial, endings: NDArray[np.int64]) -> tuple[dict[str, int], dict[str, int]]:
     """Count each end, in words; and each declared error by code and meaning."""
-    from xccl_emu.check.device.sampling import breaks
+    from xccl_emu.check.sampling.device import breaks
 
     by_code = [int(count) for count in endings[breaks.ENDED_DECLARED :]]
     ended = {

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.monitor import layout as ml
+from xccl_emu.base.errors import CapacityError
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.messages import words_of_sites
+from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.trial import Trial
-from xccl_emu.errors import CapacityError
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout as ms
@@ -105,7 +105,7 @@ class Monitor:
         After ``until``, by `working_seconds`, it is `RUN_PAUSED`: a piece of a run is taken in any case, and one that
         is not through is given up.
         """
-        from xccl_emu.check.device.sampling.run import many_runs
+        from xccl_emu.check.sampling.device.run import many_runs
 
         self.endings = self._no_endings()
         if not self.learn(until):
@@ -131,7 +131,7 @@ class Monitor:
         With ``stop`` it is not asked whether the run could go on after them.
         `m[TAKEN]` is the number of actions taken.  The pod stays as the run left it until `close`.
         """
-        from xccl_emu.check.device.sampling.replay import replay_run
+        from xccl_emu.check.sampling.device.replay import replay_run
 
         self.learn()
         self._judged = ml.JUDGE_ALL
@@ -143,7 +143,7 @@ class Monitor:
 
     def close(self) -> None:
         """Put the pod back to where it was before the first run."""
-        from xccl_emu.check.device.sampling.begin import undo_writes
+        from xccl_emu.check.sampling.device.begin import undo_writes
 
         undo_writes(self._space)
         _restore(self.trial.pod.state, self._all, self._before)
@@ -193,7 +193,7 @@ class Monitor:
 
     def learn(self, until: float = math.inf) -> bool:
         """Learn about the trial, unless that is done; False if it is not done at ``until``."""
-        from xccl_emu.check.device.sampling.run import many_runs
+        from xccl_emu.check.sampling.device.run import many_runs
 
         if self.limits is not _LEARNING:
             return True
@@ -224,8 +224,8 @@ class Monitor:
 
     def _open(self) -> tuple[ml.Space, ml.Run]:
         """The arrays, and the pod at the first requests of its kernels."""
-        from xccl_emu.check.device.monitor.calls import handle_of
-        from xccl_emu.check.device.monitor.step import judge, watched
+        from xccl_emu.check.sampling.device.monitor.calls import handle_of
+        from xccl_emu.check.sampling.device.monitor.step import judge, watched
         from xccl_emu.machine.driver import begin
 
         pod = self.trial.pod
@@ -329,7 +329,7 @@ class Monitor:
         )
 
     def _no_endings(self) -> Words:
-        from xccl_emu.check.device.sampling.breaks import ENDED_DECLARED
+        from xccl_emu.check.sampling.device.breaks import ENDED_DECLARED
 
         return np.zeros(ENDED_DECLARED + len(self.trial.stops), np.int64)
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.accesses import AGENT_DMA
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search.inside import AGENT_BEFORE
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device.inside import AGENT_BEFORE
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import bfs
-from xccl_emu.check.device.search import faulty_runs as device
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock, recovery
+from xccl_emu.check.search.device import bfs
+from xccl_emu.check.search.device import faulty_runs as device
 from xccl_emu.check.search.exhaustive import bytes_for_states, too_many_bytes
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine import compiled

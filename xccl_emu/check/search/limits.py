@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import clocks, inside, races, run_local
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import clocks, inside, races, run_local
 from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import n_cached

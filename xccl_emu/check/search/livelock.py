@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import bfs
+from xccl_emu.check.search.device import bfs
 
 Edges = NDArray[np.int64]
 """Transitions, [n, `bfs.EDGE_WORDS`]; ``TO`` is -1 where a run ends."""

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.device import fault_codes
-from xccl_emu.check.device.search import bfs, dfs
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search.run_local import PER_CORE
 from xccl_emu.check.faults import encode
 from xccl_emu.check.search import exhaustive, livelock
+from xccl_emu.check.search.device import bfs, dfs
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device.run_local import PER_CORE
 from xccl_emu.check.search.setup import Setup
 
 FOR_EVER = -1

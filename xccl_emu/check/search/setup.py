@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import classify, granules, linked, moves, races, record, run_local
-from xccl_emu.check.device.search.dfs import FRAME_WORDS
+from xccl_emu.base.errors import CapacityError
 from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.search import limits
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import classify, granules, linked, moves, races, record, run_local
+from xccl_emu.check.search.device.dfs import FRAME_WORDS
 from xccl_emu.check.trial import RESULTS_MAX, Expected, Trial
-from xccl_emu.errors import CapacityError
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import checker_state as cs
-from xccl_emu.check.device.search import linked, watch
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import linked, watch
 from xccl_emu.check.search.exhaustive import Graph, Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine.explore import changing

@@ -7,6 +7,8 @@ has seen it.  What a violation marks is red, and so are blocked cores and what t
 
 from collections.abc import Callable, Sequence
 
+from xccl_emu.base.pages.drawing import Drawing
+from xccl_emu.base.pages.page import Page, PageLine
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight
@@ -16,8 +18,6 @@ from xccl_emu.check.witness.render import RenderedRow, below, blocked, rows, sho
 from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep, Write, steps
 from xccl_emu.machine import report
-from xccl_emu.pages.drawing import Drawing
-from xccl_emu.pages.page import Page, PageLine
 
 ROW, HEAD = 24, 96
 """Height of a row, and of what is above the first, in pixels."""

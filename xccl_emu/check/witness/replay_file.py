@@ -14,12 +14,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import ReplayError
+from xccl_emu.base.output import read_bytes, write_text
 from xccl_emu.check.faults import is_fault
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import Violation
-from xccl_emu.errors import ReplayError
 from xccl_emu.machine.state import ORDERS
-from xccl_emu.output import read_bytes, write_text
 
 FORMAT = "xccl_emu witness 1"
 LINE = "xe1:"

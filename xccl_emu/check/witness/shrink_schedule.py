@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.errors import ReplayError
 from xccl_emu.check import verdict
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.witness.highlight import RACES
-from xccl_emu.errors import ReplayError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout as ms
 
@@ -71,7 +71,7 @@ class Shrinker:
     def __init__(
         self, trial: Trial, violation: verdict.Violation, judge: Judge, seconds: float, progress: Progress | None
     ) -> None:
-        from xccl_emu.check.device import attempts
+        from xccl_emu.check.witness.device import attempts
         from xccl_emu.check.witness.replayer import Replayer
 
         self._device, self._trial, self._pod = attempts, trial, trial.pod

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from xccl_emu.base.errors import CapacityError, ReplayError
 from xccl_emu.check.device import accesses as rows
 from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
 from xccl_emu.check.faults import decode, is_fault, words
@@ -14,7 +15,6 @@ from xccl_emu.check.witness import format, trace
 from xccl_emu.check.witness.format import number
 from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.writes import COPIES_TO_MEMORY, Writes, joined
-from xccl_emu.errors import CapacityError, ReplayError
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xccl_emu.errors import KernelError
+from xccl_emu.base.errors import KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import _machine_code, abi
 from xccl_emu.lang import requests as rq

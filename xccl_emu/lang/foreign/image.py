@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.base.errors import ConfigError, KernelError
 
 OPEN_BYTES = 1 << 10
 """So much of the stack may be used when a run begins; pages below are opened as kernels touch them.  What is open is

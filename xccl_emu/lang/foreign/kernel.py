@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xccl_emu import lang
-from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.lang.foreign import compiler, image
 
 STACK_WORDS = 96

@@ -1,0 +1,1 @@
+"""Kernels of a serving system, around the communication of its experts."""

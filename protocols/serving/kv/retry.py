@@ -1,0 +1,103 @@
+"""Requests that are aborted, time out and are tried again, as a case ([xDeepServe] 5.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import protocol
+from xccl_emu.base import errors
+from xccl_emu.kernels import common
+from xccl_emu.kernels.serving.kv import pair, retry
+
+
+@dataclass(frozen=True)
+class KvRetryCase(protocol.Case):
+    """Receivers of a decode die ask the first prefill instance for requests, and the next one when a time-out passes.
+
+    The user may abort a request at any moment; it comes again.  Time-outs pass at any moment, whether the instance has
+    died or not; of the last one none does.
+    """
+
+    presets: ClassVar[tuple[protocol.Preset, ...]] = (
+        protocol.Preset(
+            "kv-retry", "KV caches whose transfer is aborted or times out, and is tried again", {},
+            {"aborts": 1},
+        ),
+    )  # fmt: skip
+    papers = protocol.read_papers("serving.kv", "Transfer of KV caches")
+
+    instances: int = protocol.size(2, "Prefill instances; each has a time-out but for the last.", most=64)
+    receivers: int = protocol.size(1, "Receivers of the decode die, which share its slots.", most=32)
+    requests: int = protocol.size(1, "Requests of each receiver.", most=1 << 10)
+    layers: int = protocol.size(2, "Parts of a request, a block each, pulled as they are ready.", most=pair.PLACES_MAX)
+    pool: int = protocol.size(1, "Blocks of an instance for each receiver.", most=1 << 10)
+    slots: int = protocol.size(2, "Blocks of the decode die.", most=pair.PLACES_MAX)
+    aborts: int = protocol.size(0, "Times that the user aborts a request of each receiver, at most.", least=0, most=64)
+    mortal: int = protocol.switch(1, "May the first instance die at any part?")
+    granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 10)
+    seed: int = protocol.size(0, "Of the caches.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.slots < self.layers:
+            raise errors.ConfigError("slots", self.slots, f"must be at least {self.layers}, the parts of a request")
+        if self.mortal and self.instances == 1:
+            raise errors.ConfigError("mortal", 1, "must be 0 with one instance, for which no other could stand in")
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes that all receivers get."""
+        return self.receivers * self.requests * self.layers * 32 * self.granules
+
+    def caches(self) -> NDArray[np.uint8]:
+        """Caches of all requests, [receivers, requests, layers, bytes]; instances have the same."""
+        shape = self.receivers, self.requests, self.layers, 32 * self.granules
+        return protocol.payload(self.payload_bytes, self.seed).reshape(shape)
+
+    def lay_out(self, bench: protocol.Bench) -> None:
+        """Instances are the first dies, with a core for each receiver; these are cores of the last die."""
+        n, nbytes, decode, caches = self.receivers, 32 * self.granules, self.instances, self.caches()
+        regions, parts = protocol.Regions(self.instances + 1), self.instances * self.pool
+        blocks, slots = regions.managed("block", nbytes, n * self.pool), regions.managed("slot", nbytes, self.slots)
+        ask, done = (regions.meta(name, retry.FIELD_BYTES, n) for name in ("ask", "done"))
+        tasks, taken = regions.meta("task", retry.FIELD_BYTES, n * parts), regions.meta("taken")
+        room = {"app_bytes": caches.nbytes, "ub_bytes": common.ROWS * nbytes, "cores": n}
+        pod = bench.pod(regions.tight_pod(**room))
+        regions.place(bench, pod)
+        prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
+        for q in range(n):
+            own, mine, asked = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1), tasks.at(decode, q * parts)
+            params = retry.Retry(
+                blocks.at(0, own.start).within(own), ask.at(0, q).within(mine), done.at(0, q).within(mine),
+                asked.only(range(q * parts, (q + 1) * parts)), slots.at(decode), taken.at(decode),
+                ask.at(1) - ask.at(0), self.instances, self.pool, self.slots, self.layers, nbytes, self.requests,
+                self.aborts,
+            )  # fmt: skip
+            for die, prompt in enumerate(prompts):
+                first = q * parts + die * self.pool
+                given = params._replace(tasks=asked.only(range(first, first + self.pool)))
+                args: dict[str, Any] = {"caches": prompt.address, "instance": die, "r": given}
+                pod.launch(retry.answer, die, [q], {**args, "mortal": int(self.mortal and not die)})
+            out = bench.wanted(decode, caches[q], f"out{q}", owners=f"die{decode}.core{q}")
+            args = {"out": out.address, "first": q * self.requests, "r": params}
+            pod.launch(retry.request_all, decode, [q], args)
+        bench.stop(retry.PAIRING, "a task of a request that was not asked for")
+        bench.tolerates("stop", "cut", "stall")
+        bench.recovers(*range(self.instances - 1))
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, protocol.Case]:
+        """Each reason to try again, both, and receivers that need each other's slots."""
+        usual = cls()
+        alone = replace(usual, instances=1, mortal=0)
+        return {
+            "an instance dies, or is slow": usual,
+            "the user aborts": replace(alone, aborts=1, requests=2),
+            "the user aborts twice": replace(alone, aborts=2, pool=2),
+            "an abort, and an instance dies": replace(usual, aborts=1),
+            "two receivers, the user aborts": replace(alone, receivers=2, aborts=1, layers=1, slots=1),
+            "blocks of two granules": replace(usual, granules=2),
+        }

@@ -1,0 +1,124 @@
+"""Modules that have moved: an import by the old name warns, and gives the new one."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import CodeType, ModuleType
+from typing import Any
+
+MOVED = {
+    "xccl_emu.ascendc": "xccl_emu.doors.ascendc",
+    "xccl_emu.bench": "xccl_emu.papers.bench",
+    "xccl_emu.bench.against": "xccl_emu.papers.bench.baseline",
+    "xccl_emu.bench.gathered": "xccl_emu.base.jobs",
+    "xccl_emu.bench.measured": "xccl_emu.timing.measured",
+    "xccl_emu.bench.prices": "xccl_emu.papers.bench.mixserve",
+    "xccl_emu.bench.processes": "xccl_emu.base.jobs",
+    "xccl_emu.campaign": "xccl_emu.guards.campaign",
+    "xccl_emu.check.device.attempts": "xccl_emu.check.witness.device.attempts",
+    "xccl_emu.check.device.monitor": "xccl_emu.check.sampling.device.monitor",
+    "xccl_emu.check.device.sampling": "xccl_emu.check.sampling.device",
+    "xccl_emu.check.device.search": "xccl_emu.check.search.device",
+    "xccl_emu.check.sampling.report": "xccl_emu.check.sampling.sample",
+    "xccl_emu.check.witness.fold": "xccl_emu.check.witness.render",
+    "xccl_emu.check.witness.page": "xccl_emu.check.witness.picture",
+    "xccl_emu.cli.bench": "xccl_emu.papers.cli.bench",
+    "xccl_emu.cli.bench_plot": "xccl_emu.papers.cli.bench_plot",
+    "xccl_emu.cli.bench_show": "xccl_emu.papers.cli.bench_show",
+    "xccl_emu.cli.campaign": "xccl_emu.guards.cli.campaign",
+    "xccl_emu.cli.compare": "xccl_emu.papers.cli.compare",
+    "xccl_emu.cli.fit": "xccl_emu.papers.cli.fit",
+    "xccl_emu.cli.litmus": "xccl_emu.doors.cli.litmus",
+    "xccl_emu.cli.options": "xccl_emu.cli.app",
+    "xccl_emu.cli.perf": "xccl_emu.papers.cli.perf",
+    "xccl_emu.cli.plan": "xccl_emu.papers.cli.plan",
+    "xccl_emu.cli.plan_show": "xccl_emu.papers.cli.plan_show",
+    "xccl_emu.errors": "xccl_emu.base.errors",
+    "xccl_emu.jobs": "xccl_emu.base.jobs",
+    "xccl_emu.kernels.a2e.rollback": "xccl_emu.kernels.a2e.abortable_calls",
+    "xccl_emu.kernels.block_map": "xccl_emu.kernels.serving.block_map",
+    "xccl_emu.kernels.collect": "xccl_emu.kernels.serving.collect",
+    "xccl_emu.kernels.fused.rollback": "xccl_emu.kernels.fused.abortable_layer",
+    "xccl_emu.kernels.heartbeat": "xccl_emu.kernels.serving.heartbeat",
+    "xccl_emu.kernels.kv": "xccl_emu.kernels.serving.kv",
+    "xccl_emu.kernels.membership": "xccl_emu.kernels.serving.membership",
+    "xccl_emu.kernels.memory_pool": "xccl_emu.kernels.serving.memory_pool",
+    "xccl_emu.kernels.model_cache": "xccl_emu.kernels.serving.model_cache",
+    "xccl_emu.kernels.mtp": "xccl_emu.kernels.serving.mtp",
+    "xccl_emu.kernels.pull.rollback": "xccl_emu.kernels.pull.abortable_experts",
+    "xccl_emu.kernels.reconfigure": "xccl_emu.kernels.serving.reconfigure",
+    "xccl_emu.kernels.two_streams": "xccl_emu.kernels.serving.two_streams",
+    "xccl_emu.measurements": "xccl_emu.papers.measurements",
+    "xccl_emu.measurements.mixserve": "xccl_emu.papers.measurements.libraries",
+    "xccl_emu.options": "xccl_emu.base.options",
+    "xccl_emu.output": "xccl_emu.base.output",
+    "xccl_emu.pages": "xccl_emu.base.pages",
+    "xccl_emu.plan": "xccl_emu.papers.plan",
+    "xccl_emu.plan.explain": "xccl_emu.papers.plan.strategies",
+    "xccl_emu.plan.memory": "xccl_emu.papers.plan.strategies",
+    "xccl_emu.plan.queueing": "xccl_emu.papers.plan.strategies",
+    "xccl_emu.protocol.data": "xccl_emu.protocol.bench",
+    "xccl_emu.protocol.tight": "xccl_emu.protocol.regions",
+    "xccl_emu.protocols.a2e.rollback": "xccl_emu.protocols.a2e.restarted_a2e",
+    "xccl_emu.protocols.block_map": "xccl_emu.protocols.serving.block_map",
+    "xccl_emu.protocols.collect": "xccl_emu.protocols.serving.collect",
+    "xccl_emu.protocols.fused.rollback": "xccl_emu.protocols.fused.restarted_fused",
+    "xccl_emu.protocols.heartbeat": "xccl_emu.protocols.serving.heartbeat",
+    "xccl_emu.protocols.kv": "xccl_emu.protocols.serving.kv",
+    "xccl_emu.protocols.membership": "xccl_emu.protocols.serving.membership",
+    "xccl_emu.protocols.memory_pool": "xccl_emu.protocols.serving.memory_pool",
+    "xccl_emu.protocols.mtp": "xccl_emu.protocols.serving.mtp",
+    "xccl_emu.protocols.pull.rollback": "xccl_emu.protocols.pull.restarted_pull",
+    "xccl_emu.protocols.reconfigure": "xccl_emu.protocols.serving.reconfigure",
+    "xccl_emu.protocols.two_streams": "xccl_emu.protocols.serving.two_streams",
+    "xccl_emu.sizes": "xccl_emu.base.sizes",
+    "xccl_emu.stage": "xccl_emu.base.stage",
+    "xccl_emu.testing.together": "xccl_emu.testing.watched",
+    "xccl_emu.timing.fabric_file": "xccl_emu.timing.topologies",
+    "xccl_emu.timing.page": "xccl_emu.timing.picture",
+    "xccl_emu.timing.trace_counters": "xccl_emu.timing.trace",
+    "xccl_emu.torch": "xccl_emu.doors.torch",
+    "xccl_emu.words": "xccl_emu.base.words",
+}
+"""The new name of each that others may have imported; what is below a package has moved with it."""
+
+
+def new_name(old: str) -> str:
+    """Return where a module has moved to, or nothing if it has not."""
+    package, below = old, ""
+    while package and package not in MOVED:
+        package, _, last = package.rpartition(".")
+        below = f".{last}{below}"
+    return MOVED[package] + below if package else ""
+
+
+class MovedFinder(MetaPathFinder, Loader):
+    """Finds modules that have moved."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """A module that has moved is loaded from here."""
+        found = find_spec(new) if name.startswith("xccl_emu.") and (new := new_name(name)) else None
+        return found and ModuleSpec(name, self, is_package=found.submodule_search_locations is not None)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Warn, and put the module of the new name in place of the empty one."""
+        old = module.__name__
+        warnings.warn(f"{old} is {new_name(old)} now", DeprecationWarning, stacklevel=2)
+        sys.modules[old] = import_module(new_name(old))
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Return the code that ``python -m`` runs by the old name."""
+        warnings.warn(f"{name} is {new_name(name)} now", DeprecationWarning, stacklevel=2)
+        found = find_spec(new_name(name))
+        loader: Any = found and found.loader
+        code: CodeType | None = loader.get_code(new_name(name))
+        return code
+
+
+def answer_to_old_names() -> None:
+    """Have modules found by their old names, before a folder that only holds what Python compiled is taken for one."""
+    sys.meta_path.insert(0, MovedFinder())

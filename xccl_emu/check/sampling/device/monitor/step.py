@@ -1,0 +1,289 @@
+"""One action of the machine, watched: taken, judged, and its synchronization written into the clocks."""
+
+from xccl_emu.check.device import accesses
+from xccl_emu.check.device.fault_actions import is_cut
+from xccl_emu.check.sampling.device.monitor import clocks as monitor_clocks
+from xccl_emu.check.sampling.device.monitor import layout as ml
+from xccl_emu.check.sampling.device.monitor import shadow, writes
+from xccl_emu.check.sampling.device.monitor.before import before_core, before_delivery
+from xccl_emu.check.sampling.device.monitor.calls import call, part
+from xccl_emu.lang import operations as ops
+from xccl_emu.lang import requests as rq
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.machine.device import conditions, flight
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.cache import address_of, crowded_out, written_back
+from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.words import jit
+
+
+@part
+def watched(space, actor, choice):
+    """Take one action under watch: `NOT_ENABLED` (nothing changed), `TAKEN_OK`, or what stops the run.
+
+    `space` is (memory, state, m, clocks, shadow, records, undo, flights, keys, named, rows); see `layout`.
+    """
+    st, m, rows = space.st, space.m, space.rows
+    core = actor // ms.ACTORS_PER_CORE
+    on_core = core < st[ms.N_CORES]
+    pipe = actor % ms.ACTORS_PER_CORE
+    base, n, back = 0, 0, -1
+    if on_core:
+        base = flight.block_of_core(st, core)
+        if not before_core(space, core, base, pipe, choice):
+            return ml.NOT_ENABLED
+        n = accesses.accesses(st, base, pipe, choice, space.sites, rows)
+        if pipe == rq.SCALAR and st[ms.CACHE_LINES]:
+            back = _before_back(space, core, base, choice)
+        for r in range(n):
+            if rows[r, accesses.FLAGS] & accesses.WRITE:
+                shadow.save(space, rows[r, accesses.START], rows[r, accesses.NBYTES])
+    else:
+        die = actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE
+        if not before_delivery(space, die, choice) or is_cut(st, die, m[ml.X_ADDRESS]):
+            return ml.NOT_ENABLED
+    taken = act_once(space.mem, st, actor, choice)
+    if st[ms.ERROR] != 0:
+        m[ml.STOP] = ml.FOUND_ERROR
+        return ml.FOUND_ERROR
+    if not taken:
+        return m[ml.STOP] if m[ml.STOP] else ml.NOT_ENABLED
+    if not on_core:
+        writes.after_delivery(space, actor - st[ms.N_CORES] * ms.ACTORS_PER_CORE, choice)
+        return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
+    i = monitor_clocks.index_of(m, core)
+    known = monitor_clocks.pipe_row(m, i, pipe) if pipe != rq.DMA else m[ml.X_ROW]
+    issued = m[ml.X_ROW] if pipe != rq.SCALAR else known
+    if m[ml.FENCES] and pipe == rq.SCALAR and ops.SCALAR_WRITES >> m[ml.X_OP] & 1:
+        issued = monitor_clocks.fence_row(m, i)  # it was granted when mtu-out had passed the fence
+        if not m[ml.X_OFF] and (ops.ATOMICS >> m[ml.X_OP] & 1 or not st[ms.CACHE_LINES]):
+            # And so is all that its scalar unit does from now on
+            monitor_clocks.join_row(m, space.clocks, known, issued)
+    m[ml.X_KNOWN], m[ml.X_ISSUED] = known, issued
+    if back >= 0:  # what it has released is what its core knows now
+        writes.wrote_back(space, i, base, back)
+        if n == 0:  # nor has it done more
+            return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
+    for r in range(n):
+        call(m[ml.JUDGE], space, i, r)
+    _after(space, i, core, base, pipe)
+    if pipe == rq.SCALAR:
+        poll_begins(space, i, base)
+    return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
+
+
+@jit
+def _before_back(space, core, base, choice):
+    """Return the address of the line that a scalar unit is about to write back, alone or to make room for the one that
+    it loads from or stores to; or -1."""
+    st = space.st
+    line = written_back(st, core, base, choice)
+    if line >= 0:
+        space.m[ml.X_OP] = rq.OP_STORE
+    else:
+        line = crowded_out(st, core, base, choice)
+    if line < 0:
+        return -1
+    address = address_of(st, core, line)
+    shadow.save(space, address, ms.CACHE_LINE_BYTES)
+    return address
+
+
+@jit
+def poll_begins(space, i, base):
+    """A poll reads from its issue on, again and again: it may meet a write there that is not at once."""
+    st = space.st
+    polls_any = st[base + REQUEST] == rq.OP_POLL_ANY
+    waits = st[base + ms.STATUS] == ms.STATUS_RUNNING and ops.POLLS >> st[base + REQUEST] & 1 != 0
+    if not waits or flight.switched_off(st, base):
+        return
+    if polls_any:
+        for k in range(conditions.n_conditions(st, base) if conditions.can_be_polled(st, base, space.mem.size) else 0):
+            _poll_word(space, i, base, st[conditions.condition_at(base, k)], 8)
+        return
+    address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
+    if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or nbytes & nbytes - 1:
+        return  # it will be refused
+    if address >= 0 and address <= space.mem.size - nbytes and address & nbytes - 1 == 0:
+        _poll_word(space, i, base, address, nbytes)
+
+
+@jit
+def _poll_word(space, i, base, address, nbytes):
+    """A core begins to poll a word, or a line."""
+    m, site = space.m, flight.request_site(space.st, base)
+    _note_syncs(space, address, nbytes)
+    m[ml.X_KNOWN] = m[ml.X_ISSUED] = monitor_clocks.pipe_row(m, i, rq.SCALAR)
+    shadow.touch(space, i, rq.SCALAR, address, nbytes, accesses.SYNC | accesses.WHOLE, site)
+
+
+@jit
+def _note_syncs(space, start, nbytes):
+    """All granules that become visible at once with some bytes: who sees these sees what was written there before."""
+    for granule in range(
+        shadow.first_together(space.st, start), shadow.last_together(space.st, start + nbytes - 1) + 1
+    ):
+        writes.note_sync(space, granule)
+
+
+@part
+def judge(space, i, r):
+    """Judge one access of the action, and make its granule known if it is used as a synchronization."""
+    st, m, rows = space.st, space.m, space.rows
+    start, nbytes, flags, engine = (
+        rows[r, accesses.START],
+        rows[r, accesses.NBYTES],
+        rows[r, accesses.FLAGS],
+        rows[r, accesses.AGENT],
+    )
+    known = m[ml.X_KNOWN]
+    base = flight.block_of_core(st, m[m[ml.CORE_NUMBER] + i])
+    if (
+        st[ms.REQUEST_ORDERS]
+        and flags & accesses.WRITE
+        and engine < ml.ENGINE_DMA
+        and flight.asked_at(st, base, rows[r, accesses.SITE]) == ms.ASKS_NO
+    ):
+        flags |= ml.LOOSE
+    if flags & accesses.SYNC:
+        _note_syncs(space, start, nbytes)
+    if ops.ATOMICS >> m[ml.X_OP] & 1:
+        flags |= ml.IMMEDIATE
+        # It had to wait for them
+        monitor_clocks.in_order(st, m, space.clocks, i, known, known, start >> st[ms.DIE_SHIFT])
+        monitor_clocks.behind_fence(st, m, space.clocks, i, known, start >> st[ms.DIE_SHIFT])
+        monitor_clocks.behind_strong(
+            st, m, space.clocks, i, known, start >> st[ms.DIE_SHIFT], base, rows[r, accesses.SITE]
+        )
+    times = 1
+    if flags & accesses.WRITE and ops.ACCUMULATES >> m[ml.X_OP] & 1:
+        times = 2  # an accumulator is read too
+    for t in range(times):
+        what = flags & ~accesses.WRITE if t + 1 < times else flags
+        shadow.touch(space, i, engine, start, nbytes, what, rows[r, accesses.SITE])
+    return 0
+
+
+@jit
+def _after(space, i, core, base, pipe):
+    """Bring the clocks up to date."""
+    st, m, clocks = space.st, space.m, space.clocks
+    op, known, issued = m[ml.X_OP], m[ml.X_KNOWN], m[ml.X_ISSUED]
+    if pipe == rq.SCALAR:
+        if op == rq.OP_LOAD or not m[ml.X_OFF]:
+            _after_scalar(space, i, core, base, op)
+        return
+    if op == rq.OP_SET_FLAG:
+        monitor_clocks.set_event_clock(m, clocks, i, pipe)
+    elif op == rq.OP_WAIT_FLAG:
+        monitor_clocks.consume_event(m, clocks, i, pipe)
+    elif op == rq.OP_FENCE:
+        _pass_fence(m, clocks, i, known, issued)
+    elif op == rq.OP_MTU_IN and accesses.is_of_flags(space.rows):
+        _acquire(space, i, core, base, 0)
+    elif pipe == rq.MTU_OUT or pipe == rq.DMA:
+        writes.wrote(space, i, base)
+        if pipe == rq.MTU_OUT:
+            clocks[known + monitor_clocks.engine_word(m, i, rq.MTU_OUT)] += 1
+            if m[ml.X_SIGNAL]:
+                _signalled(m, i)
+        elif st[base + ms.DMA_SLOTS + m[ml.X_DMA] * ms.ENTRY_WORDS] == 0:
+            monitor_clocks.complete_dma(m, clocks, i, m[ml.X_DMA], m[ml.X_EVENT])
+
+
+@jit
+def _signalled(m, i):
+    """A core has sent a signal."""
+    m[m[ml.SIGNALLED] + i] += 1
+    for k in range(m[ml.SIGNALS]):
+        m[m[ml.CHAINED] + i * m[ml.SIGNALS] + k] = 0
+
+
+@jit
+def _pass_fence(m, clocks, i, known, issued):
+    m[ml.FENCED] = 1
+    if m[ml.FENCES]:
+        monitor_clocks.pass_fence(m, clocks, i, known, issued)
+    else:  # none was passed while the monitor learned
+        m[ml.STOP] = ml.GROW
+
+
+@jit
+def _after_scalar(space, i, core, base, op):
+    st, m, clocks = space.st, space.m, space.clocks
+    own = monitor_clocks.pipe_row(m, i, rq.SCALAR)
+    if m[ml.X_ROW] >= 0:
+        monitor_clocks.issue(m, clocks, i, m[ml.X_ROW])
+    elif op == rq.OP_SET_FLAG:
+        monitor_clocks.set_event_clock(m, clocks, i, rq.SCALAR)
+    elif op == rq.OP_WAIT_FLAG:
+        monitor_clocks.consume_event(m, clocks, i, rq.SCALAR)
+    elif ops.LOOKS >> op & 1:
+        _acquire(space, i, core, base, m[ml.X_LAST] if op == rq.OP_POLL_ANY else 0)
+    elif op == rq.OP_STORE and not st[ms.CACHE_LINES]:
+        writes.wrote(space, i, base)
+        clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
+    elif ops.ATOMICS >> op & 1:
+        _acquire(space, i, core, base, 0)
+        number = shadow.sync_number(space, m[ml.X_ADDRESS] // ms.GRANULE_BYTES)
+        if number and m[ml.X_LAST]:
+            row = monitor_clocks.released(space, i, m[ml.X_ADDRESS], base, space.rows[0, accesses.SITE])
+            writes.keep_order(
+                space, i, row, m[ml.X_ADDRESS], 8, flight.asked_at(st, base, space.rows[0, accesses.SITE]) == ms.ASKS_NO
+            )
+            monitor_clocks.publish(m, clocks, number - 1, m[ml.X_ADDRESS], 8, row, True)
+        clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
+    elif op == rq.OP_QUIET:
+        monitor_clocks.pass_quiet(st, m, clocks, i)
+    elif op == rq.OP_DMA:
+        if m[ml.N_DMA] == 0:  # none was rung while the monitor learned
+            m[ml.STOP] = ml.GROW
+        m[ml.RUNG] = 1
+        m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + m[ml.X_DMA]] += 1
+        monitor_clocks.issue(m, clocks, i, monitor_clocks.dma_row(m, i, m[ml.X_DMA]))
+    elif op == rq.OP_ARRIVE:
+        monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_PHASE], m[ml.X_LAST])
+    elif op == rq.OP_AWAIT_GROUP:
+        group = monitor_clocks.group_row(m, st[base + ms.GROUP], 1 + (m[ml.X_PHASE] & 1))
+        monitor_clocks.join_row(m, clocks, own, group)
+
+
+@jit
+def _acquire(space, i, core, base, r):
+    """Add what a poll, atomic or read of flags has seen in a row, with what its writes released, to its pipe's clock.
+
+    A line or transfer, which is not read at once, sees no store that is in flight.
+    """
+    m, clocks, rows = space.m, space.clocks, space.rows
+    if not rows[r, accesses.FLAGS] & accesses.SYNC:
+        return
+    start, nbytes = rows[r, accesses.START], rows[r, accesses.NBYTES]
+    for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
+        granule = (word << 3) // ms.GRANULE_BYTES
+        number = shadow.sync_number(space, granule)
+        if number and (
+            not rows[r, accesses.FLAGS] & accesses.WHOLE or not _saw_own_stores(space, core, base, start, nbytes)
+        ):
+            row = monitor_clocks.sync_row(m, number - 1, word << 3)
+            monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
+            shadow.acquired(space, word << 3, row)
+
+
+@jit
+def _saw_own_stores(space, core, base, address, nbytes):
+    """Did a load see nothing but stores of its own core that are still in flight?"""
+    st, seen = space.st, 0
+    if st[base + ms.IN_FLIGHT] == 0 or st[ms.CACHE_LINES]:  # past a cache it sees memory
+        return False
+    ring = flight.block_of_die(st, st[base + ms.DIE])
+    for k in range(st[ring + ms.FLIGHT_COUNT]):
+        entry = flight.flight(st, ring, k)
+        first = st[entry + ms.FLIGHT_ADDRESS]
+        if (
+            st[entry + ms.FLIGHT_CORE] == core
+            and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR
+            and first >> 3 == address >> 3
+        ):
+            seen |= (1 << st[entry + ms.FLIGHT_NBYTES]) - 1 << (first & 7)
+    read = (1 << nbytes) - 1 << (address & 7)
+    return seen & read == read

@@ -1,0 +1,134 @@
+"""Breadth first: for a violation with the fewest transitions, and for the graph of all states.
+
+No state is kept, only how it was reached.  To expand a state, the search goes back to where the path to it leaves the
+present one and goes on from there; states that wait in line mostly differ from their neighbours in the last step.
+"""
+
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import dfs
+from xccl_emu.check.search.device.linked import transition
+from xccl_emu.check.search.device.run_local import n_choices, need_not_happen, over
+from xccl_emu.machine.device.words import jit
+
+PARENT, PROCESS, CHOICE, DEPTH_OF = range(4)
+QUEUE_WORDS = 4
+
+FROM, TO, EDGE_PROCESS, EDGE_CHOICE = range(4)
+EDGE_WORDS = 4
+ROOM = 4096
+"""Room for this many states and transitions, at least, before one is expanded."""
+RETURNED = -2
+"""As the process of an edge: in this state all cores are done but those that are spared (`SPARED`)."""
+
+
+@jit
+def find_or_add(table, ids, hash_, new):
+    """The number of a state by its fingerprint; ``new`` if it was not known, and is now."""
+    one = dfs.as_kept(hash_)
+    place = dfs.place_of(table, one)
+    if table[place] != one:
+        table[place], ids[place] = one, new
+    return ids[place]
+
+
+@cs.entry
+def move_all(table, ids, larger, larger_ids):
+    """Copy a hash table into a larger one."""
+    for i in range(table.size):
+        if table[i] != 0:
+            find_or_add(larger, larger_ids, table[i], ids[i])
+
+
+@jit
+def _go_to(mem, st, ck, rows, named, queue, state):
+    """Bring the machine to a state: back to where its path leaves the present one, then forward."""
+    d, at = queue[state, DEPTH_OF], state
+    while d > ck[cs.DEPTH] or ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] != at:
+        at = queue[at, PARENT]
+        d -= 1
+    cs.step_back(mem, st, ck, ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_MARK])
+    ck[cs.HASH], ck[cs.DEPTH] = ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_HASH], d
+    while d < queue[state, DEPTH_OF]:
+        at = state
+        while queue[at, DEPTH_OF] > d + 1:
+            at = queue[at, PARENT]
+        frame = ck[cs.FRAMES] + d * dfs.FRAME_WORDS
+        ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = queue[at, PROCESS], queue[at, CHOICE] + 1
+        transition(mem, st, ck, rows, named, queue[at, PROCESS], queue[at, CHOICE])
+        d += 1
+        ck[cs.DEPTH] = d
+        dfs.open_frame(ck)
+        ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] = at
+
+
+@cs.entry
+def breadth_first(mem, st, ck, rows, named, graph, budget):
+    """Expand states in order; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
+
+    ``graph`` is a hash table, the numbers of the states that it holds, queue (half as long as these) and edges:
+    ``queue`` [states, 4] holds parent, process, choice and depth of each state; ``edges`` [n, 4] takes transitions as
+    (from, to, process, choice); (state, -1, -1, -1) is an end, (state, -1, `RETURNED`, -1) one but for who is spared.
+    """
+    _, _, queue, edges = graph
+    taken = 0
+    while ck[cs.QUEUE_HEAD] < ck[cs.QUEUE_TAIL] and not over(ck):
+        if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
+            return dfs.PAUSED
+        if ck[cs.QUEUE_TAIL] + ROOM > queue.shape[0] or ck[cs.N_EDGES] + ROOM > edges.shape[0]:
+            return dfs.TABLE_FULL
+        state = ck[cs.QUEUE_HEAD]
+        _go_to(mem, st, ck, rows, named, queue, state)
+        taken += 1
+        if ck[cs.SPARED] and dfs.all_done(st, ck, ck[cs.SPARED]):
+            _add_edge(ck, edges, state, -1, RETURNED, -1)
+        if dfs.any_gives_up(st, ck, ck[cs.SPARED]):
+            _add_edge(ck, edges, state, -1, RETURNED if ck[cs.SPARED] else -1, -1)
+        moved = _expand(mem, st, ck, rows, named, graph, state)
+        if over(ck):
+            return dfs.ENDED
+        if not moved:
+            ck[ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS + dfs.FRAME_N] = (
+                0  # what need not happen is not on the way here
+            )
+            dfs.judge_end(mem, st, ck)
+            _add_edge(ck, edges, state, -1, -1, -1)
+        ck[cs.QUEUE_HEAD] += 1
+    return dfs.ENDED
+
+
+@jit
+def _add_edge(ck, edges, state, to, process, choice):
+    n = ck[cs.N_EDGES]
+    edges[n, FROM], edges[n, TO], edges[n, EDGE_PROCESS], edges[n, EDGE_CHOICE] = state, to, process, choice
+    ck[cs.N_EDGES] = n + 1
+
+
+@jit
+def _expand(mem, st, ck, rows, named, graph, state):
+    """Try every transition of the present state; False if there is none that must happen sooner or later."""
+    table, ids, queue, edges = graph
+    frame, moved = ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS, False
+    for process in range(dfs.n_processes(st, ck)):
+        n = 0
+        while n < n_choices(st, ck, process):
+            optional = need_not_happen(st, ck, process, n)
+            if transition(mem, st, ck, rows, named, process, n):
+                moved = moved or not optional & 1
+                ck[cs.TRANSITIONS] += 1
+                ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = process, n + 1
+                if over(ck):
+                    return True
+                to = find_or_add(table, ids, cs.unsigned(ck[cs.HASH]), ck[cs.QUEUE_TAIL])
+                if to == ck[cs.QUEUE_TAIL]:
+                    queue[to, PARENT], queue[to, PROCESS], queue[to, CHOICE] = state, process, n
+                    queue[to, DEPTH_OF] = ck[cs.DEPTH] + 1
+                    ck[cs.QUEUE_TAIL] += 1
+                    ck[cs.STATES] += 1
+                if not optional:  # a run that waits for such a transition may wait for ever
+                    _add_edge(ck, edges, state, to, process, n)
+                elif queue[to, DEPTH_OF] <= ck[cs.DEPTH]:
+                    ck[cs.CYCLES] = 1
+                cs.step_back(mem, st, ck, ck[frame + dfs.FRAME_MARK])
+                ck[cs.HASH] = ck[frame + dfs.FRAME_HASH]
+            n += 1
+    return moved

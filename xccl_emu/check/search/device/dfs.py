@@ -1,0 +1,302 @@
+"""The search itself: depth first over all states, each once; and random walks of the same moves."""
+
+import numpy as np
+
+from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import run_local
+from xccl_emu.check.search.device.clocks import block_of, core_of, forget_all
+from xccl_emu.check.search.device.foreseen import ALONE, FOLLOWED, foresee
+from xccl_emu.check.search.device.granules import freeze
+from xccl_emu.check.search.device.linked import find_race, run_local_all, transition
+from xccl_emu.check.search.device.moves import touch_core
+from xccl_emu.check.search.device.races import first_wrong
+from xccl_emu.check.search.device.record import deliver_latent
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.flight import block_of_core, block_of_die
+from xccl_emu.machine.device.words import call, jit, prefetch
+
+FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY, FRAME_AHEAD = range(6)
+FRAME_ID = FRAME_ANY  # breadth first: the number of the state
+FRAME_WORDS = 6
+
+ENDED, PAUSED, TABLE_FULL = range(3)
+
+
+@jit
+def place_of(table, one):
+    """Return the place of a fingerprint in the hash set, or the free place where it would be (open addressing)."""
+    last = np.uint64(table.size - 1)
+    place = one & last
+    while table[np.int64(place)] != 0 and table[np.int64(place)] != one:
+        place = (place + np.uint64(1)) & last
+    return np.int64(place)
+
+
+@jit
+def as_kept(hash_):
+    """A fingerprint as the hash set has it: 0 is a free place."""
+    return hash_ if hash_ != 0 else np.uint64(1)
+
+
+@jit
+def add_to(table, hash_):
+    """Add a fingerprint to the hash set; False if it is there already."""
+    one = as_kept(hash_)
+    place = place_of(table, one)
+    if table[place] == one:
+        return False
+    table[place] = one
+    return True
+
+
+@jit
+def _is_in(table, hash_):
+    """Return whether a fingerprint is in the hash set."""
+    one = as_kept(hash_)
+    return table[place_of(table, one)] == one
+
+
+@cs.entry
+def add_all(table, larger):
+    """Copy a hash set into a larger one."""
+    for i in range(table.size):
+        if table[i] != 0:
+            add_to(larger, table[i])
+
+
+@cs.entry
+def begin(mem, st, ck, rows, named):
+    """Bring every core of the search to where only transitions are left."""
+    ck[cs.TOUCHED] = 0
+    everyone = 0
+    for m in range(ck[cs.N]):
+        i = ck[ck[cs.MEMBERS] + m]
+        forget_all(ck, block_of(ck, i))
+        everyone |= 1 << i
+    for m in range(ck[cs.N]):
+        if not run_local.over(ck):
+            touch_core(st, ck, ck[ck[cs.MEMBERS] + m])
+            run_local_all(mem, st, ck, rows, named, ck[ck[cs.MEMBERS] + m])
+    if not ck[cs.LIMIT] and not ck[cs.RESTART]:
+        find_race(mem, st, ck, rows, named, everyone)
+    ck[cs.DEPTH] = 0
+    open_frame(ck)
+
+
+@jit
+def _count(ck, change):
+    ck[ck[cs.ON_PATH] + (ck[cs.HASH] & cs.ON_PATH_WORDS - 1)] += change
+
+
+@jit
+def open_frame(ck):
+    frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
+    if frame + 2 * FRAME_WORDS > ck[cs.FRAMES_END]:
+        ck[cs.LIMIT] = cs.LIMIT_DEPTH
+        return
+    ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_ANY] = 0, 0, 0
+    ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[cs.LOG], ck[cs.HASH]
+    _count(ck, 1)
+
+
+@jit
+def n_processes(st, ck):
+    """Pipes of the cores that are searched, then the dies that deliver."""
+    return ck[cs.N] * run_local.PER_CORE + (ck[cs.N_DIES_HERE] if st[ms.ORDER] != ms.ORDER_SC else 0)
+
+
+@cs.entry
+def depth_first(mem, st, ck, rows, named, table, budget):
+    """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when the hash set must grow."""
+    taken = 0
+    while ck[cs.DEPTH] >= 0 and not run_local.over(ck):
+        frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
+        process, n = ck[frame + FRAME_PROCESS], ck[frame + FRAME_N]
+        if process == n_processes(st, ck):
+            if not ck[frame + FRAME_ANY]:
+                judge_end(mem, st, ck)
+                if ck[cs.VIOLATION]:
+                    return ENDED
+            _back(mem, st, ck)
+            continue
+        if n >= run_local.n_choices(st, ck, process):
+            ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = process + 1, 0
+            continue
+        if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
+            return PAUSED
+        if 2 * ck[cs.STATES] >= table.size:
+            return TABLE_FULL
+        passed = _pass_known(mem, st, ck, table, frame)
+        if passed:
+            taken += passed
+            continue
+        ck[frame + FRAME_N] = n + 1
+        optional = run_local.need_not_happen(st, ck, process, n) & 1
+        if not transition(mem, st, ck, rows, named, process, n):
+            continue
+        taken += 1
+        ck[frame + FRAME_ANY] |= 1 - optional
+        ck[cs.TRANSITIONS] += 1
+        if run_local.over(ck):
+            return ENDED
+        if add_to(table, cs.unsigned(ck[cs.HASH])):
+            ck[cs.STATES] += 1
+            ck[cs.DEPTH] += 1
+            open_frame(ck)
+        else:
+            _note_cycle(ck, ck[cs.HASH])
+            cs.step_back(mem, st, ck, ck[frame + FRAME_MARK])
+            ck[cs.HASH] = ck[frame + FRAME_HASH]
+    return ENDED
+
+
+@jit
+def _pass_known(mem, st, ck, table, frame):
+    """Go past deliveries, from the frame's choice on, that lead to known states; returns how many choices these are."""
+    first, process = ck[frame + FRAME_N], ck[frame + FRAME_PROCESS]
+    if process < ck[cs.N] * run_local.PER_CORE or ck[cs.JOINING] or ck[cs.RECORDING]:
+        return 0
+    die = ck[ck[cs.DIES] + process - ck[cs.N] * run_local.PER_CORE]
+    if first == 0:
+        ck[frame + FRAME_AHEAD] = foresee(mem, st, ck, die)
+        if ck[cs.LIMIT]:  # the log is full, and nothing was foreseen
+            return 0
+        ck[frame + FRAME_MARK] = ck[cs.LOG]
+    n, end, ahead = first, st[block_of_die(st, die) + ms.FLIGHT_COUNT], ck[frame + FRAME_AHEAD]
+    for k in range(n, end):
+        prefetch(table, ck[ahead + 2 * k + 1] & table.size - 1)
+    while n < end and ck[ahead + 2 * n] != FOLLOWED:
+        if ck[ahead + 2 * n] == ALONE:
+            if not _is_in(table, cs.unsigned(ck[ahead + 2 * n + 1])):
+                break
+            ck[frame + FRAME_ANY] = 1
+            ck[cs.TRANSITIONS] += 1
+            ck[cs.ACTIONS] += 1
+            _note_cycle(ck, ck[ahead + 2 * n + 1])
+        n += 1
+    ck[frame + FRAME_N] = n
+    return n - first
+
+
+@jit
+def _note_cycle(ck, hash_):
+    """Return whether a known state is on the path to the present one, or is it: then the states have a cycle."""
+    if ck[cs.CYCLES] or ck[ck[cs.ON_PATH] + (hash_ & cs.ON_PATH_WORDS - 1)] == 0:
+        return
+    for d in range(ck[cs.DEPTH] + 1):
+        if ck[ck[cs.FRAMES] + d * FRAME_WORDS + FRAME_HASH] == hash_:
+            ck[cs.CYCLES] = 1
+
+
+@jit
+def _back(mem, st, ck):
+    """Leave a state that is done with."""
+    _count(ck, -1)
+    ck[cs.DEPTH] -= 1
+    if ck[cs.DEPTH] >= 0:
+        frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
+        cs.step_back(mem, st, ck, ck[frame + FRAME_MARK])
+        ck[cs.HASH] = ck[frame + FRAME_HASH]
+
+
+@call
+def all_done(st, ck, spared):
+    """Return whether all cores that are searched have returned, but for some: a bit of ``spared`` each."""
+    for m in range(ck[cs.N]):
+        i = ck[ck[cs.MEMBERS] + m]
+        if not spared >> i & 1 and st[block_of_core(st, core_of(ck, i)) + ms.STATUS] != ms.STATUS_DONE:
+            return False
+    return True
+
+
+@call
+def any_gives_up(st, ck, spared):
+    """Has a core that is searched come to a failure that ends the run without blame, but for some, a bit each?"""
+    for m in range(ck[cs.N] if ck[cs.GIVES_UP] else 0):
+        i = ck[ck[cs.MEMBERS] + m]
+        if not spared >> i & 1 and run_local.gives_up(st, ck, block_of_core(st, core_of(ck, i))):
+            return True
+    return False
+
+
+@call
+def judge_end(mem, st, ck):
+    """Nothing can go on: has a core given up, or are all kernels done, and is what they should have left there?"""
+    if any_gives_up(st, ck, 0):
+        return
+    if not all_done(st, ck, 0):
+        cs.accuse(ck, cs.DEADLOCK, 0)
+        return
+    for e in range(ck[cs.N_EXPECTED]):
+        wrong = first_wrong(mem, ck, ck[cs.EXPECTED_BASE] + cs.EXPECTED_WORDS * e)
+        if wrong >= 0:
+            ck[cs.WITNESS], ck[cs.WITNESS + 1] = e, wrong
+            cs.accuse(ck, cs.WRONG_BITS, cs.WORDS_OF_BITS)
+            return
+
+
+@cs.entry
+def walk(mem, st, ck, rows, named, budget):
+    """Take random transitions, ``budget`` at most: to learn who uses what.  Returns whether it can go on."""
+    for _ in range(budget):
+        violation = ck[cs.VIOLATION]
+        if violation == cs.RACE or violation == cs.RACE_INSIDE or violation == cs.TOO_EARLY:
+            ck[cs.VIOLATION], ck[cs.RESTART] = 0, 1  # after it, somebody may synchronize on these bytes, or use others
+        if ck[cs.VIOLATION] or ck[cs.LIMIT]:
+            return False
+        ck[cs.LOG] = ck[cs.LOG_BASE]
+        while ck[cs.RESTART]:  # something new was seen: go on with what is local now
+            freeze(st, ck)
+            ck[cs.RESTART], ck[cs.TOUCHED] = 0, 0
+            for m in range(ck[cs.N]):
+                touch_core(st, ck, ck[ck[cs.MEMBERS] + m])
+                run_local_all(mem, st, ck, rows, named, ck[ck[cs.MEMBERS] + m])
+            ck[cs.LOG] = ck[cs.LOG_BASE]
+        processes = n_processes(st, ck)
+        first, moved = _draw(ck, processes), False
+        for k in range(processes):
+            process = (first + k) % processes
+            n = run_local.n_choices(st, ck, process)
+            start = _draw(ck, n) if n else 0
+            for c in range(n):
+                if transition(mem, st, ck, rows, named, process, (start + c) % n):
+                    moved = True
+                    break
+            if moved:
+                break
+        if not moved and ck[cs.RESTART] == 0:
+            return False
+    return True
+
+
+@jit
+def _draw(ck, n):
+    """A number from 0 to n-1 (two combined congruential generators)."""
+    ck[cs.WALK_1] = ck[cs.WALK_1] * 40014 % 2147483563
+    ck[cs.WALK_2] = ck[cs.WALK_2] * 40692 % 2147483399
+    return (ck[cs.WALK_1] - ck[cs.WALK_2]) % 2147483562 % n
+
+
+@cs.entry
+def follow(mem, st, ck, rows, named, path):
+    """Take the transitions of a path, [n, 2] process and choice; returns how many could be taken."""
+    for k in range(path.shape[0]):
+        ck[cs.LOG] = ck[cs.LOG_BASE]
+        if not transition(mem, st, ck, rows, named, path[k, 0], path[k, 1]):
+            return k
+        if run_local.over(ck):
+            return k + 1
+    return path.shape[0]
+
+
+@cs.entry
+def judge_here(mem, st, ck):
+    """`judge_end` of the state in which a path ends."""
+    judge_end(mem, st, ck)
+
+
+@cs.entry
+def make_visible(mem, st, ck):
+    """While a path is recorded: make visible what the search took to be so."""
+    for m in range(ck[cs.N]):
+        deliver_latent(mem, st, ck, core_of(ck, ck[ck[cs.MEMBERS] + m]))

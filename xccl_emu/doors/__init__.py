@@ -1,0 +1,1 @@
+"""Ways in for programs that others wrote: operators in Ascend C, and scripts for PyTorch."""

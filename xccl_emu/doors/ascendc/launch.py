@@ -1,0 +1,112 @@
+"""What a case says to launch a kernel in Ascend C: its tiling struct by fields, and the cores of a die as blocks."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.doors.ascendc.kernel import KEPT, AscendKernel
+from xccl_emu.machine.launch import Grant, Launch
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench
+from xccl_emu.protocol.streams import Streams
+
+STOPS = {
+    0xA500: "AllocTensor of a queue without a free buffer", 0xA501: "DeQue of an empty queue",
+    0xA502: "more buffers of queues than there are events", 0xA503: "DataCopy of bytes that are no whole blocks of 32",
+    0xA504: "a mask beyond the 256 bytes of a repeat, or more than 255 repeats",
+    0xA505: "a reduction of elements that are not contiguous in a repeat",
+    0xA507: "copies that keep the larger or smaller: not in xccl_emu's header",
+    0xA509: "bytes that the scalar unit wrote are used before an event to that pipe has been waited for",
+    0xA50A: "bytes that a vector instruction wrote are used by another one before a PipeBarrier<PIPE_V>",
+    0xA50B: "more byte ranges wait for an event or a barrier than are kept: its hazards are not judged",
+    0xA506: "WholeReduceMax or Min with the place in front of the value, or alone",
+}  # fmt: skip
+"""What the header stops a run with, as `Bench.stop` takes it."""
+
+_TYPES = {
+    **{f"{sign}int{8 * n}_t": f"{sign or 'i'}{n}" for sign in ("u", "") for n in (1, 2, 4, 8)},
+    "float": "f4", "int": "i4", "bool": "u1",
+}  # fmt: skip
+_FIELD = re.compile(r"(?:const\s+)?(\w+)\s+(\w+)(?:\s*\[(\d+)\])?")
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A struct of the kernel's source, and what is in its fields."""
+
+    struct: str
+    values: Mapping[str, int | float | Sequence[int]] = field(default_factory=dict)
+
+    def packed(self, kernel: AscendKernel) -> NDArray[np.uint8]:
+        """The struct as the compiler lays it out, in whole words of 8 bytes.
+
+        Raises ConfigError if the source has no such struct, or its fields are others, or a value is none of its type.
+        """
+        kind = self._dtype(kernel)
+        given, wanted = set(self.values), set(kind.names or ())
+        if given != wanted:
+            raise ConfigError(
+                f"{self.struct} of {kernel.file.name}: fields missing: {sorted(wanted - given)}, "
+                f"unknown: {sorted(given - wanted)}"
+            )
+        one = np.zeros((), kind)
+        for name, value in self.values.items():
+            try:
+                one[name] = value
+            except (OverflowError, TypeError, ValueError) as error:
+                raise ConfigError(f"{self.struct}.{name}={value!r}: {error}") from error
+        raw = np.frombuffer(one.tobytes(), np.uint8)
+        return np.pad(raw, (0, -raw.size % 8))
+
+    def _dtype(self, kernel: AscendKernel) -> np.dtype[np.void]:
+        text = _COMMENT.sub(" ", kernel.text)
+        found = re.search(rf"\bstruct\s+{re.escape(self.struct)}\s*\{{([^}}]*)\}}", text)
+        if found is None:
+            raise ConfigError("struct", self.struct, f"{kernel.file.name} has no such struct")
+        fields = [re.sub(r"\s*=.*", "", each.strip()) for each in found[1].split(";") if each.strip()]
+        return np.dtype([self._field(each) for each in fields], align=True)
+
+    def _field(self, text: str) -> tuple[str, str, tuple[int, ...]]:
+        match = _FIELD.fullmatch(text)
+        if match is None or match[1] not in _TYPES:
+            raise ConfigError("struct", self.struct, f"field `{text}`: must be of {', '.join(_TYPES)}")
+        return match[2], _TYPES[match[1]], (int(match[3]),) if match[3] else ()
+
+
+def _with_flags(pod: Pod, grant: Grant) -> Grant:
+    is_meta = pod.spec.meta_start <= grant.start and grant.end <= pod.spec.managed_start
+    return replace(grant, rights=grant.rights + "f") if is_meta and "r" in grant.rights else grant
+
+
+def launch(
+    bench: Bench, pod: Pod, kernel: AscendKernel, die: int, cores: Sequence[int],
+    args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant], tiling: Tiling | None = None,
+    streams: Streams | None = None,
+) -> Launch | None:  # fmt: skip
+    """Launch a kernel on cores of a die, which are its blocks.
+
+    Parameters
+    ----------
+    grants: those that lie in metadata areas are windows of flags, ``"rf"`` in place of ``"r"``.
+    args: an address or a number for each parameter of the source, but for ``tiling`` if there is a struct for it.
+    tiling: put into memory of the die, which all of them may read.
+    streams: to launch it after what these cores run already there, on `Streams.put`; None is returned then.
+
+    Raises ConfigError as `Pod.launch` and `Tiling.packed` do.
+    """
+    kernel = kernel.read(bench, pod.without)
+    for code, meaning in STOPS.items():
+        bench.stop(code, meaning)
+    given, leave = dict(args), [_with_flags(pod, each) for each in grants]
+    if tiling is not None:
+        held = bench.filled(die, tiling.packed(kernel), "tiling")
+        given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]
+    blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
+    blocks |= dict.fromkeys([each for each in kernel.params if each == "events" or each in kernel.ranges], 0)
+    launched = pod.launch(kernel, die, cores, {**blocks, **given}, leave, after=streams)
+    return launched if streams is None else None

@@ -1,0 +1,267 @@
+"""Litmus programs as an operator in Ascend C (docs/machine.md): what each may come to, and what results refute.
+
+The programs are in `operators/litmus_programs.h`.  What is allowed is what an exhaustive search finds of the very
+operator that runs on hardware.
+"""
+
+import csv
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.base.errors import ConfigError, UnfinishedError
+from xccl_emu.doors.ascendc.kernel import BARRIERS, KEPT, AscendKernel, ascend_kernel
+from xccl_emu.machine import explore
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+
+OPERATORS = Path(__file__).with_name("operators")
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
+"""Memory orders, each allows what those before it allow."""
+HOMES = {"one": (0, 0, 0), "own": (0, 1, 2)}
+"""The dies of x, y and z: all on thread 0's, or each on one of its own."""
+CELLS = "xyz"
+THREADS_MOST, LINE_WORDS, LINE_BYTES = 4, 8, 64
+
+Outcome = frozenset[tuple[str, int]]
+"""Registers as ``1:a``, and the last values of the cells, each with its value."""
+Results = Mapping[str, Mapping[Outcome, int]]
+"""How often each program came to what, by its name."""
+
+_PROGRAM = re.compile(r"^PROGRAM\((\w+), (.*)\)$", re.MULTILINE)
+_OPERATION = re.compile(r"([WCRP])\((\w), (\w)\)|([FS])")
+
+
+class LitmusOperation(NamedTuple):
+    """``W`` or ``C`` with a cell and a value, ``R`` or ``P`` with a cell and a register, or ``F`` or ``S``."""
+
+    kind: str
+    cell: str = ""
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class LitmusTest:
+    """A litmus program; ``text`` is as the header has it, and ``number`` what the operator gets."""
+
+    name: str
+    number: int
+    text: str
+
+    @property
+    def texts(self) -> list[str]:
+        """Each thread as the header has it."""
+        return re.split(r"(?<=[)FS]), (?=[WCRPFS])", self.text)
+
+    @property
+    def threads(self) -> tuple[tuple[LitmusOperation, ...], ...]:
+        """The operations of each thread."""
+        found = (_OPERATION.finditer(text) for text in self.texts)
+        return tuple(tuple(LitmusOperation(m[1] or m[4], m[2] or "", m[3] or "") for m in each) for each in found)
+
+    @property
+    def cells(self) -> str:
+        """The cells that it touches."""
+        return "".join(sorted({op.cell for thread in self.threads for op in thread if op.cell}))
+
+    @property
+    def registers(self) -> tuple[tuple[str, ...], ...]:
+        """The registers of each thread, in the order in which it reads."""
+        return tuple(
+            tuple(f"{i}:{op.what}" for op in thread if op.kind in "RP") for i, thread in enumerate(self.threads)
+        )
+
+    def outcome(self, cells: Sequence[int], seen: Sequence[int]) -> Outcome:
+        """Return the outcome that x, y and z, and each thread's word, show."""
+        last = [(cell, int(cells[CELLS.index(cell)])) for cell in self.cells]
+        read = [
+            (name, int(word) >> 8 * i & 255)
+            for word, names in zip(seen, self.registers, strict=False)
+            for i, name in enumerate(names)
+        ]
+        return frozenset([*last, *read])
+
+
+@functools.cache
+def programs() -> Mapping[str, LitmusTest]:
+    """The programs by name, in the order of the header."""
+    text = (OPERATORS / "litmus_programs.h").read_text()
+    return {name: LitmusTest(name, i, threads) for i, (name, threads) in enumerate(_PROGRAM.findall(text))}
+
+
+def named(names: Iterable[str]) -> list[LitmusTest]:
+    """The programs of these names, or all; ConfigError for one that there is not."""
+    known = programs()
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"program {name!r}: must be one of {', '.join(known)}")
+    return [known[name] for name in names] or [*known.values()]
+
+
+def text_of(outcome: Outcome) -> str:
+    """An outcome as files and reports have it: registers, then cells."""
+    return " ".join(f"{name}={value}" for name, value in sorted(outcome, key=lambda each: (len(each[0]) == 1, each)))
+
+
+# ---- the operator on a pod
+
+
+@functools.cache
+def operator(barrier: str) -> AscendKernel:
+    """The kernel, with a reading of its barriers."""
+    return ascend_kernel(OPERATORS / "litmus.cpp", "litmus", barrier=barrier)
+
+
+def launched(program: LitmusTest, order: str, barrier: str, homes: str, rounds: int = 1, seed: int = 0) -> "Launched":
+    """A pod with a die for each thread, ready to run the operator; seed is for random schedules."""
+    threads, home, lines = len(program.threads), HOMES[homes], (4 + THREADS_MOST) * rounds + THREADS_MOST
+    dies = max(threads, 1 + max(home))
+    spec = small_pod(dies, app_bytes=0, meta_bytes=lines * LINE_BYTES, managed_bytes=0, ub_bytes=320, flight_granules=8)
+    pod = Pod(spec, order=order, policy="random", seed=seed)
+    cells = [pod.meta(die, i * rounds * LINE_BYTES) for i, die in enumerate(home)]
+    seen, ready = (pod.meta(0, i * rounds * LINE_BYTES) for i in (3, 3 + THREADS_MOST))
+    args = dict(zip((*CELLS, "seen", "ready"), (*cells, seen, ready), strict=True))
+    args |= {"program": program.number, "threads": threads, "rounds": rounds, KEPT[0]: 0, KEPT[1]: 1}
+    for thread in range(threads):
+        pod.launch(operator(barrier), thread, [0], {**args, "first": thread}, [pod.grant_meta("rw")])
+    return Launched(pod, (*cells, seen))
+
+
+class Launched(NamedTuple):
+    """A pod, and where x, y, z and the words of threads begin."""
+
+    pod: Pod
+    starts: tuple[int, ...]
+
+
+@functools.cache
+def allowed(program: LitmusTest, order: str, barrier: str, homes: str = "one") -> frozenset[Outcome]:
+    """All outcomes that the operator has on the machine, by an exhaustive search.
+
+    Raises:
+        UnfinishedError: if the search ends at its limit.
+        KernelError: without a compiler.
+    """
+    pod, starts = launched(program, order, barrier, homes)
+    threads = len(program.threads)
+    seen = [starts[3] + i * LINE_BYTES for i in range(threads)]
+    found = explore.explore(pod, [(address, 8) for address in (*starts[:3], *seen)], max_states=5_000_000)
+    if not found.complete:
+        raise UnfinishedError(f"litmus program {program.name}: the search of {order} has more than 5 million states")
+    assert not found.errors, (program.name, found.errors)
+    return frozenset(program.outcome(words[:3], words[3 : 3 + threads]) for words in found.outcomes)
+
+
+def ran(program: LitmusTest, order: str, barrier: str, homes: str, rounds: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return what a run of some rounds leaves in memory, under a random schedule: [7 * rounds lines of 8 words]."""
+    pod, starts = launched(program, order, barrier, homes, rounds, seed)
+    pod.run()
+    counts = (rounds, rounds, rounds, THREADS_MOST * rounds)
+    raw = [pod.span(start, n * LINE_BYTES) for start, n in zip(starts, counts, strict=True)]
+    return np.concatenate(raw).view(np.int64)
+
+
+def counted(program: LitmusTest, dump: NDArray[np.int64]) -> Counter[Outcome]:
+    """Count the outcomes: of x, y, z and the words of threads, copied from memory in sequence.
+
+    Raises:
+        ConfigError: if these are no seven lines of 64 bytes a round.
+    """
+    if dump.size == 0 or dump.size % (7 * LINE_WORDS):
+        raise ConfigError(f"dump of {program.name}: {8 * dump.size} bytes: must be 7 lines of 64 bytes for each round")
+    words = dump.reshape(7, -1, LINE_WORDS)[:, :, 0]
+    rows = np.concatenate([words[:3] & 0xFFFFFFFF, words[3:]]).T
+    each, counts = np.unique(rows, axis=0, return_counts=True)
+    outcomes = Counter[Outcome]()
+    for row, n in zip(each, counts, strict=True):
+        outcomes[program.outcome(row[:3], row[3:])] += int(n)
+    return outcomes
+
+
+# ---- results of a machine
+
+
+def csv_of(results: Results) -> str:
+    """A results file: program, outcome, count."""
+    rows = [f"{name},{text_of(outcome)},{n}" for name, counts in results.items() for outcome, n in counts.items()]
+    return "\n".join(["program,outcome,count", *rows, ""])
+
+
+def read(file: Path) -> Results:
+    """The results of a file; counts of one outcome are added up.
+
+    Raises:
+        ConfigError: for a file or a row that is none, with its line.
+    """
+    try:
+        rows = [*csv.DictReader(file.read_text("utf-8-sig").splitlines())]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--read {file}: cannot be read ({error})") from error
+    results = dict[str, Counter[Outcome]]()
+    for line, row in enumerate(rows, 2):
+        try:
+            program = programs()[row["program"]]
+            outcome, n = _outcome(program, row["outcome"]), int(row["count"])
+            if n < 0:
+                raise ValueError("a count is not negative")
+        except (KeyError, TypeError, ValueError) as error:
+            shown = ",".join(str(value) for value in row.values())
+            why = "must be program,outcome,count, as in `MP,1:a=1 1:b=0 x=1 y=1,12`"
+            raise ConfigError(f"{file}:{line}: `{shown}`: {why} ({error})") from error
+        if n > 0:
+            results.setdefault(program.name, Counter())[outcome] += n
+    if not results:
+        raise ConfigError(f"{file}: no results: must have a line `program,outcome,count`, and rows after it")
+    return results
+
+
+def _outcome(program: LitmusTest, text: str) -> Outcome:
+    found = [(name, int(value)) for name, value in (item.split("=") for item in text.split())]
+    wanted = {*program.cells, *(name for names in program.registers for name in names)}
+    if {name for name, _ in found} != wanted or len(found) != len(wanted):
+        raise ValueError(f"an outcome of {program.name} has {', '.join(sorted(wanted))}")
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class MachineModel:
+    """A machine as the emulator has it, and what of the results it does not allow."""
+
+    order: str
+    barrier: str
+    refuted_by: list[tuple[str, Outcome, int]] = field(default_factory=list)
+    """Program, outcome, and how often it came."""
+
+    def allows_no_more_than(self, other: "MachineModel") -> bool:
+        """Return True if it is the same or stronger."""
+        weaker = ORDERS.index(self.order) <= ORDERS.index(other.order)
+        return weaker and BARRIERS.index(self.barrier) <= BARRIERS.index(other.barrier)
+
+
+def models(results: Results, homes: str) -> list[MachineModel]:
+    """Return what each model says of the results, strongest first."""
+    return [
+        MachineModel(order, barrier, [
+            (name, outcome, n)
+            for name, counts in results.items()
+            for outcome, n in counts.items()
+            if outcome not in allowed(programs()[name], order, barrier, homes)
+        ])
+        for order in ORDERS for barrier in BARRIERS
+    ]  # fmt: skip
+
+
+def strongest(found: Sequence[MachineModel]) -> list[MachineModel]:
+    """Return what nothing refutes, but for machines that are weaker than another one of these."""
+    left = [model for model in found if not model.refuted_by]
+    return [
+        model for model in left
+        if not any(other != model and other.allows_no_more_than(model) for other in left)
+    ]  # fmt: skip

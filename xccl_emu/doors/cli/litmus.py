@@ -1,0 +1,240 @@
+"""``xccl-emu litmus``: what small programs may come to on each machine, and which machines a results file refutes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import option
+from xccl_emu.base.sizes import some
+from xccl_emu.cli import ending
+from xccl_emu.cli.app import JSON, App, command_of, print_json, words
+from xccl_emu.cli.shown import counting, escape, right, stdout_console, table
+
+if TYPE_CHECKING:
+    from xccl_emu.doors.ascendc.litmus import LitmusTest, MachineModel, Outcome
+
+
+@dataclass(frozen=True)
+class LitmusOptions:
+    """Distinguish memory orders and readings of a barrier by litmus programs, on hardware by an operator in Ascend C.
+
+    Without options: the programs, and what each may come to under each order, as a search of the operator finds it.
+    With a results file of a machine (`program,outcome,count`): which orders and readings it refutes, and what to set.
+
+    \b
+      xccl-emu litmus SB MP CoWW MP_f_po
+      xccl-emu litmus SB MP CoWW --emulate fifo > results.csv
+      xccl-emu litmus --read results.csv
+
+    W and R write and read by the scalar unit, C and P by copies; F is PipeBarrier<PIPE_ALL>, S is
+    PipeBarrier<PIPE_MTE3>. What did not come in a run may still come: a results file refutes models, and proves none.
+    docs/machine.md says how the operator is run on hardware. It needs a C++ compiler.
+
+    Exit code: 0, or 1 if the results refute every model that there is.
+    """
+
+    read: Path | None = option(None, "Results of a machine, as CSV.")
+    emulate: str = option("", "Print the results of an emulated machine of this order.", metavar="ORDER")
+    barrier: str = option("visible", "How the emulated machine reads a barrier: visible or empty.")
+    homes: str = option("one", "Where cells are: one (all with thread 0) or own (a die for each).")
+    rounds: int = option(1000, "Rounds of each program on the emulated machine.", least=1, most=1_000_000)
+    seed: int = option(0, "Of its random schedules.", least=0)
+
+
+@dataclass(frozen=True)
+class LitmusOutcome(w.Printed):
+    """What a litmus program may come to."""
+
+    outcome: Annotated[str, "registers as `1:a=0`, and last values of cells as `x=1`"]
+    allowed: Annotated[dict[str, list[str]], "the memory orders that allow it, by reading of a barrier"]
+
+
+@dataclass(frozen=True)
+class LitmusProgram(w.Printed):
+    """A litmus program."""
+
+    program: Annotated[str, "its name or text"]
+    threads: Annotated[Sequence[str], "the operations of each thread"]
+    outcomes: Annotated[list[LitmusOutcome], "what it may come to"]
+
+
+@dataclass(frozen=True)
+class LitmusAllowed(w.Printed):
+    """What litmus programs may come to."""
+
+    homes: Annotated[str, "where cells are: `one` or `own`"]
+    litmus: Annotated[list[LitmusProgram], "the programs, and what each may come to"]
+
+
+@dataclass(frozen=True)
+class Refutation(w.Printed):
+    """An outcome that a model does not allow."""
+
+    program: Annotated[str, "its name or text"]
+    outcome: Annotated[str, "registers as `1:a=0`, and last values of cells as `x=1`"]
+    count: Annotated[int, "how often it came"]
+
+
+@dataclass(frozen=True)
+class ModelSetting(w.Printed):
+    """What a pod is set to."""
+
+    RECORD = "Setting"
+    order: w.Order
+    barrier: Annotated[str, "how a barrier is read: `visible` or `empty`"]
+
+
+@dataclass(frozen=True)
+class JudgedModel(w.Printed):
+    """A machine as the emulator has it."""
+
+    RECORD = "Model"
+    setting: Annotated[ModelSetting, w.INLINE]
+    refuted_by: Annotated[list[Refutation], "the outcomes that it does not allow"]
+
+
+@dataclass(frozen=True)
+class LitmusRead(w.Printed):
+    """What a results file says of each machine."""
+
+    homes: Annotated[str, "where cells are: `one` or `own`"]
+    n_rounds: Annotated[int, "rounds of all programs"]
+    models: Annotated[list[JudgedModel], "every machine that there is, strongest first"]
+    left: Annotated[
+        list[ModelSetting], "what nothing refutes, but for machines that are weaker than another one of these",
+        w.As("set"),
+    ]  # fmt: skip
+
+
+def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code."""
+    from xccl_emu.doors.ascendc import BARRIERS, litmus
+
+    all_of = {"emulate": ("", *litmus.ORDERS), "barrier": BARRIERS, "homes": tuple(litmus.HOMES)}
+    for name, choices in all_of.items():
+        if getattr(options, name) not in choices:
+            raise ConfigError(f"--{name} {getattr(options, name)!r}: must be one of {', '.join(filter(None, choices))}")
+    if options.read is not None and (programs or options.emulate):
+        raise ConfigError("--read: takes no programs and no --emulate: the programs come from the file")
+    if options.emulate and as_json:
+        raise ConfigError("--emulate: prints a results file, which is CSV; leave out --json")
+    chosen = litmus.named(programs or ())
+    if options.read is not None:
+        return _read(options, as_json)
+    if options.emulate:
+        return typer.echo(_emulated(options, chosen), nl=False)
+    _list(options, chosen, as_json)
+
+
+def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
+    from xccl_emu.doors.ascendc import litmus
+
+    counted, machine = dict[str, "dict[Outcome, int]"](), (options.emulate, options.barrier, options.homes)
+    for program in programs:
+        counted[program.name] = litmus.counted(program, litmus.ran(program, *machine, options.rounds, options.seed))
+    return litmus.csv_of(counted)
+
+
+# ---- what is allowed
+
+
+def _list(options: LitmusOptions, programs: Sequence["LitmusTest"], as_json: bool) -> None:
+    from xccl_emu.doors.ascendc import litmus
+
+    shown = list[LitmusProgram]()
+    with counting("litmus", len(programs), quiet=as_json) as count:
+        for i, program in enumerate(programs):
+            count(i, program.name)
+            shown.append(LitmusProgram(program.name, program.texts, _allowed(program, options.homes)))
+    if as_json:
+        return print_json("litmus", LitmusAllowed(options.homes, shown))
+    found = table("program", "outcome", *litmus.ORDERS, title="what may come", title_style="")
+    for each in shown:
+        found.add_row(each.program, f"[bold]{escape(' || '.join(each.threads))}[/]", end_section=False)
+        for one in each.outcomes:
+            found.add_row("", one.outcome, *(_cell(one.allowed, order) for order in litmus.ORDERS))
+        found.add_section()
+    console = stdout_console()
+    console.print(found)
+    console.print(
+        "empty: where PipeBarrier only says that pipes are empty, not that writes are visible", highlight=False
+    )
+
+
+def _allowed(program: "LitmusTest", homes: str) -> list[LitmusOutcome]:
+    """List each outcome, and the orders that allow it by each reading of a barrier."""
+    from xccl_emu.doors.ascendc import BARRIERS, litmus
+
+    found = {
+        (barrier, order): litmus.allowed(program, order, barrier, homes)
+        for barrier in BARRIERS for order in litmus.ORDERS
+    }  # fmt: skip
+    return [
+        LitmusOutcome(litmus.text_of(outcome), {
+            barrier: [order for order in litmus.ORDERS if outcome in found[barrier, order]] for barrier in BARRIERS
+        })
+        for outcome in sorted(frozenset().union(*found.values()), key=litmus.text_of)
+    ]  # fmt: skip
+
+
+def _cell(allowed: dict[str, list[str]], order: str) -> str:
+    readings = [barrier for barrier, orders in allowed.items() if order in orders]
+    return "yes" if len(readings) == len(allowed) else "".join(readings)
+
+
+# ---- what is refuted
+
+
+def _read(options: LitmusOptions, as_json: bool) -> None:
+    from xccl_emu.doors.ascendc import litmus
+
+    assert options.read is not None
+    results = litmus.read(options.read)
+    models = litmus.models(results, options.homes)
+    left, runs = litmus.strongest(models), sum(sum(counts.values()) for counts in results.values())
+    if as_json:
+        shown = [JudgedModel(_setting(model), _refutations(model)) for model in models]
+        print_json("litmus", LitmusRead(options.homes, runs, shown, [*map(_setting, left)]))
+    else:
+        _show(models, left, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}")
+    raise typer.Exit(0 if left else ending.WRONG)
+
+
+def _setting(model: "MachineModel") -> ModelSetting:
+    return ModelSetting(model.order, model.barrier)
+
+
+def _refutations(model: "MachineModel") -> list[Refutation]:
+    from xccl_emu.doors.ascendc import litmus
+
+    return [Refutation(name, litmus.text_of(outcome), n) for name, outcome, n in model.refuted_by]
+
+
+def _show(models: Sequence["MachineModel"], left: Sequence["MachineModel"], what: str) -> None:
+    rows = table("order", "barrier", "", "by", "outcome", *right("times"), title=what, title_style="")
+    for model in models:
+        worst = max(_refutations(model), key=lambda each: each.count, default=None)
+        found = ("[green]not refuted[/]", "", "", "") if worst is None else (
+            "[red]refuted[/]", worst.program, worst.outcome, str(worst.count)
+        )  # fmt: skip
+        rows.add_row(model.order, model.barrier, *found)
+    console = stdout_console()
+    console.print(rows)
+    for model in left:
+        says = f"--order {model.order} --barrier {model.barrier}"
+        console.print(f"set {says}: the results fit, and refute what is stronger", highlight=False)
+    if not left:
+        console.print(
+            "no order and no reading of a barrier has all of these outcomes: the emulator has no such machine"
+        )
+    else:
+        console.print("what did not come may still come: a weaker machine is never refuted", highlight=False)
+
+
+_PROGRAMS = words("programs", "PROGRAM", "Names of programs [default: all].")
+app = App.of(command_of(LitmusOptions, act, JSON, first=(_PROGRAMS,)))

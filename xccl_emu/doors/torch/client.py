@@ -1,0 +1,100 @@
+"""A rank's end of its line to the server: calls that all ranks of a group make together."""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from xccl_emu.base import errors
+from xccl_emu.doors.torch.wire import POLICY, Arrays, Line, Message
+
+
+class ProfiledKernel(NamedTuple):
+    """A kernel of a rank, for profilers."""
+
+    name: str
+    start_us: float
+    duration_us: float
+
+
+@dataclass
+class Clock:
+    """The time of a process: virtual if the pod runs in virtual time, else this computer's."""
+
+    virtual: bool = os.environ.get(POLICY, "time") == "time"
+    us: float = 0.0
+    """Virtual time that the calls took."""
+    events: list[ProfiledKernel] = field(default_factory=list)
+
+    def now_us(self) -> float:
+        """The time now."""
+        return self.us if self.virtual else time.perf_counter() * 1e6
+
+
+CLOCK = Clock()
+
+
+class Rank:
+    """A rank of a group of ranks that call together.
+
+    group: a name that all of them have, and no other group.  rank, size: its number, and how many there are.
+    shrinks: whether the group, all of it, goes on without ranks that have left.
+
+    Raises ConfigError if there is no server, or no such place in the group.
+    """
+
+    def __init__(self, group: str, rank: int, size: int, shrinks: bool = False) -> None:
+        self.rank, self.size = rank, size
+        hello = {"group": group, "rank": rank, "size": size, "shrinks": shrinks, "pid": os.getpid()}
+        self._line = Line.connect(hello)
+        try:
+            self._answer("joining")
+        except errors.XcclEmuError:
+            self.close()
+            raise
+
+    def call(
+        self, call: str, arrays: Mapping[str, NDArray[Any]], kernel: str = "", **said: Any
+    ) -> tuple[Message, Arrays]:
+        """Make a call with all other ranks; returns what the server says, with arrays valid until the next call.
+
+        kernel: by which name profilers list it.
+
+        Raises what the call raised, in each rank, and UnfinishedError if a rank that it needs has ended.
+        """
+        started = CLOCK.now_us()
+        self._line.send({"call": call, **said}, arrays)
+        answer = self._answer(call)
+        CLOCK.us += answer[0].get("us", 0.0)
+        if kernel:
+            CLOCK.events.append(ProfiledKernel(kernel, started, CLOCK.now_us() - started))
+        return answer
+
+    def _answer(self, call: str) -> tuple[Message, Arrays]:
+        """Return the server's answer, or raise its error."""
+        answer = self._line.receive()
+        if answer is None:
+            raise errors.UnfinishedError(f"{call} of rank {self.rank}: the server is gone")
+        if "error" in answer[0]:
+            raise getattr(errors, answer[0]["error"], errors.XcclEmuError)(answer[0]["text"])
+        return answer
+
+    def close(self) -> None:
+        """Leave the group; what others call from then on fails."""
+        self._line.close()
+
+
+def hold_on() -> None:
+    """Have this process end when the server does."""
+
+    def watch() -> None:
+        with contextlib.suppress(errors.XcclEmuError):
+            Line.connect({"pid": os.getpid()}).receive()
+        os._exit(70)
+
+    threading.Thread(target=watch, daemon=True, name="xccl_emu: watches the server").start()

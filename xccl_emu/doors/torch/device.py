@@ -1,0 +1,187 @@
+"""PyTorch whose accelerator is this computer: devices mean the CPU, backends gloo, and events report the pod's time."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
+
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.doors.torch.client import CLOCK, hold_on
+
+_NAMES = ("npu", "cuda", "privateuseone")
+_LARGE = 1 << 26
+"""Elements from which on random matrices are not made: scripts multiply them to pass time on a device."""
+_here = {"device": 0}
+
+
+def on_cpu(device: Any) -> Any:
+    """The CPU for what names the accelerator; anything else as it is."""
+    if isinstance(device, torch.device):
+        return torch.device("cpu") if device.type in _NAMES else device
+    if isinstance(device, int) or (isinstance(device, str) and device.split(":")[0] in _NAMES):
+        return torch.device("cpu")
+    return device
+
+
+class NotMade:
+    """A large random matrix, or a product of such, that only passes time; ConfigError for any use of its values."""
+
+    def __matmul__(self, other: "NotMade") -> "NotMade":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        what = f"{name} of a random matrix of at least {_LARGE} elements"
+        raise ConfigError(f"{what}: xccl_emu.doors.torch does not make such")
+
+
+class _ToCpu(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") is not None:
+            kwargs["device"] = on_cpu(kwargs["device"])
+        if func is torch.Tensor.to:
+            args = tuple(on_cpu(a) if isinstance(a, (str, torch.device)) else a for a in args)
+        if func is torch.randn:
+            size = args[0] if args and isinstance(args[0], (tuple, list)) else args
+            if len(size) == 2 and size[0] * size[1] >= _LARGE:
+                return NotMade()
+        return func(*args, **kwargs)
+
+
+class Event:
+    """A moment; `elapsed_time` is in milliseconds of the pod's virtual time, if the pod runs in it."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._at_us = 0.0
+
+    def record(self, *_: Any) -> None:
+        """Take the time."""
+        self._at_us = CLOCK.now_us()
+
+    def elapsed_time(self, other: "Event") -> float:
+        """Milliseconds from here to another one."""
+        return (other._at_us - self._at_us) * 1e-3
+
+    def synchronize(self, *_: Any) -> None:
+        """Return: all is done when a call returns."""
+
+    wait = synchronize
+
+    def query(self) -> bool:
+        """Say that it has happened."""
+        return True
+
+
+class Stream:
+    """A stream; there is but one order, the calls'."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def synchronize(self, *_: Any) -> None:
+        """Return: all is done when a call returns."""
+
+    wait_stream = wait_event = record_event = synchronize
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _set_device(device: Any) -> None:
+    _here["device"] = device if isinstance(device, int) else torch.device(device).index or 0
+
+
+_MODULE: dict[str, Any] = {
+    "set_device": _set_device, "current_device": lambda: _here["device"], "device_count": lambda: 1 << 10,
+    "is_available": lambda: True, "is_initialized": lambda: False, "_is_in_bad_fork": lambda: False,
+    "get_device_name": lambda *_: "xccl_emu", "Event": Event, "Stream": Stream, "stream": lambda stream: stream,
+    "current_stream": lambda *_: Stream(), "default_stream": lambda *_: Stream(),
+    **dict.fromkeys(("synchronize", "manual_seed", "manual_seed_all", "empty_cache", "_sleep", "_lazy_init"), _nothing),
+}  # fmt: skip
+"""What scripts use of ``torch.npu`` and ``torch.cuda``."""
+
+
+def install(name: str) -> None:
+    """Put a device of this name into PyTorch; in each process, once, when PyTorch has been imported."""
+    module = torch.cuda
+    if name == "npu":
+        torch.utils.rename_privateuse1_backend("npu")
+        module = types.ModuleType("torch.npu")
+        torch._register_device_module("npu", module)
+        torch.npu = module
+    for each, value in _MODULE.items():
+        setattr(module, each, value)
+    setattr(torch.Tensor, name, lambda self, *_, **__: self)
+    torch.set_default_device = _nothing
+    torch.compile = _not_compiled
+    torch.set_num_threads(1)  # ranks share the cores of this computer
+    _gloo()
+    if name == "cuda":
+        from xccl_emu.doors.torch.faces import pplx
+
+        pplx.install()
+    _ToCpu().__enter__()
+    hold_on()
+
+
+def _not_compiled(function: Any = None, **_: Any) -> Any:
+    """A function as it is, in place of ``torch.compile``, which would need a compiler on this computer."""
+    return (lambda each: each) if function is None else function
+
+
+def _gloo() -> None:
+    """Have any backend be gloo, which is stricter than accelerators' backends."""
+    made, new = dist.init_process_group, dist.new_group
+    gathered = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name since PyTorch 2.13
+
+    @functools.wraps(made)
+    def init_process_group(backend: Any = None, *args: Any, device_id: Any = None, **kwargs: Any) -> Any:
+        return made("gloo", *args, **kwargs)
+
+    @functools.wraps(new)
+    def new_group(ranks: Any = None, *args: Any, backend: Any = None, device_id: Any = None, **kwargs: Any) -> Any:
+        return new(ranks, *args, backend="gloo", **kwargs)
+
+    def all_gather_into_tensor(output: Any, given: Any, group: Any = None, async_op: bool = False) -> Any:
+        return gathered(output.view(-1), given.contiguous().view(-1), group=group, async_op=async_op)
+
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> None:
+        (group or dist.group.WORLD).barrier().wait()
+
+    class Hccl:
+        """What an HCCL group is asked: its name."""
+
+        def __init__(self, group: Any) -> None:
+            self._group = group
+
+        def get_hccl_comm_name(self, rank: int) -> str:
+            return str(self._group.group_name)
+
+    def get_backend(group: Any, device: torch.device) -> Any:
+        return Hccl(group) if device.type in _NAMES else backend_of(group, device)
+
+    backend_of = dist.ProcessGroup._get_backend
+    dist.ProcessGroup._get_backend = get_backend
+    changed: dict[str, Callable[..., Any]] = {
+        "init_process_group": init_process_group, "new_group": new_group, "barrier": barrier,
+        "all_gather_into_tensor": all_gather_into_tensor,
+    }  # fmt: skip
+    for each, value in changed.items():
+        setattr(dist, each, value)
+    init_process_group.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]

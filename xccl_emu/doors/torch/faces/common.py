@@ -1,0 +1,157 @@
+"""What the faces have in common: tensors as arrays, groups of ranks, events."""
+
+import uuid
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.doors.torch.client import Rank
+
+_BITS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
+_TYPES = {np.dtype(dtype): (bits, torch_type) for torch_type, (bits, dtype) in _BITS.items()}
+POISON, _ROW_BYTES = 0xFF, 32
+
+
+def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    """The values of a tensor, whatever its type."""
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype in _BITS:
+        bits, dtype = _BITS[tensor.dtype]
+        return np.asarray(tensor.view(bits).numpy().view(dtype))
+    return np.asarray(tensor.numpy())
+
+
+def to_torch(array: NDArray[Any]) -> torch.Tensor:
+    """A tensor of its own with the values of an array."""
+    if array.dtype in _TYPES:
+        bits, torch_type = _TYPES[array.dtype]
+        return torch.from_numpy(array.view(np.int16 if bits is torch.int16 else np.uint8).copy()).view(torch_type)
+    return torch.from_numpy(np.array(array))
+
+
+def to_rows(*tensors: torch.Tensor | None) -> NDArray[np.uint8]:
+    """[rows, bytes] the rows of tensors one after another as bytes, a multiple of 32 of them."""
+    parts = [each.contiguous().view(torch.uint8).numpy() for each in tensors if each is not None]
+    row = np.concatenate(parts, 1)
+    return np.pad(row, ((0, 0), (0, -row.shape[1] % _ROW_BYTES)))
+
+
+def from_rows(rows: NDArray[np.uint8], *like: torch.Tensor | None) -> list[torch.Tensor]:
+    """Tensors of such rows, of as many columns and the types of the given ones."""
+    tensors, first = [], 0
+    for each in like:
+        if each is not None:
+            end = first + each.size(-1) * each.element_size()
+            tensors.append(to_torch(rows[:, first:end]).view(each.dtype))
+            first = end
+    return tensors
+
+
+def unfilled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of poison: NaN in BF16, FP32 and e4m3, so that rows that nobody sent are not right by accident."""
+    tensor = torch.empty(shape, dtype=dtype)
+    tensor.view(torch.uint8).fill_(POISON)
+    return tensor
+
+
+def join(group: Any, shrinks: bool = False) -> Rank:
+    """The rank of this process in a process group, which may go on without ranks that left; collective."""
+    names = [uuid.uuid4().hex]
+    dist.broadcast_object_list(names, src=dist.get_global_rank(group, 0), group=group)
+    return Rank(names[0], group.rank(), group.size(), shrinks)
+
+
+def refuse(**given: tuple[Any, str]) -> None:
+    """Raises ConfigError for an argument that is set: its value, and why it is not here."""
+    for name, (value, why) in given.items():
+        if value:
+            raise ConfigError(name, value, why)
+
+
+class EventOverlap:
+    """An event of a call; all is done when a call returns."""
+
+    def __init__(self, event: Any = None, extra_tensors: Any = None) -> None:
+        self.event = event
+
+    def current_stream_wait(self) -> None:
+        """Return."""
+
+    def __enter__(self) -> "EventOverlap":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Config:
+    """Numbers of SMs and chunks, which the emulator has no use for."""
+
+    def __init__(self, *numbers: int, **named: int) -> None:
+        self.numbers, self.named = numbers, named
+
+    def get_nvl_buffer_size_hint(self, *_: int) -> int:
+        """Bytes: none are needed apart from the pod's."""
+        return 0
+
+    get_rdma_buffer_size_hint = get_nvl_buffer_size_hint
+
+
+class GroupMember:
+    """A rank's end of a process group: what every library's Buffer does alike.  Collective."""
+
+    num_sms = 20
+
+    def __init__(self, group: Any, shrinks: bool = False) -> None:
+        self.group, self.rank, self.group_size = group, group.rank(), group.size()
+        self._rank = join(group, shrinks)
+
+    def destroy(self) -> None:
+        """Leave the group."""
+        self._rank.close()
+
+    @classmethod
+    def set_num_sms(cls, number: int) -> None:
+        """Remember it; the cores of a rank are an option of the command."""
+        cls.num_sms = number
+
+    @staticmethod
+    def get_dispatch_config(ranks: int) -> Config:
+        """A configuration, which is not used."""
+        return Config()
+
+    get_combine_config = get_dispatch_config
+
+    def clean_low_latency_buffer(self, *_: int) -> None:
+        """Return: the kernels clean the next set in each call."""
+
+    def _most(self, tokens: int) -> int:
+        """Tokens of the largest batch of the group; collective."""
+        most = torch.tensor([tokens])
+        dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
+        return int(most)
+
+    @staticmethod
+    def _summands(rows: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor) -> dict[str, NDArray[Any]]:
+        """Return what combine is given: rows of experts, and the weight of each choice, 0 where it is masked."""
+        return {
+            "y": to_numpy(rows), "topk": to_numpy(topk_idx.int()),
+            "weights": to_numpy(weights.masked_fill(topk_idx == -1, 0).float()),
+        }  # fmt: skip
+
+
+def layout_of(topk_idx: torch.Tensor, experts: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """[ranks] and [experts] how many tokens go there, int32, and [tokens, ranks] which ones, bool."""
+    at = torch.where(topk_idx >= 0, topk_idx // (experts // ranks), -1)
+    in_rank = torch.stack([(at == rank).any(1) for rank in range(ranks)], 1)
+    per_expert = torch.bincount(topk_idx[topk_idx >= 0].flatten(), minlength=experts)
+    return in_rank.sum(0).int(), per_expert.int(), in_rank
+
+
+def nothing() -> None:
+    """Do nothing: a hook without anything to wait for."""

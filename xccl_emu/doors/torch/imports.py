@@ -1,0 +1,77 @@
+"""What a script imports under names of others, and what is put into PyTorch when it is imported."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+DEVICE = "XCCL_EMU_TORCH_DEVICE"
+"""Environment variable: ``"npu"`` or ``"cuda"``, the device that is meant when a script names one."""
+_CPU = "https://download.pytorch.org/whl/cpu"
+_FACES = {
+    "npu": {"deep_ep": "ascend", "deep_ep.buffer": "ascend", "torch_npu": "torch_npu"},
+    "cuda": {
+        "deep_ep": "deepep", "deep_ep.utils": "utils", "deep_ep.utils.envs": "utils", "deep_ep.utils.math": "utils",
+        "deep_ep.utils.testing": "utils", "nvshmem": "nvshmem", "nvshmem.core": "nvshmem",
+        "cuda.core.experimental": "nvshmem", "cuda.core": "nvshmem", "cuda": "nvshmem",
+    },
+}  # fmt: skip
+"""By device: a name that scripts import, and the module of `faces` that it means."""
+
+
+class _Face(importlib.abc.Loader):
+    """Has a module of ours for one of others."""
+
+    def __init__(self, face: str) -> None:
+        self._face = face
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        face = importlib.import_module(f"xccl_emu.doors.torch.faces.{self._face}")
+        vars(module).update({name: value for name, value in vars(face).items() if not name.startswith("__")})
+
+
+class _Patched(importlib.abc.Loader):
+    """Loads PyTorch as ever, and then puts the emulator's devices into it."""
+
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        importlib.import_module("xccl_emu.doors.torch.device").install(os.environ[DEVICE])
+
+
+class _FaceFinder(importlib.abc.MetaPathFinder):
+    def __init__(self, faces: dict[str, str]) -> None:
+        self._faces, self._torch = faces, True
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in self._faces:
+            return importlib.machinery.ModuleSpec(fullname, _Face(self._faces[fullname]), is_package=True)
+        if fullname == "torch" and self._torch:
+            self._torch = False  # the next one is asked of the others
+            spec = importlib.util.find_spec("torch")
+            if spec is None:
+                how = f"pip install torch --index-url {_CPU}"
+                raise ModuleNotFoundError(f"PyTorch is not installed: {how}", name="torch")
+            if spec.loader is not None:
+                spec.loader = _Patched(spec.loader)
+            return spec
+        return None
+
+
+def install() -> None:
+    """Have this process import faces, by the device that the environment names."""
+    sys.meta_path.insert(0, _FaceFinder(_FACES[os.environ[DEVICE]]))

@@ -1,0 +1,104 @@
+"""Each choice of a search judged by the ends that it must keep: what no comparison of verdicts can see.
+
+What the search takes by itself must leave all ends that runs had before it; what it tries in a state must have all of
+them together; states that it takes for one must have the same; and the ends that it comes to must be the ends
+of the program.  No action is named and no two are compared, so it holds for whatever a reduction rests on.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.search.device import watch
+from xccl_emu.check.search.device.run_local import PER_CORE
+from xccl_emu.check.search.setup import Setup
+from xccl_emu.check.search.watched import SearchHistory, SearchStep, WatchedSearch
+from xccl_emu.check.trial import Trial
+from xccl_emu.guards.campaign.generate import ProgramCase
+from xccl_emu.guards.campaign.judge import QUIET_WALKS, WALK_STEPS, JudgeBudget, JudgedProgram, Scene, verdict_of
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OPERATIONS, SCALAR, VECTOR
+from xccl_emu.machine.ends import Ends, ends
+
+JUDGE = "ends"
+BY_ENDS = "full verified; ends are lost:"
+"""How contradictions of this kind begin."""
+_PIPES = {SCALAR: "scalar", MTU_IN: "mtu-in", VECTOR: "vector", MTU_OUT: "mtu-out", DMA: "dma"}
+Sets = NDArray[np.uint64]
+
+
+def judge_ends(case: ProgramCase, orders: Sequence[str], budget: JudgeBudget) -> list[JudgedProgram]:
+    """Return the full search's verdict under each order, and whether each choice of what it verifies keeps all ends.
+
+    What is expected of memory is no matter, nor is a fault.  Data buffers that were written hold other values at each
+    place.
+    """
+    small = replace(case.small, filled=not case.small.fresh)
+    return [judge_by_ends(Scene(small, order, None, budget)) for order in orders]
+
+
+def judge_by_ends(scene: Scene) -> JudgedProgram:
+    """Judge a case by its ends under one order."""
+    return judge_trial(scene.trial, scene.small.observed(scene.pod), scene.budget)
+
+
+def judge_trial(trial: Trial, observe: Sequence[tuple[int, int]], budget: JudgeBudget) -> JudgedProgram:
+    """Judge a trial by its ends, which differ if observed memory does, as `machine.explore` takes it."""
+    judged = JudgedProgram(trial.pod.order)
+    search = WatchedSearch(Setup(trial, full=True), max_states=budget.states, seconds=budget.seconds)
+    search.walk_steps, search.quiet_walks = WALK_STEPS, QUIET_WALKS
+    found = search.run()
+    judged.states = found.states
+    judged.verdicts["full"] = verdict_of(found)
+    if judged.verdicts["full"] != kinds.VERIFIED:
+        return judged
+    graph = ends(trial.pod, search.choices.rows(), observe, budget.ends)
+    judged.verdicts[JUDGE] = kinds.UNFINISHED if graph is None else kinds.VERIFIED
+    if graph is not None:
+        judged.states += graph.states
+        wrong = next(wrong_choices(search.choices, graph, len(found.parts) == 1), None)
+        if wrong is not None:  # those after it follow from it most often
+            judged.verdicts[JUDGE] = "ends are lost"
+            judged.contradict(f"{BY_ENDS} {wrong[0]}", wrong[1])
+    return judged
+
+
+def wrong_choices(choices: SearchHistory, graph: Ends, whole: bool) -> Iterator[tuple[str, str]]:
+    """Yield each step of a search that loses ends or comes to others: its kind, and the ends."""
+    sets = graph.sets[1:]
+    tried, met = defaultdict[tuple[int, int], list[SearchStep]](list), dict[tuple[int, int], int]()
+    for step in choices.steps:
+        if step.alone and not np.array_equal(sets[step.before], sets[step.after]):
+            yield f"{_name(step)} by itself", _differ(graph, sets[step.before], sets[step.after])
+        if not step.alone:
+            tried[step.part, step.found[0]].append(step)
+    for (part, found), steps in tried.items():
+        for state, one in [(steps[0].before, found), *((step.after, step.found[1]) for step in steps)]:
+            known = met.setdefault((part, one), state)
+            if not np.array_equal(sets[state], sets[known]):
+                yield "one state in place of two", _differ(graph, sets[state], sets[known])
+        together = np.bitwise_or.reduce([sets[step.after] for step in steps])
+        if not np.array_equal(sets[steps[0].before], together):
+            names = ", ".join(sorted({_name(step) for step in steps}))
+            yield (
+                f"{names}: more can come out than what is tried leads to",
+                _differ(graph, sets[steps[0].before], together),
+            )
+    last = [sets[state] for key, state in met.items() if key not in tried] or [graph.sets[0]] * (not choices.steps)
+    if whole and last and not np.array_equal(graph.sets[0], np.bitwise_or.reduce(last)):
+        yield "other ends than brute force", _differ(graph, graph.sets[0], np.bitwise_or.reduce(last))
+
+
+def _name(step: SearchStep) -> str:
+    """Return the name of the operation that was taken, or of the pipe whose transition it was."""
+    if step.alone:
+        return OPERATIONS[step.operation] if step.operation >= 0 else _PIPES[step.what >> 16 & 255]
+    return "a delivery" if step.operation == watch.DELIVERY else _PIPES[step.who % PER_CORE]
+
+
+def _differ(graph: Ends, before: Sets, after: Sets) -> str:
+    parts = (("lost", before & ~after), ("new", after & ~before))
+    return "; ".join(f"{word}: {' | '.join(graph.of(bits))}" for word, bits in parts if bits.any())

@@ -1,0 +1,1 @@
+"""The command of this room."""

@@ -1,0 +1,1 @@
+"""What makes published numbers again: measurements and how they are made, the fit, the analyzer of MixServe."""

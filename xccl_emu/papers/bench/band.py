@@ -1,0 +1,102 @@
+"""How far a predicted row may be off: its 80% interval, from what is not known of the constants.
+
+The range of an assumed constant, and a fitted one's in the report of its fit, is read as its 80% interval.  A
+bench is run again with each constant at each end of its range, all others left alone.  Constants are taken to be
+independent, and a result to follow each of them in a straight line: then moves down and moves up are each added in
+squares.  What somebody has set, by ``--cost`` or in the file of a fabric, is known, and has no range.
+
+A row that was fitted to has the interval of the fit: as far as the rows of the fit are off, for the constants fitted.
+"""
+
+import math
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from importlib.resources import files
+from statistics import NormalDist
+from typing import Any
+
+from xccl_emu.papers.bench.result import Result
+from xccl_emu.papers.bench.sensitivity import End
+from xccl_emu.papers.bench.setting import Setting
+from xccl_emu.timing.costs import ASSUMED, FITTED, Costs
+
+Key = tuple[str, str, str]
+"""Bench, name and configuration of a row."""
+PERCENT = 80
+_OUTSIDE = NormalDist().inv_cdf(0.5 + PERCENT / 200)
+"""How many standard deviations the ends of the interval are from its middle."""
+
+
+@cache
+def _report() -> dict[str, Any]:
+    return tomllib.loads(files("xccl_emu.timing").joinpath("fitted.toml").read_text("utf-8"))
+
+
+def ranges() -> dict[str, tuple[float, float]]:
+    """Return the range of each assumed constant, and how far the others may be by the report of their fit."""
+    by = {each.name: each.metadata for each in fields(Costs)}
+    assumed = {name: of["range"] for name, of in by.items() if of["kind"] == ASSUMED}
+    return assumed | {name: tuple(ends) for name, ends in _report()["intervals"].items() if by[name]["kind"] == FITTED}
+
+
+def ends(costs: Costs) -> list[End]:
+    """Both ends of each range, but those at which a constant is already, and constants that somebody has set."""
+    usual = Costs()
+    both = ((name, float(end)) for name, of in ranges().items() for end in of)
+    return [End(name, end) for name, end in both if getattr(costs, name) == getattr(usual, name) != end]
+
+
+def fit_percent() -> float:
+    """Return how far a row that was fitted to may be off, on either side: from the residuals of all of them."""
+    rows = [row["residual_percent"] for row in _report()["row"]]
+    free = len(rows) - len(_report()["constants"])
+    return _OUTSIDE * math.sqrt(math.fsum(row * row for row in rows) / free)
+
+
+def with_bands(
+    results: Sequence[Result], setting: Setting, make: Callable[[Setting], Sequence[Result]],
+    watch: Callable[[list[End]], Iterable[End]],
+) -> list[Result]:  # fmt: skip
+    """Return the rows of a bench with their intervals; ``watch`` yields the ends again, and may report progress.
+
+    The bench is run once for each end, without payload.  Rows that it does not make again have no interval.
+    """
+    bare = replace(setting, data=False)
+    runs = [_by_key(make(replace(bare, costs=end.costs(setting.costs)))) for end in watch(ends(setting.costs))]
+    percent = fit_percent()
+    return [_banded(one, runs, percent) for one in results]
+
+
+def _banded(one: Result, runs: Sequence[dict[Key, float]], percent: float) -> Result:
+    """A row with its interval; what is computed for a table depends on no constant, and has none."""
+    if one.baseline:
+        return one
+    if one.role == "fit" and one.emulated is not None:
+        return _between(one, -percent * one.emulated / 100, percent * one.emulated / 100)
+    return _moved(one, [run[key] for run in runs if (key := one.key) in run])
+
+
+def _by_key(results: Iterable[Result]) -> dict[Key, float]:
+    return {one.key: one.emulated for one in results if one.emulated is not None}
+
+
+def _moved(one: Result, moved: Sequence[float]) -> Result:
+    """Return the row with the interval that follows from its values at each end."""
+    if one.emulated is None or not moved:
+        return one
+    return _between(one, *in_squares(value - one.emulated for value in moved))
+
+
+def in_squares(moves: Iterable[float]) -> tuple[float, float]:
+    """Moves down and moves up, each added in squares: the first at most 0, the second at least 0."""
+    known = [*moves]
+    down, up = (math.sqrt(math.fsum(min(0.0, sign * move) ** 2 for move in known)) for sign in (1, -1))
+    return -down, up
+
+
+def _between(one: Result, down: float, up: float) -> Result:
+    assert one.emulated is not None
+    return replace(one, low=one.emulated + down, high=one.emulated + up)
+

@@ -1,0 +1,57 @@
+"""All-reduce and all-to-all by degree and by size, on the paper's own cluster ([MixServe] II-B, Figure 3).
+
+The figure's numbers are not in the text of the paper; what it says of them is, and that is what runs are held against.
+By degree: a batch of tokens: TP adds up all hidden states, and EP sends each rank's share to eight experts a
+token.  By size: four ranks of a node, or one rank on each of four nodes.  The size of the batch is not published.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xccl_emu.papers.bench import published
+from xccl_emu.papers.bench.layers import HIDDEN, TOP_K, Shape
+from xccl_emu.papers.bench.result import Result
+from xccl_emu.papers.bench.setting import DEFAULT, Setting
+from xccl_emu.protocol.registry import make
+from xccl_emu.timing.topologies import ATLAS_800T_A2
+
+CASES = {"AR": "all-reduce-two-shot", "A2A": "all-to-all"}
+TOKENS, CORES = 256, 16
+DEGREES, SIZES_KB = (2, 4, 8, 16, 32), (8, 32, 128, 512, 2048, 8192)
+
+
+def run_us(setting: Setting, operation: str, ranks: int, size: float) -> float:
+    """Microseconds until all ranks are done; ``size`` is bytes of a rank, as in Eqs. (2) and (3)."""
+    elements = max(1, round(size / 2 / ranks))
+    return setting.run(make(CASES[operation], ranks=ranks, elements=elements, calls=1, cores=CORES))[1]
+
+
+def flat_kb(sizes_kb: Sequence[float], us: Sequence[float]) -> float:
+    """The size at which the time is twice the smallest one's, between sizes in proportion of logarithms."""
+    return float(np.exp(np.interp(np.log(2 * us[0]), np.log(us), np.log(sizes_kb))))
+
+
+def operators(setting: Setting = DEFAULT) -> list[Result]:
+    """Times by degree and size, and what the paper says of them."""
+    within = replace(setting, fabric=ATLAS_800T_A2)
+    places = {"within nodes": within, "between nodes": replace(within, fabric=replace(ATLAS_800T_A2, chips_per_node=1))}
+    us: dict[str, float] = {}
+    made: dict[str, float] = {}
+    for operation, factor in (("AR", lambda ranks: 1.0), ("A2A", lambda ranks: TOP_K / ranks)):
+        for ranks in DEGREES:
+            size = 2 * HIDDEN * TOKENS * factor(ranks)
+            us[f"{operation}, {ranks} devices"] = run_us(within, operation, ranks, size)
+        made[f"{operation}, 16 devices over 8"] = us[f"{operation}, 16 devices"] / us[f"{operation}, 8 devices"]
+        flat: dict[str, float] = {}
+        for place, where in places.items():
+            ran = {
+                f"{operation}, {kb} KB, 4 devices {place}": run_us(where, operation, 4, 1024 * kb) for kb in SIZES_KB
+            }
+            flat[place], us = flat_kb(SIZES_KB, [*ran.values()]), us | ran
+        made[f"{operation}, flat up to, within nodes over between"] = flat["within nodes"] / flat["between nodes"]
+    made["AR over A2A, 32 devices"] = us["AR, 32 devices"] / us["A2A, 32 devices"]
+    shape: Shape = {"fabric": ATLAS_800T_A2.name, "cores": CORES, "tokens": TOKENS, "hidden": HIDDEN}
+    rows = [Result.of(row, made[row.what], configuration=shape) for row in published.rows("operators")]
+    return [*rows, *(Result("operators", what, value, "us", configuration=shape) for what, value in us.items())]

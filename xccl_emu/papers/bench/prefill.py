@@ -1,0 +1,86 @@
+"""Prefill of requests that arrive, a step at a time ([xDeepServe] 4.3, 7.2).
+
+All requests are shared by the DP groups of a task executor.  In each step the groups gather their status, which takes
+what the all-gather's kernels take in virtual time, and the leader deals the requests that have come: the longest first,
+each to the group that has least.  The group with most tokens decides how long a step is; tokens of a chip and second
+are an input.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.papers.bench import published
+from xccl_emu.papers.bench.result import Result
+from xccl_emu.papers.bench.scheduling import longest_first
+from xccl_emu.papers.bench.setting import DEFAULT, Setting
+from xccl_emu.protocol.registry import make
+
+STATUS_BYTES = 64
+"""What a group reports of itself in a step."""
+
+
+@dataclass(frozen=True)
+class Executors:
+    """Prefill of a deployment, and what arrives."""
+
+    executors: int = 4
+    """Task executors; requests come to them by turns."""
+    groups: int = 8
+    """DP groups of each."""
+    chips: int = 2
+    """Chips of a group."""
+    rate: float = 1.0
+    """Requests a second, of all executors together; with so few, hardly any waits for another."""
+    prompt: int = 13_000
+    """Tokens of a prompt in the mean; exponentially distributed up to ``longest``."""
+    longest: int = 65_536
+    requests: int = 20_000
+
+
+def status_us(setting: Setting, groups: int) -> float:
+    """Microseconds in which all groups have the status of all."""
+    return setting.run(make("all-gather", ranks=groups, elements=STATUS_BYTES // 2, calls=1))[1] if groups > 1 else 0.0
+
+
+def first_tokens_ms(
+    given: Executors, step_us: float, tokens_a_second: float, seed: int
+) -> NDArray[np.float64]:
+    """Milliseconds from arrival to first token, [requests], without what the network adds.
+
+    step_us: what a step takes apart from computing.  tokens_a_second: of a group.
+    """
+    rng = np.random.default_rng((seed, 12))
+    tokens = np.minimum(rng.exponential(given.prompt, given.requests), given.longest)
+    arrived = np.cumsum(rng.exponential(1000 / given.rate, given.requests))
+    ended = np.zeros(given.requests, np.float64)
+    for executor in range(given.executors):
+        mine = np.arange(executor, given.requests, given.executors)
+        now, first = 0.0, 0
+        while first < len(mine):
+            now = max(now, arrived[mine[first]])
+            after = int(np.searchsorted(arrived[mine], now, side="right"))
+            pending = mine[first:after]
+            groups = longest_first(tokens[pending], given.groups)
+            computed = np.bincount(groups, tokens[pending], given.groups).max() / tokens_a_second * 1000
+            now += computed + step_us / 1000
+            ended[pending], first = now, after
+    return ended - arrived
+
+
+def prefill(setting: Setting = DEFAULT, given: Executors = Executors()) -> list[Result]:
+    """The first token's time, in the mean and of the slowest; the mean with what was published for production."""
+    (rate,) = published.rows("prefill", "input")
+    step_us = status_us(setting, given.groups)
+    ms = first_tokens_ms(given, step_us, rate.value * given.chips, setting.seed)
+    (row,) = published.rows("prefill", "shown")
+    shape = {**vars(given), "tokens_a_second_and_chip": rate.value}
+    mean = float(ms.mean())
+    return [
+        Result.of(row, mean, configuration=shape)
+        if given == Executors()
+        else Result("prefill", row.what, mean, row.unit, configuration=shape),
+        Result("prefill", "TTFT, 99% below", float(np.quantile(ms, 0.99)), "ms", configuration=shape),
+        Result("prefill", "status of all groups", step_us, "us", configuration=shape),
+    ]

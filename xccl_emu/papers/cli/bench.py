@@ -1,0 +1,283 @@
+"""`xccl-emu bench NAME`: repeat the published measurements, and show them next to the published numbers."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from xccl_emu.base.errors import ConfigError, UnfinishedError
+from xccl_emu.base.jobs import Job, collect
+from xccl_emu.base.options import Modelled, option
+from xccl_emu.base.stage import silent
+from xccl_emu.cli import ending
+from xccl_emu.cli.app import CTX, JSON, App, Protocol, command_of, file, parameter
+from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
+from xccl_emu.cli.files import check_plot
+from xccl_emu.cli.shown import counting, stages
+from xccl_emu.papers import measurements
+from xccl_emu.papers.cli.perf import Perf, case_jobs
+
+if TYPE_CHECKING:
+    from xccl_emu.papers.bench.result import Result
+    from xccl_emu.papers.bench.sensitivity import End
+    from xccl_emu.papers.bench.setting import Setting
+
+    Make = Callable[[Setting], Sequence[Result]]
+
+T = TypeVar("T")
+app = App(cls=CaseGroup, no_args_is_help=True)
+
+_Percent = Annotated[float, typer.Option(help="How far a row may move from --against, in percent.", min=0, metavar="X")]
+_Band = Annotated[bool, typer.Option("--band", help="Say each row's 80% interval: runs at all constants' ends, too.")]
+OUTPUTS = (
+    JSON,
+    file("csv", "Write the rows to a CSV file as well; to Parquet if it is named *.parquet."),
+    file("plot", "Draw them to a PNG, SVG or PDF file."),
+    file("against", "Compare with the rows of an earlier --json, a file; exit code 1 if one has moved."),
+    parameter("tolerance", _Percent, 0.0),
+    parameter("band", _Band, False),
+)
+"""How every bench shows its rows."""
+
+
+@app.callback(subcommand_metavar="NAME [OPTIONS]...")
+def _group() -> None:
+    """Make published measurements again in virtual time: what was published, what comes out, and the error.
+
+    \b
+      xccl-emu bench fused                    one of those below
+      xccl-emu bench dispatch --help          its options
+      xccl-emu bench all-gather --ranks 8,16  one of xccl-emu list
+      xccl-emu bench case --help              the options of these
+
+    A row's role says what its published number may be used for: an "input" was put in as it is, free constants are
+    fitted to "fit" rows, "check" rows are compared and never fitted to, "shown" ones are not scored, "exact" ones must
+    come out exactly. FILE.py:NAME is a protocol too. Errors are signed. Exit code 1 if data that was moved is wrong, an
+    exact row differs, or a row moved from --against; 3 if some of many points or benches failed: the others are shown.
+    Ctrl-C and SIGTERM end it with 130 and 143, and what is done is shown.
+    """
+
+
+@dataclass(frozen=True)
+class Output:
+    """How the rows are shown."""
+
+    as_json: bool
+    csv: Path | None
+    plot: Path | None
+    against: Path | None
+    tolerance: float
+    band: bool
+
+
+class Partial(UnfinishedError):
+    """Some results, and why there are no more; with the exit code of the signal that has ended it, or 0."""
+
+    def __init__(self, message: str, results: "list[Result]", code: int) -> None:
+        super().__init__(message)
+        self.results, self.code = results, code
+
+
+def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
+    """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
+    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.papers.bench import baseline
+    from xccl_emu.papers.bench.result import FAILED, BenchRows
+    from xccl_emu.papers.bench.setting import Setting
+    from xccl_emu.papers.cli.bench_show import check_csv, show, write_csv
+    from xccl_emu.timing import topologies
+
+    check_csv(output.csv)
+    before = baseline.read(output.against) if output.against else {}
+    check_plot(output.plot)
+    fabric, costs = topologies.model(model.fabric, model.cost)
+    setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
+    results, failure = _made(make, setting)
+    if output.band and failure is None:
+        results = banded(results, setting, make, output.as_json)
+    results = [setting.scored(result) for result in results]
+    results += baseline.alpha_beta(results)
+    moved = baseline.moved(results, before, output.tolerance) if output.against else []
+    stopped = "" if failure is None else str(failure)
+    show(BenchRows(results, seed, setting.data, stopped, moved), output.as_json, "bench")
+    if output.csv is not None:
+        write_csv(results, output.csv)
+    if output.plot is not None:
+        from xccl_emu.papers.cli.bench_plot import draw
+
+        draw([result for result in results if result.role != FAILED], output.plot, setting.fabric)
+    if failure is not None:
+        ending.raise_by(failure.code)
+        raise failure
+    for line in [] if output.as_json else moved:
+        typer.echo(line)
+    if moved or any(result.failed for result in results):
+        raise typer.Exit(ending.WRONG)
+
+
+def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Partial | None]":
+    """The rows, and why there are not more of them."""
+    try:
+        return make(setting), None
+    except Partial as error:
+        return error.results, error
+
+
+def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
+    def make(setting: "Setting") -> "Sequence[Result]":
+        jobs = case_jobs(protocol, sizes_from(ctx.args), perf, setting)
+        return rows_of_jobs(
+            protocol, jobs, True, lambda done: [*done.values()], lambda _: protocol, workers=1
+        )  # stages of a run say how far it is
+
+    _bench(make, Output(**output), perf, no_data=perf.no_data)
+
+
+CASE = (CTX, parameter("protocol", Protocol, CTX.default))
+app.command("case", hidden=True, context_settings=ANY_SIZE)(command_of(Perf, _case, *OUTPUTS, first=CASE))
+
+
+def _measure(made: measurements.Measurement, **output: Any) -> None:
+    words = made.words if isinstance(made, measurements.Swept) else []
+
+    def make(setting: "Setting") -> "Sequence[Result]":
+        if not isinstance(made, measurements.Swept) or not words:
+            return made.rows(setting)
+        return sweep(made.name, words, made.cores_used, made.dask, setting, output["as_json"])
+
+    if made.own_fabric and made.fabric != measurements.Measurement.fabric:
+        raise ConfigError(f"--fabric {made.fabric}: bench {made.name} has the fabric of its paper")
+    _bench(make, Output(**output), made, made.seed, made.no_data)
+
+
+for _name, _kind in measurements.found().items():
+    app.command(_name)(command_of(_kind, _measure, *OUTPUTS))
+
+
+@dataclass(frozen=True)
+class Sensitivity(Modelled):
+    """How far results move when a constant that no published row determines is at an end of its plausible range.
+
+    Every constant of the model that is neither published nor fitted, one at a time; takes some minutes.
+    """
+
+    seed: int = option(0, "Seed of payloads and routings.", least=0)
+
+
+def _sensitivity(options: Sensitivity, **output: Any) -> None:
+    shown = Output(**output)
+    _bench(lambda setting: sensitivities(setting, shown.as_json), shown, options, options.seed)
+
+
+app.command("sensitivity")(command_of(Sensitivity, _sensitivity, *OUTPUTS))
+
+
+@dataclass(frozen=True)
+class Every(measurements.Measurement):
+    """Run all benches, on all cores as far as the memory goes; what two have in common is run once.
+
+    Sensitivity comes last, but with --band, which says of each row what the constants do to it.
+    """
+
+
+def _every(options: Every, **output: Any) -> None:
+    shown = Output(**output)
+    _bench(
+        lambda setting: every_bench(setting, shown.as_json, ends=not shown.band),
+        shown, options, options.seed, options.no_data,
+    )  # fmt: skip
+
+
+app.command("all")(command_of(Every, _every, *OUTPUTS))
+
+
+# ---- many jobs, with a bar that says how many are done
+
+
+def sweep(
+    bench: str, words: Sequence[str], cores: int, dask: str | None, setting: "Setting", quiet: bool
+) -> "list[Result]":
+    """Run a bench at every point of a grid; raises ConfigError for what is no grid, and as `rows_of_jobs`."""
+    from xccl_emu.papers.bench.sweep import in_order, jobs, parse_axes, points
+
+    made = points(bench, parse_axes(words), cores, setting)
+    return rows_of_jobs("sweep", jobs(made), quiet, lambda done: in_order(done.values()), lambda _: bench, dask=dask)
+
+
+def sensitivities(setting: "Setting", quiet: bool, before: Sequence["Result"] = ()) -> "list[Result]":
+    """Run everything with each assumed constant at both ends of its range; the results come after those ``before``.
+
+    Raises as `rows_of_jobs`.
+    """
+    from xccl_emu.papers.bench.sensitivity import jobs, results_of
+
+    return rows_of_jobs("runs", jobs(setting), quiet, results_of, lambda _: "sensitivity", before)
+
+
+def banded(results: Sequence["Result"], setting: "Setting", make: "Make", quiet: bool) -> "list[Result]":
+    """Give the rows of a bench their intervals."""
+    from xccl_emu.papers.bench import band
+
+    def watch(ends: "list[End]") -> "Iterator[End]":
+        with counting("constants", len(ends), quiet) as count:
+            for number, end in enumerate(ends):
+                count(number, f"{end.constant} {end.value:g}")
+                yield end
+
+    return band.with_bands(results, replace(setting, stage=silent), make, watch)
+
+
+def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Result]":
+    """Run all benches, and if ``ends`` is set those at the ends of ranges as `sensitivities` does.
+
+    Raises as `rows_of_jobs`.
+    """
+    kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
+    kinds.sort(key=lambda one: one[1].turn)
+    quietly = replace(setting, stage=silent)
+    jobs = [
+        Job(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
+        for kind, suite in kinds
+    ]
+
+    def in_order(done: "Mapping[int, list[Result]]") -> "list[Result]":
+        return [row for number in sorted(done, key=lambda one: kinds[one][1].place) for row in done[number]]
+
+    rows = rows_of_jobs("benches", jobs, quiet, in_order, lambda number: kinds[number][0].name)
+    return sensitivities(setting, quiet, rows) if ends else rows
+
+
+def _rows_of(kind: type[measurements.Measurement], setting: "Setting") -> "list[Result]":
+    """The rows of a measurement, in any process."""
+    return kind().rows_in_suite(setting)
+
+
+def rows_of_jobs(
+    name: str, jobs: Sequence[Job[T]], quiet: bool, in_order: "Callable[[dict[int, T]], list[Result]]",
+    bench_of: Callable[[int], str], before: "Sequence[Result]" = (), **where: Any,
+) -> "list[Result]":  # fmt: skip
+    """Return the results ``before`` and what all jobs found, by their numbers, in order.
+
+    Raises ConfigError if a job does not fit the memory; `Partial` if a failure or a signal leaves some, with a row for
+    each that failed; and where nothing is done the error of the first, if all failed in the same way.
+    """
+    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.papers.bench.result import FAILED, Result
+
+    where |= {"free_bytes": math.inf if where.get("dask") else available_bytes(), "advice": "take --no-data, or less"}
+    with counting(name, len(jobs), quiet, every_s=0) as count:
+        found = collect(jobs, lambda _, ended: count(ended, name), **where)
+    made, stopped = [*before, *in_order(found.done)], found.stopped
+    if stopped is None:
+        return made
+    if not made:
+        ending.raise_by(stopped.code)
+        if len({type(one.future.exception()) for one in found.failed}) == 1:
+            found.failed[0].future.result()
+        raise UnfinishedError(stopped.why)
+    rows = [Result(bench_of(one.number), one.job.name, None, "", role=FAILED, note=one.failure) for one in found.failed]
+    raise Partial(stopped.why, made + rows, stopped.code)

@@ -1,0 +1,59 @@
+"""Benchmarks that libraries for this hardware publish of themselves, and figures of [MixServe]."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xccl_emu.papers.measurements import Measurement, Suite
+
+if TYPE_CHECKING:
+    from xccl_emu.papers.bench.result import Result
+    from xccl_emu.papers.bench.setting import Setting
+
+
+@dataclass(frozen=True)
+class HixlMeasurement(Measurement):
+    """Copies of 128 MiB by the DMA engine, in blocks of 16 KiB to 8 MiB, to the same node or another (HIXL)."""
+
+    name = "hixl"
+    suite = Suite(9, 8, 1.5, 1.0)
+
+
+@dataclass(frozen=True)
+class HcclMeasurement(Measurement):
+    """All-gather of 74 KiB to 40 MiB of each of 16 dies of a server, and what HCCL takes for it.
+
+    Above 2 MB of a rank no payload moves, and nothing is compared.
+    """
+
+    name = "hccl"
+    suite = Suite(11, 9, 1.5, 1.0)
+
+
+@dataclass(frozen=True)
+class DeepEpMeasurement(Measurement):
+    """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, with FusedDispatch and the H800.
+
+    On another fabric it is DeepEP's own test: bench deepep --fabric h800, with DeepEP's table of that machine.
+    """
+
+    name = "deepep"
+    suite = Suite(12, 2, 17.0, 3.5)
+
+    def rows_in_suite(self, setting: "Setting") -> "list[Result]":
+        """Make both, that on its own machine too."""
+        from xccl_emu.papers.bench.deepep import elsewhere
+        from xccl_emu.timing.topologies import model
+
+        fabric, costs = model("h800")
+        return [*self.rows(setting), *elsewhere(replace(setting, fabric=fabric, costs=costs))]
+
+
+@dataclass(frozen=True)
+class OperatorsMeasurement(Measurement):
+    """All-reduce and all-to-all by degree and by size on 910Bs, 4 nodes of 8 (MixServe, Figure 3).
+
+    Compared with what the paper's text says of the figure, which has no numbers.
+    """
+
+    name = "operators"
+    own_fabric = True
