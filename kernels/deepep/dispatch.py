@@ -22,7 +22,7 @@ from xccl_emu.kernels.experts.counts import choice_at, load_choices, slot_of
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_at, prepare
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import barrier, drain_halves
-from xccl_emu.kernels.pull.dispatch import DispatchBuffers, gather_counts, pull_rows
+from xccl_emu.kernels.pull.dispatch import gather_counts, pull_rows
 
 SIGNAL_BYTES = 8
 SETS = 2
@@ -141,8 +141,16 @@ def add_counts(core, stats, c: Group):
         yield xl.store(stats + 4 * e, before + rows, 4, step=7)
 
 
+class _DispatchBuffers(Buffers):
+    x: xl.Reads
+    topk: xl.Reads
+    recv_x: xl.Writes
+    route: xl.Writes
+    counts: xl.Updates
+
+
 @xl.kernel
-def send_dispatch(rank, core, tokens, call, c: Group, b: DispatchBuffers, s: Sets):
+def send_dispatch(rank, core, tokens, call, c: Group, b: _DispatchBuffers, s: Sets):
     """The send phase on one core of a rank with this many tokens, in call number ``call``."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
@@ -154,7 +162,7 @@ def send_dispatch(rank, core, tokens, call, c: Group, b: DispatchBuffers, s: Set
 
 
 @xl.kernel
-def receive_dispatch(rank, core, call, stats: xl.Updates, c: Group, b: DispatchBuffers, s: Sets):
+def receive_dispatch(rank, core, call, stats: xl.Updates, c: Group, b: _DispatchBuffers, s: Sets):
     """The receive phase; ``stats`` is 0, or where the 4-byte statistics of the experts here are."""
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
@@ -166,7 +174,7 @@ def receive_dispatch(rank, core, call, stats: xl.Updates, c: Group, b: DispatchB
 
 
 @xl.kernel
-def deepep_dispatch(rank, core, tokens, call, stats: xl.Updates, c: Group, b: DispatchBuffers, s: Sets):
+def deepep_dispatch(rank, core, tokens, call, stats: xl.Updates, c: Group, b: _DispatchBuffers, s: Sets):
     """Run both phases, one after the other."""
     yield from send_dispatch(rank, core, tokens, call, c, b, s)
     yield from receive_dispatch(rank, core, call, stats, c, b, s)

@@ -75,7 +75,7 @@ def test_an_event_set_twice_is_a_violation_in_every_schedule_that_does_it(pipe: 
     found = twice.naive("sc")
     assert any("set while it is still set" in text for text in found.errors)
     for text in found.errors:  # the wait may come between the two; then the second event is left
-        assert "at its end" in text or "yield set_flag(" in text
+        assert "at its end" in text or "yield lang.set_flag(" in text
         assert ("at its end" in text) == ("nothing has waited for it" in text)
     assert not found.outcomes
     with pytest.raises(RunError, match=r"event 5 from .* to scalar is set while it is still set"):

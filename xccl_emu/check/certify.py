@@ -16,7 +16,7 @@ from xccl_emu.base.sizes import some
 from xccl_emu.check.reach import reach_of
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
+from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict, Violation
 from xccl_emu.machine.clock import working_seconds
 
 SECONDS, ADVICE_SECONDS = 30.0, 2.0
@@ -29,15 +29,18 @@ _REPORT = "please report this as a bug of xccl_emu"
 
 
 def certify(
-    checkable: Checkable, verdict: Verdict, *, seconds: float = SECONDS, max_states: int = MAX_STATES
-) -> Verdict:
+    checkable: Checkable, verdict: Verdict, *,
+    seconds: float = SECONDS, max_states: int = MAX_STATES, schedules: int | None = None,
+) -> Verdict:  # fmt: skip
     """The verdict with a certificate; another verdict if the certificate contradicts it.
 
-    Up to half of the time goes to brute force, what is then left, at least half, to sampled schedules.  If these show a
-    violation, that is the verdict; if brute force alone finds something, nothing is verified any more.  Of a violation
-    it is seen whether its schedule replays.  Raises ConfigError for limits that are not positive and for a verdict
-    under a fault.
+    Up to half of the time goes to brute force, what is then left, at least half, to sampled schedules, at most
+    ``schedules`` of them.  If these show a violation, that is the verdict; if brute force alone finds something,
+    nothing is verified any more.  Of a violation it is seen whether its schedule replays.  Raises ConfigError for
+    limits that are not positive and for a verdict under a fault.
     """
+    from xccl_emu.check.sampling.sample import sample
+
     for name, limit in (("seconds", seconds), ("max_states", max_states)):
         if not limit > 0:
             raise ConfigError(name, limit, "must be positive")
@@ -48,7 +51,10 @@ def certify(
     started = working_seconds()
     brute = by_brute_force(checkable, verdict, _SHARE_OF_BRUTE_FORCE * seconds, max_states)
     left = max(seconds - (working_seconds() - started), (1 - _SHARE_OF_BRUTE_FORCE) * seconds)
-    return _sampled(checkable, verdict, brute, started, left)
+    trial = checkable.build(verdict.order, verdict.without)
+    sampled = sample(trial, seed=verdict.seed, seconds=left, schedules=schedules)
+    certificate = replace(brute, schedules=sampled.schedules, seconds=working_seconds() - started)
+    return _with_certificate(checkable, verdict, certificate, sampled.violation)
 
 
 def _of_violation(checkable: Checkable, verdict: Verdict) -> Certificate:
@@ -113,20 +119,16 @@ def _wrong_bytes(trial: Trial, ranges: list[tuple[int, int]], outcome: tuple[int
             yield f"at the end of a run {text}"
 
 
-def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started: float, seconds: float) -> Verdict:
-    """The verdict with what brute force has found, and what a portfolio of schedules finds in ``seconds``."""
-    from xccl_emu.check.sampling.sample import sample
-
-    sampled = sample(checkable.build(verdict.order, verdict.without), seed=verdict.seed, seconds=seconds)
-    certificate = replace(brute, schedules=sampled.schedules, seconds=working_seconds() - started)
-    if sampled.violation is None:
+def _with_certificate(
+    checkable: Checkable, verdict: Verdict, certificate: Certificate, found: Violation | None
+) -> Verdict:
+    """The verdict with what brute force has said, and what sampled schedules have found."""
+    if found is None:
         return _unless_contradicted(replace(verdict, certificate=certificate))
-    found = f"sampled schedules: {sampled.violation.kind}"
-    both = "; ".join(text for text in (brute.disagreement, found) if text)
-    certificate = replace(certificate, disagreement=both)
+    both = "; ".join(text for text in (certificate.disagreement, f"sampled schedules: {found.kind}") if text)
+    shown = with_violation(checkable, verdict, found)
     reason = contradiction(verdict, both)
-    shown = with_violation(checkable, verdict, sampled.violation)
-    return replace(shown, reason=reason, certificate=certificate, reach=None)
+    return replace(shown, reason=reason, certificate=replace(certificate, disagreement=both), reach=None)
 
 
 def _unless_contradicted(verdict: Verdict) -> Verdict:
