@@ -16,8 +16,8 @@ from xccl_emu.protocol.registry import known, make, names
 
 PAGE = ROOT / "docs" / "records" / "synchronizations.md"
 
-CERTIFICATE_SECONDS, CERTIFICATE_STATES = 6.0, 20_000
-"""Limits of each certificate: brute force ends by its states, long before its time, so the page does not vary."""
+CERTIFICATE_SECONDS, CERTIFICATE_STATES, CERTIFICATE_SCHEDULES = 120.0, 20_000, 500
+"""Limits of each certificate: it ends by its states and schedules, long before its time, so the page does not vary."""
 
 
 def finding(verdict: Verdict, idle: bool) -> str:
@@ -32,7 +32,8 @@ def finding(verdict: Verdict, idle: bool) -> str:
 def certified(case: Case, without: Sequence[str] = (), seconds: float = 180) -> Verdict:
     """The verdict of a search of at most ``seconds`` seconds, with its certificate."""
     verdict = check(case, without=without, seconds=seconds)
-    return certify(case, verdict, seconds=CERTIFICATE_SECONDS, max_states=CERTIFICATE_STATES)
+    limits = {"max_states": CERTIFICATE_STATES, "schedules": CERTIFICATE_SCHEDULES}
+    return certify(case, verdict, seconds=CERTIFICATE_SECONDS, **limits)
 
 
 def rows(case: Case) -> Iterator[tuple[str, Verdict]]:
