@@ -370,7 +370,7 @@ def test_what_orders_calls_is_missed_too(sync: str, tmp_path: Path) -> None:
 
 def test_without_a_server() -> None:
     """A script that is started by itself is told how it must be."""
-    with pytest.raises(ConfigError, match=r"python -m xccl_emu\.torch SCRIPT"):
+    with pytest.raises(ConfigError, match=r"python -m xccl_emu\.doors\.torch SCRIPT"):
         Rank("alone", 0, 2)
 
 
