@@ -19,6 +19,7 @@ NOT_CORE = (
 _OFFSET = re.compile(r"(?:\bREQUEST|\bentry|\bslot|\be) \+ [1-6]\]|\brequest\[[1-6]\]|\b_?[mr]\[ml\.X_[ABC]\]")
 _ORDER = re.compile(r"(?:<=?|>=?) *(?:rq\.)?OP_[A-Z_]+|(?:rq\.)?OP_[A-Z_]+ *(?:<=?|>=?) ")
 _CODES = re.compile(r"\b(?:rq\.)?OP_[A-Z_]+")
+_GRANT = re.compile(r"\.grant(?:_meta|_managed)?\(")
 
 
 def files(folder: Path) -> Iterator[Path]:
@@ -30,6 +31,10 @@ def files(folder: Path) -> Iterator[Path]:
 def device(path: Path) -> bool:
     """Return whether a file is device code."""
     return "device" in path.parts
+
+
+def _of_protocols(path: Path) -> bool:
+    return "protocols" in path.parts
 
 
 def lines_with(folder: Path, pattern: re.Pattern[str], which: Callable[[Path], bool]) -> int:
@@ -80,6 +85,7 @@ def table(folder: Path) -> dict[str, int]:
         "comparisons of codes by their order": lines_with(folder, _ORDER, lambda path: path.name != "requests.py"),
         "uses of codes of operations": lines_with(folder, _CODES, lambda path: path.name != "requests.py"),
         "files that use them": len(on_codes),
+        "grants by hand in protocols/": lines_with(folder, _GRANT, _of_protocols),
         "class names in several modules": len(classes(folder)),
         "modules imported as at": named["at"],
         "modules imported as ck": named["ck"],
