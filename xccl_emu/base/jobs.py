@@ -102,7 +102,8 @@ def run_jobs(
                     number, job = waiting.pop(0)
                     running[executor.submit(job.run)] = number
                     free -= job.bytes_needed
-                for future in sorted(wait(running, return_when=FIRST_COMPLETED).done, key=running.__getitem__):
+                done = wait(running, return_when=FIRST_COMPLETED).done
+                for future in sorted(done, key=lambda one: (_is_broken(one), running[one])):
                     _check(future, jobs[running[future]].name)
                     number = running.pop(future)
                     yield EndedJob(number, jobs[number], future)
@@ -110,6 +111,11 @@ def run_jobs(
             what = str(error) if dask else "; ".join(jobs[number].name for number in running.values())
             why = "one of these processes was killed, perhaps for lack of memory"
             raise UnfinishedError(f"{what}: {why}; {advice}") from error
+
+
+def _is_broken(future: Future[Any]) -> bool:
+    """Return whether its process was killed: such jobs end the run, so what is done comes before them."""
+    return not future.cancelled() and isinstance(future.exception(), BrokenExecutor)
 
 
 def _check(future: Future[Any], name: str) -> None:

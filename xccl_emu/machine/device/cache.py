@@ -271,7 +271,7 @@ def written_back(st, core, base, choice):
         return k if k < n and st[place_of(st, core, k) + ms.CACHED_DIRTY] else -1
     if op == rq.OP_RETURN:
         return first_changed(st, core)
-    for k in range(n if op == rq.OP_DCCI else 0):
+    for k in range(n if op == rq.OP_DCCI and not flight.switched_off(st, base) else 0):
         at = place_of(st, core, k)
         line = st[base + REQUEST + ops.DCCI.address] >> LINE_SHIFT
         if st[at + ms.CACHED_LINE] == line + 1 and st[at + ms.CACHED_DIRTY]:
