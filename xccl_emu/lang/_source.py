@@ -262,7 +262,7 @@ class _Check:
         if not isinstance(node.value, int):
             kind = f"{ast.unparse(node)} is not an integer"
             if isinstance(node.value, str):
-                kind = "a string may only name the sync of a request"
+                kind = "a string may only name the sync of a request, as in: yield put(flag, 1, sync='tail')"
             raise self.source.refuse(node, kind)
         if not -(2**63) <= node.value < 2**63:
             raise self.source.refuse(node, f"{node.value} does not fit into 64 bits with a sign")
