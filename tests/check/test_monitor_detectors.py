@@ -80,11 +80,26 @@ def test_codes_that_a_protocol_knows_are_explained() -> None:
 def test_a_store_replaces_what_an_addition_released() -> None:
     """Under `sc` who sees a store does not know what an addition to the same word released before it: a data race."""
     trial = small("store 0.4 1; add 1.0 1 | store 1.0 5 | ge 1.0 5; load 0.4", dies=3).trial("sc", None)
-    actors = [0, 0, MTU_OUT, ms.ACTORS_PER_CORE, 2 * ms.ACTORS_PER_CORE, 2 * ms.ACTORS_PER_CORE]
-    whole = [ms.CHOICE_ALL if actor == MTU_OUT else 0 for actor in actors]
+    assert _in_turn(trial, 0, 0, MTU_OUT, _NEXT, 2 * _NEXT, 2 * _NEXT) == verdict.TORN_METADATA
+
+
+def test_a_dcci_that_is_switched_off_releases_nothing() -> None:
+    """What its core has written is not known to who sees another core's flag in the line: a data race."""
+    text = "store 1.0 5; put 0.4 1; quiet; dcci 1.0 | ge 1.0 5; load 0.4 | put 1.0 5"
+    trial = small(text, dies=3, scalar_cache=2, without=("dcci",)).trial("sc", None)
+    found = _in_turn(trial, 2 * _NEXT, 2 * _NEXT + MTU_OUT, 0, 0, MTU_OUT, 0, 0, _NEXT, _NEXT)
+    assert found == verdict.TORN_METADATA
+
+
+_NEXT = ms.ACTORS_PER_CORE
+"""From the scalar unit of a core to the next core's."""
+
+
+def _in_turn(trial: Trial, *actors: int) -> str | None:
+    """The kind of what a run in which these actors take one action each comes to; mtu-out takes all of a transfer."""
+    whole = [ms.CHOICE_ALL if actor % _NEXT == MTU_OUT else 0 for actor in actors]
     violation = replay(trial, np.array(actors, np.int64) << ms.CHOICE_BITS | whole)
-    assert violation is not None
-    assert violation.kind == verdict.TORN_METADATA
+    return None if violation is None else violation.kind
 
 
 def test_memory_that_nobody_wrote() -> None:
