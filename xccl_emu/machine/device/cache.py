@@ -166,13 +166,20 @@ def evict(mem, st, core, base, k):
 
 
 @jit
+def _first_clean(st, core, n):
+    """The first of the n cached lines of a core that is as it was fetched; n if there is none."""
+    k = 0
+    while k < n and st[place_of(st, core, k) + ms.CACHED_DIRTY]:
+        k += 1
+    return k
+
+
+@jit
 def _make_place(mem, st, core, base, line):
     """Open a place for a line, or -1 if that has to wait.  A full cache loses its first clean line, or its first."""
     n = n_cached(st, core)
     if n == st[ms.CACHE_LINES]:
-        k = 0
-        while k < n and st[place_of(st, core, k) + ms.CACHED_DIRTY]:
-            k += 1
+        k = _first_clean(st, core, n)
         if k < n:
             _drop(st, core, k)
         elif not _write_back(mem, st, core, base, 0):
@@ -285,11 +292,8 @@ def crowded_out(st, core, base, choice):
     n, op = st[ms.CACHE_LINES], st[base + REQUEST]
     if not through_cache(st, base) or choice == ms.CHOICE_ANEW or n_cached(st, core) < n:
         return -1
-    if op == rq.OP_STORE and flight.switched_off(st, base):
+    if _first_clean(st, core, n) < n or (op == rq.OP_STORE and flight.switched_off(st, base)):
         return -1
-    for k in range(n):
-        if not st[place_of(st, core, k) + ms.CACHED_DIRTY]:
-            return -1
     line = st[base + REQUEST + (ops.LOAD.address if op == rq.OP_LOAD else ops.STORE.address)] >> LINE_SHIFT
     return -1 if _find(st, core, line) >= 0 or _under_way(st, core, base, line) else 0
 

@@ -32,34 +32,31 @@ def note_sync(space, granule):
 @jit
 def wrote(space, i, base):
     """Keep what the writes of this action release, if they go to synchronizations, and what is visible with them."""
-    st, rows = space.st, space.rows
-    if st[ms.ORDER] == ms.ORDER_SC:
-        r = 0 if rows[0, accesses.FLAGS] & accesses.WRITE else 1
-        _publish_now(space, i, rows[r, accesses.START], rows[r, accesses.NBYTES])
-    else:
-        _keep_flights(space, i, base)
+    rows = space.rows
+    r = 0 if rows[0, accesses.FLAGS] & accesses.WRITE else 1
+    _keep(space, i, base, rows[r, accesses.START], rows[r, accesses.NBYTES])
 
 
 @jit
 def wrote_back(space, i, base, address):
     """Keep what a line releases that its core has written back: that counts as a store of it."""
-    st, m = space.st, space.m
+    m = space.m
     op, issued = m[ml.X_OP], m[ml.X_ISSUED]
     m[ml.X_OP] = rq.OP_STORE
     if m[ml.FENCES]:
         m[ml.X_ISSUED] = monitor_clocks.fence_row(m, i)
-    if st[ms.ORDER] == ms.ORDER_SC:
-        _publish_now(space, i, address, ms.CACHE_LINE_BYTES)
-    else:
-        _keep_flights(space, i, base)
+    _keep(space, i, base, address, ms.CACHE_LINE_BYTES)
     m[ml.X_OP], m[ml.X_ISSUED] = op, issued
     space.clocks[m[ml.X_KNOWN] + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
 
 
 @jit
-def _keep_flights(space, i, base):
-    """Keep what those writes release that this action has put in flight."""
+def _keep(space, i, base, start, nbytes):
+    """Keep what those writes release that this action has put in flight; under `sc` its bytes are visible at once."""
     st, m, clocks, flights = space.st, space.m, space.clocks, space.flights
+    if st[ms.ORDER] == ms.ORDER_SC:
+        _publish_now(space, i, start, nbytes)
+        return
     die = st[base + ms.DIE]
     ring = block_of_die(st, die)
     for k in range(m[ml.X_FLIGHTS], st[ring + ms.FLIGHT_COUNT]):
