@@ -56,9 +56,7 @@ class Remade:
         again = [name for name in every if name in asked or name not in old]
         jobs = [Job(name, partial(make, name)) for name in again]
         with counting("parts", len(again)) as count:
-            found = collect(
-                jobs, lambda one, ended: count(ended, one.job.name), workers=self.workers, dask=self.dask
-            )  # fmt: skip
+            found = collect(jobs, lambda one, n: count(n, one.job.name), workers=self.workers, dask=self.dask)
         self.stopped = found.stopped
         parts |= {again[number]: made for number, made in found.done.items()}
         return [parts[name] for name in every if name in parts]

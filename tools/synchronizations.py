@@ -32,8 +32,9 @@ def finding(verdict: Verdict, idle: bool) -> str:
 def certified(case: Case, without: Sequence[str] = (), seconds: float = 180) -> Verdict:
     """The verdict of a search of at most ``seconds`` seconds, with its certificate."""
     verdict = check(case, without=without, seconds=seconds)
-    limits = {"max_states": CERTIFICATE_STATES, "schedules": CERTIFICATE_SCHEDULES}
-    return certify(case, verdict, seconds=CERTIFICATE_SECONDS, **limits)
+    return certify(
+        case, verdict, seconds=CERTIFICATE_SECONDS, max_states=CERTIFICATE_STATES, schedules=CERTIFICATE_SCHEDULES
+    )
 
 
 def rows(case: Case) -> Iterator[tuple[str, Verdict]]:

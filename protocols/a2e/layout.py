@@ -111,10 +111,10 @@ class A2ELayout(DiesLayout):
         trampoline, q = c.trampoline_of(index)
         own = {name: self.at(name, die, number) for name in ("outbox", "credit", "returned", "returned_in")}
         first = (turn * c.fan_in + q) * c.a2e_parts
-        tokens_in = self.of["tokens_in"].at(self.first_die + trampoline, first)
         return Microbatch(
             turn, number, index, slots=self.at("slots", trampoline, q),
-            tokens_in=tokens_in.only(range(first, first + c.a2e_parts)), attended=self.at("attended", die), **own,
+            tokens_in=self.of["tokens_in"].at(self.first_die + trampoline, first, c.a2e_parts),
+            attended=self.at("attended", die), **own,
         )  # fmt: skip
 
 

@@ -122,6 +122,13 @@ def test_without_a_share() -> None:
         granted(pod, put, 2, own=0, b=Box(slots.at(0).shared((1, 3)), 8))
 
 
+def test_a_share_among_nobody() -> None:
+    """What is shared out among no die is nobody's, and not everybody's."""
+    _, pod, slots = made()
+    with pytest.raises(ConfigError, match=r"die=1: has no share: it is shared out among \[\]"):
+        granted(pod, put, 1, own=0, b=Box(slots.at(0).shared(()), 8))
+
+
 def test_what_is_given() -> None:
     """With no word on whose it is, it is where the address is, or on the dies that the launch names."""
     _, pod, slots = made()

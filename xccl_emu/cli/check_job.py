@@ -301,7 +301,6 @@ class CheckJob:
         options = self._options
         seconds = SECONDS if options.seconds is None else options.seconds
 
-
         def by(job: "CheckJob") -> WeakenedSearch:
             return WeakenedSearch(
                 options.states or MAX_STATES, self._order, options.without, seconds, job._max_bytes(), job._progress,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _INT64 = 1 << 63
 _RIGHTS = {"r": ms.READ, "w": ms.WRITE, "f": ms.FLAGS}
 
+_Range = tuple[int | None, int, int]
+"""A die, or any for None; first byte, and the one after the last."""
+
 
 @dataclass(frozen=True)
 class Extent:
@@ -37,14 +40,14 @@ class Extent:
     """What of it."""
     dies: tuple[int, ...] = ()
     """On which dies."""
-    users: Sequence[int] = ()
+    users: Sequence[int] | None = None
     """Dies that have an equal share each of every part, in this order, if it is shared out."""
     rights: str = "rwf"
     """All that they may do, whatever else they do elsewhere."""
 
     def of(self, die: int) -> Iterable[range]:
         """Return what a kernel on this die may touch; ConfigError if it has no share."""
-        if not self.users:
+        if self.users is None:
             return self.parts
         if die not in self.users:
             raise ConfigError("die", die, f"has no share: it is shared out among {[*self.users]}")
@@ -147,7 +150,7 @@ def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int)
     if not kernel.touches:
         must = "annotate its parameters (`xl.Reads`, ...), or give grants"
         raise ConfigError(f"kernel {kernel.name}: says nothing of what it touches: {must}")
-    found: dict[tuple[int | None, int, int], str] = {}
+    found: dict[_Range, str] = {}
     for (name, part), touches in kernel.touches.items():
         given = args[name] if part is None else getattr(args[name], part)
         for value in given if isinstance(given, Sequence | np.ndarray) else [given]:
@@ -157,18 +160,16 @@ def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int)
                 raise ConfigError(f"kernel {kernel.name}: argument {what}={value!r} is touched: must be {must}")
             for touch in touches if isinstance(value, Address) else ():
                 for where in _places(value.extent, touch, die, die_bytes):
-                    more = {*touch.rights} & {*value.extent.rights}
-                    found[where] = "".join(sorted({*found.get(where, ""), *more}))
+                    _join(found, where, {*touch.rights} & {*value.extent.rights})
     grants = [Grant(*where, rights) for where, rights in found.items() if rights]
     return grants if len(grants) <= ms.MAX_WINDOWS else merged(grants)
 
 
 def merged(grants: Sequence[Grant]) -> list[Grant]:
     """Merge grants of one range, and grants of ranges that touch each other; what may be touched stays the same."""
-    rights: dict[tuple[int | None, int, int], str] = {}
+    rights: dict[_Range, str] = {}
     for each in grants:
-        where = each.die, each.start, each.end
-        rights[where] = "".join(sorted({*rights.get(where, ""), *each.rights}))
+        _join(rights, (each.die, each.start, each.end), each.rights)
     found = list[Grant]()
     for (die, start, end), letters in sorted(rights.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
         last = found[-1] if found else None
@@ -178,7 +179,11 @@ def merged(grants: Sequence[Grant]) -> list[Grant]:
     return found
 
 
-def _places(extent: Extent, touch: Touch, die: int, die_bytes: int) -> Iterator[tuple[int | None, int, int]]:
+def _join(rights: dict[_Range, str], where: _Range, more: Iterable[str]) -> None:
+    rights[where] = "".join(sorted({*rights.get(where, ""), *more}))
+
+
+def _places(extent: Extent, touch: Touch, die: int, die_bytes: int) -> Iterator[_Range]:
     parts = extent.whole if touch.whose is Whose.OWN else extent.of(die)
     dies = {Whose.OWN: (die,), Whose.ANYWHERE: (None,)}.get(touch.whose, extent.dies)
     for start, nbytes in ((part.start % die_bytes, len(part)) for part in parts if part):

@@ -63,8 +63,11 @@ class Region:
         self._placed()
         return self._first + self.offset
 
-    def at(self, die: int, i: int | None = None) -> Address:
-        """Global address of an element, or of all of them; ConfigError for one, and for a die, that is not there."""
+    def at(self, die: int, i: int | None = None, count: int = 1) -> Address:
+        """Global address of an element, with leave for ``count`` from it on, or of all of them.
+
+        ConfigError for an element, and for a die, that is not there.
+        """
         if not 0 <= (i or 0) < self.count:
             raise ConfigError(f"{self.name}[{i}]: there are elements 0 to {self.count - 1}")
         spec = self._placed()
@@ -72,7 +75,7 @@ class Region:
             raise ConfigError("die", die, f"the pod has dies 0 to {spec.n_dies - 1}")
         first = die * spec.die_bytes + self.start
         whole = Address.of(first, die, range(first, first + self.size), step=self.step)
-        return whole if i is None else (whole + i * self.step).only(i)
+        return whole if i is None else (whole + i * self.step).only(range(i, i + count))
 
     def grant(self, die: int | None, rights: str, i: int | None = None, count: int = 1) -> Grant:
         """Leave for a core to touch some elements, or all of the region: ``"r"``, ``"w"`` or ``"rw"``.

@@ -83,4 +83,4 @@ class KvRegions:
 
 def _part(region: protocol.Region, die: int, number: int, of: int) -> int:
     """Address of what a pair has of a region, ``of`` elements."""
-    return region.at(die, number * of).only(range(number * of, (number + 1) * of))
+    return region.at(die, number * of, of)

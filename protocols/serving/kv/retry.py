@@ -69,10 +69,11 @@ class KvRetryCase(protocol.Case):
         regions.place(bench, pod)
         prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
         for q in range(n):
-            own, mine, asked = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1), tasks.at(decode, q * parts)
+            own, mine = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1)
+            asked = tasks.at(decode, q * parts, parts)
             params = retry.Retry(
                 blocks.at(0, own.start).within(own), ask.at(0, q).within(mine), done.at(0, q).within(mine),
-                asked.only(range(q * parts, (q + 1) * parts)), slots.at(decode), taken.at(decode),
+                asked, slots.at(decode), taken.at(decode),
                 ask.at(1) - ask.at(0), self.instances, self.pool, self.slots, self.layers, nbytes, self.requests,
                 self.aborts,
             )  # fmt: skip
