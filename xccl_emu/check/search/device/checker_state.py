@@ -118,7 +118,8 @@ N_CONSUMED = 10  # counts the events consumed whose setters may not know of it; 
 N_FLYING = 11  # counts mtu-out's writes in flight that are explored; 0 under `sc`, and unless `JOINING`
 SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues; of a place in use alone it says something
 DMA_SNAPSHOTS = 36  # likewise for each DMA descriptor, from its ring on
-EVENTS_SET = 44  # (key, vector) each; a key only once
+FENCE_VECTOR = 44  # what mtu-out knew at the last fence that it has passed; 0 if none since a quiet
+EVENTS_SET = 45  # (key, vector) each; a key only once
 EVENTS_SET_MAX = 16
 RECORDS = EVENTS_SET + 2 * EVENTS_SET_MAX  # (first byte, last + 1, agent and flags, clock, site) each
 RECORD_WORDS = 5
@@ -137,8 +138,7 @@ CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its cl
 CONSUMED_WORDS = 3
 FLYING = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX  # what mtu-out knew at each of its flags in flight, in their order
 FLYING_MAX = 8
-FENCE_VECTOR = FLYING + FLYING_MAX  # what mtu-out knew at the last fence that it has passed; 0 if none since a quiet
-BLOCK = FENCE_VECTOR + 1
+BLOCK = FLYING + FLYING_MAX
 
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (

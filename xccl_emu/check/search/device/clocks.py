@@ -112,13 +112,12 @@ def _replace(st, ck, block, pipe, old, new):
     least, shift = _LANE_MASK + 1, _LANE * pipe
     for k in range(cs.VECTORS, cs.SHARED_VECTOR + 1):
         least = min(least, _replace_at(ck, block + k, shift, old, new))
-    for k in range(cs.SNAPSHOTS, cs.EVENTS_SET):  # of DMA, too
+    for k in range(cs.SNAPSHOTS, cs.EVENTS_SET):  # of DMA and of the last fence, too
         least = min(least, _replace_at(ck, block + k, shift, old, new))
     for n in range(ck[block + cs.N_EVENTS_SET]):
         least = min(least, _replace_at(ck, block + cs.EVENTS_SET + 2 * n + 1, shift, old, new))
     for n in range(ck[block + cs.N_FLYING]):
         least = min(least, _replace_at(ck, block + cs.FLYING + n, shift, old, new))
-    least = min(least, _replace_at(ck, block + cs.FENCE_VECTOR, shift, old, new))
     for n in range(ck[block + cs.N_RECORDS]):
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & 15 == pipe:

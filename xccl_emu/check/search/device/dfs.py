@@ -7,8 +7,8 @@ from xccl_emu.check.search.device import run_local
 from xccl_emu.check.search.device.clocks import block_of, core_of, forget_all
 from xccl_emu.check.search.device.foreseen import ALONE, FOLLOWED, foresee
 from xccl_emu.check.search.device.granules import freeze
+from xccl_emu.check.search.device.kept import touch_core
 from xccl_emu.check.search.device.linked import find_race, run_local_all, transition
-from xccl_emu.check.search.device.moves import touch_core
 from xccl_emu.check.search.device.races import first_wrong
 from xccl_emu.check.search.device.record import deliver_latent
 from xccl_emu.machine.device import layout as ms

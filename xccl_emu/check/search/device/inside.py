@@ -52,10 +52,9 @@ def note_ring(st, ck, block, base, k):
     for pipe in range(4):
         _rename(ck, block + cs.VECTORS + pipe, k, earlier)
     _rename(ck, block + cs.SHARED_VECTOR, k, earlier)
-    _rename(ck, block + cs.FENCE_VECTOR, k, earlier)
     for j in range(ck[block + cs.N_FLYING]):
         _rename(ck, block + cs.FLYING + j, k, earlier)
-    for j in range(cs.SNAPSHOTS, cs.EVENTS_SET):
+    for j in range(cs.SNAPSHOTS, cs.EVENTS_SET):  # of the last fence, too
         _rename(ck, block + j, k, earlier)
     for j in range(ck[block + cs.N_EVENTS_SET]):
         _rename(ck, block + cs.EVENTS_SET + 2 * j + 1, k, earlier)

@@ -14,17 +14,17 @@ import numpy as np
 from xccl_emu.check.device import accesses
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.device import clocks, fields, granules, inside, races
+from xccl_emu.check.search.device.kept import touch_core, touch_readers
 from xccl_emu.check.search.device.linked import classify, linked
 from xccl_emu.check.search.device.record import step_machine
 from xccl_emu.check.search.device.spans import adjoin
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.device import cache as machine_cache
-from xccl_emu.machine.device import flight, tentative, touched
+from xccl_emu.machine.device import flight, touched
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import free_descriptor
-from xccl_emu.machine.device.words import call, copy_words, jit, load_i64
+from xccl_emu.machine.device.words import call, jit, load_i64
 
 
 @call
@@ -34,79 +34,6 @@ def number_of(ck, core):
     while clocks.core_of(ck, i) != core:
         i += 1
     return i
-
-
-# ---- what a transition changes of cores
-
-
-@jit
-def _places(st, ck, i):
-    """Return where a core's words and registers are, how many registers, its block, and where it is kept."""
-    base = flight.block_of_core(st, clocks.core_of(ck, i))
-    kept = ck[cs.KEPT] + i * (st[ms.CORE_WORDS] + cs.BLOCK + st[ms.CACHE_WORDS])
-    return base, base + REGISTERS, ck[ck[cs.CORES] + i * cs.CORE_WORDS + 1], clocks.block_of(ck, i), kept
-
-
-@jit
-def _cache_of(st, ck, i):
-    """Return where the lines that a core has cached begin; `CACHE_WORDS` of them, none without a cache."""
-    return machine_cache.place_of(st, clocks.core_of(ck, i), 0)
-
-
-@call
-def touch_core(st, ck, i):
-    """Keep all words of a core as they are, once a transition, before any of them changes."""
-    if ck[cs.TOUCHED] >> i & 1:
-        return
-    ck[cs.TOUCHED] |= 1 << i
-    base, registers, n, block, kept = _places(st, ck, i)
-    copy_words(ck, kept, st, base, ms.WINDOWS)
-    copy_words(ck, kept + ms.WINDOWS, ck, block, cs.BLOCK)
-    copy_words(ck, kept + ms.WINDOWS + cs.BLOCK, st, registers, n)
-    copy_words(ck, kept + ms.WINDOWS + cs.BLOCK + n, st, _cache_of(st, ck, i), st[ms.CACHE_WORDS])
-
-
-@call
-def put_back(st, ck):
-    """Put back all cores that were touched."""
-    i = 0
-    while ck[cs.TOUCHED] >> i:
-        if ck[cs.TOUCHED] >> i & 1:
-            base, registers, n, block, kept = _places(st, ck, i)
-            copy_words(st, base, ck, kept, ms.WINDOWS)
-            copy_words(ck, block, ck, kept + ms.WINDOWS, cs.BLOCK)
-            copy_words(st, registers, ck, kept + ms.WINDOWS + cs.BLOCK, n)
-            copy_words(st, _cache_of(st, ck, i), ck, kept + ms.WINDOWS + cs.BLOCK + n, st[ms.CACHE_WORDS])
-        i += 1
-
-
-@call
-def log_touched(st, ck):
-    """Log what has changed of the cores that were touched, and bring the fingerprint up to date with it."""
-    i = 0
-    while ck[cs.TOUCHED] >> i:
-        if ck[cs.TOUCHED] >> i & 1:
-            base, registers, n, block, kept = _places(st, ck, i)
-            if st[ms.SOME_FLAGS]:  # its kernel may go round
-                clocks.renumber(st, ck, block)
-            if ck[cs.LOG] + 3 * (ms.WINDOWS + cs.BLOCK + n + st[ms.CACHE_WORDS]) > ck[cs.LOG_END]:
-                ck[cs.LIMIT] = cs.LIMIT_LOG
-                return
-            change = cs.log_changed(ck, st, base, kept, ms.WINDOWS, cs.STATE)
-            change += cs.log_changed(ck, ck, block, kept + ms.WINDOWS, cs.BLOCK, cs.CHECKER)
-            change += cs.log_changed(ck, st, registers, kept + ms.WINDOWS + cs.BLOCK, n, cs.STATE)
-            cache = kept + ms.WINDOWS + cs.BLOCK + n
-            cs.add_hash(ck, change + cs.log_changed(ck, st, _cache_of(st, ck, i), cache, st[ms.CACHE_WORDS], cs.STATE))
-        i += 1
-
-
-@jit
-def touch_readers(st, ck, address, nbytes):
-    """Keep the cores whose tentative reads a write to these bytes meets."""
-    for m in range(ck[cs.N] if st[ms.SOME_TENTATIVE] else 0):
-        j = ck[ck[cs.MEMBERS] + m]
-        if tentative.reads(st, flight.block_of_core(st, clocks.core_of(ck, j)), address, nbytes):
-            touch_core(st, ck, j)
 
 
 _NOTHING = (0, 0, 0, 0)

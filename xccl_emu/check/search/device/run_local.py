@@ -2,7 +2,7 @@
 
 from xccl_emu.check.device.accesses import WHOLE_TRANSFER, instruction_of
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import classify, clocks, granules, linked, moves, races, record
+from xccl_emu.check.search.device import classify, clocks, granules, kept, linked, moves, races, record
 from xccl_emu.check.search.device.inside import LANDED, land_before
 from xccl_emu.check.search.device.waits import note_site
 from xccl_emu.lang import operations as ops
@@ -139,7 +139,7 @@ def run_local_of_all(mem, st, ck, rows, named, i, _):
         for m in range(ck[cs.N]):
             j = ck[ck[cs.MEMBERS] + m]
             if not over(ck) and _can_wake(mem, st, ck, rows, named, j):
-                moves.touch_core(st, ck, j)
+                kept.touch_core(st, ck, j)
                 run_local(mem, st, ck, rows, named, j)
                 again = True
     return 0
@@ -295,11 +295,11 @@ def make_transition(mem, st, ck, rows, named, process, n):
     else:
         done = _act(mem, st, ck, rows, named, ck[ck[cs.MEMBERS] + m], process % PER_CORE, n)
     if not done and not ck[cs.VIOLATION]:
-        moves.put_back(st, ck)
+        kept.put_back(st, ck)
         cs.step_back(mem, st, ck, mark)
         ck[cs.HASH] = before
         return 0
-    moves.log_touched(st, ck)
+    kept.log_touched(st, ck)
     if ck[cs.TOUCHED] and not ck[cs.LIMIT] and not ck[cs.RESTART]:
         linked.find_race(mem, st, ck, rows, named, ck[cs.TOUCHED])
     return 1
@@ -316,7 +316,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         what = _possible(mem, st, ck, rows, named, i, pipe, choice)
     if what < 0:
         return False
-    moves.touch_core(st, ck, i)
+    kept.touch_core(st, ck, i)
     asks = pipe == rq.SCALAR and st[flight.block_of_core(st, clocks.core_of(ck, i)) + REQUEST] == rq.OP_CHOOSE
     if pipe == rq.SCALAR and not evicts and not asks:  # what was loaded early is long complete
         clocks.close_reads(ck, clocks.block_of(ck, i), ck[clocks.block_of(ck, i) + cs.VECTORS])
@@ -397,7 +397,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
             cs.save(mem, st, ck, cs.STATE | cs.RAW, flight.flight(st, ring, j), st[ms.FLIGHT_WORDS])
     cs.save(mem, st, ck, cs.STATE | cs.RAW, ring, 2)
     cs.save_bytes(mem, st, ck, address, st[entry + ms.FLIGHT_NBYTES])
-    moves.touch_readers(st, ck, address, st[entry + ms.FLIGHT_NBYTES])
+    kept.touch_readers(st, ck, address, st[entry + ms.FLIGHT_NBYTES])
     waits = ops.DRAINS >> st[base + REQUEST] & 1 != 0
     fences = flight.fences_since(st, entry)
     lands = ck[cs.JOINING] and ck[clocks.block_of(ck, i) + cs.FENCE_VECTOR]
@@ -408,7 +408,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     drains = waits and st[base + ms.IN_FLIGHT] - record.n_latent(st, ck, core) == 1
     last = kind >= ms.KIND_DMA or releases or fetches or drains
     if last:
-        moves.touch_core(st, ck, i)
+        kept.touch_core(st, ck, i)
     else:
         cs.save(mem, st, ck, cs.STATE | cs.NOW, base + ms.IN_FLIGHT, 1)
     if ck[cs.JOINING]:
