@@ -152,8 +152,8 @@ def moment(trial: Trial, expected: Expected) -> str:
     if not expected.cores or _returned(trial.pod, tuple(trial.pod.active_cores())):
         return "when all kernels were done"
     owners = [core_name(trial.pod, core) for core in expected.cores]
-    default = " (an owner by default: owners= names others)" if expected.by_default else ""
-    return f"when {'its owner' if len(owners) == 1 else 'its owners'} {', '.join(owners)} had returned{default}"
+    said = f"when {'its owner' if len(owners) == 1 else 'its owners'} {', '.join(owners)} had returned"
+    return said + " (by default: owners= names others, owners='drained' waits for all kernels)" * expected.by_default
 
 
 def due(trial: Trial) -> dict[str, tuple[str, ...]]:

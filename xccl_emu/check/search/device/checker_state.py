@@ -164,7 +164,7 @@ NOW, RAW = 0, 4
 """When a logged range enters the fingerprint: right after the action that changes it, or not by itself (who logs it
 adds its contribution)."""
 
-_COMPARED = 64
+_COMPARED = 16
 """Words that are compared at once."""
 
 _C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -12,12 +12,12 @@ from xccl_emu.check.search.device.linked import find_race, run_local_all, transi
 from xccl_emu.check.search.device.races import first_wrong
 from xccl_emu.check.search.device.record import deliver_latent
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.flight import block_of_core, block_of_die
+from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.words import call, jit, prefetch
 
-FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY, FRAME_AHEAD = range(6)
+FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY, FRAME_AHEAD, FRAME_CHOICES = range(7)
 FRAME_ID = FRAME_ANY  # breadth first: the number of the state
-FRAME_WORDS = 6
+FRAME_WORDS = 7
 
 ENDED, PAUSED, TABLE_FULL = range(3)
 
@@ -94,7 +94,7 @@ def open_frame(ck):
     if frame + 2 * FRAME_WORDS > ck[cs.FRAMES_END]:
         ck[cs.LIMIT] = cs.LIMIT_DEPTH
         return
-    ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_ANY] = 0, 0, 0
+    ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_ANY], ck[frame + FRAME_CHOICES] = -1, 0, 0, 0
     ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[cs.LOG], ck[cs.HASH]
     _count(ck, 1)
 
@@ -112,15 +112,14 @@ def depth_first(mem, st, ck, rows, named, table, budget):
     while ck[cs.DEPTH] >= 0 and not run_local.over(ck):
         frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
         process, n = ck[frame + FRAME_PROCESS], ck[frame + FRAME_N]
-        if process == n_processes(st, ck):
+        if n >= ck[frame + FRAME_CHOICES]:
+            if _next_process(st, ck, frame):
+                continue
             if not ck[frame + FRAME_ANY]:
                 judge_end(mem, st, ck)
                 if ck[cs.VIOLATION]:
                     return ENDED
             _back(mem, st, ck)
-            continue
-        if n >= run_local.n_choices(st, ck, process):
-            ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = process + 1, 0
             continue
         if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
             return PAUSED
@@ -151,6 +150,17 @@ def depth_first(mem, st, ck, rows, named, table, budget):
 
 
 @jit
+def _next_process(st, ck, frame):
+    """Go on to the next process of a state that has a choice; False if there is none."""
+    process, last, choices = ck[frame + FRAME_PROCESS] + 1, n_processes(st, ck), 0
+    while process < last and choices == 0:
+        choices = run_local.n_choices(st, ck, process)
+        process += 1
+    ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_CHOICES] = process - 1, 0, choices
+    return choices != 0
+
+
+@jit
 def _pass_known(mem, st, ck, table, frame):
     """Go past deliveries, from the frame's choice on, that lead to known states; returns how many choices these are."""
     first, process = ck[frame + FRAME_N], ck[frame + FRAME_PROCESS]
@@ -162,7 +172,7 @@ def _pass_known(mem, st, ck, table, frame):
         if ck[cs.LIMIT]:  # the log is full, and nothing was foreseen
             return 0
         ck[frame + FRAME_MARK] = ck[cs.LOG]
-    n, end, ahead = first, st[block_of_die(st, die) + ms.FLIGHT_COUNT], ck[frame + FRAME_AHEAD]
+    n, end, ahead = first, ck[frame + FRAME_CHOICES], ck[frame + FRAME_AHEAD]
     for k in range(n, end):
         prefetch(table, ck[ahead + 2 * k + 1] & table.size - 1)
     while n < end and ck[ahead + 2 * n] != FOLLOWED:
