@@ -146,7 +146,7 @@ TABLE = (
         ("run_local._local",)),
     Row(_all(STEP), _all(STEP), CORE | DIE | SAME, ALL, ENABLE | BOUND,
         "a transfer waits for what it may not overtake",
-        ("run_local._n_parts",)),
+        ("run_local._parts_left",)),
     Row(_all(ISSUE), _all(STEP), CORE | DIE | SAME, ALL, BOUND, "a queue has an end",
         ("run_local._local",)),
     Row(_all(RING), _all(FINISH), CORE | DIE, ALL, DIFFER | ENABLE,

@@ -113,7 +113,7 @@ def depth_first(mem, st, ck, rows, named, table, budget):
         frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
         process, n = ck[frame + FRAME_PROCESS], ck[frame + FRAME_N]
         if n >= ck[frame + FRAME_CHOICES]:
-            if _next_process(st, ck, frame):
+            if _next_process(mem, st, ck, named, frame):
                 continue
             if not ck[frame + FRAME_ANY]:
                 judge_end(mem, st, ck)
@@ -150,11 +150,13 @@ def depth_first(mem, st, ck, rows, named, table, budget):
 
 
 @jit
-def _next_process(st, ck, frame):
+def _next_process(mem, st, ck, named, frame):
     """Go on to the next process of a state that has a choice; False if there is none."""
     process, last, choices = ck[frame + FRAME_PROCESS] + 1, n_processes(st, ck), 0
     while process < last and choices == 0:
         choices = run_local.n_choices(st, ck, process)
+        if choices == 1 and run_local.waits(mem, st, ck, named, process):
+            choices = 0
         process += 1
     ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_CHOICES] = process - 1, 0, choices
     return choices != 0

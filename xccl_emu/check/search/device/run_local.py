@@ -106,7 +106,7 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     return done != 0
 
 
-@jit
+@call
 def _granted(mem, st, ck, i, choice):
     """Would the poll that a core is at be granted now, or of a line what the choice says?"""
     core = clocks.core_of(ck, i)
@@ -127,6 +127,29 @@ def _granted(mem, st, ck, i, choice):
         return flags_in(mem, st, base, first, size)
     compare, value, mask = conditions.awaited_by(st, base)
     return conditions.is_awaited(flight.read_word(mem, st, core, base, address, nbytes) & mask, compare, value & mask)
+
+
+@jit
+def _polls_on(mem, st, ck, named, i, choice):
+    """Is a core at a poll that is not granted now?  That it may wait there is noted."""
+    base = flight.block_of_core(st, clocks.core_of(ck, i))
+    op = st[base + REQUEST]
+    if not ops.POLLS >> op & 1 or flight.switched_off(st, base) or _granted(mem, st, ck, i, choice):
+        return False
+    if op == rq.OP_POLL:  # of several words one may not have come while another has
+        named[word_of_site(st, base, rq.SCALAR, base + REQUEST)] |= ms.MAY_WAIT
+    return True
+
+
+@jit
+def waits(mem, st, ck, named, process):
+    """Is a process, which has one choice, a scalar unit at a poll that is not granted now, or that must drain first?"""
+    m = process // PER_CORE
+    if m >= ck[cs.N] or process % PER_CORE != rq.SCALAR:
+        return False
+    base = flight.block_of_core(st, clocks.core_of(ck, ck[ck[cs.MEMBERS] + m]))
+    must_drain = ops.DRAINS >> st[base + REQUEST] & 1 and not drained(st, base)
+    return must_drain or _polls_on(mem, st, ck, named, ck[ck[cs.MEMBERS] + m], 0)
 
 
 @linked.linked
@@ -192,23 +215,26 @@ def n_choices(st, ck, process):
     if pipe == rq.MTU_OUT or count == 0 or (pipe == rq.MTU_IN and _all_whole(st, ck, i, base)):
         return min(count, 1)
     for j in range(count):
-        total += _n_parts(st, ck, i, base, pipe, j)
+        left = _parts_left(st, ck, i, base, pipe, j)
+        while left:
+            left, total = left & left - 1, total + 1
     return total
 
 
 @jit
-def _n_parts(st, ck, i, base, pipe, j):
-    """In how many parts the j-th transfer of mtu-in, or of a DMA descriptor, is made; none if there is none."""
+def _parts_left(st, ck, i, base, pipe, j):
+    """Return which parts of the j-th transfer of mtu-in, or of a DMA descriptor, are to be made, a bit each."""
     entry = (
         base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS
         if pipe == rq.DMA
         else pipes.entry_of(st, pipes.pipe_of(base, rq.MTU_IN), j)
     )
-    if st[entry] == 0 or (pipe == rq.MTU_IN and st[entry] != rq.OP_MTU_IN):
+    made = st[entry + ms.ENTRY_PROGRESS]
+    if st[entry] == 0 or made < 0 or (pipe == rq.MTU_IN and st[entry] != rq.OP_MTU_IN):
         return 0
     if pipe == rq.DMA and _copied_whole(st, ck, i, base, j):
         return 1
-    return pipes.subtransfers_of(st, entry)
+    return (1 << pipes.subtransfers_of(st, entry)) - 1 & ~made
 
 
 @jit
@@ -273,10 +299,11 @@ def _choice(st, ck, i, base, pipe, n):
     if pipe == rq.MTU_IN and _all_whole(st, ck, i, base):
         return ms.CHOICE_ALL
     for j in range(ms.N_DMA_SLOTS if pipe == rq.DMA else st[pipes.pipe_of(base, rq.MTU_IN) + ms.PIPE_COUNT]):
-        parts = _n_parts(st, ck, i, base, pipe, j)
-        if n < parts:
-            return WHOLE_TRANSFER | j if pipe == rq.DMA and _copied_whole(st, ck, i, base, j) else j | n << 4
-        n -= parts
+        left, part = _parts_left(st, ck, i, base, pipe, j), 0
+        while left:
+            if left & 1 and n == 0:
+                return WHOLE_TRANSFER | j if pipe == rq.DMA and _copied_whole(st, ck, i, base, j) else j | part << 4
+            left, part, n = left >> 1, part + 1, n - (left & 1)
     return 0
 
 
@@ -339,9 +366,7 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
         return -1
     if pipe == rq.SCALAR:
         off = flight.switched_off(st, base)
-        if ops.POLLS >> st[entry] & 1 and not off and not _granted(mem, st, ck, i, choice):
-            if st[entry] == rq.OP_POLL:  # of several words one may not have come while another has
-                named[word_of_site(st, base, pipe, entry)] |= ms.MAY_WAIT
+        if _polls_on(mem, st, ck, named, i, choice):
             return -1
         back = st[ms.CACHE_LINES] != 0 and cache.written_back(st, clocks.core_of(ck, i), base, choice) >= 0
         if not back and ops.DRAINS >> st[entry] & 1:
