@@ -78,9 +78,6 @@ if config.DISABLE_JIT:
     def copy_words(target, to, source, start, n):
         target[to : to + n] = source[start : start + n]
 
-    def same_words(one, at, other, start, n):
-        return bool((one[at : at + n] == other[start : start + n]).all())
-
     def prefetch(st, index):
         pass
 
@@ -315,11 +312,6 @@ else:
     def copy_words(target, to, source, start, n):
         """Copy words of state, which must not overlap; faster than a loop, and less code."""
         _copy(target, 8 * to, source, 8 * start, 8 * n)
-
-    @jit
-    def same_words(one, at, other, start, n):
-        """Return whether two ranges of words are equal."""
-        return _compare(one, 8 * at, other, 8 * start, 8 * n) == 0
 
     @jit
     def bytes_to_words(st, word, mem, source, nbytes):

@@ -164,9 +164,6 @@ NOW, RAW = 0, 4
 """When a logged range enters the fingerprint: right after the action that changes it, or not by itself (who logs it
 adds its contribution)."""
 
-_COMPARED = 16
-"""Words that are compared at once."""
-
 _C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _C4, _C5 = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
 _C6, _C7 = np.uint64(0xE7037ED1A0B428DB), np.uint64(0x8EBC6AF09C88C6E3)
@@ -306,26 +303,19 @@ def changed(place, before, after):
 
 @call
 def log_changed(ck, now, first, kept, n, space):
-    """Log the words that are not as they were kept; returns how they change the fingerprint.
-
-    Of a core few words change in a transition: a block without a change is passed as a whole.
-    """
-    change, top, start = np.uint64(0), ck[LOG], 0
-    while start < n:
-        end = min(start + _COMPARED, n)
-        j = end if machine_words.same_words(now, first + start, ck, kept + start, end - start) else start
-        while j < end:
-            if now[first + j] == ck[kept + j]:
-                j += 1
-                continue
-            begun = j
-            while j < end and now[first + j] != ck[kept + j]:
-                change += changed(first + j << 2 | space, ck[kept + j], now[first + j])
-                ck[top + j - begun] = ck[kept + j]
-                j += 1
-            ck[top + j - begun], ck[top + j - begun + 1] = first + begun, j - begun << 4 | space | RAW
-            top += j - begun + 2
-        start = end
+    """Log the words that are not as they were kept; returns how they change the fingerprint."""
+    change, top, j = np.uint64(0), ck[LOG], 0
+    while j < n:
+        if now[first + j] == ck[kept + j]:
+            j += 1
+            continue
+        begun = j
+        while j < n and now[first + j] != ck[kept + j]:
+            change += changed(first + j << 2 | space, ck[kept + j], now[first + j])
+            ck[top + j - begun] = ck[kept + j]
+            j += 1
+        ck[top + j - begun], ck[top + j - begun + 1] = first + begun, j - begun << 4 | space | RAW
+        top += j - begun + 2
     ck[LOG] = top
     return change
 
