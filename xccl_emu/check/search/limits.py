@@ -73,6 +73,11 @@ LIMITS = {
         "the lines that the scalar unit of a core caches were used up", "scalar_cache",
         "a kernel loads or stores over more lines than there are", "give the pod more (scalar_cache), or dcci them",
     ),
+    cs.LIMIT_QUEUE: Limit(
+        "a queue was full, which orders nothing, while an access in it was of a flag, or of what lies next to one",
+        f"{ms.QUEUE_DEPTH} instructions, or {ms.N_DMA_SLOTS} descriptors",
+        "copies are issued ahead, and none is waited for", "wait for an event before more, or --policy portfolio",
+    ),
 }  # fmt: skip
 
 _FULL = {

@@ -63,7 +63,7 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     QUEUE_TAIL,  # counts, breadth first, the states that were found
     N_EDGES,  # counts, breadth first, the transitions kept, ends too
     ON_PATH,  # says where `ON_PATH_WORDS` counts of fingerprints on the path are; depth first they sum to `DEPTH` + 1
-    DOUBT,  # is `LIMIT_DMA` or `LIMIT_RECORDS` if something went unjudged: then the end proves nothing; 0 else
+    DOUBT,  # is `LIMIT_DMA`, `LIMIT_RECORDS` or `LIMIT_QUEUE` if something went unjudged, and nothing is proved; 0 else
     STATES_MAX,  # holds how many `STATES` there may be before the host looks
     GREW_FIRST,  # holds the first granule with something new; `NO_GRANULE` while `RESTART` is 0
     GREW_LAST,  # holds the last one; -1 while `RESTART` is 0
@@ -143,8 +143,8 @@ BLOCK = FLYING + FLYING_MAX
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (
     LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH,
-    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN, LIMIT_CACHE,
-) = range(1, 13)  # fmt: skip
+    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN, LIMIT_CACHE, LIMIT_QUEUE,
+) = range(1, 14)  # fmt: skip
 
 # ---- violations that the machine itself does not record
 RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)

@@ -23,7 +23,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import cache as machine_cache
 from xccl_emu.machine.device import flight, touched
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.pipes import free_descriptor
+from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
 from xccl_emu.machine.device.words import call, jit, load_i64
 
 
@@ -121,6 +121,8 @@ def execute_action(mem, st, ck, rows, named, i, what):
     if st[ms.ERROR] != 0 and ck[cs.VIOLATION] == 0:
         ck[cs.VIOLATION] = cs.MACHINE
     if not done:
+        if pipe == rq.SCALAR and _waits_for_explored(st, ck, x):
+            ck[cs.DOUBT] = cs.LIMIT_QUEUE
         return 0
     ck[cs.ACTIONS] += 1
     if pipe == rq.SCALAR and st[ms.CACHE_LINES]:
@@ -144,6 +146,38 @@ def execute_action(mem, st, ck, rows, named, i, what):
         cs.add_hash(ck, cs.ring_hash(st, ring, 0))
     cs.hash_changes(mem, st, ck, top)
     return 1
+
+
+@jit
+def _waits_for_explored(st, ck, x):
+    """Does a scalar unit wait for a place in a queue, or for a descriptor, while something explored is in there?
+
+    What it issues afterwards is not ordered after that, since depth orders nothing; but no state has both open, which
+    is how accesses that are explored are judged.
+    """
+    pipe = touched.queued_on(x.op, *_event_of(x)[:2])
+    if pipe == rq.MTU_IN or pipe == rq.MTU_OUT:
+        queue = pipe_of(x.base, pipe)
+        for j in range(ms.QUEUE_DEPTH if st[queue + ms.PIPE_COUNT] == ms.QUEUE_DEPTH else 0):
+            if _explored(st, ck, entry_of(st, queue, j)):
+                return True
+    for k in range(ms.N_DMA_SLOTS if x.op == rq.OP_DMA and free_descriptor(st, x.base) < 0 else 0):
+        if _explored(st, ck, x.base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS):
+            return True
+    return False
+
+
+@jit
+def _explored(st, ck, entry):
+    """Does an instruction or descriptor touch memory that accesses are explored to: of which no clock keeps account?"""
+    op, worst = st[entry], granules.LOCAL
+    if ops.READS >> op & 1:
+        worst = max(worst, granules.worst_class(ck, *touched.read_by(st, entry, op)))
+    if ops.WRITES >> op & 1:
+        worst = max(worst, granules.worst_class(ck, *touched.written_by(st, entry, op)))
+    if op == rq.OP_PUT_SIGNAL:
+        worst = max(worst, granules.worst_class(ck, st[entry + ops.PUT_SIGNAL.signal], 8))
+    return worst > (granules.DATA if ck[cs.FULL] else granules.OWN)
 
 
 @jit
