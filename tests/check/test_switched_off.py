@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.foreign_support import needs_compiler, written
+from tests.machine.support import small
 from xccl_emu import lang as xl
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.check import check
@@ -138,6 +139,20 @@ def test_a_poll_whose_result_is_its_next_condition_has_an_end(order: str) -> Non
     assert judged(heeded(), order, ["word"]) == {kinds.VERIFIED}
     assert check(heeded(), order=order, without="word").states < 50
     assert ends(heeded(), order, ["word"]) == {1}
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_its_value_decides_is_not_verified(order: str) -> None:
+    """A core that goes by the word, and then reads what it announces, has a race that no state of a search shows."""
+    text = "store m1.0 5; quiet; store 1.4 1 | part_ge 1.4 1 3; skip_unless 0 1 1; load m1.0"
+    for reduced in ({"full": True}, {"full": True, "most": False}, {"full": False}):
+        trial = small(text, dies=2, memory={0o50: 1}, without=("part",)).trial(order, None)
+        found = Search(Setup(trial, **reduced), max_states=1000, seconds=None, progress=None).run()
+        assert found.violation is None
+        assert "a poll has returned that is switched off" in found.reason
+    drawn = sample(small(text, dies=2, memory={0o50: 1}, without=("part",)).trial(order, None), schedules=60)
+    assert drawn.violation is not None
 
 
 @needs_compiler

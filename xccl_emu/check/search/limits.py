@@ -78,6 +78,10 @@ LIMITS = {
         f"{ms.QUEUE_DEPTH} instructions, or {ms.N_DMA_SLOTS} descriptors",
         "copies are issued ahead, and none is waited for", "wait for an event before more, or --policy portfolio",
     ),
+    cs.LIMIT_GUIDED: Limit(
+        "a kernel goes by what a poll has returned that is switched off, and touches what others use", "",
+        "the poll says how much has come, and what has come is read", "draw schedules: --policy portfolio",
+    ),
 }  # fmt: skip
 
 _FULL = {

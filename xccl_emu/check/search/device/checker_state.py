@@ -63,7 +63,7 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     QUEUE_TAIL,  # counts, breadth first, the states that were found
     N_EDGES,  # counts, breadth first, the transitions kept, ends too
     ON_PATH,  # says where `ON_PATH_WORDS` counts of fingerprints on the path are; depth first they sum to `DEPTH` + 1
-    DOUBT,  # is `LIMIT_DMA`, `LIMIT_RECORDS` or `LIMIT_QUEUE` if something went unjudged, and nothing is proved; 0 else
+    DOUBT,  # is the `LIMIT_*` by which something went unjudged, so that the end proves nothing; 0 if nothing did
     STATES_MAX,  # holds how many `STATES` there may be before the host looks
     GREW_FIRST,  # holds the first granule with something new; `NO_GRANULE` while `RESTART` is 0
     GREW_LAST,  # holds the last one; -1 while `RESTART` is 0
@@ -79,17 +79,18 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     N_ASIDE,  # counts the violations set aside, `ASIDE_MAX` at most
     FIRST_MEMORY,  # says where memory is kept as it was at first; fixed
     EXPLORED,  # counts the granules of class SYNC
+    GUIDED,  # has a bit for each core that has used what a poll has returned that is switched off; bits only come
     SPARED,  # has a bit for each core that need not return (`recovery`); 0 in other searches
-) = range(55)
+) = range(56)
 LESS, MOST = 1, 2
 """In `FULL`: without and with what `fields` does, and transfers that are read early."""
-WITNESS = 55
+WITNESS = 56
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?).
 
 At `LIMIT_SPIN` it holds the core, how many sites of its loop are kept, and these.  Without either nobody reads it."""
-HANDLES = 67
+HANDLES = 68
 """Addresses of functions (`linked`), and of the two in whose place others are where a search is watched (`watch`)."""
-ASIDE, ASIDE_WORDS, ASIDE_MAX = 75, 13, 8
+ASIDE, ASIDE_WORDS, ASIDE_MAX = 76, 13, 8
 """Violations that are set aside, because no schedule shows them: what, and the words of `WITNESS`, each."""
 GIVES_UP, GIVES_UP_MAX = ASIDE + ASIDE_WORDS * ASIDE_MAX, 8
 """How many codes of `fail` end a run without blame (`Trial.gives_up`), then these codes."""
@@ -143,8 +144,8 @@ BLOCK = FLYING + FLYING_MAX
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (
     LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH,
-    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN, LIMIT_CACHE, LIMIT_QUEUE,
-) = range(1, 14)  # fmt: skip
+    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN, LIMIT_CACHE, LIMIT_QUEUE, LIMIT_GUIDED,
+) = range(1, 15)  # fmt: skip
 
 # ---- violations that the machine itself does not record
 RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)

@@ -133,6 +133,8 @@ def execute_action(mem, st, ck, rows, named, i, what):
         _judge_stable(mem, ck, rows, i)
     _note_written(mem, st, ck, rows, i, op)
     _note_memory(st, ck, rows, x)
+    if off and x.op == rq.OP_POLL and rows[cs.ROWS_CLASS, 0] > granules.OWN:
+        ck[cs.GUIDED] |= 1 << i  # the row is of its result, which its kernel uses
     if rows[cs.ROWS_CLASS, 0] == granules.FIELD and x.op == rq.OP_POLL and rows[cs.N_ROWS, 0]:
         _polled_field(mem, st, ck, rows, x)
     if pipe == rq.SCALAR:
@@ -330,6 +332,9 @@ def _note_memory(st, ck, rows, x):
             inside.note_access(st, ck, x.i, start, nbytes, what, vector, site)
         if not memory:
             continue
+        if ck[cs.GUIDED] >> x.i & 1 and worst > granules.OWN and not syncs:
+            # Ordered by what that poll has seen, but not synchronized: so no state has both open
+            ck[cs.DOUBT] = cs.LIMIT_GUIDED
         if not writes:
             if (
                 worst > granules.OWN
