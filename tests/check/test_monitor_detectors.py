@@ -11,7 +11,7 @@ from xccl_emu.check import verdict
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, kernel, mtu_in, mtu_out, quiet, set_flag, v_add, v_fill, wait_flag
-from xccl_emu.lang.requests import BF16, MTU_OUT
+from xccl_emu.lang.requests import BF16, DMA, MTU_OUT
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.pod import Buffer
 
@@ -89,6 +89,24 @@ def test_a_dcci_that_is_switched_off_releases_nothing() -> None:
     trial = small(text, dies=3, scalar_cache=2, without=("dcci",)).trial("sc", None)
     found = _in_turn(trial, 2 * _NEXT, 2 * _NEXT + MTU_OUT, 0, 0, MTU_OUT, 0, 0, _NEXT, _NEXT)
     assert found == verdict.TORN_METADATA
+
+
+@pytest.mark.parametrize(("reads", "copied_first"), [
+    ("in 1.4 4; tentative 1.4 8", False), ("tentative 1.4 8; in 1.4 4", True),
+])  # fmt: skip
+def test_a_tentative_read_does_not_stand_for_another(reads: str, copied_first: bool) -> None:
+    """A copy over flags that were read races with that read, though the same pipe reads them tentatively, too."""
+    trial = small(f"dma 0.0 1.4; wait 4 | {reads}; quiet", dies=2, flags=True).trial("sc", None)
+    copies, looks = [0, DMA], [_NEXT, _NEXT, _NEXT + MTU_IN, _NEXT + MTU_IN]
+    assert _in_turn(trial, *(copies + looks if copied_first else looks + copies)) == verdict.TORN_METADATA
+
+
+@pytest.mark.parametrize("before", ["", "store m1.0 1; dcci m1.0; "])
+def test_a_poll_begins_behind_a_line_that_is_written_back(before: str) -> None:
+    """A copy over what a core polls races with it, also where a `dcci` that writes back is right before the poll."""
+    text = f"dma 0.0 1.4; wait 4 | {before}ge 1.4 1"
+    trial = small(text, dies=2, scalar_cache=3, memory={0: 1}).trial("sc", None)
+    assert _in_turn(trial, *[_NEXT] * before.count(";"), 0, DMA) == verdict.TORN_METADATA
 
 
 _NEXT = ms.ACTORS_PER_CORE

@@ -122,6 +122,15 @@ def test_without_a_share() -> None:
         granted(pod, put, 2, own=0, b=Box(slots.at(0).shared((1, 3)), 8))
 
 
+def test_no_leave_for_more_elements_than_there_are() -> None:
+    """What follows the last element is another region's."""
+    _, _, slots = made()
+    assert [*slots.at(0, 5, 3).extent.parts] == [range(slots.at(0, 5), slots.at(0) + slots.size)]
+    for beyond in (lambda: slots.at(0, 6, 3), lambda: slots.grant(0, "r", 6, 3)):
+        with pytest.raises(ConfigError, match=r"slot\[8\]: there are elements 0 to 7"):
+            beyond()
+
+
 def test_a_share_among_nobody() -> None:
     """What is shared out among no die is nobody's, and not everybody's."""
     _, pod, slots = made()

@@ -68,22 +68,28 @@ class Region:
 
         ConfigError for an element, and for a die, that is not there.
         """
-        if not 0 <= (i or 0) < self.count:
-            raise ConfigError(f"{self.name}[{i}]: there are elements 0 to {self.count - 1}")
-        spec = self._placed()
+        elements, spec = self._elements(i, count), self._placed()
         if not 0 <= die < spec.n_homes:
             raise ConfigError("die", die, f"the pod has dies 0 to {spec.n_dies - 1}")
         first = die * spec.die_bytes + self.start
         whole = Address.of(first, die, range(first, first + self.size), step=self.step)
-        return whole if i is None else (whole + i * self.step).only(range(i, i + count))
+        return whole if i is None else (whole + i * self.step).only(elements)
 
     def grant(self, die: int | None, rights: str, i: int | None = None, count: int = 1) -> Grant:
         """Leave for a core to touch some elements, or all of the region: ``"r"``, ``"w"`` or ``"rw"``.
 
-        On one die, or on any for None.
+        On one die, or on any for None.  ConfigError for an element that is not there.
         """
-        first, last = (0, self.count) if i is None else (i, i + count)
-        return Grant(die, self.start + first * self.step, self.start + last * self.step, rights)
+        elements = self._elements(i, count)
+        return Grant(die, self.start + elements.start * self.step, self.start + elements.stop * self.step, rights)
+
+    def _elements(self, i: int | None, count: int) -> range:
+        """Numbers of some elements, or of all; what follows the last is another region's."""
+        first, end = (0, self.count) if i is None else (i, i + count)
+        for number in (first, max(first, end - 1)):
+            if not 0 <= number < self.count:
+                raise ConfigError(f"{self.name}[{number}]: there are elements 0 to {self.count - 1}")
+        return range(first, end)
 
     def labels(self, die: int, number: int) -> Iterator[tuple[str, int, int]]:
         """Name, address and bytes of each part, on the die of that number among those that have the region."""

@@ -15,6 +15,8 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit, load_i64
 
 _GRANULE_SHIFT = 5
+_LENIENT = SYNC | TENTATIVE
+"""Flags of a read: the larger, the fewer writes it races with; all for a plain one, none for a tentative one."""
 
 
 class Access(NamedTuple):
@@ -105,9 +107,9 @@ def _read(space, a):
                 if not _visible_to(space, a, r):
                     _race(space, a, r)
             elif records[r + ml.R_ENGINE] == a.word and a.start <= first and end <= a.end:
-                if a.flags & SYNC == 0 or flags & SYNC:  # a plain read is the stricter one
+                if a.flags & _LENIENT <= flags & _LENIENT:  # the stricter one is kept
                     again = r
-                if a.flags & SYNC == flags & SYNC and a.start == first and a.end == end:
+                if a.flags & _LENIENT == flags & _LENIENT and a.start == first and a.end == end:
                     break  # that read was judged against all that follows it in the list
         r = records[r + ml.R_NEXT]
     if again:

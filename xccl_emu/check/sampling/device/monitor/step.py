@@ -62,11 +62,10 @@ def watched(space, actor, choice):
     m[ml.X_KNOWN], m[ml.X_ISSUED] = known, issued
     if back >= 0:  # what it has released is what its core knows now
         writes.wrote_back(space, i, base, back)
-        if n == 0:  # nor has it done more
-            return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
-    for r in range(n):
-        call(m[ml.JUDGE], space, i, r)
-    _after(space, i, core, base, pipe)
+    if back < 0 or n:  # else it has done no more
+        for r in range(n):
+            call(m[ml.JUDGE], space, i, r)
+        _after(space, i, core, base, pipe)
     if pipe == rq.SCALAR:
         poll_begins(space, i, base)
     return m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
