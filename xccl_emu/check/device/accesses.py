@@ -81,7 +81,7 @@ def accesses(st, base, pipe, choice, named, out):
     op, site, ub, atomic = st[entry], st[entry + ms.ENTRY_SITE], st[base + ms.UB_BASE], 1 << st[ms.ATOMIC_SHIFT]
     if ops.MARKERS >> op & 1:
         return 0
-    if op == rq.OP_MTU_IN:
+    if ops.COPIES_IN >> op & 1:
         source, nbytes = st[entry + ops.MTU_IN.source], st[entry + ops.MTU_IN.nbytes]
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
@@ -120,7 +120,7 @@ def _of_scalar(st, base, choice, named, out):
         n = _row(out, 0, st[at + ops.POLL.address] + first, nbytes, 0 if off else SYNC, rq.SCALAR, site)
         ub = st[base + ms.UB_BASE] + st[at + ops.POLL.ub] + first
         return _row(out, n, ub, nbytes, WRITE, rq.SCALAR, site)
-    if off and not (op == rq.OP_LOAD or (op == rq.OP_POLL and known & TAKEN)):
+    if off and not (ops.LOADS >> op & 1 or (op == rq.OP_POLL and known & TAKEN)):
         return 0
     if ops.WRITES >> op & 1:
         address, nbytes = touched.written_by(st, at, op)
