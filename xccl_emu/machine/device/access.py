@@ -6,7 +6,7 @@ from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import lost, maps, touched
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
-from xccl_emu.machine.device.lines import is_line
+from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.vectors import alignments, dtype_of, elements, is_fp8, other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
@@ -189,7 +189,7 @@ def check(st, core, base, op):
     at = base + REQUEST
     if ops.ON_DIE >> op & 1 and not _on_die(st, core, base):
         return False
-    if op == rq.OP_POLL and is_line(st[at + ops.POLL.nbytes]):
+    if polls_line(st, base):
         return _on_die(st, core, base) and _line(st, core, base)
     if ops.FLAGS >> op & 1:
         return _flag(st, core, base, op)

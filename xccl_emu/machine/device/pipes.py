@@ -310,13 +310,12 @@ def step_mtu_out(mem, st, core, base, choice):
         return True
     if not flight.room_for_writes(st, base, 1):
         return False
-    if op == rq.OP_ADD:
+    if (ops.ADDS & ~ops.COPIES) >> op & 1:
         target, value = st[entry + ops.ADD.target], st[entry + ops.ADD.value]
         flight.write_word(mem, st, core, base, ms.KIND_ADD, target, 8, value, st[entry + ms.ENTRY_SITE])
         st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += 8
         _pop(st, queue)
     else:
-        assert ops.COPIES_OUT >> op & 1 or op == rq.OP_PUT
         _step_out(mem, st, core, base, queue, entry, choice)
     return True
 
@@ -360,11 +359,11 @@ def fence_ahead(st, base):
 @jit
 def _write_out(mem, st, core, base, entry, choice):
     """Write the next unit, or all that there is room for: of an mtu-out from the data buffer, of a put its words."""
-    words, done, site = st[entry] == rq.OP_PUT, st[entry + ms.ENTRY_PROGRESS], st[entry + ms.ENTRY_SITE]
+    words, done, site = not ops.COPIES >> st[entry] & 1, st[entry + ms.ENTRY_PROGRESS], st[entry + ms.ENTRY_SITE]
     target, nbytes = touched.written_by(st, entry, st[entry])
     source = 8 * (entry + ops.PUT.word0) if words else st[base + ms.UB_BASE] + st[entry + ops.OUT.ub]
     at_once, atomic = choice == ms.CHOICE_ALL and st[ms.ORDER] == ms.ORDER_SC and not words, 1 << st[ms.ATOMIC_SHIFT]
-    kind = ms.KIND_ADD_ROW if st[entry] == rq.OP_MTU_ADD else ms.KIND_MTU
+    kind = ms.KIND_ADD_ROW if ops.ADDS >> st[entry] & 1 else ms.KIND_MTU
     while True:
         size = nbytes - done if at_once else min(atomic - (target + done) % atomic, nbytes - done)
         if words:

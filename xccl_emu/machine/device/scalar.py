@@ -115,7 +115,7 @@ def _grant_rarely(mem, st, core, base, op, choice):
 @jit
 def _grant_memory(mem, st, core, base, op, choice):
     """Load, store, atomic add or compare-and-swap, poll."""
-    if op == rq.OP_POLL:
+    if ops.POLLS >> op & 1:
         return _grant_poll(mem, st, core, base, choice)
     if st[ms.CACHE_LINES] and not ops.ATOMICS >> op & 1:
         return _grant_cached(mem, st, core, base, op, choice)
@@ -142,7 +142,7 @@ def _grant_memory(mem, st, core, base, op, choice):
 def _grant_poll(mem, st, core, base, choice):
     if polls_line(st, base):
         return read_line(mem, st, base, choice, flight.switched_off(st, base))
-    address, nbytes = touched.read_by(st, base + REQUEST, rq.OP_POLL)
+    address, nbytes = touched.read_by(st, base + REQUEST, st[base + REQUEST])
     value = flight.read_word(mem, st, core, base, address, nbytes)
     compare, wanted, mask = conditions.awaited_by(st, base)
     if conditions.is_awaited(value & mask, compare, wanted & mask) or flight.switched_off(st, base):

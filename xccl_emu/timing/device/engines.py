@@ -108,7 +108,7 @@ def _transfer(space, core, pipe, asked, since, entry):
     nbytes = asked.words[ops.OUT.nbytes] if ops.COPIES >> op & 1 else ms.GRANULE_BYTES
     number, visible = _pass(space, core, pipe, asked, since, begin, address, nbytes)
     if entry:
-        added = asked.words[ops.ADD.value] if op == rq.OP_ADD else 0
+        added = asked.words[ops.ADD.value] if (ops.ADDS & ~ops.COPIES) >> op & 1 else 0
         became_visible(mem, tm, who, entry, address, visible, 1, added, number)
     elif ops.COPIES_OUT >> op & 1 and _is_a_line(address, nbytes):
         line_became_visible(mem, tm, who, address, nbytes, visible, number)

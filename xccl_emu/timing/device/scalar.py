@@ -68,9 +68,9 @@ def step_scalar_timed(space, core):
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS
     phase = st[st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS + ms.GROUP_PHASE]
     slot = free_descriptor(st, base) if ops.RINGS >> op & 1 else 0
-    follows = looks or op == rq.OP_POLL or ops.SCALAR_WRITES >> op & 1
+    follows = looks or (ops.POLLS | ops.SCALAR_WRITES) >> op & 1
     entry = granules.find_granule(mem, tm, a) if follows and 0 <= a <= mem.size - ms.GRANULE_BYTES else 0
-    in_versions = op != rq.OP_POLL or polls_whole_word(st, base)
+    in_versions = not ops.POLLS >> op & 1 or polls_whole_word(st, base)
     shown = _seen(mem, tm, row, asked, looks, entry) if in_versions else entry
     seen = shown if in_versions else _last_written(mem, tm, asked, entry)
     choice = ms.CHOICE_ALL if op != rq.OP_CHOOSE else answer(st, tm, core, asked)
@@ -101,7 +101,7 @@ def _seen(mem, tm, row, asked, looks, entry):
         or not granules.is_last(mem, tm, entry, asked.words[ops.FIRST])
     ):
         return entry
-    if asked.op == rq.OP_POLL:
+    if ops.POLLS >> asked.op & 1:
         address, compare, value = (
             asked.words[ops.POLL.address], asked.words[ops.POLL.compare], asked.words[ops.POLL.value]
         )  # fmt: skip
@@ -165,7 +165,7 @@ def _nbytes(asked):
 @jit
 def _wait(tm, op, entry, group, core):
     """Have the core woken by what it waits for on other cores; what it waits for on its own it finds itself."""
-    if op == rq.OP_POLL:
+    if ops.POLLS >> op & 1:
         granules.wait_at(tm, entry + tl.GRANULE_WAITER, core)
     elif ops.GROUP_WAITS >> op & 1:
         granules.wait_at(tm, group + tl.GROUP_WAITER, core)
@@ -184,7 +184,7 @@ def _granted(st, tm, core, asked, group, seen):
     if pipe != rq.SCALAR:
         n = tm[row + tl.QUEUED + pipe]
         return (records.later(tm, since, ring_at(row, tl.POPPED, pipe, n)) if n >= ms.QUEUE_DEPTH else since), issue
-    if op == rq.OP_POLL:
+    if ops.POLLS >> op & 1:
         begun = records.later(tm, since, seen + tl.GRANULE_AT)
         return begun, tm[tl.C_LOAD] if begun == since else tm[tl.C_POLL]
     if ops.DRAINS >> op & 1:
