@@ -23,12 +23,8 @@ ADDED = (
     ("machine/device/scalar.py", "    elif old == st[base + REQUEST + ops.COMPARE_SWAP.expected]:",
      "    elif op == rq.OP_EXCHANGE:\n        words.store_i64(mem, address, value)\n"),
     # random programs and the smallest ones draw it
-    ("guards/campaign/interpreter.py", ')  # fmt: skip\n"""The instructions of a program, by their code."""',
-     '    "exchange",\n'),
-    ("guards/campaign/interpreter.py", "        if _SEEN >> op & 1:",
-     '        elif op == 59:\n            last = yield lang.exchange(word, b, sync="exchange")\n'),
-    ("guards/campaign/interpreter.py",
-     '        "part_ge", "part_eq", "part_ne", "choose", "any",\n', '        "exchange",\n'),
+    ("guards/campaign/interpreter.py", '}\n"""What each instruction of a program does,',
+     '    "exchange": "last = yield lang.exchange(word, b, sync=\'exchange\')",\n'),
     ("guards/campaign/interpreter.py", '    "swap 0.0 0 2",\n', '    "exchange 0.0 1",\n'),
 )  # fmt: skip
 """File of the package, text, and what comes before that."""

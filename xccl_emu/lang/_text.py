@@ -125,10 +125,16 @@ def word(offset: int) -> str:
 # ---- loading
 
 
+def kept(text: str, name: str) -> str:
+    """Keep a text where tracebacks, debuggers and `_source` look lines up; return the name of its file."""
+    file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    return file
+
+
 def load(text: str, name: str) -> Callable[[Any, int], int]:
     """Execute the text of a step function and return the function."""
-    file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
-    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks and debuggers
+    file = kept(text, name)
     tree = ast.fix_missing_locations(_Wrapping().visit(ast.parse(text)))
     space: dict[str, Any] = {WRAPPED: wrapped, "abs": lambda x: wrapped(abs(x)), "divmod": _wrapped_divmod}
     exec(compile(tree, file, "exec"), space)

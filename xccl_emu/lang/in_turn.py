@@ -1,12 +1,10 @@
 """Several kernels that one core runs one after the other, with arguments from a table: a stream of launches."""
 
 import functools
-import hashlib
-import linecache
 from collections.abc import Sequence
 
 from xccl_emu.lang import foreign
-from xccl_emu.lang.kernel import Kernel
+from xccl_emu.lang.kernel import Kernel, kernel_of
 from xccl_emu.lang.requests import arrive, atomic_add, await_group, load, poll_ge, quiet
 
 WORD_BYTES = 8
@@ -55,11 +53,7 @@ def _made(kernels: tuple[Kernel, ...], more: str, first: str, last: str, last_by
         lines += [f"        if which == {number}:", _call(number, kernel)]
     step = WORD_BYTES * row_words(kernels) + last_bytes
     lines += ["        yield quiet()", *last.splitlines(), f"        table += {step}"]
-    text = "".join(f"{line}\n" for line in lines)
-    file = f"<launches of {name} {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # where a kernel's source is read
-    exec(compile(text, file, "exec"), scope)
-    return Kernel(scope[name], kernels)  # type: ignore[arg-type]
+    return kernel_of(name, "".join(f"{line}\n" for line in lines), scope, kernels)
 
 
 def _call(number: int, kernel: Kernel) -> str:

@@ -17,7 +17,7 @@ from xccl_emu.lang._records import assembled, records_of, words_of
 from xccl_emu.lang._resolve import Decorated
 from xccl_emu.lang._shape import KernelShape, build
 from xccl_emu.lang._source import read
-from xccl_emu.lang._text import load, text, with_status
+from xccl_emu.lang._text import kept, load, text, with_status
 from xccl_emu.lang.requests import OP_RETURN, Request
 from xccl_emu.lang.rights import Touch, Word, touches_of
 
@@ -166,6 +166,12 @@ def kernel(generator: Callable[..., Generator[Request, int, Any]]) -> Kernel:
         KernelError: at once if it is not a generator function; on first use if it cannot be lowered.
     """
     return Kernel(generator)  # type: ignore[arg-type]
+
+
+def kernel_of(name: str, text: str, scope: dict[str, Any], in_turn: tuple[Kernel, ...] = ()) -> Kernel:
+    """Make a kernel of the text of a generator function, which refers to what is in ``scope``."""
+    exec(compile(text, kept(text, name), "exec"), scope)
+    return Kernel(scope[name], in_turn)
 
 
 # ---- the undecorated generator, for a debugger

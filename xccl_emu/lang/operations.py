@@ -16,6 +16,8 @@ from xccl_emu.lang.requests import SCALAR, TABLE, Bytes, Operation
 N_OPERATIONS = len(TABLE)
 PIPES = np.array([row.pipe for row in TABLE])
 """The pipe that carries out each operation."""
+QUEUES = np.where(PIPES == rq.DMA, SCALAR, PIPES)
+"""The pipe whose queue each goes to, but for events; SCALAR: none."""
 
 
 def _those(has: Callable[[Operation], object]) -> int:
@@ -41,6 +43,8 @@ FETCHES = _those(lambda row: row.reads and not row.waits and (row.pipe == rq.DMA
 COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
 """What moves as many bytes as an operand says between memory and the data buffer, or within memory."""
 COPIES_TO_MEMORY = COPIES & WRITES
+RINGS = _those(lambda row: row.pipe == rq.DMA)
+"""What a DMA descriptor carries out."""
 SCALAR_WRITES = _those(lambda row: row.pipe == SCALAR and row.writes)
 """What the scalar unit writes to memory by itself: stores and atomics."""
 ATOMICS = _those(lambda row: row.pipe == SCALAR and row.reads and row.writes)
@@ -54,17 +58,22 @@ POLLS = _those(lambda row: row.waits == "memory")
 """What waits for what memory holds."""
 LOOKS = POLLS | _those(lambda row: row.pipe == SCALAR and row.reads and not row.writes)
 """What the scalar unit reads in memory and leaves as it is; it does so where its name is switched off, too."""
+LOADS, STORES = LOOKS & ~POLLS, SCALAR_WRITES & ~ATOMICS
+"""What the scalar unit only reads in memory, and only writes, and does not wait for."""
 DRAINS = _those(lambda row: row.waits == "visible")
 """What waits until all that its core issued is done and visible."""
 FLAGS = _those(lambda row: row.pipe == SCALAR and "event" in (row.waits, row.releases))
 """What sets an event or waits for it, in its turn on a pipe that an operand names."""
 BARRIERS = _those(lambda row: "barrier" in (row.waits, row.releases))
 """What is about the barrier of a group."""
+GROUP_WAITS, ARRIVALS = BARRIERS & WAITS, BARRIERS & ~WAITS
 ADDS = _those(lambda row: row.adds)
 """What adds to what is in memory."""
 AWAITS_OTHERS = _those(lambda row: row.waits in ("memory", "barrier"))
 """What waits for other cores."""
-MARKERS = FLAGS | _those(lambda row: row.pipe != SCALAR and not (row.reads or row.writes or row.takes or row.fills))
+EVENT_WAITS, EVENT_SETS = FLAGS & WAITS, FLAGS & ~WAITS
+FENCES = _those(lambda row: row.pipe != SCALAR and not (row.reads or row.writes or row.takes or row.fills))
+MARKERS = FLAGS | FENCES
 """What a pipe passes, and touches nothing: events and fences."""
 CACHED = _those(lambda row: row.word and (row.reads or row.writes) and not row.waits)
 """What goes through the cache of a scalar unit that has one."""
@@ -74,6 +83,8 @@ BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fill
 """What the scalar unit reads, or reads or writes, in the data buffer."""
 COPIES_OUT = _those(lambda row: row.takes and row.writes)
 """What mtu-out copies from the data buffer."""
+COPIES_IN = _those(lambda row: row.reads and row.fills)
+"""What mtu-in copies to the data buffer."""
 
 
 def names(operations: int) -> frozenset[str]:

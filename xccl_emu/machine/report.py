@@ -140,9 +140,9 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
         return _polls(pod, base, core)
     if op == rq.OP_POLL_ANY:
         return _polls_any(pod, base, core)
-    if op == rq.OP_WAIT_FLAG and b == 0:
+    if ops.EVENT_WAITS >> op & 1 and b == 0:
         return f"waits for event {c} of {PIPE_NAMES[a]}, which is not set"
-    if op == rq.OP_AWAIT_GROUP:
+    if ops.GROUP_WAITS >> op & 1:
         group = int(st[ms.GROUP_BASE]) + int(st[base + ms.GROUP]) * ms.GROUP_WORDS
         return f"waits at a barrier: {st[group + ms.GROUP_ARRIVED]} of {st[group + ms.GROUP_SIZE]} cores have arrived"
     if ops.DRAINS >> op & 1:
@@ -216,7 +216,7 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
         return _bad_signal(pod, core, a)
     if op == rq.OP_VALIDATE:
         return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
-    if op == rq.OP_MTU_IN and b != rq.TENTATIVE:
+    if ops.COPIES_IN >> op & 1 and b != rq.TENTATIVE:
         return f"tentative read of {b} bytes to ub+{a:#x}: must touch what was read so before and is not validated"
     return f"operand out of range ({a}, {b})"
 

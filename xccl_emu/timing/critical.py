@@ -64,7 +64,7 @@ def _backwards(records: NDArray[np.int64]) -> Iterator[PathPart]:
             return
         before = records[cause]
         reached = min(until, int(before[tl.RECORD_END]))
-        gap = "barrier" if int(row[tl.RECORD_OP]) == rq.OP_AWAIT_GROUP else "latency"
+        gap = "barrier" if ops.GROUP_WAITS >> int(row[tl.RECORD_OP]) & 1 else "latency"
         yield _part(gap, before, reached, until, cause)
         number, until = cause, reached
 

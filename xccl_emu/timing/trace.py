@@ -19,7 +19,7 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.output import write_text
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.requests import DMA, MTU_IN, OP_LOAD
+from xccl_emu.lang.requests import DMA, MTU_IN
 from xccl_emu.timing.array import PS_PER_NS, PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import OTHER_CPU, OTHER_NODE, SAME_DIE
@@ -285,7 +285,7 @@ def _moves(timing: Timing) -> _Moves:
     engine, peer = records[:, tl.RECORD_ENGINE], records[:, tl.RECORD_PEER]
     here = records[:, tl.RECORD_CORE] // timing.cores_per_die
     fetched = (engine == DMA) & (records[:, tl.RECORD_READ] // timing.spec.die_bytes != here)
-    reads = (engine == MTU_IN) | fetched | (records[:, tl.RECORD_OP] == OP_LOAD)
+    reads = (engine == MTU_IN) | fetched | (ops.LOADS >> records[:, tl.RECORD_OP] & 1 != 0)
     source, target = np.where(reads, peer, here), np.where(reads, here, peer)
     path = timing.fabric.paths_of(source, target, timing.spec.n_dies)
     path += tl.CLASSES * timing.networks_of(np.where(reads, records[:, tl.RECORD_READ], records[:, tl.RECORD_WRITTEN]))

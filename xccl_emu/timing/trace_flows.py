@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.lang import operations as ops
-from xccl_emu.lang import requests as rq
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
 
@@ -33,7 +32,7 @@ def _sees(timing: Timing, rows: _Numbers) -> NDArray[np.bool_]:
     records = timing.records[rows]
     asked = records[:, tl.RECORD_OP]
     sees: NDArray[np.bool_] = (_SEEING >> asked & 1 != 0) & (records[:, tl.RECORD_READ] >= 0)
-    for i in np.flatnonzero(asked == rq.OP_LOAD).tolist():
+    for i in np.flatnonzero(ops.LOADS >> asked & 1).tolist():
         site = timing.site(records[i])
         sees[i] = site is not None and bool(site.sync)
     return sees

@@ -81,7 +81,7 @@ def accesses(st, base, pipe, choice, named, out):
     op, site, ub, atomic = st[entry], st[entry + ms.ENTRY_SITE], st[base + ms.UB_BASE], 1 << st[ms.ATOMIC_SHIFT]
     if ops.MARKERS >> op & 1:
         return 0
-    if op == rq.OP_MTU_IN:
+    if ops.COPIES_IN >> op & 1:
         source, nbytes = st[entry + ops.MTU_IN.source], st[entry + ops.MTU_IN.nbytes]
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
@@ -120,7 +120,7 @@ def _of_scalar(st, base, choice, named, out):
         n = _row(out, 0, st[at + ops.POLL.address] + first, nbytes, 0 if off else SYNC, rq.SCALAR, site)
         ub = st[base + ms.UB_BASE] + st[at + ops.POLL.ub] + first
         return _row(out, n, ub, nbytes, WRITE, rq.SCALAR, site)
-    if off and not (op == rq.OP_LOAD or (op == rq.OP_POLL and known & TAKEN)):
+    if off and not (ops.LOADS >> op & 1 or (ops.POLLS >> op & 1 and known & TAKEN)):
         return 0
     if ops.WRITES >> op & 1:
         address, nbytes = touched.written_by(st, at, op)
@@ -128,14 +128,14 @@ def _of_scalar(st, base, choice, named, out):
         return _row(out, 0, address, nbytes, WRITE | whole | (SYNC if ops.ATOMICS >> op & 1 else 0), rq.SCALAR, site)
     if ops.READS >> op & 1:
         address, nbytes = touched.read_by(st, at, op)
-        sync = op == rq.OP_POLL or ((known & NAMED or access.reads_flags(st, base, address, nbytes)) and not off)
+        sync = ops.POLLS >> op & 1 or ((known & NAMED or access.reads_flags(st, base, address, nbytes)) and not off)
         return _row(out, 0, address, nbytes, WHOLE | (SYNC if sync else 0), rq.SCALAR, site)
     start, nbytes = touched.taken_by(st, at, op) if ops.TAKES >> op & 1 else touched.filled_by(st, at, op)
     start += st[base + ms.UB_BASE]
     if op == rq.OP_VALIDATE:  # what is read and what is right are the same bytes
         n = _row(out, 0, start, nbytes, 0, rq.SCALAR, site)
         return _row(out, n, start, nbytes, WRITE, rq.SCALAR, site)
-    return _row(out, 0, start, nbytes, WHOLE if op == rq.OP_UB_LOAD else WRITE | WHOLE, rq.SCALAR, site)
+    return _row(out, 0, start, nbytes, WHOLE if ops.TAKES >> op & 1 else WRITE | WHOLE, rq.SCALAR, site)
 
 
 @jit

@@ -106,7 +106,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         same = reads and request[ops.FIRST] == start
         which = _which_of(pod, core, start)
         same = (same or which > 0) and request[-1] == site
-        fenced = ops.ATOMICS >> request[0] & 1 or (request[0] == rq.OP_STORE and not st[ms.CACHE_LINES])
+        fenced = ops.ATOMICS >> request[0] & 1 or (ops.STORES >> request[0] & 1 and not st[ms.CACHE_LINES])
         same = same and not (fenced and pipes.fence_ahead(st, base))  # else the access was one before that
         waiting = st[base + ms.STATUS] == ms.STATUS_RUNNING and same
         return [*_before_scalar(pod, core, start), _code(core, rq.SCALAR, max(0, which - 1))] if waiting else []
@@ -117,7 +117,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
             source, nbytes, done = (
                 int(st[entry + i]) for i in (ops.MTU_IN.source, ops.MTU_IN.nbytes, ms.ENTRY_PROGRESS)
             )
-            if st[entry] == rq.OP_MTU_IN and source <= start < source + nbytes:
+            if ops.COPIES_IN >> st[entry] & 1 and source <= start < source + nbytes:
                 return _subtransfers(st, core, rq.MTU_IN, j, source, source, nbytes, done)
         return []
     if agent == rq.MTU_OUT:

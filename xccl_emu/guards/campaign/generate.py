@@ -488,7 +488,7 @@ _VARIED = (
 )  # fmt: skip
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
-    *(name for name in WITHOUT_WORD if name not in ("fence", "choose", "validate")), "quiet", "spin",
+    *(name for name in WITHOUT_WORD if name not in ("end", "fence", "choose", "validate")), "end", "quiet", "spin",
 )  # fmt: skip
 
 

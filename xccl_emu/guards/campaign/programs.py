@@ -18,6 +18,7 @@ from xccl_emu.guards.campaign.interpreter import (
     BITS,
     C_BITS,
     IN_REGISTER,
+    INSTRUCTIONS,
     OPERATION_BITS,
     OPERATIONS,
     REGISTERS,
@@ -42,15 +43,12 @@ EDGE = 24
 """Such words are the first of die 1, right after the managed area of die 0; with `DATA`, of a CPU's memory."""
 OTHER = 8
 """Factor of the second operand's word of the data buffer, added to the first operand's word, for ``v_add``."""
-LOOPS = ("outs", "puts", "stores", "signals", "dmas")
+LOOPS = tuple(name for name, does in INSTRUCTIONS.items() if "in range(" in does)
 """Instructions that take several requests of one site, to addresses side by side."""
-WITHOUT_WORD = (
-    "quiet", "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy",
-    "v_add", "set", "wait", "end", "choose", "validate",
-)  # fmt: skip
-WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
+WITH_WORD = tuple(name for name, does in INSTRUCTIONS.items() if "word" in does)
 """Instructions whose first operand is a word."""
-WITH_TARGET = ("dma", "dma_data", "dmas", "any")
+WITHOUT_WORD = tuple(name for name in OPERATIONS if name not in WITH_WORD)
+WITH_TARGET = tuple(name for name, does in INSTRUCTIONS.items() if "target" in does)
 """Instructions whose second operand is one, too."""
 
 WRITING = {

@@ -6,7 +6,7 @@ from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import lost, maps, touched
 from xccl_emu.machine.device.conditions import condition_at, n_conditions
-from xccl_emu.machine.device.lines import is_line
+from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.vectors import alignments, dtype_of, elements, is_fp8, other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
@@ -44,7 +44,8 @@ def _memory(st, core, base, address, nbytes, right):
             on_die = st[w + ms.WINDOW_DIE] == die or (st[w + ms.WINDOW_DIE] == ms.ANY_DIE and die < st[ms.N_DIES])
             if on_die and st[w + ms.WINDOW_START] <= start and nbytes <= st[w + ms.WINDOW_END] - start:
                 if st[w + ms.WINDOW_RIGHTS] & right:
-                    plain = right == ms.READ and (op != rq.OP_MTU_IN or st[base + REQUEST + ops.MTU_IN.tentative] == 0)
+                    tentative = ops.COPIES_IN >> op & 1 and st[base + REQUEST + ops.MTU_IN.tentative]
+                    plain = right == ms.READ and not tentative
                     if plain and lost.is_lost(st, address, nbytes):
                         return set_error(st, core, base, ms.ERR_UNDEFINED, address, ms.UNDEFINED_LOST)
                     return True
@@ -168,7 +169,7 @@ def _touches(st, core, base, op):
 def _flag(st, core, base, op):
     """Return whether there is such an event; DMA sets its own, on completion, for the scalar unit, and never waits."""
     source, target, event = touched.flag_of(st, base + REQUEST)
-    last_source = rq.DMA if op == rq.OP_WAIT_FLAG and target == rq.SCALAR else rq.MTU_OUT
+    last_source = rq.DMA if ops.WAITS >> op & 1 and target == rq.SCALAR else rq.MTU_OUT
     if source < rq.SCALAR or source > last_source or target < rq.SCALAR or target > rq.MTU_OUT:
         return set_error(st, core, base, ms.ERR_OPERAND, source, target)
     if not _below(st, core, base, event, ms.N_EVENTS):
@@ -188,16 +189,16 @@ def check(st, core, base, op):
     at = base + REQUEST
     if ops.ON_DIE >> op & 1 and not _on_die(st, core, base):
         return False
-    if op == rq.OP_POLL and is_line(st[at + ops.POLL.nbytes]):
+    if polls_line(st, base):
         return _on_die(st, core, base) and _line(st, core, base)
     if ops.FLAGS >> op & 1:
         return _flag(st, core, base, op)
     if op == rq.OP_DCCI:
         return _memory(st, core, base, st[at + ops.DCCI.address], 1, ms.READ | ms.WRITE)
-    if op == rq.OP_DMA and not _below(st, core, base, st[at + ops.DMA.event], ms.N_EVENTS):
+    if ops.RINGS >> op & 1 and not _below(st, core, base, st[at + ops.DMA.event], ms.N_EVENTS):
         return False
     tentative = st[at + ops.MTU_IN.tentative]
-    if op == rq.OP_MTU_IN and tentative != 0 and tentative != rq.TENTATIVE:
+    if ops.COPIES_IN >> op & 1 and tentative != 0 and tentative != rq.TENTATIVE:
         return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)
     return _touches(st, core, base, op) and (not ops.COPIES_TO_MEMORY >> op & 1 or _may_copy(st, core, base, op))
 
@@ -206,7 +207,7 @@ def check(st, core, base, op):
 def _may_copy(st, core, base, op):
     """Check what is of some copies alone: parts that do not overlap, integers that are added, a signal."""
     at = base + REQUEST
-    if op == rq.OP_DMA:
+    if ops.RINGS >> op & 1:
         return _disjoint(st, core, base, st[at + ops.DMA.source], st[at + ops.DMA.target], st[at + ops.DMA.nbytes])
     ub, target, nbytes = st[at + ops.OUT.ub], st[at + ops.OUT.target], st[at + ops.OUT.nbytes]
     if op == rq.OP_MTU_ADD and (ub | target | nbytes) & 3:  # it adds integers of 4 bytes

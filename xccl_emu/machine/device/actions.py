@@ -4,6 +4,7 @@ Actors are numbered: five for each core (scalar, mtu-in, vector, mtu-out, DMA), 
 writes in flight visible.  The choice says which of several things the actor does, or `CHOICE_ALL` for the plain next.
 """
 
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import pipes
@@ -110,6 +111,6 @@ def _subtransfers_of(st, base, pipe, j):
     """In how many sub-transfers the j-th transfer of mtu-in or DMA is copied; a flag counts as one."""
     if pipe == rq.MTU_IN:
         entry = pipes.entry_of(st, pipes.pipe_of(base, rq.MTU_IN), j)
-        return pipes.subtransfers_of(st, entry) if st[entry] == rq.OP_MTU_IN else 1
+        return pipes.subtransfers_of(st, entry) if ops.COPIES_IN >> st[entry] & 1 else 1
     slot = base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS
     return pipes.subtransfers_of(st, slot) if st[slot] else 0

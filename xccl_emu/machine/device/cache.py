@@ -292,9 +292,9 @@ def crowded_out(st, core, base, choice):
     n, op = st[ms.CACHE_LINES], st[base + REQUEST]
     if not through_cache(st, base) or choice == ms.CHOICE_ANEW or n_cached(st, core) < n:
         return -1
-    if _first_clean(st, core, n) < n or (op == rq.OP_STORE and flight.switched_off(st, base)):
+    if _first_clean(st, core, n) < n or (ops.STORES >> op & 1 and flight.switched_off(st, base)):
         return -1
-    line = st[base + REQUEST + (ops.LOAD.address if op == rq.OP_LOAD else ops.STORE.address)] >> LINE_SHIFT
+    line = st[base + REQUEST + ops.FIRST] >> LINE_SHIFT
     return -1 if _find(st, core, line) >= 0 or _under_way(st, core, base, line) else 0
 
 

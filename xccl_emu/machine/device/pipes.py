@@ -67,7 +67,7 @@ def _pop(st, queue):
 def _flag(st, core, base, queue, entry):
     """Execute set_flag or wait_flag at the head of a queue; False if it has to wait."""
     source, target, event = touched.flag_of(st, entry)
-    if st[entry] == rq.OP_SET_FLAG:
+    if ops.EVENT_SETS >> st[entry] & 1:
         flight.set_event(st, core, base, source, target, event, st[entry + ms.ENTRY_SITE])
     elif not take_event(st, base, source, target, event):
         return False
@@ -123,7 +123,7 @@ def n_subtransfers(st, source, target, nbytes):
 def subtransfers_of(st, at):
     """In how many sub-transfers the instruction of mtu-in, or the DMA descriptor, at ``at`` is copied."""
     source, nbytes = touched.read_by(st, at, st[at])
-    return n_subtransfers(st, source, source if st[at] == rq.OP_MTU_IN else st[at + ops.DMA.target], nbytes)
+    return n_subtransfers(st, source, source if ops.COPIES_IN >> st[at] & 1 else st[at + ops.DMA.target], nbytes)
 
 
 @jit
@@ -144,7 +144,7 @@ def step_mtu_in(mem, st, core, base, choice):
     if j >= st[queue + ms.PIPE_COUNT]:
         return False
     entry = entry_of(st, queue, j)
-    if st[entry] != rq.OP_MTU_IN:
+    if not ops.COPIES_IN >> st[entry] & 1:
         return (j == 0) and (choice == ms.CHOICE_ALL or choice == 0) and _flag(st, core, base, queue, entry)
     if st[entry + ms.ENTRY_PROGRESS] == _READ_DONE or not _may_overtake(st, queue, j):
         return False
@@ -195,7 +195,7 @@ def _may_overtake(st, queue, j):
     source, ub, nbytes = _read_in(st, entry)
     for i in range(j):
         ahead = entry_of(st, queue, i)
-        if st[ahead] != rq.OP_MTU_IN:
+        if not ops.COPIES_IN >> st[ahead] & 1:
             return False
         if st[ahead + ms.ENTRY_PROGRESS] == _READ_DONE:
             continue
@@ -304,19 +304,18 @@ def step_mtu_out(mem, st, core, base, choice):
     op = st[entry]
     if ops.FLAGS >> op & 1:
         return _flag(st, core, base, queue, entry)
-    if op == rq.OP_FENCE:
+    if ops.FENCES >> op & 1:
         flight.pass_fence(st, core, base)
         _pop(st, queue)
         return True
     if not flight.room_for_writes(st, base, 1):
         return False
-    if op == rq.OP_ADD:
+    if (ops.ADDS & ~ops.COPIES) >> op & 1:
         target, value = st[entry + ops.ADD.target], st[entry + ops.ADD.value]
         flight.write_word(mem, st, core, base, ms.KIND_ADD, target, 8, value, st[entry + ms.ENTRY_SITE])
         st[ms.BYTES_BY_PIPE + rq.MTU_OUT] += 8
         _pop(st, queue)
     else:
-        assert ops.COPIES_OUT >> op & 1 or op == rq.OP_PUT
         _step_out(mem, st, core, base, queue, entry, choice)
     return True
 
@@ -352,7 +351,7 @@ def fence_ahead(st, base):
     """Return whether mtu-out has yet to reach a fence.  If so, no later store may take off."""
     queue = pipe_of(base, rq.MTU_OUT)
     for j in range(st[queue + ms.PIPE_COUNT]):
-        if st[entry_of(st, queue, j)] == rq.OP_FENCE:
+        if ops.FENCES >> st[entry_of(st, queue, j)] & 1:
             return True
     return False
 
@@ -360,11 +359,11 @@ def fence_ahead(st, base):
 @jit
 def _write_out(mem, st, core, base, entry, choice):
     """Write the next unit, or all that there is room for: of an mtu-out from the data buffer, of a put its words."""
-    words, done, site = st[entry] == rq.OP_PUT, st[entry + ms.ENTRY_PROGRESS], st[entry + ms.ENTRY_SITE]
+    words, done, site = not ops.COPIES >> st[entry] & 1, st[entry + ms.ENTRY_PROGRESS], st[entry + ms.ENTRY_SITE]
     target, nbytes = touched.written_by(st, entry, st[entry])
     source = 8 * (entry + ops.PUT.word0) if words else st[base + ms.UB_BASE] + st[entry + ops.OUT.ub]
     at_once, atomic = choice == ms.CHOICE_ALL and st[ms.ORDER] == ms.ORDER_SC and not words, 1 << st[ms.ATOMIC_SHIFT]
-    kind = ms.KIND_ADD_ROW if st[entry] == rq.OP_MTU_ADD else ms.KIND_MTU
+    kind = ms.KIND_ADD_ROW if ops.ADDS >> st[entry] & 1 else ms.KIND_MTU
     while True:
         size = nbytes - done if at_once else min(atomic - (target + done) % atomic, nbytes - done)
         if words:

@@ -66,7 +66,7 @@ def _grant(mem, st, core, base, op, choice):
         return _grant_buffer(mem, st, core, base, op)
     if ops.FLAGS >> op & 1:
         return _grant_flag(st, core, base, op)
-    if op == rq.OP_DMA:
+    if ops.RINGS >> op & 1:
         return pipes.ring_dma(st, base)
     if op == rq.OP_DCCI:
         return st[ms.CACHE_LINES] == 0 or cache.clean(mem, st, core, base, st[base + REQUEST + ops.DCCI.address])
@@ -83,7 +83,7 @@ def _enqueue(st, core, base, op, pipe):
     if not pipes.enqueue(st, base, pipe):
         return False
     if (st[base + ms.HELD_END] and pipe != rq.MTU_OUT) or (
-        op == rq.OP_MTU_IN and st[base + REQUEST + ops.MTU_IN.tentative]
+        ops.COPIES_IN >> op & 1 and st[base + REQUEST + ops.MTU_IN.tentative]
     ):
         tentative.note_issue(st, base, op)
     return True
@@ -115,11 +115,11 @@ def _grant_rarely(mem, st, core, base, op, choice):
 @jit
 def _grant_memory(mem, st, core, base, op, choice):
     """Load, store, atomic add or compare-and-swap, poll."""
-    if op == rq.OP_POLL:
+    if ops.POLLS >> op & 1:
         return _grant_poll(mem, st, core, base, choice)
     if st[ms.CACHE_LINES] and not ops.ATOMICS >> op & 1:
         return _grant_cached(mem, st, core, base, op, choice)
-    if op == rq.OP_LOAD:
+    if ops.LOADS >> op & 1:
         address, nbytes = touched.read_by(st, base + REQUEST, op)
         words.put(st, base + RESULT, flight.read_word(mem, st, core, base, address, nbytes))
         st[ms.BYTES_BY_PIPE + rq.SCALAR] += nbytes
@@ -127,7 +127,7 @@ def _grant_memory(mem, st, core, base, op, choice):
     if pipes.fence_ahead(st, base):
         return False
     address, nbytes = touched.written_by(st, base + REQUEST, op)
-    if op == rq.OP_STORE:
+    if ops.STORES >> op & 1:
         if not flight.room_for_writes(st, base, max(1, nbytes >> st[ms.ATOMIC_SHIFT])):
             return False
         value, site = flight.sign_extended(st[base + REQUEST + ops.STORE.value], nbytes), flight.request_site(st, base)
@@ -142,7 +142,7 @@ def _grant_memory(mem, st, core, base, op, choice):
 def _grant_poll(mem, st, core, base, choice):
     if polls_line(st, base):
         return read_line(mem, st, base, choice, flight.switched_off(st, base))
-    address, nbytes = touched.read_by(st, base + REQUEST, rq.OP_POLL)
+    address, nbytes = touched.read_by(st, base + REQUEST, st[base + REQUEST])
     value = flight.read_word(mem, st, core, base, address, nbytes)
     compare, wanted, mask = conditions.awaited_by(st, base)
     if conditions.is_awaited(value & mask, compare, wanted & mask) or flight.switched_off(st, base):
@@ -169,7 +169,7 @@ def _grant_atomic(mem, st, core, base, op, address):
 
 @jit
 def _grant_cached(mem, st, core, base, op, choice):
-    if op == rq.OP_LOAD:
+    if ops.LOADS >> op & 1:
         address, nbytes = touched.read_by(st, base + REQUEST, op)
         done = cache.load_cached(mem, st, core, base, choice, address, nbytes)
     else:
@@ -210,7 +210,7 @@ def _no_event_left(st, core, base):
 @jit
 def _grant_buffer(mem, st, core, base, op):
     """Scalar access to the data buffer: immediate, in program order with what the scalar unit issues."""
-    if op == rq.OP_UB_STORE:
+    if ops.FILLS >> op & 1:
         start, nbytes = touched.filled_by(st, base + REQUEST, op)
         mark(mem, st, st[base + ms.UB_BASE] + start, nbytes)
         flight.store_word(mem, st[base + ms.UB_BASE] + start, nbytes, st[base + REQUEST + ops.UB_STORE.value])
@@ -258,7 +258,7 @@ def _grant_flag(st, core, base, op):
     pipe = touched.queued_on(op, source, target)
     if pipe != rq.SCALAR:
         return pipes.enqueue(st, base, pipe)
-    if op == rq.OP_SET_FLAG:
+    if ops.EVENT_SETS >> op & 1:
         flight.set_event(st, core, base, source, target, event, flight.request_site(st, base))
         return st[ms.ERROR] == 0
     return pipes.take_event(st, base, source, target, event)
@@ -268,9 +268,8 @@ def _grant_flag(st, core, base, op):
 def _grant_group(st, base, op):
     """Grant a core group's barrier: the last to arrive turns the phase, and cores that wait in the old one go on."""
     group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
-    if op == rq.OP_AWAIT_GROUP:
+    if ops.GROUP_WAITS >> op & 1:
         return st[group + ms.GROUP_PHASE] != st[base + REQUEST + ops.AWAIT.phase]
-    assert op == rq.OP_ARRIVE
     words.put(st, base + RESULT, st[group + ms.GROUP_PHASE])
     if st[group + ms.GROUP_ARRIVED] + 1 == st[group + ms.GROUP_SIZE]:
         words.put(st, group + ms.GROUP_ARRIVED, 0)

@@ -32,6 +32,6 @@ def waits_at(st, base, pipe):
     entry = base + REQUEST if pipe == rq.SCALAR else entry_of(st, pipe_of(base, pipe), 0)
     op = st[entry]
     queued = pipe != rq.SCALAR or st[entry + ops.FLAG.target] == rq.SCALAR  # else it is to be
-    waits = op == rq.OP_WAIT_FLAG and queued
+    waits = ops.EVENT_WAITS >> op & 1 != 0 and queued
     waits = waits or (pipe == rq.SCALAR and ops.AWAITS_OTHERS >> op & 1 != 0)
     return word_of_site(st, base, pipe, entry) if waits else -1

@@ -45,7 +45,7 @@ def _queued(st, base):
 @jit
 def _counts(st, entry):
     """Return whether an entry is a tentative transfer that is not complete, and was not in vain."""
-    unread = st[entry] == rq.OP_MTU_IN and st[entry + ms.ENTRY_PROGRESS] >= 0
+    unread = ops.COPIES_IN >> st[entry] & 1 != 0 and st[entry + ms.ENTRY_PROGRESS] >= 0
     return unread and st[entry + ops.MTU_IN.tentative] == rq.TENTATIVE
 
 
@@ -56,9 +56,9 @@ def reads(st, base, address, nbytes):
         return False
     for j in range(_queued(st, base)):
         entry = _entry(st, base, j)
-        if st[entry] != rq.OP_MTU_IN:
+        if not ops.COPIES_IN >> st[entry] & 1:
             return False
-        source, size = touched.read_by(st, entry, rq.OP_MTU_IN)
+        source, size = touched.read_by(st, entry, st[entry])
         if _counts(st, entry) and source < address + nbytes and address < source + size:
             return True
     return False
@@ -86,7 +86,7 @@ def may_issue(st, core, base, op):
     Not if that reads what is held, or reads tentatively apart from it.
     """
     at = base + REQUEST
-    if op == rq.OP_MTU_IN:
+    if ops.COPIES_IN >> op & 1:
         start, nbytes = touched.filled_by(st, at, op)
         apart = start > st[base + ms.HELD_END] or start + nbytes < st[base + ms.HELD_START]
         together = st[at + ops.MTU_IN.tentative] == 0 or not apart
@@ -115,14 +115,14 @@ def may_use(st, core, base, ub, nbytes):
 def note_issue(st, base, op):
     """A transfer to the data buffer, or a vector instruction, was queued: what is held from now on?"""
     at = base + REQUEST
-    if op == rq.OP_MTU_IN:
+    if ops.COPIES_IN >> op & 1:
         target, written = touched.filled_by(st, at, op)
     else:
         _, _, target, written = vectors.ranges(st, at, op)
-    tentative = op == rq.OP_MTU_IN and st[at + ops.MTU_IN.tentative] != 0
+    tentative = ops.COPIES_IN >> op & 1 != 0 and st[at + ops.MTU_IN.tentative] != 0
     if _covers_held(st, base, target, written) or st[base + ms.HELD_END] == 0:
         release(st, base)
-        for j in range(_queued(st, base) - (1 if op == rq.OP_MTU_IN else 0)):
+        for j in range(_queued(st, base) - (ops.COPIES_IN >> op & 1)):
             if _counts(st, _entry(st, base, j)):
                 put(st, _entry(st, base, j) + ops.MTU_IN.tentative, _IN_VAIN)
         if tentative:

@@ -1,7 +1,6 @@
 """The memory that a request touches, and its pipe, as the rows of the operations say (`lang.requests.TABLE`)."""
 
 from xccl_emu.lang import operations as ops
-from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.words import jit
 
 
@@ -38,11 +37,9 @@ def filled_by(st, at, op):
 @jit
 def queued_on(op, source, target):
     """Return the pipe whose queue a request goes to, or SCALAR; a flag names it in its first two operands."""
-    if op == rq.OP_SET_FLAG:
-        return source
-    if op == rq.OP_WAIT_FLAG:
-        return target
-    return ops.PIPES[op] if op != rq.OP_DMA else rq.SCALAR
+    if ops.FLAGS >> op & 1:
+        return target if ops.WAITS >> op & 1 else source
+    return ops.QUEUES[op]
 
 
 @jit

@@ -37,7 +37,7 @@ def step_pipe_timed(space, core, pipe):
         _flag(space, core, pipe, asked, since)
     elif pipe == rq.VECTOR:
         _compute(space, core, asked, count, since)
-    elif op == rq.OP_FENCE:
+    elif ops.FENCES >> op & 1:
         _fence(space, core, asked, since)
     else:
         _transfer(space, core, pipe, asked, since, entry)
@@ -70,7 +70,7 @@ def _flag(space, core, pipe, asked, since):
     """set_flag of mtu-in waits for the data of all that is before it, but lets the next transfer begin."""
     _, _, tm, who, _ = space
     free, at = core.row + tl.FREE + pipe, event_of(core.row, asked)
-    if asked.op == rq.OP_SET_FLAG:
+    if ops.EVENT_SETS >> asked.op & 1:
         done = records.later(tm, since, core.row + tl.READS_DONE) if pipe == rq.MTU_IN else since
         number = records.record_still(space, core, pipe, asked, done, tm[done])
         records.set_time(tm, who, at, tm[done], number)
@@ -108,7 +108,7 @@ def _transfer(space, core, pipe, asked, since, entry):
     nbytes = asked.words[ops.OUT.nbytes] if ops.COPIES >> op & 1 else ms.GRANULE_BYTES
     number, visible = _pass(space, core, pipe, asked, since, begin, address, nbytes)
     if entry:
-        added = asked.words[ops.ADD.value] if op == rq.OP_ADD else 0
+        added = asked.words[ops.ADD.value] if (ops.ADDS & ~ops.COPIES) >> op & 1 else 0
         became_visible(mem, tm, who, entry, address, visible, 1, added, number)
     elif ops.COPIES_OUT >> op & 1 and _is_a_line(address, nbytes):
         line_became_visible(mem, tm, who, address, nbytes, visible, number)

@@ -62,15 +62,15 @@ def step_scalar_timed(space, core):
         return step_poll_any(space, core)
     memory = (ops.WORDS & ~ops.POLLS) >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
-    looks = op == rq.OP_LOAD and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
+    looks = ops.LOADS >> op & 1 != 0 and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
     if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[row + tl.SCALAR_AT]
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS
     phase = st[st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS + ms.GROUP_PHASE]
-    slot = free_descriptor(st, base) if op == rq.OP_DMA else 0
-    follows = looks or op == rq.OP_POLL or ops.SCALAR_WRITES >> op & 1
+    slot = free_descriptor(st, base) if ops.RINGS >> op & 1 else 0
+    follows = looks or (ops.POLLS | ops.SCALAR_WRITES) >> op & 1
     entry = granules.find_granule(mem, tm, a) if follows and 0 <= a <= mem.size - ms.GRANULE_BYTES else 0
-    in_versions = op != rq.OP_POLL or polls_whole_word(st, base)
+    in_versions = not ops.POLLS >> op & 1 or polls_whole_word(st, base)
     shown = _seen(mem, tm, row, asked, looks, entry) if in_versions else entry
     seen = shown if in_versions else _last_written(mem, tm, asked, entry)
     choice = ms.CHOICE_ALL if op != rq.OP_CHOOSE else answer(st, tm, core, asked)
@@ -101,7 +101,7 @@ def _seen(mem, tm, row, asked, looks, entry):
         or not granules.is_last(mem, tm, entry, asked.words[ops.FIRST])
     ):
         return entry
-    if asked.op == rq.OP_POLL:
+    if ops.POLLS >> asked.op & 1:
         address, compare, value = (
             asked.words[ops.POLL.address], asked.words[ops.POLL.compare], asked.words[ops.POLL.value]
         )  # fmt: skip
@@ -157,17 +157,17 @@ def run_on_buffer_timed(space, core, most):
 
 @jit
 def _nbytes(asked):
-    if asked.op == rq.OP_LOAD:
+    if ops.LOADS >> asked.op & 1:
         return asked.words[ops.LOAD.nbytes]
-    return asked.words[ops.STORE.nbytes] if asked.op == rq.OP_STORE else 0
+    return asked.words[ops.STORE.nbytes] if ops.STORES >> asked.op & 1 else 0
 
 
 @jit
 def _wait(tm, op, entry, group, core):
     """Have the core woken by what it waits for on other cores; what it waits for on its own it finds itself."""
-    if op == rq.OP_POLL:
+    if ops.POLLS >> op & 1:
         granules.wait_at(tm, entry + tl.GRANULE_WAITER, core)
-    elif op == rq.OP_AWAIT_GROUP:
+    elif ops.GROUP_WAITS >> op & 1:
         granules.wait_at(tm, group + tl.GROUP_WAITER, core)
 
 
@@ -184,16 +184,16 @@ def _granted(st, tm, core, asked, group, seen):
     if pipe != rq.SCALAR:
         n = tm[row + tl.QUEUED + pipe]
         return (records.later(tm, since, ring_at(row, tl.POPPED, pipe, n)) if n >= ms.QUEUE_DEPTH else since), issue
-    if op == rq.OP_POLL:
+    if ops.POLLS >> op & 1:
         begun = records.later(tm, since, seen + tl.GRANULE_AT)
         return begun, tm[tl.C_LOAD] if begun == since else tm[tl.C_POLL]
     if ops.DRAINS >> op & 1:
         return drained_at(tm, row), tm[tl.C_QUIET] if op == rq.OP_QUIET else 0
-    if op == rq.OP_WAIT_FLAG:
+    if ops.EVENT_WAITS >> op & 1:
         return records.later(tm, since, event_of(row, asked)), issue + tm[tl.C_EVENT]
-    if op == rq.OP_AWAIT_GROUP:
+    if ops.GROUP_WAITS >> op & 1:
         return records.later(tm, since, group + tl.RELEASED_AT + _parity(asked.words[ops.AWAIT.phase])), issue
-    if op == rq.OP_DMA:
+    if ops.RINGS >> op & 1:
         return since, tm[tl.C_DMA_ISSUE]
     if ops.WORDS >> op & 1:
         since = records.later(tm, since, row + tl.FENCE_AT) if ops.SCALAR_WRITES >> op & 1 else since
@@ -222,7 +222,7 @@ def _memory_access(st, tm, here, asked):
     """Time of a memory access: a load or an atomic on another die waits for the way there and back, no store does."""
     address = asked.words[ops.FIRST]
     there = die_at(st, address)
-    if there == here or asked.op == rq.OP_STORE:
+    if there == here or ops.STORES >> asked.op & 1:
         return tm[tl.C_LOAD]
     return latency_of(tm, path_to(tm, here, there, address), False)
 
@@ -236,11 +236,11 @@ def _then(space, core, asked, before, number):
     if pipe != rq.SCALAR:
         records.set_time(tm, who, ring_at(row, tl.ISSUED, pipe, tm[row + tl.QUEUED + pipe]), end, number)
         tm[row + tl.QUEUED + pipe] += 1
-    elif op == rq.OP_SET_FLAG:
+    elif ops.EVENT_SETS >> op & 1:
         records.set_time(tm, who, event_of(row, asked), end, number)
-    elif op == rq.OP_ARRIVE:
+    elif ops.ARRIVALS >> op & 1:
         _arrived(st, tm, who, before.group, before.phase, end, number)
-    elif op == rq.OP_DMA:
+    elif ops.RINGS >> op & 1:
         records.set_time(tm, who, row + tl.RUNG + before.slot, end, number)
     elif ops.SCALAR_WRITES >> op & 1:
         visible = end + latency_of(tm, path_to(tm, st[core.base + ms.DIE], die_at(st, a), a), True)

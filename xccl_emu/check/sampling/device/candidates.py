@@ -5,6 +5,7 @@ from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.device.monitor.calls import call
 from xccl_emu.check.sampling.device.monitor.clocks import index_of
 from xccl_emu.check.sampling.device.policies.draw import draw_below
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import request_choices, through_cache
@@ -106,7 +107,7 @@ def _live(st, base, pipe):
     total, queue = 0, pipe_of(base, rq.MTU_IN)
     for j in range(ms.N_DMA_SLOTS if pipe == rq.DMA else st[queue + ms.PIPE_COUNT]):
         entry = base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS if pipe == rq.DMA else entry_of(st, queue, j)
-        if pipe == rq.MTU_IN and st[entry] != rq.OP_MTU_IN:
+        if pipe == rq.MTU_IN and not ops.COPIES_IN >> st[entry] & 1:
             return total + (1 if j == 0 else 0)
         total += _missing(st, entry, pipe)
     return total
@@ -142,7 +143,7 @@ def _nth_live(st, base, pipe, n):
     queue = pipe_of(base, rq.MTU_IN)
     for j in range(ms.N_DMA_SLOTS if pipe == rq.DMA else st[queue + ms.PIPE_COUNT]):
         entry = base + ms.DMA_SLOTS + j * ms.ENTRY_WORDS if pipe == rq.DMA else entry_of(st, queue, j)
-        if pipe == rq.MTU_IN and st[entry] != rq.OP_MTU_IN:
+        if pipe == rq.MTU_IN and not ops.COPIES_IN >> st[entry] & 1:
             return j
         missing = _missing(st, entry, pipe)
         if n < missing:

@@ -6,6 +6,7 @@ from xccl_emu.check.sampling.device.candidates import gather, try_candidate
 from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.device.monitor.calls import call, part
 from xccl_emu.check.sampling.device.policies.draw import seed_draws
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import pipes
@@ -108,7 +109,7 @@ def _subtransfers_left(st, base, pipe):
     if pipe == rq.MTU_IN:
         queue = pipes.pipe_of(base, rq.MTU_IN)
         entry = pipes.entry_of(st, queue, 0)
-        if st[queue + ms.PIPE_COUNT] == 0 or st[entry] != rq.OP_MTU_IN:
+        if st[queue + ms.PIPE_COUNT] == 0 or not ops.COPIES_IN >> st[entry] & 1:
             return 0, 0
         return 0, pipes.subtransfers_of(st, entry) - 1 << 4
     for k in range(ms.N_DMA_SLOTS):

@@ -68,9 +68,9 @@ def _follow(space, run, policy, candidate, of_core):
         return
     core, pipe = candidate // ms.ACTORS_PER_CORE, candidate % ms.ACTORS_PER_CORE
     i, op = index_of(m, core), m[ml.X_OP]
-    stores = op == rq.OP_STORE or (op == rq.OP_LOAD and st[ms.CACHE_LINES] != 0)  # a load may crowd out a changed line
+    stores = ops.STORES >> op & 1 or (ops.LOADS >> op & 1 and st[ms.CACHE_LINES])  # a load may crowd out a changed line
     wide = st[ms.ORDER] == ms.ORDER_SC and (pipe == rq.MTU_OUT or pipe == rq.DMA or stores)
-    if wide or (pipe == rq.SCALAR and (ops.ATOMICS >> op & 1 or op == rq.OP_ARRIVE)):
+    if wide or (pipe == rq.SCALAR and (ops.ATOMICS | ops.ARRIVALS) >> op & 1):
         for a in range(asleep.size):
             asleep[a] = 0
     for p in range(ms.ACTORS_PER_CORE):

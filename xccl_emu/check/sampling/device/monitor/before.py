@@ -26,7 +26,7 @@ def before_core(space, core, base, pipe, choice):
         if choice & 15 >= ms.N_DMA_SLOTS or st[slot] == 0:
             return False
         m[ml.X_DMA], m[ml.X_EVENT], m[ml.X_SITE] = choice & 15, st[slot + ops.DMA.event], st[slot + ms.ENTRY_SITE]
-        m[ml.X_OP] = rq.OP_DMA
+        m[ml.X_OP] = st[slot]
         m[ml.X_ROW] = dma_row(m, i, choice & 15)
         return True
     queue = pipes.pipe_of(base, pipe)
@@ -59,7 +59,7 @@ def _before_scalar(space, i, base, choice):
         m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + st[queue + ms.PIPE_COUNT]) % ms.QUEUE_DEPTH)
     elif ops.FLAGS >> op & 1:
         m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER] = source, target, event
-    elif op == rq.OP_DMA:
+    elif ops.RINGS >> op & 1:
         m[ml.X_DMA] = max(0, pipes.free_descriptor(st, base))  # if none is free the core does not get that far
     elif ops.ATOMICS >> op & 1:  # does it change its word?  A swap that fails releases nothing.
         address = m[ml.X_ADDRESS] = st[base + REQUEST + ops.ATOMIC.address]
@@ -70,9 +70,9 @@ def _before_scalar(space, i, base, choice):
         m[ml.X_LAST] = 0  # which of its accesses is the one that it sees
         if choice == ms.CHOICE_ALL and conditions.can_be_polled(st, base, space.mem.size):
             m[ml.X_LAST] = which_holds(space.mem, st, m[m[ml.CORE_NUMBER] + i], base, choice)
-    elif op == rq.OP_AWAIT_GROUP:
+    elif ops.GROUP_WAITS >> op & 1:
         m[ml.X_PHASE] = st[base + REQUEST + ops.AWAIT.phase]
-    elif op == rq.OP_ARRIVE:
+    elif ops.ARRIVALS >> op & 1:
         group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
         m[ml.X_PHASE] = st[group + ms.GROUP_PHASE]
         m[ml.X_LAST] = 1 if st[group + ms.GROUP_ARRIVED] + 1 == st[group + ms.GROUP_SIZE] else 0

@@ -5,6 +5,7 @@ instruction knows what its core's scalar unit knew when it issued it, and what i
 """
 
 from xccl_emu.check.sampling.device.monitor import layout as ml
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import asked_at
@@ -233,7 +234,7 @@ def behind_strong(st, m, clocks, i, row, die, base, site):
     """A reader of a strong write also sees the core's earlier writes to that die, except those without an order."""
     if (
         st[ms.REQUEST_ORDERS] != ms.ASKS_SOME_STRONG
-        or m[ml.X_OP] == rq.OP_DMA
+        or ops.RINGS >> m[ml.X_OP] & 1
         or asked_at(st, base, site) != ms.ASKS_STRONG
     ):
         return
@@ -254,7 +255,7 @@ def pass_fence(m, clocks, i, known, issued):
 @jit
 def behind_fence(st, m, clocks, i, row, die):
     """But under `sc`, a reader of a core's write to a die sees the core's writes to that die before its last fence."""
-    if st[ms.ORDER] < ms.ORDER_RELAXED or not m[ml.FENCES] or m[ml.X_OP] == rq.OP_DMA:
+    if st[ms.ORDER] < ms.ORDER_RELAXED or not m[ml.FENCES] or ops.RINGS >> m[ml.X_OP] & 1:
         return
     _see_writes(m, clocks, row, i, die, fence_row(m, i))
 

@@ -169,16 +169,16 @@ def _after(space, i, core, base, pipe):
     st, m, clocks = space.st, space.m, space.clocks
     op, known, issued = m[ml.X_OP], m[ml.X_KNOWN], m[ml.X_ISSUED]
     if pipe == rq.SCALAR:
-        if op == rq.OP_LOAD or not m[ml.X_OFF]:
+        if ops.LOADS >> op & 1 or not m[ml.X_OFF]:
             _after_scalar(space, i, core, base, op)
         return
-    if op == rq.OP_SET_FLAG:
+    if ops.EVENT_SETS >> op & 1:
         monitor_clocks.set_event_clock(m, clocks, i, pipe)
-    elif op == rq.OP_WAIT_FLAG:
+    elif ops.EVENT_WAITS >> op & 1:
         monitor_clocks.consume_event(m, clocks, i, pipe)
-    elif op == rq.OP_FENCE:
+    elif ops.FENCES >> op & 1:
         _pass_fence(m, clocks, i, known, issued)
-    elif op == rq.OP_MTU_IN and accesses.is_of_flags(space.rows):
+    elif ops.COPIES_IN >> op & 1 and accesses.is_of_flags(space.rows):
         _acquire(space, i, core, base, 0)
     elif pipe == rq.MTU_OUT or pipe == rq.DMA:
         writes.wrote(space, i, base)
@@ -213,13 +213,13 @@ def _after_scalar(space, i, core, base, op):
     own = monitor_clocks.pipe_row(m, i, rq.SCALAR)
     if m[ml.X_ROW] >= 0:
         monitor_clocks.issue(m, clocks, i, m[ml.X_ROW])
-    elif op == rq.OP_SET_FLAG:
+    elif ops.EVENT_SETS >> op & 1:
         monitor_clocks.set_event_clock(m, clocks, i, rq.SCALAR)
-    elif op == rq.OP_WAIT_FLAG:
+    elif ops.EVENT_WAITS >> op & 1:
         monitor_clocks.consume_event(m, clocks, i, rq.SCALAR)
     elif ops.LOOKS >> op & 1:
         _acquire(space, i, core, base, m[ml.X_LAST] if op == rq.OP_POLL_ANY else 0)
-    elif op == rq.OP_STORE and not st[ms.CACHE_LINES]:
+    elif ops.STORES >> op & 1 and not st[ms.CACHE_LINES]:
         writes.wrote(space, i, base)
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
     elif ops.ATOMICS >> op & 1:
@@ -234,15 +234,15 @@ def _after_scalar(space, i, core, base, op):
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
     elif op == rq.OP_QUIET:
         monitor_clocks.pass_quiet(st, m, clocks, i)
-    elif op == rq.OP_DMA:
+    elif ops.RINGS >> op & 1:
         if m[ml.N_DMA] == 0:  # none was rung while the monitor learned
             m[ml.STOP] = ml.GROW
         m[ml.RUNG] = 1
         m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + m[ml.X_DMA]] += 1
         monitor_clocks.issue(m, clocks, i, monitor_clocks.dma_row(m, i, m[ml.X_DMA]))
-    elif op == rq.OP_ARRIVE:
+    elif ops.ARRIVALS >> op & 1:
         monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_PHASE], m[ml.X_LAST])
-    elif op == rq.OP_AWAIT_GROUP:
+    elif ops.GROUP_WAITS >> op & 1:
         group = monitor_clocks.group_row(m, st[base + ms.GROUP], 1 + (m[ml.X_PHASE] & 1))
         monitor_clocks.join_row(m, clocks, own, group)
 

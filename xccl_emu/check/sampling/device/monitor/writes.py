@@ -4,6 +4,7 @@ from xccl_emu.check.device import accesses
 from xccl_emu.check.sampling.device.monitor import clocks as monitor_clocks
 from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.device.monitor.shadow import delivered, shadow_of, sync_number
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import asked, block_of_die, flight
@@ -73,9 +74,9 @@ def _keep(space, i, base, start, nbytes):
         if _any_sync(space, address, st[entry + ms.FLIGHT_NBYTES]):
             row = _take_row(m, die)
             source = monitor_clocks.released(space, i, address, base, st[entry + ms.FLIGHT_SITE])
-            if m[ml.X_OP] == rq.OP_STORE and k + 1 < st[ring + ms.FLIGHT_COUNT]:
+            if ops.STORES >> m[ml.X_OP] & 1 and k + 1 < st[ring + ms.FLIGHT_COUNT]:
                 _of_one_half(st, m, clocks, i, source, address >> st[ms.DIE_SHIFT])
-            loose = m[ml.X_OP] == rq.OP_DMA or asked(st, entry) == ms.ASKS_NO
+            loose = ops.RINGS >> m[ml.X_OP] & 1 != 0 or asked(st, entry) == ms.ASKS_NO
             keep_order(space, i, source, address, st[entry + ms.FLIGHT_NBYTES], loose)
             for w in range(m[ml.WORDS]):
                 clocks[row + w] = clocks[source + w]

@@ -10,7 +10,7 @@ is lowered as if it were blocked.
 from xccl_emu.check.sampling.device.monitor.clocks import index_of
 from xccl_emu.check.sampling.device.monitor.layout import CAPACITY, DIE_INDEX, LOWEST
 from xccl_emu.lang import operations as ops
-from xccl_emu.lang.requests import OP_CHOOSE, OP_LOAD
+from xccl_emu.lang.requests import OP_CHOOSE
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS, N_CORES
 from xccl_emu.machine.device.words import jit
 
@@ -34,7 +34,7 @@ def lower(space, run, candidate, of_core):
 @jit
 def lower_spinning(space, run, candidate, i, op):
     """After an operation of the i-th core's scalar unit: lower it if it has long done nothing but load."""
-    run.loads[i] = run.loads[i] + 1 if op == OP_LOAD or ops.BUFFER_READS >> op & 1 or op == OP_CHOOSE else 0
+    run.loads[i] = run.loads[i] + 1 if (ops.LOADS | ops.BUFFER_READS) >> op & 1 or op == OP_CHOOSE else 0
     if run.loads[i] >= SPINNING:
         run.loads[i] = 0
         lower(space, run, candidate, True)
