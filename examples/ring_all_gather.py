@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.lang import MTU_IN, SCALAR, kernel, mtu_in, mtu_out, poll_ge, put, quiet, set_flag, wait_flag
 from xccl_emu.machine import Buffer, Pod, small_pod
-from xccl_emu.testing import Bench, protocol
+from xccl_emu.protocol import Bench, protocol
 
 GRANULE = 32
 TAIL, ACK = 0, GRANULE
