@@ -6,9 +6,9 @@
 
 import numpy as np
 
-from xccl_emu import Bench, kernel, small_pod
-from xccl_emu.lang import fence, load, poll_ge, put
-from xccl_emu.testing import protocol
+from xccl_emu.lang import fence, kernel, load, poll_ge, put
+from xccl_emu.machine import small_pod
+from xccl_emu.protocol import Bench, protocol
 
 
 @kernel

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.machine.spec import whole
 
@@ -34,7 +35,7 @@ def one_of(name: str, value: Any, known: Collection[str]) -> str:
     """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
     if isinstance(value, str) and value in known:
         return value
-    raise ConfigError(name, value, f"must be one of {', '.join(known)}")
+    raise ConfigError(name, value, must_be_one_of(value, known))
 
 
 def index_of(name: str, value: Any, count: int) -> int:

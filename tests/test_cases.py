@@ -168,6 +168,19 @@ def test_a_file_that_fails_is_named(tmp_path: Path, fails: str, told: str) -> No
     assert registry.of_file(f"{tmp_path}/b/same_name.py:p").__name__ == "p"
 
 
+def test_a_launch_that_is_refused_is_shown_by_its_line(tmp_path: Path) -> None:
+    """The command names the line of the user's file whose call was refused."""
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from xccl_emu.lang import kernel, put\nfrom xccl_emu.machine import small_pod\n"
+        "from xccl_emu.protocol import protocol\n@kernel\ndef k(flag): yield put(flag, 1)\n"
+        "@protocol\ndef p(bench): bench.pod(small_pod(1)).launch(k, 0, [0], {})\n"
+    )
+    assert "arguments missing: ['flag'], unknown: [] (own.py:7)" in refusal("check", f"{file}:p").replace(
+        os.path.relpath(file), "own.py"
+    )
+
+
 def test_a_protocol_that_ends_the_process_is_told(tmp_path: Path) -> None:
     """To leave through SystemExit while a protocol is built is an error, and no verdict."""
     file = tmp_path / "leaves.py"

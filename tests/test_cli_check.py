@@ -160,7 +160,7 @@ def test_each_sync_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     (fence,) = [one for one in told if one["sync"] == FENCE]
     assert fence["finding"] == "needed"
     assert fence["certificate"]["of_proof"]
-    out = printed(*here, "2")
+    out = " ".join(printed(*here, "2").split())
     assert "'redundant' is" in out
     assert "withdrawn" in out
     unjudged = as_json(*here, "0")["each_sync"]
@@ -205,6 +205,8 @@ def test_nobody_waits_for_a_slot_where_there_are_enough() -> None:
     assert told["reach"]["used_once"] == ["ring"]
     shown = printed(*words)
     assert "never waited" in shown
+    assert "two states with one fingerprint" in shown
+    assert "(from then on they must be right)" in shown
     assert "in the runs drawn, no slot was used twice: ring" in shown
     assert "in these schedules: slot free" in printed(*words, "--policy", "random", "--schedules", "40")
 
@@ -214,15 +216,16 @@ def test_each_sync_of_a_wrong_protocol_is_its_violation() -> None:
     out = printed(*TINY, "--without", FENCE, "--each-sync", code=1)
     assert "sendrecv under relaxed: violation" in out
     assert "without each synchronization" not in out
+    assert "a state missed" not in out
 
 
 def test_each_sync_is_a_table_for_people() -> None:
     """One line for each, with its step of the paper and what shows that it is needed."""
     out = printed("check", "sendrecv-zero-copy", "--chunks", "1", "--granules", "1", "--each-sync")
     assert "without each synchronization" in out
-    row = next(line for line in out.splitlines() if "offer in" in line)
-    assert "needed" in row
-    assert "2" in row
+    row = next(line for line in out.splitlines() if line.startswith("offer in"))
+    assert re.search(r"^offer in +[\d, ]*2[\d, ]* needed: .* \d+ steps +[\d,]+ +\d+\.\d *$", row)
+    assert "schedules" not in out.partition("without each synchronization")[2].partition("───")[0]
 
 
 @pytest.mark.parametrize(

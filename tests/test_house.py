@@ -126,3 +126,17 @@ def test_errors_about_an_argument_have_its_name() -> None:
     folders = ("xccl_emu", "kernels", "protocols", "examples")
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     assert [path.name for path in paths if AS_TEXT.search(path.read_text(encoding="utf-8"))] == []
+
+
+ELSEWHERE = re.compile(
+    r"^(?:>>> )?from xccl_emu(?:\.testing|\.\w+\.\w+)? import .*\b(?:Bench|Case|protocol|small_pod)\b", re.M
+)
+"""An import of what a protocol's file needs from a module that only has it too."""
+
+
+def test_what_a_reader_copies_imports_from_one_place() -> None:
+    """Pages, templates and examples have `Bench`, `Case` and `protocol` of `protocol`, `small_pod` of `machine`."""
+    assert ELSEWHERE.search("from xccl_emu.testing import Bench, protocol")
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "xccl_emu/cli/recipe").glob("*.txt")]
+    pages += [path for folder in ("examples", "corpus") for path in (ROOT / folder).rglob("*.py")]
+    assert [path.name for path in pages if ELSEWHERE.search(path.read_text("utf-8"))] == []

@@ -155,10 +155,10 @@ def test_dask_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_does_not_fit() -> None:
-    """The largest one is named before any is begun."""
+    """The largest one is named before any is begun, with the advice that its caller has."""
     jobs = [Job("small", partial(die, 0), 1), Job("large", partial(die, 0), 20)]
-    with pytest.raises(ConfigError, match="large: needs about"):
-        list(run_jobs(jobs, free_bytes=15))
+    with pytest.raises(ConfigError, match=r"large: needs about .* free; take half"):
+        list(run_jobs(jobs, free_bytes=15, advice="take half"))
 
 
 def test_a_killed_process_is_named() -> None:

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from tests.cli_support import python
+from tests.cli_support import python, run_command
 from xccl_emu.base.moved import MOVED
 
 
@@ -17,6 +18,14 @@ def test_an_old_name_warns_and_gives_the_new_module(old: str, new: str, monkeypa
     with pytest.warns(DeprecationWarning, match=f"{old} is {new} now") as heard:
         assert import_module(old) is import_module(new)
     assert heard[0].filename == import_module.__code__.co_filename
+
+
+def test_a_protocol_file_hears_of_an_old_name(tmp_path: Path) -> None:
+    """The command that loads the file says so once, with its line."""
+    text = "from xccl_emu.errors import ConfigError\nfrom xccl_emu.protocol import protocol\n@protocol\ndef p(b): ...\n"
+    (tmp_path / "own.py").write_text(text)
+    said = run_command("list", f"{tmp_path / 'own.py'}:p").stderr
+    assert said.count("own.py:1: DeprecationWarning: xccl_emu.errors is xccl_emu.base.errors now") == 1
 
 
 MOVE = "import xccl_emu; from xccl_emu.base import moved as it; it.MOVED['xccl_emu.{0}'] = 'xccl_emu.{1}'; "

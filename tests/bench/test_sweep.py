@@ -46,12 +46,13 @@ def test_points_are_all_pairs() -> None:
         points("fused", {"ep": [8, 800]}, 48, NO_DATA)
 
 
-def test_a_point_that_does_not_fit_is_refused() -> None:
-    """Before anything runs; without payload it may fit."""
+def test_a_point_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything runs, and with the advice of a bench; without payload it may fit."""
+    monkeypatch.setattr("xccl_emu.machine.free_memory.available_bytes", lambda: 8 << 30)
     large = SweepPoint("fused", 768, 128)
     assert SweepPoint("fused", 768, 128, setting=NO_DATA).bytes_needed < large.bytes_needed / 20
     with pytest.raises(ConfigError, match="take --no-data"):
-        list(run_jobs(jobs([large]), free_bytes=8 << 30))
+        bench.rows_of_jobs("sweep", jobs([large]), True, lambda done: next(iter(done.values())), str)
 
 
 def test_results_come_in_order() -> None:

@@ -168,7 +168,7 @@ def test_a_synchronization_can_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("name", "sizes", "message"),
     [
-        ("sendrev", {}, "protocol 'sendrev': must be a name that xccl-emu list prints, or FILE.py:NAME; did you"),
+        ("sendrev", {}, "protocol 'sendrev': must be a name that xccl-emu list prints, or FILE.py:NAME; did you mean "),
         ("sendrecv", {"tokens": 3}, "tokens=3: sendrecv has no such size, but ranks, cores, slots"),
         ("sendrecv", {"ranks": 1}, "ranks=1: must be at least 2"),
         ("sendrecv", {"slots": 0}, "slots=0: must be at least 1"),
@@ -202,3 +202,13 @@ def test_building_compiles_nothing() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "False"
+
+
+def test_a_name_is_looked_for_before_all_is_imported() -> None:
+    """What a misspelled name may mean is found without modules of other protocols."""
+    code = (
+        "import sys\nfrom xccl_emu.protocol.registry import alike\n"
+        "print(*alike('sendrec')[:1], 'xccl_emu.protocols.deepep.case' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "sendrecv False\n"

@@ -95,6 +95,17 @@ def test_a_race_is_marked_at_both_accesses(seed: int) -> None:
     assert marks_up_to(poll.number, checkable, actions) == {poll.number: "B"}
 
 
+def test_a_race_in_a_data_buffer_is_shown_there() -> None:
+    """The row of a transfer has the place in the data buffer where it races, and its other end in brackets."""
+    checkable, off = relay(2), ["data before flag"]
+    trace, _, actions = stepped(checkable, "sc", 0, off)
+    second = [step for step in trace.steps if (step.pipe, step.operation) == ("vector", "v_fill")][1]
+    run = steps(checkable.build("sc", off), actions[: second.number].tolist())
+    marked = marks(run, Violation(DATA_RACE, "", actions[: second.number], "", 0))
+    shown = [line.step.place for line in rows(run, marked) if line.mark]
+    assert shown == ["ub+0x20 (die1.data+0x20)", "ub+0x0"]
+
+
 def marks_up_to(number: int, checkable: Checkable, actions: NDArray[np.int64]) -> dict[int, str]:
     """Marks of the schedule cut behind a step that is said to be the second access of a race."""
     violation = Violation(DATA_RACE, "", actions[:number], "", 0)

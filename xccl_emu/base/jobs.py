@@ -74,7 +74,7 @@ class Stopped:
 
 def run_jobs(
     jobs: Sequence[Job[T]], workers: int | None = None, dask: str | None = None, free_bytes: float = math.inf,
-    advice: str = "take these by themselves",
+    advice: str = "take less, or these by themselves",
 ) -> Generator[EndedJob[T], None, None]:  # fmt: skip
     """Yield each job when it has ended; jobs begin in order, as many at once as there are workers and as fit.
 
@@ -83,7 +83,7 @@ def run_jobs(
     workers: processes, by default one for each core; with 1, or as many for a single job, it is this process.
     dask: address of a scheduler, or `LOCAL`, on whose cluster they run instead; its workers have this package.
     free_bytes: what jobs that run at the same time may need together.
-    advice: for whom a process was killed.
+    advice: what to do about a job that does not fit, or whose process was killed.
 
     Raises ConfigError, before any has begun, for a job that does not fit by itself, and where Dask is not installed or
     nobody answers; UnfinishedError if a process is killed; what a job raises that is no error of the emulator.  To stop
@@ -92,7 +92,7 @@ def run_jobs(
     if too_large := [job for job in jobs if job.bytes_needed > free_bytes]:
         job = max(too_large, key=lambda job: job.bytes_needed)
         need = f"needs about {job.bytes_needed / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB are free"
-        raise ConfigError(f"{job.name}: {need}; take --no-data, or less")
+        raise ConfigError(f"{job.name}: {need}; {advice}")
     waiting, running = list(enumerate(jobs)), dict[Future[T], int]()
     with _executor(len(jobs), workers, dask) as (executor, at_once):
         try:

@@ -91,6 +91,8 @@ MOVED = {
     "xccl_emu.words": "xccl_emu.base.words",
 }
 """The new name of each that others may have imported; what is below a package has moved with it."""
+_ON_THE_WAY = ("xccl_emu.", "importlib._bootstrap")
+"""Beginnings of the names of modules that import for others."""
 
 
 def new_name(old: str) -> str:
@@ -100,6 +102,17 @@ def new_name(old: str) -> str:
         package, _, last = package.rpartition(".")
         below = f".{last}{below}"
     return MOVED[package] + below if package else ""
+
+
+def _warn(old: str) -> None:
+    """Warn where an old name is imported: neither in this package nor in Python's own loader."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__", "").startswith(_ON_THE_WAY) and frame.f_back:
+        frame = frame.f_back
+    space = frame.f_globals
+    seen = space.setdefault("__warningregistry__", {})
+    where = frame.f_code.co_filename, frame.f_lineno, space.get("__name__", ""), seen
+    warnings.warn_explicit(f"{old} is {new_name(old)} now", DeprecationWarning, *where)
 
 
 class MovedFinder(MetaPathFinder, Loader):
@@ -113,12 +126,12 @@ class MovedFinder(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Warn, and put the module of the new name in place of the empty one."""
         old = module.__name__
-        warnings.warn(f"{old} is {new_name(old)} now", DeprecationWarning, stacklevel=2)
+        _warn(old)
         sys.modules[old] = import_module(new_name(old))
 
     def get_code(self, name: str) -> CodeType | None:
         """Return the code that ``python -m`` runs by the old name."""
-        warnings.warn(f"{name} is {new_name(name)} now", DeprecationWarning, stacklevel=2)
+        _warn(name)
         found = find_spec(new_name(name))
         loader: Any = found and found.loader
         code: CodeType | None = loader.get_code(new_name(name))

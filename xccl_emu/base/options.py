@@ -1,6 +1,8 @@
 """What users choose, as fields of a dataclass: sizes of a protocol and options of a command, each written once."""
 
+import difflib
 import os
+from collections.abc import Collection, Iterable
 from dataclasses import Field, dataclass, field
 from numbers import Integral
 from typing import Annotated, Any
@@ -9,6 +11,17 @@ from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
 
 SWITCH = (0, 1)
+
+
+def meant(given: object, known: Iterable[object]) -> str:
+    """Ask, at the end of an error about a word that is not known, for those that are like it; empty if none is."""
+    near = difflib.get_close_matches(str(given), [*map(str, known)])
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def must_be_one_of(given: object, known: Collection[object]) -> str:
+    """Say which words are known, and which of them may be meant by another one."""
+    return f"must be one of {', '.join(map(str, known))}{meant(given, known)}"
 
 
 @dataclass(frozen=True)
@@ -51,8 +64,9 @@ class Option(w.Printed):
         if isinstance(value, Integral) and (self.least is None or not isinstance(value, bool)):
             value = int(value)
         if self.choices:
-            right = "0 or 1" if self.is_switch else f"one of {', '.join(map(str, self.choices))}"
-            self._must(isinstance(value, int | str) and value in self.choices, value, right)
+            if not isinstance(value, int | str) or value not in self.choices:
+                must = "must be 0 or 1" if self.is_switch else must_be_one_of(value, self.choices)
+                raise ConfigError(self.name, value, must)
         elif self.least is not None:
             self._must(isinstance(value, int) and not isinstance(value, bool), value, "a whole number")
             self._must(value >= self.least, value, f"at least {self.least}")

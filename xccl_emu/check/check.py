@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
@@ -195,7 +196,7 @@ def _check_names(**names: tuple[str, tuple[str, ...]]) -> None:
     """ConfigError for what is none of the names that are known."""
     for name, (value, known) in names.items():
         if not isinstance(value, str) or value not in known:
-            raise ConfigError(name, value, f"must be one of {', '.join(known)}")
+            raise ConfigError(name, value, must_be_one_of(value, known))
 
 
 def _check_limits(**limits: float | None) -> None:

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import meant
 from xccl_emu.cli.app import Group
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ class CaseGroup(Group):
         """The command that the first argument names."""
         if not args or not self._is_case(args[0]):
             if args and args[0] not in self.commands and not args[0].startswith("-"):
-                from xccl_emu.protocol.registry import names
+                from xccl_emu.protocol.registry import alike
 
-                there = ", ".join(dict.fromkeys([*self.list_commands(ctx), *names()]))
-                raise ConfigError(f"{args[0]!r}: must be one of {there}, or FILE.py:NAME")
+                own = [name for name in self.list_commands(ctx) if name != "case"]
+                there = ", ".join([*own, "a name that xccl-emu list prints"])
+                near = meant(args[0], [*own, *alike(args[0])])
+                raise ConfigError(f"{args[0]!r}: must be {there} or FILE.py:NAME{near}")
             return super().resolve_command(ctx, args)
         _, command, rest = super().resolve_command(ctx, ["case", *args])
         if command is not None and "--help" in args:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -292,9 +292,9 @@ def _rows(verdict: "Verdict") -> list[tuple[str, str]]:
         ("schedules", f"{verdict.schedules:,}, seed {verdict.seed}" if verdict.schedules else ""),
         ("actions", f"{verdict.actions:,}" if verdict.actions else ""),
         ("seconds", f"{verdict.seconds:.2f}" if verdict.policy != "replay" and verdict.seconds else ""),
-        ("bytes due when", _due(verdict)),
+        ("bytes due when", _due(verdict) if verdict.due else ""),
         ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
-        ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),
+        ("a state missed", _missed(verdict)),
         ("certificate", verdict.certificate.words() if verdict.certificate is not None else ""),
         ("recovers", verdict.recovery.words() if verdict.recovery is not None else ""),
         *_reach_rows(verdict),
@@ -302,10 +302,16 @@ def _rows(verdict: "Verdict") -> list[tuple[str, str]]:
     ]
 
 
+def _missed(verdict: "Verdict") -> str:
+    """Return how probable it is that a state was taken for another one, where the verdict rests on all of them."""
+    rests = verdict.verdict == "verified" and verdict.collision
+    return f"with a probability below {verdict.collision:.1g}: two states with one fingerprint" if rests else ""
+
+
 def _due(verdict: "Verdict") -> str:
     """Return what made the expected bytes due: the first few, and how many more."""
     lines = [f"{when}: {_few(names, ', ')}" for when, names in verdict.due.items()]
-    return _few(lines, "; ")
+    return f"{_few(lines, '; ')} (from then on they must be right)"
 
 
 def _few(names: Sequence[str], between: str) -> str:
@@ -362,20 +368,29 @@ def _why(one: "SyncResult") -> str:
 
 
 def sync_table(each: "tuple[SyncResult, ...]") -> "Table":
-    """One line a synchronization: is it needed, how that shows, and what it took to find out."""
-    numbers = right("witness", "states", "schedules", "seconds")
-    columns = ("synchronization", "step", "it is", "because of", "judged again")
-    shown = table(*columns, *numbers, title="without each synchronization", title_style="")
-    for one in each:
-        verdict, found = one.verdict, one.verdict.violation
-        shown.add_row(
-            one.sync, ", ".join(map(str, one.steps)), f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]",
-            "; ".join(filter(None, (found.kind if found else _why(one), _AS_DATA if one.as_data else ""))),
-            "" if verdict.certificate is None else verdict.certificate.again("redundant"),
-            f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
-            f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
-        )  # fmt: skip
+    """One line a synchronization: is it needed, how that shows, and what it took to find out; no column is empty."""
+    from rich.box import HORIZONTALS
+
+    columns: list[Any] = ["synchronization", "step", "it is", *right("witness", "states", "schedules", "seconds")]
+    cells = [_sync_cells(one) for one in each]
+    used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
+    narrow: dict[str, Any] = {"box": HORIZONTALS, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
+    shown = table(*(columns[i] for i in used), title="without each synchronization", title_style="", **narrow)
+    for row in cells:
+        shown.add_row(*(row[i] for i in used))
     return shown
+
+
+def _sync_cells(one: "SyncResult") -> tuple[str, ...]:
+    verdict, found = one.verdict, one.verdict.violation
+    again = "" if verdict.certificate is None else f"judged again: {verdict.certificate.again('redundant')}"
+    why = "; ".join(filter(None, (found.kind if found else _why(one), _AS_DATA if one.as_data else "", again)))
+    return (
+        one.sync, ", ".join(map(str, one.steps)),
+        f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]{why and f': {why}'}",
+        f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
+        f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
+    )  # fmt: skip
 
 
 app = App.of(

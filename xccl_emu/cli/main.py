@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,7 +113,7 @@ def _reported() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except XcclEmuError as error:
-        raise _ended(f"error: {error}", _code_of(error)) from error
+        raise _ended(f"error: {error}{_place_of(error)}", _code_of(error)) from error
     except SystemExit as error:
         if error.code == ending.TERMINATED:
             raise
@@ -135,6 +136,13 @@ def _reported() -> Iterator[None]:
         if hasattr(error, "format_message") or not ending.is_lack_of_memory(error):  # help, too, speaks of memory
             raise
         raise _ended(ending.out_of_memory(error), ending.UNFINISHED) from error
+
+
+def _place_of(error: XcclEmuError) -> str:
+    """Return the line of a user's file whose call was refused, in brackets; empty if no such file is loaded."""
+    folder = sys.modules.get("xccl_emu.protocol.folder")
+    place = folder.place_of(error) if folder and isinstance(error, ConfigError) else ""
+    return f" ({os.path.relpath(place)})" if place else ""
 
 
 def _code_of(error: XcclEmuError) -> int:

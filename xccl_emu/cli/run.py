@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.base.sizes import some
 from xccl_emu.base.stage import Stage, silent
 from xccl_emu.cli.app import App, AsJson, Protocol, print_json
@@ -83,9 +84,9 @@ class RunOptions:
         from xccl_emu.machine.state import ORDERS
 
         if self.order not in ORDERS:
-            raise ConfigError(f"--order {self.order}: must be one of {', '.join(ORDERS)}")
+            raise ConfigError(f"--order {self.order}: {must_be_one_of(self.order, ORDERS)}")
         if self.policy not in POLICIES:
-            raise ConfigError(f"--policy {self.policy}: must be one of {', '.join(POLICIES)}")
+            raise ConfigError(f"--policy {self.policy}: {must_be_one_of(self.policy, POLICIES)}")
 
 
 def case_text(result: "CaseRun") -> str:

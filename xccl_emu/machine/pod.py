@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import limits
@@ -692,4 +693,4 @@ def _shaped(raw: NDArray[np.uint8], dtype: DTypeLike, shape: tuple[int, ...] | N
 def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
-    raise ConfigError(name, value, f"must be one of {', '.join(known)}")
+    raise ConfigError(name, value, must_be_one_of(value, known))

@@ -17,6 +17,7 @@ import re
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -153,6 +154,8 @@ class _FolderFinder:
 
 
 sys.meta_path.insert(0, _FolderFinder)
+if not sys.warnoptions:  # what a script hears of old names, as ``__main__``
+    warnings.filterwarnings("default", category=DeprecationWarning, module="folder_")
 
 
 def module_of(path: Path) -> ModuleType:
@@ -180,11 +183,15 @@ def _folder_of(root: str) -> Folder:
 
 def _error_text(error: BaseException) -> str:
     """Say what has failed, and the last line of a folder's files on the way there."""
-    frames = traceback.extract_tb(error.__traceback__)
+    where, what = place_of(error), f"{type(error).__name__}: {error}"
+    return (where and f"{where}: ") + re.sub(r"\bfolder_[0-9a-f]{12}\.", "", what)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the last line of a folder's files on the way to an error, as FILE:LINE; empty if it came through none."""
     loaded = {file for folder in _folders.values() for file in folder.contents}
-    where = [f"{each.filename}:{each.lineno}: " for each in frames if each.filename in loaded]
-    what = f"{type(error).__name__}: {error}"
-    return "".join(where[-1:]) + re.sub(r"\bfolder_[0-9a-f]{12}\.", "", what)
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f"{each.filename}:{each.lineno}" for each in frames[::-1] if each.filename in loaded), "")
 
 
 def _digest(data: bytes) -> str:

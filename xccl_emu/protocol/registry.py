@@ -7,6 +7,7 @@ The entry points are of the group ``xccl_emu.protocols``; each is a class derive
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -18,6 +19,7 @@ from typing import Annotated, Any, cast
 import xccl_emu
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import meant
 from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, Size, first_sentence, sizes_of
 from xccl_emu.protocol.folder import module_of
 
@@ -25,6 +27,9 @@ Maker = Callable[..., Any]
 """Called with sizes it makes a case."""
 
 GROUP = "xccl_emu.protocols"
+_QUOTED = re.compile(r'"([a-z0-9-]+)"')
+_ALIKE = 6
+"""Words that may be meant by one that is no name."""
 
 
 def is_maker(thing: Any) -> bool:
@@ -69,7 +74,8 @@ class Known:
         own = {given: value for given, value in sizes.items() if given not in of_pod}
         for given, value in own.items():
             if given not in there:
-                raise ConfigError(given, value, f"{self.preset.name} has no such size, but {', '.join(there)}")
+                must = f"{self.preset.name} has no such size, but {', '.join(there)}"
+                raise ConfigError(given, value, f"{must}{meant(given, there)}")
         made: Case = self.maker(**{**self.preset.sizes, **own})
         return made.with_pod_options(**of_pod) if of_pod else made
 
@@ -113,20 +119,20 @@ class Described(w.Printed):
 
 
 def _ours(wanted: str = "") -> Iterator[Known]:
-    """Cases that modules of `xccl_emu.protocols` have; of those first whose source has a preset of the wanted name."""
-    folder = Path(import_module(GROUP).__path__[0])
-    files = sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py")
-    if wanted:
-        files.sort(key=lambda path: not _says(path, f'Preset("{wanted}"'))
-    for path in files:
-        name = ".".join(path.relative_to(folder).with_suffix("").parts)
-        for maker in makers_of(import_module(f"{GROUP}.{name}")).values():
+    """Cases that modules of `xccl_emu.protocols` have; of a wanted name only modules that say it, first as a preset."""
+    sources = _sources()
+    modules = [name for name, text in sources.items() if not wanted or f'"{wanted}"' in text]
+    for name in sorted(modules, key=lambda name: f'Preset("{wanted}"' not in sources[name]):
+        for maker in makers_of(import_module(name)).values():
             yield from _by_name(maker)
 
 
-def _says(file: Path, words: str) -> bool:
-    """Return whether the words are in a source, spaces and ends of lines aside."""
-    return words in "".join(file.read_text(encoding="utf-8").split())
+def _sources() -> dict[str, str]:
+    """Return the text of each module of `xccl_emu.protocols`, without spaces and ends of lines."""
+    folder = Path(import_module(GROUP).__path__[0])
+    files = sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py")
+    names = (".".join((GROUP, *path.relative_to(folder).with_suffix("").parts)) for path in files)
+    return {name: "".join(path.read_text("utf-8").split()) for name, path in zip(names, files, strict=True)}
 
 
 def _by_name(maker: Maker) -> list[Known]:
@@ -156,10 +162,16 @@ def known(name: str) -> Known:
         return _known(of_file(name), name.rpartition(":")[2])
     found = _found(name)
     if found is None:
-        near = difflib.get_close_matches(str(name), names())
-        meant = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ConfigError(f"protocol {name!r}: must be a name that xccl-emu list prints, or FILE.py:NAME{meant}")
+        must = f"must be a name that xccl-emu list prints, or FILE.py:NAME{meant(name, alike(str(name)))}"
+        raise ConfigError(f"protocol {name!r}: {must}")
     return found
+
+
+def alike(name: str) -> list[str]:
+    """Return some of `names` that are like another one; imports only modules that say them, not all."""
+    said = {word for text in _sources().values() for word in _QUOTED.findall(text)}
+    words = sorted({*said, *(entry.name for entry in entry_points(group=GROUP))})
+    return [each for each in difflib.get_close_matches(name, words, _ALIKE) if is_known(each)]
 
 
 def is_known(name: str) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError, KernelError, ReplayError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.check import messages, verdict
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.reach import Reach, reach_of
@@ -93,7 +94,7 @@ def sample(
     kernel fails.
     """
     if policy not in POLICIES:
-        raise ConfigError("policy", policy, f"must be one of {', '.join(POLICIES)}")
+        raise ConfigError("policy", policy, must_be_one_of(policy, POLICIES))
     monitor = monitor or monitor_of(trial)
     monitor.sites &= ~(CAME | MAY_WAIT)
     if schedules is None and seconds is None:

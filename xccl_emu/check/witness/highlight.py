@@ -1,10 +1,11 @@
 """Which steps of a run are the violation itself."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from xccl_emu.check import verdict
-from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, TracedAccess, TraceStep
 
 RACES = (verdict.DATA_RACE, verdict.TORN_METADATA)
 LOOP = "↻"
@@ -39,13 +40,29 @@ def marks(trace: RunTrace, violation: verdict.Violation) -> dict[int, str]:
     return dict(zip((step.number for step in pair), "AB", strict=False)) or {last.number: "B"}
 
 
+def raced(trace: RunTrace, marked: Mapping[int, str]) -> dict[int, TraceStep]:
+    """Return the two accesses of a race by number of step, with the place in a data buffer where they meet there."""
+    pair = [trace.steps[number - 1] for number, mark in marked.items() if mark in ("A", "B")]
+    met = next(_meetings(*pair), ()) if len(pair) == 2 else ()
+    return {
+        step.number: replace(step, place=f"{access.place} ({step.place})")
+        for step, access in zip(pair, met, strict=False)
+        if access.place not in ("", step.place)
+    }
+
+
+def _meetings(one: TraceStep, other: TraceStep) -> Iterator[tuple[TracedAccess, TracedAccess]]:
+    """Yield what of two steps meets in a byte."""
+    yield from ((a, b) for a in one.accesses for b in other.accesses if a.races(b))
+
+
 def _races(trace: RunTrace) -> Iterator[tuple[TraceStep, TraceStep]]:
     """Pairs of steps of different instructions that meet in a byte, the latest first."""
     last = trace.steps[-1]
     for other in reversed(trace.steps):
         if (other.instruction, other.pipe) == (last.instruction, last.pipe):
             for one in reversed(trace.steps[: other.number - 1]):
-                meet = any(a.races(b) for a in one.accesses for b in other.accesses)
+                meet = next(_meetings(one, other), None) is not None
                 if meet and one.instruction != other.instruction and one.pipe != PERFORM:
                     yield one, other
 

@@ -54,9 +54,10 @@ class RenderedRow:
 
 def rows(trace: RunTrace, marked: dict[int, str] | None = None) -> list[RenderedRow]:
     """The steps of a run as lines of the table."""
-    lines: list[RenderedRow] = []
+    lines, marked = list[RenderedRow](), marked or {}
+    racing = highlight.raced(trace, marked)
     for step in trace.steps:
-        for line in _lines(trace, step, (marked or {}).get(step.number, "")):
+        for line in _lines(trace, racing.get(step.number, step), marked.get(step.number, "")):
             joined = _join(lines[-1], line) if lines else None
             lines[-1:] = [*lines[-1:], line] if joined is None else [joined]
     return lines
@@ -173,7 +174,8 @@ def _style(line: RenderedRow) -> str:
 def below(trace: RunTrace, marked: dict[int, str]) -> Iterator[str]:
     """The two accesses of a race, with their source lines, where a loop begins, or who waits in a ring; the message
     has the rest."""
-    for step in trace.steps:
+    racing = highlight.raced(trace, marked)
+    for step in (racing.get(step.number, step) for step in trace.steps):
         if marked.get(step.number) == highlight.LOOP:
             yield f"{highlight.LOOP}  step {step.number}: {highlight.ROUND}, {len(trace.steps) - step.number + 1} steps"
         if (mark := marked.get(step.number, "")) in ("A", "B"):

@@ -48,6 +48,8 @@ class TracedAccess:
     writes: bool
     synchronizes: bool
     """A poll, an atomic, an add, or a load with a name: never one half of a race."""
+    place: str = ""
+    """In the core's data buffer ``ub+0x20``."""
 
     def races(self, other: "TracedAccess") -> bool:
         """Return whether two accesses are plain, to the same byte, and one of them is a write."""

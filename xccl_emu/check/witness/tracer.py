@@ -426,8 +426,14 @@ class Stepper:
         return trace.TraceStep(
             self._number, code, core, core_name(self._pod, core), PIPE_NAMES[pipe], rq.OPERATIONS[doing.op],
             words.action, source_of(self._pod, core, doing.site), words.address, words.nbytes, words.place, words.value,
-            doing.number, accesses=tuple(_access(row) for row in self._rows[:n].tolist()),
+            doing.number, accesses=tuple(self._access(row) for row in self._rows[:n].tolist()),
         )  # fmt: skip
+
+    def _access(self, row: Sequence[int]) -> trace.TracedAccess:
+        start, flags, spec = row[rows.START], row[rows.FLAGS], self._pod.spec
+        inside = 0 <= start - spec.memory_bytes < spec.n_cores * spec.ub_bytes
+        place = f"ub+{(start - spec.memory_bytes) % spec.ub_bytes:#x}" if inside else ""
+        return trace.TracedAccess(start, row[rows.NBYTES], bool(flags & rows.WRITE), bool(flags & rows.SYNC), place)
 
     def _take(self, step: trace.TraceStep) -> trace.TraceStep:
         """Take the step's action, which may be the violation that ends the run."""
@@ -445,11 +451,6 @@ def source_of(pod: Pod, core: int, site: int) -> trace.RequestSource | None:
     """The place in the kernel that a core runs; None for its return, which has none."""
     launch, place = pod.launch_of(core), report.site_of(pod, core, site)
     return None if launch is None or place is None else trace.RequestSource(**vars(place), kernel=launch.kernel.name)
-
-
-def _access(row: Sequence[int]) -> trace.TracedAccess:
-    flags = row[rows.FLAGS]
-    return trace.TracedAccess(row[rows.START], row[rows.NBYTES], bool(flags & rows.WRITE), bool(flags & rows.SYNC))
 
 
 def _descriptor(base: int, k: int) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xccl_emu.base.errors import ConfigError, KernelError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.doors.ascendc import sites
 from xccl_emu.lang import foreign, maps
 from xccl_emu.lang.foreign import compiler
@@ -184,9 +185,9 @@ def ascend_kernel(
     Raises ConfigError and KernelError as `lang.foreign.c_kernel` does.
     """
     if barrier and barrier not in BARRIERS:
-        raise ConfigError("barrier", barrier, f"must be one of {', '.join(BARRIERS)}")
+        raise ConfigError("barrier", barrier, must_be_one_of(barrier, BARRIERS))
     if events not in EVENTS:
-        raise ConfigError("events", events, f"must be one of {', '.join(EVENTS)}")
+        raise ConfigError("events", events, must_be_one_of(events, EVENTS))
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
     given = f"<{template}>" if template else ""
