@@ -152,7 +152,8 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
             stdout_console().print(line, highlight=False)
     if confirmed.unsaved:
         raise OutputError(confirmed.unsaved)
-    ending.raise_by(confirmed.ended)
+    if confirmed.ended is not None:
+        confirmed.ended.end()
     raise typer.Exit(confirmed.exit_code)
 
 

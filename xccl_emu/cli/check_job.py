@@ -107,8 +107,8 @@ class Result(w.Printed):
     weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
     unsaved: str = ""
     """Why there is no replay file."""
-    ended: int = 0
-    """Exit code of the signal that came before each synchronization and request was judged; 0 for none."""
+    ended: jobs.Stopped | None = None
+    """The signal that came before each synchronization and request was judged, or an error that nobody foresaw."""
     origin: str = ""
     """``FILE.py:NAME`` of a protocol in a file of its own."""
 
@@ -136,7 +136,8 @@ class CheckJob:
     def __init__(
         self, options: CheckOptions, progress: Progress | None, say: Callable[[str], None] = lambda text: None
     ) -> None:  # fmt: skip
-        self._options, self._progress, self._say, self._ended = options, progress, say, 0
+        self._options, self._progress, self._say = options, progress, say
+        self._ended: jobs.Stopped | None = None
         self._witness = None if options.replay is None else _load(options)
         self._case = self._make()
         self._order = options.order or "relaxed"
@@ -330,14 +331,15 @@ class CheckJob:
 
     def _all(self, made: Sequence[jobs.Job[T]], words: Callable[[T], str]) -> list[T | str]:
         """Return the result of each job, or why it has none; say each as it comes."""
-        if self._ended:
-            return [ending.SAID[self._ended]] * len(made)
+        if self._ended is not None and self._ended.code:
+            return [self._ended.why] * len(made)
         found = jobs.collect(
             made, lambda one, _: self._say(f"{one.job.name}: {one.failure or words(one.result)}"),
             workers=self._options.processes, dask=self._options.dask,
         )  # fmt: skip
-        self._ended = found.stopped.code if found.stopped else 0
-        left = dict.fromkeys(range(len(made)), found.stopped.why if found.stopped else "")
+        stopped = found.stopped or jobs.Stopped("")
+        self._ended = stopped if stopped.code or stopped.bug is not None else self._ended
+        left = dict.fromkeys(range(len(made)), stopped.why)
         return [*(left | {one.number: one.failure for one in found.failed} | found.done).values()]
 
     def _max_bytes(self) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from xccl_emu.base.errors import ConfigError, UnfinishedError
-from xccl_emu.base.jobs import Job, collect
+from xccl_emu.base.jobs import Job, Stopped, collect
 from xccl_emu.base.options import Modelled, option
 from xccl_emu.base.stage import silent
 from xccl_emu.cli import ending
@@ -75,11 +75,11 @@ class Output:
 
 
 class Partial(UnfinishedError):
-    """Some results, and why there are no more; with the exit code of the signal that has ended it, or 0."""
+    """Some results, and why there are no more."""
 
-    def __init__(self, message: str, results: "list[Result]", code: int) -> None:
-        super().__init__(message)
-        self.results, self.code = results, code
+    def __init__(self, stopped: Stopped, results: "list[Result]") -> None:
+        super().__init__(stopped.why)
+        self.stopped, self.results = stopped, results
 
 
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
@@ -111,8 +111,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
 
         draw([result for result in results if result.role != FAILED], output.plot, setting.fabric)
     if failure is not None:
-        ending.raise_by(failure.code)
-        raise failure
+        failure.stopped.end()
     for line in [] if output.as_json else moved:
         typer.echo(line)
     if moved or any(result.failed for result in results):
@@ -275,9 +274,8 @@ def rows_of_jobs(
     if stopped is None:
         return made
     if not made:
-        ending.raise_by(stopped.code)
-        if len({type(one.future.exception()) for one in found.failed}) == 1:
+        if not stopped.code and len({type(one.future.exception()) for one in found.failed}) == 1:
             found.failed[0].future.result()
-        raise UnfinishedError(stopped.why)
+        stopped.end()
     rows = [Result(bench_of(one.number), one.job.name, None, "", role=FAILED, note=one.failure) for one in found.failed]
-    raise Partial(stopped.why, made + rows, stopped.code)
+    raise Partial(stopped, made + rows)
