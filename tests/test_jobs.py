@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.cli_support import interrupted
+from xccl_emu.base import free_memory
 from xccl_emu.base.errors import ConfigError, UnfinishedError
 from xccl_emu.base.jobs import (
     LOCAL,
@@ -54,6 +55,11 @@ def fail(number: int) -> int:
     raise ConfigError("number", number, "must be a job that can be done")
 
 
+def free_bytes() -> int:
+    """What a job may plan with."""
+    return free_memory.available_bytes()
+
+
 BY_ZERO = "cannot be shared among nobody"
 
 
@@ -66,6 +72,12 @@ def test_all_jobs_are_run() -> None:
     """Each result comes with the number of its job, also if only one fits at a time."""
     jobs = [Job(str(i), partial(double, i), 10) for i in range(3)]
     assert {one.number: one.result for one in run_jobs(jobs, free_bytes=15)} == {0: 0, 1: 2, 2: 4}
+
+
+def test_memory_is_divided_among_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two plans with half of what was free when they began, whatever its job is."""
+    monkeypatch.setattr(free_memory, "available_bytes", lambda: 1000)
+    assert [one.result for one in run_jobs([Job("", free_bytes)] * 2, 2)] == [500, 500]
 
 
 def test_results_come_as_they_are_done() -> None:

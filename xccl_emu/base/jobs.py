@@ -17,7 +17,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Annotated, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from xccl_emu.base import early
+from xccl_emu.base import early, free_memory
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
@@ -97,7 +97,8 @@ def run_jobs(
 
     Parameters
     ----------
-    workers: processes, by default one for each core; with 1, or as many for a single job, it is this process.
+    workers: processes, by default one for each core, among which the free memory is divided (`available_bytes`); with
+        1, or as many for a single job, it is this process.
     dask: address of a scheduler, or `LOCAL`, on whose cluster they run instead; its workers have this package.
     free_bytes: what jobs that run at the same time may need together.
     advice: for whom a process was killed.
@@ -265,6 +266,7 @@ def _executor(total: int, workers: int | None, dask: str | None) -> Iterator[tup
     """Yield where jobs run, and how many are handed over at once; ends what it has begun, without waiting for jobs."""
     if dask:
         with _client(dask) as client:
+            client.run(_begin_dask_worker)
             yield client.get_executor(pure=False), total
     elif workers is not None and min(workers, total) <= 1:
         yield _Here(), 1
@@ -307,7 +309,7 @@ class _Processes(ProcessPoolExecutor):
     """Processes that are spawned: a fork of one that has compiled code and mapped a pod is no clean start."""
 
     def __init__(self, workers: int) -> None:
-        begin = (os.getpid(), cache.listeners)
+        begin = (os.getpid(), cache.listeners, free_memory.available_bytes() // workers)
         super().__init__(workers, get_context("spawn"), initializer=_begin_worker, initargs=begin)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
@@ -350,15 +352,22 @@ def interrupts_held() -> Iterator[None]:
 _PR_SET_PDEATHSIG = 1  # of prctl; Linux alone has it
 
 
-def _begin_worker(parent: int, listeners: Sequence[Callable[[str], None]]) -> None:
+def _begin_worker(parent: int, listeners: Sequence[Callable[[str], None]], nbytes: int) -> None:
     """Ctrl-C reaches every process; the one that has started the others ends them, and they end when it is gone.
 
-    What a process compiles its own listeners hear.
+    What a process compiles its own listeners hear.  It has a part of the memory.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with(parent)
     cache.listeners.extend(listeners)
+    free_memory.plan_with(nbytes)
+
+
+def _begin_dask_worker(dask_worker: Any) -> None:
+    """Each thread of a worker of a cluster has a part of the memory that the cluster gives the worker, if it says."""
+    if nbytes := dask_worker.memory_manager.memory_limit:
+        free_memory.plan_with(nbytes // dask_worker.state.nthreads)
 
 
 def end_with(parent: int) -> None:

@@ -21,7 +21,6 @@ from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
 from xccl_emu.check.reach import Reach
-from xccl_emu.check.search.exhaustive import bytes_for_states
 from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
@@ -319,14 +318,11 @@ class CheckJob:
         )
 
     def _sent(self, total: int) -> "CheckJob":
-        """Return the job as each of many processes runs it: silent, with a part of the memory."""
-        other, options = copy.copy(self), self._options
-        at_once = min(options.processes, total)
-        if at_once <= 1 and options.dask is None:
+        """Return the job as each of many processes runs it: silent."""
+        if min(self._options.processes, total) <= 1 and self._options.dask is None:
             return self
+        other = copy.copy(self)
         other._progress, other._say = None, ending.say
-        if not options.memory and options.dask is None:
-            other._options = dataclasses.replace(options, memory=str(max(1, bytes_for_states(None) // at_once)))
         return other
 
     def _all(self, made: Sequence[jobs.Job[T]], words: Callable[[T], str]) -> list[T | str]:

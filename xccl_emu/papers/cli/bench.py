@@ -84,7 +84,7 @@ class Partial(UnfinishedError):
 
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
-    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.base.free_memory import available_bytes
     from xccl_emu.papers.bench import baseline
     from xccl_emu.papers.bench.result import FAILED, BenchRows
     from xccl_emu.papers.bench.setting import Setting
@@ -264,7 +264,7 @@ def rows_of_jobs(
     Raises ConfigError if a job does not fit the memory; `Partial` if a failure or a signal leaves some, with a row for
     each that failed; and where nothing is done the error of the first, if all failed in the same way.
     """
-    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.base.free_memory import available_bytes
     from xccl_emu.papers.bench.result import FAILED, Result
 
     where |= {"free_bytes": math.inf if where.get("dask") else available_bytes(), "advice": "take --no-data, or less"}
