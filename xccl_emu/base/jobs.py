@@ -190,6 +190,14 @@ class Collected(Generic[T]):
     failed: list[EndedJob[T]] = field(default_factory=list)
     stopped: Stopped | None = None
 
+    def end(self) -> None:
+        """Raise why some have no result, if that is so; where none has one and all failed in the same way, that."""
+        if self.stopped is None:
+            return
+        if not self.done and not self.stopped.code and len({type(one.future.exception()) for one in self.failed}) == 1:
+            self.failed[0].future.result()
+        self.stopped.end()
+
 
 def collect(jobs: Sequence[Job[T]], note: Callable[[EndedJob[T], int], object], **where: Any) -> Collected[T]:
     """Keep the results of `run_jobs`; ``note`` gets each job that has ended, and how many have."""
