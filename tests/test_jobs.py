@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.cli_support import interrupted
-from xccl_emu.base import free_memory
+from xccl_emu.base import early, free_memory
 from xccl_emu.base.errors import ConfigError, UnfinishedError
 from xccl_emu.base.jobs import (
     LOCAL,
@@ -148,6 +148,17 @@ def test_a_signal_keeps_what_is_done(error: BaseException, stopped: Stopped) -> 
     done = run_jobs([Job(str(i), partial(job, i)) for i in range(3)], 1)
     assert take_all(done, lambda one: taken.append(one.number)) == stopped
     assert taken == ([0] if stopped.code else [0, 1, 2])
+
+
+def test_a_signal_that_comes_out_as_another_error_is_no_row() -> None:
+    """Within an import or a library Ctrl-C may become any error: no other job begins."""
+
+    def job(number: int) -> None:
+        early.heard.append(signal.SIGINT)
+        raise ImportError(number)
+
+    done = run_jobs([Job(str(i), partial(job, i)) for i in range(3)], 1)
+    assert take_all(done, lambda one: None) == Stopped("interrupted", 130)
 
 
 def test_a_page_keeps_what_is_not_made_again(load_tool: Callable[[str], ModuleType]) -> None:

@@ -144,7 +144,7 @@ def _check(future: Future[Any], name: str) -> None:
     if error is None or isinstance(error, (XcclEmuError, MemoryError)):
         return
     error.add_note(f"in {name}")
-    if isinstance(error, BrokenExecutor) or not isinstance(error, Exception):
+    if isinstance(error, BrokenExecutor) or not isinstance(error, Exception) or early.heard:  # a signal became it
         raise error
 
 
