@@ -92,7 +92,7 @@ def test_a_run_that_fails_leaves_rows_without_intervals() -> None:
         raise UnfinishedError("no end")
 
     row = Result("fused", "a", 100.0, "us")
-    with pytest.raises(Partial, match="failed:\n  clock_ns 0.5: no end") as raised:
+    with pytest.raises(Partial, match=r"failed:\n  clock_ns 0\.5: no end") as raised:
         banded([row], make, True, BARE)
     assert raised.value.results == [row]
 
