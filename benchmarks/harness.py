@@ -64,7 +64,7 @@ class Report:
 
     def fits(self, what: str, need: float) -> bool:
         """Return whether so much memory is free; if not, note that this is left out."""
-        from xccl_emu.machine.free_memory import available_bytes
+        from xccl_emu.base.free_memory import available_bytes
 
         free = available_bytes()
         if need > free:

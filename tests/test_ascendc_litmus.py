@@ -13,7 +13,9 @@ from tests.foreign_support import has_compiler
 from tests.litmus import orders, suite
 from tests.litmus.model import Outcome
 from tests.litmus.on_machine import run, whole
+from xccl_emu.base.errors import UnfinishedError
 from xccl_emu.doors.ascendc import litmus
+from xccl_emu.doors.cli import litmus as command
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 
@@ -188,8 +190,22 @@ def test_wrong_usage_says_what_would_be_right(tmp_path: Path) -> None:
     assert "takes no programs" in refusal("litmus", "MP", "--read", "x.csv")
     assert "cannot be read" in refusal("litmus", "--read", str(tmp_path / "none.csv"))
     assert "leave out --json" in refusal("litmus", "--emulate", "sc", "--json")
+    assert "--workers 2: takes no --read" in refusal("litmus", "--emulate", "sc", "--workers", "2")
     with pytest.raises(litmus.ConfigError, match="7 lines of 64 bytes for each round"):
         litmus.counted(litmus.programs()["MP"], np.zeros(8, np.int64))
+
+
+def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other programs may come to is shown, and the exit code is 3."""
+
+    def nothing(program: litmus.LitmusTest, homes: str) -> list[command.LitmusOutcome]:
+        if program.name == "SB":
+            raise UnfinishedError("no end")
+        return []
+
+    monkeypatch.setattr(command, "_allowed", nothing)
+    shown = as_json("litmus", "SB", "MP", "--workers", "1", code=3)["litmus"]
+    assert [one["program"] for one in shown] == ["MP"]
 
 
 def test_the_list_shows_what_tells_orders_apart() -> None:

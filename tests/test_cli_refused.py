@@ -174,7 +174,7 @@ def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str,
 
 def test_payloads_that_do_not_fit_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too much payload for the machine is refused before anything is allocated."""
-    monkeypatch.setattr("xccl_emu.machine.free_memory.available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr("xccl_emu.base.free_memory.available_bytes", lambda: 1 << 20)
     assert "GiB" in refusal("run", "sendrecv", "--nbytes", str(1 << 20))
 
 

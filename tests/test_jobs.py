@@ -14,11 +14,29 @@ from types import ModuleType
 import pytest
 
 from tests.cli_support import interrupted
+from xccl_emu.base import early, free_memory
 from xccl_emu.base.errors import ConfigError, UnfinishedError
-from xccl_emu.base.jobs import LOCAL, EndedJob, Job, Stopped, interrupts_held, run_jobs, take_all
+from xccl_emu.base.jobs import (
+    LOCAL,
+    EndedJob,
+    Gathered,
+    Job,
+    Stopped,
+    collect,
+    in_parts,
+    interrupts_held,
+    run_jobs,
+    take_all,
+)
 
 WHERE = [{"workers": 1}, {"workers": 2}, pytest.param({"dask": LOCAL}, marks=pytest.mark.slow)]
 """This process, others, and a cluster."""
+
+
+class Parts(Gathered):
+    """What parts came to, of which nothing is counted."""
+
+    COUNTED = ()
 
 
 def double(number: int) -> int:
@@ -37,15 +55,29 @@ def fail(number: int) -> int:
     raise ConfigError("number", number, "must be a job that can be done")
 
 
+def free_bytes() -> int:
+    """What a job may plan with."""
+    return free_memory.available_bytes()
+
+
+BY_ZERO = "cannot be shared among nobody"
+
+
 def mistake(number: int) -> int:
     """A job with an error that nobody foresaw."""
-    return number // 0
+    raise ZeroDivisionError(BY_ZERO)
 
 
 def test_all_jobs_are_run() -> None:
     """Each result comes with the number of its job, also if only one fits at a time."""
     jobs = [Job(str(i), partial(double, i), 10) for i in range(3)]
     assert {one.number: one.result for one in run_jobs(jobs, free_bytes=15)} == {0: 0, 1: 2, 2: 4}
+
+
+def test_memory_is_divided_among_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two plans with half of what was free when they began, whatever its job is."""
+    monkeypatch.setattr(free_memory, "available_bytes", lambda: 1000)
+    assert [one.result for one in run_jobs([Job("", free_bytes)] * 2, 2)] == [500, 500]
 
 
 def test_results_come_as_they_are_done() -> None:
@@ -87,10 +119,14 @@ def test_a_failed_job_is_a_row(where: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_that_nobody_foresaw_is_raised(workers: int) -> None:
-    """It is no row: it comes out as it is, with the name of its job."""
+def test_an_error_that_nobody_foresaw_is_a_row_and_ends_the_command(workers: int) -> None:
+    """Its row has its type, the others have their results, and it is raised last, with the name of its job."""
+    made = [Job("odd", partial(mistake, 1)), Job("even", partial(double, 4))]
+    found = collect(made, lambda *_: None, workers=workers)
+    assert (found.done, [one.failure for one in found.failed]) == ({1: 8}, [f"ZeroDivisionError: {BY_ZERO}"])
+    assert found.stopped is not None
     with pytest.raises(ZeroDivisionError) as raised:
-        list(run_jobs([Job("odd", partial(mistake, 1))] * 2, workers))
+        found.stopped.end()
     assert raised.value.__notes__ == ["in odd"]
 
 
@@ -112,6 +148,17 @@ def test_a_signal_keeps_what_is_done(error: BaseException, stopped: Stopped) -> 
     done = run_jobs([Job(str(i), partial(job, i)) for i in range(3)], 1)
     assert take_all(done, lambda one: taken.append(one.number)) == stopped
     assert taken == ([0] if stopped.code else [0, 1, 2])
+
+
+def test_a_signal_that_comes_out_as_another_error_is_no_row() -> None:
+    """Within an import or a library Ctrl-C may become any error: no other job begins."""
+
+    def job(number: int) -> None:
+        early.heard.append(signal.SIGINT)
+        raise ImportError(number)
+
+    done = run_jobs([Job(str(i), partial(job, i)) for i in range(3)], 1)
+    assert take_all(done, lambda one: None) == Stopped("interrupted", 130)
 
 
 def test_a_page_keeps_what_is_not_made_again(load_tool: Callable[[str], ModuleType]) -> None:
@@ -145,6 +192,14 @@ def test_enough_is_enough() -> None:
 
     assert take_all(run_jobs([Job(str(i), partial(double, i)) for i in range(9)], 1), take) is None
     assert taken == [0, 2]
+
+
+def test_enough_keeps_what_failed_before() -> None:
+    """A part that failed is said though it is enough after it, and does not count as killed."""
+    parts = Parts()
+    parts.gather(in_parts(fail, [1, 2], 1), lambda: True, None)
+    said = "1 of 1 failed:\n  part 1 of 2: number=1: must be a job that can be done"
+    assert (parts.stopped, parts.killed) == (said, False)
 
 
 def test_dask_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pages import ROOT, between, table
 
+from xccl_emu.base.jobs import Job, collect, end_with
 from xccl_emu.check.faults import parse
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.device import faulty_runs
@@ -468,20 +470,17 @@ def found(
     """Programs, order and contradiction of the first one that any of the processes found, by mistake."""
     environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": str(folder)}
     asked = ",".join(map(str, mistakes))
-    parts = [
-        [str(seed), str(first), str(programs.stop), str(programs.step), asked]
+    start = partial(subprocess.run, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    words, last = [sys.executable, __file__, how, str(seed)], [str(programs.stop), str(programs.step), asked]
+    jobs = [
+        Job(f"programs from {first} on", partial(start, [*words, str(first), *last]))
         for first in range(programs.start, programs.start + programs.step)
     ]
-    children = [
-        subprocess.Popen([sys.executable, __file__, how, *part], env=environ, stdout=subprocess.PIPE, text=True)
-        for part in parts
-    ]
+    done = collect(jobs, lambda *_: None, workers=len(jobs))
+    done.end()
     best = dict[int, tuple[str, ...]]()
-    for child in children:
-        lines, _ = child.communicate()
-        if child.returncode:
-            raise SystemExit("a campaign on the copy failed")
-        for line in lines.splitlines():
+    for ended in done.done.values():
+        for line in ended.stdout.splitlines():
             program, number, order, kind = line.split("\t")
             old = best.get(int(number))
             if old is None or int(program) + 1 < int(old[0].replace(",", "")):
@@ -518,6 +517,7 @@ def together(page: str) -> str:
 def main(words: Sequence[str]) -> None:
     """Hunt for those that are asked for, and write the lines of these."""
     if words[:1] in (["--hunt"], [BY_ENDS]):
+        end_with(os.getppid())
         seed, first, end, step = map(int, words[1:5])
         programs, mistakes = range(first, end, step), [int(one) for one in words[5].split(",")]
         hunted = hunt_ends(programs, mistakes) if words[0] == BY_ENDS else hunt(seed, programs, mistakes)

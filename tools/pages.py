@@ -101,6 +101,8 @@ def command(doc: str | None, page: Path, make: Callable[..., str], names: Sequen
     failed = by.stopped.code or UNFINISHED if by.stopped else 0
     if not asked.check:
         page.write_text(new, "utf-8")
+        if by.stopped is not None and by.stopped.bug is not None:
+            raise by.stopped.bug
         return failed
     wrong = [line for line in new.splitlines() if line not in old.splitlines()]
     print(*(f"not in {page.name}: {line}" for line in wrong), sep="\n", end="\n" * bool(wrong))

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli_support import as_json
+from xccl_emu.base.errors import UnfinishedError
 from xccl_emu.papers.bench import band, published
 from xccl_emu.papers.bench.fused import FusedLayer
 from xccl_emu.papers.bench.hixl import hixl
 from xccl_emu.papers.bench.layers import Layer
 from xccl_emu.papers.bench.result import Result, score
 from xccl_emu.papers.bench.setting import Setting
+from xccl_emu.papers.cli.bench import Partial, banded
 from xccl_emu.timing.costs import Costs
 
 BARE = Setting(data=False)
@@ -60,7 +62,7 @@ def drawn(rng: np.random.Generator) -> Costs:
 
 def test_intervals_are_those_of_drawn_constants() -> None:
     """Eight of ten draws of all constants are in the interval, and as many are below it as above, nearly."""
-    rows = band.with_bands(two_rows(BARE), BARE, two_rows, lambda ends: ends)
+    rows = band.with_bands(two_rows(BARE), [job.run() for job in band.jobs(BARE, two_rows)])
     rng, below, above, n = np.random.default_rng(5), [0, 0], [0, 0], 150
     for _ in range(n):
         for i, one in enumerate(two_rows(replace(BARE, costs=drawn(rng)))):
@@ -77,10 +79,22 @@ def test_intervals_are_those_of_drawn_constants() -> None:
 def test_fitted_rows_have_the_interval_of_the_fit() -> None:
     """It is as wide as residuals are, and no run moves it."""
     row = Result("fused", "a", 100.0, "us", 101.0, "fit")
-    (one,) = band.with_bands([row], BARE, lambda _: [replace(row, emulated=200.0)], lambda ends: ends)
+    (one,) = band.with_bands([row], [[replace(row, emulated=200.0)]])
     assert one.low == pytest.approx(200 - one.high)
     assert one.high == pytest.approx(100 + band.fit_percent())
     assert 1 < band.fit_percent() < 3
+
+
+def test_a_run_that_fails_leaves_rows_without_intervals() -> None:
+    """A row is as it was if one end of a range has no result, and what is raised says which."""
+
+    def make(setting: Setting) -> list[Result]:
+        raise UnfinishedError("no end")
+
+    row = Result("fused", "a", 100.0, "us")
+    with pytest.raises(Partial, match=r"failed:\n  clock_ns 0\.5: no end") as raised:
+        banded([row], make, True, BARE)
+    assert raised.value.results == [row]
 
 
 def test_rows_inside_are_counted() -> None:

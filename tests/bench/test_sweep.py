@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.cli_support import as_json, invoke
 from tests.refused import refuses
 from xccl_emu.base.errors import ConfigError, UnfinishedError
 from xccl_emu.base.jobs import LOCAL, Job, collect, run_jobs
+from xccl_emu.cli.main import app
 from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.papers.bench.sweep import SweepPoint, in_order, jobs, parse_axes, points, run_point
@@ -108,6 +110,14 @@ def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch
     assert told["stopped"] == "1 of 2 failed:\n  --sweep, EP2, batch 1: cannot be"
     assert "EP2, batch 1: cannot be" in err
     assert (tmp_path / "t.csv").read_text().count("\n") == 3
+
+
+def test_a_point_with_an_error_that_nobody_foresaw_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finished points are shown, its row has its type, and then it comes out of the command, which makes it 4."""
+    here(monkeypatch, KeyError("ep"))
+    result = CliRunner().invoke(app, ["bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1"])
+    assert isinstance(result.exception, KeyError)
+    assert [row["note"] for row in json.loads(result.stdout)["results"]] == ["", "KeyError: 'ep'"]
 
 
 @pytest.mark.parametrize(

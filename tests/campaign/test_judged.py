@@ -62,6 +62,16 @@ def test_the_table_of_what_finds_each_is_of_the_others(tool: ModuleType) -> None
     assert len(traps) + len(tool.lines_of(page, "judge-ends")) >= 10
 
 
+def test_the_first_program_of_all_processes_counts(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes share the programs, and where two find a mistake the smaller number is kept."""
+    script = tmp_path / "hunts.py"
+    script.write_text("import sys\nprint(9 - int(sys.argv[3]), 1, 'sc', 'kind', sep='\\t')")
+    monkeypatch.setattr(tool, "__file__", str(script))
+    assert tool.found(tmp_path, 0, range(0, 10, 2), [1]) == {1: ("9", "sc", "kind")}
+
+
 @pytest.mark.nightly
 def test_a_mistake_is_found(tool: ModuleType, tmp_path: Path) -> None:
     """A campaign on a copy with the mistake contradicts itself on a program on which all judges agree without it."""

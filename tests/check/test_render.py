@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.machine.support import small
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import DATA_RACE, Violation
 from xccl_emu.check.witness.chart import mermaid
@@ -18,7 +19,7 @@ from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import excerpt, rows
 from xccl_emu.check.witness.shrink_schedule import shrink
-from xccl_emu.check.witness.trace import PERFORM, steps
+from xccl_emu.check.witness.trace import PERFORM, drawn, steps
 from xccl_emu.protocol.registry import make
 
 from .witness_support import RUNS, Run, everything, judge, printed, relay, some_violation, stepped
@@ -45,6 +46,19 @@ def test_the_table_has_every_step_and_every_granule(run: Run) -> None:
     flags = [step for step in trace.steps if step.operation in ("set_flag", "wait_flag")]
     listed = [step for line in lines for step in (line.step, *line.also)]
     assert [step for step in listed if step.operation in ("set_flag", "wait_flag")] == flags
+
+
+@pytest.mark.parametrize("order", ["sc", "relaxed"])
+def test_a_line_that_makes_room_has_a_row(order: str) -> None:
+    """A store that finds its core's one line changed is two rows, and the first writes that line back."""
+    trial = small("store 0.0 1; store 1.0 2", dies=2, scalar_cache=1).trial(order, None)
+    trace = drawn(trial, late=False, tries=60)
+    said = [(line.first, line.step.action, line.step.place) for line in rows(trace) if line.step.pipe != PERFORM]
+    first, other = "die0.meta+0x0", "die1.meta+0x0"
+    assert said[:3] == [(1, "store", first), (2, "write back", first), (2, "store", other)]
+    room = trace.steps[1].room
+    assert room is not None
+    assert {trace.writes[number].by.action for number in room.left} == {"write back"}
 
 
 def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:

@@ -40,6 +40,14 @@ def put_off(error: BaseException) -> int:
     return code
 
 
+def raise_by(code: int) -> None:
+    """Raise the exception of the signal with an exit code; nothing for other codes."""
+    if code == TERMINATED:
+        raise SystemExit(TERMINATED)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+
+
 def _is_command() -> bool:
     """Return whether this is a script or ``python -m``, not a process started by it, which has its ``sys.argv``."""
     name = sys.argv[0] if sys.argv else ""

@@ -1,7 +1,7 @@
 """Many independent jobs: in this process, in others on its cores, or on a Dask cluster; each is yielded as it is done.
 
-All three are executors of `concurrent.futures`.  A job that fails leaves the others alone, and a signal keeps what is
-done (`take_all`).
+All three are executors of `concurrent.futures`.  A job that fails, in whichever way, leaves the others alone, and a
+signal keeps what is done (`take_all`).
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from xccl_emu.base import early
+from xccl_emu.base import early, free_memory
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError, UnfinishedError, XcclEmuError
 from xccl_emu.jit import cache
@@ -41,7 +41,7 @@ class Job(Generic[T]):
 
 @dataclass(frozen=True)
 class EndedJob(Generic[T]):
-    """A job that has ended: with a result, or with an error of the emulator."""
+    """A job that has ended: with a result, or with an error."""
 
     number: int
     """Place of the job among all."""
@@ -57,7 +57,15 @@ class EndedJob(Generic[T]):
     def failure(self) -> str:
         """Why it failed; empty if it did not."""
         error = self.future.exception()
+        if self.bug is not None:
+            return f"{type(error).__name__}: {error}"
         return "" if error is None else str(error) or "not enough memory"
+
+    @property
+    def bug(self) -> BaseException | None:
+        """The error with which it failed, if nobody foresaw that."""
+        error = self.future.exception()
+        return None if isinstance(error, (XcclEmuError, MemoryError)) else error
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,15 @@ class Stopped:
     why: str
     code: int = 0
     """Exit code of the signal that came; 0 where jobs failed or a process was killed."""
+    killed: bool = False
+    """Whether that is a process that was killed."""
+    bug: BaseException | None = None
+    """The first error of a job that nobody foresaw."""
+
+    def end(self) -> NoReturn:
+        """Raise what ends a command for it: the signal, the error that nobody foresaw, or UnfinishedError."""
+        early.raise_by(self.code)
+        raise self.bug or UnfinishedError(self.why)
 
 
 # ---- running
@@ -80,14 +97,15 @@ def run_jobs(
 
     Parameters
     ----------
-    workers: processes, by default one for each core; with 1, or as many for a single job, it is this process.
+    workers: processes, by default one for each core, among which the free memory is divided (`available_bytes`); with
+        1, or as many for a single job, it is this process.
     dask: address of a scheduler, or `LOCAL`, on whose cluster they run instead; its workers have this package.
     free_bytes: what jobs that run at the same time may need together.
     advice: what to do about a job that does not fit, or whose process was killed.
 
     Raises ConfigError, before any has begun, for a job that does not fit by itself, and where Dask is not installed or
-    nobody answers; UnfinishedError if a process is killed; what a job raises that is no error of the emulator.  To stop
-    taking jobs ends all processes, and the end of this one, however it comes, is theirs.
+    nobody answers; UnfinishedError if a process is killed; what a job raises that is no `Exception`.  To stop taking
+    jobs ends all processes, and the end of this one, however it comes, is theirs.
     """
     if too_large := [job for job in jobs if job.bytes_needed > free_bytes]:
         job = max(too_large, key=lambda job: job.bytes_needed)
@@ -119,14 +137,15 @@ def _is_broken(future: Future[Any]) -> bool:
 
 
 def _check(future: Future[Any], name: str) -> None:
-    """Raise what is no failure of a job by itself: a process that was killed, and an error that nobody foresaw."""
+    """Raise what is no failure of a job by itself: a process that was killed, and what ends one, as `sys.exit`."""
     error = None if future.cancelled() else future.exception()
     if future.cancelled() or type(error).__name__ == "KilledWorker":  # Dask gives the job up, or the scheduler is gone
         raise BrokenExecutor(name) from error
     if error is None or isinstance(error, (XcclEmuError, MemoryError)):
         return
     error.add_note(f"in {name}")
-    raise error
+    if isinstance(error, BrokenExecutor) or not isinstance(error, Exception) or early.heard:  # a signal became it
+        raise error
 
 
 def in_parts(
@@ -141,25 +160,25 @@ def in_parts(
 
 
 def take_all(done: Generator[EndedJob[T], None, None], take: Callable[[EndedJob[T]], bool | None]) -> Stopped | None:
-    """Give each job that has ended to ``take``, until that returns True; say why others have no result, if any.
+    """Give each job that has ended to ``take``, until that returns True; say why any has no result, if one has none.
 
     That is a signal, which is not raised (`early.put_off`), a killed process, or jobs that failed: the others are done
     nevertheless.
     """
-    failed, total = list[str](), 0
+    failed, bug, total = list[str](), None, 0
     with contextlib.closing(done):
         try:
             for one in done:
-                total += 1
+                total, bug = total + 1, bug or one.bug
                 failed += [f"\n  {one.job.name}: {one.failure}"] if one.failure else []
                 if take(one):
-                    return None
+                    break
         except BaseException as error:
             code = early.put_off(error)
             if not code and not isinstance(error, UnfinishedError):
                 raise
-            return Stopped(early.SAID.get(code, str(error)), code)
-    return Stopped(f"{len(failed)} of {total} failed:{''.join(failed)}") if failed else None
+            return Stopped(early.SAID.get(code, str(error)), code, not code, bug)
+    return Stopped(f"{len(failed)} of {total} failed:{''.join(failed)}", bug=bug) if failed else None
 
 
 @dataclass
@@ -170,6 +189,14 @@ class Collected(Generic[T]):
     """Results, by numbers of jobs."""
     failed: list[EndedJob[T]] = field(default_factory=list)
     stopped: Stopped | None = None
+
+    def end(self) -> None:
+        """Raise why some have no result, if that is so; where none has one and all failed in the same way, that."""
+        if self.stopped is None:
+            return
+        if not self.done and not self.stopped.code and len({type(one.future.exception()) for one in self.failed}) == 1:
+            self.failed[0].future.result()
+        self.stopped.end()
 
 
 def collect(jobs: Sequence[Job[T]], note: Callable[[EndedJob[T], int], object], **where: Any) -> Collected[T]:
@@ -196,11 +223,18 @@ class Gathered(w.Printed):
     seconds: Annotated[w.Seconds, w.As(digits=1)] = 0.0
     stopped: w.Stopped = ""
     killed: w.Killed = False
+    ended: Stopped | None = None
+    """A signal, a killed process, or parts that failed."""
 
     @property
     def interrupted(self) -> bool:
         """Was it stopped by Ctrl-C or SIGTERM?"""
-        return self.stopped in early.BY_SIGNAL
+        return self.ended is not None and self.ended.code != 0
+
+    def raise_bug(self) -> None:
+        """Raise the first error of a part that nobody foresaw, if there is one."""
+        if self.ended is not None and self.ended.bug is not None:
+            raise self.ended.bug
 
     def add(self, other: Any) -> None:
         """Count what another part came to."""
@@ -221,8 +255,8 @@ class Gathered(w.Printed):
                 progress(self)
             return enough()
 
-        if stopped := take_all(parts, take):
-            self.stopped, self.killed = stopped.why, not stopped.code
+        if ended := take_all(parts, take):
+            self.ended, self.stopped, self.killed = ended, ended.why, ended.killed
 
     def late(self, seconds: float | None) -> bool:
         """Has it taken longer than it may?  Then that is why it came to no end."""
@@ -240,6 +274,7 @@ def _executor(total: int, workers: int | None, dask: str | None) -> Iterator[tup
     """Yield where jobs run, and how many are handed over at once; ends what it has begun, without waiting for jobs."""
     if dask:
         with _client(dask) as client:
+            client.run(_begin_dask_worker)
             yield client.get_executor(pure=False), total
     elif workers is not None and min(workers, total) <= 1:
         yield _Here(), 1
@@ -282,7 +317,7 @@ class _Processes(ProcessPoolExecutor):
     """Processes that are spawned: a fork of one that has compiled code and mapped a pod is no clean start."""
 
     def __init__(self, workers: int) -> None:
-        begin = (os.getpid(), cache.listeners)
+        begin = (os.getpid(), cache.listeners, free_memory.available_bytes() // workers)
         super().__init__(workers, get_context("spawn"), initializer=_begin_worker, initargs=begin)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
@@ -325,15 +360,22 @@ def interrupts_held() -> Iterator[None]:
 _PR_SET_PDEATHSIG = 1  # of prctl; Linux alone has it
 
 
-def _begin_worker(parent: int, listeners: Sequence[Callable[[str], None]]) -> None:
+def _begin_worker(parent: int, listeners: Sequence[Callable[[str], None]], nbytes: int) -> None:
     """Ctrl-C reaches every process; the one that has started the others ends them, and they end when it is gone.
 
-    What a process compiles its own listeners hear.
+    What a process compiles its own listeners hear.  It has a part of the memory.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with(parent)
     cache.listeners.extend(listeners)
+    free_memory.plan_with(nbytes)
+
+
+def _begin_dask_worker(dask_worker: Any) -> None:
+    """Each thread of a worker of a cluster has a part of the memory that the cluster gives the worker, if it says."""
+    if nbytes := dask_worker.memory_manager.memory_limit:
+        free_memory.plan_with(nbytes // dask_worker.state.nthreads)
 
 
 def end_with(parent: int) -> None:

@@ -58,6 +58,7 @@ MOVED = {
     "xccl_emu.kernels.pull.rollback": "xccl_emu.kernels.pull.abortable_experts",
     "xccl_emu.kernels.reconfigure": "xccl_emu.kernels.serving.reconfigure",
     "xccl_emu.kernels.two_streams": "xccl_emu.kernels.serving.two_streams",
+    "xccl_emu.machine.free_memory": "xccl_emu.base.free_memory",
     "xccl_emu.measurements": "xccl_emu.papers.measurements",
     "xccl_emu.measurements.mixserve": "xccl_emu.papers.measurements.libraries",
     "xccl_emu.options": "xccl_emu.base.options",

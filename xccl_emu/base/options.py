@@ -115,7 +115,9 @@ class Modelled:
 class Spread:
     """The options of every command that runs many jobs (`xccl_emu.base.jobs`): where it does."""
 
-    workers: int | None = option(None, "Processes [default: one for each core]", least=1)
+    workers: int | None = option(
+        None, "Processes; 1 is this one, so that a kill ends the command [default: one for each core]", least=1
+    )  # fmt: skip
     dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
 
     @property

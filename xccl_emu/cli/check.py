@@ -97,7 +97,8 @@ class CheckOptions(Spread):
     seconds: float | None = option(None, "Most seconds of each check, compiling not counted [default: 75]")
     states: int | None = option(None, "Most states that are searched.", least=1)
     memory: str = option(
-        "", "Most memory for what a search keeps of states, such as 500M or 4G [default: half of what is free]"
+        "", "Most memory for what a search keeps of states, such as 500M or 4G; each of --workers may take as much"
+        " [default: half of what is free, divided among them]",
     )
     seed: int = option(0, "Seed of drawn schedules.", least=0)
     breadth_first: bool = option(False, "Search for a violation with the fewest transitions.")
@@ -152,7 +153,8 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
             stdout_console().print(line, highlight=False)
     if confirmed.unsaved:
         raise OutputError(confirmed.unsaved)
-    ending.raise_by(confirmed.ended)
+    if confirmed.ended is not None:
+        confirmed.ended.end()
     raise typer.Exit(confirmed.exit_code)
 
 

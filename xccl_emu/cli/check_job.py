@@ -22,7 +22,6 @@ from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
 from xccl_emu.check.reach import Reach
-from xccl_emu.check.search.exhaustive import bytes_for_states
 from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
@@ -108,8 +107,8 @@ class Result(w.Printed):
     weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
     unsaved: str = ""
     """Why there is no replay file."""
-    ended: int = 0
-    """Exit code of the signal that came before each synchronization and request was judged; 0 for none."""
+    ended: jobs.Stopped | None = None
+    """The signal that came before each synchronization and request was judged, or an error that nobody foresaw."""
     origin: str = ""
     """``FILE.py:NAME`` of a protocol in a file of its own."""
 
@@ -137,7 +136,8 @@ class CheckJob:
     def __init__(
         self, options: CheckOptions, progress: Progress | None, say: Callable[[str], None] = lambda text: None
     ) -> None:  # fmt: skip
-        self._options, self._progress, self._say, self._ended = options, progress, say, 0
+        self._options, self._progress, self._say = options, progress, say
+        self._ended: jobs.Stopped | None = None
         self._witness = None if options.replay is None else _load(options)
         self._case = self._make()
         self._order = options.order or "relaxed"
@@ -319,26 +319,24 @@ class CheckJob:
         )
 
     def _sent(self, total: int) -> "CheckJob":
-        """Return the job as each of many processes runs it: silent, with a part of the memory."""
-        other, options = copy.copy(self), self._options
-        at_once = min(options.processes, total)
-        if at_once <= 1 and options.dask is None:
+        """Return the job as each of many processes runs it: silent."""
+        if min(self._options.processes, total) <= 1 and self._options.dask is None:
             return self
+        other = copy.copy(self)
         other._progress, other._say = None, ending.say
-        if not options.memory and options.dask is None:
-            other._options = dataclasses.replace(options, memory=str(max(1, bytes_for_states(None) // at_once)))
         return other
 
     def _all(self, made: Sequence[jobs.Job[T]], words: Callable[[T], str]) -> list[T | str]:
         """Return the result of each job, or why it has none; say each as it comes."""
-        if self._ended:
-            return [ending.SAID[self._ended]] * len(made)
+        if self._ended is not None and self._ended.code:
+            return [self._ended.why] * len(made)
         found = jobs.collect(
             made, lambda one, _: self._say(f"{one.job.name}: {one.failure or words(one.result)}"),
             workers=self._options.processes, dask=self._options.dask,
         )  # fmt: skip
-        self._ended = found.stopped.code if found.stopped else 0
-        left = dict.fromkeys(range(len(made)), found.stopped.why if found.stopped else "")
+        stopped = found.stopped or jobs.Stopped("")
+        self._ended = stopped if stopped.code or stopped.bug is not None else self._ended
+        left = dict.fromkeys(range(len(made)), stopped.why)
         return [*(left | {one.number: one.failure for one in found.failed} | found.done).values()]
 
     def _max_bytes(self) -> int | None:

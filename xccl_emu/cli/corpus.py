@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from xccl_emu.base.errors import UnfinishedError
 from xccl_emu.base.jobs import Job, Stopped, collect
 from xccl_emu.base.options import Spread, option
 from xccl_emu.base.sizes import some
-from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, App, command_of, print_json, words
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.shown import counting, right, stdout_console, table
@@ -67,7 +65,8 @@ def _fuzz(member: "Member", case: str, seconds: float) -> "Outcome":
 
     plan = FuzzPlan(f"{member.file}:{case}", examples=SEQUENCES)
     summary = fuzz(plan, 1, seconds=seconds)
-    ending.raise_by(ending.BY_SIGNAL.get(summary.stopped, 0))
+    if summary.ended is not None:
+        summary.ended.end()
     found = [one.verdict.violation.kind for one in summary.findings if one.verdict.violation is not None]
     said = VIOLATION if found else UNFINISHED if summary.stopped else NO_VIOLATION
     kind, clean = found[0] if found else "", said == NO_VIOLATION
@@ -83,8 +82,7 @@ def act(options: CorpusOptions, members: list[str] | None, as_json: bool) -> Non
     results, stopped = find(tuple(members or ()), options.seconds, as_json, options.processes, options.dask)
     show(results, as_json)
     if stopped is not None:
-        ending.raise_by(stopped.code)
-        raise UnfinishedError(stopped.why)
+        stopped.end()
     raise typer.Exit(0 if all(result.right for result in results) else 1)
 
 

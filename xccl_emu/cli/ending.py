@@ -42,7 +42,7 @@ could not be written; 130 Ctrl-C; 141 broken pipe; 143 SIGTERM.
 """For ``--help``."""
 
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory", "can't start new thread")
-SAID, _heard, put_off = early.SAID, early.heard, early.put_off
+_heard, put_off, raise_by = early.heard, early.put_off, early.raise_by
 _exit = os._exit
 _AGAIN_S, _IMPORT_S = 0.02, 3.0
 """Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
@@ -277,14 +277,6 @@ def raise_heard() -> None:
         raise_by(TERMINATED)
     if signal.SIGINT in _heard:
         raise_by(INTERRUPTED)
-
-
-def raise_by(code: int) -> None:
-    """Raise the exception of the signal with an exit code; nothing for other codes."""
-    if code == TERMINATED:
-        raise SystemExit(TERMINATED)
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
 
 
 def _exit_of_user(code: int) -> None:

@@ -40,8 +40,8 @@ class FuzzOptions(Spread):
       xccl-emu fuzz --replay witnesses/found.json  show it again
       xccl-emu fuzz dispatch --seconds 3600 --dask tcp://scheduler:8786
 
-    Exit code: 0 nothing found, 1 a violation, 2 wrong usage, 3 a worker was killed, 130 Ctrl-C, 143 SIGTERM;
-    more of them: xccl-emu --help.
+    Exit code: 0 nothing found, 1 a violation, 2 wrong usage, 3 a worker was killed or a part failed, 130 Ctrl-C,
+    143 SIGTERM; more of them: xccl-emu --help.
     """
 
     protocol: str | None = None
@@ -84,7 +84,7 @@ class Result:
             return ending.WRONG
         if self.summary.interrupted:
             return ending.BY_SIGNAL[self.summary.stopped]
-        return ending.UNFINISHED if self.summary.killed or not self.summary.judged else 0
+        return ending.UNFINISHED if self.summary.ended is not None or not self.summary.judged else 0
 
 
 def act(options: FuzzOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
@@ -93,6 +93,7 @@ def act(options: FuzzOptions, words: list[str] | None, more: list[str] | None, a
     show(result, as_json)
     if result.unsaved:
         raise OutputError(result.unsaved)
+    result.summary.raise_bug()
     raise typer.Exit(result.exit_code)
 
 

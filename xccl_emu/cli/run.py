@@ -152,7 +152,7 @@ def run(protocol: str, sizes: "Sizes", options: RunOptions) -> "CaseRun":
 
 def run_on_pod(protocol: str, sizes: "Sizes", options: RunOptions) -> "CaseRun":
     """Run it on the whole pod, call after call; sizes that are not given may be smaller, so as to fit the memory."""
-    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.base.free_memory import available_bytes
     from xccl_emu.machine.pod import Pod
     from xccl_emu.machine.spec import CLOUDMATRIX384
     from xccl_emu.protocol.pod_run import CaseRun, PodRun, resident_gb

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.base.free_memory import available_bytes
 from xccl_emu.base.sizes import size_text
 from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.messages import too_long
@@ -17,7 +18,6 @@ from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import compiled
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.free_memory import available_bytes
 
 Progress = Callable[[int, int, float], None]
 """Called now and then with states, transitions, seconds."""

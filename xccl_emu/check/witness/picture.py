@@ -172,7 +172,8 @@ class _Picture:
         """The memories that writes of a row go to, and the rows in which they become visible; None if they never do."""
         if line.step.pipe == PERFORM:
             return set()
-        left = [self._trace.writes[n] for step in self._trace.steps[line.first - 1 : line.last] for n in step.left]
+        done = (line.step, *self._trace.steps[line.first : line.last])
+        left = [self._trace.writes[n] for step in done for n in step.left]
         ends = ((self._trace.die_of(write.address), self._landed_in(row, line, write)) for write in left)
         return {(self._memory(die), end) for die, end in ends if die >= 0}
 

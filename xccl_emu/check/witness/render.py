@@ -64,7 +64,9 @@ def rows(trace: RunTrace, marked: dict[int, str] | None = None) -> list[Rendered
 
 
 def _lines(trace: RunTrace, step: TraceStep, mark: str) -> Iterator[RenderedRow]:
-    """One line of a step; where writes become visible one for each."""
+    """One line of a step, below the line that makes room for it; where writes become visible one for each."""
+    if step.room is not None:
+        yield RenderedRow(step.number, step.number, step.room)
     if step.pipe != PERFORM or step.operation == "fault":
         yield RenderedRow(step.number, step.number, step, mark=mark)
         return
@@ -250,7 +252,7 @@ def cores_that_matter(trace: RunTrace) -> set[int]:
     matter = {one.step.core for one in trace.waiting}
     need = [(one.step.address, one.step.address + 8) for one in trace.waiting if one.step.address is not None]
     meet = {step.core for step in (*trace.steps, *(one.step for one in trace.waiting)) if step.operation in _GROUP}
-    for step in reversed(trace.steps):
+    for step in reversed([*trace.parts()]):
         wrote = {write.by.core for write in map(trace.writes.__getitem__, step.landed) if _meets(write.range, need)}
         matter |= wrote | (meet if meet & (matter | wrote) else set())
         if step.core in matter:
@@ -284,7 +286,7 @@ class _Slice:
 
     def numbers(self) -> Iterator[int]:
         """The steps, the last one first."""
-        for step in reversed(self._trace.steps):
+        for step in reversed([*self._trace.parts()]):
             landed = {n for n in step.landed if _meets(self._trace.writes[n].range, self._need)}
             self._writes |= landed
             if self._carries_out(step) or self._reads_for_it(step) or step.number in self._issued or landed:

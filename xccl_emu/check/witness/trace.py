@@ -4,7 +4,7 @@
 machine.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from xccl_emu.check.trial import Trial
@@ -100,6 +100,8 @@ class TraceStep:
     """What is wrong with the write that becomes visible."""
     blocked: bool = False
     """It has not been taken, and never can be."""
+    room: "TraceStep | None" = None
+    """The same action first writes a line of the cache back, to make room for another one."""
 
     def words(self) -> str:
         """Say what it does, with its granules if they are not all, and a scalar unit's with the name of its sync."""
@@ -169,6 +171,11 @@ class RunTrace:
     cores_per_die: int
     waiting: tuple[Waiting, ...] = ()
     """After a deadlock, each blocked core and what it waits for."""
+
+    def parts(self) -> Iterator[TraceStep]:
+        """The steps, and before each the line that makes room for it."""
+        for step in self.steps:
+            yield from (step,) if step.room is None else (step.room, step)
 
     @property
     def cycle(self) -> tuple[Waiting, ...]:

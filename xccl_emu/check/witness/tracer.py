@@ -227,32 +227,37 @@ class Stepper:
         """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
         op, operands, site = self._request(core)
-        line = int(cache.written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
-        if (line >= 0 and op != rq.OP_DCCI) or ms.CHOICE_EVICT <= choice < ms.CHOICE_ALL:
-            return self._writes_back(code, core, choice, line)
+        cached, evicts = self._pod.spec.scalar_cache > 0, ms.CHOICE_EVICT <= choice < ms.CHOICE_ALL
+        line = int(cache.written_back(self._st, core, base, choice)) if cached else -1
+        if (line >= 0 and op != rq.OP_DCCI) or evicts:
+            step = self._writes_back(code, core, line, "evict" if evicts else "write back")
+            return self._with_writes(self._take(step))
+        out = int(cache.crowded_out(self._st, core, base, choice)) if cached else -1
+        room = self._writes_back(code, core, out, "write back") if out >= 0 else None
         off = bool(switched_off(self._st, base))
         words = format.formatted(self._pod, int(self._st[base + ms.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)
         step = replace(step, value=self._seen(core, op, operands, words, choice), switched_off=off)
         step = self._take(step)
+        if room is not None and not step.failed:
+            step = replace(step, room=self._with_writes(room))
         if off and op != rq.OP_LOAD:
             return step
         if self._note_queued(core, base, _Instruction(self._number, op, words, site)):
             return replace(step, issues=True, accesses=())
         return self._with_writes(step)
 
-    def _writes_back(self, code: int, core: int, choice: int, line: int) -> trace.TraceStep:
-        """A line of the cache is evicted, or written back by a return; the step is blamed on what changed it."""
+    def _writes_back(self, code: int, core: int, line: int, how: str) -> trace.TraceStep:
+        """A line of the cache is about to be written back: evicted, by a return, or to make room for another one; the
+        step is blamed on what changed it."""
         if line < 0:
             raise self._not_enabled()
         place, address = int(cache.place_of(self._st, core, line)), int(cache.address_of(self._st, core, line))
         data = self._st[place + ms.CACHED_DATA : place + ms.CACHED_WORDS].tobytes()
         site = self._st[place + ms.CACHED_DIRTY] - 1
-        how = "evict" if ms.CHOICE_EVICT <= choice < ms.CHOICE_ALL else "write back"
         words = format.Formatted(how, address, len(data), report.symbolic(self._pod, address), format.some_bytes(data))
         step = self._begin(code, core, _Instruction(self._number, rq.OP_DCCI, words, int(site)), ms.CHOICE_EVICT)
-        step = replace(step, accesses=(trace.TracedAccess(address, len(data), True, False),))
-        return self._with_writes(self._take(step))
+        return replace(step, accesses=(trace.TracedAccess(address, len(data), True, False),))
 
     def _seen(self, core: int, op: int, operands: Sequence[int], words: format.Formatted, choice: int) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,8 @@ import typer
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import option
+from xccl_emu.base.jobs import Job, collect
+from xccl_emu.base.options import Spread, option
 from xccl_emu.base.sizes import some
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, App, command_of, print_json, words
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LitmusOptions:
+class LitmusOptions(Spread):
     """Distinguish memory orders and readings of a barrier by litmus programs, on hardware by an operator in Ascend C.
 
     Without options: the programs, and what each may come to under each order, as a search of the operator finds it.
@@ -35,7 +37,8 @@ class LitmusOptions:
     PipeBarrier<PIPE_MTE3>. What did not come in a run may still come: a results file refutes models, and proves none.
     docs/machine.md says how the operator is run on hardware. It needs a C++ compiler.
 
-    Exit code: 0, or 1 if the results refute every model that there is.
+    Exit code: 0, 1 if the results refute every model that there is, 3 if some of the programs failed: the others are
+    shown.
     """
 
     read: Path | None = option(None, "Results of a machine, as CSV.")
@@ -121,6 +124,9 @@ def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> No
             raise ConfigError(f"--{name} {getattr(options, name)!r}: must be one of {', '.join(filter(None, choices))}")
     if options.read is not None and (programs or options.emulate):
         raise ConfigError("--read: takes no programs and no --emulate: the programs come from the file")
+    for name in ("workers", "dask"):
+        if getattr(options, name) is not None and (options.read is not None or options.emulate):
+            raise ConfigError(f"--{name} {getattr(options, name)}: takes no --read and no --emulate")
     if options.emulate and as_json:
         raise ConfigError("--emulate: prints a results file, which is CSV; leave out --json")
     chosen = litmus.named(programs or ())
@@ -144,15 +150,28 @@ def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
 
 
 def _list(options: LitmusOptions, programs: Sequence["LitmusTest"], as_json: bool) -> None:
+    jobs = [Job(program.name, partial(_may_come, program, options.homes)) for program in programs]
+    with counting("litmus", len(jobs), quiet=as_json) as count:
+        done = collect(
+            jobs, lambda one, ended: count(ended, one.job.name), workers=options.processes, dask=options.dask
+        )
+    if done.done:
+        shown = [done.done[number] for number in sorted(done.done)]
+        if as_json:
+            print_json("litmus", LitmusAllowed(options.homes, shown))
+        else:
+            _show_allowed(shown)
+    done.end()
+
+
+def _may_come(program: "LitmusTest", homes: str) -> LitmusProgram:
+    """Find all that a program may come to, in any process."""
+    return LitmusProgram(program.name, program.texts, _allowed(program, homes))
+
+
+def _show_allowed(shown: Sequence[LitmusProgram]) -> None:
     from xccl_emu.doors.ascendc import litmus
 
-    shown = list[LitmusProgram]()
-    with counting("litmus", len(programs), quiet=as_json) as count:
-        for i, program in enumerate(programs):
-            count(i, program.name)
-            shown.append(LitmusProgram(program.name, program.texts, _allowed(program, options.homes)))
-    if as_json:
-        return print_json("litmus", LitmusAllowed(options.homes, shown))
     found = table("program", "outcome", *litmus.ORDERS, title="what may come", title_style="")
     for each in shown:
         found.add_row(each.program, f"[bold]{escape(' || '.join(each.threads))}[/]", end_section=False)

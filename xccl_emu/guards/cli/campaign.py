@@ -48,7 +48,8 @@ class CampaignOptions(Spread):
     force; what it tries must have all of them together.  So a mistake shows that changes no verdict.  With --enumerate
     this is asked of every program of two requests, then of all of two by one core and one by another.
 
-    Exit code: 0 no contradictions, 1 some, 2 wrong usage, 3 a worker was killed, 130 Ctrl-C, 143 SIGTERM.
+    Exit code: 0 no contradictions, 1 some, 2 wrong usage, 3 a worker was killed or a part failed, 130 Ctrl-C, 143
+    SIGTERM.
     """
 
     programs: int | None = option(None, "How many programs are judged [default: 1000, or all smallest]", least=1)
@@ -69,6 +70,7 @@ def act(options: CampaignOptions, as_json: bool) -> None:
     show(summary, options, as_json)
     if options.out is not None and options.replay is None:
         save(summary, options.out)
+    summary.raise_bug()
     raise typer.Exit(code)
 
 
@@ -85,7 +87,7 @@ def run_campaign(options: CampaignOptions, quiet: bool) -> "tuple[CampaignSummar
         summary = _watched(options, plan, quiet)
         if not summary.interrupted:
             find_examples(summary, plan.budget, options.shrink)
-    stopped = ending.BY_SIGNAL.get(summary.stopped, ending.UNFINISHED if summary.killed else 0)
+    stopped = ending.BY_SIGNAL.get(summary.stopped, 0 if summary.ended is None else ending.UNFINISHED)
     return summary, ending.WRONG if summary.wrong else stopped
 
 

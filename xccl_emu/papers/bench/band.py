@@ -12,11 +12,13 @@ import math
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from statistics import NormalDist
 from typing import Any
 
+from xccl_emu.base.jobs import Job
+from xccl_emu.base.stage import silent
 from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.sensitivity import End
 from xccl_emu.papers.bench.setting import Setting
@@ -55,17 +57,18 @@ def fit_percent() -> float:
     return _OUTSIDE * math.sqrt(math.fsum(row * row for row in rows) / free)
 
 
-def with_bands(
-    results: Sequence[Result], setting: Setting, make: Callable[[Setting], Sequence[Result]],
-    watch: Callable[[list[End]], Iterable[End]],
-) -> list[Result]:  # fmt: skip
-    """Return the rows of a bench with their intervals; ``watch`` yields the ends again, and may report progress.
+def jobs(setting: Setting, make: Callable[[Setting], Sequence[Result]]) -> list[Job[Sequence[Result]]]:
+    """List a bench at each end, without payload."""
+    bare = replace(setting, stage=silent, data=False)
+    return [
+        Job(f"{end.constant} {end.value:g}", partial(make, replace(bare, costs=end.costs(setting.costs))))
+        for end in ends(setting.costs)
+    ]
 
-    The bench is run once for each end, without payload.  Rows that it does not make again have no interval.
-    """
-    bare = replace(setting, data=False)
-    runs = [_by_key(make(replace(bare, costs=end.costs(setting.costs)))) for end in watch(ends(setting.costs))]
-    percent = fit_percent()
+
+def with_bands(results: Sequence[Result], moved: Iterable[Sequence[Result]]) -> list[Result]:
+    """Return the rows of a bench with their intervals, by what `jobs` found; one that is not among these has none."""
+    runs, percent = [_by_key(each) for each in moved], fit_percent()
     return [_banded(one, runs, percent) for one in results]
 
 

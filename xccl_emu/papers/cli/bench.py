@@ -1,7 +1,7 @@
 """`xccl-emu bench NAME`: repeat the published measurements, and show them next to the published numbers."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from xccl_emu.base.errors import ConfigError, UnfinishedError
-from xccl_emu.base.jobs import Job, collect
+from xccl_emu.base.jobs import Job, Stopped, collect
 from xccl_emu.base.options import Modelled, option
 from xccl_emu.base.stage import silent
 from xccl_emu.cli import ending
@@ -23,7 +23,6 @@ from xccl_emu.papers.cli.perf import Perf, case_jobs
 
 if TYPE_CHECKING:
     from xccl_emu.papers.bench.result import Result
-    from xccl_emu.papers.bench.sensitivity import End
     from xccl_emu.papers.bench.setting import Setting
 
     Make = Callable[[Setting], Sequence[Result]]
@@ -75,16 +74,16 @@ class Output:
 
 
 class Partial(UnfinishedError):
-    """Some results, and why there are no more; with the exit code of the signal that has ended it, or 0."""
+    """Some results, and why there are no more."""
 
-    def __init__(self, message: str, results: "list[Result]", code: int) -> None:
-        super().__init__(message)
-        self.results, self.code = results, code
+    def __init__(self, stopped: Stopped, results: "list[Result]") -> None:
+        super().__init__(stopped.why)
+        self.stopped, self.results = stopped, results
 
 
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
-    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.base.free_memory import available_bytes
     from xccl_emu.papers.bench import baseline
     from xccl_emu.papers.bench.result import FAILED, BenchRows
     from xccl_emu.papers.bench.setting import Setting
@@ -98,7 +97,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
     results, failure = _made(make, setting)
     if output.band and failure is None:
-        results = banded(results, setting, make, output.as_json)
+        results, failure = _made(partial(banded, results, make, output.as_json), setting)
     results = [setting.scored(result) for result in results]
     results += baseline.alpha_beta(results)
     moved = baseline.moved(results, before, output.tolerance) if output.against else []
@@ -111,18 +110,17 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
 
         draw([result for result in results if result.role != FAILED], output.plot, setting.fabric)
     if failure is not None:
-        ending.raise_by(failure.code)
-        raise failure
+        failure.stopped.end()
     for line in [] if output.as_json else moved:
         typer.echo(line)
     if moved or any(result.failed for result in results):
         raise typer.Exit(ending.WRONG)
 
 
-def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Partial | None]":
+def _made(make: "Make", setting: "Setting") -> "tuple[list[Result], Partial | None]":
     """The rows, and why there are not more of them."""
     try:
-        return make(setting), None
+        return [*make(setting)], None
     except Partial as error:
         return error.results, error
 
@@ -218,17 +216,27 @@ def sensitivities(setting: "Setting", quiet: bool, before: Sequence["Result"] = 
     return rows_of_jobs("runs", jobs(setting), quiet, results_of, lambda _: "sensitivity", before)
 
 
-def banded(results: Sequence["Result"], setting: "Setting", make: "Make", quiet: bool) -> "list[Result]":
-    """Give the rows of a bench their intervals."""
+def banded(results: "list[Result]", make: "Make", quiet: bool, setting: "Setting") -> "list[Result]":
+    """Give the rows of a bench their intervals, from runs one by one: each may take all memory and all cores.
+
+    Raises `Partial` with the rows as they are if one of them fails, or a signal comes.
+    """
     from xccl_emu.papers.bench import band
 
-    def watch(ends: "list[End]") -> "Iterator[End]":
-        with counting("constants", len(ends), quiet) as count:
-            for number, end in enumerate(ends):
-                count(number, f"{end.constant} {end.value:g}")
-                yield end
+    ends = band.jobs(setting, partial(_whole, make))
+    with counting("constants", len(ends), quiet) as count:
+        found = collect(ends, lambda one, ended: count(ended, one.job.name), workers=1)
+    if found.stopped is not None:
+        raise Partial(found.stopped, results)
+    return band.with_bands(results, found.done.values())
 
-    return band.with_bands(results, replace(setting, stage=silent), make, watch)
+
+def _whole(make: "Make", setting: "Setting") -> "Sequence[Result]":
+    """All rows of a bench; raises what keeps it from making some."""
+    results, failure = _made(make, setting)
+    if failure is not None:
+        failure.stopped.end()
+    return results
 
 
 def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Result]":
@@ -265,7 +273,7 @@ def rows_of_jobs(
     Raises ConfigError if a job does not fit the memory; `Partial` if a failure or a signal leaves some, with a row for
     each that failed; and where nothing is done the error of the first, if all failed in the same way.
     """
-    from xccl_emu.machine.free_memory import available_bytes
+    from xccl_emu.base.free_memory import available_bytes
     from xccl_emu.papers.bench.result import FAILED, Result
 
     where |= {"free_bytes": math.inf if where.get("dask") else available_bytes(), "advice": "take --no-data, or less"}
@@ -275,9 +283,6 @@ def rows_of_jobs(
     if stopped is None:
         return made
     if not made:
-        ending.raise_by(stopped.code)
-        if len({type(one.future.exception()) for one in found.failed}) == 1:
-            found.failed[0].future.result()
-        raise UnfinishedError(stopped.why)
+        found.end()
     rows = [Result(bench_of(one.number), one.job.name, None, "", role=FAILED, note=one.failure) for one in found.failed]
-    raise Partial(stopped.why, made + rows, stopped.code)
+    raise Partial(stopped, made + rows)
