@@ -1,8 +1,9 @@
 """What a case says to launch a kernel in Ascend C: its tiling struct by fields, and the cores of a die as blocks."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,59 +24,70 @@ STOPS = {
     0xA509: "bytes that the scalar unit wrote are used before an event to that pipe has been waited for",
     0xA50A: "bytes that a vector instruction wrote are used by another one before a PipeBarrier<PIPE_V>",
     0xA50B: "more byte ranges wait for an event or a barrier than are kept: its hazards are not judged",
+    0xA50C: "an assertion of the source does not hold",
     0xA506: "WholeReduceMax or Min with the place in front of the value, or alone",
 }  # fmt: skip
 """What the header stops a run with, as `Bench.stop` takes it."""
 
 _TYPES = {
     **{f"{sign}int{8 * n}_t": f"{sign or 'i'}{n}" for sign in ("u", "") for n in (1, 2, 4, 8)},
-    "float": "f4", "int": "i4", "bool": "u1",
+    "float": "f4", "int": "i4", "bool": "u1", "Mc2InitTiling": "u8", "Mc2CcTiling": "u8",
 }  # fmt: skip
-_FIELD = re.compile(r"(?:const\s+)?(\w+)\s+(\w+)(?:\s*\[(\d+)\])?")
+_NAME = r"\w+(?:\s*\[\d+\])?"
+_FIELD = re.compile(rf"(?:const\s+)?(\w+)\s+({_NAME}(?:\s*,\s*{_NAME})*)")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """A struct of the kernel's source, and what is in its fields."""
+    """A struct of the kernel's source, and what is in its fields: of a struct in it, a mapping again."""
 
     struct: str
-    values: Mapping[str, int | float | Sequence[int]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def packed(self, kernel: AscendKernel) -> NDArray[np.uint8]:
         """The struct as the compiler lays it out, in whole words of 8 bytes.
 
         Raises ConfigError if the source has no such struct, or its fields are others, or a value is none of its type.
         """
-        kind = self._dtype(kernel)
-        given, wanted = set(self.values), set(kind.names or ())
-        if given != wanted:
-            raise ConfigError(
-                f"{self.struct} of {kernel.file.name}: fields missing: {sorted(wanted - given)}, "
-                f"unknown: {sorted(given - wanted)}"
-            )
-        one = np.zeros((), kind)
-        for name, value in self.values.items():
-            try:
-                one[name] = value
-            except (OverflowError, TypeError, ValueError) as error:
-                raise ConfigError(f"{self.struct}.{name}={value!r}: {error}") from error
+        one = np.zeros((), self._dtype(kernel.file.name, _COMMENT.sub(" ", kernel.text), self.struct))
+        _fill(one, self.values, self.struct, kernel.file.name)
         raw = np.frombuffer(one.tobytes(), np.uint8)
         return np.pad(raw, (0, -raw.size % 8))
 
-    def _dtype(self, kernel: AscendKernel) -> np.dtype[np.void]:
-        text = _COMMENT.sub(" ", kernel.text)
-        found = re.search(rf"\bstruct\s+{re.escape(self.struct)}\s*\{{([^}}]*)\}}", text)
+    def _dtype(self, file: str, text: str, struct: str) -> np.dtype[np.void]:
+        found = re.search(rf"\bstruct\s+{re.escape(struct)}\s*\{{([^}}]*)\}}", text)
         if found is None:
-            raise ConfigError("struct", self.struct, f"{kernel.file.name} has no such struct")
+            raise ConfigError("struct", struct, f"{file} has no such struct")
         fields = [re.sub(r"\s*=.*", "", each.strip()) for each in found[1].split(";") if each.strip()]
-        return np.dtype([self._field(each) for each in fields], align=True)
+        return np.dtype([each for one in fields for each in self._fields(file, text, one)], align=True)
 
-    def _field(self, text: str) -> tuple[str, str, tuple[int, ...]]:
-        match = _FIELD.fullmatch(text)
-        if match is None or match[1] not in _TYPES:
-            raise ConfigError("struct", self.struct, f"field `{text}`: must be of {', '.join(_TYPES)}")
-        return match[2], _TYPES[match[1]], (int(match[3]),) if match[3] else ()
+    def _fields(self, file: str, text: str, declared: str) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+        match = _FIELD.fullmatch(declared)
+        if match is None:
+            raise ConfigError("struct", self.struct, f"field `{declared}`: must be of {', '.join(_TYPES)} or a struct")
+        kind = _TYPES.get(match[1]) or self._dtype(file, text, match[1])
+        for each in match[2].split(","):
+            name, _, size = each.strip().rstrip("]").partition("[")
+            yield name.strip(), kind, (int(size),) if size else ()
+
+
+def _fill(into: NDArray[Any], values: Any, where: str, file: str) -> None:
+    """Put values into a struct by its fields; raises ConfigError as `Tiling.packed` does."""
+    kind = into.dtype
+    given, wanted = set(values if isinstance(values, Mapping) else ()), set(kind.names or ())
+    if given != wanted:
+        raise ConfigError(
+            f"{where} of {file}: fields missing: {sorted(wanted - given)}, unknown: {sorted(given - wanted)}"
+        )
+    for name, value in values.items():
+        if kind[name].names:
+            _fill(into[name], value, f"{where}.{name}", file)
+            continue
+        try:
+            into[name] = value
+        except (OverflowError, TypeError, ValueError) as error:
+            raise ConfigError(f"{where}.{name}={value!r}: {error}") from error
 
 
 def _with_flags(pod: Pod, grant: Grant) -> Grant:

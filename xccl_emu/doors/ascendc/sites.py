@@ -16,7 +16,7 @@ from xccl_emu.lang import requests as rq
 VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
     "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
-    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "CompareScalar", "Select", "Brcb",
+    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "CompareScalar", "Select", "Brcb", "Copy",
 )  # fmt: skip
 """Instructions of the vector pipe."""
 
@@ -24,6 +24,7 @@ REQUESTS = {
     **dict.fromkeys(VECTOR, ("v_copy",)),
     "DataCopy": ("mtu_in", "mtu_out", "mtu_add", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out", "mtu_add"),
     "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"), "xccl_tiling": ("load",),
+    "xccl_assert": ("fail",),
     "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
@@ -37,7 +38,8 @@ REQUESTS = {
 BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
 """What a barrier of all pipes asks for, by how it is read; a fence is the writing pipe's."""
 
-_MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
+_MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)')
+_OF_SYSTEM = "3"
 _NAMES = "|".join(name for name in REQUESTS if name != "element")
 _CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({_NAMES})\s*(?=[<(])")
 _TENSOR = re.compile(r"\b(Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
@@ -72,14 +74,16 @@ class SourceCall:
 
 
 def calls(text: str, own: str) -> list[SourceCall]:
-    """The calls in a preprocessed text, but for those in files of a folder, in order."""
+    """The calls in a preprocessed text, but for those in files of a folder and in the compiler's headers, in order."""
     found, rows, file, line = list[SourceCall](), list[tuple[str, int, str]](), "", 0
+    is_system = False
     for row in text.splitlines():
         marker = _MARKER.match(row)
         if marker:
             line, file = int(marker[1]), json.loads(f'"{marker[2]}"')
+            is_system = _OF_SYSTEM in marker[3].split()
             continue
-        if not file.startswith((own, "<", "the call of")):
+        if not is_system and not file.startswith((own, "<", "the call of")):
             rows.append((file, line, row))
         line += 1
     tensors = defaultdict[str, set[str]](set)

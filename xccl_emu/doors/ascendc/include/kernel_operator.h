@@ -4,6 +4,9 @@
  */
 #pragma once
 #include "xccl_emu.h"
+#include <stddef.h>
+#include <type_traits>
+#include <utility>
 
 #define __global__
 #define __aicore__
@@ -17,7 +20,7 @@
 #define likely(condition) (condition)
 #define unlikely(condition) (condition)
 
-enum pipe_t { PIPE_S, PIPE_MTE2, PIPE_V, PIPE_MTE3, PIPE_ALL };
+enum pipe_t { PIPE_S, PIPE_MTE2, PIPE_V, PIPE_MTE3, PIPE_ALL, PIPE_MTE1, PIPE_M, PIPE_FIX }; /* the last three: cube */
 enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
 
 /* ---- places: a request finds its site by what is called, where, and the operation (xccl_emu/doors/ascendc/sites.py) */
@@ -77,12 +80,6 @@ struct xccl_argument {
     template <class T> operator T *() const { return reinterpret_cast<T *>(value); }
     template <class T> operator T() const { return static_cast<T>(value); }
 };
-
-template <class...> inline constexpr bool xccl_false = false;
-#define XCCL_MISSING(name)                                                                                             \
-    template <class... A> void name(A &&...) {                                                                         \
-        static_assert(xccl_false<A...>, #name " is not in xccl_emu's header for Ascend C");                            \
-    }
 
 namespace AscendC {
 using ::event_t;
@@ -156,7 +153,7 @@ template <class T> constexpr T xccl_value(int64_t word) {
 
 /* ---- tensors */
 
-enum class TPosition { GM, VECIN, VECOUT, VECCALC };
+enum class TPosition { GM, VECIN, VECOUT, VECCALC, A1, A2, B1, B2, C1, C2, CO1, CO2, C2PIPE2GM };
 using QuePosition = TPosition;
 
 /* An element of a tensor, `tensor(i)`: read where its value is asked for, written where it is assigned. */
@@ -269,6 +266,7 @@ inline void xccl_barrier(xccl_place at) {
 }
 /* A pipe does one instruction after the other, so that a barrier of one alone orders nothing but writes. */
 template <pipe_t P> void PipeBarrier(XCCL_AT(PipeBarrier)) {
+    static_assert(P <= PIPE_ALL, "PipeBarrier of a pipe of cubes is not in xccl_emu's header for Ascend C");
     if constexpr (P == PIPE_ALL) xccl_barrier(at);
     XCCL_WATCH(if constexpr (P == PIPE_V) xccl_settle(at, XCCL_OP_OF_BARRIER, true);)
 #if XCCL_BARRIER_IS_VISIBLE
@@ -301,13 +299,12 @@ template <uint32_t N> GM_ADDR GetHcclContext() {
     static_assert(N < XCCL_CONTEXTS, "GetHcclContext: ascend_kernel(contexts=...) says how many there are");
     return reinterpret_cast<GM_ADDR>(xccl_kept(2 + N));
 }
-enum HcclServerType { HCCL_SERVER_TYPE_AICPU, HCCL_SERVER_TYPE_CCU };
-template <HcclServerType> class Hccl {}; /* named by callers that do not call it */
 /* A clock that does not move: what a kernel does by the time is not shown. */
 inline int64_t GetSystemCycle() { return 0; }
 
 /* An event between two pipes by its number. */
 template <pipe_t FROM, pipe_t TO> struct TQueSync {
+    static_assert(FROM < PIPE_ALL && TO < PIPE_ALL, "TQueSync of these pipes is not in xccl_emu's header for Ascend C");
     static constexpr HardEvent event = HardEvent(FROM << 4 | TO);
     void SetFlag(int32_t id, XCCL_AT(SetFlag)) const { AscendC::SetFlag<event>(id, at); }
     void WaitFlag(int32_t id, XCCL_AT(WaitFlag)) const { AscendC::WaitFlag<event>(id, at); }
@@ -350,6 +347,7 @@ template <class T> void xccl_tiling(T &data, GM_ADDR from, XCCL_AT(xccl_tiling))
     xccl_tiling(name, from)
 
 #include "xccl_queues.h"
+#include "xccl_framework.h"
 #if XCCL_HAZARDS_WORD
 #include "xccl_hazards.h"
 #endif

@@ -64,6 +64,18 @@ void DataCopyPad(const GlobalTensor<T> &to, const LocalTensor<T> &from, const Da
                       to.address + i * (p.blockLen + p.dstStride), p.blockLen);
 }
 /* The same of shorter lengths. */
+struct DataCopyPadParams {
+    bool isPad = false;
+    uint8_t leftPadding = 0, rightPadding = 0;
+    uint64_t paddingValue = 0;
+};
+template <class T>
+void DataCopyPad(const LocalTensor<T> &to, const GlobalTensor<T> &from, const DataCopyParams &p,
+                 const DataCopyPadParams &pad, XCCL_AT(DataCopyPad)) {
+    T value = xccl_value<T>(int64_t(pad.paddingValue));
+    DataCopyPad(to, from, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride},
+                DataCopyPadExtParams<T>{pad.isPad, pad.leftPadding, pad.rightPadding, value}, at);
+}
 template <class T>
 void DataCopyPad(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataCopyParams &p, XCCL_AT(DataCopyPad)) {
     DataCopyPad(to, from, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride}, at);

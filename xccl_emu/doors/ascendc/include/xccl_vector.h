@@ -351,6 +351,20 @@ void Brcb(const LocalTensor<T> &to, const LocalTensor<T> &a, uint8_t repeats, co
                xccl_function<XCCL_MAP_SPREAD, T>(), 0);
 }
 
+struct CopyRepeatParams {
+    uint16_t dstStride = 1, srcStride = 1, dstRepeatSize = 8, srcRepeatSize = 8;
+};
+template <class T>
+void Copy(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask mask, uint8_t repeats, const CopyRepeatParams &p,
+          XCCL_AT(Copy)) {
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Copy of these elements is not in xccl_emu's header");
+    const xccl_operand operands[] = {{to.start, sizeof(T), p.dstStride, p.dstRepeatSize},
+                                     {a.start, sizeof(T), p.srcStride, p.srcRepeatSize}};
+    xccl_parts(at, operands, mask, repeats, [&](const uint32_t *begin, uint32_t n) {
+        at(XCCL_OP_V_COPY, begin[1], begin[0], n, xccl_function<XCCL_MAP_OR, xccl_integer<sizeof(T)>, true>(), 0);
+    });
+}
+
 /* What an integer is multiplied by when it is cast to half: by nothing. */
 inline void SetDeqScale(half scale, XCCL_AT(SetDeqScale)) {
     if (scale.bits != half(1.0f).bits) at.fail(XCCL_OP_FAIL, XCCL_NO_SUCH_SCALAR, scale.bits);
@@ -358,8 +372,8 @@ inline void SetDeqScale(half scale, XCCL_AT(SetDeqScale)) {
 
 /* ---- what is not here */
 
-XCCL_MISSING(Broadcast) XCCL_MISSING(Compare) XCCL_MISSING(Copy) XCCL_MISSING(Exp)
-XCCL_MISSING(Gather) XCCL_MISSING(OOMCheckAddrRange)
+XCCL_MISSING(Barrier) XCCL_MISSING(Broadcast) XCCL_MISSING(CastImpl) XCCL_MISSING(Compare) XCCL_MISSING(Exp)
+XCCL_MISSING(Gather) XCCL_MISSING(OOMCheckAddrRange) XCCL_MISSING(Sort)
 /* Refused where they are reached: callers have them in branches that are off. */
 #define XCCL_STOPS(name)                                                                                               \
     template <class T> void name(XCCL_AT(name)) { at.fail(XCCL_OP_FAIL, XCCL_NO_ATOMIC_COPY, 0); }
