@@ -89,6 +89,17 @@ MOVED = {
     "xccl_emu.timing.trace_counters": "xccl_emu.timing.trace",
     "xccl_emu.torch": "xccl_emu.doors.torch",
     "xccl_emu.words": "xccl_emu.base.words",
+    "xccl_emu.machine.claims": "xccl_emu.machine.address_space",
+    "xccl_emu.machine.labels": "xccl_emu.machine.address_space",
+    "xccl_emu.machine.switches": "xccl_emu.machine.state",
+    "xccl_emu.protocols.arguments": "xccl_emu.protocols.communicator",
+    "xccl_emu.protocols.experts.buffers": "xccl_emu.protocols.experts.layout",
+    "xccl_emu.protocols.experts.tokens": "xccl_emu.protocols.experts.routed",
+    "xccl_emu.protocols.experts.drawn": "xccl_emu.protocols.experts.routed",
+    "xccl_emu.protocols.experts.compared": "xccl_emu.protocols.experts.data",
+    "xccl_emu.protocols.sendrecv.launch": "xccl_emu.protocols.sendrecv.calls",
+    "xccl_emu.protocols.serving.kv.mapping": "xccl_emu.protocols.serving.kv.session",
+    "xccl_emu.protocols.serving.kv.layout": "xccl_emu.protocols.serving.kv.session",
 }
 """The new name of each that others may have imported; what is below a package has moved with it."""
 

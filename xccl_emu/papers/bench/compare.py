@@ -23,8 +23,8 @@ from xccl_emu.protocols.a2e.layout import DiesLayout
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig
-from xccl_emu.protocols.experts.compared import count_wrong, draw_tokens
 from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.experts.data import count_wrong, draw_tokens
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 from xccl_emu.protocols.pull.session import ExpertParallel
