@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.lang._records import made_by_namedtuple
-from xccl_emu.lang.rights import Touch, Whose
+from xccl_emu.lang.rights import Touch, Whose, made_by_namedtuple
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.limits import GRANTS
 

@@ -1,5 +1,9 @@
-"""Pairs of prefill and decode ranks: which go together, where the state of each is, and how a transfer between them is
-launched on a pod."""
+"""Pairs of prefill and decode ranks: which go together, where the state of each is, and how a transfer is launched.
+
+A decode rank pulls from the prefill rank with which all links carry as much ([CloudMatrix384] 4.3.3).  All ranks of a
+prefill instance hold the same latent cache, so any would do.  The paper's equations divide twice and do not say how:
+with whole numbers, as sizes are, they fail for most shapes; with exact fractions for none whose ratio is whole.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
