@@ -119,7 +119,14 @@ MOVED = {
     "xccl_emu.timing.measured": "xccl_emu.timing.critical",
     "xccl_emu.timing.device.answers": "xccl_emu.timing.device.scalar",
     "xccl_emu.check.search.watched": "xccl_emu.guards.campaign.ends",
-    "xccl_emu.doors.torch.faces.distribute": "xccl_emu.doors.torch.faces.torch_npu",
+    "xccl_emu.protocols.rollback.case": "xccl_emu.protocols.rollback",
+    "xccl_emu.protocols.serving.block_map.case": "xccl_emu.protocols.serving.block_map",
+    "xccl_emu.protocols.serving.collect.case": "xccl_emu.protocols.serving.collect",
+    "xccl_emu.protocols.serving.heartbeat.case": "xccl_emu.protocols.serving.heartbeat",
+    "xccl_emu.protocols.serving.membership.case": "xccl_emu.protocols.serving.membership",
+    "xccl_emu.protocols.serving.mtp.case": "xccl_emu.protocols.serving.mtp",
+    "xccl_emu.protocols.serving.reconfigure.case": "xccl_emu.protocols.serving.reconfigure",
+    "xccl_emu.protocols.serving.two_streams.case": "xccl_emu.protocols.serving.two_streams",
 }
 """The new name of each that others may have imported; what is below a package has moved with it."""
 

@@ -1,4 +1,4 @@
-"""Annotations of parameters and fields: what a kernel may do with the memory that an argument is an address of; records.
+"""Annotations of parameters and fields: records, and what a kernel may do with the memory at an address.
 
     class Inbox(NamedTuple):
         rows: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]

@@ -115,12 +115,12 @@ class Described(w.Printed):
 def _ours(wanted: str = "") -> Iterator[Known]:
     """Cases that modules of `xccl_emu.protocols` have; of those first whose source has a preset of the wanted name."""
     folder = Path(import_module(GROUP).__path__[0])
-    files = sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py")
+    files = sorted(folder.rglob("*.py"))
     if wanted:
         files.sort(key=lambda path: not _says(path, f'Preset("{wanted}"'))
     for path in files:
-        name = ".".join(path.relative_to(folder).with_suffix("").parts)
-        for maker in makers_of(import_module(f"{GROUP}.{name}")).values():
+        name = ".".join((GROUP, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+        for maker in makers_of(import_module(name)).values():
             yield from _by_name(maker)
 
 
