@@ -1,6 +1,6 @@
-"""Follow a payload: the files whose functions a call enters, in order, up to its end.
+"""Follow a payload: the files whose functions a call enters, in order, up to its end; `tools/reach.py` counts them.
 
-python tools/walk.py             dispatch of a layer of experts by pull, and send and receive
+A call is the second of its kind, so nothing in it is made at first use, and all code runs as plain Python.
 """
 
 import os
@@ -11,52 +11,45 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
 ACTS = "xccl_emu/machine/device/actions.py"
 """Where an action of the machine begins."""
+STEPS = "xccl_emu/lang/_text.py"
+"""The steps of lowered kernels run in their text, which has the name of this file."""
 
 
 @dataclass
 class Walk:
-    """The files that a call enters, in order, of the package and of the kernels that it makes."""
+    """The files that a call enters, of a tree."""
 
+    folder: Path
     files: list[str] = field(default_factory=list)
+    """In order."""
     before: int = 0
-    """Those of them that the host has entered before the first action of the machine."""
+    """How many of the host come before the first action of the machine."""
 
     def enter(self, frame: FrameType, event: str, _: Any) -> None:
         """Note the file of a function that is called; what `sys.setprofile` takes."""
-        if event != "call":
-            return
-        path = _inside(frame.f_code.co_filename)
+        path = self._of_package(frame.f_code.co_filename) if event == "call" else ""
         if path and path not in self.files:
             if path == ACTS:
-                self.before = len(self.host)
+                self.before = sum(map(on_host, self.files))
             self.files.append(path)
 
-    @property
-    def host(self) -> list[str]:
-        """Return the files that run on the host."""
-        return [path for path in self.files if not _on_device(path)]
+    def _of_package(self, file: str) -> str:
+        """Return a file of the package as its tree calls it; nothing for any other."""
+        path = Path(file).resolve()
+        inside = path.is_relative_to(self.folder) and path.relative_to(self.folder).parts[0]
+        return path.relative_to(self.folder).as_posix() if inside in ("xccl_emu", "kernels", "protocols") else ""
 
 
-def _inside(file: str) -> str:
-    """Return a file of the package as it is called in the tree; nothing for any other."""
-    path = Path(file).resolve()
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT / "xccl_emu") or _of_links(path) else ""
+def on_host(path: str) -> bool:
+    """Return whether a file is none of the machine, of kernels or of their steps."""
+    return "/device/" not in path and not path.startswith("kernels/") and path != STEPS
 
 
-def _of_links(path: Path) -> bool:
-    return any(path.is_relative_to(ROOT / name) for name in ("kernels", "protocols"))
-
-
-def _on_device(path: str) -> bool:
-    return "/device/" in path or path.startswith("kernels/")
-
-
-def follow(call: Callable[[], object]) -> Walk:
-    """Make a call, and return which files it enters."""
-    walk = Walk()
+def follow(call: Callable[[], object], folder: Path) -> Walk:
+    """Make a call, and return which files of a tree it enters."""
+    walk = Walk(folder.resolve())
     sys.setprofile(walk.enter)
     try:
         call()
@@ -66,7 +59,7 @@ def follow(call: Callable[[], object]) -> Walk:
 
 
 def dispatch() -> Callable[[], object]:
-    """Return a dispatch of a layer of experts, the second of its group: nothing is made at first use in it."""
+    """Return a dispatch of two ranks by pull, which is to be made."""
     import ml_dtypes
     import numpy as np
 
@@ -83,7 +76,7 @@ def dispatch() -> Callable[[], object]:
 
 
 def send() -> Callable[[], object]:
-    """Return a transfer from die to die, the second of its communicator."""
+    """Return a transfer from die to die, which is to be made."""
     from xccl_emu.machine.pod import Pod
     from xccl_emu.machine.spec import small_pod
     from xccl_emu.protocols.sendrecv.session import SendRecv
@@ -100,10 +93,8 @@ def send() -> Callable[[], object]:
     return transfer
 
 
-if __name__ == "__main__":
+def walks(folder: Path) -> dict[str, Walk]:
+    """Follow a payload of dispatch and one of send, of the package in a tree; to be called before it is imported."""
     os.environ["NUMBA_DISABLE_JIT"] = "1"
-    for prepare in (dispatch, send):
-        walk = follow(prepare())
-        print(f"{prepare.__name__}: {len(walk.files)} files, {walk.before} of the host before the first action")
-        for path in walk.files:
-            print(f"    {path}")
+    sys.path.insert(0, str(folder))
+    return {prepare.__name__: follow(prepare(), folder) for prepare in (dispatch, send)}
