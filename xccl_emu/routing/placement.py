@@ -200,7 +200,7 @@ def place_experts(
     and R replicas floor(n_ranks * (E + R) / (E + R + E / 8)) ranks serve routed ones. Experts are spread in order:
     ranks that serve any differ by at most one, and with no more experts than ranks, expert e is on rank e. 256 experts
     on 288 ranks: one a rank, 32 copies of the shared expert; with 32 replicas the same on 320 ranks (CloudMatrix384
-    5.1). Replicas are chosen and placed as `routing.replicas` says.
+    5.1). Replicas are chosen and placed by `choose_replicas` and `assign_replicas`.
 
     Raises ConfigError if `n_ranks` is not in 1..768 (2..768 with `shared`), there are no experts, or the redundancy
     does not fit: loads for other experts, replicas that have no room or no use.
