@@ -17,8 +17,8 @@ from xccl_emu.protocols.a2e.calls import AttentionExperts
 from xccl_emu.protocols.a2e.case import bytes_needed
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E, A2EConfig, Call, Calls
-from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.compared import draw_tokens
+from xccl_emu.protocols.experts import layout as app
+from xccl_emu.protocols.experts.data import draw_tokens
 from xccl_emu.protocols.experts.group import DUMMY
 
 EXPERTS, TOP_K, TOKENS, HIDDEN = 256, 8, 96, 7168

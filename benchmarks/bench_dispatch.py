@@ -15,7 +15,7 @@ from xccl_emu.machine.stats import RunStats
 from xccl_emu.papers.bench.layers import group_on
 from xccl_emu.protocol.pod_run import resident_gb
 from xccl_emu.protocol.registry import on_pod
-from xccl_emu.protocols.experts.compared import draw_tokens
+from xccl_emu.protocols.experts.data import draw_tokens
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 STAGES = ("dispatch", "expert", "combine")

@@ -3,7 +3,7 @@
 from bench_dispatch import PROTOCOLS, Kind, command_of, measure, report_of
 from harness import Report, Yardstick
 
-from xccl_emu.papers.bench.ablation import SWITCHES
+from xccl_emu.papers.bench.phases import SWITCHES
 
 FUSED = Kind("Fused dispatch and combine", "fused", 96, [16, 64, 320], 4, 16)
 

@@ -26,7 +26,7 @@ from xccl_emu.doors.torch.launch import main, serving
 from xccl_emu.doors.torch.pods import ServedGroup, Settings
 from xccl_emu.doors.torch.wire import ADDRESS
 from xccl_emu.protocols.deepep.session import DeepEpConfig
-from xccl_emu.protocols.experts.compared import differ
+from xccl_emu.protocols.experts.data import differ
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "low_latency.py"

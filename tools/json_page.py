@@ -15,9 +15,9 @@ from xccl_emu.cli.app import Envelope
 from xccl_emu.doors.cli import litmus
 from xccl_emu.fuzz.run import FuzzSummary
 from xccl_emu.guards.campaign.run import CampaignSummary, ContradictedProgram
+from xccl_emu.papers.bench.compare import Comparison
 from xccl_emu.papers.bench.fit import FittedConstants
 from xccl_emu.papers.bench.result import BenchRows, Rows
-from xccl_emu.papers.bench.traffic import Comparison
 from xccl_emu.papers.cli import plan_show
 from xccl_emu.papers.plan.published import PublishedRows
 from xccl_emu.protocol.corpus import FoundMembers

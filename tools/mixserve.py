@@ -14,8 +14,7 @@ from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.papers.plan.cluster import SHIPPED as CLUSTERS
 from xccl_emu.papers.plan.cluster import Cluster, load_cluster
-from xccl_emu.papers.plan.costs import PlanSetting
-from xccl_emu.papers.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
+from xccl_emu.papers.plan.costs import CORRECTED, LITERAL, Form, PlanSetting, literal_but_for
 from xccl_emu.papers.plan.model import SHIPPED as MODELS
 from xccl_emu.papers.plan.model import load_model
 from xccl_emu.papers.plan.published import EQUAL, MORE_DP, MORE_EP, compared, measured

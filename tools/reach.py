@@ -2,6 +2,7 @@
 
 python tools/reach.py            this tree
 python tools/reach.py FOLDER     a clone at another commit
+python tools/reach.py --walk     also which files a payload of dispatch, and one of send, passes
 """
 
 import ast
@@ -10,6 +11,8 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from walk import on_host, walks
 
 ROOT = Path(__file__).parents[1]
 NOT_CORE = (
@@ -96,5 +99,10 @@ def table(folder: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    for what, count in table(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT).items():
+    given = [each for each in sys.argv[1:] if each != "--walk"]
+    tree = Path(given[0]) if given else ROOT
+    for what, count in table(tree).items():
         print(f"{count:8,}  {what}")
+    for call, walk in walks(tree).items() if "--walk" in sys.argv else ():
+        print(f"{len(walk.files):8,}  files of a payload of {call} ({walk.before} of the host before the first action)")
+        print(*(f"          {'host    ' if on_host(path) else 'machine '} {path}" for path in walk.files), sep="\n")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xccl_emu.check import verdict
 from xccl_emu.protocol.corpus import Member
-from xccl_emu.protocols.serving.reconfigure.case import ReconfigureCase
+from xccl_emu.protocols.serving.reconfigure import ReconfigureCase
 
 MEMBER = Member(("xDeepServe 4.5",), verdict.DATA_RACE, "a source that has read the map before the slot was disabled")
 

@@ -18,11 +18,10 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import whole
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
-from xccl_emu.protocols.arguments import index_of, listed, one_for_each
-from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none
-from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.buffers import Received, as_arrays
+from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none, index_of, listed, one_for_each
+from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.config import check_tokens, check_weights
+from xccl_emu.protocols.experts.layout import Received, as_arrays
 
 
 class Call(NamedTuple):

@@ -19,9 +19,8 @@ from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.data import CallsImage, count_wrong, in_turns, make_calls
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
-from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.routed import PAGE, RoutedCase, bytes_touched
-from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
+from xccl_emu.protocols.experts import layout as app
+from xccl_emu.protocols.experts.routed import EXAMPLES, PAGE, TOKENS_HELP, RoutedCase, bytes_touched
 from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
 

@@ -20,8 +20,8 @@ from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import BUSY_ENTRIES, expert_bytes
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.group import align
-from xccl_emu.protocols.experts.buffers import OF_ROWS
 from xccl_emu.protocols.experts.config import TokenConfig, fit_half
+from xccl_emu.protocols.experts.layout import OF_ROWS
 
 DEPTH_MAX = 8
 PARTS_MAX = 16

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from xccl_emu import oracle
 from xccl_emu.protocols.a2e.calls import Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
-from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.compared import wrong_rows, wrong_sums
-from xccl_emu.protocols.experts.data import received_rows, states
+from xccl_emu.protocols.experts import layout as app
+from xccl_emu.protocols.experts.data import received_rows, states, wrong_rows, wrong_sums
 
 
 def make_calls(c: A2EConfig, tokens: Sequence[Sequence[int]], masked: bool, seed: int) -> list[Call]:

@@ -12,7 +12,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocol import Region, Regions
 from xccl_emu.protocols.a2e.config import A2EConfig, buffer_bytes
-from xccl_emu.protocols.arguments import offset_in_area
+from xccl_emu.protocols.communicator import offset_in_area
 
 _REMEDY = "take fewer dies, experts or tokens, or a larger pod"
 

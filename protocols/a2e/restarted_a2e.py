@@ -17,7 +17,7 @@ from xccl_emu.protocols.a2e.case import A2ECase
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import A2ELayout
 from xccl_emu.protocols.a2e.session import A2E
-from xccl_emu.protocols.rollback.case import own_words
+from xccl_emu.protocols.rollback import own_words
 
 
 class RestartedA2ELayout(A2ELayout):

@@ -22,11 +22,10 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocols.arguments import one_for_each
-from xccl_emu.protocols.communicator import allocate_on
+from xccl_emu.protocols.communicator import allocate_on, one_for_each
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig
-from xccl_emu.protocols.experts.buffers import COLUMNS, Received, whole_rows
 from xccl_emu.protocols.experts.group import COMBINED, DISPATCHED, DUMMY, SENT, SENT_BACK, Phase, PhaseOfRound
+from xccl_emu.protocols.experts.layout import COLUMNS, Received, whole_rows
 
 Tables = Sequence[NDArray[Any]]
 """For each rank a table with a row for each token."""

@@ -12,7 +12,7 @@ import numpy as np
 from xccl_emu.oracle import normal as oracle
 from xccl_emu.protocol import Bench, Case, Preset, read_papers, size, switch
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
-from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import LayerCase
 from xccl_emu.protocols.experts.data import Batch, states
 

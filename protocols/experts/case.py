@@ -13,15 +13,12 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, PodSpec
 from xccl_emu.protocol import Bench, PodRun, size, switch, text, tight_pod
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.compared import count_wrong
+from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.config import EpConfig
-from xccl_emu.protocols.experts.data import Batch, PhasesImage, make_batches
-from xccl_emu.protocols.experts.drawn import Drawn
+from xccl_emu.protocols.experts.data import Batch, PhasesImage, count_wrong, make_batches
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.experts.layout import LAYER
-from xccl_emu.protocols.experts.routed import RoutedCase, bytes_touched
-from xccl_emu.protocols.experts.tokens import EXAMPLES, TOKENS_HELP
+from xccl_emu.protocols.experts.routed import EXAMPLES, TOKENS_HELP, Drawn, RoutedCase, bytes_touched
 from xccl_emu.routing.choices import ZIPF
 
 COUNTING_HELP = "Who counts where messages go, and how."

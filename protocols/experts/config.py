@@ -18,7 +18,7 @@ from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import BF16, FP8_BLOCK, FP16, RULE_CANN, RULE_FP8, RULE_FP8_UE8M0, RULE_XCCL
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
+from xccl_emu.protocols.communicator import number_in, offset_in_area, one_of
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN, "fp8": RULE_FP8, "fp8-ue8m0": RULE_FP8_UE8M0}

@@ -16,12 +16,10 @@ from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Bench
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.arguments import index_of, listed, number_in, one_for_each
-from xccl_emu.protocols.communicator import Communicator, Progress
-from xccl_emu.protocols.experts import buffers as app
-from xccl_emu.protocols.experts.buffers import Received, as_arrays
+from xccl_emu.protocols.communicator import Communicator, Progress, index_of, listed, number_in, one_for_each
+from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.config import check_finite, check_tokens, check_weights
-from xccl_emu.protocols.experts.layout import EXPERT, LAYER, C, GroupLayout
+from xccl_emu.protocols.experts.layout import EXPERT, LAYER, C, GroupLayout, Received, as_arrays
 
 Args = Mapping[str, int | Sequence[int]]
 """What a launch gives a kernel; a record is a sequence of integers, too."""

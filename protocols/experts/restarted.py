@@ -15,7 +15,7 @@ from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts.case import LayerCase
 from xccl_emu.protocols.experts.group import Args, ExpertGroup
 from xccl_emu.protocols.experts.layout import COMBINE, LAYER, C, GroupLayout
-from xccl_emu.protocols.rollback.case import own_words
+from xccl_emu.protocols.rollback import own_words
 
 
 class RestartedLayout(GroupLayout[C]):

@@ -1,22 +1,84 @@
 """What cases have in common whose tokens go to experts that they choose: by a pattern, by loads, or as recorded."""
 
 import functools
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from numpy.typing import NDArray
+
+from xccl_emu import routing
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.stage import silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
+from xccl_emu.protocol.case import SIZE_MAX
 from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocols.experts.config import DTYPES, QUANTIZERS, ROUTE, TokenConfig
-from xccl_emu.protocols.experts.drawn import Drawn
-from xccl_emu.protocols.experts.tokens import as_text, tokens_of
+from xccl_emu.protocols.experts.data import Batch, draw_tokens
 from xccl_emu.routing import Placement
-from xccl_emu.routing.choices import ZIPF, Choices
+from xccl_emu.routing.choices import ZIPF, Choices, hottest_die, hottest_over_mean
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Batches of sources, that are ranks or attention dies, one each round; others in each."""
+
+    choices: Choices
+    placement: routing.Placement
+    sources: int
+    shape: tuple[int, int]
+    """Tokens of a source, elements of a hidden state."""
+    dtype: str
+    seed: int
+
+    @functools.cached_property
+    def states(self) -> NDArray[Any]:
+        """[sources, tokens, hidden]; each round has the same on other sources."""
+        return draw_tokens(self.sources, *self.shape, self.dtype, self.seed)
+
+    def round(self, number: int) -> tuple[Batch, dict[str, Any]]:
+        """A round with its choices as expert slots, the shared expert last, and what there is to say of it."""
+        drawn = self.choices.of_round(number, self.sources, self.shape[0])
+        facts: dict[str, Any] = {"routing": drawn.source, "hottest_over_mean": hottest_over_mean(drawn)}
+        if self.sources == self.placement.n_ranks:
+            most, without = hottest_die(drawn, self.placement)
+            facts |= {"hottest_die_rows": most, "hottest_die_rows_without_replicas": without}
+        placed = routing.place_choices(drawn, self.placement)
+        states = [self.states[(source - number) % self.sources] for source in range(self.sources)]
+        return Batch(states, [*placed.topk], [*placed.weights]), facts
+
+
+TOKENS_HELP = 'Tokens of each rank: 2, or "2,0" for each its own.'
+EXAMPLES = (1, 3, "2,0", "0,2", "1,3", "0,1,2", "3,0,0")
+"""Some of them with nothing to do."""
+
+
+def as_text(given: Any) -> Any:
+    """Numbers with commas between them of a sequence; anything else as it is."""
+    if isinstance(given, int | str) or not isinstance(given, Iterable):
+        return given
+    return ",".join(map(str, given))
+
+
+def tokens_of(given: Any, ranks: int, none: bool = False) -> tuple[int, ...]:
+    """Tokens of each rank; ConfigError for what says something else, or no token at all unless ``none`` are right."""
+    try:
+        parts = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
+        counts = tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
+    except (TypeError, ValueError) as error:
+        raise ConfigError("tokens", given, "must be a whole number, or one for each rank") from error
+    if len(counts) == 1:
+        counts *= ranks
+    if len(counts) != ranks or min(counts) < 0 or (max(counts) == 0 and not none):
+        raise ConfigError("tokens", given, f"must be one number or {ranks}, none negative and one above 0")
+    if max(counts) > SIZE_MAX:
+        raise ConfigError("tokens", max(counts), f"must be at most {SIZE_MAX}")
+    return counts
+
 
 PAGE = 4096
 FEW_TOKENS = 256

@@ -11,7 +11,7 @@ import numpy as np
 
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Case, Preset, choice, read_papers, size, switch
-from xccl_emu.protocols.experts import buffers as app
+from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import PhasesImage

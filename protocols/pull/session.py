@@ -13,10 +13,9 @@ from xccl_emu.kernels.pull import combine as combine_kernel
 from xccl_emu.kernels.pull import dispatch as dispatch_kernel
 from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.protocol import Region
-from xccl_emu.protocols.experts.buffers import Received
 from xccl_emu.protocols.experts.config import EpConfig, fit_half, messages_at
 from xccl_emu.protocols.experts.group import Args, ExpertGroup, Phase
-from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, EpLayout
+from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, EpLayout, Received
 
 __all__ = ["ExpertParallel", "Received"]
 

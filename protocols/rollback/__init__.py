@@ -1,0 +1,92 @@
+"""Rollback of an iteration as a case: ranks that exchange rows, and a supervisor that may abort an iteration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.kernels import rollback
+from xccl_emu.machine.launch import Address
+from xccl_emu.protocol import Bench, Case, Preset, Region, Regions, payload, read_papers, size
+
+
+def own_words(me: int, first: int, readies: Region, dones: Region, over: Region) -> dict[str, Address]:
+    """Return the words that a rank shares, on the first die: its own, and all if it is the one that ends it all."""
+    return {
+        "readies": readies.at(first).only(me),
+        "dones": dones.at(first).only(me).limited("w") if me else dones.at(first).limited("r"),
+        "over": over.at(first).limited("r" if me else "rw"),
+    }
+
+
+@dataclass(frozen=True)
+class Rollback(Case):
+    """``ranks`` exchange a row an iteration; one more die aborts what they do ``aborts`` times, at any moment."""
+
+    papers = read_papers("rollback")
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("rollback", "An iteration of all ranks is aborted and executed again (xDeepServe 6.2)"),
+    )
+
+    ranks: int = size(2, "Ranks that exchange rows.", least=2, most=256)
+    iterations: int = size(2, "Iterations.", most=1 << 10)
+    aborts: int = size(1, "Times that the supervisor aborts what is under way.", least=0, most=1 << 10)
+    failures: int = size(0, "Iterations of each rank that may go wrong, whichever these are.", least=0, most=16)
+    granules: int = size(1, "Granules of 32 bytes of a row.", most=128)
+    seed: int = size(0, "Of the rows.", least=0, most=None)
+
+    def sent(self) -> NDArray[np.uint8]:
+        """Rows, [ranks, iterations, bytes]."""
+        return payload(self.payload_bytes, self.seed).reshape(self.ranks, self.iterations, 32 * self.granules)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Payload of all ranks in bytes."""
+        return self.ranks * self.iterations * 32 * self.granules
+
+    def received(self, me: int, sent: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return what a rank gets of the rows of all, [iterations, ranks - 1, bytes], from the next rank on."""
+        others = [(me + j) % self.ranks for j in range(1, self.ranks)]
+        return np.stack([[sent[other, i] for other in others] for i in range(self.iterations)])
+
+    def lay_out(self, bench: Bench) -> None:
+        """Rows and fields of all ranks on each die; the supervisor has a die of its own after them."""
+        nbytes, supervisor = 32 * self.granules, self.ranks
+        regions = Regions(self.ranks + 1)
+        rows = regions.managed("row", rollback.HEADER_BYTES + nbytes, 2 * self.ranks)
+        fields, readies, dones = (
+            regions.meta(name, rollback.FIELD_BYTES, self.ranks) for name in ("field", "ready", "done")
+        )
+        over, abort, errors = (regions.meta(name, rollback.FIELD_BYTES) for name in ("end", "abort", "errors"))
+        app = self.iterations * nbytes * self.ranks
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (rollback.HEADER_BYTES + nbytes)))
+        regions.place(bench, pod)
+        known = rollback.RankWords(
+            0, self.ranks, self.iterations, readies.at(0), dones.at(0), over.at(0), abort.at(0), errors.at(supervisor),
+            pod.spec.die_bytes,
+        )  # fmt: skip
+        sent = self.sent()
+        for me in range(self.ranks):
+            own = bench.filled(me, sent[me], "own")
+            out = bench.wanted(me, self.received(me, sent), "out", owners=f"die{me}")
+            mine = known._replace(me=me, **own_words(me, 0, readies, dones, over))
+            args = {"own": own.address, "out": out.address, "failures": self.failures, "r": mine}
+            where = rollback.IterationRows(nbytes, rows.at(0).only(me, self.ranks + me), fields.at(0).only(me))
+            pod.launch(rollback.rank, me, [0], {**args, "w": where})
+        pod.launch(rollback.supervise, supervisor, [0], {"aborts": self.aborts, "r": known})
+        bench.tolerates("stop", "cut", "stall")
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """One abort; two aborts, where the second may come before the first is over; and three ranks."""
+        usual = cls()
+        return {
+            "two ranks, an abort": usual,
+            "no abort": replace(usual, aborts=0),
+            "an abort of a rollback": replace(usual, aborts=2),
+            "an iteration of each rank goes wrong": replace(usual, failures=1, aborts=0),
+            "three ranks": replace(usual, ranks=3, iterations=1),
+            "rows of two granules": replace(usual, granules=2),
+        }

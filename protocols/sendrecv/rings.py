@@ -10,7 +10,7 @@ from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import KIB, PodSpec
-from xccl_emu.protocols.arguments import integer, offset_in_area
+from xccl_emu.protocols.communicator import integer, offset_in_area
 
 _SLOT_BYTES_DEFAULT = 64 * KIB
 _COUNT, _WHERE = device.COUNT // 8, device.WHERE // 8

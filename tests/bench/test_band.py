@@ -13,8 +13,8 @@ from tests.cli_support import as_json
 from xccl_emu.base.errors import UnfinishedError
 from xccl_emu.papers.bench import band, published
 from xccl_emu.papers.bench.fused import FusedLayer
-from xccl_emu.papers.bench.hixl import hixl
 from xccl_emu.papers.bench.layers import Layer
+from xccl_emu.papers.bench.links import hixl
 from xccl_emu.papers.bench.result import Result, score
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.papers.cli.bench import Partial, banded

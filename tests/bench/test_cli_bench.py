@@ -25,7 +25,7 @@ def test_buffers_come_out_exactly(tmp_path: Path) -> None:
 def test_wrong_data_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong element shows in the table, in the closing line and in the exit code."""
     rows = [Result("buffers", "something", 1.0, "us", wrong=3)]
-    monkeypatch.setattr("xccl_emu.papers.bench.buffers.buffers", lambda setting: rows)
+    monkeypatch.setattr("xccl_emu.papers.bench.tables.buffers", lambda setting: rows)
     text = printed("bench", "buffers", code=1)
     assert "3 wrong" in text
     assert text.endswith("#wrong 3\n")

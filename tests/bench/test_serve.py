@@ -13,8 +13,17 @@ from tests.cli_support import as_json, refusal
 from xccl_emu import routing
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.bench.prefill import Executors, first_tokens_ms
-from xccl_emu.papers.bench.scheduling import FULL, least_used, longest_first
-from xccl_emu.papers.bench.serve import Colocated, OperatorTimes, ServedRequests, ServingPod, hottest, simulate
+from xccl_emu.papers.bench.serve import (
+    FULL,
+    Colocated,
+    OperatorTimes,
+    ServedRequests,
+    ServingPod,
+    hottest,
+    least_used,
+    longest_first,
+    simulate,
+)
 from xccl_emu.papers.bench.serve_apart import Apart, Turn, pipeline_us
 from xccl_emu.papers.bench.setting import DEFAULT
 

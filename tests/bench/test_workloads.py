@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from tests.refused import refuses
-from xccl_emu.papers.bench import a2e, a2e_domains, published, sendrecv, tpot
+from xccl_emu.papers.bench import a2e, a2e_domains, published, sendrecv, serve_apart
 from xccl_emu.papers.bench.a2e_call import A2EDeployment, Call1, time_call
-from xccl_emu.papers.bench.ablation import SWITCHES, ablation
 from xccl_emu.papers.bench.congestion import congestion
-from xccl_emu.papers.bench.dispatch import claims, dispatch
-from xccl_emu.papers.bench.hccl import hccl
-from xccl_emu.papers.bench.hixl import hixl
-from xccl_emu.papers.bench.iteration import iteration, of_a_die, rows_beside
+from xccl_emu.papers.bench.dispatch import claims, dispatch, iteration, of_a_die, rows_beside
 from xccl_emu.papers.bench.layers import Layer, time_layer
+from xccl_emu.papers.bench.links import hixl
+from xccl_emu.papers.bench.operators import hccl
+from xccl_emu.papers.bench.phases import SWITCHES, ablation
 from xccl_emu.papers.bench.result import payload_gb_s
 from xccl_emu.papers.bench.sendrecv import Sweep
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
@@ -204,7 +203,7 @@ def test_the_budget_is_the_published_one() -> None:
     """With layers of two attentions, and a last way through the experts, it comes to what was published, as rounded."""
     given = {row.what: row.value for row in published.rows("tpot")}
     ran = a2e_domains.Layers(run_us=3 * 1400 + 480, each_us=1400, layers=3)
-    ours = tpot.budget(given, ran)
+    ours = serve_apart.budget(given, ran)
     assert round(ours["forward"]) == given["forward"]
     assert round(ours["TPOT"]) == given["TPOT"]
     assert ours["tokens a second and chip, at 50 ms"] == pytest.approx(2400, rel=0.03)

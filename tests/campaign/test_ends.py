@@ -7,9 +7,8 @@ import pytest
 
 from tests.machine.support import ORDERS, small
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.check.search.watched import SearchHistory, WatchedSearch
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED
-from xccl_emu.guards.campaign.ends import JUDGE, judge_by_ends, wrong_choices
+from xccl_emu.guards.campaign.ends import JUDGE, SearchHistory, WatchedSearch, judge_by_ends, wrong_choices
 from xccl_emu.guards.campaign.interpreter import ALPHABET
 from xccl_emu.guards.campaign.judge import BUDGET, Scene
 from xccl_emu.guards.campaign.programs import UB_BYTES

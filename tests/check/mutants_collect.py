@@ -1,6 +1,6 @@
 """Bugs in how the load of experts is collected."""
 
-from xccl_emu.protocols.serving.collect.case import CollectCase
+from xccl_emu.protocols.serving.collect import CollectCase
 
 from .kinds import FAILED, LOCKED, RACE, TORN, WRONG
 from .mutants import Of, bug

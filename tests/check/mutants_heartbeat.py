@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.serving.heartbeat.case import NONE, Heartbeat
+from xccl_emu.protocols.serving.heartbeat import NONE, Heartbeat
 
 from .kinds import FAILED, LOCKED, WRONG
 from .mutants import Of, bug

@@ -1,6 +1,6 @@
 """Bugs in going on with fewer ranks."""
 
-from xccl_emu.protocols.serving.membership.case import Membership
+from xccl_emu.protocols.serving.membership import Membership
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.serving.mtp.case import Mtp
+from xccl_emu.protocols.serving.mtp import Mtp
 
 from .kinds import RACE, RIGHT, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug

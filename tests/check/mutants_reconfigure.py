@@ -1,6 +1,6 @@
 """Bugs in the reconfiguration of experts."""
 
-from xccl_emu.protocols.serving.reconfigure.case import ReconfigureCase
+from xccl_emu.protocols.serving.reconfigure import ReconfigureCase
 
 from .kinds import FAILED, RACE, TORN, WRONG
 from .mutants import Of, bug

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.rollback.case import Rollback
+from xccl_emu.protocols.rollback import Rollback
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug

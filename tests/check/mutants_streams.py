@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.serving.two_streams.case import TwoStreams
+from xccl_emu.protocols.serving.two_streams import TwoStreams
 
 from .kinds import LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug

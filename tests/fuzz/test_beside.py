@@ -14,7 +14,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.fuzz.judge import SequenceBudget
 from xccl_emu.fuzz.machine import SequenceViolation, machine_of
-from xccl_emu.fuzz.shrink_sequence import shrunk
+from xccl_emu.fuzz.run import shrunk
 from xccl_emu.lang import fence, kernel, load, put
 from xccl_emu.protocol import Bench, Call, Regions, size
 from xccl_emu.protocol.registry import known, known_of

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.machine.labels import Labels
+from xccl_emu.machine.address_space import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic, symbolic_byte
 from xccl_emu.machine.spec import small_pod

@@ -10,17 +10,20 @@ from tests.plan.support import cluster, model
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.plan.cluster import Link, load_cluster
 from xccl_emu.papers.plan.costs import (
+    CORRECTED,
+    LITERAL,
+    Form,
     PlanSetting,
     all_reduce_s,
     all_to_all_s,
     communication,
     compute_s,
     exchange_s,
+    literal_but_for,
     scatter_s,
     service,
     stages_s,
 )
-from xccl_emu.papers.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
 from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, parse, strategies
 from xccl_emu.papers.plan.model import load_model
 from xccl_emu.papers.plan.published import cases

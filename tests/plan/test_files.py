@@ -118,7 +118,7 @@ def test_any_field_may_be_anything(file: str, data: st.DataObject) -> None:
     if value is None:
         del table[name]
     load = load_model if file in MODELS.values() else load_cluster
-    with patch("xccl_emu.papers.plan.tables.tomllib.loads", return_value=tables):
+    with patch("xccl_emu.papers.plan.model.tomllib.loads", return_value=tables):
         said = ""
         try:
             load("DeepSeek-R1" if load is load_model else "910B")

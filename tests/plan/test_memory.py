@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from tests.plan.support import cluster, model
 from xccl_emu.papers.plan.cluster import load_cluster
-from xccl_emu.papers.plan.costs import PlanSetting
-from xccl_emu.papers.plan.forms import LITERAL
+from xccl_emu.papers.plan.costs import LITERAL, PlanSetting
 from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, strategies
 from xccl_emu.papers.plan.model import load_model
 from xccl_emu.papers.plan.strategies import memory

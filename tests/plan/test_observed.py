@@ -11,8 +11,7 @@ from tests.cli_support import as_json, invoke, refusal
 from tests.plan.support import cluster, model
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.plan.cluster import Link
-from xccl_emu.papers.plan.costs import PlanSetting, compute_s
-from xccl_emu.papers.plan.forms import CORRECTED, LITERAL
+from xccl_emu.papers.plan.costs import CORRECTED, LITERAL, PlanSetting, compute_s
 from xccl_emu.papers.plan.grammar import strategies
 from xccl_emu.papers.plan.observed import OPERATIONS, Computed, Observed, ObservedTransfer, load_observed
 

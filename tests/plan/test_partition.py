@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tests.plan.support import cluster
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.plan.costs import PlanSetting
-from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, strategies
+from xccl_emu.papers.plan.grammar import Cut, DeviceShare, LayerStrategy, StrategyBlock, part, strategies
 from xccl_emu.papers.plan.model import DecoderModel, Experts, Grouped, Latent
-from xccl_emu.papers.plan.partition import Cut, DeviceShare, part
 from xccl_emu.papers.plan.strategies import memory
 
 Matrices = Mapping[str, NDArray[np.int64]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.papers.plan.forms import CORRECTED, LITERAL
+from xccl_emu.papers.plan.costs import CORRECTED, LITERAL
 from xccl_emu.papers.plan.strategies import Load, load
 
 

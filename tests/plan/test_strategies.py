@@ -11,8 +11,7 @@ from tests.plan.support import cluster, model
 from tests.refused import refuses
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.plan.cluster import load_cluster
-from xccl_emu.papers.plan.costs import PlanSetting
-from xccl_emu.papers.plan.forms import CORRECTED, LITERAL, literal_but_for
+from xccl_emu.papers.plan.costs import CORRECTED, LITERAL, PlanSetting, literal_but_for
 from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock, parse
 from xccl_emu.papers.plan.model import load_model
 from xccl_emu.papers.plan.strategies import ORDERS, Estimate, RequestStream, deciding, ms, plan, reason, terms_s

@@ -17,9 +17,8 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, DeepEpLayout, deepep_buffer_bytes
-from xccl_emu.protocols.experts.buffers import Received
 from xccl_emu.protocols.experts.config import INT8, EpConfig, buffer_bytes
-from xccl_emu.protocols.experts.layout import EpLayout
+from xccl_emu.protocols.experts.layout import EpLayout, Received
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout, fused_buffer_bytes
 from xccl_emu.protocols.pull.session import ExpertParallel
 

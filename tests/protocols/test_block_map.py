@@ -13,7 +13,7 @@ from xccl_emu.check.faults import parse
 from xccl_emu.check.sampling.sample import sample
 from xccl_emu.check.verdict import UNDEFINED, VERIFIED
 from xccl_emu.machine.state import ORDERS
-from xccl_emu.protocols.serving.block_map.case import BlockMap
+from xccl_emu.protocols.serving.block_map import BlockMap
 
 LOSS = "lose:die0:block"
 of = Of("serving.block_map")

@@ -11,7 +11,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
-from xccl_emu.protocols.serving.collect.case import CollectCase
+from xccl_emu.protocols.serving.collect import CollectCase
 
 
 @settings(max_examples=30, deadline=None)

@@ -11,7 +11,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol import Case
-from xccl_emu.protocols.serving.heartbeat.case import NONE, Heartbeat
+from xccl_emu.protocols.serving.heartbeat import NONE, Heartbeat
 from xccl_emu.timing.run import VirtualTime
 
 IMPATIENT, PATIENT = Heartbeat(), Heartbeat(masters=2, turns=2, patient=1)

@@ -15,7 +15,7 @@ from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
 from xccl_emu.protocols.serving.kv.case import KvCase
-from xccl_emu.protocols.serving.kv.mapping import InstancePair, balanced
+from xccl_emu.protocols.serving.kv.session import InstancePair, balanced
 
 
 @st.composite
@@ -147,6 +147,7 @@ def test_on_the_whole_pod_ranks_are_halved() -> None:
 
 
 # ---- the mapping
+
 
 def as_printed(shape: InstancePair, dp: int, tp: int) -> int:
     """The rank by the equations of the paper in whole numbers: ratio, group size, group, rank.

@@ -9,7 +9,7 @@ from tests.check.mutants import Planted
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
-from xccl_emu.protocols.serving.membership.case import Membership
+from xccl_emu.protocols.serving.membership import Membership
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 6), st.integers(0, 1), st.integers(1, 3), st.integers(0, 9))

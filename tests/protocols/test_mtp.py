@@ -8,7 +8,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
-from xccl_emu.protocols.serving.mtp.case import Mtp
+from xccl_emu.protocols.serving.mtp import Mtp
 
 
 @settings(max_examples=25, deadline=None)

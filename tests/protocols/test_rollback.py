@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.protocols.rollback.case import Rollback
+from xccl_emu.protocols.rollback import Rollback
 
 
 @given(st.integers(2, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 2), st.integers(1, 3), st.integers(0, 9))

@@ -9,7 +9,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
-from xccl_emu.protocols.serving.two_streams.case import TwoStreams
+from xccl_emu.protocols.serving.two_streams import TwoStreams
 
 
 @settings(max_examples=25, deadline=None)

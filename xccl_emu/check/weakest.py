@@ -18,7 +18,7 @@ from xccl_emu.check.check import Progress, search_once
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Certificate, Verdict
 from xccl_emu.lang import Site
-from xccl_emu.machine.switches import FENCE, WRITES
+from xccl_emu.machine.state import FENCE, WRITES
 
 ORDERS = ("relaxed", "unordered")
 """Memory orders under which it matters what a request asks for."""

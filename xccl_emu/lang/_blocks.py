@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from xccl_emu.base import words as w
 from xccl_emu.lang import _flow
-from xccl_emu.lang._records import Record, fields_of, made_by_namedtuple, words_of
 from xccl_emu.lang._resolve import CONSTRUCTORS, TURNS, Functions, Rewriter, bind, is_empty, plain, turn, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
 from xccl_emu.lang.requests import CONDITION_WORDS, ORDERS, poll_any
+from xccl_emu.lang.rights import Record, fields_of, made_by_namedtuple, words_of
 
 RESULT_NAME = f"{RESERVED}result"
 """Name that the step function gives to the granted value; never a register."""

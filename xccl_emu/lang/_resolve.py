@@ -11,9 +11,9 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang._records import Record, is_record
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, read
 from xccl_emu.lang.abi import TURNS_MAX
+from xccl_emu.lang.rights import Record, is_record
 
 CONSTRUCTORS: dict[Callable[..., Any], str] = {
     value: name

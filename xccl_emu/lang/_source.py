@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 
 from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import _flow
-from xccl_emu.lang._records import records_of
 from xccl_emu.lang.loader import KeepingLoader
+from xccl_emu.lang.rights import records_of
 
 RESERVED = "_xk_"
 """Prefix of every generated name; no name of an author may begin with it."""

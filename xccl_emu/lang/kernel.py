@@ -13,13 +13,12 @@ from typing import Any, TypeAlias
 from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import Builder, Site, kernel_words
-from xccl_emu.lang._records import assembled, records_of, words_of
 from xccl_emu.lang._resolve import Decorated
 from xccl_emu.lang._shape import KernelShape, build
 from xccl_emu.lang._source import read
 from xccl_emu.lang._text import kept, load, text, with_status
 from xccl_emu.lang.requests import OP_RETURN, Request
-from xccl_emu.lang.rights import Touch, Word, touches_of
+from xccl_emu.lang.rights import Touch, Word, assembled, made_by_namedtuple, records_of, touches_of, words_of
 
 __all__ = ["Kernel", "Requests", "Site", "Step", "kernel"]
 
@@ -60,6 +59,11 @@ class Kernel(Decorated):
     def records(self) -> dict[str, type]:
         """The NamedTuple class of each parameter that is a record."""
         return records_of(self._generator)
+
+    @functools.cached_property
+    def takes(self) -> dict[str, type]:
+        """Return what each given record must be an instance of: its class, or the one that it derives from."""
+        return {name: made_by_namedtuple(kind) for name, kind in self.records.items()}
 
     @functools.cached_property
     def words(self) -> tuple[tuple[str, str | None], ...]:

@@ -1,4 +1,5 @@
-"""The bytes of a pod: one flat mapping, committed by the kernel page by page as it is touched.
+"""The bytes of a pod: one flat mapping, committed by the kernel page by page as it is touched; who owns which part of
+them, and what reports call it.
 
 After them come dirty bits, one for each chunk of `layout.CHUNK_BYTES`: without one nobody has ever written there, so
 the chunk holds zeros.  Runs that leave out zeros look there first, and touch no memory to find out.
@@ -7,11 +8,15 @@ the chunk holds zeros.  Runs that leave out zeros look there first, and touch no
 import contextlib
 import gc
 import mmap
+import weakref
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import CapacityError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_SHIFT
 
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; not in mmap
@@ -88,3 +93,75 @@ def commit(array: NDArray[np.uint8], start: int, nbytes: int) -> None:
         if hasattr(mmap, "MADV_HUGEPAGE"):
             mapping.madvise(mmap.MADV_HUGEPAGE, first, start + nbytes - first)  # all of it will be used
         mapping.madvise(_MADV_POPULATE_WRITE, first, start + nbytes - first)
+
+
+# ---- who owns which part of the areas
+
+
+@dataclass(frozen=True)
+class ClaimedRegion:
+    """Bytes of the metadata and of the managed data area, the same on a range of dies; ends are exclusive."""
+
+    dies: tuple[int, int]
+    meta: tuple[int, int]
+    managed: tuple[int, int]
+
+    def overlaps(self, other: "ClaimedRegion") -> bool:
+        """Do the two share a byte on some die?"""
+        areas = ((self.meta, other.meta), (self.managed, other.managed))
+        return _meet(self.dies, other.dies) and any(_meet(mine, theirs) for mine, theirs in areas)
+
+
+def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return max(one[0], other[0]) < min(one[1], other[1])
+
+
+class Claims:
+    """The book of a pod.  Who comes later takes over, so that a communicator may simply be made again."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[weakref.ref[object], ClaimedRegion]] = []
+
+    def take(self, owner: object, region: ClaimedRegion) -> None:
+        """Claim a region; earlier claims of a part of it end."""
+        self._held = [(who, held) for who, held in self._held if not held.overlaps(region)]
+        self._held.append((weakref.ref(owner), region))
+
+    def check(self, owner: object) -> None:
+        """Raises ConfigError if a later owner has taken a part of this one's region."""
+        if not any(who() is owner for who, _ in self._held):
+            raise ConfigError(
+                f"{type(owner).__name__}: a communicator made later has taken its part of the metadata or managed "
+                "area; give each a managed_offset and a field_offset of its own"
+            )
+
+
+# ---- what reports call them
+
+
+class Labels:
+    """Named ranges of global addresses; of several that hold an address, the one that begins last names it."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, str]] = []
+        self._longest = 0
+
+    def add(self, ranges: Iterable[tuple[str, int, int]]) -> None:
+        """Add ranges, each as name, first address, bytes; one that is there already is not added again."""
+        added = {(address, address + nbytes, name) for name, address, nbytes in ranges}
+        self._ranges = sorted(added.union(self._ranges))
+        self._longest = max((end - start for start, end, _ in self._ranges), default=0)
+
+    def ranges(self) -> Iterator[tuple[int, int, str]]:
+        """Iterate over all of them: first address, the address after the last, name."""
+        return iter(self._ranges)
+
+    def name(self, address: int) -> str:
+        """The name of the byte at an address with its offset; empty if no range holds it."""
+        for i in range(bisect_right(self._ranges, (address, 1 << 62, "")) - 1, -1, -1):
+            start, end, name = self._ranges[i]
+            if address < end:
+                return name + (f"+{address - start:#x}" if address > start else "")
+            if start + self._longest <= address:
+                break
+        return ""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.lang._records import made_by_namedtuple
 from xccl_emu.lang.rights import Touch, Whose
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.limits import GRANTS
@@ -238,9 +237,10 @@ def bind_arguments(
     if set(args) != set(kernel.params):
         missing, unknown = sorted(set(kernel.params) - set(args)), sorted(map(str, set(args) - set(kernel.params)))
         raise ConfigError(f"kernel {kernel.name}: arguments missing: {missing}, unknown: {unknown}")
-    for name, kind in kernel.records.items():
-        if not isinstance(args[name], made_by_namedtuple(kind)):
-            raise ConfigError(f"kernel {kernel.name}: argument {name}={args[name]!r} must be a {kind.__name__}")
+    for name, kind in kernel.takes.items():
+        if not isinstance(args[name], kind):
+            must = kernel.records[name].__name__
+            raise ConfigError(f"kernel {kernel.name}: argument {name}={args[name]!r} must be a {must}")
     columns = [
         _column(kernel.name, name, args[name], n_cores)
         if field is None

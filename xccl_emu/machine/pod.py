@@ -13,16 +13,13 @@ from xccl_emu.base.options import must_be_one_of
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import limits
-from xccl_emu.machine.address_space import AddressSpace, commit
-from xccl_emu.machine.claims import Claims
+from xccl_emu.machine.address_space import AddressSpace, Claims, Labels, commit
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.launch import Address, Grant, Launch, Queue, bind_arguments, check_grants, granted
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
-from xccl_emu.machine.state import ORDERS, StateArray
+from xccl_emu.machine.state import ORDERS, StateArray, Switches
 from xccl_emu.machine.stats import DieTraffic, RunStats, statistics, traffic_of
-from xccl_emu.machine.switches import Switches
 
 POLICIES = ("round-robin", "random")
 POISON = 0xFF

@@ -5,8 +5,7 @@ finds cases: by the names that ship, by entry points of other packages, and as `
 """
 
 from xccl_emu.protocol.bench import Bench, payload
-from xccl_emu.protocol.case import Call, Case, Preset, Size, choice, protocol, size, switch, syncs, text
-from xccl_emu.protocol.collective import Collective
+from xccl_emu.protocol.case import Call, Case, Collective, Preset, Size, choice, protocol, size, switch, syncs, text
 from xccl_emu.protocol.paper import read_papers
 from xccl_emu.protocol.pod_run import PodRun
 from xccl_emu.protocol.regions import Region, Regions, tight_pod

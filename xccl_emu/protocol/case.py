@@ -4,6 +4,7 @@ import copy
 import functools
 import inspect
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -393,3 +394,29 @@ def reached_syncs(case: Case, order: str = "relaxed") -> frozenset[str]:
     trial.pod.run()
     trace = steps(case.build(order), trial.pod.schedule.actions.tolist())
     return frozenset(step.source.sync for step in trace.steps if step.source is not None and step.source.sync)
+
+
+class Collective(Case):
+    """A case with a payload of any size, several calls back to back, and results in place or not.
+
+    It derives from this and from `Case`, and has the fields that are named here.
+    """
+
+    calls: int
+    in_place: int
+    dtype: str
+    """``"bf16"`` or ``"fp16"``."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Elements, as an argument of the call would give them: of a share, where each rank has its own."""
+
+    @property
+    @abstractmethod
+    def redop(self) -> str:
+        """``"sum"``, or ``"none"`` of what adds nothing."""
+
+    @abstractmethod
+    def of_bytes(self, nbytes: int) -> Self:
+        """Return the same with a payload of ``nbytes`` bytes, or a little less where ranks cannot share them evenly."""

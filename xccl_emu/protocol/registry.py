@@ -130,9 +130,10 @@ def _ours(wanted: str = "") -> Iterator[Known]:
 def _sources() -> dict[str, str]:
     """Return the text of each module of `xccl_emu.protocols`, without spaces and ends of lines."""
     folder = Path(import_module(GROUP).__path__[0])
-    files = sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py")
+    files = sorted(folder.rglob("*.py"))
     names = (".".join((GROUP, *path.relative_to(folder).with_suffix("").parts)) for path in files)
-    return {name: "".join(path.read_text("utf-8").split()) for name, path in zip(names, files, strict=True)}
+    texts = ("".join(path.read_text("utf-8").split()) for path in files)
+    return {name.removesuffix(".__init__"): text for name, text in zip(names, texts, strict=True)}
 
 
 def _by_name(maker: Maker) -> list[Known]:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from xccl_emu.protocol.bench import Bench
     from xccl_emu.protocol.case import Case, protocol, syncs
     from xccl_emu.testing.assertions import NotVerified, ProtocolViolation, assert_no_violation, assert_verified
-    from xccl_emu.testing.calls import calls_machine, sequences
+    from xccl_emu.testing.strategies import calls_machine, sequences
     from xccl_emu.testing.watched import Watched
     from xccl_emu.testing.witnesses import replay, save_witness, witness_line, witness_picture, witness_text
-    from xccl_emu.timing.measured import Measured, measure
+    from xccl_emu.timing.critical import Measured, measure
 else:
     from xccl_emu.base.lazy import names
 
     __getattr__, __dir__ = names(globals(), {
-        "xccl_emu.timing.measured": "Measured, measure",
+        "xccl_emu.timing.critical": "Measured, measure",
         "xccl_emu.check.certify": "certify",
         "xccl_emu.check.check": "check",
         "xccl_emu.check.trial": "Checkable, Expected, Label, Trial",
@@ -35,7 +35,7 @@ else:
         "xccl_emu.protocol.bench": "Bench",
         "xccl_emu.protocol.case": "Case, protocol, syncs",
         "xccl_emu.testing.assertions": "NotVerified, ProtocolViolation, assert_no_violation, assert_verified",
-        "xccl_emu.testing.calls": "calls_machine, sequences",
+        "xccl_emu.testing.strategies": "calls_machine, sequences",
         "xccl_emu.testing.watched": "Watched",
         "xccl_emu.testing.witnesses": "replay, save_witness, witness_line, witness_picture, witness_text",
     })  # fmt: skip

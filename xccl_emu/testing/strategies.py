@@ -3,17 +3,34 @@
 Draw configurations and seeds here and leave schedules to the checker.  It tries all of them, or thousands a second by
 policies made for it; drawn through Hypothesis choice by choice, a bug that it finds at once takes half a minute.  A
 schedule that is to vary with the example is drawn by its seed: ``check(case, policy="pct", seed=seed)``.
+
+And sequences of calls of a protocol of your own, as ``xccl-emu fuzz`` draws and judges them (docs/how-to.md):
+
+    TestCalls = calls_machine(MyCase).TestCase     # for pytest or unittest
+
+    @given(sequences(MyCase, ranks=2))
+    def test_calls(sequence): assert_no_violation(sequence, schedules=100)
 """
 
-from collections.abc import Sequence
+from collections import abc
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.check.verdict import VIOLATION, Verdict, Violation
+from xccl_emu.fuzz import draw
+from xccl_emu.fuzz.judge import SequenceBudget
+from xccl_emu.fuzz.machine import CallsMachine, machine_of
 from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.protocol.registry import Maker, known_of
+from xccl_emu.protocol.sequence import Sequence, Stage, makes_rows
+from xccl_emu.testing.assertions import ProtocolViolation
 
 ORDERS = ("sc", "fifo", "relaxed")
 """Orders that keep a core's writes to one address in order; under `unordered` most protocols are wrong, rightly."""
@@ -72,7 +89,7 @@ def payloads(draw: st.DrawFn, nbytes: int | SearchStrategy[int]) -> NDArray[np.u
 
 @st.composite
 def routings(
-    draw: st.DrawFn, ranks: int, tokens: int | Sequence[int] | SearchStrategy[int], experts: int, top_k: int
+    draw: st.DrawFn, ranks: int, tokens: int | abc.Sequence[int] | SearchStrategy[int], experts: int, top_k: int
 ) -> list[NDArray[np.int64]]:
     """Choices of experts for each rank: ``ranks`` arrays int64 [T, top_k], in a row no expert twice, or `MASKED`.
 
@@ -108,3 +125,48 @@ def faults(draw: st.DrawFn, dies: int, actions_max: int = 200) -> str:
         return f"stop:die{draw(st.integers(0, dies - 1))}" + ("" if after is None else f"@{after}")
     source, target = draw(st.permutations(range(dies)))[:2]
     return f"{kind}:{source}-{target}"
+
+
+_EXAMPLES = 50
+_CALLS_MAX = 4
+
+
+@st.composite
+def sequences(draw_one: st.DrawFn, /, maker: Maker, **sizes: Any) -> Sequence:
+    """One or two communicators of a case, each with calls if it can make several, and with another one besides if the
+    case says so; the ``sizes`` are fixed.
+
+    Sizes of several fields need not go together: `Sequence.build` then raises ConfigError, as the case does.
+    """
+    of = known_of(maker)
+    calls = st.lists(draw.calls(of, sizes), min_size=1, max_size=_CALLS_MAX if makes_rows(of) else 1)
+    one = st.builds(lambda own, each: Stage({**sizes, **own}, tuple(each)), draw.communicators(of, sizes), calls)
+    both = st.builds(lambda stage, other: replace(stage, beside=other), one, st.none() | one)
+    stages = st.lists(both if getattr(of.maker, "side_by_side", False) else one, min_size=1, max_size=2)
+    return Sequence(of, tuple(draw_one(stages)))
+
+
+def calls_machine(
+    maker: Maker, *, seed: int = 0, schedules: int = 120, states: int = 20_000, **sizes: Any
+) -> type[CallsMachine]:
+    """A state machine whose rules call a case, and fail with `ProtocolViolation` where something goes wrong.
+
+    Each sequence is judged on this many ``schedules`` drawn by ``seed``, and searched as far as ``states`` go; the
+    ``sizes`` are fixed.
+    """
+    budget = SequenceBudget(schedules=schedules, states=states)
+    kind = machine_of(known_of(maker), sizes, budget, seed)
+
+    class Calls(kind):  # type: ignore[valid-type, misc]
+        def violation_of(self, sequence: Sequence, fault: str, violation: Violation) -> AssertionError:
+            verdict = Verdict(
+                VIOLATION, sequence.name, sequence.configuration, budget.order, "fuzz", seed, fault=fault,
+                violation=violation,
+            )  # fmt: skip
+            return ProtocolViolation(sequence, verdict)
+
+    Calls.TestCase.settings = settings(
+        max_examples=_EXAMPLES, stateful_step_count=budget.calls_max, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    return Calls

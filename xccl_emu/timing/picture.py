@@ -21,8 +21,7 @@ from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.critical import PathPart, breakdown, critical_path
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
-from xccl_emu.timing.trace import details_of, name_of
-from xccl_emu.timing.trace_flows import NOTHING, seen_writes
+from xccl_emu.timing.trace import NOTHING, details_of, name_of, seen_writes
 
 LEGEND = (
     'Boxes: actions that took time, pale: the scalar unit waits. <span class="seen">Green, dashed: a write, to who saw'

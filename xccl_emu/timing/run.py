@@ -15,8 +15,8 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OP_RETURN, SCALAR
+from xccl_emu.machine.address_space import Labels
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.timing.array import Route, Times
 from xccl_emu.timing.costs import Costs

@@ -12,8 +12,8 @@ from xccl_emu.base import errors
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.serving.kv import pair, transfer
 from xccl_emu.protocol import streams as in_streams
-from xccl_emu.protocols.serving.kv import mapping, session
-from xccl_emu.protocols.serving.kv.layout import KvRegions, PairSizes, RankPair
+from xccl_emu.protocols.serving.kv import session
+from xccl_emu.protocols.serving.kv.session import KvRegions, PairSizes, RankPair
 
 PIECE_BYTES = 1 << 15
 """Most bytes of a place in the data buffer; there are `PLACES` of them."""
@@ -113,10 +113,10 @@ class KvCase(in_streams.StreamCase):
 
     def links(self) -> list[RankPair]:
         """Return all pairs: each decode die with the rank of each instance that serves it."""
-        shape, found = mapping.InstancePair(self.tp, 1, self.decode), list[RankPair]()
+        shape, found = session.InstancePair(self.tp, 1, self.decode), list[RankPair]()
         for number in range(self.decode):
             for instance in range(self.prefill):
-                source = instance * self.tp + mapping.balanced(shape, number, 0)
+                source = instance * self.tp + session.balanced(shape, number, 0)
                 peer, target = sum(link.source == source for link in found), self.prefill * self.tp + number
                 found.append(RankPair(source, peer, target, instance, bool(self.stopped) and number == self.decode - 1))
         return found

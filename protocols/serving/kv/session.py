@@ -1,4 +1,9 @@
-"""Launching a transfer on a pod: prefill's side of a pair, and decode's."""
+"""Pairs of prefill and decode ranks: which go together, where the state of each is, and how a transfer is launched.
+
+A decode rank pulls from the prefill rank with which all links carry as much ([CloudMatrix384] 4.3.3).  All ranks of a
+prefill instance hold the same latent cache, so any would do.  The paper's equations divide twice and do not say how:
+with whole numbers, as sizes are, they fail for most shapes; with exact fractions for none whose ratio is whole.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,10 +12,127 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import protocol
+from xccl_emu.base import errors
 from xccl_emu.kernels.serving.kv import pair, transfer
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import streams as in_streams
-from xccl_emu.protocols.serving.kv.layout import KvRegions, RankPair
+
+FIELD = pair.FIELD_BYTES
+
+
+class RankPair(NamedTuple):
+    """A prefill rank and a decode rank that it serves."""
+
+    source: int
+    """Die of the prefill rank."""
+    peer: int
+    """Number of the pair among the pairs of that die."""
+    target: int
+    """Die of the decode rank."""
+    instance: int
+    """Number of the pair among the pairs of the decode die."""
+    stopped: bool
+    """Whether nothing runs on the decode die."""
+
+
+class PairSizes(NamedTuple):
+    """Sizes of all pairs."""
+
+    peers: int
+    """Most pairs of a prefill die."""
+    instances: int
+    """Pairs of a decode die."""
+    pool: int
+    pools: int
+    """Pools of a prefill die: one for each pair, or one for all."""
+    quota: int
+    slots: int
+    tasks: int
+    blocks: int
+    """Most blocks of a task."""
+    cores: int
+    nbytes: int
+    """Bytes of a block."""
+    room: int
+    """Bytes of a place in the data buffer."""
+    layers: int
+
+
+class KvRegions:
+    """Regions of a pod; prefill dies use some and decode dies others."""
+
+    def __init__(self, regions: protocol.Regions, sizes: PairSizes) -> None:
+        self.regions, self.sizes, s = regions, sizes, sizes
+        self.table_bytes = FIELD * s.blocks
+        self.blocks = regions.managed("block", s.nbytes, s.pools * s.pool)
+        self.slots = regions.managed("slot", s.nbytes, s.slots)
+        self.used, self.taken = regions.meta("used", 8, s.pools), regions.meta("taken")
+        self.tables = regions.meta("table", self.table_bytes, s.peers * s.tasks)
+        self.done = regions.meta("done", FIELD, s.peers * s.cores)
+        self.offers = regions.meta("offer", FIELD, s.peers * s.slots)
+        self.tasks = regions.meta("task", FIELD, s.instances * s.tasks)
+        self.grants = regions.meta("grant", FIELD, s.instances * s.slots)
+        self.ready = regions.meta("ready", FIELD, s.instances * s.cores)
+
+    @property
+    def ub_bytes(self) -> int:
+        """Places for pieces of blocks, and after them a table, or the blocks that each open task has."""
+        return pair.PLACES * self.sizes.room + max(8 * self.sizes.tasks, self.table_bytes)
+
+    def pair(self, link: RankPair, first: int, requests: int) -> pair.Pair:
+        """The parameters of its kernels, for a launch after ``first`` requests."""
+        s, source, target, peer, mine = self.sizes, link.source, link.target, link.peer, link.instance
+        pool = peer if s.pools > 1 else 0
+        return pair.Pair(
+            _part(self.blocks, source, pool, s.pool), self.used.at(source, pool),
+            _part(self.tables, source, peer, s.tasks), _part(self.done, source, peer, s.cores),
+            _part(self.offers, source, peer, s.slots), self.slots.at(target), self.taken.at(target),
+            _part(self.tasks, target, mine, s.tasks), _part(self.grants, target, mine, s.slots),
+            _part(self.ready, target, mine, s.cores), s.pool, s.quota, s.slots, s.tasks, self.table_bytes, s.cores,
+            s.nbytes, s.room, s.layers, first, requests, int(not link.stopped),
+        )  # fmt: skip
+
+
+def _part(region: protocol.Region, die: int, number: int, of: int) -> int:
+    """Address of what a pair has of a region, ``of`` elements."""
+    return region.at(die, number * of, of)
+
+
+class InstancePair(NamedTuple):
+    """Ranks of a prefill instance and of a decode instance."""
+
+    prefill_tp: int
+    decode_tp: int
+    decode_dp: int
+
+    def check(self, dp: int, tp: int) -> None:
+        """Raises ConfigError for sizes below one, and for a decode rank that is not there."""
+        for name, size in self._asdict().items():
+            if size < 1:
+                raise errors.ConfigError(name, size, "must be at least 1")
+        if not (0 <= dp < self.decode_dp and 0 <= tp < self.decode_tp):
+            raise errors.ConfigError(
+                f"decode rank ({dp}, {tp}): ranks are (0, 0) to ({self.decode_dp - 1}, {self.decode_tp - 1})"
+            )
+
+
+def balanced(shape: InstancePair, dp: int, tp: int) -> int:
+    """The rank by the same equations in exact fractions: each exists, and serves as many as any other, or one more.
+
+    It is the rank of the equations in whole numbers where those have one for every rank.
+
+    Raises ConfigError where ``decode_tp`` does not divide ``prefill_tp``.
+    """
+    shape.check(dp, tp)
+    ratio, rest = divmod(shape.prefill_tp, shape.decode_tp)
+    if rest or ratio == 0:
+        raise errors.ConfigError(
+            "prefill_tp",
+            shape.prefill_tp,
+            f"must be a multiple of decode_tp={shape.decode_tp}, so that ranks of a "
+            f"decode group pull from as many prefill ranks",
+        )
+    return dp * ratio // shape.decode_dp * shape.decode_tp + tp
 
 
 class PairBatch(NamedTuple):

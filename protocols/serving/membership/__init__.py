@@ -1,1 +1,101 @@
-"""Going on with fewer ranks: host code."""
+"""Going on with fewer ranks as a case: ranks that exchange rows of experts, and a supervisor that may give one up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.kernels.serving import membership
+from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, read_papers, size
+
+
+@dataclass(frozen=True)
+class Membership(Case):
+    """``ranks`` get rows of each other's experts; rank ``lost`` may be given up at any moment, dead or alive."""
+
+    papers = read_papers("serving.membership")
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "membership", "A rank is lost, and the others finish without it (xDeepServe 6.2)", {},
+            {"ranks": 2, "iterations": 2, "lost": 1},
+        ),
+    )
+
+    ranks: int = size(3, "Ranks, each with an expert.", least=2, most=128)
+    iterations: int = size(1, "Iterations.", most=1 << 10)
+    lost: int = size(2, "Rank that may be given up; the number of ranks for none.", least=0, most=128)
+    spares: int = size(1, "Whether each rank has the weights of the expert before its own too.", least=0, most=1)
+    granules: int = size(1, "Granules of 32 bytes of a row.", most=128)
+    seed: int = size(0, "Of the rows.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lost > self.ranks:
+            raise ConfigError("lost", self.lost, f"must be a rank, 0 to {self.ranks - 1}, or {self.ranks} for none")
+
+    def rows(self) -> NDArray[np.uint8]:
+        """Rows of the experts, [ranks, iterations, bytes]."""
+        return payload(self.payload_bytes, self.seed).reshape(self.ranks, self.iterations, 32 * self.granules)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Rows of all experts."""
+        return self.ranks * self.iterations * 32 * self.granules
+
+    def lay_out(self, bench: Bench) -> None:
+        """Places for rows by sender on each die, so that who was given up writes to none of the others'."""
+        nbytes, supervisor = 32 * self.granules, self.ranks
+        regions = Regions(self.ranks + 1)
+        rows = regions.managed("row", membership.HEADER_BYTES + nbytes, 4 * self.ranks)
+        fields = regions.meta("field", membership.FIELD_BYTES, 2 * self.ranks)
+        readies, dones = (regions.meta(name, membership.FIELD_BYTES, self.ranks) for name in ("ready", "done"))
+        word, over = (regions.meta(name, membership.FIELD_BYTES) for name in ("word", "end"))
+        app = (self.ranks + 1) * self.iterations * nbytes
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes)))
+        regions.place(bench, pod)
+        known = membership.MembershipRank(
+            0, self.ranks, self.iterations, nbytes, rows.at(0), fields.at(0), readies.at(0), word.at(0), over.at(0),
+            dones.at(supervisor), rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY,
+        )  # fmt: skip
+        sent = self.rows()
+        for me in range(self.ranks):
+            own = bench.filled(me, sent[me], "own")
+            spare = bench.filled(me, sent[me - 1], "spare")
+            out = pod.alloc(me, (self.ranks - 1) * self.iterations * nbytes)
+            bench.label_buffer(out, "out")
+            for j in range(self.ranks - 1 if me != self.lost else 0):
+                expert = (me + j + 1) % self.ranks
+                if self.spares or expert != self.lost:
+                    at = out.address + j * self.iterations * nbytes
+                    bench.expect(at, sent[expert], f"rank {me}, expert {expert}", owners=f"die{me}")
+            sends = [2 * me + k for k in range(2)]
+            mine = known._replace(
+                me=me, rows=rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends)),
+                fields=fields.at(0).only(*sends), readies=readies.at(0).only(me),
+                dones=dones.at(supervisor).only(me),
+            )  # fmt: skip
+            args = {"own": own.address, "spare": spare.address, "out": out.address}
+            pod.launch(membership.rank, me, [0], {**args, "g": mine})
+        heir = (self.lost + 1) % self.ranks if self.spares else membership.NOBODY
+        suspect = self.lost if self.lost < self.ranks else membership.NOBODY
+        args = {"suspect": suspect, "heir": heir}
+        pod.launch(membership.supervise, supervisor, [0], {**args, "g": known})
+        bench.tolerates("stop", "cut", "stall")
+        if self.lost < self.ranks:
+            bench.recovers(self.lost)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Each rank given up in turn, dead or alive; and an expert that nobody has any more."""
+        usual = cls()
+        return {
+            "three ranks, the last is given up": usual,
+            "the first is given up": replace(usual, lost=0),
+            "the second is given up": replace(usual, lost=1),
+            "no rank is given up": replace(usual, lost=3),
+            "nobody has its expert": replace(usual, spares=0),
+            "two ranks, two iterations": cls(ranks=2, iterations=2, lost=1),
+        }

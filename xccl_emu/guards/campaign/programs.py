@@ -31,7 +31,7 @@ from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.machine.switches import WRITES
+from xccl_emu.machine.state import WRITES
 
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
 WORDS_A_DIE = 8

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.papers.bench import fused, hixl, published
+from xccl_emu.papers.bench import fused, links, published
 from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import Setting
@@ -197,7 +197,7 @@ def fit_published(setting: Setting, report: Callable[[str], None]) -> FittedCons
     copies = [row for row in rows if row.measurement == "hixl"]
 
     def times(costs: Costs) -> dict[str, float]:
-        copied = hixl.hixl(replace(setting, costs=costs), copies)
+        copied = links.hixl(replace(setting, costs=costs), copies)
         return {**latencies(costs), **{result.what: float(result.emulated or 0) for result in copied}}
 
     return fit(rows, times, setting.costs, report)

@@ -14,7 +14,7 @@ from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocol.registry import known
-from xccl_emu.protocols.experts.compared import count_wrong
+from xccl_emu.protocols.experts.data import count_wrong
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
 from xccl_emu.timing.run import Progress, Timing
@@ -65,9 +65,7 @@ class Layer:
         rng = np.random.default_rng((seed, 1, number) if number else (seed, 1))
         loads = routing.skewed_loads(self.experts, number) if self.replicas else np.ones(self.experts)
         redundancy = routing.Redundancy(self.replicas, loads, slots_per_rank=1, top_k=self.top_k)
-        placement = routing.place_experts(
-            self.ranks, self.experts, redundancy=redundancy if self.replicas else None
-        )
+        placement = routing.place_experts(self.ranks, self.experts, redundancy=redundancy if self.replicas else None)
         drawn = routing.draw_routing(loads, self.ranks, self.tokens, self.top_k, rng, self.loads)
         return placement, routing.place_choices(drawn, placement)
 

@@ -1,17 +1,22 @@
-"""Latency and bandwidth of every class of paths, measured by kernels that read and write in virtual time (Table 1)."""
+"""Latency and bandwidth of every class of paths, measured by kernels that read and write in virtual time (Table 1).
+
+And copies by a die's DMA engine to and from another die, block by block, as [HIXL]'s benchmark moves 128 MiB: one core
+rings a descriptor for each block.  They are a queue: the next begins when the one before it is done.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from xccl_emu.kernels.transfers import read_blocks, write_blocks
+from xccl_emu.base.sizes import parse_size
+from xccl_emu.kernels.transfers import copy_blocks, read_blocks, write_blocks
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT
-from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
+from xccl_emu.machine.spec import CLOUDMATRIX384, GIB, KIB, MIB
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.published import Published
-from xccl_emu.papers.bench.result import Result, total_wrong
-from xccl_emu.papers.bench.setting import DEFAULT, Setting
+from xccl_emu.papers.bench.result import Result, Wire, total_wrong
+from xccl_emu.papers.bench.setting import DEFAULT, TARGETS, Setting
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import NODE_CPU, OTHER_CPU, OTHER_NODE, PATHS, SAME_DIE, SAME_NODE, SIBLING_DIE
@@ -27,7 +32,7 @@ BLOCK_BYTES, BLOCKS = 64 * KIB, 16
 OPS = ("read", "write")
 ASSUMED_LATENCY = "an assumption of the topology, measured back"
 
-TARGETS = (0, 1, 2, 16, CLOUDMATRIX384.n_dies, CLOUDMATRIX384.n_dies + CLOUDMATRIX384.cpus_per_node)
+ONE_OF_EACH = (0, 1, 2, 16, CLOUDMATRIX384.n_dies, CLOUDMATRIX384.n_dies + CLOUDMATRIX384.cpus_per_node)
 """A die, or a CPU, on each class of paths from die 0 of the pod, as `PATHS` names them."""
 
 
@@ -57,7 +62,7 @@ def _run(
 ) -> tuple[int, float, int | None]:
     """Bytes that went over the path, microseconds from the first one's start to the last one's end, wrong bytes."""
     pod, policy = setting.pod(log=[0])
-    far, each = TARGETS[path], nbytes * times
+    far, each = ONE_OF_EACH[path], nbytes * times
     rng = np.random.default_rng(setting.seed)
     if op == "read":
         data = rng.integers(0, 256, (cores, times, nbytes), np.uint8)
@@ -124,3 +129,52 @@ def _planes(setting: Setting) -> Iterator[Result]:
         one = measure(OTHER_NODE, "write", setting, network.name)
         yield Result.of(published.row("topology", what), 8 * one.gb_s, bench="links", wrong=one.wrong)
         yield Result("links", f"{what.split()[0]} write latency", one.latency_us, "us", note=ASSUMED_LATENCY)
+
+
+TOTAL_BYTES = 128 * MIB
+PLACES = {"same node": TARGETS["node"], "other node": TARGETS["pod"]}
+"""The other die, by the end of a row's name."""
+
+
+def copy_us(setting: Setting, row: Published) -> tuple[float, int | None]:
+    """Microseconds from the call of a row's copies to the end of the last, launch included; and wrong bytes."""
+    op, block, place = _parse(row)
+    here, there = (PLACES[place], 0) if op == "read" else (0, PLACES[place])
+    pod, policy = setting.pod()
+    source, target = pod.alloc(here, TOTAL_BYTES), pod.alloc(there, TOTAL_BYTES)
+    if setting.data:
+        rng = np.random.default_rng(setting.seed)
+        pod.view(source)[:] = rng.integers(0, 256, TOTAL_BYTES, np.uint8)
+    args = {
+        "source": source.address, "target": target.address, "nbytes": block, "times": TOTAL_BYTES // block,
+    }  # fmt: skip
+    pod.launch(copy_blocks, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    pod.run()
+    wrong = int(np.count_nonzero(pod.view(source) != pod.view(target))) if setting.data else None
+    return policy.timing.latency_us + setting.costs.launch_us, wrong
+
+
+def _parse(row: Published) -> tuple[str, int, str]:
+    """Read or write, bytes of a block, and where to."""
+    blocks, place = row.what.split(", ")
+    op, number, unit, _ = blocks.split()
+    return op, parse_size("block", number + unit), place
+
+
+def gib_s(took_us: float) -> float:
+    """Bandwidth of the whole."""
+    return TOTAL_BYTES / GIB / (took_us * 1e-6)
+
+
+def hixl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:
+    """Every row, or some."""
+    results = []
+    for row in published.rows("hixl") if rows is None else rows:
+        with setting.stage(row.what):
+            took_us, wrong = copy_us(setting, row)
+        op, block, place = _parse(row)
+        path = setting.fabric.paths[setting.fabric.path_of(0, PLACES[place])]
+        wire_us = TOTAL_BYTES / 1000 / (path.read if op == "read" else path.write).gb_s
+        wire = Wire("copies", wire_us, TOTAL_BYTES // block, TOTAL_BYTES / GIB)
+        results.append(Result.of(row, gib_s(took_us), wrong=wrong, wire=wire))
+    return results

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.result import Result
-from xccl_emu.papers.bench.scheduling import longest_first
+from xccl_emu.papers.bench.serve import longest_first
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
 from xccl_emu.protocol.registry import make
 

@@ -14,7 +14,7 @@ from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.result import Result, total_wrong
 from xccl_emu.papers.bench.setting import DEFAULT, TARGETS, Setting
-from xccl_emu.protocols.arguments import number_in
+from xccl_emu.protocols.communicator import number_in
 from xccl_emu.protocols.sendrecv.session import SendRecv
 from xccl_emu.timing.run import VirtualTime
 

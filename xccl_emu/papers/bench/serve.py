@@ -7,23 +7,54 @@ experts and combine of each layer, and what the scheduler takes.
 
 Operators take what their kernels take in virtual time (`OperatorTimes`), run at some sizes of a batch; between these it
 is interpolated.  Attention and experts are inputs, in proportion to tokens of the cache and to rows.
+
+Which group gets which request is said by pure functions of what a scheduler knows (4.3).
 """
 
+import heapq
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from xccl_emu import routing
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.layers import Layer, time_layer
 from xccl_emu.papers.bench.result import Result
-from xccl_emu.papers.bench.scheduling import FULL, least_used
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
+
+FULL = -1
+
+
+def least_used(kv_tokens: NDArray[np.int64], running: NDArray[np.int64], batch: int, capacity: int, need: int) -> int:
+    """The group of decode that gets a request: of those with room, the one whose KV cache is least used.
+
+    kv_tokens: [groups] tokens of the cache in use or reserved.  running: [groups] requests.
+    batch, capacity: most requests of a group, and tokens of its cache.  need: tokens that the request may come to.
+    Returns the number of the group, or FULL if none has room.
+    """
+    room = (running < batch) & (kv_tokens + need <= capacity)
+    return int(np.where(room, kv_tokens, np.iinfo(np.int64).max).argmin()) if room.any() else FULL
+
+
+def longest_first(costs: ArrayLike, groups: int) -> NDArray[np.int64]:
+    """The group of prefill of each request: the most costly first, each to the group that has least so far.
+
+    costs: [requests] what each takes, less what of its prompt is cached.  Returns [requests] groups.
+    """
+    given = np.asarray(costs, np.float64)
+    chosen = np.zeros(len(given), np.int64)
+    loads = [(0.0, group) for group in range(groups)]
+    for request in np.argsort(-given, kind="stable"):
+        load, group = heapq.heappop(loads)
+        chosen[request] = group
+        heapq.heappush(loads, (load + float(given[request]), group))
+    return chosen
+
 
 RAN_AT = (8, 32, 120)
 """Tokens of a rank at which dispatch and combine are run."""

@@ -5,19 +5,59 @@ a group's die computes attention of one microbatch after the other, and A2E, exp
 which takes one call after the other, in turns (Figure 19).  A step is all layers of all microbatches.  So times add up
 and wait for each other, and nothing else happens: a step is simulated by these alone, with A2E and E2A as their
 kernels take them.  That the streams themselves hand calls on so is what `a2e_domains` runs.
+
+The decode budget (5.2, 7.1) is of layers that are run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.papers.bench.a2e_call import ONE_DOMAIN, time_call
-from xccl_emu.papers.bench.a2e_domains import MICROBATCHES
+from xccl_emu.papers.bench import a2e, published
+from xccl_emu.papers.bench.a2e_call import ONE_DOMAIN, A2EDeployment, time_call
+from xccl_emu.papers.bench.a2e_domains import DOMAINS, MICROBATCHES, Layers, time_layers
 from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.serve import OperatorTimes, ServedRequests, ServingPod, StepLoad, rows_of, simulate
-from xccl_emu.papers.bench.setting import Setting
+from xccl_emu.papers.bench.setting import DEFAULT, Setting
+
+TOKENS, CHIPS = DOMAINS * 160 * 96, 384
+"""Global batch, and chips of 768 dies."""
+
+
+def budget(given: Mapping[str, float], ran: Layers) -> dict[str, float]:
+    """Return what follows from what was run, by the names of the published rows."""
+    forward = given["scheduler"] + given["MTP layer"] + ran.all_ms(given["layers"])
+    tpot = forward / (1 + given["acceptance"])
+    rate = TOKENS / CHIPS / tpot * 1000
+    return {
+        "A2E": ran.a2e_us / 1000, "E2A": ran.e2a_us / 1000, "forward": forward, "TPOT": tpot,
+        "tokens a second and chip, at 50 ms": rate,
+    }  # fmt: skip
+
+
+def budget_rows(ran: Layers, deployment: A2EDeployment) -> list[Result]:
+    """The published budget, and what becomes of it with what was run."""
+    given = {row.what: row.value for row in published.rows("tpot", "input")}
+    ours, shape = budget(given, ran), deployment.shape | ran.shape
+    each = Result("tpot", "a layer of all microbatches, run", ran.each_us / 1000, "ms", configuration=shape)
+    rows = published.rows("tpot")
+    return [*(Result.of(row, ours.get(row.what, row.value), configuration=shape) for row in rows), each]
+
+
+def tpot(setting: Setting = DEFAULT, deployment: A2EDeployment = ONE_DOMAIN) -> list[Result]:
+    """Time one call, without payload, for what the dummy expert takes; then layers of all domains."""
+    one = time_call(replace(setting, data=False), deployment)
+    return budget_rows(time_layers(one, setting, deployment), deployment)
+
+
+def a2e_and_tpot(setting: Setting = DEFAULT, deployment: A2EDeployment = ONE_DOMAIN) -> list[Result]:
+    """The rows of A2E and of the budget, of one run of the call and of the layers."""
+    one = time_call(setting, deployment)
+    ran = time_layers(one, setting, deployment)
+    return [*a2e.rows_of(one, ran, deployment), *budget_rows(ran, deployment)]
+
 
 RAN_AT = (8, 32, 96)
 """Tokens of a microbatch at which A2E and E2A are run."""

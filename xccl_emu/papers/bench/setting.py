@@ -13,7 +13,7 @@ from xccl_emu.base.stage import Stage, silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
 from xccl_emu.papers.bench.result import Result
-from xccl_emu.protocols.experts.compared import draw_tokens
+from xccl_emu.protocols.experts.data import draw_tokens
 from xccl_emu.timing.arrival import Taken
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Fabric

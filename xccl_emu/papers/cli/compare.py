@@ -16,7 +16,7 @@ from xccl_emu.cli.shown import right, spinner, stdout_console, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from xccl_emu.papers.bench.traffic import Comparison
+    from xccl_emu.papers.bench.compare import Comparison
     from xccl_emu.protocol.sequence import Sizes
 
 
@@ -45,22 +45,20 @@ class LayerCompared:
 
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
-    from xccl_emu.papers.bench import traffic
+    from xccl_emu.papers.bench import compare
 
     named, sizes = split_sizes(words or ())
     with spinner("compare", as_json):
         if named:
             result = compared(named, _given(options, ctx) | sizes)
         else:
-            from xccl_emu.papers.bench.compare import compare
-
-            result = compare(**asdict(options))
+            result = compare.compare(**asdict(options))
     if as_json:
         print_json("compare", result)
     elif sys.stdout.isatty():
-        stdout_console().print(_table(*traffic.cells(result)))
+        stdout_console().print(_table(*compare.cells(result)))
     else:
-        typer.echo(traffic.as_markdown(result))
+        typer.echo(compare.as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)
         raise typer.Exit(WRONG)
@@ -68,7 +66,7 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
 
 def compared(protocols: Sequence[str], sizes: "Sizes") -> "Comparison":
     """Return what the dies of each role ask of other dies, of several protocols of the same sizes."""
-    from xccl_emu.papers.bench.traffic import Comparison, TrafficLine, line_of
+    from xccl_emu.papers.bench.compare import Comparison, TrafficLine, line_of
     from xccl_emu.protocol.registry import make
 
     lines, wrong = list[TrafficLine](), 0

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from xccl_emu.check.trial import Trial
     from xccl_emu.papers.bench.result import Result
     from xccl_emu.papers.bench.setting import Setting
-    from xccl_emu.protocol.case import Case
-    from xccl_emu.protocol.collective import Collective
+    from xccl_emu.protocol.case import Case, Collective
     from xccl_emu.protocol.sequence import Sizes
 
 TYPES = {"bf16": "bfloat16", "fp16": "half"}
@@ -75,7 +74,7 @@ def grid(sizes: "Sizes") -> Iterator[dict[str, int | str]]:
 def case_jobs(protocol: str, sizes: "Sizes", perf: Perf, setting: "Setting") -> "list[Job[Result]]":
     """The time of each combination of sizes, from the first core's beginning to the last one's end; or of a call."""
     from xccl_emu.papers.bench.result import even
-    from xccl_emu.protocol.collective import Collective
+    from xccl_emu.protocol.case import Collective
     from xccl_emu.protocol.registry import make
 
     cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs

@@ -98,8 +98,7 @@ def _check(options: Planning, plot: Path | None) -> None:
 
 def _setting(options: Planning) -> "PlanSetting":
     from xccl_emu.papers.plan.cluster import load_cluster
-    from xccl_emu.papers.plan.costs import PlanSetting
-    from xccl_emu.papers.plan.forms import CORRECTED, literal_but_for
+    from xccl_emu.papers.plan.costs import CORRECTED, PlanSetting, literal_but_for
     from xccl_emu.papers.plan.model import load_model
 
     form = literal_but_for(options.correct) if options.literal else CORRECTED

@@ -13,8 +13,8 @@ from xccl_emu.base import words as w
 from xccl_emu.cli.app import print_json
 from xccl_emu.cli.files import save_figure
 from xccl_emu.cli.shown import right, stdout_console
+from xccl_emu.papers.plan.grammar import WHOLE, Cut, DeviceShare, part
 from xccl_emu.papers.plan.observed import FittedObservation
-from xccl_emu.papers.plan.partition import WHOLE, Cut, DeviceShare, part
 from xccl_emu.papers.plan.strategies import (
     DeviceBytes,
     Estimate,

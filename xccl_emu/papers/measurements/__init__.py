@@ -40,6 +40,8 @@ class Measurement(Modelled):
 
     name: ClassVar[str] = ""
     """Name of the command."""
+    module: ClassVar[str] = ""
+    """Module of `xccl_emu.papers.bench` that has the function of this name, if it is not called so."""
     suite: ClassVar[Suite | None] = None
     own_fabric: ClassVar[bool] = False
     """Whether it is made on the fabric of its paper, whatever ``--fabric`` says."""
@@ -50,8 +52,9 @@ class Measurement(Modelled):
     )  # fmt: skip
 
     def rows(self, setting: "Setting") -> "list[Result]":
-        """Make it: by the function of `xccl_emu.papers.bench` that has its name, in a module of that name."""
-        made: list[Result] = getattr(import_module(f"xccl_emu.papers.bench.{self.name}"), self.name)(setting)
+        """Make it: by the function of `xccl_emu.papers.bench` that has its name."""
+        where = import_module(f"xccl_emu.papers.bench.{self.module or self.name}")
+        made: list[Result] = getattr(where, self.name)(setting)
         return made
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":

@@ -23,7 +23,7 @@ class LinksMeasurement(Measurement):
 class BuffersMeasurement(Measurement):
     """Sizes that must come out exactly: messages, buffers and metadata, as the protocols lay them out on the pod."""
 
-    name = "buffers"
+    name, module = "buffers", "tables"
     suite = Suite(1, 7, 0.5, 0.5)
 
 
@@ -97,7 +97,7 @@ class PhasesMeasurement(Measurement):
 class AblationMeasurement(Measurement):
     """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
 
-    name = "ablation"
+    name, module = "ablation", "phases"
     suite = Suite(8, 3, 8.0, 2.0)
 
 

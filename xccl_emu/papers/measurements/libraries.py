@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class HixlMeasurement(Measurement):
     """Copies of 128 MiB by the DMA engine, in blocks of 16 KiB to 8 MiB, to the same node or another (HIXL)."""
 
-    name = "hixl"
+    name, module = "hixl", "links"
     suite = Suite(9, 8, 1.5, 1.0)
 
 
@@ -25,7 +25,7 @@ class HcclMeasurement(Measurement):
     Above 2 MB of a rank no payload moves, and nothing is compared.
     """
 
-    name = "hccl"
+    name, module = "hccl", "operators"
     suite = Suite(11, 9, 1.5, 1.0)
 
 

@@ -97,7 +97,7 @@ class A2EMeasurement(Measurement):
 class IterationMeasurement(Measurement):
     """Dispatch and combine in an iteration of decode: 288 dies, 120 tokens each, 576 expert slots (Figure 20)."""
 
-    name = "iteration"
+    name, module = "iteration", "dispatch"
     suite = Suite(5, 1, 21.0, 3.5)
 
 
@@ -205,11 +205,11 @@ class TpotMeasurement(Measurement):
     Layers of three domains with two microbatches each are run through the persistent streams; TPOT follows from these.
     """
 
-    name = "tpot"
+    name, module = "tpot", "serve_apart"
     suite = Suite(6, 0, 12.0, 3.2)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
         """Layers that are run are for the rows of A2E, too."""
-        from xccl_emu.papers.bench.tpot import a2e_and_tpot
+        from xccl_emu.papers.bench.serve_apart import a2e_and_tpot
 
         return a2e_and_tpot(setting)

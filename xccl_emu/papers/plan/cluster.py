@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.papers.plan.tables import check_names, check_numbers, load, number, record, whole
+from xccl_emu.papers.plan.model import check_names, check_numbers, load, number, record, whole
 
 SHIPPED = {"910B": "910b", "H20": "h20"}
 """Clusters that come with the package, and their files."""

@@ -19,9 +19,9 @@ from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.plan import costs
 from xccl_emu.papers.plan.cluster import Cluster, Link
-from xccl_emu.papers.plan.forms import Form
+from xccl_emu.papers.plan.costs import Form
 from xccl_emu.papers.plan.grammar import parse
-from xccl_emu.papers.plan.tables import check_names, check_numbers, load, number, record, whole
+from xccl_emu.papers.plan.model import check_names, check_numbers, load, number, record, whole
 
 Seconds = Callable[[float, int, Link, Form], float]
 OPERATIONS: Mapping[str, Seconds] = {

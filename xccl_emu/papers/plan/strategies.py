@@ -8,8 +8,7 @@ from typing import Annotated
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.papers.plan.costs import PlanSetting, Term, service
-from xccl_emu.papers.plan.forms import CORRECTED, Form
+from xccl_emu.papers.plan.costs import CORRECTED, Form, PlanSetting, Term, service
 from xccl_emu.papers.plan.grammar import LayerStrategy, strategies
 
 

@@ -5,19 +5,34 @@ from typing import NamedTuple
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import access
+from xccl_emu.machine.device import access, cache
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.lines import flags_in, is_line, polls_whole_word
 from xccl_emu.machine.device.pipes import free_descriptor
+from xccl_emu.machine.device.policies import random
 from xccl_emu.machine.device.scalar import run_on_buffer
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.touched import queued_on
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.device.answers import answer
 from xccl_emu.timing.device.poll_any import step_poll_any
 from xccl_emu.timing.device.transfer import die_at, latency_of, path_to, written_by
+
+
+@jit
+def answer(st, tm, core, asked):
+    """The answer to the core's `choose`; a timer begins with the first question, and with each that is `of` another."""
+    n, word = cache.answers(st, core.base), tm[tm[core.row + tl.CORE_SITES] + asked.site]
+    if word >> tl.TIMER_SHIFT == 0:
+        return random.draw(st, n) if st[ms.DRAWS_ANSWERS] else 0
+    timer, now = core.row + tl.TIMERS + 2 * (word >> tl.TIMER_NUMBER & tl.TIMERS_MOST - 1), tm[core.row + tl.SCALAR_AT]
+    if tm[timer] == 0 or tm[timer + 1] != asked.words[ops.CHOOSE.of]:
+        tm[timer], tm[timer + 1] = 1 + now, asked.words[ops.CHOOSE.of]
+    if n == 1 or 1 + now - tm[timer] < word >> tl.TIMER_SHIFT:
+        return 0
+    tm[timer] = 0
+    return 1
 
 
 @jit

@@ -5,7 +5,7 @@ from xccl_emu.check.sampling.device.begin import ended
 from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.device.monitor.calls import call
 from xccl_emu.check.sampling.device.monitor.shadow import save
-from xccl_emu.check.sampling.device.policies.draw import draw_below
+from xccl_emu.check.sampling.device.policies import draw_below
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms

@@ -4,7 +4,7 @@ from xccl_emu.check.sampling.device.breaks import atomic_held, held, holds
 from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.device.monitor.calls import call
 from xccl_emu.check.sampling.device.monitor.clocks import index_of
-from xccl_emu.check.sampling.device.policies.draw import draw_below
+from xccl_emu.check.sampling.device.policies import draw_below
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms

@@ -5,7 +5,7 @@ from xccl_emu.check.sampling.device.begin import begin, ended, returned
 from xccl_emu.check.sampling.device.candidates import gather, try_candidate
 from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.device.monitor.calls import call, part
-from xccl_emu.check.sampling.device.policies.draw import seed_draws
+from xccl_emu.check.sampling.device.policies import seed_draws
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms

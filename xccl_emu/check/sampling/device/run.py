@@ -6,10 +6,17 @@ from xccl_emu.check.sampling.device.candidates import drop, gather, try_candidat
 from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.sampling.device.monitor.calls import part
 from xccl_emu.check.sampling.device.monitor.clocks import index_of
-from xccl_emu.check.sampling.device.policies.draw import draw_below, is_change, seed_draws
-from xccl_emu.check.sampling.device.policies.pct import lower, lower_spinning
-from xccl_emu.check.sampling.device.policies.pick import draw_key, pick, which
-from xccl_emu.check.sampling.device.policies.skew import draw_dies
+from xccl_emu.check.sampling.device.policies import (
+    draw_below,
+    draw_dies,
+    draw_key,
+    is_change,
+    lower,
+    lower_spinning,
+    pick,
+    seed_draws,
+    which,
+)
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST

@@ -1,5 +1,8 @@
-"""``torch_npu``: its profiler, with what the calls on the pod took."""
+"""``torch_npu``: its profiler, with what the calls on the pod took, and ``npu_moe_distribute_dispatch`` and ``combine``
+in both versions ([SglKernelNpu] calls them), by FusedDispatch and FusedCombine.
+"""
 
+import functools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,13 +10,103 @@ from typing import Any
 
 import torch
 
-from xccl_emu.doors.torch.client import CLOCK
-from xccl_emu.doors.torch.faces.distribute import (
-    npu_moe_distribute_combine,
-    npu_moe_distribute_combine_v2,
-    npu_moe_distribute_dispatch,
-    npu_moe_distribute_dispatch_v2,
-)
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.doors.torch.client import CLOCK, Rank
+from xccl_emu.doors.torch.faces.common import refuse, to_numpy, to_torch, unfilled
+
+_DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+_ASSIST_WORDS = 128
+"""Words of ``assist_info_for_combine`` for each row; source, token and choice are the first of them."""
+_HERE = {
+    "expert_shard_type": (0,), "shared_expert_num": (0, 1), "tp_world_size": (0, 1), "expert_token_nums_type": (0, 1),
+    "comm_alg": ("", "fullmesh_v1", "fullmesh_v2"), "group_list_type": (0,),
+}  # fmt: skip
+"""By argument the values that are here; of any other, None, 0 and \"\"."""
+_ANY = ("group_tp", "tp_rank_id", "tp_send_counts", "expand_scales", "expert_scales")
+"""Arguments that say nothing here: there is one group, and weights are combine's."""
+
+_rank = functools.cache(Rank)
+
+
+def npu_moe_distribute_dispatch_v2(
+    x: torch.Tensor, expert_ids: torch.Tensor, group_ep: str, ep_world_size: int, ep_rank_id: int, moe_expert_num: int,
+    *, quant_mode: int = 0, global_bs: int = 0, expert_token_nums_type: int = 1, **named: Any,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """Send tokens to their experts; arguments and the seven results as upstream's, ConfigError for what is not here.
+
+    Ranks that have the same ``group_ep`` are a group.  Without ``global_bs`` all must have as many tokens.
+    """
+    _check(named | {"expert_token_nums_type": expert_token_nums_type})
+    refuse(quant_mode=(quant_mode not in (0, 2) and quant_mode, "must be 0, or 2 without scales"))
+    local, top_k = moe_expert_num // ep_world_size, expert_ids.size(1)
+    most = global_bs // ep_world_size or x.size(0)
+    shape = {
+        "hidden": x.size(1), "top_k": top_k, "tokens_max": most, "local_experts": local, "quantized": quant_mode == 2,
+        "quantizer": "cann", "dtype": _DTYPES.get(x.dtype, str(x.dtype)),
+    }  # fmt: skip
+    sent = {"x": to_numpy(x), "topk": to_numpy(expert_ids.int())}
+    rank = _rank(group_ep, ep_rank_id, ep_world_size)
+    said, got = rank.call("dispatch_fused", sent, "MoeDistributeDispatch", shape=shape)
+    rows, n = ep_world_size * most * min(top_k, local), len(got["x"])
+    recv = to_torch(got["x"])
+    whole, scales = unfilled((rows, x.size(1)), recv.dtype), unfilled((rows,), torch.float32)
+    whole[:n] = recv
+    if quant_mode == 2:
+        scales[:n] = to_torch(got["scales"])
+    assist = unfilled((rows, _ASSIST_WORDS), torch.int32)
+    assist[:n, :3] = torch.stack([to_torch(got[name]) for name in ("source", "token", "choice")], 1)
+    assist = assist.flatten()
+    assist.xccl_emu_handle = said["handle"], n
+    counts = to_torch(got["counts"])
+    numbers = counts.sum(1)
+    numbers = (numbers if expert_token_nums_type else numbers.cumsum(0)).long()
+    nothing = torch.zeros(0)
+    return whole, scales, assist, numbers, counts.flatten().cumsum(0).int(), nothing.int(), nothing
+
+
+def npu_moe_distribute_dispatch(x: torch.Tensor, expert_ids: torch.Tensor, *args: Any, **named: Any) -> Any:
+    """The same, with [tokens * top_k] for the third: how many choices before name the same expert."""
+    whole, scales, assist, *rest = npu_moe_distribute_dispatch_v2(x, expert_ids, *args, **named)
+    flat = expert_ids.flatten()
+    before = torch.tril(flat[:, None] == flat, -1).sum(1).int()
+    before.xccl_emu_handle = assist.xccl_emu_handle
+    return whole, scales, before, *rest
+
+
+def npu_moe_distribute_combine_v2(
+    expand_x: torch.Tensor, expert_ids: torch.Tensor, assist_info_for_combine: torch.Tensor,
+    ep_send_counts: torch.Tensor, expert_scales: torch.Tensor, group_ep: str, ep_world_size: int, ep_rank_id: int,
+    moe_expert_num: int, **named: Any,
+) -> torch.Tensor:  # fmt: skip
+    """Bring the experts' rows of the last dispatch back, and sum them by weights; as upstream's of this name."""
+    _check(named)
+    handle = getattr(assist_info_for_combine, "xccl_emu_handle", None)
+    if handle is None:
+        raise ConfigError("assist_info_for_combine (expand_idx): must be the tensor that dispatch gave")
+    number, n = handle
+    sent = {
+        "y": to_numpy(expand_x[:n]), "topk": to_numpy(expert_ids.int()), "weights": to_numpy(expert_scales.float()),
+    }  # fmt: skip
+    rank = _rank(group_ep, ep_rank_id, ep_world_size)
+    return to_torch(rank.call("combine_fused", sent, "MoeDistributeCombine", handle=number)[1]["out"])
+
+
+def npu_moe_distribute_combine(
+    expand_x: torch.Tensor, expert_ids: torch.Tensor, expand_idx: torch.Tensor, *args: Any, **named: Any
+) -> torch.Tensor:
+    """The same of the first version."""
+    named.pop("global_bs", None)
+    return npu_moe_distribute_combine_v2(expand_x, expert_ids, expand_idx, *args, **named)
+
+
+def _check(named: dict[str, Any]) -> None:
+    """ConfigError for an argument that is set to what is not here."""
+    for name, value in named.items():
+        here = _HERE.get(name, (0, ""))
+        tensor = isinstance(value, torch.Tensor)
+        if name not in _ANY and value is not None and (tensor or value not in here):
+            raise ConfigError(name, "a tensor" if tensor else value, f"xccl_emu.doors.torch has {here} or None")
+
 
 __all__ = [
     "npu", "npu_moe_distribute_combine", "npu_moe_distribute_combine_v2", "npu_moe_distribute_dispatch",
