@@ -79,7 +79,7 @@ LIMITS = {
         "copies are issued ahead, and none is waited for", "wait for an event before more, or --policy portfolio",
     ),
     cs.LIMIT_GUIDED: Limit(
-        "a kernel goes by what a poll has returned that is switched off, and touches what others use", "",
+        "a kernel uses what a switched-off poll has returned, and then touches what others use", "",
         "the poll says how much has come, and what has come is read", "draw schedules: --policy portfolio",
     ),
 }  # fmt: skip

@@ -171,7 +171,7 @@ def _waits_for_explored(st, ck, x):
 
 @jit
 def _explored(st, ck, entry):
-    """Does an instruction or descriptor touch memory that accesses are explored to: of which no clock keeps account?"""
+    """Does an instruction or descriptor touch memory whose accesses are explored?  No clock keeps account of these."""
     op, worst = st[entry], granules.LOCAL
     if ops.READS >> op & 1:
         worst = max(worst, granules.worst_class(ck, *touched.read_by(st, entry, op)))

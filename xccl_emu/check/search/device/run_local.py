@@ -131,7 +131,7 @@ def _granted(mem, st, ck, i, choice):
 
 @jit
 def _polls_on(mem, st, ck, named, i, choice):
-    """Is a core at a poll that is not granted now?  That it may wait there is noted."""
+    """Return whether a core is at a poll that is not granted now; that it may wait there is noted."""
     base = flight.block_of_core(st, clocks.core_of(ck, i))
     op = st[base + REQUEST]
     if not ops.POLLS >> op & 1 or flight.switched_off(st, base) or _granted(mem, st, ck, i, choice):
@@ -143,7 +143,7 @@ def _polls_on(mem, st, ck, named, i, choice):
 
 @jit
 def waits(mem, st, ck, named, process):
-    """Is a process, which has one choice, a scalar unit at a poll that is not granted now, or that must drain first?"""
+    """Return whether a process, which has one choice, is a scalar unit at a poll not granted now, or must drain first."""
     m = process // PER_CORE
     if m >= ck[cs.N] or process % PER_CORE != rq.SCALAR:
         return False
