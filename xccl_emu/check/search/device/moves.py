@@ -171,15 +171,26 @@ def _waits_for_explored(st, ck, x):
 
 @jit
 def _explored(st, ck, entry):
-    """Does an instruction or descriptor touch memory whose accesses are explored?  No clock keeps account of these."""
-    op, worst = st[entry], granules.LOCAL
-    if ops.READS >> op & 1:
-        worst = max(worst, granules.worst_class(ck, *touched.read_by(st, entry, op)))
-    if ops.WRITES >> op & 1:
-        worst = max(worst, granules.worst_class(ck, *touched.written_by(st, entry, op)))
-    if op == rq.OP_PUT_SIGNAL:
-        worst = max(worst, granules.worst_class(ck, st[entry + ops.PUT_SIGNAL.signal], 8))
-    return worst > (granules.DATA if ck[cs.FULL] else granules.OWN)
+    """Does an instruction or descriptor make an access that is judged by being open, and that may be half of a race?"""
+    op = st[entry]
+    if ops.READS >> op & 1 and _judged_open(ck, *touched.read_by(st, entry, op), False):
+        return True
+    if op == rq.OP_PUT_SIGNAL and _judged_open(ck, st[entry + ops.PUT_SIGNAL.signal], 8, True):
+        return True
+    return ops.WRITES >> op & 1 != 0 and _judged_open(ck, *touched.written_by(st, entry, op), True)
+
+
+@jit
+def _judged_open(ck, start, nbytes, writes):
+    """Is one of some bytes' granules explored?  Marks keep account of data and fields; who polls STABLE races not."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        at = ck[cs.GRANULE_TABLE] + p * granules.GRANULE_WORDS
+        class_, uses = ck[at + granules.CLASS], ck[at + granules.USES]
+        if class_ == granules.SYNC and (not writes or granules.may_race(ck, p, uses)):
+            return True
+        if class_ == granules.FIELD and not writes:
+            return True
+    return False
 
 
 @jit

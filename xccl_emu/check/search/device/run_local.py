@@ -143,7 +143,7 @@ def _polls_on(mem, st, ck, named, i, choice):
 
 @jit
 def waits(mem, st, ck, named, process):
-    """Return whether a process, which has one choice, is a scalar unit at a poll not granted now, or must drain first."""
+    """Return whether a process, which has one choice, is a scalar unit at a poll not granted or before a drain."""
     m = process // PER_CORE
     if m >= ck[cs.N] or process % PER_CORE != rq.SCALAR:
         return False
