@@ -74,9 +74,9 @@ LIMITS = {
         "a kernel loads or stores over more lines than there are", "give the pod more (scalar_cache), or dcci them",
     ),
     cs.LIMIT_QUEUE: Limit(
-        "a queue was full, which orders nothing, while an access in it was of a flag, or of what lies next to one",
-        f"{ms.QUEUE_DEPTH} instructions, or {ms.N_DMA_SLOTS} descriptors",
-        "copies are issued ahead, and none is waited for", "wait for an event before more, or --policy portfolio",
+        "the queue of mtu-in was full, which orders nothing, with a copy in it of a flag, or of what lies next to one",
+        f"{ms.QUEUE_DEPTH} instructions", "copies are issued ahead, and none is waited for",
+        "wait for an event before more, or --policy portfolio",
     ),
     cs.LIMIT_GUIDED: Limit(
         "a kernel uses what a switched-off poll has returned, and then touches what others use", "",

@@ -278,13 +278,6 @@ def has_flags(ck, p):
 
 
 @jit
-def may_race(ck, p, uses):
-    """Return whether a write by mtu-out to a granule may race: somebody reads it plainly, or writes it otherwise."""
-    by_both = uses & (USE_BY_SCALAR | USE_BY_OUT) == USE_BY_SCALAR | USE_BY_OUT
-    return uses & (USE_READ | USE_TORN) != 0 or by_both or (writer_of(uses) == MANY and not has_flags(ck, p))
-
-
-@jit
 def _bytes_in(p, start, nbytes):
     """A bit for each byte of a granule that is among some bytes."""
     first, end = max(start - (p << 5), 0), min(start + nbytes - (p << 5), 32)

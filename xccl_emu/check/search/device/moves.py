@@ -23,6 +23,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import cache as machine_cache
 from xccl_emu.machine.device import flight, touched
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.access import reads_flags
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
 from xccl_emu.machine.device.words import call, jit, load_i64
 
@@ -152,44 +153,21 @@ def execute_action(mem, st, ck, rows, named, i, what):
 
 @jit
 def _waits_for_explored(st, ck, x):
-    """Does a scalar unit wait for a place in a queue, or for a descriptor, while something explored is in there?
+    """Does a scalar unit wait for a place in mtu-in's queue, while an explored transfer of what others write is in it?
 
     What it issues afterwards is not ordered after that, since depth orders nothing; but no state has both open, which
     is how accesses that are explored are judged.
     """
-    pipe = touched.queued_on(x.op, *_event_of(x)[:2])
-    if pipe == rq.MTU_IN or pipe == rq.MTU_OUT:
-        queue = pipe_of(x.base, pipe)
-        for j in range(ms.QUEUE_DEPTH if st[queue + ms.PIPE_COUNT] == ms.QUEUE_DEPTH else 0):
-            if _explored(st, ck, entry_of(st, queue, j)):
+    queue = pipe_of(x.base, rq.MTU_IN)
+    waits = touched.queued_on(x.op, *_event_of(x)[:2]) == rq.MTU_IN and st[queue + ms.PIPE_COUNT] == ms.QUEUE_DEPTH
+    for j in range(ms.QUEUE_DEPTH if waits else 0):
+        entry = entry_of(st, queue, j)
+        if st[entry] == rq.OP_MTU_IN and not st[entry + ops.MTU_IN.tentative]:
+            source, nbytes = touched.read_by(st, entry, rq.OP_MTU_IN)
+            if granules.worst_class(ck, source, nbytes) >= granules.FIELD and not reads_flags(
+                st, x.base, source, nbytes
+            ):
                 return True
-    for k in range(ms.N_DMA_SLOTS if x.op == rq.OP_DMA and free_descriptor(st, x.base) < 0 else 0):
-        if _explored(st, ck, x.base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS):
-            return True
-    return False
-
-
-@jit
-def _explored(st, ck, entry):
-    """Does an instruction or descriptor make an access that is judged by being open, and that may be half of a race?"""
-    op = st[entry]
-    if ops.READS >> op & 1 and _judged_open(ck, *touched.read_by(st, entry, op), False):
-        return True
-    if op == rq.OP_PUT_SIGNAL and _judged_open(ck, st[entry + ops.PUT_SIGNAL.signal], 8, True):
-        return True
-    return ops.WRITES >> op & 1 != 0 and _judged_open(ck, *touched.written_by(st, entry, op), True)
-
-
-@jit
-def _judged_open(ck, start, nbytes, writes):
-    """Is one of some bytes' granules explored?  Marks keep account of data and fields; who polls STABLE races not."""
-    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        at = ck[cs.GRANULE_TABLE] + p * granules.GRANULE_WORDS
-        class_, uses = ck[at + granules.CLASS], ck[at + granules.USES]
-        if class_ == granules.SYNC and (not writes or granules.may_race(ck, p, uses)):
-            return True
-        if class_ == granules.FIELD and not writes:
-            return True
     return False
 
 
