@@ -15,7 +15,7 @@ SWITCH = (0, 1)
 
 def meant(given: object, known: Iterable[object]) -> str:
     """Ask, at the end of an error about a word that is not known, for those that are like it; empty if none is."""
-    near = difflib.get_close_matches(str(given), [*map(str, known)])
+    near = difflib.get_close_matches(given, [*map(str, known)]) if isinstance(given, str) else []
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
