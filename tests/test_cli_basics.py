@@ -280,7 +280,7 @@ class Own(Case):
     [
         ("size(2)", "pod", "own.py:9, in lay_out: NameError: name 'pod' is not defined"),
         ("size(2)", "[].pop()", "own.py:9, in lay_out: IndexError: pop from empty list"),
-        ("size(2)", "Regions(2).meta('tail', 8, 'x')", "count='x': must be a whole number"),
+        ("size(2)", "Regions(2).meta('tail', 8, 'x')", "count='x': must be a whole number (FOLDER/own.py:9)"),
         ("size(2.5)", "pass", "Own.dies: must have a number or text as its default, as size(2)"),
         ("none", "pass", "own.py:7: NameError: name 'none' is not defined)"),
     ],
@@ -291,7 +291,7 @@ def test_a_bug_of_a_user_is_none_of_the_emulator(default: str, fails: str, told:
     shown = run_command("list", f"{tmp_path}/own.py:Own")
     assert (shown.returncode, shown.stdout) == (ending.USAGE, "")
     assert shown.stderr.startswith("xccl-emu: error: ")
-    assert shown.stderr.endswith(f"{told}\n")
+    assert shown.stderr.endswith(f"{told.replace('FOLDER', os.path.relpath(tmp_path))}\n")
 
 
 def test_all_codes_are_told() -> None:

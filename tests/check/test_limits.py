@@ -62,4 +62,4 @@ def test_depth_proves_nothing(reduced: dict[str, bool]) -> None:
         return Search(made, max_states=5000, seconds=None, progress=None).run()
 
     assert limits.LIMITS[cs.LIMIT_QUEUE].what in searched(QUEUE_DEPTH).reason
-    assert searched(QUEUE_DEPTH - 1).violation is not None
+    assert searched(QUEUE_DEPTH - 1).violation == cs.RACE
