@@ -104,7 +104,8 @@ def test_a_race_is_marked_at_both_accesses(seed: int) -> None:
         assert marked.pop(write.number) == "B"
         assert marked == ({same[-1]: "A"} if same else marked)
     text, _ = printed(checkable.build("sc"), Violation(DATA_RACE, "told", actions[: over[0].number], "", 0))
-    assert re.search(rf"^B  step {over[0].number}: die0\.core0\.mtu-out mtu_out 64 B.* die1\.data", text, re.MULTILINE)
+    raced = rf"^B  step {over[0].number}: die0\.core0\.mtu-out mtu_out 64 B.* ub\+0x0 \(die1\.data"
+    assert re.search(raced, text, re.MULTILINE)
     poll = next(step for step in trace.steps if step.operation == "poll")
     assert marks_up_to(poll.number, checkable, actions) == {poll.number: "B"}
 
