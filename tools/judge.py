@@ -77,9 +77,9 @@ class Mistake:
 _SETUP, _FAULTY = "search/setup.py", "search/device/faulty_runs.py"
 _WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]"}
 """Files that know another word for which mistake is made, or the checker state by another name."""
-_CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
+_CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _KEPT, _MOVES, _RACES, _RUN = (
     f"search/device/{name}.py"
-    for name in ("classify", "fields", "foreseen", "granules", "inside", "moves", "races", "run_local")
+    for name in ("classify", "fields", "foreseen", "granules", "inside", "kept", "moves", "races", "run_local")
 )
 _TOUCH, _COPIED = "max(worst, granules.touch(", "a copy over what a poll waits for"
 MISTAKES = (
@@ -144,7 +144,7 @@ MISTAKES = (
         "if st[ms.SOME_TENTATIVE] else 0", "if st[ms.SOME_TENTATIVE] and not PLANTED else 0",
     ),
     Mistake(
-        "meeting-is-kept", "that a write has met a tentative read is not taken back with the write", _MOVES,
+        "meeting-is-kept", "that a write has met a tentative read is not taken back with the write", _KEPT,
         "if st[ms.SOME_TENTATIVE] else 0", "if st[ms.SOME_TENTATIVE] and not PLANTED else 0",
     ),
     Mistake(
