@@ -39,6 +39,10 @@ class Job(Generic[T]):
     """Memory that it touches, estimated."""
 
 
+_FORESEEN = (XcclEmuError, MemoryError)
+"""What a job may fail with; anything else is a bug of ours."""
+
+
 @dataclass(frozen=True)
 class EndedJob(Generic[T]):
     """A job that has ended: with a result, or with an error."""
@@ -65,7 +69,7 @@ class EndedJob(Generic[T]):
     def bug(self) -> BaseException | None:
         """The error with which it failed, if nobody foresaw that."""
         error = self.future.exception()
-        return None if isinstance(error, (XcclEmuError, MemoryError)) else error
+        return None if isinstance(error, _FORESEEN) else error
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ def _check(future: Future[Any], name: str) -> None:
     error = None if future.cancelled() else future.exception()
     if future.cancelled() or type(error).__name__ == "KilledWorker":  # Dask gives the job up, or the scheduler is gone
         raise BrokenExecutor(name) from error
-    if error is None or isinstance(error, (XcclEmuError, MemoryError)):
+    if error is None or isinstance(error, _FORESEEN):
         return
     error.add_note(f"in {name}")
     if isinstance(error, BrokenExecutor) or not isinstance(error, Exception) or early.heard:  # a signal became it

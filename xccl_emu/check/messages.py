@@ -153,7 +153,9 @@ def moment(trial: Trial, expected: Expected) -> str:
         return "when all kernels were done"
     owners = [core_name(trial.pod, core) for core in expected.cores]
     said = f"when {'its owner' if len(owners) == 1 else 'its owners'} {', '.join(owners)} had returned"
-    return said + " (by default: owners= names others, owners='drained' waits for all kernels)" * expected.by_default
+    if expected.by_default:
+        said += " (by default: owners= names others, owners='drained' waits for all kernels)"
+    return said
 
 
 def due(trial: Trial) -> dict[str, tuple[str, ...]]:

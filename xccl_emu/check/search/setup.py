@@ -77,7 +77,7 @@ class Setup:
             cs.EXPECTED_BASE: self._expected_words(),
             cs.FIRST_MEMORY: spec.memory_bytes // 8,
             cs.ON_PATH: cs.ON_PATH_WORDS,
-            cs.KEPT: len(self.cores) * kept.words_of_core(self.state),
+            cs.KEPT: len(self.cores) * int(kept.words_of_core(self.state)),
             cs.RECORD_BASE: _RECORD_WORDS,
             cs.FRAMES: limits.FRAMES * FRAME_WORDS,
             cs.LOG_BASE: limits.LOG_WORDS,

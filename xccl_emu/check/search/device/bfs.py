@@ -7,7 +7,7 @@ present one and goes on from there; states that wait in line mostly differ from 
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.device import dfs
 from xccl_emu.check.search.device.linked import transition
-from xccl_emu.check.search.device.run_local import n_choices, need_not_happen, over
+from xccl_emu.check.search.device.run_local import n_tried, need_not_happen, over
 from xccl_emu.machine.device.words import jit
 
 PARENT, PROCESS, CHOICE, DEPTH_OF = range(4)
@@ -109,8 +109,7 @@ def _expand(mem, st, ck, rows, named, graph, state):
     table, ids, queue, edges = graph
     frame, moved = ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS, False
     for process in range(dfs.n_processes(st, ck)):
-        n = 0
-        while n < n_choices(st, ck, process):
+        for n in range(n_tried(mem, st, ck, named, process)):
             optional = need_not_happen(st, ck, process, n)
             if transition(mem, st, ck, rows, named, process, n):
                 moved = moved or not optional & 1
@@ -130,5 +129,4 @@ def _expand(mem, st, ck, rows, named, graph, state):
                     ck[cs.CYCLES] = 1
                 cs.step_back(mem, st, ck, ck[frame + dfs.FRAME_MARK])
                 ck[cs.HASH] = ck[frame + dfs.FRAME_HASH]
-            n += 1
     return moved

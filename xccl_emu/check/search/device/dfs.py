@@ -154,9 +154,7 @@ def _next_process(mem, st, ck, named, frame):
     """Go on to the next process of a state that has a choice; False if there is none."""
     process, last, choices = ck[frame + FRAME_PROCESS] + 1, n_processes(st, ck), 0
     while process < last and choices == 0:
-        choices = run_local.n_choices(st, ck, process)
-        if choices == 1 and run_local.waits(mem, st, ck, named, process):
-            choices = 0
+        choices = run_local.n_tried(mem, st, ck, named, process)
         process += 1
     ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_CHOICES] = process - 1, 0, choices
     return choices != 0

@@ -26,15 +26,16 @@ _LISTS = np.array([
 _N_PARTS = _OF_CORE + len(_LISTS)
 
 
-def words_of_core(st: np.ndarray) -> int:
+@jit
+def words_of_core(st):
     """Return how many words it takes to keep a core."""
-    return int(st[ms.CORE_WORDS]) + cs.BLOCK + int(st[ms.CACHE_WORDS]) + _N_PARTS
+    return st[ms.CORE_WORDS] + cs.BLOCK + st[ms.CACHE_WORDS] + _N_PARTS
 
 
 @jit
 def _places(st, ck, i):
     """Return where a core's words are, its block, and where both are kept, one after the other."""
-    kept = ck[cs.KEPT] + i * (st[ms.CORE_WORDS] + cs.BLOCK + st[ms.CACHE_WORDS] + _N_PARTS)
+    kept = ck[cs.KEPT] + i * words_of_core(st)
     return flight.block_of_core(st, clocks.core_of(ck, i)), clocks.block_of(ck, i), kept, kept + ms.WINDOWS
 
 

@@ -142,7 +142,14 @@ def _polls_on(mem, st, ck, named, i, choice):
 
 
 @jit
-def waits(mem, st, ck, named, process):
+def n_tried(mem, st, ck, named, process):
+    """Return how many transitions of a process a search tries in a state: `n_choices`, but none of one that waits."""
+    n = n_choices(st, ck, process)
+    return 0 if n == 1 and _waits(mem, st, ck, named, process) else n
+
+
+@jit
+def _waits(mem, st, ck, named, process):
     """Return whether a process, which has one choice, is a scalar unit at a poll not granted or before a drain."""
     m = process // PER_CORE
     if m >= ck[cs.N] or process % PER_CORE != rq.SCALAR:
