@@ -49,17 +49,37 @@ def test_a_message_says_whose_and_how_many(text: str, more: dict[str, int], limi
 
 
 ACKNOWLEDGED = "store 1.4 1; ge 0.4 1; store 1.5 7 | ge 1.4 1; in 1.4 0 2; {}store 0.4 1"
+SENT = "out m1.0 0 3; {}store 1.4 7 | ge 1.4 7; in m1.0 8 3"
+NEXT_TO = "put m1.0 1; {}store m1.1 2 | load_named m1.0"
+SEEN = "put 1.0 1; {}store 1.4 2 | load_named 1.4; load_named 1.0"
+
+
+def _found(text: str, order: str, reduced: dict[str, bool]) -> Found:
+    made = Setup(small(text, dies=2, memory={0o50: 1}).trial(order, None), **reduced)
+    return Search(made, max_states=5000, seconds=None, progress=None).run()
+
+
+FULL, LESS, MERGED = {"full": True}, {"full": True, "most": False}, {"full": False}
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("reduced", [{"full": True}, {"full": True, "most": False}, {"full": False}])
-def test_depth_proves_nothing(reduced: dict[str, bool]) -> None:
-    """A copy that a full queue alone orders is not verified; the race that is there is found with one copy fewer."""
+@pytest.mark.parametrize(
+    ("text", "more", "order", "reduced"),
+    [
+        *((ACKNOWLEDGED, "in m1.0 8 0; ", "relaxed", reduced) for reduced in (FULL, LESS, MERGED)),
+        (SENT, "put 0.0 1; ", "sc", MERGED),
+        *((NEXT_TO, "put 0.0 1; ", order, FULL) for order in ("sc", "relaxed")),
+        (SEEN, "put 0.0 1; ", "sc", MERGED),
+    ],
+)
+def test_depth_proves_nothing(text: str, more: str, order: str, reduced: dict[str, bool]) -> None:
+    """What a full queue alone orders leaves no proof; with one instruction fewer the search has both orders."""
+    assert limits.LIMITS[cs.LIMIT_QUEUE].what in _found(text.format(QUEUE_DEPTH * more), order, reduced).reason
+    assert not _found(text.format((QUEUE_DEPTH - 1) * more), order, reduced).reason
 
-    def searched(n: int) -> Found:
-        text = ACKNOWLEDGED.format(n * "in m1.0 8 0; ")
-        made = Setup(small(text, dies=2, memory={0o50: 1}).trial("relaxed", None), **reduced)
-        return Search(made, max_states=5000, seconds=None, progress=None).run()
 
-    assert limits.LIMITS[cs.LIMIT_QUEUE].what in searched(QUEUE_DEPTH).reason
-    assert searched(QUEUE_DEPTH - 1).violation == cs.RACE
+@pytest.mark.nojit
+def test_a_write_that_is_awaited_is_ordered_whatever_the_depth() -> None:
+    """An event after the write that waited for a place orders it, so there is a proof."""
+    awaited = NEXT_TO.format(QUEUE_DEPTH * "put 0.0 1; " + "set 3 0 1; wait 3 0 1; ")
+    assert _found(awaited, "sc", FULL).complete

@@ -74,8 +74,8 @@ LIMITS = {
         "a kernel loads or stores over more lines than there are", "give the pod more (scalar_cache), or dcci them",
     ),
     cs.LIMIT_QUEUE: Limit(
-        "the queue of mtu-in was full, which orders nothing, with a copy in it of a flag, or of what lies next to one",
-        f"{ms.QUEUE_DEPTH} instructions", "copies are issued ahead, and none is waited for",
+        "a queue was full, which orders nothing, and nothing else orders what was in it before what came next",
+        f"{ms.QUEUE_DEPTH} instructions", "copies or writes are issued ahead, and none is waited for",
         "wait for an event before more, or --policy portfolio",
     ),
     cs.LIMIT_GUIDED: Limit(

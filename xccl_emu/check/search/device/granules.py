@@ -262,6 +262,16 @@ def may_write(ck, i, start, nbytes):
 
 
 @jit
+def by_others_too(ck, i, start, nbytes):
+    """May a core touch what its mtu-out writes otherwise, too: by scalar unit or DMA, or as a reader?"""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        uses = ck[ck[cs.GRANULE_TABLE] + p * GRANULE_WORDS + USES]
+        if uses & (USE_BY_SCALAR | USE_TORN) or reader_of(uses) == i + 1 or reader_of(uses) == MANY:
+            return True
+    return False
+
+
+@jit
 def any_used(ck, start, nbytes, use):
     """Return whether one of some bytes' granules is used in all of these ways."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):

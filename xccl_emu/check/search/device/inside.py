@@ -6,7 +6,7 @@ An agent is a pipe or a DMA descriptor.  What it did is kept until whatever can 
 from xccl_emu.check.device import dependence
 from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import clocks
+from xccl_emu.check.search.device import clocks, granules
 from xccl_emu.check.search.device.granules import USE_UNORDERED, has_flags, see_bytes
 from xccl_emu.check.search.device.spans import adjoin, all_on_die_of
 from xccl_emu.lang.requests import SCALAR
@@ -16,12 +16,14 @@ from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import call, jit
 
 WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE, IN_ROW = 16, 32, 64, 128, 256, 512, 1024, 2048
+AWAITED = 4096
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
 write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
-reads of memory, with the clock of the latest; IN_ROW: it adds integers of 4 bytes, not a word."""
+reads of memory, with the clock of the latest; IN_ROW: it adds integers of 4 bytes, not a word; AWAITED: it is explored,
+and was made while the scalar unit waited for a place (`note_explored`)."""
 AGENT_BEFORE, N_BEFORE = AGENT_DMA + 8, 3
 """Agents of descriptors that were used again: of what they did before, while not all know of it."""
-_FENCES = 12
+_FENCES = 13
 """Above that: under `relaxed`, how many fences the core has passed since a write to memory."""
 
 
@@ -133,6 +135,9 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
     while n < ck[block + cs.N_RECORDS]:
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
         first, last, other = ck[at], ck[at + 1], ck[at + 2]
+        if other & AWAITED:
+            n += 1
+            continue
         known = other & 15 == agent or clocks.knows(vector, other & 15, ck[at + 3])
         if first < end and start < last and (writes or other & WRITES) and other & 15 != agent:
             # It may come before the write
@@ -152,6 +157,64 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
         else:
             n += 1
     _add(st, ck, block, start, end, what, own, site)
+
+
+@call
+def note_explored(st, ck, i, start, nbytes, what, vector, site, awaited):
+    """Judge an explored access by what was made of the core while its scalar unit waited for a place in a queue.
+
+    How deep a queue is orders nothing, but no state has such an access open together with what the scalar unit issues
+    later.  Where the two depend on each other and nothing else orders them, the search proves nothing.
+    """
+    block, agent, end = clocks.block_of(ck, i), what & 15, start + nbytes
+    for n in range(ck[block + cs.N_RECORDS]):
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
+        other = ck[at + 2]
+        if other & AWAITED and other & 15 != agent and not clocks.knows(vector, other & 15, ck[at + 3]):
+            if _by_depth(st, what, other, _share(st, start, end, ck[at], ck[at + 1])):
+                ck[cs.DOUBT] = cs.LIMIT_QUEUE
+    if awaited and (not what & WRITES or _orders_writes(st) or granules.by_others_too(ck, i, start, nbytes)):
+        if ck[block + cs.N_RECORDS] == cs.RECORDS_MAX:
+            ck[cs.DOUBT] = cs.LIMIT_QUEUE
+        else:
+            _add(st, ck, block, start, end, what | AWAITED, clocks.lane(vector, agent), site)
+
+
+@jit
+def forget_awaited(st, ck, block, base):
+    """Drop what a full queue alone could order, as far as all that can still come knows of it."""
+    n = 0
+    while n < ck[block + cs.N_RECORDS]:
+        at = block + cs.RECORDS + n * cs.RECORD_WORDS
+        if ck[at + 2] & AWAITED and _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
+            _drop(ck, block, n)
+        else:
+            n += 1
+
+
+@jit
+def _share(st, start, end, other, other_end):
+    """Do two ranges share a granule, or what becomes visible at once?  Writes of a core to one keep their order."""
+    shift = max(5, st[ms.ATOMIC_SHIFT])
+    return start < end and start >> shift <= other_end - 1 >> shift and other >> shift <= end - 1 >> shift
+
+
+@jit
+def _by_depth(st, what, other, shared):
+    """May it be seen in which order an access and an earlier one were made that only a full queue has put before it?
+
+    Of two to one granule, if one writes.  After a read, of any write: it may tell others to write what was read.  After
+    a write, of anything, where writes become visible as they take off.
+    """
+    if other & WRITES:
+        return shared or _orders_writes(st)
+    return what & WRITES != 0
+
+
+@jit
+def _orders_writes(st):
+    """Is a write that has taken off before others that do so later, though nobody waits until it is visible?"""
+    return st[ms.ORDER] < ms.ORDER_RELAXED or st[ms.REQUEST_ORDERS] != 0
 
 
 @jit

@@ -20,11 +20,11 @@ from xccl_emu.check.search.device.record import step_machine
 from xccl_emu.check.search.device.spans import adjoin
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
+from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import cache as machine_cache
 from xccl_emu.machine.device import flight, touched
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.access import reads_flags
-from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
+from xccl_emu.machine.device.pipes import free_descriptor, pipe_of
 from xccl_emu.machine.device.words import call, jit, load_i64
 
 
@@ -118,12 +118,11 @@ def execute_action(mem, st, ck, rows, named, i, what):
     stable = stable and rows[cs.N_ROWS, 0] > 0 and rows[0, accesses.FLAGS] & accesses.WRITE != 0
     if stable:
         _keep_words(mem, rows)
+    awaited = pipe != rq.SCALAR and pipe != rq.DMA and not ck[cs.LOCALLY] and _waits_for_place(st, base)
     done = step_machine(mem, st, ck, rows, named, clocks.core_of(ck, i), what)
     if st[ms.ERROR] != 0 and ck[cs.VIOLATION] == 0:
         ck[cs.VIOLATION] = cs.MACHINE
     if not done:
-        if pipe == rq.SCALAR and _waits_for_explored(st, ck, x):
-            ck[cs.DOUBT] = cs.LIMIT_QUEUE
         return 0
     ck[cs.ACTIONS] += 1
     if pipe == rq.SCALAR and st[ms.CACHE_LINES]:
@@ -133,7 +132,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
     if stable:
         _judge_stable(mem, ck, rows, i)
     _note_written(mem, st, ck, rows, i, op)
-    _note_memory(st, ck, rows, x)
+    _note_memory(st, ck, rows, x, awaited)
     if off and x.op == rq.OP_POLL and rows[cs.ROWS_CLASS, 0] > granules.OWN:
         ck[cs.GUIDED] |= 1 << i  # the row is of its result, which its kernel uses
     if rows[cs.ROWS_CLASS, 0] == granules.FIELD and x.op == rq.OP_POLL and rows[cs.N_ROWS, 0]:
@@ -152,23 +151,14 @@ def execute_action(mem, st, ck, rows, named, i, what):
 
 
 @jit
-def _waits_for_explored(st, ck, x):
-    """Does a scalar unit wait for a place in mtu-in's queue, while an explored transfer of what others write is in it?
+def _waits_for_place(st, base):
+    """Does a core's scalar unit wait for a place in a queue?
 
-    What it issues afterwards is not ordered after that, since depth orders nothing; but no state has both open, which
-    is how accesses that are explored are judged.
+    (Waiting for a DMA descriptor orders nothing either, but any of them may be the one that stays in use.)
     """
-    queue = pipe_of(x.base, rq.MTU_IN)
-    waits = touched.queued_on(x.op, *_event_of(x)[:2]) == rq.MTU_IN and st[queue + ms.PIPE_COUNT] == ms.QUEUE_DEPTH
-    for j in range(ms.QUEUE_DEPTH if waits else 0):
-        entry = entry_of(st, queue, j)
-        if st[entry] == rq.OP_MTU_IN and not st[entry + ops.MTU_IN.tentative]:
-            source, nbytes = touched.read_by(st, entry, rq.OP_MTU_IN)
-            if granules.worst_class(ck, source, nbytes) >= granules.FIELD and not reads_flags(
-                st, x.base, source, nbytes
-            ):
-                return True
-    return False
+    pipe = touched.queued_on(st[base + REQUEST], *touched.flag_of(st, base + REQUEST)[:2])
+    runs = st[base + ms.STATUS] == ms.STATUS_RUNNING
+    return runs and pipe != rq.SCALAR and st[pipe_of(base, pipe) + ms.PIPE_COUNT] == ms.QUEUE_DEPTH
 
 
 @jit
@@ -188,6 +178,7 @@ def _after_pipe(st, ck, rows, x, event):
     elif op == rq.OP_WAIT_FLAG:
         ck[block + cs.VECTORS + pipe] = x.vector
         clocks.note_wait(ck, block, *_event_of(x), pipe)
+        inside.forget_awaited(st, ck, block, x.base)
     elif pipe == rq.MTU_OUT and op == rq.OP_FENCE:
         ck[block + cs.VECTORS + pipe] = ck[block + cs.FENCE_VECTOR] = x.vector
         clocks.tick(ck, block, pipe)
@@ -301,8 +292,8 @@ def _note_written(mem, st, ck, rows, i, op):
 
 
 @jit
-def _note_memory(st, ck, rows, x):
-    """Judge and note the accesses that were made."""
+def _note_memory(st, ck, rows, x, awaited):
+    """Judge and note the accesses that were made; ``awaited``: while the scalar unit waited for a place in a queue."""
     worst, block, pipe, vector = rows[cs.ROWS_CLASS, 0], x.block, x.pipe, x.vector
     for r in range(rows[cs.N_ROWS, 0]):
         start, nbytes, flags, site = (
@@ -321,16 +312,15 @@ def _note_memory(st, ck, rows, x):
             inside.note_access(st, ck, x.i, start, nbytes, what, vector, site)
         if not memory:
             continue
+        if worst > granules.DATA or (awaited and worst > granules.OWN):
+            what = rows[r, accesses.AGENT] | (inside.WRITES if writes else 0)
+            inside.note_explored(st, ck, x.i, start, nbytes, what, vector, site, awaited)
         if ck[cs.GUIDED] >> x.i & 1 and worst > granules.OWN and not syncs:
             # Ordered by what that poll has seen, but not synchronized: so no state has both open
             ck[cs.DOUBT] = cs.LIMIT_GUIDED
         if not writes:
-            if (
-                worst > granules.OWN
-                and ck[cs.FULL]
-                and not syncs
-                and (pipe == rq.SCALAR or (pipe == rq.MTU_IN and ck[cs.LOCALLY]))
-            ):
+            early = pipe == rq.SCALAR or (pipe == rq.MTU_IN and ck[cs.LOCALLY])
+            if worst > granules.OWN and ck[cs.FULL] and not syncs and early:
                 clocks.note_read(ck, block, start, nbytes, pipe, site)
             continue
         if worst >= granules.STABLE:
@@ -414,6 +404,7 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
         clocks.tick(ck, block, rq.SCALAR)
     elif op == rq.OP_WAIT_FLAG:
         clocks.note_wait(ck, block, *event, rq.SCALAR)
+        inside.forget_awaited(st, ck, block, base)
     elif ops.DRAINS >> op & 1:
         clocks.forget_all(ck, block)
         for k in range(ck[block + cs.N_MARKS] * cs.MARK_WORDS):
@@ -425,6 +416,7 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
         ck[block + cs.ARRIVED] = 1 if op == rq.OP_ARRIVE else 0
         if op == rq.OP_ARRIVE:
             races.release_marks(st, ck, block, ck[block + cs.VECTORS])
+            inside.note_explored(st, ck, x.i, 0, 0, rq.SCALAR | inside.WRITES, ck[block + cs.VECTORS], 0, False)
     if (ops.ATOMICS >> op & 1 or (op == rq.OP_STORE and not st[ms.CACHE_LINES])) and ck[block + cs.FENCE_VECTOR]:
         # All fences before it are passed
         ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR])
