@@ -100,6 +100,7 @@ TRAPS = (
     Trap("a flag handed back", "store 1.4 1; eq 1.4 0 | ne 1.4 0; store 1.4 0", OK),
     Trap("two write a flag", "store 1.4 1 | store 1.4 2 | eq 1.4 1", LOCKED),
     Trap("two add to a counter", "add 1.4 1 | add 1.4 1 | eq 1.4 2", OK),
+    Trap("a flag that one core writes and another adds to", "put 1.4 1 | ge 1.4 2 | add 1.4 1", LOCKED),
     Trap("a counter is missed", "add 1.4 1 | add 1.4 1 | eq 1.4 1", LOCKED),
     Trap("a flag by both ways", "store 1.0 1 | put 1.0 1 2; store 1.0 2 | eq 1.0 1", LOCKED),
     Trap("nobody sets a flag", "ge 0.4 1 | skip_unless 0 0", LOCKED),
@@ -590,6 +591,9 @@ TRAPS = (
     Trap("a signal behind a line that was awaited",
          "store m1.4 7; dcci m1.4; quiet; ub_store 5 0; signal 1.0 0 | ge 1.0 1; load m1.4; fail_unless 7 7", OK,
          memory={0o50: 1, 0o54: 1}, scalar_cache=5),
+    Trap("a line that is written back between two parts of a transfer",
+         "store m1.0 5; store m1.4 6; put 1.4 1 | ge 1.4 1; in m1.0 0 4; quiet; ub_load 0 0; skip_unless 0 1 2; "
+         "ub_load 0 4; fail_unless 7 1", FAILED, memory={0o50: 1, 0o54: 1}, rare=True, scalar_cache=5),
     Trap("an older store of a half behind a newer one of the word", "store4 1.0 5; store 1.0 6 | ge 1.0 1; load 1.0",
          TWICE | {"unordered": RACES}, memory={0o10: -1 << 40}),
     Trap("an older store of a half, without an order, behind a newer one of the word",

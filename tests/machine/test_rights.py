@@ -8,6 +8,7 @@ import pytest
 from xccl_emu import lang as xl
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.lang import Kernel
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.launch import Address, Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -212,6 +213,20 @@ def test_grants_by_hand_count() -> None:
     """Where they are given, annotations are not asked."""
     _, pod, slots = made()
     assert pod.launch(take, 0, [0], {"b": Plain(32, 8)}, [slots.grant(3, "r")]).grants == (slots.grant(3, "r"),)
+
+
+def test_more_ranges_than_a_core_has_room_for_are_refused() -> None:
+    """Each second slot of four dies is more than a core holds, and none touches another: the pod stays as it was."""
+    bench, regions = Bench("relaxed", ()), Regions(DIES)
+    slots = regions.meta("slot", 8, 2 * ms.MAX_WINDOWS // DIES + 2)
+    pod = bench.pod(regions.tight_pod(app_bytes=64, ub_bytes=32))
+    regions.place(bench, pod)
+    state, memory = pod.state.copy(), pod.memory.copy()
+    every_second = slots.at(0).on(*range(DIES)).only(*range(0, 2 * ms.MAX_WINDOWS // DIES + 2, 2))
+    with pytest.raises(ConfigError, match=f"grants.*{ms.MAX_WINDOWS}"):
+        pod.launch(take, 0, [0], {"b": Plain(every_second, 8)})
+    assert (pod.state == state).all()
+    assert (pod.memory == memory).all()
 
 
 def test_a_stream_is_launched_the_same_way() -> None:

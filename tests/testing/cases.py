@@ -33,3 +33,18 @@ def telling(bench: Bench, value: int = 7) -> None:
     pod.launch(tell, 0, [0], {"word": word, "flag": flag, "value": value}, [pod.grant_meta("w", 1)])
     grants = [pod.grant_meta("r", 1), pod.grant(out, "w")]
     pod.launch(hear, 1, [0], {"word": word, "flag": flag, "out": out.address}, grants)
+
+
+@kernel
+def write(word, value):
+    """Write a word."""
+    yield put(word, value)
+
+
+@protocol
+def late(bench: Bench, value: int = 7, written: int = 7) -> None:
+    """Die 0 writes a word of die 1, whose kernel may have returned before."""
+    pod = bench.pod(small_pod(2, app_bytes=32, meta_bytes=64, managed_bytes=0, ub_bytes=32))
+    bench.expect(pod.meta(1), np.array([value]), "word")
+    for die in range(2):
+        pod.launch(write, die, [0], {"word": pod.meta(1, 32 * die), "value": written}, [pod.grant_meta("w", 1)])

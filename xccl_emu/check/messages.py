@@ -154,7 +154,7 @@ def moment(trial: Trial, expected: Expected) -> str:
     owners = [core_name(trial.pod, core) for core in expected.cores]
     said = f"when {'its owner' if len(owners) == 1 else 'its owners'} {', '.join(owners)} had returned"
     if expected.by_default:
-        said += " (by default: owners= names others, owners='drained' waits for all kernels)"
+        said += " (by default: owners= names others, owners='drained' or --owners drained waits for all kernels)"
     return said
 
 

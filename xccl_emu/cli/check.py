@@ -65,6 +65,7 @@ class CheckOptions(Spread):
       xccl-emu check dispatch --each-sync                     which are needed?
       xccl-emu check sendrecv --scalar-cache 8 --each-sync    which dcci are?
       xccl-emu check ring.py:Ring --barrier visible           one reading alone
+      xccl-emu check ring.py:Ring --owners drained            late bytes are right
       xccl-emu check sendrecv --fault stop:die1               a die stops
       xccl-emu check sendrecv --fault stop:die1 --policy exhaustive
       xccl-emu check fused --double-buffered 0                one buffer for both

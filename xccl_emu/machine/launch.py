@@ -142,9 +142,10 @@ class Grant:
 def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int) -> list[Grant]:
     """Return what a kernel on a die may touch: what its annotations say, of what its arguments are addresses of.
 
-    Where a core has no room for so much, grants of ranges that touch each other are one.  For a plain 0 nothing is
-    granted: there is none.  ConfigError for another number that is no `Address` where the kernel touches what it is of,
-    and for a kernel whose annotations say nothing.
+    Where a core has no room for so much, grants of ranges that touch each other are one, so that one access may go
+    across; what has no room even then `check_grants` refuses.  For a plain 0 nothing is granted: there is none.
+    ConfigError for another number that is no `Address` where the kernel touches what it is of, and for a kernel whose
+    annotations say nothing.
     """
     if not kernel.touches:
         must = "annotate its parameters (`xl.Reads`, ...), or give grants"
@@ -165,7 +166,10 @@ def granted(kernel: "Kernel", die: int, args: Mapping[str, Any], die_bytes: int)
 
 
 def merged(grants: Sequence[Grant]) -> list[Grant]:
-    """Merge grants of one range, and grants of ranges that touch each other; what may be touched stays the same."""
+    """Merge grants of one range, and grants of ranges that touch each other: these may be touched in one access then.
+
+    The bytes that may be touched stay the same.
+    """
     rights: dict[_Range, str] = {}
     for each in grants:
         _join(rights, (each.die, each.start, each.end), each.rights)

@@ -12,17 +12,17 @@ from xccl_emu.check.faults import KINDS
 from xccl_emu.check.trial import JUDGED_BYTES_MAX, Expected, Judge, Label, Trial
 from xccl_emu.machine.pod import Buffer, Pod, bytes_of
 from xccl_emu.machine.spec import PodSpec, whole
-from xccl_emu.protocol.owners import Owners, owners_of
+from xccl_emu.protocol.owners import DRAINED, RETURNED, Owners, owners_of
 
 BOTH = "both"
 """A run follows the weaker reading, and the command ``check`` judges by the stronger as well."""
 
 READINGS: Mapping[str, tuple[str, ...]] = {
     "barrier": (BOTH, "visible", "empty"), "sync_all": (BOTH, "drains", "arrives"),
-    "hazards": ("resolved", "resolved", "open"),
+    "hazards": ("resolved", "resolved", "open"), "owners": (RETURNED, DRAINED, RETURNED),
 }  # fmt: skip
-"""What is read in one of two ways, since documents leave it open: what it is where nobody chooses, the stronger reading
-and the weaker one."""
+"""What is read in one of two ways, since documents or a case leave it open: what it is where nobody chooses, the
+stronger reading and the weaker one."""
 
 _GIVES_UP_MAX = 8
 
@@ -117,6 +117,7 @@ class Bench:
         ``owners`` are ``"die1"``, ``"die1.core0"``, a global number of a core, or several of them; if nobody is named,
         the kernels on the die where the bytes lie, and if none runs there, those that may write them (by their grants).
         With ``"drained"`` nobody is: the bytes must be right when all kernels are done and everything has drained.
+        ``--owners drained`` says so of a run, for all bytes whose owners the case does not name.
         Without payload nothing is expected.
         """
         if self.payload:
@@ -236,8 +237,9 @@ class Bench:
         pod = self._built()
         if not pod.active_cores():
             raise ConfigError("the protocol function has launched no kernel")
+        unnamed = self.reading("owners")
         expected = tuple(
-            replace(each, cores=owners_of(pod, owners, each.ranges), by_default=owners == ())
+            replace(each, cores=owners_of(pod, owners, each.ranges, unnamed), by_default=owners == ())
             for each, owners in self._expected
         )
         return Trial(

@@ -76,6 +76,7 @@ POD_SIZES = (
         ("barrier", "Whether PipeBarrier of all pipes waits until writes are visible, or until the pipes are empty."),
         ("sync_all", "Whether SyncAll holds such a barrier, or is arrival and nothing else."),
         ("hazards", "Whether a core resolves hazards of its data buffer, or an event or PipeBarrier<PIPE_V> must."),
+        ("owners", "Of bytes whose owners nobody names: due when these have returned, or when everything has drained."),
     )),
 )  # fmt: skip
 """What can be chosen of the pod of any case, in addition to the case's own sizes (`Case.with_pod_options`)."""

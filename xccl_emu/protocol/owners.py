@@ -16,16 +16,20 @@ None of these: what `owners_of` says.  `DRAINED`: nobody."""
 DRAINED = "drained"
 """In place of owners: the bytes are judged when all kernels are done and everything has drained."""
 
+RETURNED = "returned"
+"""How a run reads bytes for which nobody names owners, unless ``--owners drained`` is said: as `owners_of` says."""
+
 _TEXT = re.compile(r"(die|cpu)(\d{1,5})(?:\.core(\d{1,5}))?")
 
 
-def owners_of(pod: Pod, owners: Owners, ranges: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+def owners_of(pod: Pod, owners: Owners, ranges: Iterable[tuple[int, int]], unnamed: str = RETURNED) -> tuple[int, ...]:
     """Global numbers of the cores whose return makes bytes due; none for `DRAINED`.
 
     Where nobody is named, these are the kernels on the die where the bytes lie; if none runs there, those that have
-    leave to write them.  ConfigError for a core that runs no kernel.
+    leave to write them; none if ``unnamed`` is `DRAINED`.  ConfigError for a core that runs no kernel.
     """
-    if isinstance(owners, str) and owners == DRAINED:
+    said = unnamed if owners == () else owners
+    if isinstance(said, str) and said == DRAINED:
         return ()
     named = cores_of(pod, owners)
     return named or tuple(dict.fromkeys(core for each in ranges for core in _by_default(pod, *each)))
