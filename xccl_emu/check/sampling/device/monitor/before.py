@@ -61,6 +61,7 @@ def _before_scalar(space, i, base, choice):
         m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER] = source, target, event
     elif ops.RINGS >> op & 1:
         m[ml.X_DMA] = max(0, pipes.free_descriptor(st, base))  # if none is free the core does not get that far
+        m[ml.X_EVENT] = st[base + REQUEST + ops.DMA.event]
     elif ops.ATOMICS >> op & 1:  # does it change its word?  A swap that fails releases nothing.
         address = m[ml.X_ADDRESS] = st[base + REQUEST + ops.ATOMIC.address]
         expected = st[base + REQUEST + ops.COMPARE_SWAP.expected]

@@ -31,6 +31,12 @@ def queue_row(m, i, pipe, place):
 
 
 @jit
+def dma_epoch(m, i, event):
+    """Return where the count is of the descriptors of a core that were rung to set an event."""
+    return m[ml.DMA_EPOCHS] + i * ms.N_EVENTS + event
+
+
+@jit
 def dma_row(m, i, k):
     """Return the row of what the scalar unit knew when it rang this descriptor."""
     return m[ml.DMA_ROWS] + (i * ms.N_DMA_SLOTS + k) * m[ml.WORDS]
@@ -189,7 +195,7 @@ def complete_dma(m, clocks, i, k, event):
     """A descriptor is done: reads complete, writes visible; a wait for its event learns what is in the row returned."""
     row = event_row(m, i, ms.N_PIPES - 1, rq.SCALAR, event)
     copy_row(m, clocks, row, dma_row(m, i, k))
-    clocks[row + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
+    clocks[row + engine_word(m, i, ml.ENGINE_DMA + event)] = m[dma_epoch(m, i, event)]
     judge_set(m, clocks, i, ms.N_PIPES - 1, rq.SCALAR, event, row)
     return row
 
@@ -210,8 +216,8 @@ def pass_quiet(st, m, clocks, i):
         own = pipe_row(m, i, pipe)
         clocks[scalar + engine_word(m, i, pipe)] = clocks[own + engine_word(m, i, pipe)]
         clocks[own + engine_word(m, i, pipe)] += 1
-    for k in range(m[ml.N_DMA]):
-        clocks[scalar + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
+    for event in range(m[ml.N_DMA]):
+        clocks[scalar + engine_word(m, i, ml.ENGINE_DMA + event)] = m[dma_epoch(m, i, event)]
     for die in range(m[ml.TARGETS]):
         _see_writes(m, clocks, scalar, i, die, scalar)
     if st[ms.ORDER] == ms.ORDER_FIFO:

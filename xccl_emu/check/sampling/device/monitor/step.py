@@ -135,6 +135,8 @@ def judge(space, i, r):
         rows[r, accesses.FLAGS],
         rows[r, accesses.AGENT],
     )
+    if engine >= ml.ENGINE_DMA:
+        engine = ml.ENGINE_DMA + m[ml.X_EVENT]
     known = m[ml.X_KNOWN]
     base = flight.block_of_core(st, m[m[ml.CORE_NUMBER] + i])
     if (
@@ -235,10 +237,10 @@ def _after_scalar(space, i, core, base, op):
     elif op == rq.OP_QUIET:
         monitor_clocks.pass_quiet(st, m, clocks, i)
     elif ops.RINGS >> op & 1:
-        if m[ml.N_DMA] == 0:  # none was rung while the monitor learned
+        m[ml.RUNG] = max(m[ml.RUNG], m[ml.X_EVENT] + 1)
+        if m[ml.RUNG] > m[ml.N_DMA]:  # none was rung to set this event while the monitor learned
             m[ml.STOP] = ml.GROW
-        m[ml.RUNG] = 1
-        m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + m[ml.X_DMA]] += 1
+        m[monitor_clocks.dma_epoch(m, i, m[ml.X_EVENT])] += 1
         monitor_clocks.issue(m, clocks, i, monitor_clocks.dma_row(m, i, m[ml.X_DMA]))
     elif ops.ARRIVALS >> op & 1:
         monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_PHASE], m[ml.X_LAST])
