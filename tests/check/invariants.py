@@ -340,7 +340,9 @@ def _of_flights(space: ml.Space, dies: list[int]) -> Iterator[Fact]:
 def _of_clocks(space: ml.Space, n: int) -> Iterator[Fact]:
     m, words, per_core = space.m, int(space.m[ml.WORDS]), int(space.m[ml.PER_CORE])
     rows = space.clocks[m[ml.PIPE_ROWS] :][: 4 * n * words].reshape(4 * n, words)
-    syncs = space.clocks[m[ml.SYNC_ROWS] :][: 4 * m[ml.N_SYNC] * words].reshape(-1, words)
+    syncs = space.clocks[m[ml.SYNC_ROWS] :][: 8 * m[ml.N_SYNC] * words].reshape(-1, words)
+    released = m[m[ml.RELEASED] :][: m[ml.N_SYNC]]
+    syncs = syncs[(released[:, None] >> np.arange(8) & 1).astype(bool).ravel()]
     fences = space.clocks[m[ml.FENCE_ROWS] :][: n * words * int(m[ml.FENCES])].reshape(-1, words)
     known = np.concatenate([rows, syncs, fences])
     for i in range(n):

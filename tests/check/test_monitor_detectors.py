@@ -127,6 +127,14 @@ def test_a_descriptor_that_is_rung_again_does_not_stand_for_its_earlier_copy(eve
     assert _in_turn(trial, 0, DMA, 0, DMA, 0, 0) == kind
 
 
+@pytest.mark.parametrize(("flag", "kind"), [("store4 2.4 2", None), ("store4 2.4 1 8", verdict.DATA_RACE)])
+def test_a_poll_of_half_a_word_sees_nothing_of_the_other_half(flag: str, kind: str | None) -> None:
+    """Data behind a flag in one half of a word is not known to who polls the other half, which was there before."""
+    text = f"store4 2.4 1 | store m2.0 5; quiet; {flag} | part_ge 2.4 1 2; load m2.0"
+    trial = small(text, dies=3, memory={0o60: 1}).trial("sc", None)
+    assert _in_turn(trial, 0, _NEXT, _NEXT, _NEXT, 2 * _NEXT, 2 * _NEXT) == kind
+
+
 _NEXT = ms.ACTORS_PER_CORE
 """From the scalar unit of a core to the next core's."""
 

@@ -274,12 +274,13 @@ class Monitor:
             ml.DMA_EPOCHS: len(cores) * ms.N_EVENTS, ml.DIE_INDEX: spec.n_homes,
             ml.FREE_ROWS: len(dies) * (capacity + 1), ml.SYNC_GRANULES: self._sync_max, ml.SIGNALLED: len(cores),
             ml.CHAINED: len(cores) * signals, ml.CONSUMED: len(cores) * _EVENT_ROWS * ml.CONSUMED_WORDS,
+            ml.RELEASED: self._sync_max,
         }  # fmt: skip
         rows = {
             ml.PIPE_ROWS: 4 * len(cores), ml.QUEUE_ROWS: 3 * ms.QUEUE_DEPTH * len(cores),
             ml.DMA_ROWS: ms.N_DMA_SLOTS * len(cores), ml.EVENT_ROWS: _EVENT_ROWS * len(cores),
             ml.GROUP_ROWS: _GROUP_ROWS * groups, ml.FLIGHT_ROWS: capacity * len(dies), ml.SCRATCH_ROW: 1,
-            ml.SYNC_ROWS: 4 * self._sync_max, ml.FENCE_ROWS: len(cores) if self._fences else 0,
+            ml.SYNC_ROWS: 8 * self._sync_max, ml.FENCE_ROWS: len(cores) if self._fences else 0,
             ml.AHEAD_ROWS: len(cores) if fifo else 0, ml.KEPT_ROWS: 8 * self._sync_max if strong or signals else 0,
         }  # fmt: skip
         m = np.zeros(ml.HEADER + sum(tables.values()), np.int64)

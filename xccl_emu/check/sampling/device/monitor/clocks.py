@@ -74,8 +74,14 @@ def group_row(m, group, which):
 
 @jit
 def sync_row(m, number, address):
-    """Return the row of what those writes release whose value is in this 8-byte word of a synchronization granule."""
-    return m[ml.SYNC_ROWS] + (number * 4 + (address >> 3 & 3)) * m[ml.WORDS]
+    """Return the row of what those writes release whose value is in these 4 bytes of a synchronization granule."""
+    return m[ml.SYNC_ROWS] + (number * 8 + (address >> 2 & 7)) * m[ml.WORDS]
+
+
+@jit
+def released_row(m, number, address):
+    """Return that row, or -1 if nothing was released there."""
+    return sync_row(m, number, address) if m[m[ml.RELEASED] + number] >> (address >> 2 & 7) & 1 else -1
 
 
 @jit
@@ -130,8 +136,7 @@ def kept_row(m, number, address):
 @jit
 def clear_sync(st, m, clocks, number):
     """Nothing has been written to a synchronization."""
-    for word in range(4):
-        clear_row(m, clocks, sync_row(m, number, word << 3))
+    m[m[ml.RELEASED] + number] = 0
     for half in range(8 if keeps_order(st, m) else 0):
         clear_row(m, clocks, kept_row(m, number, half << 2))
 
@@ -290,12 +295,13 @@ def released(space, i, address, base, site):
 @jit
 def publish(m, clocks, number, address, nbytes, row, adds):
     """The value of a synchronization changes: a write replaces what was released there, an addition joins it."""
-    for word in range(address >> 3, (address + nbytes - 1 >> 3) + 1):
-        to = sync_row(m, number, word << 3)
-        if adds or word << 3 < address or (word << 3) + 8 > address + nbytes:
+    for half in range(address >> 2, (address + nbytes - 1 >> 2) + 1):
+        to, known = sync_row(m, number, half << 2), released_row(m, number, half << 2) >= 0
+        if known and (adds or half << 2 < address or (half << 2) + 4 > address + nbytes):
             join_row(m, clocks, to, row)
         else:
             copy_row(m, clocks, to, row)
+            m[m[ml.RELEASED] + number] |= 1 << (half & 7)
 
 
 @jit

@@ -98,7 +98,7 @@ ENGINE_DMA = 4
     EVENT_ROWS,  # says so of what events pass on
     GROUP_ROWS,  # says so of barriers, three rows each
     FLIGHT_ROWS,  # says so of what writes in flight release; without caches a row is one's of them, or in `FREE_ROWS`
-    SYNC_ROWS,  # says so of what was released in synchronizations, a row for each 8 bytes
+    SYNC_ROWS,  # says so of what was released in synchronizations, a row for each 4 bytes that `RELEASED` has a bit of
     SCRATCH_ROW,  # says where a row is that nobody keeps after an action
     CORE_INDEX,  # says where the table is of the indices that cores have in clocks
     CORE_NUMBER,  # says where the table is that undoes it
@@ -192,7 +192,10 @@ PAUSE_AT = 90
 PAUSED = 91
 """How many actions the run has taken that is to go on, or 0."""
 
-HEADER = 92
+RELEASED = 92
+"""Says where a bit is, for each synchronization, of each of its 4 bytes: was anything released there in this run?"""
+
+HEADER = 93
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and

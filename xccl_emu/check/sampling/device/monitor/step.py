@@ -259,15 +259,20 @@ def _acquire(space, i, core, base, r):
     if not rows[r, accesses.FLAGS] & accesses.SYNC:
         return
     start, nbytes = rows[r, accesses.START], rows[r, accesses.NBYTES]
-    for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
-        granule = (word << 3) // ms.GRANULE_BYTES
-        number = shadow.sync_number(space, granule)
-        if number and (
-            not rows[r, accesses.FLAGS] & accesses.WHOLE or not _saw_own_stores(space, core, base, start, nbytes)
-        ):
-            row = monitor_clocks.sync_row(m, number - 1, word << 3)
+    if rows[r, accesses.FLAGS] & accesses.WHOLE and _saw_own_stores(space, core, base, start, nbytes):
+        return
+    for half in range(start >> 2, (start + nbytes - 1 >> 2) + 1):
+        row = _released_row(space, half << 2)
+        if row >= 0:
             monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
-            shadow.acquired(space, word << 3, row)
+            shadow.acquired(space, half << 2, row)
+
+
+@jit
+def _released_row(space, address):
+    """Return the row of what was released in 4 bytes that are read, or -1."""
+    number = shadow.sync_number(space, address // ms.GRANULE_BYTES)
+    return monitor_clocks.released_row(space.m, number - 1, address) if number else -1
 
 
 @jit
