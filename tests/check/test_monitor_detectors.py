@@ -135,6 +135,21 @@ def test_a_poll_of_half_a_word_sees_nothing_of_the_other_half(flag: str, kind: s
     assert _in_turn(trial, 0, _NEXT, _NEXT, _NEXT, 2 * _NEXT, 2 * _NEXT) == kind
 
 
+@pytest.mark.parametrize(("first", "late", "kind"), [
+    ("load_named 1.4", True, verdict.DATA_RACE), ("load_named 1.5", True, verdict.DATA_RACE),
+    ("load_named 1.5", False, None), ("store 1.4 7", False, verdict.DATA_RACE),
+])  # fmt: skip
+def test_a_load_of_an_old_line_sees_what_was_there_by_then(first: str, late: bool, kind: str | None) -> None:
+    """Data behind a flag is known to who loads the flag if its line was fetched after the flag was set, and not else.
+
+    Nor is it if the core has stored to the flag in its line: it sees that.
+    """
+    text = f"ub_store 5 0; out m1.0 0 0; quiet; put 1.4 1 | {first}; load_named 1.4; load m1.0"
+    trial = small(text, dies=2, scalar_cache=4, memory={0o50: 1}).trial("sc", None)
+    puts = [0, 0, MTU_OUT, 0, 0, MTU_OUT]
+    assert _in_turn(trial, *([_NEXT, *puts] if late else [*puts, _NEXT]), _NEXT, _NEXT) == kind
+
+
 _NEXT = ms.ACTORS_PER_CORE
 """From the scalar unit of a core to the next core's."""
 

@@ -268,13 +268,13 @@ class Monitor:
         signals = ml.SIGNAL_WORDS if pod.state[ms.SOME_SIGNAL] else 0
         per_core = ml.ENGINE_DMA + self._rings + (4 if strong else 2) * targets + signals
         words = per_core * len(cores)
-        groups = _groups(pod)
+        groups, cached = _groups(pod), int(pod.state[ms.CACHE_LINES]) * len(cores)
         tables = {
             ml.CORE_INDEX: spec.n_cores, ml.CORE_NUMBER: len(cores), ml.CORE_DIE: len(cores),
             ml.DMA_EPOCHS: len(cores) * ms.N_EVENTS, ml.DIE_INDEX: spec.n_homes,
             ml.FREE_ROWS: len(dies) * (capacity + 1), ml.SYNC_GRANULES: self._sync_max, ml.SIGNALLED: len(cores),
             ml.CHAINED: len(cores) * signals, ml.CONSUMED: len(cores) * _EVENT_ROWS * ml.CONSUMED_WORDS,
-            ml.RELEASED: self._sync_max,
+            ml.RELEASED: self._sync_max, ml.LINES: 2 * cached,
         }  # fmt: skip
         rows = {
             ml.PIPE_ROWS: 4 * len(cores), ml.QUEUE_ROWS: 3 * ms.QUEUE_DEPTH * len(cores),
@@ -282,6 +282,7 @@ class Monitor:
             ml.GROUP_ROWS: _GROUP_ROWS * groups, ml.FLIGHT_ROWS: capacity * len(dies), ml.SCRATCH_ROW: 1,
             ml.SYNC_ROWS: 8 * self._sync_max, ml.FENCE_ROWS: len(cores) if self._fences else 0,
             ml.AHEAD_ROWS: len(cores) if fifo else 0, ml.KEPT_ROWS: 8 * self._sync_max if strong or signals else 0,
+            ml.LINE_ROWS: ms.CACHE_LINE_BYTES // 4 * cached,
         }  # fmt: skip
         m = np.zeros(ml.HEADER + sum(tables.values()), np.int64)
         _place(m, tables, ml.HEADER, 1)

@@ -35,6 +35,8 @@ def begin(space, run, forget):
         m[m[ml.SIGNALLED] + i] = 0
         for k in range(m[ml.SIGNALS]):
             m[m[ml.CHAINED] + i * m[ml.SIGNALS] + k] = 0
+        for k in range(i * st[ms.CACHE_LINES], (i + 1) * st[ms.CACHE_LINES]):
+            m[m[ml.LINES] + 2 * k] = 0
         for pipe in range(SCALAR, MTU_OUT + 1):
             monitor_clocks.clear_row(m, clocks, monitor_clocks.pipe_row(m, i, pipe))
             clocks[monitor_clocks.pipe_row(m, i, pipe) + monitor_clocks.engine_word(m, i, pipe)] = 1

@@ -195,7 +195,15 @@ PAUSED = 91
 RELEASED = 92
 """Says where a bit is, for each synchronization, of each of its 4 bytes: was anything released there in this run?"""
 
-HEADER = 93
+LINES = 93
+"""Says where two words are for each line that each core may cache: which line that is, + 1, and a bit for each 4 bytes
+in which something had been released when it was fetched."""
+LINE_ROWS = 94
+"""Says where the rows are that these bits are of."""
+X_FETCHES = 95
+"""Holds 1 if the action under way, a load or store, fetches its line."""
+
+HEADER = 96
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and

@@ -4,7 +4,7 @@ from xccl_emu.check.device import accesses
 from xccl_emu.check.device.fault_actions import is_cut
 from xccl_emu.check.sampling.device.monitor import clocks as monitor_clocks
 from xccl_emu.check.sampling.device.monitor import layout as ml
-from xccl_emu.check.sampling.device.monitor import shadow, writes
+from xccl_emu.check.sampling.device.monitor import lines, shadow, writes
 from xccl_emu.check.sampling.device.monitor.before import before_core, before_delivery
 from xccl_emu.check.sampling.device.monitor.calls import call, part
 from xccl_emu.lang import operations as ops
@@ -213,6 +213,8 @@ def _pass_fence(m, clocks, i, known, issued):
 def _after_scalar(space, i, core, base, op):
     st, m, clocks = space.st, space.m, space.clocks
     own = monitor_clocks.pipe_row(m, i, rq.SCALAR)
+    if ops.CACHED >> op & 1 and st[ms.CACHE_LINES]:
+        lines.went_through(space, i)
     if m[ml.X_ROW] >= 0:
         monitor_clocks.issue(m, clocks, i, m[ml.X_ROW])
     elif ops.EVENT_SETS >> op & 1:
@@ -262,15 +264,17 @@ def _acquire(space, i, core, base, r):
     if rows[r, accesses.FLAGS] & accesses.WHOLE and _saw_own_stores(space, core, base, start, nbytes):
         return
     for half in range(start >> 2, (start + nbytes - 1 >> 2) + 1):
-        row = _released_row(space, half << 2)
+        row = _released_row(space, i, half << 2)
         if row >= 0:
             monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
             shadow.acquired(space, half << 2, row)
 
 
 @jit
-def _released_row(space, address):
-    """Return the row of what was released in 4 bytes that are read, or -1."""
+def _released_row(space, i, address):
+    """Return the row of what was released in 4 bytes that are read, or -1: through a cache, until they were fetched."""
+    if ops.CACHED >> space.m[ml.X_OP] & 1 and space.st[ms.CACHE_LINES]:
+        return lines.row_of(space, i, address)
     number = shadow.sync_number(space, address // ms.GRANULE_BYTES)
     return monitor_clocks.released_row(space.m, number - 1, address) if number else -1
 
