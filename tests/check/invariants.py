@@ -271,7 +271,7 @@ def of_monitor(space: ml.Space) -> Iterator[Fact]:
     st, m = space.st, space.m
     cores, dies = _actives(st)
     yield "WORDS is PER_CORE for each core", m[ml.WORDS] == m[ml.PER_CORE] * len(cores), True
-    yield "N_DMA is 0 or N_DMA_SLOTS", m[ml.N_DMA] in (0, ms.N_DMA_SLOTS), m[ml.N_DMA]
+    yield "N_DMA is at most N_EVENTS", m[ml.N_DMA] <= ms.N_EVENTS, m[ml.N_DMA]
     yield "TARGETS is 0 under sc", st[ms.ORDER] != ms.ORDER_SC or m[ml.TARGETS] == 0, st[ms.ORDER] == ms.ORDER_SC
     syncs = m[ml.N_SYNC_KNOWN] <= m[ml.N_SYNC] <= m[ml.SYNC_MAX]
     yield "N_SYNC is from N_SYNC_KNOWN to SYNC_MAX", syncs, m[ml.N_SYNC]
@@ -279,7 +279,7 @@ def of_monitor(space: ml.Space) -> Iterator[Fact]:
     indices = m[m[ml.CORE_INDEX] :][: int(st[ms.N_CORES])][cores].tolist()
     numbers = m[m[ml.CORE_NUMBER] :][: len(cores)].tolist()
     yield "CORE_INDEX undoes CORE_NUMBER", numbers == cores and indices == [*range(len(cores))], len(cores) > 1
-    yield "RUNG is 1 only if descriptors have epochs", m[ml.RUNG] == 0 or m[ml.N_DMA] != 0, m[ml.RUNG]
+    yield "RUNG is at most N_DMA", m[ml.RUNG] <= m[ml.N_DMA], m[ml.RUNG]
     yield "FENCED is 1 only if FENCES is", m[ml.FENCED] == 0 or m[ml.FENCES] != 0, m[ml.FENCED]
     yield "PAUSED is what a run has taken that is to go on", m[ml.PAUSED] == st[ms.ACTIONS], m[ml.PAUSED]
     yield from _of_shadow(space)
@@ -340,7 +340,9 @@ def _of_flights(space: ml.Space, dies: list[int]) -> Iterator[Fact]:
 def _of_clocks(space: ml.Space, n: int) -> Iterator[Fact]:
     m, words, per_core = space.m, int(space.m[ml.WORDS]), int(space.m[ml.PER_CORE])
     rows = space.clocks[m[ml.PIPE_ROWS] :][: 4 * n * words].reshape(4 * n, words)
-    syncs = space.clocks[m[ml.SYNC_ROWS] :][: 4 * m[ml.N_SYNC] * words].reshape(-1, words)
+    syncs = space.clocks[m[ml.SYNC_ROWS] :][: 8 * m[ml.N_SYNC] * words].reshape(-1, words)
+    released = m[m[ml.RELEASED] :][: m[ml.N_SYNC]]
+    syncs = syncs[(released[:, None] >> np.arange(8) & 1).astype(bool).ravel()]
     fences = space.clocks[m[ml.FENCE_ROWS] :][: n * words * int(m[ml.FENCES])].reshape(-1, words)
     known = np.concatenate([rows, syncs, fences])
     for i in range(n):

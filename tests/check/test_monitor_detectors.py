@@ -11,7 +11,7 @@ from xccl_emu.check import verdict
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, kernel, mtu_in, mtu_out, quiet, set_flag, v_add, v_fill, wait_flag
-from xccl_emu.lang.requests import BF16, DMA, MTU_OUT
+from xccl_emu.lang.requests import BF16, DMA, MTU_OUT, dma, load
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.pod import Buffer
 
@@ -36,6 +36,16 @@ def add_up(source, start):
     if start:
         yield v_fill(0, 32)
     yield v_add(64, 0, 8, BF16)
+
+
+@kernel
+def copy_twice(source, target, event):
+    """Copy two parts by DMA, by one descriptor if it is free, and read the first when one of them is there."""
+    yield dma(source, target, 32, 0)
+    yield dma(source + 32, target + 32, 32, 8)
+    yield wait_flag(DMA, SCALAR, event)
+    yield load(target)
+    yield wait_flag(DMA, SCALAR, 8 - event)
 
 
 @kernel
@@ -107,6 +117,37 @@ def test_a_poll_begins_behind_a_line_that_is_written_back(before: str) -> None:
     text = f"dma 0.0 1.4; wait 4 | {before}ge 1.4 1"
     trial = small(text, dies=2, scalar_cache=3, memory={0: 1}).trial("sc", None)
     assert _in_turn(trial, *[_NEXT] * before.count(";"), 0, DMA) == verdict.TORN_METADATA
+
+
+@pytest.mark.parametrize(("event", "kind"), [(0, None), (8, verdict.DATA_RACE)])
+def test_a_descriptor_that_is_rung_again_does_not_stand_for_its_earlier_copy(event: int, kind: str | None) -> None:
+    """The event of the second of two copies orders nothing after the first, which was made by the same descriptor."""
+    pod = make_pod(order="sc")
+    trial = trial_of(pod, [(copy_twice, 0, 0, {"source": app(pod), "target": app(pod) + 128, "event": event})])
+    assert _in_turn(trial, 0, DMA, 0, DMA, 0, 0) == kind
+
+
+@pytest.mark.parametrize(("flag", "kind"), [("store4 2.4 2", None), ("store4 2.4 1 8", verdict.DATA_RACE)])
+def test_a_poll_of_half_a_word_sees_nothing_of_the_other_half(flag: str, kind: str | None) -> None:
+    """Data behind a flag in one half of a word is not known to who polls the other half, which was there before."""
+    text = f"store4 2.4 1 | store m2.0 5; quiet; {flag} | part_ge 2.4 1 2; load m2.0"
+    trial = small(text, dies=3, memory={0o60: 1}).trial("sc", None)
+    assert _in_turn(trial, 0, _NEXT, _NEXT, _NEXT, 2 * _NEXT, 2 * _NEXT) == kind
+
+
+@pytest.mark.parametrize(("first", "late", "kind"), [
+    ("load_named 1.4", True, verdict.DATA_RACE), ("load_named 1.5", True, verdict.DATA_RACE),
+    ("load_named 1.5", False, None), ("store 1.4 7", False, verdict.DATA_RACE),
+])  # fmt: skip
+def test_a_load_of_an_old_line_sees_what_was_there_by_then(first: str, late: bool, kind: str | None) -> None:
+    """Data behind a flag is known to who loads the flag if its line was fetched after the flag was set, and not else.
+
+    Nor is it if the core has stored to the flag in its line: it sees that.
+    """
+    text = f"ub_store 5 0; out m1.0 0 0; quiet; put 1.4 1 | {first}; load_named 1.4; load m1.0"
+    trial = small(text, dies=2, scalar_cache=4, memory={0o50: 1}).trial("sc", None)
+    puts = [0, 0, MTU_OUT, 0, 0, MTU_OUT]
+    assert _in_turn(trial, *([_NEXT, *puts] if late else [*puts, _NEXT]), _NEXT, _NEXT) == kind
 
 
 _NEXT = ms.ACTORS_PER_CORE

@@ -82,7 +82,7 @@ class Monitor:
         self._wanted = (_answers(trial), np.array(list(trial.stops), np.int64))
         self._results = trial.results()
         self._judged = ml.JUDGE_NOTHING
-        self._rings = self._fences = True
+        self._rings, self._fences = ms.N_EVENTS, True
         self.limits = _LEARNING
         self._piece = _PIECE_FIRST
 
@@ -166,7 +166,8 @@ class Monitor:
             if not keep or code in (ml.GROW, ml.LEARNT):
                 self.close()
         if code == ml.GROW:
-            self._rings, self._fences = True, self._fences or bool(self.m[ml.FENCED])
+            self._rings = ms.N_EVENTS if self.m[ml.RUNG] > self._rings else self._rings
+            self._fences = self._fences or bool(self.m[ml.FENCED])
             self._sync_max, self._record_words, self._undo_words = (
                 2 * n for n in (self._sync_max, self._record_words, self._undo_words)
             )
@@ -197,7 +198,7 @@ class Monitor:
 
         if self.limits is not _LEARNING:
             return True
-        longest, rung, fenced, number = 200, 0, 0, 0
+        longest, rings, fences, number = 200, 0, False, 0
         while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
             space, run = self._open()
             self.m[ml.NEXT_NUMBER] = number
@@ -207,12 +208,11 @@ class Monitor:
             if code == ml.RUN_PAUSED:
                 return False
             longest = max(longest, int(self.m[ml.TAKEN]))
-            rung += int(self.m[ml.RUNG])
-            fenced += int(self.m[ml.FENCED])
+            rings, fences = max(rings, int(self.m[ml.RUNG])), fences or bool(self.m[ml.FENCED])
             table = int(self.m[ml.SYNC_GRANULES])
             self.known = [int(granule) for granule in self.m[table : table + int(self.m[ml.N_SYNC])]]
             number += 1
-        self.limits, self._rings, self._fences = limits_for(longest), rung > 0, fenced > 0
+        self.limits, self._rings, self._fences = limits_for(longest), rings, fences
         return True
 
     @property
@@ -265,23 +265,24 @@ class Monitor:
         capacity = int(pod.state[ms.FLIGHT_CAPACITY])
         strong = int(pod.state[ms.REQUEST_ORDERS]) == ms.ASKS_SOME_STRONG
         targets = 0 if sc else spec.n_homes if fifo or self._fences or strong else 1
-        n_dma = ms.N_DMA_SLOTS if self._rings else 0
         signals = ml.SIGNAL_WORDS if pod.state[ms.SOME_SIGNAL] else 0
-        per_core = ml.ENGINE_DMA + n_dma + (4 if strong else 2) * targets + signals
+        per_core = ml.ENGINE_DMA + self._rings + (4 if strong else 2) * targets + signals
         words = per_core * len(cores)
-        groups = _groups(pod)
+        groups, cached = _groups(pod), int(pod.state[ms.CACHE_LINES]) * len(cores)
         tables = {
             ml.CORE_INDEX: spec.n_cores, ml.CORE_NUMBER: len(cores), ml.CORE_DIE: len(cores),
-            ml.DMA_EPOCHS: len(cores) * ms.N_DMA_SLOTS, ml.DIE_INDEX: spec.n_homes,
+            ml.DMA_EPOCHS: len(cores) * ms.N_EVENTS, ml.DIE_INDEX: spec.n_homes,
             ml.FREE_ROWS: len(dies) * (capacity + 1), ml.SYNC_GRANULES: self._sync_max, ml.SIGNALLED: len(cores),
             ml.CHAINED: len(cores) * signals, ml.CONSUMED: len(cores) * _EVENT_ROWS * ml.CONSUMED_WORDS,
+            ml.RELEASED: self._sync_max, ml.LINES: 2 * cached,
         }  # fmt: skip
         rows = {
             ml.PIPE_ROWS: 4 * len(cores), ml.QUEUE_ROWS: 3 * ms.QUEUE_DEPTH * len(cores),
             ml.DMA_ROWS: ms.N_DMA_SLOTS * len(cores), ml.EVENT_ROWS: _EVENT_ROWS * len(cores),
             ml.GROUP_ROWS: _GROUP_ROWS * groups, ml.FLIGHT_ROWS: capacity * len(dies), ml.SCRATCH_ROW: 1,
-            ml.SYNC_ROWS: 4 * self._sync_max, ml.FENCE_ROWS: len(cores) if self._fences else 0,
+            ml.SYNC_ROWS: 8 * self._sync_max, ml.FENCE_ROWS: len(cores) if self._fences else 0,
             ml.AHEAD_ROWS: len(cores) if fifo else 0, ml.KEPT_ROWS: 8 * self._sync_max if strong or signals else 0,
+            ml.LINE_ROWS: ms.CACHE_LINE_BYTES // 4 * cached,
         }  # fmt: skip
         m = np.zeros(ml.HEADER + sum(tables.values()), np.int64)
         _place(m, tables, ml.HEADER, 1)
@@ -291,7 +292,7 @@ class Monitor:
         _table(m, ml.CORE_DIE, range(len(cores)), [core // spec.cores_per_die for core in cores])
         _table(m, ml.DIE_INDEX, dies, range(len(dies)))
         _table(m, ml.SYNC_GRANULES, range(len(self.known)), self.known)
-        m[[ml.WORDS, ml.PER_CORE, ml.N_DMA, ml.TARGETS]] = words, per_core, n_dma, targets
+        m[[ml.WORDS, ml.PER_CORE, ml.N_DMA, ml.TARGETS]] = words, per_core, self._rings, targets
         m[[ml.JUDGED, ml.ASKED]] = self._judged
         m[ml.FENCES], m[ml.SIGNALS] = self._fences, signals
         m[[ml.CAPACITY, ml.N_GROUPS, ml.SYNC_MAX]] = capacity, groups, self._sync_max

@@ -35,6 +35,8 @@ def begin(space, run, forget):
         m[m[ml.SIGNALLED] + i] = 0
         for k in range(m[ml.SIGNALS]):
             m[m[ml.CHAINED] + i * m[ml.SIGNALS] + k] = 0
+        for k in range(i * st[ms.CACHE_LINES], (i + 1) * st[ms.CACHE_LINES]):
+            m[m[ml.LINES] + 2 * k] = 0
         for pipe in range(SCALAR, MTU_OUT + 1):
             monitor_clocks.clear_row(m, clocks, monitor_clocks.pipe_row(m, i, pipe))
             clocks[monitor_clocks.pipe_row(m, i, pipe) + monitor_clocks.engine_word(m, i, pipe)] = 1
@@ -42,9 +44,8 @@ def begin(space, run, forget):
             monitor_clocks.clear_row(m, clocks, monitor_clocks.ahead_row(m, i))
         if m[ml.FENCES]:
             monitor_clocks.clear_row(m, clocks, monitor_clocks.fence_row(m, i))
-        for k in range(m[ml.N_DMA]):
-            monitor_clocks.clear_row(m, clocks, monitor_clocks.dma_row(m, i, k))
-            m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k] = 0
+        for event in range(m[ml.N_DMA]):
+            m[monitor_clocks.dma_epoch(m, i, event)] = 0
     for d in range(st[ms.N_ACTIVE_DIES]):
         stack = m[ml.FREE_ROWS] + d * (m[ml.CAPACITY] + 1)
         m[stack] = m[ml.CAPACITY]

@@ -56,7 +56,7 @@ def _busy(st, m, base, pipe):
     if pipe == rq.SCALAR:
         return st[base + ms.STATUS] == ms.STATUS_RUNNING
     if pipe == rq.DMA:
-        for k in range(m[ml.N_DMA]):
+        for k in range(ms.N_DMA_SLOTS if m[ml.N_DMA] else 0):
             if st[base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS]:
                 return True
         return False

@@ -7,6 +7,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import conditions, flight, pipes, touched
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.cache import is_hit, through_cache
 from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.device.words import jit, load_i64
 
@@ -57,10 +58,14 @@ def _before_scalar(space, i, base, choice):
     if pipe > rq.SCALAR and pipe <= rq.MTU_OUT:
         queue = pipes.pipe_of(base, pipe)
         m[ml.X_ROW] = queue_row(m, i, pipe, (st[queue + ms.PIPE_HEAD] + st[queue + ms.PIPE_COUNT]) % ms.QUEUE_DEPTH)
+    elif through_cache(st, base):
+        hits = is_hit(st, m[m[ml.CORE_NUMBER] + i], st[base + REQUEST + ops.FIRST], choice)
+        m[ml.X_FETCHES] = 0 if hits else 1
     elif ops.FLAGS >> op & 1:
         m[ml.X_SOURCE], m[ml.X_TARGET], m[ml.X_NUMBER] = source, target, event
     elif ops.RINGS >> op & 1:
         m[ml.X_DMA] = max(0, pipes.free_descriptor(st, base))  # if none is free the core does not get that far
+        m[ml.X_EVENT] = st[base + REQUEST + ops.DMA.event]
     elif ops.ATOMICS >> op & 1:  # does it change its word?  A swap that fails releases nothing.
         address = m[ml.X_ADDRESS] = st[base + REQUEST + ops.ATOMIC.address]
         expected = st[base + REQUEST + ops.COMPARE_SWAP.expected]

@@ -31,6 +31,12 @@ def queue_row(m, i, pipe, place):
 
 
 @jit
+def dma_epoch(m, i, event):
+    """Return where the count is of the descriptors of a core that were rung to set an event."""
+    return m[ml.DMA_EPOCHS] + i * ms.N_EVENTS + event
+
+
+@jit
 def dma_row(m, i, k):
     """Return the row of what the scalar unit knew when it rang this descriptor."""
     return m[ml.DMA_ROWS] + (i * ms.N_DMA_SLOTS + k) * m[ml.WORDS]
@@ -68,8 +74,14 @@ def group_row(m, group, which):
 
 @jit
 def sync_row(m, number, address):
-    """Return the row of what those writes release whose value is in this 8-byte word of a synchronization granule."""
-    return m[ml.SYNC_ROWS] + (number * 4 + (address >> 3 & 3)) * m[ml.WORDS]
+    """Return the row of what those writes release whose value is in these 4 bytes of a synchronization granule."""
+    return m[ml.SYNC_ROWS] + (number * 8 + (address >> 2 & 7)) * m[ml.WORDS]
+
+
+@jit
+def released_row(m, number, address):
+    """Return that row, or -1 if nothing was released there."""
+    return sync_row(m, number, address) if m[m[ml.RELEASED] + number] >> (address >> 2 & 7) & 1 else -1
 
 
 @jit
@@ -124,8 +136,7 @@ def kept_row(m, number, address):
 @jit
 def clear_sync(st, m, clocks, number):
     """Nothing has been written to a synchronization."""
-    for word in range(4):
-        clear_row(m, clocks, sync_row(m, number, word << 3))
+    m[m[ml.RELEASED] + number] = 0
     for half in range(8 if keeps_order(st, m) else 0):
         clear_row(m, clocks, kept_row(m, number, half << 2))
 
@@ -189,7 +200,7 @@ def complete_dma(m, clocks, i, k, event):
     """A descriptor is done: reads complete, writes visible; a wait for its event learns what is in the row returned."""
     row = event_row(m, i, ms.N_PIPES - 1, rq.SCALAR, event)
     copy_row(m, clocks, row, dma_row(m, i, k))
-    clocks[row + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
+    clocks[row + engine_word(m, i, ml.ENGINE_DMA + event)] = m[dma_epoch(m, i, event)]
     judge_set(m, clocks, i, ms.N_PIPES - 1, rq.SCALAR, event, row)
     return row
 
@@ -210,8 +221,8 @@ def pass_quiet(st, m, clocks, i):
         own = pipe_row(m, i, pipe)
         clocks[scalar + engine_word(m, i, pipe)] = clocks[own + engine_word(m, i, pipe)]
         clocks[own + engine_word(m, i, pipe)] += 1
-    for k in range(m[ml.N_DMA]):
-        clocks[scalar + engine_word(m, i, ml.ENGINE_DMA + k)] = m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + k]
+    for event in range(m[ml.N_DMA]):
+        clocks[scalar + engine_word(m, i, ml.ENGINE_DMA + event)] = m[dma_epoch(m, i, event)]
     for die in range(m[ml.TARGETS]):
         _see_writes(m, clocks, scalar, i, die, scalar)
     if st[ms.ORDER] == ms.ORDER_FIFO:
@@ -284,12 +295,13 @@ def released(space, i, address, base, site):
 @jit
 def publish(m, clocks, number, address, nbytes, row, adds):
     """The value of a synchronization changes: a write replaces what was released there, an addition joins it."""
-    for word in range(address >> 3, (address + nbytes - 1 >> 3) + 1):
-        to = sync_row(m, number, word << 3)
-        if adds or word << 3 < address or (word << 3) + 8 > address + nbytes:
+    for half in range(address >> 2, (address + nbytes - 1 >> 2) + 1):
+        to, known = sync_row(m, number, half << 2), released_row(m, number, half << 2) >= 0
+        if known and (adds or half << 2 < address or (half << 2) + 4 > address + nbytes):
             join_row(m, clocks, to, row)
         else:
             copy_row(m, clocks, to, row)
+            m[m[ml.RELEASED] + number] |= 1 << (half & 7)
 
 
 @jit

@@ -2,10 +2,13 @@
 
 `m` holds words by these numbers, and after them small tables; `Space` says what the other arrays hold.
 
-An *engine* is one of a core's scalar unit, three pipes and DMA descriptors; each has a word in every clock, its
-*epoch*, which counts what it has released.  A write by the scalar unit or mtu-out happens when it is taken off, and
-later becomes visible: so each of these two has further words, the epoch up to which its writes are *visible*, under
-`fifo`, and where there are fences, one for each die written to; under `sc` none, a write is visible when it happens.
+An *engine* is one of a core's scalar unit, three pipes and DMA; each has a word in every clock, its *epoch*, which
+counts what it has released.  DMA has one for each event, not for each descriptor: a descriptor may be rung again before
+anybody has waited for its event, but no event may be set again before that.
+
+A write by the scalar unit or mtu-out happens when it is taken off, and later becomes visible: so each of these two has
+further words, the epoch up to which its writes are *visible*, under `fifo`, and where there are fences, one for each
+die written to; under `sc` none, a write is visible when it happens.
 """
 
 from typing import Any, NamedTuple
@@ -74,7 +77,7 @@ class Run(NamedTuple):
 
 
 ENGINE_DMA = 4
-"""Engines of a core: 0 to 3 its scalar unit and pipes as in the requests, then its DMA descriptors."""
+"""Engines of a core: 0 to 3 its scalar unit and pipes as in the requests, then its DMA by the event that it sets."""
 
 # ---- the words of `m`.  Each line says what the word holds, then what holds of it between the actions of a run; a word
 # that says where rows or a table begin is fixed, as are the sizes.
@@ -82,7 +85,7 @@ ENGINE_DMA = 4
     GENERATION,  # counts the runs that have begun, some again: no granule's shadow is of a later one
     WORDS,  # holds the words of a clock: `PER_CORE` for each core
     PER_CORE,  # holds a core's part of them: engines, what is visible by target, signals
-    N_DMA,  # counts the descriptors of a core in a clock: 0 if none was rung while it learned, else `N_DMA_SLOTS`
+    N_DMA,  # counts the events of DMA of a core in a clock: as many as were in use while it learned, 0 for none
     TARGETS,  # counts the dies to which visibility may differ: 0 under `sc`, else 1 or all homes
     JUDGED,  # says what is judged now (`JUDGE_*`): nothing after a wrong word that a fault has made
     BUFFERS_START,  # holds the first byte of the data buffers
@@ -95,12 +98,12 @@ ENGINE_DMA = 4
     EVENT_ROWS,  # says so of what events pass on
     GROUP_ROWS,  # says so of barriers, three rows each
     FLIGHT_ROWS,  # says so of what writes in flight release; without caches a row is one's of them, or in `FREE_ROWS`
-    SYNC_ROWS,  # says so of what was released in synchronizations, a row for each 8 bytes
+    SYNC_ROWS,  # says so of what was released in synchronizations, a row for each 4 bytes that `RELEASED` has a bit of
     SCRATCH_ROW,  # says where a row is that nobody keeps after an action
     CORE_INDEX,  # says where the table is of the indices that cores have in clocks
     CORE_NUMBER,  # says where the table is that undoes it
     CORE_DIE,  # says where the table of their dies is
-    DMA_EPOCHS,  # says where counts are of how often each descriptor was rung
+    DMA_EPOCHS,  # says where counts are of how often a descriptor was rung that sets each event
     DIE_INDEX,  # says where the table is of the indices that dies have
     FREE_ROWS,  # says where each die's stack is of rows that no write in flight keeps: how many, then which
     SYNC_GRANULES,  # says where the `N_SYNC` granules are listed that `S_FIXED` numbers
@@ -115,7 +118,7 @@ ENGINE_DMA = 4
     STOP,  # holds what stops the run; 0 while it goes on
     JUDGE,  # is the address of `step.judge`
     WATCHED,  # is the address of `step.watched`
-    RUNG,  # is 1 if a descriptor was rung; then `N_DMA` is not 0
+    RUNG,  # is above the events of all descriptors that were rung, 0 if none was: at most `N_DMA`
     FENCE_ROWS,  # says where the rows are of what mtu-out knew at its last fence
     FENCED,  # is 1 if a fence was passed; then `FENCES` is 1
     FENCES,  # is 1 if fences are followed
@@ -128,7 +131,7 @@ ENGINE_DMA = 4
     X_OFF,  # is 1 if the request is switched off by name
     X_ROW,  # holds the row that an issue writes, or of what an instruction's issuer knew; -1 if it issues nothing
     X_DMA,  # holds the number of the descriptor; of a delivery where it is in the state
-    X_EVENT,  # holds the event that it sets; -1 of a descriptor that was taken away
+    X_EVENT,  # holds the event that it sets, also of one that is rung; -1 of a descriptor that was taken away
     X_FLIGHTS,  # counts the writes in flight before the action: from there on they are of it
     X_LAST,  # is 1 if an arrival is the last, an atomic writes, or a write asks for no order; of `poll_any` which word
     X_KNOWN,  # holds the row of what the engine knows
@@ -189,7 +192,18 @@ PAUSE_AT = 90
 PAUSED = 91
 """How many actions the run has taken that is to go on, or 0."""
 
-HEADER = 92
+RELEASED = 92
+"""Says where a bit is, for each synchronization, of each of its 4 bytes: was anything released there in this run?"""
+
+LINES = 93
+"""Says where two words are for each line that each core may cache: which line that is, + 1, and a bit for each 4 bytes
+in which something had been released when it was fetched."""
+LINE_ROWS = 94
+"""Says where the rows are that these bits are of."""
+X_FETCHES = 95
+"""Holds 1 if the action under way, a load or store, fetches its line."""
+
+HEADER = 96
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and

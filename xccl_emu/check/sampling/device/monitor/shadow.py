@@ -82,7 +82,7 @@ def touch(space, i, engine, start, nbytes, flags, site):
 def _epoch(m, clocks, i, engine):
     """The epoch of an engine now."""
     if engine >= ml.ENGINE_DMA:
-        return m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + engine - ml.ENGINE_DMA]
+        return m[monitor_clocks.dma_epoch(m, i, engine - ml.ENGINE_DMA)]
     return clocks[m[ml.X_KNOWN] + monitor_clocks.engine_word(m, i, engine)]
 
 
@@ -236,17 +236,17 @@ def delivered(space, granule, start, nbytes, word, epoch):
 
 
 @jit
-def acquired(space, word, row):
+def acquired(space, half, row):
     """Somebody has read what the writes in this clock released: every one of them that had to come before is seen.
 
-    These are the writes to the bytes that become visible together with a word.
+    These are the writes to the bytes that become visible together with the 4 bytes that were read.
     """
     st, clocks, records = space.st, space.clocks, space.records
-    for granule in range(first_together(st, word), last_together(st, word) + 1):
+    for granule in range(first_together(st, half), last_together(st, half) + 1):
         r = space.shadow[shadow_of(space, granule) + ml.S_RECORDS]
         while r:
             known = clocks[row + records[r + ml.R_ENGINE]] >= records[r + ml.R_EPOCH]
-            if known and records[r + ml.R_FLAGS] & ml.DELIVERED and _together(space, r, word, word + 8):
+            if known and records[r + ml.R_FLAGS] & ml.DELIVERED and _together(space, r, half, half + 4):
                 records[r + ml.R_FLAGS] |= ml.IMMEDIATE
             r = records[r + ml.R_NEXT]
 

@@ -4,7 +4,7 @@ from xccl_emu.check.device import accesses
 from xccl_emu.check.device.fault_actions import is_cut
 from xccl_emu.check.sampling.device.monitor import clocks as monitor_clocks
 from xccl_emu.check.sampling.device.monitor import layout as ml
-from xccl_emu.check.sampling.device.monitor import shadow, writes
+from xccl_emu.check.sampling.device.monitor import lines, shadow, writes
 from xccl_emu.check.sampling.device.monitor.before import before_core, before_delivery
 from xccl_emu.check.sampling.device.monitor.calls import call, part
 from xccl_emu.lang import operations as ops
@@ -135,6 +135,8 @@ def judge(space, i, r):
         rows[r, accesses.FLAGS],
         rows[r, accesses.AGENT],
     )
+    if engine >= ml.ENGINE_DMA:
+        engine = ml.ENGINE_DMA + m[ml.X_EVENT]
     known = m[ml.X_KNOWN]
     base = flight.block_of_core(st, m[m[ml.CORE_NUMBER] + i])
     if (
@@ -211,6 +213,8 @@ def _pass_fence(m, clocks, i, known, issued):
 def _after_scalar(space, i, core, base, op):
     st, m, clocks = space.st, space.m, space.clocks
     own = monitor_clocks.pipe_row(m, i, rq.SCALAR)
+    if ops.CACHED >> op & 1 and st[ms.CACHE_LINES]:
+        lines.went_through(space, i)
     if m[ml.X_ROW] >= 0:
         monitor_clocks.issue(m, clocks, i, m[ml.X_ROW])
     elif ops.EVENT_SETS >> op & 1:
@@ -235,10 +239,10 @@ def _after_scalar(space, i, core, base, op):
     elif op == rq.OP_QUIET:
         monitor_clocks.pass_quiet(st, m, clocks, i)
     elif ops.RINGS >> op & 1:
-        if m[ml.N_DMA] == 0:  # none was rung while the monitor learned
+        m[ml.RUNG] = max(m[ml.RUNG], m[ml.X_EVENT] + 1)
+        if m[ml.RUNG] > m[ml.N_DMA]:  # none was rung to set this event while the monitor learned
             m[ml.STOP] = ml.GROW
-        m[ml.RUNG] = 1
-        m[m[ml.DMA_EPOCHS] + i * ms.N_DMA_SLOTS + m[ml.X_DMA]] += 1
+        m[monitor_clocks.dma_epoch(m, i, m[ml.X_EVENT])] += 1
         monitor_clocks.issue(m, clocks, i, monitor_clocks.dma_row(m, i, m[ml.X_DMA]))
     elif ops.ARRIVALS >> op & 1:
         monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_PHASE], m[ml.X_LAST])
@@ -257,15 +261,22 @@ def _acquire(space, i, core, base, r):
     if not rows[r, accesses.FLAGS] & accesses.SYNC:
         return
     start, nbytes = rows[r, accesses.START], rows[r, accesses.NBYTES]
-    for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
-        granule = (word << 3) // ms.GRANULE_BYTES
-        number = shadow.sync_number(space, granule)
-        if number and (
-            not rows[r, accesses.FLAGS] & accesses.WHOLE or not _saw_own_stores(space, core, base, start, nbytes)
-        ):
-            row = monitor_clocks.sync_row(m, number - 1, word << 3)
+    if rows[r, accesses.FLAGS] & accesses.WHOLE and _saw_own_stores(space, core, base, start, nbytes):
+        return
+    for half in range(start >> 2, (start + nbytes - 1 >> 2) + 1):
+        row = _released_row(space, i, half << 2)
+        if row >= 0:
             monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
-            shadow.acquired(space, word << 3, row)
+            shadow.acquired(space, half << 2, row)
+
+
+@jit
+def _released_row(space, i, address):
+    """Return the row of what was released in 4 bytes that are read, or -1: through a cache, until they were fetched."""
+    if ops.CACHED >> space.m[ml.X_OP] & 1 and space.st[ms.CACHE_LINES]:
+        return lines.row_of(space, i, address)
+    number = shadow.sync_number(space, address // ms.GRANULE_BYTES)
+    return monitor_clocks.released_row(space.m, number - 1, address) if number else -1
 
 
 @jit
