@@ -7,11 +7,9 @@ from numba import config
 
 from xccl_emu.base.errors import ConfigError, KernelArithmeticError, XcclEmuError
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.device.policies.random import uniform_random
-from xccl_emu.machine.device.policies.replay import replay
-from xccl_emu.machine.device.policies.round_robin import round_robin
+from xccl_emu.machine.device.actions import start as _start
+from xccl_emu.machine.device.policies import replay, round_robin, uniform_random
 from xccl_emu.machine.device.single import action
-from xccl_emu.machine.device.start import start as _start
 from xccl_emu.machine.device.words import handle_of
 
 _POLICIES: dict[str, Callable[..., int]] = {"round-robin": round_robin, "random": uniform_random, "replay": replay}

@@ -25,7 +25,7 @@ POLICIES = ("round-robin", "random")
 POISON = 0xFF
 _SNAPSHOT_BYTES_MAX = 1 << 30
 _AREAS = ("", "app", "meta", "managed")
-"""What of a die may be lost without a name of its own, in the order of `device.lost`."""
+"""What of a die may be lost without a name of its own, in the order of `device.memory`."""
 
 
 class Driver(Protocol):

@@ -15,10 +15,10 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine import compiled, report
-from xccl_emu.machine.device import conditions, flight, pipes
+from xccl_emu.machine.device import flight, pipes, polls
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
-from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
+from xccl_emu.machine.device.polls import flags_in, line_part, polls_line
 from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.pod import Pod
 
@@ -171,8 +171,8 @@ def _which_of(pod: Pod, core: int, start: int) -> int:
     st, base = pod.state, pod.core_base(core)
     if st[base + REQUEST] != rq.OP_POLL_ANY or flight.switched_off(st, base):
         return 0
-    for k in range(conditions.n_conditions(st, base)):
-        if st[conditions.condition_at(base, k)] == start and which_holds(pod.memory, st, core, base, k) == k:
+    for k in range(polls.n_conditions(st, base)):
+        if st[polls.condition_at(base, k)] == start and which_holds(pod.memory, st, core, base, k) == k:
             return k + 1
     return 0
 
