@@ -13,7 +13,7 @@ from xccl_emu.guards.campaign.programs import Small, _registers, address_of
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS, REQUEST, RESULT
-from xccl_emu.machine import compiled
+from xccl_emu.machine import driver
 from xccl_emu.machine.device import explore as device
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import pipes
@@ -413,7 +413,7 @@ class Judge:
 
     def run(self, machine: Machine, small: Small, memory: dict[int, int], most: int = 400) -> None:
         """Judge all states of a program, or so many."""
-        with np.errstate(over="ignore"), compiled.arithmetic_of(machine.pod.kernels):
+        with np.errstate(over="ignore"), driver.arithmetic_of(machine.pod.kernels):
             self.machine, self.small = machine, small
             todo = [machine.begin(small, memory)]
             seen = set(todo)

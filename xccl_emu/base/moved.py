@@ -58,6 +58,7 @@ MOVED = {
     "xccl_emu.kernels.pull.rollback": "xccl_emu.kernels.pull.abortable_experts",
     "xccl_emu.kernels.reconfigure": "xccl_emu.kernels.serving.reconfigure",
     "xccl_emu.kernels.two_streams": "xccl_emu.kernels.serving.two_streams",
+    "xccl_emu.machine.compiled": "xccl_emu.machine.driver",
     "xccl_emu.machine.device.by_address": "xccl_emu.machine.device.words",
     "xccl_emu.machine.device.conditions": "xccl_emu.machine.device.polls",
     "xccl_emu.machine.device.far": "xccl_emu.machine.device.memory",

@@ -19,7 +19,7 @@ from xccl_emu.machine.launch import Address, Grant, Launch, Queue, bind_argument
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray, Switches
-from xccl_emu.machine.stats import DieTraffic, RunStats, statistics, traffic_of
+from xccl_emu.machine.stats import DieTraffic, RunStats, traffic_of
 
 POLICIES = ("round-robin", "random")
 POISON = 0xFF
@@ -468,8 +468,7 @@ class Pod:
         else:
             ended, seconds, actions = self.policy.drive(self, progress)
         self._schedule = Schedule(actions, fingerprint) if self.record else None
-        driver.raise_for(self, ended)
-        return self._finish(statistics(self.state, seconds))
+        return self._finish(driver.outcome(self, ended, seconds))
 
     def replay(self, schedule: Schedule) -> RunStats:
         """Run all launched kernels by a recorded schedule.
@@ -483,8 +482,7 @@ class Pod:
             raise ReplayError("the schedule was recorded on another pod, memory order, or set of launches")
         self._failed = True
         ended, seconds = driver.drive_replay(self, schedule.actions)
-        driver.raise_for(self, ended)
-        return self._finish(statistics(self.state, seconds))
+        return self._finish(driver.outcome(self, ended, seconds))
 
     def activate(self) -> None:
         """List who takes part in the run that begins, and what of it is switched off."""
