@@ -2,12 +2,11 @@
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from xccl_emu.base.errors import CapacityError, ConfigError
-from xccl_emu.base.options import must_be_one_of
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.address_space import ClaimedRegion
@@ -37,13 +36,6 @@ def number_in(name: str, value: Any, low: int, high: int) -> int:
 def integer(name: str, value: Any) -> int:
     """The value as a Python integer of 64 bits; raises ConfigError as `number_in` does."""
     return number_in(name, value, -(1 << 63), (1 << 63) - 1)
-
-
-def one_of(name: str, value: Any, known: Collection[str]) -> str:
-    """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
-    if isinstance(value, str) and value in known:
-        return value
-    raise ConfigError(name, value, must_be_one_of(value, known))
 
 
 def index_of(name: str, value: Any, count: int) -> int:

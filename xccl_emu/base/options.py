@@ -24,6 +24,25 @@ def must_be_one_of(given: object, known: Collection[object]) -> str:
     return f"must be one of {', '.join(map(str, known))}{meant(given, known)}"
 
 
+def one_of(name: str, value: Any, known: Collection[str]) -> str:
+    """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
+    if isinstance(value, str) and value in known:
+        return value
+    raise ConfigError(name, value, must_be_one_of(value, known))
+
+
+class NoSuchSize(ConfigError):
+    """A protocol has no size of that name, but others; it asks for what is like it among these."""
+
+    def __init__(self, argument: str, value: object = None, must: str = "", known: Collection[str] = ()) -> None:
+        super().__init__(argument, value, must + meant(argument, known))
+        self._plain, self._known = must, known
+
+    def among(self, options: Iterable[str]) -> str:
+        """Say what must be, and ask for options of a command too."""
+        return self._plain + meant(self.argument, dict.fromkeys([*self._known, *options]))
+
+
 @dataclass(frozen=True)
 class Option(w.Printed):
     """What is known of one size or choice of a protocol, or one option of a command."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.machine.device.layout import ATOMIC_BYTES, CACHE_LINE_BYTES, CHOICE_ALL, GRANULE_BYTES
 
 
@@ -70,7 +71,7 @@ class PodSpec:
         if self.flight_granules >= CHOICE_ALL:
             raise ConfigError("flight_granules", self.flight_granules, f"must be below {CHOICE_ALL}")
         if self.atomic_bytes not in ATOMIC_BYTES:
-            raise ConfigError("atomic_bytes", self.atomic_bytes, f"must be one of {', '.join(map(str, ATOMIC_BYTES))}")
+            raise ConfigError("atomic_bytes", self.atomic_bytes, must_be_one_of(self.atomic_bytes, ATOMIC_BYTES))
         if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
             raise ConfigError("die_bytes", self.die_bytes, "must be a power of two")
         if self.die_bytes < self.atomic_bytes:
