@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import SWITCH, Option, must_be_one_of, option
+from xccl_emu.base.options import SWITCH, Option, must_be_one_of, option, whole
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.trace import steps
-from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec, whole
+from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec
 from xccl_emu.protocol import folder
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
 from xccl_emu.protocol.paper import Paper

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError, ViolationError
-from xccl_emu.base.options import one_of
+from xccl_emu.base.options import one_of, whole
 from xccl_emu.check.check import MOST_SCHEDULES, POLICIES
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Trial
@@ -25,7 +25,6 @@ from xccl_emu.lang import foreign
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import POISON, Pod, Snapshot
-from xccl_emu.machine.spec import whole
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.testing import witnesses

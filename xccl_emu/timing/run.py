@@ -15,9 +15,9 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OP_RETURN, SCALAR
-from xccl_emu.machine.address_space import Labels
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.state import Labels
 from xccl_emu.timing.array import Route, Times
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.device import layout as tl
