@@ -184,7 +184,7 @@ def page_faults() -> int:
 
 def first_touch_us() -> float:
     """CPU microseconds to touch a page of a pod's memory for the first time."""
-    from xccl_emu.machine.address_space import map_bytes
+    from xccl_emu.machine.state import map_bytes
 
     pages = map_bytes(1 << 28, "benchmark")[:: mmap.PAGESIZE]
     with stopwatch() as taken:

@@ -2,18 +2,17 @@
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from xccl_emu.base.errors import CapacityError, ConfigError
-from xccl_emu.base.options import must_be_one_of
+from xccl_emu.base.options import whole
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.address_space import ClaimedRegion
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.machine.spec import whole
+from xccl_emu.machine.state import ClaimedRegion
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol import Regions
 
@@ -37,13 +36,6 @@ def number_in(name: str, value: Any, low: int, high: int) -> int:
 def integer(name: str, value: Any) -> int:
     """The value as a Python integer of 64 bits; raises ConfigError as `number_in` does."""
     return number_in(name, value, -(1 << 63), (1 << 63) - 1)
-
-
-def one_of(name: str, value: Any, known: Collection[str]) -> str:
-    """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
-    if isinstance(value, str) and value in known:
-        return value
-    raise ConfigError(name, value, must_be_one_of(value, known))
 
 
 def index_of(name: str, value: Any, count: int) -> int:
@@ -96,7 +88,8 @@ class Communicator(ABC):
         self._broken = False
         dies = layout.dies.start, layout.dies.stop
         meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)
-        pod.claims.take(self, ClaimedRegion(dies, meta, managed))
+        self._claimed = ClaimedRegion(dies, meta, managed)
+        pod.claims.take(self, self._claimed)
 
     @abstractmethod
     def _cores_on(self, die: int) -> int:
@@ -118,9 +111,9 @@ class Communicator(ABC):
 
     def _spoil(self) -> None:
         """Spoil the managed areas."""
-        layout = self.layout
-        for die in layout.dies:
-            self.pod.spoil(self.pod.managed(die, layout.managed_start), layout.managed_end - layout.managed_start)
+        start, end = self._claimed.managed
+        for die in range(*self._claimed.dies):
+            self.pod.spoil(self.pod.managed(die, start), end - start)
 
     def check_ready(self, *kernels: Kernel) -> None:
         """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken.

@@ -89,7 +89,7 @@ def test_nothing_of_numba_is_needed(tmp_path: Path) -> None:
             printed, _ = process.communicate()
         told.append(json.loads(printed) | {"seconds": 0.0})
     assert told[0] == told[1]
-    script = "import xccl_emu.machine.compiled, sys; print(hasattr(sys.modules['numba'], '__file__'))"
+    script = "import xccl_emu.machine.driver, sys; print(hasattr(sys.modules['numba'], '__file__'))"
     assert python(script, env={**os.environ, "XCCL_EMU_WITHOUT_NUMBA": "1"}).stdout == "False\n"
 
 

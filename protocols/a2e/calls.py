@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import whole
 from xccl_emu.kernels.experts.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import whole
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
 from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none, index_of, listed, one_for_each

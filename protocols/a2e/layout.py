@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import whole
 from xccl_emu.kernels.a2e.parameters import Microbatch, Places, dies_of, first_of
 from xccl_emu.kernels.a2e.trampoline import lists_bytes
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.group import align
-from xccl_emu.machine.spec import PodSpec, whole
+from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol import Region, Regions
 from xccl_emu.protocols.a2e.config import A2EConfig, buffer_bytes
 from xccl_emu.protocols.communicator import offset_in_area

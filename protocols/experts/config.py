@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 from xccl_emu.kernels.experts.counts import INDEX_BYTES, choice_at, streamed_work_at, work_at
 from xccl_emu.kernels.experts.dummy import expert_bytes
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, message_at
@@ -18,7 +19,7 @@ from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import BF16, FP8_BLOCK, FP16, RULE_CANN, RULE_FP8, RULE_FP8_UE8M0, RULE_XCCL
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.communicator import number_in, offset_in_area, one_of
+from xccl_emu.protocols.communicator import number_in, offset_in_area
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN, "fp8": RULE_FP8, "fp8-ue8m0": RULE_FP8_UE8M0}

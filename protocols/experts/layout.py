@@ -198,6 +198,7 @@ class GroupLayout(Regions, ABC, Generic[C]):
         offsets = check_pod(config, pod, managed_offset, field_offset)
         super().__init__(config.n_ranks, config.first_die)
         self.config: C = config
+        self._firsts: dict[tuple[tuple[Region | None, ...], int], int] = {}
         self._add_all()
         self.fit(pod.spec, *offsets, _REMEDY, self.ub_bytes(config))
 
@@ -215,7 +216,13 @@ class GroupLayout(Regions, ABC, Generic[C]):
 
         tables: how many it consists of; each rank has an equal share of each of them on every die, and of none all.
         """
-        die, found = self.config.first_die, [region for region in regions if region]
+        if (regions, tables) not in self._firsts:
+            self._firsts[regions, tables] = self._first_of([region for region in regions if region], tables)
+        return self._firsts[regions, tables]
+
+    def _first_of(self, found: list[Region], tables: int) -> int:
+        """Return the same of regions that there are; it stays as it is once the layout is fitted."""
+        die = self.config.first_die
         if not found:
             return 0
         starts = [int(region.at(die)) for region in found]

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from xccl_emu.base.errors import CapacityError, ConfigError
+from xccl_emu.base.options import one_of
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.kernels.channel import Channel
 from xccl_emu.lang import Kernel
@@ -14,7 +15,7 @@ from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.communicator import integer, one_of
+from xccl_emu.protocols.communicator import integer
 from xccl_emu.protocols.sendrecv.rings import PATHS, RingLayout, part
 
 RING_PATHS = PATHS[:2]

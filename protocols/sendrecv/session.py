@@ -23,9 +23,9 @@ from xccl_emu.base.errors import (
     RunError,
 )
 from xccl_emu.kernels import sendrecv as device
-from xccl_emu.machine.address_space import ClaimedRegion
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.state import ClaimedRegion
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.sendrecv.calls import Launcher, OpenCalls, TransferCall, Work, checked_buffer

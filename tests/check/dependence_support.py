@@ -13,20 +13,18 @@ from xccl_emu.guards.campaign.programs import Small, _registers, address_of
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS, REQUEST, RESULT
-from xccl_emu.machine import compiled
+from xccl_emu.machine import driver
 from xccl_emu.machine.device import explore as device
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import pipes
 from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.cache import address_of as line_of
 from xccl_emu.machine.device.cache import written_back
-from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
-from xccl_emu.machine.device.lines import line_part, polls_line
-from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.policies import n_actors, nth_actor
+from xccl_emu.machine.device.polls import condition_at, line_part, n_conditions, polls_line
 from xccl_emu.machine.device.single import act_once
-from xccl_emu.machine.device.touched import queued_on
-from xccl_emu.machine.device.vectors import other_range, ranges
+from xccl_emu.machine.device.touched import other_range, queued_on, ranges
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
 
@@ -415,7 +413,7 @@ class Judge:
 
     def run(self, machine: Machine, small: Small, memory: dict[int, int], most: int = 400) -> None:
         """Judge all states of a program, or so many."""
-        with np.errstate(over="ignore"), compiled.arithmetic_of(machine.pod.kernels):
+        with np.errstate(over="ignore"), driver.arithmetic_of(machine.pod.kernels):
             self.machine, self.small = machine, small
             todo = [machine.begin(small, memory)]
             seen = set(todo)

@@ -24,7 +24,7 @@ from xccl_emu.guards.campaign.generate import draw
 from xccl_emu.guards.campaign.programs import ORDERS, Small
 from xccl_emu.machine.device import actions, single
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.policies import n_actors, nth_actor
 from xccl_emu.machine.driver import begin
 
 plainly = pytest.mark.skipif(not config.DISABLE_JIT, reason="looks at the arrays after each action of Python functions")

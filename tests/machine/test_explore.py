@@ -10,7 +10,7 @@ from xccl_emu.base.errors import CapacityError, ConfigError, DeadlockError
 from xccl_emu.lang import add, atomic_add, dma, kernel, load, mtu_in, mtu_out, poll_eq, put, store, wait_flag
 from xccl_emu.lang.abi import RESULT
 from xccl_emu.lang.requests import DMA, SCALAR
-from xccl_emu.machine import compiled
+from xccl_emu.machine import driver
 from xccl_emu.machine import explore as explore_module
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
@@ -115,7 +115,7 @@ def _actions(pod: Pod) -> list[int]:
 def outcomes_by_whole_states(pod: Pod, word: int, limit: int) -> set[tuple[int, ...]] | None:
     """Outcomes found by a search that keeps whole states; None if there are more than the limit."""
     begin(pod)
-    replay, ends = compiled.policy("replay"), set[tuple[int, ...]]()
+    replay, ends = driver.policy("replay"), set[tuple[int, ...]]()
     start = pod.snapshot()
     seen, stack = {_key(pod)}, [start]
     while stack:

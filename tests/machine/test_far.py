@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.machine.device import far
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import memory
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
@@ -21,7 +21,7 @@ BYTES = np.random.default_rng(0).integers(0, 256, SIZE, np.uint8)
 
 @pytest.mark.nojit
 @pytest.mark.boundscheck
-@pytest.mark.parametrize("copy", [far.read_far, far.write_far])
+@pytest.mark.parametrize("copy", [memory.read_far, memory.write_far])
 @given(begin=st.integers(0, 130), into=st.integers(0, 130), nbytes=st.integers(1, SIZE - 260))
 def test_a_far_copy_is_a_copy(copy: Callable[..., None], begin: int, into: int, nbytes: int) -> None:
     """Whatever its size and wherever it begins in a line, the target alone changes, into what the source is."""

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.machine.address_space import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic, symbolic_byte
 from xccl_emu.machine.spec import small_pod
+from xccl_emu.machine.state import Labels
 
 ranges = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60), st.integers(0, 30)), max_size=8)
 

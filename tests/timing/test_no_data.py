@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from xccl_emu.check.trial import Trial
 from xccl_emu.kernels.transfers import copy_blocks
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import sparse
+from xccl_emu.machine.device import memory
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
 from xccl_emu.protocol.case import Case
@@ -215,12 +215,12 @@ def test_copies_that_leave_out_what_is_there(data: st.DataObject) -> None:
         else:
             source += SIZE // 2
         if data.draw(st.booleans()):
-            sparse.mark(mem, state, source, 1)
+            memory.mark(mem, state, source, 1)
             mem[source] = wanted[source] = data.draw(st.integers(0, 1))
-        sparse.copy_changed(mem, state, target, source, nbytes)
+        memory.copy_changed(mem, state, target, source, nbytes)
         wanted[target : target + nbytes] = wanted[source : source + nbytes]
         assert (mem[:SIZE] == wanted).all()
-        assert sparse.all_zero(mem, state, source, nbytes) == (not wanted[source : source + nbytes].any())
+        assert memory.all_zero(mem, state, source, nbytes) == (not wanted[source : source + nbytes].any())
         if state[ms.SPARSE] > 0:
             marked = np.unpackbits(mem[SIZE : SIZE + 2], bitorder="little")
             assert (marked >= wanted.reshape(-1, ms.CHUNK_BYTES).any(axis=1)).all()

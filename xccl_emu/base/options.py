@@ -1,6 +1,7 @@
 """What users choose, as fields of a dataclass: sizes of a protocol and options of a command, each written once."""
 
 import difflib
+import operator
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import Field, dataclass, field
@@ -22,6 +23,33 @@ def meant(given: object, known: Iterable[object]) -> str:
 def must_be_one_of(given: object, known: Collection[object]) -> str:
     """Say which words are known, and which of them may be meant by another one."""
     return f"must be one of {', '.join(map(str, known))}{meant(given, known)}"
+
+
+def whole(name: str, value: Any) -> int:
+    """The value as a Python integer (a NumPy one would overflow in addresses); ConfigError if it is none."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise ConfigError(name, value, "must be a whole number") from error
+
+
+def one_of(name: str, value: Any, known: Collection[str]) -> str:
+    """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
+    if isinstance(value, str) and value in known:
+        return value
+    raise ConfigError(name, value, must_be_one_of(value, known))
+
+
+class NoSuchSize(ConfigError):
+    """A protocol has no size of that name, but others; it asks for what is like it among these."""
+
+    def __init__(self, argument: str, value: object = None, must: str = "", known: Collection[str] = ()) -> None:
+        super().__init__(argument, value, must + meant(argument, known))
+        self._plain, self._known = must, known
+
+    def among(self, options: Iterable[str]) -> str:
+        """Say what must be, and ask for options of a command too."""
+        return self._plain + meant(self.argument, dict.fromkeys([*self._known, *options]))
 
 
 @dataclass(frozen=True)

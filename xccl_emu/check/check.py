@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
-from xccl_emu.base.options import must_be_one_of
+from xccl_emu.base.options import must_be_one_of, whole
 from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
@@ -33,7 +33,6 @@ from xccl_emu.check.verdict import (
     Violation,
 )
 from xccl_emu.machine.clock import working_seconds
-from xccl_emu.machine.spec import whole
 from xccl_emu.machine.state import ORDERS
 
 Progress = Callable[[str, int, int, float], None]

@@ -13,7 +13,7 @@ import typer.core
 
 from xccl_emu import __version__
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import Option
+from xccl_emu.base.options import NoSuchSize, Option
 from xccl_emu.base.words import Printed
 
 _SENTENCE = 1 << 10
@@ -52,7 +52,9 @@ class Command(typer.core.TyperCommand):
             return super().invoke(ctx)
         except ConfigError as error:
             if option := _option_of(error, options, ctx.params | {"": ctx.args}):
-                raise type(error)(f"{option}: {error.must}") from error
+                known = [each[2:] for each in options.values() if each.startswith("--")]
+                must = error.among(known) if isinstance(error, NoSuchSize) else error.must
+                raise type(error)(f"{option}: {must}") from error
             raise
 
     def get_short_help_str(self, limit: int = 45) -> str:
@@ -94,9 +96,9 @@ def _option_of(error: ConfigError, options: Mapping[str, str], given: Mapping[st
     argument, value = error.argument, str(error.value)
     name = _OPTION_OF.get(argument, argument)
     size = f"--{name.replace('_', '-')}"
-    for words in (words for words in given.values() if isinstance(words, list)):
+    for of, words in ((of, words) for of, words in given.items() if isinstance(words, list)):
         if f"{argument}={value}" in words:
-            return f"--set {argument}={value}"
+            return f"{'--set ' * (of == SET.name)}{argument}={value}"
         if f"{size}={value}" in words or (size, value) in pairwise(words):
             return f"{size} {value}"
     name = argument if given.get(argument) is not None else name

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import meant
+from xccl_emu.base.options import NoSuchSize, meant
 from xccl_emu.cli.app import Group
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def sizes_from(rest: Sequence[str], protocol: str | None = None) -> dict[str, in
     """
     others, sizes = split_sizes(rest if protocol is None else [*_as_named(rest, protocol)])
     if others:
-        raise ConfigError(f"{others[0]}: must be an option, as in --ranks 4")
+        raise _no_option(others[0])
     return sizes
 
 
@@ -99,9 +99,16 @@ def named(options: Options, words: Sequence[str] | None, more: Sequence[str] | N
     that the command does not know, and what ``--set`` says; ConfigError for more words."""
     others, sizes = split_sizes(words or ())
     if len(others) > 1:
-        raise ConfigError(f"{others[1]}: must be an option, as in --ranks 4")
+        raise _no_option(others[1])
     changes: dict[str, Any] = {"protocol": others[0] if others else None, "sizes": {**sizes_of(more or ()), **sizes}}
     return replace(options, **changes)  # type: ignore[type-var]
+
+
+def _no_option(word: str) -> ConfigError:
+    """Return the error about a word that is left over, perhaps an option without its dashes."""
+    name, equals, value = word.partition("=")
+    must = "must be an option, as in --ranks 4"
+    return NoSuchSize(name, value, must) if equals else ConfigError(f"{word}: {must}")
 
 
 def check_syncs(case: "Case", names: Collection[str]) -> None:
@@ -124,9 +131,10 @@ def split_sizes(rest: Sequence[str]) -> tuple[list[str], dict[str, int | str]]:
     """Words that are no options, and sizes given as options; ConfigError for an option without a value."""
     others, sizes, waiting = list[str](), dict[str, int | str](), list(rest)
     while waiting:
-        option, equals, value = waiting.pop(0).partition("=")
+        word = waiting.pop(0)
+        option, equals, value = word.partition("=")
         if not option.startswith("--"):
-            others.append(option)
+            others.append(word)
             continue
         if not equals:
             if not waiting or waiting[0].startswith("--"):

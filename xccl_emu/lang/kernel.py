@@ -119,7 +119,7 @@ class Kernel(Decorated):
         words = kernel_words(read(self._generator))
         return tuple(words.get(name, name) for name in self._lowered[1].registers)
 
-    @property
+    @functools.cached_property
     def n_registers(self) -> int:
         """Return how many registers the kernel needs."""
         return len(self._lowered[1].registers)

@@ -75,7 +75,7 @@ class Operation:
     """Memory; `poll_any` reads a word for each of its conditions."""
     takes: Bytes = None
     fills: Bytes = None
-    """The data buffer; of a vector instruction the size is in elements (`machine.device.vectors`)."""
+    """The data buffer; of a vector instruction the size is in elements (`machine.device.touched`)."""
     adds: bool = False
     """It adds what it writes to what is there."""
     unit: int = 1

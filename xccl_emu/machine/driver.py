@@ -1,16 +1,28 @@
-"""Driving a run: a policy called slice by slice, its log collected, its end turned into statistics or an error."""
+"""Driving a run: a policy called slice by slice, its log collected, its end turned into statistics or an error.
+
+It has the compiled side, policies by name and kernels by handle, so it is imported only when something runs.
+"""
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import config
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import ConfigError, ReplayError
-from xccl_emu.machine import compiled, report
+from xccl_emu.base.errors import ConfigError, KernelArithmeticError, ReplayError, XcclEmuError
+from xccl_emu.lang import Kernel
+from xccl_emu.lang.requests import OPERATIONS, VECTOR
+from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device.actions import start
+from xccl_emu.machine.device.policies import replay, round_robin, uniform_random
+from xccl_emu.machine.device.single import action
+from xccl_emu.machine.device.words import handle_of
+from xccl_emu.machine.stats import PIPE_NAMES, RunStats
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod
@@ -19,18 +31,24 @@ Progress = Callable[[int], None]
 _SLICE_ACTIONS = 1 << 18  # then Python has a look: progress, Ctrl-C
 _LOG_ACTIONS = 1 << 20
 _NO_LOG = np.zeros(0, np.int64)
+_POLICIES: dict[str, Callable[..., int]] = {"round-robin": round_robin, "random": uniform_random, "replay": replay}
+
+
+def policy(name: str) -> Callable[..., int]:
+    """The compiled policy of that name."""
+    return _POLICIES[name]
 
 
 def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int, float, NDArray[np.int64]]:
     """Run what is launched by a policy of the machine; how it ended, seconds, and the actions if the pod records."""
-    policy, st = compiled.policy(policy_name), pod.state
+    take, st = policy(policy_name), pod.state
     _prepare(pod, policy_name)
     log = np.zeros(_LOG_ACTIONS, np.int64) if pod.record else _NO_LOG
     logged = [_NO_LOG]
     started = time.perf_counter()
     ended = ms.ENDED_PAUSED
     while ended in (ms.ENDED_PAUSED, ms.ENDED_LOG_FULL):
-        ended = _call(pod, policy, log)
+        ended = _call(pod, take, log)
         logged.append(log[: st[ms.LOG_COUNT]].copy())
         st[ms.LOG_COUNT] = 0
         if progress is not None:
@@ -40,7 +58,7 @@ def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int,
 
 def drive_replay(pod: "Pod", actions: NDArray[np.int64]) -> tuple[int, float]:
     """Run what is launched by recorded actions; returns how it ended, and seconds."""
-    replay, st = compiled.policy("replay"), pod.state
+    st = pod.state
     _prepare(pod, "replay")
     started = time.perf_counter()
     ended = _call(pod, replay, actions)
@@ -49,11 +67,11 @@ def drive_replay(pod: "Pod", actions: NDArray[np.int64]) -> tuple[int, float]:
     return ended, time.perf_counter() - started
 
 
-def _call(pod: "Pod", policy: Callable[..., int], log: NDArray[np.int64]) -> int:
+def _call(pod: "Pod", take: Callable[..., int], log: NDArray[np.int64]) -> int:
     """One slice of a run, the first requests of the kernels before it."""
-    with compiled.arithmetic_of(pod.kernels):
-        compiled.start()(pod.state)
-        return policy(pod.memory, pod.state, log, _SLICE_ACTIONS)
+    with arithmetic_of(pod.kernels):
+        start(pod.state)
+        return take(pod.memory, pod.state, log, _SLICE_ACTIONS)
 
 
 def check_steppable(pod: "Pod") -> None:
@@ -74,29 +92,68 @@ def begin(pod: "Pod") -> None:
 
 def begin_run(pod: "Pod") -> None:
     """Begin, as `begin` does, within a run that `Pod.run` has begun."""
-    _link(pod, compiled.handles(pod.kernels), _action())
-    with compiled.arithmetic_of(pod.kernels):
-        compiled.start()(pod.state)
+    _link(pod, handles(pod.kernels), _action())
+    with arithmetic_of(pod.kernels):
+        start(pod.state)
 
 
-def _link(pod: "Pod", handles: list[int], action: int) -> None:
-    pod.state[ms.STEP_TABLE : ms.STEP_TABLE + len(handles)] = handles
-    pod.state[ms.ACT] = action
+def _link(pod: "Pod", steps: list[int], act: int) -> None:
+    pod.state[ms.STEP_TABLE : ms.STEP_TABLE + len(steps)] = steps
+    pod.state[ms.ACT] = act
     pod.activate()
 
 
 @functools.cache
 def _action() -> int:
-    """`compiled.action`, which takes a while to say where it is."""
-    return compiled.action()
+    """`single.action`, which takes a while to say where it is."""
+    return action()
+
+
+def handles(kernels: Sequence[Kernel], generators: bool = False) -> list[int]:
+    """Return the numbers by which the machine finds the kernels' step functions (`words.call_step`)."""
+    if generators and not config.DISABLE_JIT:
+        raise ConfigError("generators", True, "kernels run as plain generators only with NUMBA_DISABLE_JIT=1")
+    return [handle_of(kernel.plain_step() if generators else kernel.entry) for kernel in kernels]
+
+
+@contextmanager
+def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
+    """Raises KernelArithmeticError where a kernel's arithmetic fails (only a plain generator has more than 64 bits)."""
+    try:
+        yield
+    except XcclEmuError:  # some are ValueErrors too
+        raise
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        names = ", ".join(kernel.name for kernel in kernels)
+        what = "a division by zero, a bad shift count, or a value that is no 64-bit integer"
+        message = f"arithmetic of a kernel failed ({error}): {what}; those that run are {names}"
+        raise KernelArithmeticError(message) from error
 
 
 def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
-    handles = compiled.handles(pod.kernels, pod.generators)
-    compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
+    numbers = handles(pod.kernels, pod.generators)
+    policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
     contained = policy_name == "round-robin" and not pod.state[ms.DRAWS_ANSWERS]  # it calls nobody
-    _link(pod, handles, 0 if contained else _action())
+    _link(pod, numbers, 0 if contained else _action())
+
+
+def outcome(pod: "Pod", ended: int, seconds: float) -> RunStats:
+    """Return what a run or replay did, or raise the error that it ended with."""
+    raise_for(pod, ended)
+    return _statistics(pod.state, seconds)
+
+
+def _statistics(st: NDArray[np.int64], seconds: float) -> RunStats:
+    """Return what the counters of a state array say about the run that is over."""
+    counts = {name: int(st[ms.COUNT_BY_OP + i]) for i, name in enumerate(OPERATIONS)}
+    return RunStats(
+        seconds,
+        int(st[ms.ACTIONS]),
+        {name: count for name, count in counts.items() if count},
+        {name: int(st[ms.BYTES_BY_PIPE + i]) for i, name in enumerate(PIPE_NAMES) if i != VECTOR},
+        int(st[ms.BYTES_BY_PIPE + VECTOR]),
+    )
 
 
 def raise_for(pod: "Pod", ended: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.machine import compiled
+from xccl_emu.machine import driver
 from xccl_emu.machine.device import ends as device
 from xccl_emu.machine.device import explore as explore_device
 from xccl_emu.machine.device import layout as ms
@@ -75,7 +75,7 @@ def ends(
     met = np.zeros(len(given), np.int64)
     try:
         # hashes wrap; with the JIT off NumPy would warn
-        with np.errstate(over="ignore"), compiled.arithmetic_of(pod.kernels):
+        with np.errstate(over="ignore"), driver.arithmetic_of(pod.kernels):
             device.meet_all(space, parts, graph, given, met)
             if device.expand(space, parts, graph, observed) == device.FULL:
                 return None

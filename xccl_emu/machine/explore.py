@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.lang.abi import REGISTERS, RESULT
-from xccl_emu.machine import compiled, report
+from xccl_emu.machine import driver, report
 from xccl_emu.machine.device import explore as device
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
@@ -105,7 +105,7 @@ def explore(
     why = device.ROWS_FULL
     try:
         # hashes wrap; with the JIT off NumPy would warn
-        with np.errstate(over="ignore"), compiled.arithmetic_of(pod.kernels):
+        with np.errstate(over="ignore"), driver.arithmetic_of(pod.kernels):
             device.push(space, parts, stack, table, counted)
             device.search(space, parts, observed, stack, table, outcomes, errors, counted, sites, 0)  # only compiles
             started = time.perf_counter()

@@ -19,6 +19,7 @@ from xccl_emu.machine.limits import GRANTS
 
 if TYPE_CHECKING:
     from xccl_emu.lang import Kernel
+    from xccl_emu.machine.spec import PodSpec
 
 _INT64 = 1 << 63
 _RIGHTS = {"r": ms.READ, "w": ms.WRITE, "f": ms.FLAGS}
@@ -272,12 +273,14 @@ def _is_int64(item: object) -> bool:
         return False
 
 
-def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int, whose: str) -> None:
-    """Raises ConfigError for more grants than a core holds, or one that lies outside of the pod."""
+def check_grants(grants: Sequence[Grant], spec: "PodSpec", kernel: "Kernel", die: int) -> None:
+    """Raises ConfigError for more grants to a kernel than a core holds, or one that lies outside of the pod."""
     if not isinstance(grants, Sequence) or not all(isinstance(grant, Grant) for grant in grants):
         raise ConfigError("grants", grants, "must be a list of grants, as Pod.grant gives them")
     if len(grants) > ms.MAX_WINDOWS:
+        whose = f"kernel {kernel.name} on {spec.home(die, ' ')}"
         raise ConfigError(GRANTS.said(f"{whose}: {len(grants)} grants"))
+    n_dies, die_bytes = spec.n_homes, spec.die_bytes
     for grant in grants:
         grant.words()  # refuses unknown rights
         die_ok = grant.die is None or 0 <= grant.die < n_dies

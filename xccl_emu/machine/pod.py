@@ -9,23 +9,22 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
-from xccl_emu.base.options import must_be_one_of
+from xccl_emu.base.options import must_be_one_of, whole
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import limits
-from xccl_emu.machine.address_space import AddressSpace, Claims, Labels, commit
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.launch import Address, Grant, Launch, Queue, bind_arguments, check_grants, granted
 from xccl_emu.machine.schedule import Schedule
-from xccl_emu.machine.spec import PodSpec, whole
-from xccl_emu.machine.state import ORDERS, StateArray, Switches
-from xccl_emu.machine.stats import DieTraffic, RunStats, statistics, traffic_of
+from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.state import ORDERS, AddressSpace, Claims, Labels, StateArray, Switches, commit
+from xccl_emu.machine.stats import DieTraffic, RunStats, traffic_of
 
 POLICIES = ("round-robin", "random")
 POISON = 0xFF
 _SNAPSHOT_BYTES_MAX = 1 << 30
 _AREAS = ("", "app", "meta", "managed")
-"""What of a die may be lost without a name of its own, in the order of `device.lost`."""
+"""What of a die may be lost without a name of its own, in the order of `device.memory`."""
 
 
 class Driver(Protocol):
@@ -347,8 +346,7 @@ class Pod:
         numbers = self._check_cores(die, cores) if after is None else []
         words = bind_arguments(kernel, len(cores), args)
         leave = granted(kernel, die, args, self.spec.die_bytes) if grants is None else grants
-        whose = f"kernel {kernel.name} on {self.spec.home(die, ' ')}"
-        check_grants(leave, self.spec.n_homes, self.spec.die_bytes, whose)
+        check_grants(leave, self.spec, kernel, die)
         launch = Launch(kernel, die, tuple(cores), words, tuple(leave))
         if after is None:
             self._check_registers(kernel)
@@ -468,8 +466,7 @@ class Pod:
         else:
             ended, seconds, actions = self.policy.drive(self, progress)
         self._schedule = Schedule(actions, fingerprint) if self.record else None
-        driver.raise_for(self, ended)
-        return self._finish(statistics(self.state, seconds))
+        return self._finish(driver.outcome(self, ended, seconds))
 
     def replay(self, schedule: Schedule) -> RunStats:
         """Run all launched kernels by a recorded schedule.
@@ -483,8 +480,7 @@ class Pod:
             raise ReplayError("the schedule was recorded on another pod, memory order, or set of launches")
         self._failed = True
         ended, seconds = driver.drive_replay(self, schedule.actions)
-        driver.raise_for(self, ended)
-        return self._finish(statistics(self.state, seconds))
+        return self._finish(driver.outcome(self, ended, seconds))
 
     def activate(self) -> None:
         """List who takes part in the run that begins, and what of it is switched off."""

@@ -10,11 +10,10 @@ from xccl_emu.lang import Site, abi
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.conditions import condition_at, n_conditions
-from xccl_emu.machine.device.far import large_slot
 from xccl_emu.machine.device.flight import block_of_die, flight, read_word
-from xccl_emu.machine.device.lines import is_line
+from xccl_emu.machine.device.memory import large_slot
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
+from xccl_emu.machine.device.polls import condition_at, is_line, n_conditions
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.stats import PIPE_NAMES
 

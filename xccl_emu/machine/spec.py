@@ -1,19 +1,12 @@
 """What a pod is made of, as data: dies, cores, areas, sizes."""
 
-import operator
+import functools
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import must_be_one_of, whole
 from xccl_emu.machine.device.layout import ATOMIC_BYTES, CACHE_LINE_BYTES, CHOICE_ALL, GRANULE_BYTES
-
-
-def whole(name: str, value: Any) -> int:
-    """The value as a Python integer (a NumPy one would overflow in addresses); ConfigError if it is none."""
-    try:
-        return operator.index(value)
-    except TypeError as error:
-        raise ConfigError(name, value, "must be a whole number") from error
 
 
 def home_name(number: int, n_dies: int, gap: str = "") -> str:
@@ -70,7 +63,7 @@ class PodSpec:
         if self.flight_granules >= CHOICE_ALL:
             raise ConfigError("flight_granules", self.flight_granules, f"must be below {CHOICE_ALL}")
         if self.atomic_bytes not in ATOMIC_BYTES:
-            raise ConfigError("atomic_bytes", self.atomic_bytes, f"must be one of {', '.join(map(str, ATOMIC_BYTES))}")
+            raise ConfigError("atomic_bytes", self.atomic_bytes, must_be_one_of(self.atomic_bytes, ATOMIC_BYTES))
         if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
             raise ConfigError("die_bytes", self.die_bytes, "must be a power of two")
         if self.die_bytes < self.atomic_bytes:
@@ -107,37 +100,37 @@ class PodSpec:
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be at least 1")
 
-    @property
+    @functools.cached_property
     def n_dies(self) -> int:
         """Dies of the whole pod."""
         return self.nodes * self.chips_per_node * self.dies_per_chip
 
-    @property
+    @functools.cached_property
     def n_homes(self) -> int:
         """Dies, and CPU sockets after them: what memory is of."""
         return self.n_dies + self.nodes * self.cpus_per_node
 
-    @property
+    @functools.cached_property
     def memory_bytes(self) -> int:
         """Bytes of memory of all dies and CPUs together."""
         return self.n_homes * self.die_bytes
 
-    @property
+    @functools.cached_property
     def n_cores(self) -> int:
         """Cores of the whole pod, first the dies' cores, then the CPUs'."""
         return self.n_homes * self.cores_per_die
 
-    @property
+    @functools.cached_property
     def app_bytes(self) -> int:
         """Size of a die's app data area: what the other two leave."""
         return self.die_bytes - self.meta_bytes - self.managed_bytes
 
-    @property
+    @functools.cached_property
     def meta_start(self) -> int:
         """Offset of the metadata area in a die."""
         return self.app_bytes
 
-    @property
+    @functools.cached_property
     def managed_start(self) -> int:
         """Offset of the managed data area in a die."""
         return self.app_bytes + self.meta_bytes

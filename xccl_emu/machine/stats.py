@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base import words as w
-from xccl_emu.lang.requests import OPERATIONS, VECTOR
 from xccl_emu.machine.device import layout as ms
 
 PIPE_NAMES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
@@ -60,16 +59,4 @@ def traffic_of(counters: NDArray[np.int64]) -> DieTraffic:
         read_bytes=counters[:, ms.TRAFFIC_READ_BYTES].copy(),
         dies_written=written.sum(axis=1),
         dies_read=read.sum(axis=1),
-    )
-
-
-def statistics(st: NDArray[np.int64], seconds: float) -> RunStats:
-    """Return what the counters of a state array say about the run that is over."""
-    counts = {name: int(st[ms.COUNT_BY_OP + i]) for i, name in enumerate(OPERATIONS)}
-    return RunStats(
-        seconds,
-        int(st[ms.ACTIONS]),
-        {name: count for name, count in counts.items() if count},
-        {name: int(st[ms.BYTES_BY_PIPE + i]) for i, name in enumerate(PIPE_NAMES) if i != VECTOR},
-        int(st[ms.BYTES_BY_PIPE + VECTOR]),
     )

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import whole
 from xccl_emu.check.faults import KINDS
 from xccl_emu.check.trial import JUDGED_BYTES_MAX, Expected, Judge, Label, Trial
 from xccl_emu.machine.pod import Buffer, Pod, bytes_of
-from xccl_emu.machine.spec import PodSpec, whole
+from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol.owners import DRAINED, RETURNED, Owners, owners_of
 
 BOTH = "both"

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import SWITCH, Option, option
+from xccl_emu.base.options import SWITCH, Option, must_be_one_of, option, whole
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.trace import steps
-from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec, whole
+from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec
 from xccl_emu.protocol import folder
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
 from xccl_emu.protocol.paper import Paper
@@ -115,7 +115,7 @@ class Case:
         known, chosen = {each.name: each for each in POD_SIZES}, dict(self.pod_sizes)
         for name, value in given.items():
             if name not in known:
-                raise ConfigError(name, value, f"must be one of {', '.join(known)}")
+                raise ConfigError(name, value, must_be_one_of(name, known))
             chosen[name] = known[name].checked(value)
         case = copy.copy(self)
         object.__setattr__(case, "pod_sizes", {n: value for n, value in chosen.items() if value != known[n].default})

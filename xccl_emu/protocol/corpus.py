@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 import xccl_emu
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.folder import module_of
 
@@ -100,7 +101,7 @@ def members(names: tuple[str, ...] = ()) -> tuple[Member, ...]:
     there = {path.parent.name: path for path in sorted(folder.glob("*/*.py")) if path.stem == path.parent.name}
     for name in names:
         if name not in there:
-            raise ConfigError(f"member {name!r}: must be one of {', '.join(there)}")
+            raise ConfigError(f"member {name!r}: {must_be_one_of(name, there)}")
     return tuple(_member(path) for name, path in there.items() if not names or name in names)
 
 

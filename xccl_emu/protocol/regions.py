@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from xccl_emu.base.errors import CapacityError, ConfigError
+from xccl_emu.base.options import whole
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Address, Grant
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import GIB, MIB, PodSpec, small_pod, whole
+from xccl_emu.machine.spec import GIB, MIB, PodSpec, small_pod
 from xccl_emu.protocol.bench import Bench
 
 Parts = Callable[[int], Iterable[tuple[str, int]]]

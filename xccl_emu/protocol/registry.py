@@ -19,7 +19,7 @@ from typing import Annotated, Any, cast
 import xccl_emu
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import meant
+from xccl_emu.base.options import NoSuchSize, meant
 from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, Size, first_sentence, sizes_of
 from xccl_emu.protocol.folder import module_of
 
@@ -74,8 +74,7 @@ class Known:
         own = {given: value for given, value in sizes.items() if given not in of_pod}
         for given, value in own.items():
             if given not in there:
-                must = f"{self.preset.name} has no such size, but {', '.join(there)}"
-                raise ConfigError(given, value, f"{must}{meant(given, there)}")
+                raise NoSuchSize(given, value, f"{self.preset.name} has no such size, but {', '.join(there)}", there)
         made: Case = self.maker(**{**self.preset.sizes, **own})
         return made.with_pod_options(**of_pod) if of_pod else made
 
@@ -127,6 +126,7 @@ def _ours(wanted: str = "") -> Iterator[Known]:
             yield from _by_name(maker)
 
 
+@functools.cache
 def _sources() -> dict[str, str]:
     """Return the text of each module of `xccl_emu.protocols`, without spaces and ends of lines."""
     folder = Path(import_module(GROUP).__path__[0])

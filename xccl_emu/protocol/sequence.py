@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.trial import Trial
-from xccl_emu.machine.address_space import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.machine.state import Labels
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
 from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, origin_of, sizes_of
 from xccl_emu.protocol.owners import Owners

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError, ViolationError
+from xccl_emu.base.options import one_of, whole
 from xccl_emu.check.check import MOST_SCHEDULES, POLICIES
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Trial
@@ -24,7 +25,6 @@ from xccl_emu.lang import foreign
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import POISON, Pod, Snapshot
-from xccl_emu.machine.spec import whole
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.testing import witnesses
@@ -71,9 +71,7 @@ class Watched:
         self, policy: str = "portfolio", *, schedules: int = 12, seed: int = 0, witnesses: str | Path = FOLDER,
         replay: str | Path | None = None, together: int = 1,
     ) -> None:  # fmt: skip
-        known = [name for name in POLICIES if name != "exhaustive"]
-        if policy not in known:
-            raise ConfigError("policy", policy, f"must be one of {', '.join(known)}")
+        one_of("policy", policy, [name for name in POLICIES if name != "exhaustive"])
         if not 1 <= whole("schedules", schedules) <= MOST_SCHEDULES:
             raise ConfigError("schedules", schedules, f"must be 1 to {MOST_SCHEDULES}")
         if not 1 <= whole("together", together) <= _TOGETHER_MOST:

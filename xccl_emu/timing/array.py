@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.lang.requests import OPERATIONS
-from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.state import map_bytes
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import SAME_DIE, SAME_NODE, WITHIN, Fabric

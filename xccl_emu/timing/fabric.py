@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 
 SAME_DIE, SIBLING_DIE, SAME_NODE, OTHER_NODE, NODE_CPU, OTHER_CPU = range(6)
 PATHS = ("same die", "sibling die", "same node", "other node", "CPU of the same node", "CPU of another node")
@@ -101,8 +102,7 @@ class Fabric:
     def __post_init__(self) -> None:
         if len(self.paths) not in (4, 6) or (self.cpus and len(self.paths) != 6):
             raise ConfigError(f"paths: {len(self.paths)} of them; must be 4, or with paths to CPUs 6")
-        if self.within not in WITHIN:
-            raise ConfigError("within", self.within, f"must be one of {', '.join(WITHIN)}")
+        one_of("within", self.within, WITHIN)
         if self.within != "ports" and self.planes != 1:
             raise ConfigError("planes", self.planes, f"must be 1 where nodes have links of their own ({self.within})")
         if self.within == "mesh" and (dies := self.dies_per_chip * self.chips_per_node) > PLANES_MAX:

@@ -15,9 +15,9 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OP_RETURN, SCALAR
-from xccl_emu.machine.address_space import Labels
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.state import Labels
 from xccl_emu.timing.array import Route, Times
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.device import layout as tl
@@ -199,12 +199,12 @@ class VirtualTime:
 
 def _run(pod: "Pod", memory: NDArray[np.uint8], times: Times, progress: Progress | None) -> int:
     """Slice by slice; how it ended.  CapacityError if a table is full."""
-    from xccl_emu.machine import compiled
+    from xccl_emu.machine import driver
     from xccl_emu.timing.device.policy import virtual_time
 
     ended = ms.ENDED_PAUSED
     while ended == ms.ENDED_PAUSED:
-        with compiled.arithmetic_of(pod.kernels):
+        with driver.arithmetic_of(pod.kernels):
             ended = virtual_time(memory, pod.state, times.tm, times.who, times.records, _SLICE_ACTIONS)
         if progress is not None:
             progress(int(pod.state[ms.ACTIONS]))

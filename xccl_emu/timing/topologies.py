@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Cpus, Fabric, Rate
 from xccl_emu.timing.fabric import Path as Route
@@ -65,7 +66,7 @@ def _fabric(given: Mapping[str, Any], where: str) -> Fabric:
     paths = _table(given.get("paths"), f"{where}paths")
     unknown = sorted(set(paths) - set(CLASSES))
     if unknown:
-        raise ConfigError(f"{where}paths.{unknown[0]}: must be one of {', '.join(CLASSES)}")
+        raise ConfigError(f"{where}paths.{unknown[0]}: {must_be_one_of(unknown[0], CLASSES)}")
     needed = CLASSES if set(paths) & set(CLASSES[4:]) or "cpus" in given else CLASSES[:4]
     missing = [name for name in needed if name not in paths]
     if missing:

@@ -9,11 +9,11 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import access, conditions, pipes, touched
+from xccl_emu.machine.device import access, pipes, polls, touched
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.flight import request_site, switched_off
-from xccl_emu.machine.device.lines import line_part, polls_line
-from xccl_emu.machine.device.vectors import other_range, ranges
+from xccl_emu.machine.device.polls import line_part, polls_line
+from xccl_emu.machine.device.touched import other_range, ranges
 from xccl_emu.machine.device.words import jit
 
 START, NBYTES, FLAGS, AGENT, SITE = range(5)
@@ -146,11 +146,11 @@ def _is_eviction(choice):
 @jit
 def _of_poll_any(st, base, choice, out):
     """The word that is chosen, or all that it may look at."""
-    n, first, last = 0, 0, 0 if switched_off(st, base) else conditions.n_conditions(st, base)
+    n, first, last = 0, 0, 0 if switched_off(st, base) else polls.n_conditions(st, base)
     if choice != ms.CHOICE_ALL:
         first, last = choice, min(last, choice + 1)
     for k in range(first, last):
-        n = _row(out, n, st[conditions.condition_at(base, k)], 8, WHOLE | SYNC, rq.SCALAR, request_site(st, base))
+        n = _row(out, n, st[polls.condition_at(base, k)], 8, WHOLE | SYNC, rq.SCALAR, request_site(st, base))
     return n
 
 

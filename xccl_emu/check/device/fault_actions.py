@@ -6,7 +6,7 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import flight, lost, tentative, words
+from xccl_emu.machine.device import flight, memory, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
@@ -186,7 +186,7 @@ def _again(mem, st):
 @jit
 def _lose(mem, st, die, number):
     """Lose bytes, and set the word that reports it; return False if some were lost before, or there are none."""
-    start, end, notice = lost.range_of(st, die, number)
+    start, end, notice = memory.range_of(st, die, number)
     if st[ms.LOST_END] or start >= end:
         return False
     words.put(st, ms.LOST_START, start)

@@ -153,11 +153,11 @@ class Monitor:
         self, function: Any, space: ml.Space, run: ml.Run, *arguments: Any, keep: bool = False, until: float = math.inf
     ) -> int:
         """Call compiled code, piece after piece; grow what turned out too small."""
-        from xccl_emu.machine import compiled
+        from xccl_emu.machine import driver
 
         code = ml.BAD_ACTION
         try:
-            with compiled.arithmetic_of(self.trial.pod.kernels), np.errstate(over="ignore"):
+            with driver.arithmetic_of(self.trial.pod.kernels), np.errstate(over="ignore"):
                 code = self._piece_of(function, space, run, *arguments)
                 while code == ml.RUN_PAUSED and working_seconds() < until:
                     code = self._piece_of(function, space, run, *arguments)

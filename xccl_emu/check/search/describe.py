@@ -14,11 +14,11 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.machine import compiled, report
-from xccl_emu.machine.device import conditions, flight, pipes
+from xccl_emu.machine import driver, report
+from xccl_emu.machine.device import flight, pipes, polls
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
-from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
+from xccl_emu.machine.device.polls import flags_in, line_part, polls_line
 from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.pod import Pod
 
@@ -89,8 +89,8 @@ def _finish(pod: Pod) -> NDArray[np.int64]:
     """Let whatever can still run do so; returns its actions."""
     log = np.empty(_LOG_ACTIONS, np.int64)
     pod.state[[ms.CURSOR, ms.LOG_COUNT]] = 0
-    with compiled.arithmetic_of(pod.kernels):
-        compiled.policy("round-robin")(pod.memory, pod.state, log, _LOG_ACTIONS // 2)
+    with driver.arithmetic_of(pod.kernels):
+        driver.policy("round-robin")(pod.memory, pod.state, log, _LOG_ACTIONS // 2)
     return log[: int(pod.state[ms.LOG_COUNT])].copy()
 
 
@@ -142,8 +142,8 @@ def _with_room(pod: Pod, actions: Sequence[int]) -> NDArray[np.int64]:
         room = _making_room(pod, actor // ms.ACTORS_PER_CORE) if actor < on_cores else []
         for code in (*room, action):
             pod.state[ms.CURSOR] = 0
-            with compiled.arithmetic_of(pod.kernels):
-                compiled.policy("replay")(pod.memory, pod.state, np.array([code, _NOBODY], np.int64), 1)
+            with driver.arithmetic_of(pod.kernels):
+                driver.policy("replay")(pod.memory, pod.state, np.array([code, _NOBODY], np.int64), 1)
             taken.append(code)
     return np.array(taken, np.int64)
 
@@ -171,8 +171,8 @@ def _which_of(pod: Pod, core: int, start: int) -> int:
     st, base = pod.state, pod.core_base(core)
     if st[base + REQUEST] != rq.OP_POLL_ANY or flight.switched_off(st, base):
         return 0
-    for k in range(conditions.n_conditions(st, base)):
-        if st[conditions.condition_at(base, k)] == start and which_holds(pod.memory, st, core, base, k) == k:
+    for k in range(polls.n_conditions(st, base)):
+        if st[polls.condition_at(base, k)] == start and which_holds(pod.memory, st, core, base, k) == k:
             return k + 1
     return 0
 

@@ -18,7 +18,7 @@ from xccl_emu.check.search.device import bfs
 from xccl_emu.check.search.device import faulty_runs as device
 from xccl_emu.check.search.exhaustive import bytes_for_states, too_many_bytes
 from xccl_emu.check.trial import Trial
-from xccl_emu.machine import compiled
+from xccl_emu.machine import driver
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.explore import PLAIN, restore, save
@@ -78,7 +78,7 @@ class FaultySearch:
         """Visit every state; raises KernelError where the arithmetic of a kernel fails."""
         root = self._graph.stack[:1].copy()
         try:
-            with np.errstate(over="ignore"), compiled.arithmetic_of(self._pod.kernels):
+            with np.errstate(over="ignore"), driver.arithmetic_of(self._pod.kernels):
                 save(self._space, self._parts, root, 0)
                 self._graph.stack[1] = root[0]
                 self._counted[[device.STACK, device.STATES]] = 1, 1

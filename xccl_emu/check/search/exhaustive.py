@@ -15,7 +15,7 @@ from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.device import bfs, dfs
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.machine import compiled
+from xccl_emu.machine import driver
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout as ms
 
@@ -153,7 +153,7 @@ class Search:
     def run(self) -> Found:
         """Learn, search part after part, and begin again whenever something was taken for what it is not."""
         try:
-            with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
+            with np.errstate(over="ignore"), driver.arithmetic_of(self.setup.pod.kernels):
                 self._learn()
                 while not self.found.reason and not self._search_parts():
                     self.found.reason = too_long(self.seconds or 0.0) if self._is_late() else ""

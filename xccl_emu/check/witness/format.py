@@ -7,7 +7,7 @@ from xccl_emu.lang import maps
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import CACHE_LINE_BYTES
-from xccl_emu.machine.device.lines import is_line
+from xccl_emu.machine.device.polls import is_line
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import SIGNS, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES

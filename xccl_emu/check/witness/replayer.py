@@ -3,7 +3,7 @@
 import numpy as np
 
 from xccl_emu.check.device.fault_actions import act_fault, forget_cut
-from xccl_emu.machine import compiled
+from xccl_emu.machine import driver
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.pod import Pod
@@ -20,7 +20,7 @@ class Replayer:
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
-        self._replay = compiled.policy("replay")
+        self._replay = driver.policy("replay")
         begin(pod)
 
     def take(self, code: int) -> bool:
@@ -28,7 +28,7 @@ class Replayer:
         if code < 0:
             return bool(act_fault(self.pod.memory, self.pod.state, code))
         self.pod.state[ms.CURSOR] = 0
-        with compiled.arithmetic_of(self.pod.kernels):
+        with driver.arithmetic_of(self.pod.kernels):
             self._replay(self.pod.memory, self.pod.state, np.array([code, _NOTHING], np.int64), 1)
         return bool(self.pod.state[ms.CURSOR] == 1)
 
@@ -37,6 +37,6 @@ class Replayer:
         if self.pod.state[ms.FAULT_CUT]:
             forget_cut(self.pod.state)
         self.pod.state[ms.CURSOR] = 0
-        with compiled.arithmetic_of(self.pod.kernels):
+        with driver.arithmetic_of(self.pod.kernels):
             ended = self._replay(self.pod.memory, self.pod.state, np.zeros(0, np.int64), 1)
         return _ENDS.get(ended, "open")

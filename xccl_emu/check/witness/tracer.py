@@ -21,9 +21,9 @@ from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
 from xccl_emu.machine.device import cache
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.conditions import can_be_polled, n_conditions
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
+from xccl_emu.machine.device.polls import can_be_polled, n_conditions
 from xccl_emu.machine.device.scalar import which_holds
 from xccl_emu.machine.device.touched import read_by
 from xccl_emu.machine.pod import Pod

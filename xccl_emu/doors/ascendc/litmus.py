@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError, UnfinishedError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.doors.ascendc.kernel import BARRIERS, KEPT, AscendKernel, ascend_kernel
 from xccl_emu.machine import explore
 from xccl_emu.machine.pod import Pod
@@ -101,7 +102,7 @@ def named(names: Iterable[str]) -> list[LitmusTest]:
     known = programs()
     for name in names:
         if name not in known:
-            raise ConfigError(f"program {name!r}: must be one of {', '.join(known)}")
+            raise ConfigError(f"program {name!r}: {must_be_one_of(name, known)}")
     return [known[name] for name in names] or [*known.values()]
 
 

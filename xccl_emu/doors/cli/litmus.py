@@ -11,7 +11,7 @@ import typer
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.jobs import Job, collect
-from xccl_emu.base.options import Spread, option
+from xccl_emu.base.options import Spread, must_be_one_of, option
 from xccl_emu.base.sizes import some
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, App, command_of, print_json, words
@@ -120,8 +120,8 @@ def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> No
 
     all_of = {"emulate": ("", *litmus.ORDERS), "barrier": BARRIERS, "homes": tuple(litmus.HOMES)}
     for name, choices in all_of.items():
-        if getattr(options, name) not in choices:
-            raise ConfigError(f"--{name} {getattr(options, name)!r}: must be one of {', '.join(filter(None, choices))}")
+        if (given := getattr(options, name)) not in choices:
+            raise ConfigError(f"--{name} {given!r}: {must_be_one_of(given, [*filter(None, choices)])}")
     if options.read is not None and (programs or options.emulate):
         raise ConfigError("--read: takes no programs and no --emulate: the programs come from the file")
     for name in ("workers", "dask"):

@@ -4,10 +4,9 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import lost, maps, touched
-from xccl_emu.machine.device.conditions import condition_at, n_conditions
-from xccl_emu.machine.device.lines import polls_line
-from xccl_emu.machine.device.vectors import alignments, dtype_of, elements, is_fp8, other_range, ranges
+from xccl_emu.machine.device import maps, memory, touched
+from xccl_emu.machine.device.polls import condition_at, n_conditions, polls_line
+from xccl_emu.machine.device.touched import alignments, dtype_of, elements, is_fp8, other_range, ranges
 from xccl_emu.machine.device.words import call, jit
 
 
@@ -46,7 +45,7 @@ def _memory(st, core, base, address, nbytes, right):
                 if st[w + ms.WINDOW_RIGHTS] & right:
                     tentative = ops.COPIES_IN >> op & 1 and st[base + REQUEST + ops.MTU_IN.tentative]
                     plain = right == ms.READ and not tentative
-                    if plain and lost.is_lost(st, address, nbytes):
+                    if plain and memory.is_lost(st, address, nbytes):
                         return set_error(st, core, base, ms.ERR_UNDEFINED, address, ms.UNDEFINED_LOST)
                     return True
             w += ms.WINDOW_WORDS

@@ -9,9 +9,19 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import pipes
 from xccl_emu.machine.device.cache import nth_scalar, scalar_choices
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver, go_on
 from xccl_emu.machine.device.scalar import step_scalar
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import jit, put
+
+
+@jit
+def start(st):
+    """Run every newly launched kernel up to its first request."""
+    for i in range(st[ms.N_ACTIVE]):
+        base = block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
+        if st[base + ms.STATUS] == ms.STATUS_IDLE:
+            put(st, base + ms.STATUS, ms.STATUS_RUNNING)
+            go_on(st, base)
 
 
 @jit

@@ -17,9 +17,8 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.machine.device import flight
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.conditions import n_conditions
-from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import fence_ahead
+from xccl_emu.machine.device.polls import line_parts, n_conditions
 from xccl_emu.machine.device.words import call, jit, load_i64, put
 
 LINE_SHIFT = 6

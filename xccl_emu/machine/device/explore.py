@@ -7,7 +7,7 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import choices, evicts, nth_choice
 from xccl_emu.machine.device.flight import block_of_core, flight
 from xccl_emu.machine.device.pipes import entry_of
-from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.policies import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit

@@ -12,8 +12,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import tentative, words
 from xccl_emu.machine.device.access import set_error_at
-from xccl_emu.machine.device.far import large_slot, write_far
-from xccl_emu.machine.device.sparse import mark
+from xccl_emu.machine.device.memory import large_slot, mark, write_far
 from xccl_emu.machine.device.words import call, jit
 
 _GRANULE_SHIFT = 5

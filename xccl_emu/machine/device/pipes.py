@@ -10,10 +10,10 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.machine.device import flight, lost, maps, numerics, sparse, touched, vectors
+from xccl_emu.machine.device import flight, maps, memory, numerics, touched
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.access import set_error_at
-from xccl_emu.machine.device.far import read_far
+from xccl_emu.machine.device.memory import read_far
 from xccl_emu.machine.device.words import copy_bytes, jit, put
 
 _READ_DONE = -1
@@ -162,7 +162,7 @@ def step_mtu_in(mem, st, core, base, choice):
 @jit
 def _is_lost(st, at):
     source, nbytes = touched.read_by(st, at, st[at])
-    return lost.is_lost(st, source, nbytes)
+    return memory.is_lost(st, source, nbytes)
 
 
 @jit
@@ -224,7 +224,7 @@ def _read_subtransfer(mem, st, base, entry, choice):
     for g in range(first, min(last, subtransfers)):
         if not mask >> g & 1:
             start, end = subtransfer(st, source, source, nbytes, g)
-            sparse.move(mem, st, ub + start, source + start, end - start)
+            memory.move(mem, st, ub + start, source + start, end - start)
             mask, moved = mask | 1 << g, True
     put(st, entry + ms.ENTRY_PROGRESS, _READ_DONE if mask == (1 << subtransfers) - 1 else mask)
     return moved
@@ -241,29 +241,29 @@ def step_vector(mem, st, core, base, choice):
     if ops.FLAGS >> op & 1:
         return _flag(st, core, base, queue, entry)
     ub = st[base + ms.UB_BASE]
-    if not st[ms.SPARSE] or not sparse.leaves_zeros(mem, st, ub, entry, op):
-        _, _, target, written = vectors.ranges(st, entry, op)
-        sparse.mark(mem, st, ub + target, written)
+    if not st[ms.SPARSE] or not memory.leaves_zeros(mem, st, ub, entry, op):
+        _, _, target, written = touched.ranges(st, entry, op)
+        memory.mark(mem, st, ub + target, written)
         _compute(mem, st, ub, entry, op)
-    st[ms.BYTES_BY_PIPE + rq.VECTOR] += vectors.elements(st, entry, op)
+    st[ms.BYTES_BY_PIPE + rq.VECTOR] += touched.elements(st, entry, op)
     _pop(st, queue)
     return True
 
 
 @jit
 def _compute(mem, st, ub, at, op):
-    count, target = vectors.elements(st, at, op), ub + st[at + ops.FILLED[op, 0]]
+    count, target = touched.elements(st, at, op), ub + st[at + ops.FILLED[op, 0]]
     source = ub + st[at + ops.TAKEN[op, 0]]
     if op == rq.OP_V_QUANTIZE:
-        _quantize(mem, source, target, count, vectors.dtype_of(st, at, op), st[at + ops.QUANTIZE.rule])
+        _quantize(mem, source, target, count, touched.dtype_of(st, at, op), st[at + ops.QUANTIZE.rule])
     elif op == rq.OP_V_AXPY:
-        numerics.axpy(mem, source, target, st[at + ops.AXPY.weight], count, vectors.dtype_of(st, at, op))
+        numerics.axpy(mem, source, target, st[at + ops.AXPY.weight], count, touched.dtype_of(st, at, op))
     elif op == rq.OP_V_ADD:
-        numerics.accumulate(mem, source, target, count, vectors.dtype_of(st, at, op))
+        numerics.accumulate(mem, source, target, count, touched.dtype_of(st, at, op))
     elif op == rq.OP_V_NARROW:
-        numerics.narrow_row(mem, source, target, count, vectors.dtype_of(st, at, op))
+        numerics.narrow_row(mem, source, target, count, touched.dtype_of(st, at, op))
     elif op == rq.OP_V_WIDEN:
-        numerics.widen_row(mem, source, target, count, vectors.dtype_of(st, at, op))
+        numerics.widen_row(mem, source, target, count, touched.dtype_of(st, at, op))
     elif op == rq.OP_V_DEQUANTIZE:
         _dequantize(mem, source, target, count, ub + st[at + ops.DEQUANTIZE.scale_ub], st[at + ops.DEQUANTIZE.rule])
     elif op == rq.OP_V_SCALE:
@@ -275,12 +275,12 @@ def _compute(mem, st, ub, at, op):
     elif op == rq.OP_V_FILL:
         numerics.fill(mem, target, count, st[at + ops.FILL.byte] & 0xFF)
     elif op == rq.OP_V_COUNT:
-        sparse.count(mem, st, source, target, count, st[at + ops.COUNT.low], st[at + ops.COUNT.high])
+        memory.count(mem, st, source, target, count, st[at + ops.COUNT.low], st[at + ops.COUNT.high])
 
 
 @jit
 def _quantize(mem, source, target, count, dtype, rule):
-    if vectors.is_fp8(rule):
+    if touched.is_fp8(rule):
         numerics.quantize_fp8(mem, source, target, count, dtype, rule)
     else:
         numerics.quantize_int8(mem, source, target, count, dtype, rule)
@@ -288,7 +288,7 @@ def _quantize(mem, source, target, count, dtype, rule):
 
 @jit
 def _dequantize(mem, source, target, count, scales, rule):
-    if vectors.is_fp8(rule):
+    if touched.is_fp8(rule):
         numerics.dequantize_fp8(mem, source, target, count, scales)
     else:
         numerics.dequantize(mem, source, target, count, scales)

@@ -6,11 +6,10 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, RESULT
-from xccl_emu.machine.device import access, cache, conditions, flight, pipes, tentative, touched, words
+from xccl_emu.machine.device import access, cache, flight, pipes, polls, tentative, touched, words
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.lines import polls_line, read_line
-from xccl_emu.machine.device.sparse import mark
-from xccl_emu.machine.device.traffic import note_traffic
+from xccl_emu.machine.device.memory import mark
+from xccl_emu.machine.device.polls import polls_line, read_line
 from xccl_emu.machine.device.words import jit
 
 
@@ -36,7 +35,7 @@ def step_scalar(mem, st, core, base, choice):
             return False
         if op == rq.OP_POLL and st[base + ms.POLLED]:
             return True  # of a line not all is read yet
-        note_traffic(st, base, op)
+        _note_traffic(st, base, op)
     st[ms.COUNT_BY_OP + op] += 1
     if op == rq.OP_RETURN:
         words.put(st, base + RESULT, st[base + REQUEST + ops.RETURN.value])
@@ -108,7 +107,7 @@ def _grant_rarely(mem, st, core, base, op, choice):
     if which < 0:
         return False
     words.put(st, base + RESULT, which)
-    conditions.forget(st, base)
+    polls.forget(st, base)
     return True
 
 
@@ -144,8 +143,8 @@ def _grant_poll(mem, st, core, base, choice):
         return read_line(mem, st, base, choice, flight.switched_off(st, base))
     address, nbytes = touched.read_by(st, base + REQUEST, st[base + REQUEST])
     value = flight.read_word(mem, st, core, base, address, nbytes)
-    compare, wanted, mask = conditions.awaited_by(st, base)
-    if conditions.is_awaited(value & mask, compare, wanted & mask) or flight.switched_off(st, base):
+    compare, wanted, mask = polls.awaited_by(st, base)
+    if polls.is_awaited(value & mask, compare, wanted & mask) or flight.switched_off(st, base):
         words.put(st, base + RESULT, value)
         return True
     return False
@@ -187,9 +186,9 @@ def which_holds(mem, st, core, base, choice):
     It is -1 if that does not hold. Its words must have been checked.
     """
     one = choice != ms.CHOICE_ALL
-    for k in range(choice if one else 0, choice + 1 if one else conditions.n_conditions(st, base)):
-        at = conditions.condition_at(base, k)
-        if conditions.is_awaited(flight.read_word(mem, st, core, base, st[at], 8), st[at + 1], st[at + 2]):
+    for k in range(choice if one else 0, choice + 1 if one else polls.n_conditions(st, base)):
+        at = polls.condition_at(base, k)
+        if polls.is_awaited(flight.read_word(mem, st, core, base, st[at], 8), st[at + 1], st[at + 2]):
             return k
     return -1
 
@@ -291,3 +290,34 @@ def drained(st, base):
         if st[base + ms.DMA_SLOTS + k * ms.ENTRY_WORDS]:
             return False
     return True
+
+
+# ---- traffic: what the cores of a die ask of other dies, counted request by request when they are granted
+#
+# Counters begin again with every run. No program can observe them: they lie after the tables of last writers.
+
+
+@jit
+def _note_traffic(st, base, op):
+    """Count a request that was granted, if it touches memory (polls do not count) of another die."""
+    if ops.FETCHES >> op & 1:
+        address, nbytes = touched.read_by(st, base + REQUEST, op)
+        _count_bytes(st, base, address, nbytes, ms.TRAFFIC_READS)
+    if ops.WRITES >> op & 1:
+        address, nbytes = touched.written_by(st, base + REQUEST, op)
+        _count_bytes(st, base, address, nbytes, ms.TRAFFIC_WRITES if ops.COPIES >> op & 1 else ms.TRAFFIC_FLAGS)
+    if op == rq.OP_PUT_SIGNAL:
+        _count_bytes(st, base, st[base + REQUEST + ops.PUT_SIGNAL.signal], 8, ms.TRAFFIC_FLAGS)
+
+
+@jit
+def _count_bytes(st, base, address, nbytes, kind):
+    other = address >> st[ms.DIE_SHIFT]
+    if other == st[base + ms.DIE]:
+        return
+    own = st[ms.TRAFFIC_BASE] + st[base + ms.DIE] * st[ms.TRAFFIC_WORDS]
+    st[own + kind] += 1
+    st[own + (ms.TRAFFIC_READ_BYTES if kind == ms.TRAFFIC_READS else ms.TRAFFIC_WRITE_BYTES)] += nbytes
+    half = (st[ms.TRAFFIC_WORDS] - ms.TRAFFIC_MASKS) // 2
+    mask = own + ms.TRAFFIC_MASKS + (half if kind == ms.TRAFFIC_READS else 0) + other // ms.TRAFFIC_MASK_BITS
+    st[mask] |= 1 << other % ms.TRAFFIC_MASK_BITS

@@ -8,7 +8,7 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from xccl_emu.jit.kept import compiled
-from xccl_emu.machine.device import by_address
+from xccl_emu.machine.device import words
 from xccl_emu.machine.device.actions import act
 from xccl_emu.machine.device.layout import ACT
 from xccl_emu.machine.device.words import jit
@@ -23,19 +23,19 @@ def _act(mem, st, actor, choice):
 
 def action() -> int:
     """Return the value of `ACT`: the number by which the action is called."""
-    return by_address.address_of(_act, _SIGNATURE)
+    return words.address_of(_act, _SIGNATURE)
 
 
 if config.DISABLE_JIT:
 
     def _call(handle, mem, st, actor, choice):
-        return by_address.function_at(handle)(mem, st, actor, choice)
+        return words.function_at(handle)(mem, st, actor, choice)
 
 else:
 
     @intrinsic
     def _call(typingctx, handle, mem, st, actor, choice):
-        return by_address.calling(_SIGNATURE)
+        return words.calling(_SIGNATURE)
 
 
 @jit

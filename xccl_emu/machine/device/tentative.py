@@ -11,7 +11,7 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import lost, touched, vectors
+from xccl_emu.machine.device import memory, touched
 from xccl_emu.machine.device.access import set_error
 from xccl_emu.machine.device.words import call, jit, put
 
@@ -96,8 +96,8 @@ def may_issue(st, core, base, op):
         return may_use(st, core, base, start, nbytes)
     if not ops.VECTORS >> op & 1:
         return True
-    source, read, target, written = vectors.ranges(st, at, op)
-    other, more = vectors.other_range(st, at, op)
+    source, read, target, written = touched.ranges(st, at, op)
+    other, more = touched.other_range(st, at, op)
     if ops.ACCUMULATES >> op & 1 and not may_use(st, core, base, target, written):
         return False
     return may_use(st, core, base, source, read) and may_use(st, core, base, other, more)
@@ -118,7 +118,7 @@ def note_issue(st, base, op):
     if ops.COPIES_IN >> op & 1:
         target, written = touched.filled_by(st, at, op)
     else:
-        _, _, target, written = vectors.ranges(st, at, op)
+        _, _, target, written = touched.ranges(st, at, op)
     tentative = ops.COPIES_IN >> op & 1 != 0 and st[at + ops.MTU_IN.tentative] != 0
     if _covers_held(st, base, target, written) or st[base + ms.HELD_END] == 0:
         release(st, base)
@@ -134,7 +134,7 @@ def note_issue(st, base, op):
     if tentative:
         st[ms.SOME_TENTATIVE] = 1
         source, nbytes = touched.read_by(st, at, op)
-        if lost.is_lost(st, source, nbytes):
+        if memory.is_lost(st, source, nbytes):
             put(st, base + ms.RACED, 1)
 
 

@@ -1,7 +1,14 @@
 """The few primitives under the machine: moving bytes, reinterpreting bits, writing state.
 
 Each is written twice: for Numba as an intrinsic, and as plain NumPy for runs with the JIT off.
+
+Among them are calls of compiled functions by their address, so that a caller does not contain, and recompile, what it
+calls.  A function is compiled for one signature; `address_of` says where it is, and an intrinsic made by `calling` goes
+there.  With the JIT off the addresses are numbers by which `function_at` finds the function.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -9,8 +16,8 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from xccl_emu.jit.bare import bare
 from xccl_emu.jit.kept import compiled
-from xccl_emu.machine.device import by_address
 
 jit = compiled(forceinline=True, _nrt=False, no_cfunc_wrapper=True)
 """How the machine is compiled: kept on disk, and with no fastmath, so that bits are the same everywhere.
@@ -49,13 +56,23 @@ def put(st, index, value):
 
 
 if config.DISABLE_JIT:
+    _FUNCTIONS: dict[int, Callable[..., int]] = {}
+
+    def address_of(function: Any, signature: Any) -> int:
+        """A number by which `function_at` finds the function."""
+        _FUNCTIONS[id(function)] = function
+        return id(function)
+
+    def function_at(address: int) -> Callable[..., int]:
+        """The function with that number."""
+        return _FUNCTIONS[int(address)]
 
     def handle_of(step):
         """Return the number by which `call_step` finds a step function."""
-        return by_address.address_of(step, None)
+        return address_of(step, None)
 
     def call_step(handle, st, base):
-        return by_address.function_at(handle)(st, base)
+        return function_at(handle)(st, base)
 
     def load_i64(mem, address):
         return int(mem[address : address + 8].view(np.int64)[0])
@@ -100,6 +117,33 @@ if config.DISABLE_JIT:
         return np.float32(value).view(np.uint32)
 
 else:
+
+    def address_of(function: Any, signature: Any) -> int:
+        """Return where the function is, compiled for these arguments."""
+        found = function.get_compile_result(_with_bare_arrays(signature))
+        return int(found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
+
+    def _with_bare_arrays(signature: Any) -> Any:
+        return signature.return_type(*map(bare, signature.args))
+
+    def calling(signature: Any) -> tuple[Any, Callable[..., Any]]:
+        """Return what an intrinsic returns whose arguments are an address and what the function there takes.
+
+        What the function raises (the arithmetic of a kernel that fails) is handed on.
+        """
+
+        signature = _with_bare_arrays(signature)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            convention = context.call_conv
+            kind = convention.get_function_type(signature.return_type, signature.args)
+            pointer = builder.inttoptr(args[0], kind.as_pointer())
+            status, result = convention.call_function(builder, pointer, signature.return_type, signature.args, args[1:])
+            with builder.if_then(status.is_error, likely=False):
+                convention.return_status_propagate(builder, status)
+            return result
+
+        return signature.return_type(types.int64, *signature.args), codegen
 
     def _memcpy(context, builder, target_type, source_type, target, source, target_byte, source_byte, nbytes):
         def byte_pointer(array_type, array, byte):

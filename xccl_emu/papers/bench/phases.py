@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 from xccl_emu.machine.stats import PIPE_NAMES
 from xccl_emu.papers.bench.fused import TOKENS, FusedLayer
 from xccl_emu.papers.bench.layers import Layer, time_layer
@@ -30,8 +31,7 @@ def phases(
     setting: Setting = DEFAULT, protocol: str = "fused", ranks: Sequence[int] = RANKS, tokens: int = TOKENS
 ) -> list[Result]:
     """Microseconds of each part of the path, in order of the phases; ConfigError for sizes that no log has room for."""
-    if protocol not in PROTOCOLS:
-        raise ConfigError("protocol", protocol, f"must be one of {', '.join(PROTOCOLS)}")
+    one_of("protocol", protocol, PROTOCOLS)
     results: list[Result] = []
     for degree in ranks:
         if not 2 <= degree <= RANKS_MAX or degree * tokens > TOKENS_MAX:

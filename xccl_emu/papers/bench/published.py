@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 
 ROLES = ("input", "fit", "check", "shown", "exact")
 """Put in as it is; free constants may be fitted to it; compared and scored; printed with it; must come out exactly."""
@@ -67,8 +68,7 @@ def rows(measurement: str, role: str | None = None) -> tuple[Published, ...]:
     """The rows of a measurement, all, or one role's; ConfigError for a measurement that there is not."""
     found = [row for row in all_rows() if row.measurement == measurement]
     if not found:
-        known = sorted({row.measurement for row in all_rows()})
-        raise ConfigError("measurement", measurement, f"must be one of {', '.join(known)}")
+        one_of("measurement", measurement, sorted({row.measurement for row in all_rows()}))
     return tuple(row for row in found if role in (None, row.role))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 from xccl_emu.base.sizes import size_text
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
@@ -49,8 +50,7 @@ class Sweep:
         for name, least in (("iterations", 1), ("warmup", 0)):
             object.__setattr__(self, name, number_in(name, getattr(self, name), least, TRANSFERS_MAX))
         for place in self.to:
-            if place not in TARGETS:
-                raise ConfigError("to", place, f"must be one of {', '.join(TARGETS)}")
+            one_of("to", place, TARGETS)
         most = CLOUDMATRIX384.cores_per_die
         if bad := [n for n in self.cores if not 1 <= n <= most]:
             raise ConfigError("cores", bad[0], f"must be 1 to {most}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.jobs import Job
-from xccl_emu.base.options import Modelled, option
+from xccl_emu.base.options import Modelled, must_be_one_of, option
 from xccl_emu.base.sizes import sizes_from
 from xccl_emu.cli.cases import number_or_text
 
@@ -44,7 +44,7 @@ class Perf(Modelled):
 
     def __post_init__(self) -> None:
         if self.dtype is not None and self.type_of is None:
-            raise ConfigError(f"-d {self.dtype}: must be one of {', '.join(TYPES.values())}")
+            raise ConfigError(f"-d {self.dtype}: {must_be_one_of(self.dtype, TYPES.values())}")
         if self.end is not None and self.begin is None:
             raise ConfigError(f"-e {self.end}: needs -b")
 

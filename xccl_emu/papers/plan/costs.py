@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 from xccl_emu.papers.plan.cluster import Cluster, Link
 from xccl_emu.papers.plan.grammar import LayerStrategy, StrategyBlock
 from xccl_emu.papers.plan.model import DecoderModel
@@ -54,11 +55,10 @@ LITERAL = Form(**{each.name: True for each in fields(Form)})
 
 def literal_but_for(corrected: tuple[str, ...]) -> Form:
     """The literal form with some equations corrected, by their numbers; ConfigError for another number."""
-    known = [each.name for each in fields(Form)]
+    known = [each.name.removeprefix("eq") for each in fields(Form)]
     for one in corrected:
-        if f"eq{one}" not in known:
-            raise ConfigError("correct", one, f"must be one of {', '.join(name[2:] for name in known)}")
-    return Form(**{name: name[2:] not in corrected for name in known})
+        one_of("correct", one, known)
+    return Form(**{f"eq{number}": number not in corrected for number in known})
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import must_be_one_of
 from xccl_emu.base.output import read_bytes
 
 Record = TypeVar("Record")
@@ -230,9 +231,9 @@ def load_model(name_or_path: str) -> DecoderModel:
 def _attention(table: Any, where: str) -> Latent | Grouped:
     kinds: dict[object, type[Latent] | type[Grouped]] = {"mla": Latent, "gqa": Grouped}
     if not isinstance(table, dict) or "kind" not in table:
-        raise ConfigError(f"{where}: kind is missing: must be one of {', '.join(map(str, kinds))}")
+        raise ConfigError(f"{where}: kind is missing: {must_be_one_of(None, kinds)}")
     others = dict(table)
     kind = others.pop("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigError(f"{where}: kind={kind!r}: must be one of {', '.join(map(str, kinds))}")
+        raise ConfigError(f"{where}: kind={kind!r}: {must_be_one_of(kind, kinds)}")
     return record(kinds[kind], others, where)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 from xccl_emu.papers.plan import costs
 from xccl_emu.papers.plan.cluster import Cluster, Link
 from xccl_emu.papers.plan.costs import Form
@@ -33,11 +34,6 @@ OPERATIONS: Mapping[str, Seconds] = {
 COMPUTING = "computing"
 
 
-def _check_name(name: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ConfigError(name, value, f"must be one of {', '.join(known)}")
-
-
 @dataclass(frozen=True)
 class ObservedTransfer:
     """How long an operation took among ranks that one kind of link joins."""
@@ -51,8 +47,8 @@ class ObservedTransfer:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for an operation or a link that there is not, or a number out of range."""
-        _check_name("operation", self.operation, [*OPERATIONS])
-        _check_name("link", self.link, ["intra", "inter"])
+        one_of("operation", self.operation, [*OPERATIONS])
+        one_of("link", self.link, ["intra", "inter"])
         check_numbers(self)
 
     def seconds(self, link: Link, form: Form) -> float:

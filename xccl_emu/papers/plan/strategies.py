@@ -8,6 +8,7 @@ from typing import Annotated
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import one_of
 from xccl_emu.papers.plan.costs import CORRECTED, Form, PlanSetting, Term, service
 from xccl_emu.papers.plan.grammar import LayerStrategy, strategies
 
@@ -211,8 +212,7 @@ class RankedStrategies:
 
 def plan(setting: PlanSetting, workload: RequestStream, by: str = "throughput") -> RankedStrategies:
     """Every strategy of the grammar, ranked; ConfigError for an order that there is not."""
-    if by not in ORDERS:
-        raise ConfigError("by", by, f"must be one of {', '.join(ORDERS)}")
+    one_of("by", by, ORDERS)
     cluster = setting.cluster
     every = [Estimate(s, setting, workload) for s in strategies(cluster.devices, cluster.devices_per_node)]
     ranked = sorted((one for one in every if not one.refusal), key=lambda one: one.key(by))

@@ -3,10 +3,10 @@
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
+from xccl_emu.machine.device.polls import is_line
 from xccl_emu.machine.device.single import act_once
-from xccl_emu.machine.device.vectors import elements
+from xccl_emu.machine.device.touched import elements
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device import records, transfer

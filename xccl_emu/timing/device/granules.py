@@ -5,7 +5,7 @@ held, and from when on that was visible.  A poll goes on at the first time at wh
 it and a load that looks for a flag see the version of their time.
 """
 
-from xccl_emu.machine.device.conditions import is_awaited
+from xccl_emu.machine.device.polls import is_awaited
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device.heap import come_back

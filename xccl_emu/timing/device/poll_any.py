@@ -2,8 +2,8 @@
 
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import CONDITIONS_MOST, SCALAR
-from xccl_emu.machine.device import conditions, single
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.machine.device import polls, single
 from xccl_emu.machine.device.words import jit, load_i64
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
@@ -15,11 +15,11 @@ def step_poll_any(space, core):
     """Grant the core's `poll_any`: 1 if it was, 0 if it has to wait."""
     mem, st, tm, who, _ = space
     row, since, read, asked = core.row, core.row + tl.SCALAR_AT, -1, records.request_at(st, core.base + REQUEST)
-    known = conditions.can_be_polled(st, core.base, mem.size - ms.GRANULE_BYTES + 8)
-    for k in range(conditions.n_conditions(st, core.base) if known else 0):
-        begun = _goes_on(mem, st, tm, core, conditions.condition_at(core.base, k))
+    known = polls.can_be_polled(st, core.base, mem.size - ms.GRANULE_BYTES + 8)
+    for k in range(polls.n_conditions(st, core.base) if known else 0):
+        begun = _goes_on(mem, st, tm, core, polls.condition_at(core.base, k))
         if begun and (read < 0 or tm[begun] < tm[since]):
-            since, read = begun, st[conditions.condition_at(core.base, k)]
+            since, read = begun, st[polls.condition_at(core.base, k)]
     if known:
         _show(mem, st, tm, core, tm[since])
     granted = single.act_once(mem, st, core.number * ms.ACTORS_PER_CORE + SCALAR, ms.CHOICE_ALL)
@@ -46,7 +46,7 @@ def _goes_on(mem, st, tm, core, condition):
     if granules.is_last(mem, tm, seen, address):
         seen = granules.first_seen(tm, seen, address, compare, wanted, tm[now])
         value = granules.word_at(tm, seen, address)
-    return records.later(tm, now, seen + tl.GRANULE_AT) if conditions.is_awaited(value, compare, wanted) else 0
+    return records.later(tm, now, seen + tl.GRANULE_AT) if polls.is_awaited(value, compare, wanted) else 0
 
 
 @jit
@@ -54,8 +54,8 @@ def _show(mem, st, tm, core, time):
     """Have memory hold the polled words as they are visible at a time, and note which are shown so."""
     for k in range(CONDITIONS_MOST):
         tm[core.row + tl.SHOWN + k] = -1
-    for k in range(conditions.n_conditions(st, core.base)):
-        address = st[conditions.condition_at(core.base, k)]
+    for k in range(polls.n_conditions(st, core.base)):
+        address = st[polls.condition_at(core.base, k)]
         entry = granules.find_granule(mem, tm, address)
         if granules.is_last(mem, tm, entry, address):
             granules.show(mem, tm, granules.version_at(tm, entry, time), address)

@@ -5,11 +5,10 @@ from typing import NamedTuple
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import access, cache
+from xccl_emu.machine.device import access, cache, policies
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.lines import flags_in, is_line, polls_whole_word
 from xccl_emu.machine.device.pipes import free_descriptor
-from xccl_emu.machine.device.policies import random
+from xccl_emu.machine.device.polls import flags_in, is_line, polls_whole_word
 from xccl_emu.machine.device.scalar import run_on_buffer
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.touched import queued_on
@@ -25,7 +24,7 @@ def answer(st, tm, core, asked):
     """The answer to the core's `choose`; a timer begins with the first question, and with each that is `of` another."""
     n, word = cache.answers(st, core.base), tm[tm[core.row + tl.CORE_SITES] + asked.site]
     if word >> tl.TIMER_SHIFT == 0:
-        return random.draw(st, n) if st[ms.DRAWS_ANSWERS] else 0
+        return policies.draw(st, n) if st[ms.DRAWS_ANSWERS] else 0
     timer, now = core.row + tl.TIMERS + 2 * (word >> tl.TIMER_NUMBER & tl.TIMERS_MOST - 1), tm[core.row + tl.SCALAR_AT]
     if tm[timer] == 0 or tm[timer + 1] != asked.words[ops.CHOOSE.of]:
         tm[timer], tm[timer + 1] = 1 + now, asked.words[ops.CHOOSE.of]

@@ -9,7 +9,7 @@ from xccl_emu.check.sampling.device.policies import draw_below
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import lost
+from xccl_emu.machine.device import memory
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.words import jit
 
@@ -51,7 +51,7 @@ def watched_fault(space, code):
         if kind == fault_codes.AGAIN and st[ms.FAULT_COPY + ms.FLIGHT_NBYTES] != 0:
             save(space, st[ms.FAULT_COPY + ms.FLIGHT_ADDRESS], st[ms.FAULT_COPY + ms.FLIGHT_NBYTES])
         if kind == fault_codes.LOSE and st[ms.LOST_END] == 0:
-            notice = lost.range_of(st, fault_actions.die_of(code), fault_actions.other_of(code))[2]
+            notice = memory.range_of(st, fault_actions.die_of(code), fault_actions.other_of(code))[2]
             if notice >= 0:
                 save(space, notice, 8)
         if not fault_actions.act_fault(mem, st, code):

@@ -13,8 +13,8 @@ from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import address_of, answers, through_cache, written_back
-from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of, signals_next
+from xccl_emu.machine.device.polls import polls_line
 from xccl_emu.machine.device.words import jit
 
 NOT, PLAINLY, AT_ONCE = range(3)

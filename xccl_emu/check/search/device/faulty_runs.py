@@ -13,7 +13,7 @@ from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.explore import fingerprint, restore, save
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
-from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.policies import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import call, jit
 

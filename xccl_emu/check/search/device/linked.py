@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 from xccl_emu.check.search.device.checker_state import HANDLES
 from xccl_emu.jit.kept import compiled
-from xccl_emu.machine.device import by_address
+from xccl_emu.machine.device import words
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
@@ -36,20 +36,20 @@ _SIGNATURE = types.int64(
 @functools.cache
 def handle_of(function):
     """Return the number by which `call_at` finds a function."""
-    return by_address.address_of(function, _SIGNATURE)
+    return words.address_of(function, _SIGNATURE)
 
 
 if config.DISABLE_JIT:
 
     def call_at(handle, mem, st, ck, rows, named, a, b):
-        return by_address.function_at(handle)(mem, st, ck, rows, named, a, b)
+        return words.function_at(handle)(mem, st, ck, rows, named, a, b)
 
 else:
 
     @intrinsic
     def call_at(typingctx, handle, mem, st, ck, rows, named, a, b):
         """Call a function by its handle."""
-        return by_address.calling(_SIGNATURE)
+        return words.calling(_SIGNATURE)
 
 
 @jit

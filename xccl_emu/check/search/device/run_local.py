@@ -8,9 +8,9 @@ from xccl_emu.check.search.device.waits import note_site
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import access, cache, conditions, flight, pipes
+from xccl_emu.machine.device import access, cache, flight, pipes, polls
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
+from xccl_emu.machine.device.polls import flags_in, line_part, polls_line
 from xccl_emu.machine.device.scalar import drained, which_holds
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
@@ -112,7 +112,7 @@ def _granted(mem, st, ck, i, choice):
     core = clocks.core_of(ck, i)
     base = flight.block_of_core(st, core)
     if st[base + REQUEST] == rq.OP_POLL_ANY:
-        refused = not conditions.can_be_polled(st, base, ck[cs.MEMORY_END])
+        refused = not polls.can_be_polled(st, base, ck[cs.MEMORY_END])
         return refused or which_holds(mem, st, core, base, choice) >= 0
     address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
     line = polls_line(st, base)
@@ -125,8 +125,8 @@ def _granted(mem, st, ck, i, choice):
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
-    compare, value, mask = conditions.awaited_by(st, base)
-    return conditions.is_awaited(flight.read_word(mem, st, core, base, address, nbytes) & mask, compare, value & mask)
+    compare, value, mask = polls.awaited_by(st, base)
+    return polls.is_awaited(flight.read_word(mem, st, core, base, address, nbytes) & mask, compare, value & mask)
 
 
 @jit

@@ -12,8 +12,8 @@ from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.conditions import awaited_by, is_awaited
 from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.polls import awaited_by, is_awaited
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.touched import flag_of
 from xccl_emu.machine.device.words import call, jit

@@ -13,7 +13,7 @@ from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import flight
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
-from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.policies import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 

@@ -5,7 +5,7 @@ from xccl_emu.check.sampling.device.monitor.clocks import dma_row, index_of, que
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import conditions, flight, pipes, touched
+from xccl_emu.machine.device import flight, pipes, polls, touched
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import is_hit, through_cache
 from xccl_emu.machine.device.scalar import which_holds
@@ -73,7 +73,7 @@ def _before_scalar(space, i, base, choice):
         m[ml.X_LAST] = 0 if there and load_i64(space.mem, address) != expected else 1
     elif op == rq.OP_POLL_ANY:
         m[ml.X_LAST] = 0  # which of its accesses is the one that it sees
-        if choice == ms.CHOICE_ALL and conditions.can_be_polled(st, base, space.mem.size):
+        if choice == ms.CHOICE_ALL and polls.can_be_polled(st, base, space.mem.size):
             m[ml.X_LAST] = which_holds(space.mem, st, m[m[ml.CORE_NUMBER] + i], base, choice)
     elif ops.GROUP_WAITS >> op & 1:
         m[ml.X_PHASE] = st[base + REQUEST + ops.AWAIT.phase]

@@ -9,7 +9,7 @@ from numba import config, typeof, types
 from numba.extending import intrinsic
 
 from xccl_emu.jit.kept import compiled
-from xccl_emu.machine.device import by_address
+from xccl_emu.machine.device import words
 
 part = compiled(_nrt=False)
 """For a part: ``part(space, a, b)``, with the arrays of the monitor and two whole numbers; returns a whole number."""
@@ -26,18 +26,18 @@ _HANDLES: dict[Any, int] = {}
 def handle_of(function: Any, space: Any) -> int:
     """Return the number by which `call` finds a part on these arrays, whose types are the same for all monitors."""
     if function not in _HANDLES:
-        _HANDLES[function] = by_address.address_of(function, _signature(typeof(space)))
+        _HANDLES[function] = words.address_of(function, _signature(typeof(space)))
     return _HANDLES[function]
 
 
 if config.DISABLE_JIT:
 
     def call(handle, space, a, b):
-        return by_address.function_at(handle)(space, a, b)
+        return words.function_at(handle)(space, a, b)
 
 else:
 
     @intrinsic
     def call(typingctx, handle, space, a, b):
         """Call a part by its handle."""
-        return by_address.calling(_signature(space))
+        return words.calling(_signature(space))

@@ -10,7 +10,7 @@ from xccl_emu.check.sampling.device.monitor.calls import call, part
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import conditions, flight
+from xccl_emu.machine.device import flight, polls
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.cache import address_of, crowded_out, written_back
 from xccl_emu.machine.device.single import act_once
@@ -97,8 +97,8 @@ def poll_begins(space, i, base):
     if not waits or flight.switched_off(st, base):
         return
     if polls_any:
-        for k in range(conditions.n_conditions(st, base) if conditions.can_be_polled(st, base, space.mem.size) else 0):
-            _poll_word(space, i, base, st[conditions.condition_at(base, k)], 8)
+        for k in range(polls.n_conditions(st, base) if polls.can_be_polled(st, base, space.mem.size) else 0):
+            _poll_word(space, i, base, st[polls.condition_at(base, k)], 8)
         return
     address, nbytes = st[base + REQUEST + ops.POLL.address], st[base + REQUEST + ops.POLL.nbytes]
     if nbytes <= 0 or nbytes > ms.LINE_BYTES_MOST or nbytes & nbytes - 1:

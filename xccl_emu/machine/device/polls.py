@@ -1,17 +1,78 @@
-"""A poll of a line: data and flags are read together, granule by granule, until the flags are in.
+"""Polls: what they wait for, in a word, in the first that holds of up to four (`poll_any`), or in a line.
 
-What a spin reads in vain it drops, so of all its rounds only the last has an effect.  In that one each
-granule is read at some moment, in any order, and the flags in it must be in at this moment: so reading a granule is an
-action by itself, enabled when its own flags are in, and nothing is ever read again.
+A condition of `poll_any` is three words after the operation: address, comparison, value.  The site lies between the
+second and the third, and from there on words are 0 while the request is another (`forget`).
+
+Of a line, data and flags are read together, granule by granule, until the flags are in.  What a spin reads in vain it
+drops, so of all its rounds only the last has an effect.  In that one each granule is read at some moment, in any order,
+and the flags in it must be in at this moment: so reading a granule is an action by itself, enabled when its own flags
+are in, and nothing is ever read again.
 """
 
 from xccl_emu.lang import operations as ops
-from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import CMP_EQ, OP_POLL
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import CMP_EQ, CMP_GE, CMP_NE, CMP_UNUSED, CONDITION_WORDS, CONDITIONS_MOST, OP_POLL, UNUSED
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.conditions import awaited_by
-from xccl_emu.machine.device.sparse import move
-from xccl_emu.machine.device.words import jit, load_i32, put
+from xccl_emu.machine.device.memory import move
+from xccl_emu.machine.device.words import call, jit, load_i32, put
+
+assert CMP_EQ < CMP_NE < CMP_GE
+
+_BEFORE_SITE = (REQUEST_WORDS - 2) // CONDITION_WORDS
+
+
+@jit
+def is_awaited(value, compare, wanted):
+    """Does a poll wait for this value?"""
+    if compare == CMP_EQ:
+        return value == wanted
+    return value >= wanted if compare == CMP_GE else value != wanted
+
+
+@jit
+def awaited_by(st, base):
+    """Return how a core's poll of a word compares, with what, and in which bits."""
+    request = base + REQUEST
+    return st[request + ops.POLL.compare], st[request + ops.POLL.value], st[request + ops.POLL.mask]
+
+
+@jit
+def condition_at(base, k):
+    """Return where the k-th condition of a core's `poll_any` begins."""
+    return base + REQUEST + ops.POLL_ANY.first + CONDITION_WORDS * k + (1 if k >= _BEFORE_SITE else 0)
+
+
+@jit
+def n_conditions(st, base):
+    """Count the conditions of a core's `poll_any`; a comparison that a kernel gets wrong does not end them."""
+    n = 0
+    while n < CONDITIONS_MOST:
+        at = condition_at(base, n)
+        if st[at] == UNUSED[0] and st[at + 1] == CMP_UNUSED:
+            break
+        n += 1
+    return n
+
+
+@jit
+def can_be_polled(st, base, end):
+    """Return whether a core's `poll_any` will not be refused: words aligned, below ``end``, compared in a known way."""
+    for k in range(n_conditions(st, base)):
+        address, compare = st[condition_at(base, k)], st[condition_at(base, k) + 1]
+        if address < 0 or address > end - 8 or address & 7 or compare < CMP_EQ or compare > CMP_GE:
+            return False
+    return n_conditions(st, base) > 0
+
+
+@call
+def forget(st, base):
+    """Drop the conditions after the site: no other request writes there."""
+    for k in range(_BEFORE_SITE, CONDITIONS_MOST):
+        for w in range(CONDITION_WORDS):
+            put(st, condition_at(base, k) + w, 0)
+
+
+# ---- lines
 
 
 @jit
