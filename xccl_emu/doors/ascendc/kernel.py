@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.base.options import must_be_one_of
 from xccl_emu.doors.ascendc import sites
-from xccl_emu.lang import foreign, maps
+from xccl_emu.lang import foreign, heads, maps
 from xccl_emu.lang.foreign import compiler
 from xccl_emu.protocol.bench import BOTH, READINGS, Bench
 
@@ -34,7 +34,7 @@ _LAUNCHES = INCLUDE / "xccl_launches.h"
 KEPT = ("block_idx", "block_num")
 """Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return.  `GetHcclContext` follows."""
 
-_PARAM = re.compile(r"(?:const\s+)?[\w:]+\s*[*&]?\s*(\w+)")
+_PARAM = re.compile(r"(?:(?:const|__gm__)\s+)*[\w:]+\s*[*&]?\s*(\w+)")
 
 
 class Reads(NamedTuple):
@@ -61,8 +61,7 @@ class Build(NamedTuple):
 class AscendKernel(foreign.CKernel):
     """A kernel in Ascend C; its parameters are integers, and addresses where the source has ``GM_ADDR``."""
 
-    head_pattern = r"(?:\w+\s+)*__global__\s+__aicore__\s+(void)\s+{name}\s*\(([^)]*)\)"
-    head_example = "extern \"C\" __global__ __aicore__ void {name}("
+    language = heads.ASCEND_C
 
     def __init__(
         self, file: Path, name: str, template: str, reads: Reads, build: Build, stack_words: int
