@@ -68,7 +68,7 @@ class Head:
     line: int
     params: tuple[str, ...]
     addresses: frozenset[str]
-    """Those of them that are addresses as far as the source says."""
+    """Parameters that are addresses, if the source says so."""
 
     def case(self, file: Path, text: str) -> str:
         """The source of the shortest case that launches it."""

@@ -137,8 +137,10 @@ class AscendKernel(foreign.CKernel):
         return ()
 
     def _tables(self, text: str) -> str:
+        found = sites.calls(text, str(INCLUDE), str(compiler.HERE))
         try:
-            return sites.tables(text, str(INCLUDE), self.reads.how["barrier"], self._more())
+            found += self._more() if found else ()
+            return sites.tables(found, self.file.name, self.reads.how["barrier"], bool(self.ranges))
         except KernelError as error:
             raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
 

@@ -138,8 +138,11 @@ class CKernel(lang.Kernel):
         if place.order not in lang.requests.ORDERS:
             raise KernelError(f"{file}:{place.line}: order={place.order!r}: must be one of {lang.requests.ORDERS}")
         text = _line_of(str(file), place.line)
-        order = place.order
-        return lang.Site(str(file), place.line, text, place.operation, place.step, place.sync, order=order)
+        calling, _, line = place.caller.rpartition(":")
+        callers = ((str(self.file.parent / calling), int(line)),) if calling else ()
+        return lang.Site(
+            str(file), place.line, text, place.operation, place.step, place.sync, callers, order=place.order
+        )  # fmt: skip
 
     @functools.cached_property
     def places(self) -> tuple[lang.Site, ...]:
