@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base import words as w
-from xccl_emu.lang import Site
+from xccl_emu.lang import NOTHING, VECTOR_BARRIER, Site
 from xccl_emu.machine.device.layout import CAME, MAX_SITES, MAY_WAIT
 from xccl_emu.machine.pod import Pod
 
@@ -98,6 +98,19 @@ class Reach(w.Printed):
         return tuple(dict.fromkeys(p.site.sync for p in self.never_reached if p.site.sync not in self.reached()))
 
 
+def _is_asked(pod: Pod, site: Site) -> bool:
+    """Does a run that comes to the site make a request there?  Cleaning a cache is none where there is no cache."""
+    return site.operation not in (NOTHING, VECTOR_BARRIER) and (site.operation != "dcci" or pod.spec.scalar_cache > 0)
+
+
+def without_requests(pod: Pod) -> dict[str, bool]:
+    """Names at whose sites no run on this pod makes a request: may it matter all the same that one is switched off?"""
+    sites = [site for kernel in pod.kernels for site in kernel.sites if site.sync]
+    asked = {site.sync for site in sites if _is_asked(pod, site)}
+    matters = {site.sync for site in sites if site.operation == VECTOR_BARRIER}
+    return {site.sync: site.sync in matters for site in sites if site.sync not in asked}
+
+
 def reach_of(pod: Pod, words: NDArray[np.int64]) -> Reach:
     """Return what the words of its sites say, [kernels * `layout.MAX_SITES`] int64."""
     return Reach(tuple(_places(pod, words)))
@@ -110,6 +123,6 @@ def _places(pod: Pod, words: NDArray[np.int64]) -> Iterator[SyncPlace]:
         dies = tuple(sorted({launch.die for launch in launches if launch.kernel is kernel}))
         for n, site in enumerate(kernel.sites):
             waits = site.operation.startswith(WAITS)
-            if (waits or site.sync) and site.sync not in without:
+            if (waits or site.sync) and site.sync not in without and _is_asked(pod, site):
                 word = int(words[number * MAX_SITES + n])
                 yield SyncPlace(kernel.name, site, dies, word & CAME != 0, not waits or word & MAY_WAIT != 0)

@@ -41,13 +41,11 @@ class CaseGroup(Group):
         return args[0], command, rest
 
     def _is_case(self, name: str) -> bool:
-        if ":" in name:
-            return True
         if name in self.commands or name.startswith("-"):
             return False
-        from xccl_emu.protocol.registry import is_known
+        from xccl_emu.protocol.registry import is_known, is_of_file
 
-        return is_known(name)
+        return is_of_file(name) or is_known(name)
 
 
 def sizes_of(given: Iterable[str]) -> dict[str, int | str]:

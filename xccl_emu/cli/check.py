@@ -193,6 +193,7 @@ def ticking(name: str = "checking", quiet: bool = False) -> "Iterator[tuple[Prog
 
 def show(result: "Result") -> None:
     """Print a result for people."""
+    from xccl_emu.check.reach import without_requests
     from xccl_emu.check.witness.render import print_others, print_witness
 
     console = stdout_console()
@@ -209,6 +210,8 @@ def show(result: "Result") -> None:
             console.print(_REACH, highlight=False)
         if result.unreached:
             console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
+        if silent := [name for name, matters in without_requests(result.fresh().pod).items() if not matters]:
+            console.print(f"without effect here: {', '.join(silent)}", highlight=False)
     if result.weakest is not None:
         console.print(weakest_table(result.weakest))
         console.print(_ONE_AT_A_TIME, highlight=False)

@@ -21,7 +21,7 @@ from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
-from xccl_emu.check.reach import Reach
+from xccl_emu.check.reach import Reach, without_requests
 from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
@@ -282,9 +282,14 @@ class CheckJob:
         )  # fmt: skip
 
     def _each_sync(self, verdict: Verdict) -> tuple[tuple[SyncResult, ...], tuple[str, ...]]:
-        """The protocol without each synchronization that it comes to, and the names of those that it does not."""
-        reach, names = verdict.reach, [name for name in self._case.syncs if name not in self._options.without]
-        reached = reached_syncs(self._case, self._order) if reach is None else reach.reached()
+        """The protocol without each synchronization that it comes to, and the names of those that it does not.
+
+        What has no effect on this pod is in neither.
+        """
+        silent = without_requests(self._case.build(self._order).pod)
+        names = [name for name in self._case.syncs if name not in self._options.without and silent.get(name, True)]
+        reach = verdict.reach
+        reached = {*silent, *(reached_syncs(self._case, self._order) if reach is None else reach.reached())}
         there = [name for name in names if name in reached]
         sent = self._sent(len(there))
         each = self._all(

@@ -20,6 +20,10 @@ RESULT_NAME = f"{RESERVED}result"
 """Name that the step function gives to the granted value; never a register."""
 
 
+NOTHING, VECTOR_BARRIER = "nothing", "v_barrier"
+"""Operations of sites that make no request: such a one has no effect, or one on hazards inside a core alone."""
+
+
 @dataclass(frozen=True)
 class Site(w.Printed):
     """The place of one request: what a report says about it.

@@ -20,6 +20,7 @@ import xccl_emu
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import NoSuchSize, meant
+from xccl_emu.lang import heads
 from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, Size, first_sentence, sizes_of
 from xccl_emu.protocol.folder import module_of
 
@@ -159,7 +160,7 @@ def names() -> tuple[str, ...]:
 
 def known(name: str) -> Known:
     """Return what a name of `names`, or ``file.py:Name``, means; ConfigError if there is no such thing."""
-    if isinstance(name, str) and (":" in name or name.endswith(".py")):
+    if isinstance(name, str) and is_of_file(name):
         return _known(of_file(name), name.rpartition(":")[2])
     found = _found(name)
     if found is None:
@@ -223,6 +224,11 @@ def proofs_of(name: str) -> Mapping[str, Case]:
     return {what: case for what, case in cast(type[Case], maker).proofs().items() if not many or case.name == name}
 
 
+def is_of_file(name: str) -> bool:
+    """Return whether it is ``FILE:NAME``, or a file of cases or of kernels; there may be no such file."""
+    return ":" in name or name.endswith((".py", *heads.SUFFIXES))
+
+
 def of_file(text: str) -> Maker:
     """Return what ``file.py:Name`` names, or ``member:Name`` of the corpus; ConfigError, saying what would be right, if
     there is no such thing."""
@@ -230,6 +236,8 @@ def of_file(text: str) -> Maker:
     member = file.replace("-", "_")
     in_corpus = Path(xccl_emu.__file__).parent / "corpus" / member / f"{member}.py"
     path = in_corpus if member.isidentifier() and in_corpus.is_file() else Path(file)
+    if path.suffix in heads.SUFFIXES and path.is_file():
+        raise heads.no_case(text, path, name)
     if path.suffix != ".py" or not path.is_file():
         there = "of xccl-emu list, FILE.py:NAME, or MEMBER:NAME of xccl-emu corpus"
         raise ConfigError(f"protocol {text!r}: there is no file {file!r}; must be {there}")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.base.options import must_be_one_of
 from xccl_emu.doors.ascendc import sites
-from xccl_emu.lang import foreign, maps
+from xccl_emu.lang import foreign, heads, maps
 from xccl_emu.lang.foreign import compiler
 from xccl_emu.protocol.bench import BOTH, READINGS, Bench
 
@@ -34,7 +34,7 @@ _LAUNCHES = INCLUDE / "xccl_launches.h"
 KEPT = ("block_idx", "block_num")
 """Parameters in front of the kernel's own: what `GetBlockIdx` and `GetBlockNum` return.  `GetHcclContext` follows."""
 
-_PARAM = re.compile(r"(?:const\s+)?[\w:]+\s*[*&]?\s*(\w+)")
+_PARAM = re.compile(r"(?:(?:const|__gm__)\s+)*[\w:]+\s*[*&]?\s*(\w+)")
 
 
 class Reads(NamedTuple):
@@ -48,22 +48,30 @@ class Reads(NamedTuple):
     """What is switched off, where hazards are open."""
 
 
+class Build(NamedTuple):
+    """How a case has a kernel compiled, in addition to its template."""
+
+    defines: Mapping[str, str | int]
+    contexts: int
+    events: str
+    include: tuple[Path, ...]
+    """Folders of headers, which are searched after ours."""
+
+
 class AscendKernel(foreign.CKernel):
     """A kernel in Ascend C; its parameters are integers, and addresses where the source has ``GM_ADDR``."""
 
-    head_pattern = r"(?:\w+\s+)*__global__\s+__aicore__\s+(void)\s+{name}\s*\(([^)]*)\)"
-    head_example = "extern \"C\" __global__ __aicore__ void {name}("
+    language = heads.ASCEND_C
 
     def __init__(
-        self, file: Path, name: str, template: str, reads: Reads, defines: Mapping[str, str | int], stack_words: int,
-        contexts: int, events: str,
+        self, file: Path, name: str, template: str, reads: Reads, build: Build, stack_words: int
     ) -> None:  # fmt: skip
-        self.contexts, self.events, self.reads = contexts, events, reads
+        self.reads, self.build = reads, build
         self.ranges = tuple(f"range{i}" for i in range(2 * RANGES)) if reads.how["hazards"] == "open" else ()
-        of_events = ("events",) if events == "counted" else ()
-        self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *of_events, *self.ranges)
+        of_events = ("events",) if build.events == "counted" else ()
+        self.kept = (*KEPT, *(f"context{i}" for i in range(build.contexts)), *of_events, *self.ranges)
         super().__init__(file, name, stack_words)
-        self._template, self.defines = template, dict(defines)
+        self._template = template
         self._read = dict[str, AscendKernel]()
 
     def read(self, bench: Bench, without: Collection[str]) -> "AscendKernel":
@@ -75,9 +83,7 @@ class AscendKernel(foreign.CKernel):
         reads = self.reads._replace(how=how, cut=cut)
         if reads == self.reads:
             return self
-        read = AscendKernel(
-            self.file, self.name, self._template, reads, self.defines, self.stack_words, self.contexts, self.events
-        )  # fmt: skip
+        read = AscendKernel(self.file, self.name, self._template, reads, self.build, self.stack_words)
         return self._read.setdefault(repr(reads), read)
 
     def _names(self) -> tuple[str, ...]:
@@ -95,19 +101,21 @@ class AscendKernel(foreign.CKernel):
         return f"{self.name}{self._template}({given})"
 
     def _unit(self) -> compiler.Unit:
-        defines = [f"#define {name} {value}" for name, value in self.defines.items()]
+        defines = [f"#define {name} {value}" for name, value in self.build.defines.items()]
         known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
         known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.reads.how['barrier'] == 'visible')}"]
         known += [f"#define XCCL_SYNC_ALL_DRAINS {int(self.reads.how['sync_all'] == 'drains')}"]
-        known += [f"#define XCCL_CONTEXTS {self.contexts}"]
-        known += [f"#define XCCL_EVENTS_WORD {len(KEPT) + self.contexts if self.events == 'counted' else 0}"]
+        known += [f"#define XCCL_CONTEXTS {self.build.contexts}"]
+        events_word = len(KEPT) + self.build.contexts if self.build.events == "counted" else 0
+        known += [f"#define XCCL_EVENTS_WORD {events_word}"]
         known += [f"#define XCCL_HAZARDS_WORD {len(self.kept) - len(self.ranges) if self.ranges else 0}"]
         cut = "".join(f"{json.dumps(each)}, " for each in self.reads.cut)
         known += [f"#define XCCL_RANGES {RANGES}", f"#define XCCL_CUT {cut}"]
         head = "\n".join([sites.enumeration(), *known, *defines])
+        flags = tuple(f"-I{each}" for each in (INCLUDE, *self.build.include))
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
-            self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(self.kept), tables=self._tables,
+            self.stack_words, head=head, flags=flags, kept=len(self.kept), tables=self._tables,
         )  # fmt: skip
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> "AscendKernel":
@@ -115,22 +123,24 @@ class AscendKernel(foreign.CKernel):
         alike = [each for each in kernels if isinstance(each, AscendKernel) and each.built == self.built]
         if len(alike) < len(kernels):
             names = ", ".join(each.name for each in kernels)
-            alike_in = "with one barrier, events and defines"
+            alike_in = "with one barrier, events, defines and include"
             raise KernelError(f"{names}: kernels of one stream are all in Ascend C, {alike_in}")
         return AscendStream(tuple(alike), counted)
 
     @property
     def built(self) -> tuple[object, ...]:
         """Return how the kernel is compiled, except for its template."""
-        return self.reads, self.events, self.contexts, self.defines
+        return self.reads, self.build
 
     def _more(self) -> tuple[sites.SourceCall, ...]:
         """Calls in addition to the source's."""
         return ()
 
     def _tables(self, text: str) -> str:
+        found = sites.calls(text, str(INCLUDE), str(compiler.HERE))
         try:
-            return sites.tables(text, str(INCLUDE), self.reads.how["barrier"], self._more())
+            found += self._more() if found else ()
+            return sites.tables(found, self.file.name, self.reads.how["barrier"], bool(self.ranges))
         except KernelError as error:
             raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
 
@@ -142,9 +152,7 @@ class AscendStream(AscendKernel):
         first = kernels[0]
         self.row_words = 1 + max(len(each.params) for each in kernels)
         words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
-        super().__init__(
-            first.file, first.name, "", first.reads, first.defines, words, first.contexts, first.events
-        )
+        super().__init__(first.file, first.name, "", first.reads, first.build, words)
         self.in_turn, self.counted = kernels, counted
         self.name = self.__name__ = "_then_".join(each.name for each in kernels)
         self.params = (*self.kept, "table", "launches", *(("done",) if counted else ()))
@@ -167,7 +175,7 @@ class AscendStream(AscendKernel):
 def ascend_kernel(
     file: str | Path, name: str, template: str = "", barrier: str = "",
     defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS, contexts: int = 0,
-    events: str = "binary",
+    events: str = "binary", include: str | Path | Iterable[str | Path] = (),
 ) -> AscendKernel:  # fmt: skip
     """A kernel of a source in Ascend C.
 
@@ -181,8 +189,10 @@ def ascend_kernel(
     events: how events of ``FetchEventID`` are read, of `EVENTS`.
     contexts: how many addresses `GetHcclContext` knows, as ``context0`` and so on among the arguments.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
+    include: a folder of headers that the source includes, or several, searched after its own folder and our header; a
+        file means the folder in which it is.
 
-    Raises ConfigError and KernelError as `lang.foreign.c_kernel` does.
+    Raises ConfigError for a folder that there is not, and ConfigError and KernelError as `lang.foreign.c_kernel` does.
     """
     if barrier and barrier not in BARRIERS:
         raise ConfigError("barrier", barrier, must_be_one_of(barrier, BARRIERS))
@@ -193,4 +203,14 @@ def ascend_kernel(
     given = f"<{template}>" if template else ""
     weakest = {name: of[-1] if of[0] == BOTH else of[0] for name, of in READINGS.items()}
     reads = Reads(weakest | {"barrier": barrier}, ("barrier",)) if barrier else Reads(weakest)
-    return AscendKernel(Path(file).absolute(), name, given, reads, defines or {}, stack_words, contexts, events)
+    build = Build(dict(defines or {}), contexts, events, _folders(include))
+    return AscendKernel(Path(file).absolute(), name, given, reads, build, stack_words)
+
+
+def _folders(include: str | Path | Iterable[str | Path]) -> tuple[Path, ...]:
+    """The folders of headers, each once; ConfigError for one that there is not."""
+    found = [Path(each).absolute() for each in ([include] if isinstance(include, str | Path) else include)]
+    for each in found:
+        if not each.exists():
+            raise ConfigError("include", str(each), "must be a folder of headers, or a file in one: there is none here")
+    return tuple(dict.fromkeys(each if each.is_dir() else each.parent for each in found))

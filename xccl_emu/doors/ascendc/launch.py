@@ -48,25 +48,27 @@ class Tiling:
     def packed(self, kernel: AscendKernel) -> NDArray[np.uint8]:
         """The struct as the compiler lays it out, in whole words of 8 bytes.
 
-        Raises ConfigError if the source has no such struct, or its fields are others, or a value is none of its type.
+        Raises ConfigError if neither the source nor a header has such a struct, or its fields are others, or a value is
+        none of its type.
         """
-        one = np.zeros((), self._dtype(kernel.file.name, _COMMENT.sub(" ", kernel.text), self.struct))
+        one = np.zeros((), self._dtype(kernel, self.struct))
         _fill(one, self.values, self.struct, kernel.file.name)
         raw = np.frombuffer(one.tobytes(), np.uint8)
         return np.pad(raw, (0, -raw.size % 8))
 
-    def _dtype(self, file: str, text: str, struct: str) -> np.dtype[np.void]:
-        found = re.search(rf"\bstruct\s+{re.escape(struct)}\s*\{{([^}}]*)\}}", text)
+    def _dtype(self, kernel: AscendKernel, struct: str) -> np.dtype[np.void]:
+        pattern = re.compile(rf"\bstruct\s+{re.escape(struct)}\s*\{{([^}}]*)\}}")
+        found = pattern.search(_COMMENT.sub(" ", kernel.text)) or pattern.search(kernel.source)
         if found is None:
-            raise ConfigError("struct", struct, f"{file} has no such struct")
+            raise ConfigError("struct", struct, f"{kernel.file.name} and what it includes have no such struct")
         fields = [re.sub(r"\s*=.*", "", each.strip()) for each in found[1].split(";") if each.strip()]
-        return np.dtype([each for one in fields for each in self._fields(file, text, one)], align=True)
+        return np.dtype([each for one in fields for each in self._fields(kernel, one)], align=True)
 
-    def _fields(self, file: str, text: str, declared: str) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+    def _fields(self, kernel: AscendKernel, declared: str) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
         match = _FIELD.fullmatch(declared)
         if match is None:
             raise ConfigError("struct", self.struct, f"field `{declared}`: must be of {', '.join(_TYPES)} or a struct")
-        kind = _TYPES.get(match[1]) or self._dtype(file, text, match[1])
+        kind = _TYPES.get(match[1]) or self._dtype(kernel, match[1])
         for each in match[2].split(","):
             name, _, size = each.strip().rstrip("]").partition("[")
             yield name.strip(), kind, (int(size),) if size else ()

@@ -4,176 +4,139 @@ A call has a site for each request that it may make.  What a run can switch off 
 flag that is set and waited for, a buffer of a queue that is filled or freed, a barrier.
 """
 
+import itertools
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from xccl_emu.base.errors import KernelError
+from xccl_emu.doors.ascendc.source import EVENTS, FREE, REQUESTS, SourceCall, calls
+from xccl_emu.lang import NOTHING, VECTOR_BARRIER
 from xccl_emu.lang import requests as rq
-
-VECTOR = (
-    "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
-    "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
-    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "CompareScalar", "Select", "Brcb", "Copy",
-)  # fmt: skip
-"""Instructions of the vector pipe."""
-
-REQUESTS = {
-    **dict.fromkeys(VECTOR, ("v_copy",)),
-    "DataCopy": ("mtu_in", "mtu_out", "mtu_add", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out", "mtu_add"),
-    "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"), "xccl_tiling": ("load",),
-    "xccl_assert": ("fail",),
-    "element": ("load", "ub_load", "store", "ub_store"),
-    "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
-    "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
-    "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (), "dsb": ("quiet",),
-    "xccl_launches": ("arrive", "await_group", "load", "poll_ge", "quiet", "atomic_add"),
-    "GatherMask": ("v_copy", "set_flag", "wait_flag", "ub_load"),
-    **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin", "SetDeqScale"), ("fail",)),
-}  # fmt: skip
-"""The requests that a call of each name may make; a barrier's are `BARRIER`."""
 
 BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
 """What a barrier of all pipes asks for, by how it is read; a fence is the writing pipe's."""
 
-_MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)')
-_OF_SYSTEM = "3"
-_NAMES = "|".join(name for name in REQUESTS if name != "element")
-_CALL = re.compile(rf"(?:(\w+)\s*(?:\[[^\]]*\])?\s*(?:\.|->)\s*(?:template\s+)?)?\b({_NAMES})\s*(?=[<(])")
-_TENSOR = re.compile(r"\b(Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*\w+)*)")
-_EVENT = re.compile(r"\s*(?:<\s*(?:\w+\s*::\s*)*(\w+)\s*>)?\s*\(?([^;)]*)")
-_NUMBER = re.compile(r"(?:EVENT_ID)?\d+")
-_EVENTS = ("SetFlag", "WaitFlag")
+_PIPE = re.compile(r"(?:\w+\s*::\s*)*(PIPE_\w+)")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
 
 
-@dataclass(frozen=True)
-class SourceCall:
-    """A call in the source."""
-
-    file: str
-    line: int
-    name: str
-    of: str
-    """The queue or tensor whose method it is, or the event between pipes; or empty."""
-    event: str = ""
-    """How the source writes the number of its event."""
-    where: str = ""
-    """``Local`` or ``Global``, if all tensors of that name are so."""
-
-    @property
-    def requests(self) -> tuple[str, ...]:
-        """The requests that it may make."""
-        asked = REQUESTS[self.name]
-        kinds = {"Local": True, "Global": False}
-        if self.name not in ("element", "GetValue", "SetValue") or self.where not in kinds:
-            return asked
-        return tuple(each for each in asked if each.startswith("ub_") == kinds[self.where])
-
-
-def calls(text: str, own: str) -> list[SourceCall]:
-    """The calls in a preprocessed text, but for those in files of a folder and in the compiler's headers, in order."""
-    found, rows, file, line = list[SourceCall](), list[tuple[str, int, str]](), "", 0
-    is_system = False
-    for row in text.splitlines():
-        marker = _MARKER.match(row)
-        if marker:
-            line, file = int(marker[1]), json.loads(f'"{marker[2]}"')
-            is_system = _OF_SYSTEM in marker[3].split()
-            continue
-        if not is_system and not file.startswith((own, "<", "the call of")):
-            rows.append((file, line, row))
-        line += 1
-    tensors = defaultdict[str, set[str]](set)
-    for m in (m for _, _, row in rows for m in _TENSOR.finditer(row)):
-        for name in m[2].split(","):
-            tensors[name.strip()].add(m[1])
-    where = {name: of.copy().pop() for name, of in tensors.items() if len(of) == 1}
-    element = re.compile(rf"\b({'|'.join(sorted(tensors)) or '(?!)'})\s*\(")
-    for file, line, row in rows:
-        found += [SourceCall(file, line, m[2], *_of(m, row), where.get(m[1] or "", "")) for m in _CALL.finditer(row)]
-        found += [SourceCall(file, line, "element", m[1], "", where.get(m[1], "")) for m in element.finditer(row)]
-    return found
-
-
-def _of(match: re.Match[str], row: str) -> tuple[str, str]:
-    """Return what a call belongs to, and its event, if it has one."""
-    event = _EVENT.match(row, match.end()) if match[2] in _EVENTS else None
-    return (event[1] or match[1] or "", event[2].strip()) if event else (match[1] or "", "")
-
-
-def names(found: list[SourceCall]) -> Iterator[str]:
-    """The name of each call's synchronization, or nothing.
+def names(found: Sequence[SourceCall], main: str = "") -> Iterator[str]:
+    """The name of each call's synchronization, or nothing; with its file if that is not the main one.
 
     A flag is named by where it is set first.  What sets it and what waits for it has one name, so a cut takes both.
-    Where numbers of events are no literals, or a flag is set in more places than it is waited for, it may be any of
-    them: then all of them have one name.
     """
-    lines = _set_at(found)
+    of_events = _set_at(found)
+    files = {call.place[0] for call in found}
     for i, call in enumerate(found):
-        if call.name in _EVENTS:
-            yield f"{call.of}, line {lines[i]}"
+        if call.name in EVENTS:
+            yield f"{call.of}, {_shown(*of_events[i], main, files)}"
         elif call.name in _FILLED + _FREED:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
-        elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid", "dsb"):
-            yield f"{call.name}, line {call.line}"
+        elif call.name in FREE:
+            yield f"{call.name}, {_shown(call.file, call.line, main, files)}"
         else:
             yield ""
 
 
-def _set_at(found: list[SourceCall]) -> dict[int, int]:
-    """Return, by the place of a call of `SetFlag` or `WaitFlag`, the line where its event is set first."""
-    of_pipes, lines = defaultdict[str, list[int]](list), dict[int, int]()
-    for i, call in enumerate(found):
-        if call.name in _EVENTS:
-            of_pipes[call.of].append(i)
-    for places in of_pipes.values():
-        is_known = all(_NUMBER.fullmatch(found[i].event) for i in places)
-        of_event = defaultdict[str, list[int]](list)
-        for i in places:
-            of_event[found[i].event if is_known else ""].append(i)
-        for together in (each for calls in of_event.values() for each in _balanced(found, calls)):
-            is_set = (found[i].line for i in together if found[i].name == "SetFlag")
-            lines |= dict.fromkeys(together, next(is_set, found[together[0]].line))
-    return lines
+def _shown(file: str, line: int, main: str, files: Collection[str]) -> str:
+    """A line in words, with the file if that is not the main one: its name, or all of its path if two are called so."""
+    if not main or Path(file) == Path(main):
+        return f"line {line}"
+    alike = {each for each in files if Path(each).name == Path(file).name}
+    return f"line {line} of {file if len(alike) > 1 else Path(file).name}"
 
 
-def _balanced(found: list[SourceCall], places: list[int]) -> Iterator[list[int]]:
-    """Calls of one event, cut where it has been waited for as often as it was set."""
-    together, n = list[int](), 0
-    for i in places:
-        together.append(i)
-        n += 1 if found[i].name == "SetFlag" else -1
-        if n == 0:
-            yield together
-            together = []
-    if together:
-        yield together
+def _set_at(found: Sequence[SourceCall]) -> dict[int, tuple[str, int]]:
+    """Return, by the number of a call of `SetFlag` or `WaitFlag`, the place where its event is set first."""
+    places = dict[int, tuple[str, int]]()
+    of_events = sorted((i for i, call in enumerate(found) if call.name in EVENTS), key=lambda i: (found[i].at, i))
+    for pipes in dict.fromkeys(found[i].of for i in of_events):
+        for together in _together(found, [i for i in of_events if found[i].of == pipes]):
+            is_set = (found[i].place for i in together if found[i].name == "SetFlag")
+            places |= dict.fromkeys(together, next(is_set, found[together[0]].place))
+    return places
 
 
-def tables(text: str, own: str, barrier: str, more: Sequence[SourceCall] = ()) -> str:
-    """The source of both tables, sites and calls, as C++; with more calls than those in the text.
+def _together(found: Sequence[SourceCall], of_pipes: Sequence[int]) -> Iterator[list[int]]:
+    """Calls of events between two pipes, in groups that are switched off together.
 
-    Raises:
-        KernelError: if there is no call of anything in it.
+    An event that is set and then waited for in the same block is a group.  If other calls of that event are left, they
+    may be partners of any whose calls do not follow each other at once.  What is left belongs to its event, or, where
+    that is not said at a call, to any.
     """
-    found = calls(text, own)
+    known = dict.fromkeys(found[i].event for i in of_pipes if found[i].event)
+    pairs = {key: _pairs(found, [i for i in of_pipes if found[i].event in (key, "")]) for key in known}
+    is_any = any(not found[i].event for i in of_pipes)
+    rest = list[int]()
+    for key, (groups, left) in pairs.items():
+        tight = [each for each in groups if len({found[i].burst for i in each}) == 1]
+        yield from tight if left else groups
+        left = [i for i in of_pipes if found[i].event == key and not any(i in each for each in tight)] if left else []
+        if left and not is_any:
+            yield left
+        rest += left
+    if is_any:
+        yield sorted({*rest, *(i for i in of_pipes if not found[i].event)}, key=of_pipes.index)
+
+
+def _pairs(found: Sequence[SourceCall], places: Sequence[int], depth: int = 0) -> tuple[list[list[int]], list[int]]:
+    """Calls of one event that are balanced in a block; and those left, with each call that may be of another event."""
+    groups, left, open_ = list[list[int]](), list[int](), list[int]()
+    for block, run in itertools.groupby(places, key=lambda i: found[i].blocks[depth : depth + 1]):
+        if block:
+            more, rest = _pairs(found, list(run), depth + 1)
+            groups += more
+            left, open_ = ([*left, *open_, *rest], []) if rest else (left, open_)
+            continue
+        for i in run:
+            if not found[i].event or not (open_ or found[i].name == "SetFlag"):
+                left, open_ = [*left, *open_, i], []
+                continue
+            open_.append(i)
+            if 2 * sum(found[each].name == "SetFlag" for each in open_) == len(open_):
+                groups, open_ = [*groups, open_], []
+    return groups, [*left, *open_]
+
+
+def _asked(call: SourceCall, barrier: str, are_open: bool) -> tuple[tuple[str, str], ...]:
+    """A call may ask for each of these: the request as it is shown, and its operation."""
+    if call.name == "PipeBarrier" and (pipe := _PIPE.fullmatch(call.given)):
+        silent = VECTOR_BARRIER if pipe[1] == "PIPE_V" and are_open else NOTHING
+        nothing = ((silent, BARRIER[barrier][0]),)
+        of_all = {"visible": ("quiet",), "empty": BARRIER["empty"]}[barrier]
+        of_one = {"visible": (("fence", "fence"),), "empty": nothing}[barrier]
+        known = {"PIPE_ALL": tuple((each, each) for each in of_all), "PIPE_MTE3": of_one}
+        return known.get(pipe[1], nothing)
+    if call.name == "dsb" and call.given in ("DSB_UB", "DSB_SEQ"):
+        return ((NOTHING, "quiet"),)
+    asked = call.requests
+    if call.name in ("PipeBarrier", "SyncAll"):
+        asked = (*BARRIER[barrier], *(("arrive", "await_group") if call.name == "SyncAll" else ()))
+    is_map = call.name != "DataCopy"
+    return tuple(("v_map" if each == "v_copy" and is_map else each, each.removesuffix("_ge")) for each in asked)
+
+
+def tables(found: Sequence[SourceCall], main: str, barrier: str, are_open: bool = False) -> str:
+    """The source of both tables, sites and calls, as C++.
+
+    Parameters
+    ----------
+    main: the kernel's file, as the preprocessor calls it.
+    are_open: whether hazards inside a core are judged.
+
+    Raises KernelError if there is no call.
+    """
     if not found:
         raise KernelError("no call of Ascend C in the source: it makes no request")
     sites, rows = list[str](), list[str]()
-    found = [*found, *more]
-    for call, sync in zip(found, names(found), strict=True):
-        asked = call.requests
-        if call.name in ("PipeBarrier", "SyncAll"):
-            asked = (*BARRIER[barrier], *(("arrive", "await_group") if call.name == "SyncAll" else ()))
-        for request in asked:
-            file = json.dumps(call.file)
-            shown = "v_map" if request == "v_copy" and call.name != "DataCopy" else request
-            sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, "{sync}", 0, ""}}')
-            code = rq.OPERATIONS.index(request.removesuffix("_ge"))
-            rows.append(f"{{{call.line}, XCCL_NAME_{call.name}, {code}, {file}}}")
+    for call, sync in zip(found, names(found, main), strict=True):
+        file, caller = json.dumps(call.file), json.dumps(f"{call.caller[0]}:{call.caller[1]}") if call.caller[0] else 0
+        for shown, operation in _asked(call, barrier, are_open):
+            sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, {json.dumps(sync)}, 0, "", {caller}}}')
+            code = rq.OPERATIONS.index(operation)
+            rows.append(f"{{{call.line}, {call.mention}, XCCL_NAME_{call.name}, {code}, {file}}}")
     placed = '__attribute__((section("xccl_sites")))'
     return (
         f"extern const struct xccl_site xccl_table[] {placed};\nconst struct xccl_site xccl_table[] = {{"
@@ -187,3 +150,6 @@ def tables(text: str, own: str, barrier: str, more: Sequence[SourceCall] = ()) -
 def enumeration() -> str:
     """The number of each name, as C++."""
     return "enum { " + ", ".join(f"XCCL_NAME_{name}" for name in REQUESTS) + " };"
+
+
+__all__ = ["BARRIER", "SourceCall", "calls", "enumeration", "names", "tables"]

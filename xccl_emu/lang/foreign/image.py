@@ -67,7 +67,7 @@ class _SiteRecord(ctypes.Structure):
 
     _fields_ = (
         ("number", ctypes.c_int64), ("operation", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_int64),
-        ("sync", ctypes.c_char_p), ("step", ctypes.c_int64), ("order", ctypes.c_char_p), ("rest", ctypes.c_int64),
+        ("sync", ctypes.c_char_p), ("step", ctypes.c_int64), ("order", ctypes.c_char_p), ("caller", ctypes.c_char_p),
     )  # fmt: skip
 
 
@@ -81,6 +81,8 @@ class ForeignRequest:
     sync: str
     step: int
     order: str
+    caller: str
+    """File and line from which its function is called, if that is known."""
 
 
 class Image:
@@ -148,7 +150,10 @@ class Image:
     def places(self) -> list[ForeignRequest]:
         """The requests of a loaded image, by number."""
         return [
-            ForeignRequest(_text(r.operation), _text(r.file), int(r.line), _text(r.sync), int(r.step), _text(r.order))
+            ForeignRequest(
+                operation=_text(r.operation), file=_text(r.file), line=int(r.line), sync=_text(r.sync),
+                step=int(r.step), order=_text(r.order), caller=_text(r.caller),
+            )
             for r in self._records()
         ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from xccl_emu import lang
 from xccl_emu.base.errors import ConfigError, KernelError
+from xccl_emu.lang import heads
 from xccl_emu.lang.foreign import compiler, image
 
 STACK_WORDS = 96
@@ -16,7 +17,6 @@ STACK_WORDS = 96
 STREAM_WORDS = 24
 """Words that the loop of a stream of launches takes of the stack, in addition to a row of its table."""
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _PARAM = re.compile(r"\s*(?:const\s+)?int64_t\s+(\w+)\s*")
 
 
@@ -36,8 +36,7 @@ class CStep:
 class CKernel(lang.Kernel):
     """A kernel in C or C++; it is compiled when something but its name and parameters is first asked for."""
 
-    head_pattern = r"\bXCCL_KERNEL\s+(void|int64_t)\s+{name}\s*\(([^)]*)\)"
-    head_example = "XCCL_KERNEL void {name}("
+    language = heads.C
 
     def __init__(self, file: Path, name: str, stack_words: int) -> None:
         self.file, self.name = file, name
@@ -49,10 +48,9 @@ class CKernel(lang.Kernel):
         self.stack_words = stack_words
 
     def _found(self) -> re.Match[str]:
-        bare = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), self.text)
-        head = re.search(self.head_pattern.format(name=re.escape(self.name)), bare)
+        head = re.search(self.language.pattern.format(name=re.escape(self.name)), heads.bare(self.text))
         if head is None:
-            example = self.head_example.format(name=self.name)
+            example = self.language.example.format(name=self.name)
             raise KernelError(f"{self.file}: no kernel {self.name!r}: it begins with `{example}`")
         return head
 
@@ -140,8 +138,11 @@ class CKernel(lang.Kernel):
         if place.order not in lang.requests.ORDERS:
             raise KernelError(f"{file}:{place.line}: order={place.order!r}: must be one of {lang.requests.ORDERS}")
         text = _line_of(str(file), place.line)
-        order = place.order
-        return lang.Site(str(file), place.line, text, place.operation, place.step, place.sync, order=order)
+        calling, _, line = place.caller.rpartition(":")
+        callers = ((str(self.file.parent / calling), int(line)),) if calling else ()
+        return lang.Site(
+            str(file), place.line, text, place.operation, place.step, place.sync, callers, order=place.order
+        )  # fmt: skip
 
     @functools.cached_property
     def places(self) -> tuple[lang.Site, ...]:

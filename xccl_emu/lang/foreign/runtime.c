@@ -114,9 +114,10 @@ void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_
 int64_t xccl_kept(int64_t word) { return CONTROL->arguments[word]; }
 void xccl_keep(int64_t word, int64_t value) { CONTROL->arguments[word] = value; }
 
-/* A request whose place is known when it runs: the site of the last call of that name in front of it, or in its line. */
+/* A request whose place is known when it runs: the site of the last call of that name in front of it, or in its line.
+ * Of several in one line it is the one that is called with this mention of an event. */
 struct xccl_call {
-    int32_t line;
+    int32_t line, mention;
     int16_t name, operation;
     const char *file;
 };
@@ -128,13 +129,16 @@ static int is_same(const char *one, const char *other) {
 }
 
 const void *xccl_site_of(const struct xccl_call *calls, int64_t n, int64_t name, const char *file, int64_t line,
-                         int64_t operation) {
-    for (int64_t i = n - 1; i >= 0; i--)
-        if (calls[i].line <= line && calls[i].name == name && calls[i].operation == operation &&
-            is_same(calls[i].file, file))
-            return xccl_sites_begin + i;
-    leave(XCCL_FAULT);
-    return 0;
+                         int64_t operation, int64_t mention) {
+    const struct xccl_call *found = 0;
+    for (const struct xccl_call *call = calls + n; call-- > calls;) {
+        if (call->line > line || call->name != name || call->operation != operation || !is_same(call->file, file))
+            continue;
+        if (found && call->line < found->line) break;
+        if (!found || (mention >= 0 && call->mention == mention)) found = call;
+    }
+    if (!found) leave(XCCL_FAULT);
+    return xccl_sites_begin + (found - calls);
 }
 
 void xccl_returned(int64_t value) {

@@ -19,6 +19,7 @@ struct xccl_site {
     const char *sync;
     int64_t step;
     const char *order;
+    const char *caller; /* file and line from which a function that asks is called, if it is known: `k.cpp:31` */
 } __attribute__((aligned(64)));
 
 #ifdef __cplusplus

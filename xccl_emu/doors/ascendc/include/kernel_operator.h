@@ -26,12 +26,12 @@ enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5,
 /* ---- places: a request finds its site by what is called, where, and the operation (xccl_emu/doors/ascendc/sites.py) */
 
 struct xccl_call {
-    int32_t line;
+    int32_t line, mention;
     int16_t name, operation;
     const char *file;
 };
 extern "C" const struct xccl_site *xccl_site_of(const struct xccl_call *calls, int64_t n, int64_t name,
-                                                const char *file, int64_t line, int64_t operation);
+                                                const char *file, int64_t line, int64_t operation, int64_t mention);
 extern "C" int64_t xccl_kept(int64_t word);
 extern "C" void xccl_keep(int64_t word, int64_t value);
 extern const struct xccl_call xccl_calls[];
@@ -61,8 +61,8 @@ struct xccl_place {
         XCCL_WATCH(xccl_watch(*this, operation, a, b, c, d, e);)
         return xccl_ask(site ? site : of(operation), operation, a, b, c, d, e, f);
     }
-    const xccl_site *of(int64_t operation) const {
-        return xccl_site_of(xccl_calls, xccl_n_calls, name, file, line, operation);
+    const xccl_site *of(int64_t operation, int mention = -1) const {
+        return xccl_site_of(xccl_calls, xccl_n_calls, name, file, line, operation, mention);
     }
     void fail(int64_t operation, int64_t code, int64_t value) const {
         xccl_ask(of(operation), XCCL_OP_FAIL, code, value, 0, 0, 0, 0);
@@ -226,10 +226,30 @@ inline int64_t get_imm(int64_t offset) { return offset; }
 
 /* ---- events and barriers */
 
-enum class HardEvent {
-    S_MTE2 = 0x01, S_V = 0x02, S_MTE3 = 0x03, MTE2_S = 0x10, MTE2_V = 0x12, MTE2_MTE3 = 0x13, V_S = 0x20,
-    V_MTE2 = 0x21, V_MTE3 = 0x23, MTE3_S = 0x30, MTE3_MTE2 = 0x31, MTE3_V = 0x32,
+/* The pipes of an event, and which mention of them in the source this is: so calls of a function that takes an event as
+ * a template argument have sites of their own (sites.py). */
+struct HardEvent {
+    constexpr explicit HardEvent(int pipes, int mention = -1) : pipes(pipes), mention(mention) {}
+    constexpr operator int() const { return pipes; }
+#define XCCL_EVENT(name, pipes) static constexpr HardEvent at_##name(int mention) { return HardEvent(pipes, mention); }
+    XCCL_EVENT(S_MTE2, 0x01) XCCL_EVENT(S_V, 0x02) XCCL_EVENT(S_MTE3, 0x03)
+    XCCL_EVENT(MTE2_S, 0x10) XCCL_EVENT(MTE2_V, 0x12) XCCL_EVENT(MTE2_MTE3, 0x13)
+    XCCL_EVENT(V_S, 0x20) XCCL_EVENT(V_MTE2, 0x21) XCCL_EVENT(V_MTE3, 0x23)
+    XCCL_EVENT(MTE3_S, 0x30) XCCL_EVENT(MTE3_MTE2, 0x31) XCCL_EVENT(MTE3_V, 0x32)
+    int pipes, mention;
 };
+#define S_MTE2 at_S_MTE2(__COUNTER__)
+#define S_V at_S_V(__COUNTER__)
+#define S_MTE3 at_S_MTE3(__COUNTER__)
+#define MTE2_S at_MTE2_S(__COUNTER__)
+#define MTE2_V at_MTE2_V(__COUNTER__)
+#define MTE2_MTE3 at_MTE2_MTE3(__COUNTER__)
+#define V_S at_V_S(__COUNTER__)
+#define V_MTE2 at_V_MTE2(__COUNTER__)
+#define V_MTE3 at_V_MTE3(__COUNTER__)
+#define MTE3_S at_MTE3_S(__COUNTER__)
+#define MTE3_MTE2 at_MTE3_MTE2(__COUNTER__)
+#define MTE3_V at_MTE3_V(__COUNTER__)
 enum { XCCL_QUEUE_EVENT = 8, XCCL_QUEUE_EVENTS = 21, XCCL_BARRIER_EVENT = 29, XCCL_FETCHED_EVENT = 30 };
 
 /* Two readings of a fetched event: it is set or not, or it counts to 2. Then two take turns, a bit says whose it is. */
@@ -245,10 +265,12 @@ inline int32_t xccl_turn(int32_t event, int bit) {
 }
 template <HardEvent E> void SetFlag(int32_t event, XCCL_AT(SetFlag)) {
     int32_t turn = int(E) & 15 ? xccl_turn(event, (int(E) >> 4) * 4 + (int(E) & 15)) : event;
+    at.site = at.of(XCCL_OP_SET_FLAG, E.mention);
     at(XCCL_OP_SET_FLAG, int(E) >> 4, int(E) & 15, turn);
 }
 template <HardEvent E> void WaitFlag(int32_t event, XCCL_AT(WaitFlag)) {
     int32_t turn = int(E) & 15 ? xccl_turn(event, 16 + (int(E) >> 4) * 4 + (int(E) & 15)) : event;
+    at.site = at.of(XCCL_OP_WAIT_FLAG, E.mention);
     at(XCCL_OP_WAIT_FLAG, int(E) >> 4, int(E) & 15, turn);
 }
 
