@@ -2,10 +2,13 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.base.options import must_be_one_of
@@ -48,6 +51,15 @@ class Reads(NamedTuple):
     """What is switched off, where hazards are open."""
 
 
+class Given(NamedTuple):
+    """What a case gives a kernel besides its arguments."""
+
+    contexts: int = 0
+    events: str = "binary"
+    paddings: tuple[tuple[int, int], ...] = ()
+    """Bytes and bits of each value that `DataCopyPad` pads with."""
+
+
 class AscendKernel(foreign.CKernel):
     """A kernel in Ascend C; its parameters are integers, and addresses where the source has ``GM_ADDR``."""
 
@@ -56,12 +68,13 @@ class AscendKernel(foreign.CKernel):
 
     def __init__(
         self, file: Path, name: str, template: str, reads: Reads, defines: Mapping[str, str | int], stack_words: int,
-        contexts: int, events: str,
+        given: Given,
     ) -> None:  # fmt: skip
-        self.contexts, self.events, self.reads = contexts, events, reads
+        self.given, self.reads = given, reads
+        contexts, events, paddings = given
         self.ranges = tuple(f"range{i}" for i in range(2 * RANGES)) if reads.how["hazards"] == "open" else ()
-        of_events = ("events",) if events == "counted" else ()
-        self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *of_events, *self.ranges)
+        more = (*(("events",) if events == "counted" else ()), *(("paddings",) if paddings else ()))
+        self.kept = (*KEPT, *(f"context{i}" for i in range(contexts)), *more, *self.ranges)
         super().__init__(file, name, stack_words)
         self._template, self.defines = template, dict(defines)
         self._read = dict[str, AscendKernel]()
@@ -75,9 +88,7 @@ class AscendKernel(foreign.CKernel):
         reads = self.reads._replace(how=how, cut=cut)
         if reads == self.reads:
             return self
-        read = AscendKernel(
-            self.file, self.name, self._template, reads, self.defines, self.stack_words, self.contexts, self.events
-        )  # fmt: skip
+        read = AscendKernel(self.file, self.name, self._template, reads, self.defines, self.stack_words, self.given)
         return self._read.setdefault(repr(reads), read)
 
     def _names(self) -> tuple[str, ...]:
@@ -99,8 +110,11 @@ class AscendKernel(foreign.CKernel):
         known = [f"#define XCCL_FUNCTIONS {', '.join(map(str, sorted(maps.KNOWN)))}"]
         known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.reads.how['barrier'] == 'visible')}"]
         known += [f"#define XCCL_SYNC_ALL_DRAINS {int(self.reads.how['sync_all'] == 'drains')}"]
-        known += [f"#define XCCL_CONTEXTS {self.contexts}"]
-        known += [f"#define XCCL_EVENTS_WORD {len(KEPT) + self.contexts if self.events == 'counted' else 0}"]
+        known += [f"#define XCCL_CONTEXTS {self.given.contexts}"]
+        known += [f"#define XCCL_EVENTS_WORD {self.kept.index('events') if self.given.events == 'counted' else 0}"]
+        known += [f"#define XCCL_PADDINGS_WORD {self.kept.index('paddings') if self.given.paddings else 0}"]
+        paddings = "".join(f"{{{nbytes}, {bits}u}}, " for nbytes, bits in self.given.paddings)
+        known += [f"#define XCCL_PADDINGS {paddings}"]
         known += [f"#define XCCL_HAZARDS_WORD {len(self.kept) - len(self.ranges) if self.ranges else 0}"]
         cut = "".join(f"{json.dumps(each)}, " for each in self.reads.cut)
         known += [f"#define XCCL_RANGES {RANGES}", f"#define XCCL_CUT {cut}"]
@@ -115,14 +129,14 @@ class AscendKernel(foreign.CKernel):
         alike = [each for each in kernels if isinstance(each, AscendKernel) and each.built == self.built]
         if len(alike) < len(kernels):
             names = ", ".join(each.name for each in kernels)
-            alike_in = "with one barrier, events and defines"
+            alike_in = "with one barrier, events, defines and paddings"
             raise KernelError(f"{names}: kernels of one stream are all in Ascend C, {alike_in}")
         return AscendStream(tuple(alike), counted)
 
     @property
     def built(self) -> tuple[object, ...]:
         """Return how the kernel is compiled, except for its template."""
-        return self.reads, self.events, self.contexts, self.defines
+        return self.reads, self.given, self.defines
 
     def _more(self) -> tuple[sites.SourceCall, ...]:
         """Calls in addition to the source's."""
@@ -142,9 +156,7 @@ class AscendStream(AscendKernel):
         first = kernels[0]
         self.row_words = 1 + max(len(each.params) for each in kernels)
         words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
-        super().__init__(
-            first.file, first.name, "", first.reads, first.defines, words, first.contexts, first.events
-        )
+        super().__init__(first.file, first.name, "", first.reads, first.defines, words, first.given)
         self.in_turn, self.counted = kernels, counted
         self.name = self.__name__ = "_then_".join(each.name for each in kernels)
         self.params = (*self.kept, "table", "launches", *(("done",) if counted else ()))
@@ -167,7 +179,7 @@ class AscendStream(AscendKernel):
 def ascend_kernel(
     file: str | Path, name: str, template: str = "", barrier: str = "",
     defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS, contexts: int = 0,
-    events: str = "binary",
+    events: str = "binary", paddings: Sequence[Any] = (),
 ) -> AscendKernel:  # fmt: skip
     """A kernel of a source in Ascend C.
 
@@ -179,6 +191,7 @@ def ascend_kernel(
     barrier: how ``PipeBarrier<PIPE_ALL>`` is read, of `BARRIERS`; empty for as the run reads it (`Bench.reading`).
     defines: macros in front of the source.
     events: how events of ``FetchEventID`` are read, of `EVENTS`.
+    paddings: NumPy scalars, ``np.float32(0)`` for example, that `DataCopyPad` of the source may pad with.
     contexts: how many addresses `GetHcclContext` knows, as ``context0`` and so on among the arguments.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
 
@@ -190,7 +203,12 @@ def ascend_kernel(
         raise ConfigError("events", events, must_be_one_of(events, EVENTS))
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
+    for value in paddings:
+        if not isinstance(value, np.generic):
+            raise ConfigError("paddings", value, "must be NumPy scalars, for example np.float32(0)")
+    held = tuple((value.itemsize, int.from_bytes(np.array(value).tobytes(), sys.byteorder)) for value in paddings)
     given = f"<{template}>" if template else ""
     weakest = {name: of[-1] if of[0] == BOTH else of[0] for name, of in READINGS.items()}
     reads = Reads(weakest | {"barrier": barrier}, ("barrier",)) if barrier else Reads(weakest)
-    return AscendKernel(Path(file).absolute(), name, given, reads, defines or {}, stack_words, contexts, events)
+    more = Given(contexts, events, held)
+    return AscendKernel(Path(file).absolute(), name, given, reads, defines or {}, stack_words, more)

@@ -17,6 +17,7 @@ VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
     "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
     "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "CompareScalar", "Select", "Brcb", "Copy",
+    "Exp", "Sort32", "Sort", "Extract",
 )  # fmt: skip
 """Instructions of the vector pipe."""
 
@@ -30,6 +31,7 @@ REQUESTS = {
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
     "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (), "dsb": ("quiet",),
     "xccl_launches": ("arrive", "await_group", "load", "poll_ge", "quiet", "atomic_add"),
+    "CrossCoreSetFlag": ("set_flag", "wait_flag", "arrive"), "CrossCoreWaitFlag": ("await_group",),
     "GatherMask": ("v_copy", "set_flag", "wait_flag", "ub_load"),
     **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin", "SetDeqScale"), ("fail",)),
 }  # fmt: skip
@@ -46,6 +48,7 @@ _TENSOR = re.compile(r"\b(Local|Global)Tensor\s*<[^;()]*?>\s*&?\s*(\w+(?:\s*,\s*
 _EVENT = re.compile(r"\s*(?:<\s*(?:\w+\s*::\s*)*(\w+)\s*>)?\s*\(?([^;)]*)")
 _NUMBER = re.compile(r"(?:EVENT_ID)?\d+")
 _EVENTS = ("SetFlag", "WaitFlag")
+_BETWEEN_BLOCKS = ("CrossCoreSetFlag", "CrossCoreWaitFlag")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
 
 
@@ -109,7 +112,7 @@ def names(found: list[SourceCall]) -> Iterator[str]:
 
     A flag is named by where it is set first.  What sets it and what waits for it has one name, so a cut takes both.
     Where numbers of events are no literals, or a flag is set in more places than it is waited for, it may be any of
-    them: then all of them have one name.
+    them: then all of them have one name.  Flags between blocks have one, since a barrier is what all of them are.
     """
     lines = _set_at(found)
     for i, call in enumerate(found):
@@ -117,6 +120,8 @@ def names(found: list[SourceCall]) -> Iterator[str]:
             yield f"{call.of}, line {lines[i]}"
         elif call.name in _FILLED + _FREED:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
+        elif call.name in _BETWEEN_BLOCKS:
+            yield "CrossCoreFlag"
         elif call.name in ("PipeBarrier", "SyncAll", "DataCacheCleanAndInvalid", "dsb"):
             yield f"{call.name}, line {call.line}"
         else:
