@@ -70,7 +70,7 @@ def test_what_has_no_meaning_is_refused_by_name_where_it_is_called() -> None:
     asked = "; ".join(["Hccl<HCCL_SERVER_TYPE_CCU> hccl", *calls, "KERNEL_TASK_TYPE(1, KERNEL_TYPE_MIX_AIC_1_2)"])
     with pytest.raises(KernelError, match="a kernel of cube cores is not in xccl_emu's header") as said:
         assert kernel_of("rows", ASKED=asked).sites
-    assert len(names) > 30
+    assert len(names) >= 20
     assert [name for name in names if f"{name} is not in xccl_emu's header" not in str(said.value)] == []
 
 

@@ -338,6 +338,34 @@ def test_a_kernel_may_be_cxx(tmp_path: Path) -> None:
     assert launch.kernel.sites[0].sync == "here"
 
 
+@pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: kernels in C++ are not tested here")
+@pytest.mark.nojit
+def test_member_functions_make_requests(tmp_path: Path) -> None:
+    """Methods, templates of them and static ones ask as a kernel does, and each request has its place in the source."""
+    text = """
+    struct Word {
+        int64_t at;
+        void set(int64_t value) { xccl_store(at, value, 8, .sync = "set"); }
+        template <class T> T get() const { return T(xccl_load(at, sizeof(T), .sync = "get")); }
+        static void settle() { xccl_quiet(.sync = "settle"); }
+    };
+    template <class T> static T low(const Word &word) {
+        return word.get<T>() + T(xccl_load(word.at, 1, .sync = "low"));
+    }
+    XCCL_KERNEL int64_t k(int64_t at) {
+        Word word{at};
+        word.set(0x107);
+        Word::settle();
+        xccl_quiet(.sync = "own");
+        return word.get<int64_t>() + low<int16_t>(word);
+    }"""
+    pod = Pod(small_pod(1, 1))
+    launch = pod.launch(written(tmp_path, text, suffix=".cpp"), 0, [0], {"at": pod.meta(0)}, [pod.grant_meta("rw")])
+    pod.run()
+    assert launch.results == [2 * 0x107 + 7]
+    assert [site.sync for site in launch.kernel.sites] == ["set", "get", "get", "settle", "low", "own"]
+
+
 def test_a_dsb_is_a_quiet(tmp_path: Path) -> None:
     """It asks for what a quiet asks for, by a name of hardware, and may be switched off."""
     file = tmp_path / "k.c"

@@ -18,7 +18,8 @@ using AscendC::TBuf; using AscendC::TPipe; using AscendC::TPosition; using Ascen
 using AscendC::TQueSync; using AscendC::UnaryRepeatParams; using AscendC::WaitFlag; using AscendC::WholeReduceMax;
 using AscendC::WholeReduceMin; using AscendC::WholeReduceSum; using AscendC::Brcb; using AscendC::CompareScalar;
 using AscendC::CMPMODE; using AscendC::GatherMask; using AscendC::Select; using AscendC::SELMODE;
-using AscendC::SetDeqScale; using AscendC::ToFloat;
+using AscendC::SetDeqScale; using AscendC::ToFloat; using AscendC::CrossCoreSetFlag; using AscendC::CrossCoreWaitFlag;
+using AscendC::Exp; using AscendC::Sort32; using AscendC::Sort; using AscendC::Concat; using AscendC::Extract;
 
 extern "C" __global__ __aicore__ void names(GM_ADDR a)
 {

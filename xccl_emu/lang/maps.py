@@ -8,31 +8,34 @@
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang.requests import BF16, FP16, FP32
 
-INT8, INT16, INT32, UINT8 = range(3, 7)
+INT8, INT16, INT32, UINT8, INT64 = range(3, 8)
 """Element types after `BF16`, `FP16` and `FP32`; arithmetic on them wraps around."""
-DTYPES = ("bf16", "fp16", "fp32", "int8", "int16", "int32", "uint8")
-ELEMENT_BYTES = (2, 2, 4, 1, 2, 4, 1)
+DTYPES = ("bf16", "fp16", "fp32", "int8", "int16", "int32", "uint8", "int64")
+ELEMENT_BYTES = (2, 2, 4, 1, 2, 4, 1, 8)
 
 KINDS = (
     "copy", "fill", "index", "abs", "cast", "add", "sub", "mul", "div", "max", "min", "and", "or", "sum", "most",
-    "least", "most_at", "least_at", "less", "equal", "keep", "spread",
+    "least", "most_at", "least_at", "less", "equal", "keep", "spread", "exp", "sort",
 )  # fmt: skip
 """The functions; ``copy`` is no function, but what `requests.v_copy` asks for.
 
 From ``sum`` to ``least_at`` one result comes of all elements; ``most_at`` and ``least_at`` say after the largest or
 smallest one where the first of them is, as an integer of an element's size.  ``less`` and ``equal`` leave a bit for
 each element, the first one lowest: is it so against the scalar?  ``keep`` reads such bits as its second operand, and
-leaves the element or 0.  ``spread`` makes a granule of each element.
+leaves the element or 0.  ``spread`` makes a granule of each element.  ``sort`` has integers of 4 bytes as its second
+operand, and leaves 8 bytes for each element, the largest first and of equal ones the first: the element, with zeros up
+to 4 bytes, and its integer.
 """
 (
     MAP_COPY, MAP_FILL, MAP_INDEX, MAP_ABS, MAP_CAST, MAP_ADD, MAP_SUB, MAP_MUL, MAP_DIV, MAP_MAX, MAP_MIN, MAP_AND,
     MAP_OR, MAP_SUM, MAP_MOST, MAP_LEAST, MAP_MOST_AT, MAP_LEAST_AT,
-    MAP_LESS, MAP_EQUAL, MAP_KEEP, MAP_SPREAD,
+    MAP_LESS, MAP_EQUAL, MAP_KEEP, MAP_SPREAD, MAP_EXP, MAP_SORT,
 ) = range(len(KINDS))  # fmt: skip
 
-ROUNDINGS = ("none", "rint", "floor", "ceil", "away", "trunc")
-"""How a cast rounds: not at all or to the nearest, half to even; down; up; half away from zero; towards zero."""
-(ROUND_NONE, ROUND_RINT, ROUND_FLOOR, ROUND_CEIL, ROUND_AWAY, ROUND_TRUNC) = range(len(ROUNDINGS))
+ROUNDINGS = ("none", "rint", "floor", "ceil", "away", "trunc", "odd")
+"""How a cast rounds: not at all or to the nearest, half to even; down; up; half away from zero; towards zero; to the
+neighbour whose last bit is set, where it is not exact."""
+(ROUND_NONE, ROUND_RINT, ROUND_FLOOR, ROUND_CEIL, ROUND_AWAY, ROUND_TRUNC, ROUND_ODD) = range(len(ROUNDINGS))
 
 DTYPE_SHIFT, TO_SHIFT, ROUNDING_SHIFT, SCALAR_SHIFT, KIND_SHIFT = 4, 7, 10, 13, 14
 """Where in the number the element type is, a cast's result type, its rounding, whether the other is a scalar, and
@@ -42,23 +45,25 @@ _OF_TWO = KINDS[MAP_ADD : MAP_OR + 1]
 _ARITHMETIC = (FP16, FP32, INT16, INT32)
 _INTEGERS = (INT16, INT32)
 _ROUNDED = range(ROUND_RINT, ROUND_TRUNC + 1)
-_HALF = (ROUND_NONE, ROUND_RINT)
-_EXACT = [(BF16, FP32), (FP16, FP32), (INT8, FP16), (UINT8, FP16), (INT16, FP16), (INT16, FP32)]
+_ANY = (ROUND_NONE, *_ROUNDED)
+_EXACT = [(BF16, FP32), (FP16, FP32), (INT8, FP16), (UINT8, FP16), (INT16, FP32), (INT32, INT64)]
+_TO_WHOLE = [(FP32, FP32), (FP32, INT16), (FP32, INT32), (FP32, INT64), (FP16, INT16), (FP16, INT32), (BF16, INT32)]
+_TO_NEAR = [(FP32, BF16), (INT16, FP16), (INT32, FP16), (INT32, FP32), (FP16, INT8), (FP16, UINT8)]
 CASTS = {
-    **dict.fromkeys(_EXACT, (ROUND_NONE,)),
-    **dict.fromkeys([(FP32, BF16), (FP32, FP16), (INT32, FP32), (INT32, FP16)], _HALF),
-    **dict.fromkeys([(FP32, FP32), (FP32, INT16), (FP32, INT32), (FP16, INT16), (FP16, INT32)], tuple(_ROUNDED)),
-    **dict.fromkeys([(FP16, INT8), (FP16, UINT8)], tuple(range(ROUND_NONE, ROUND_TRUNC + 1))),
+    **dict.fromkeys([*_EXACT, (INT32, INT16), (INT64, INT32)], (ROUND_NONE,)),
+    **dict.fromkeys([*_TO_WHOLE, (INT64, FP32)], tuple(_ROUNDED)),
+    **dict.fromkeys(_TO_NEAR, _ANY),
+    (FP32, FP16): (*_ANY, ROUND_ODD),
 }
 """The roundings that a cast may have, by the type of what is cast and of what comes out."""
 
 TYPES = {
-    "fill": (BF16, *_ARITHMETIC, INT8), "index": _ARITHMETIC, "abs": _ARITHMETIC, "and": _INTEGERS, "or": _INTEGERS,
-    "div": (FP16, FP32),
+    "fill": (BF16, *_ARITHMETIC, INT8, INT64), "index": _ARITHMETIC, "abs": _ARITHMETIC,
+    "and": _INTEGERS, "or": _INTEGERS, "div": (FP16, FP32),
     **dict.fromkeys(("sum", "most", "least", "most_at", "least_at"), (FP16, FP32, INT32)),
     **dict.fromkeys(("add", "sub", "mul", "max", "min"), _ARITHMETIC),
     **dict.fromkeys(("less", "equal"), (FP16, FP32, INT32)),
-    **dict.fromkeys(("keep", "spread"), (FP16, FP32)),
+    **dict.fromkeys(("keep", "spread", "exp", "sort"), (FP16, FP32)),
 }  # fmt: skip
 """The element types that a function has."""
 
@@ -69,7 +74,7 @@ def function(kind: str, dtype: int, to: int = 0, rounding: int = ROUND_NONE, sca
     Parameters
     ----------
     kind: of `KINDS`, but for ``copy``.
-    dtype: the type of its elements, of `BF16`, `FP16`, `FP32`, `INT8`, `INT16`, `INT32` and `UINT8`.
+    dtype: the type of its elements, of `BF16`, `FP16`, `FP32`, `INT8`, `INT16`, `INT32`, `UINT8` and `INT64`.
     to: of a cast: the type of what comes out.
     rounding: of a cast: an index of `ROUNDINGS`.
     scalar: of those with two operands: is the other one a scalar?

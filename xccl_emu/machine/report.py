@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xccl_emu.base import errors
-from xccl_emu.lang import Site, abi
+from xccl_emu.lang import Site, abi, maps
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
@@ -205,6 +205,17 @@ def _bad_signal(pod: "Pod", core: int, word: int) -> str:
     return f"signal at {symbolic(pod, word)}: {right}"
 
 
+def _bad_map(function: int, source: int, target: int) -> str:
+    """Say what is wrong with a function of elements: there is none, or what it reads and writes overlap."""
+    if function and function not in maps.KNOWN:
+        kind, rounding = function & 15 | function >> maps.KIND_SHIFT << 4, function >> maps.ROUNDING_SHIFT & 7
+        if not (0 <= kind < len(maps.KINDS) and rounding < len(maps.ROUNDINGS)):
+            return f"function={function}: must be one of lang.maps.function"
+        return f"{maps.text(function)}, rounding {maps.ROUNDINGS[rounding]}: no such function"
+    name = maps.text(function) if function else "copy"
+    return f"{name} from ub+{source:#x} to ub+{target:#x}: must be in place, or not overlap"
+
+
 def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
     """Say what is wrong with an operand, where no other kind of error says more of it."""
     if op == rq.OP_CHOOSE:
@@ -215,6 +226,8 @@ def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
         return _bad_signal(pod, core, a)
     if op == rq.OP_VALIDATE:
         return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
+    if op == rq.OP_V_COPY:
+        return _bad_map(int(pod.state[pod.core_base(core) + abi.REQUEST + ops.COPY.function]), a, b)
     if ops.COPIES_IN >> op & 1 and b != rq.TENTATIVE:
         return f"tentative read of {b} bytes to ub+{a:#x}: must touch what was read so before and is not validated"
     return f"operand out of range ({a}, {b})"

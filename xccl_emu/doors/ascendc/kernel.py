@@ -2,10 +2,13 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.base.options import must_be_one_of
@@ -56,6 +59,8 @@ class Build(NamedTuple):
     events: str
     include: tuple[Path, ...]
     """Folders of headers, which are searched after ours."""
+    paddings: tuple[tuple[int, int], ...] = ()
+    """Bytes and bits of each value that `DataCopyPad` pads with."""
 
 
 class AscendKernel(foreign.CKernel):
@@ -68,8 +73,8 @@ class AscendKernel(foreign.CKernel):
     ) -> None:  # fmt: skip
         self.reads, self.build = reads, build
         self.ranges = tuple(f"range{i}" for i in range(2 * RANGES)) if reads.how["hazards"] == "open" else ()
-        of_events = ("events",) if build.events == "counted" else ()
-        self.kept = (*KEPT, *(f"context{i}" for i in range(build.contexts)), *of_events, *self.ranges)
+        more = (*(("events",) if build.events == "counted" else ()), *(("paddings",) if build.paddings else ()))
+        self.kept = (*KEPT, *(f"context{i}" for i in range(build.contexts)), *more, *self.ranges)
         super().__init__(file, name, stack_words)
         self._template = template
         self._read = dict[str, AscendKernel]()
@@ -106,8 +111,10 @@ class AscendKernel(foreign.CKernel):
         known += [f"#define XCCL_BARRIER_IS_VISIBLE {int(self.reads.how['barrier'] == 'visible')}"]
         known += [f"#define XCCL_SYNC_ALL_DRAINS {int(self.reads.how['sync_all'] == 'drains')}"]
         known += [f"#define XCCL_CONTEXTS {self.build.contexts}"]
-        events_word = len(KEPT) + self.build.contexts if self.build.events == "counted" else 0
-        known += [f"#define XCCL_EVENTS_WORD {events_word}"]
+        known += [f"#define XCCL_EVENTS_WORD {self.kept.index('events') if self.build.events == 'counted' else 0}"]
+        paddings = "".join(f"{{{nbytes}, {bits}u}}, " for nbytes, bits in self.build.paddings)
+        known += [f"#define XCCL_PADDINGS_WORD {self.kept.index('paddings') if paddings else 0}"]
+        known += [f"#define XCCL_PADDINGS {paddings}"]
         known += [f"#define XCCL_HAZARDS_WORD {len(self.kept) - len(self.ranges) if self.ranges else 0}"]
         cut = "".join(f"{json.dumps(each)}, " for each in self.reads.cut)
         known += [f"#define XCCL_RANGES {RANGES}", f"#define XCCL_CUT {cut}"]
@@ -123,7 +130,7 @@ class AscendKernel(foreign.CKernel):
         alike = [each for each in kernels if isinstance(each, AscendKernel) and each.built == self.built]
         if len(alike) < len(kernels):
             names = ", ".join(each.name for each in kernels)
-            alike_in = "with one barrier, events, defines and include"
+            alike_in = "with one barrier, events, defines, paddings and include"
             raise KernelError(f"{names}: kernels of one stream are all in Ascend C, {alike_in}")
         return AscendStream(tuple(alike), counted)
 
@@ -175,7 +182,7 @@ class AscendStream(AscendKernel):
 def ascend_kernel(
     file: str | Path, name: str, template: str = "", barrier: str = "",
     defines: Mapping[str, str | int] | None = None, stack_words: int = STACK_WORDS, contexts: int = 0,
-    events: str = "binary", include: str | Path | Iterable[str | Path] = (),
+    events: str = "binary", include: str | Path | Iterable[str | Path] = (), paddings: Sequence[Any] = (),
 ) -> AscendKernel:  # fmt: skip
     """A kernel of a source in Ascend C.
 
@@ -187,6 +194,7 @@ def ascend_kernel(
     barrier: how ``PipeBarrier<PIPE_ALL>`` is read, of `BARRIERS`; empty for as the run reads it (`Bench.reading`).
     defines: macros in front of the source.
     events: how events of ``FetchEventID`` are read, of `EVENTS`.
+    paddings: NumPy scalars, ``np.float32(0)`` for example, that `DataCopyPad` of the source may pad with.
     contexts: how many addresses `GetHcclContext` knows, as ``context0`` and so on among the arguments.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
     include: a folder of headers that the source includes, or several, searched after its own folder and our header; a
@@ -200,10 +208,14 @@ def ascend_kernel(
         raise ConfigError("events", events, must_be_one_of(events, EVENTS))
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
+    for value in paddings:
+        if not isinstance(value, np.generic):
+            raise ConfigError("paddings", value, "must be NumPy scalars, for example np.float32(0)")
+    held = tuple((value.itemsize, int.from_bytes(np.array(value).tobytes(), sys.byteorder)) for value in paddings)
     given = f"<{template}>" if template else ""
     weakest = {name: of[-1] if of[0] == BOTH else of[0] for name, of in READINGS.items()}
     reads = Reads(weakest | {"barrier": barrier}, ("barrier",)) if barrier else Reads(weakest)
-    build = Build(dict(defines or {}), contexts, events, _folders(include))
+    build = Build(dict(defines or {}), contexts, events, _folders(include), held)
     return AscendKernel(Path(file).absolute(), name, given, reads, build, stack_words)
 
 

@@ -1,6 +1,7 @@
 """What a case says to launch a kernel in Ascend C: its tiling struct by fields, and the cores of a die as blocks."""
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.doors.ascendc.kernel import KEPT, AscendKernel
+from xccl_emu.lang.foreign.image import constant
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench
@@ -25,6 +27,10 @@ STOPS = {
     0xA50A: "bytes that a vector instruction wrote are used by another one before a PipeBarrier<PIPE_V>",
     0xA50B: "more byte ranges wait for an event or a barrier than are kept: its hazards are not judged",
     0xA50C: "an assertion of the source does not hold",
+    0xA50D: "CrossCoreSetFlag of a flag beyond 10, or before another one has been waited for",
+    0xA50E: "CrossCoreWaitFlag of a flag that this core has not set: all vector cores set it, and then wait for it",
+    0xA50F: "DataCopyPad pads with a value that ascend_kernel(paddings=...) does not list; its bits",
+    0xA510: "DataCopyPad pads with more than 32 bytes",
     0xA506: "WholeReduceMax or Min with the place in front of the value, or alone",
 }  # fmt: skip
 """What the header stops a run with, as `Bench.stop` takes it."""
@@ -92,6 +98,18 @@ def _fill(into: NDArray[Any], values: Any, where: str, file: str) -> None:
             raise ConfigError(f"{where}.{name}={value!r}: {error}") from error
 
 
+def hccl_context(rank: int, windows_in: Sequence[int], windows_out: Sequence[int]) -> int:
+    """Return the address of a context for `Hccl` of the header: who one is, and the windows of each rank.
+
+    Raises ConfigError if the rank is none, or the windows are not as many.
+    """
+    if len(windows_in) != len(windows_out):
+        raise ConfigError("windows_out", len(windows_out), f"must be {len(windows_in)}, as windows_in")
+    if not 0 <= rank < len(windows_in):
+        raise ConfigError("rank", rank, f"must be 0 to {len(windows_in) - 1}, a rank that has windows")
+    return constant(np.array([rank, len(windows_in), *windows_in, *windows_out], np.int64).tobytes())
+
+
 def _with_flags(pod: Pod, grant: Grant) -> Grant:
     is_meta = pod.spec.meta_start <= grant.start and grant.end <= pod.spec.managed_start
     return replace(grant, rights=grant.rights + "f") if is_meta and "r" in grant.rights else grant
@@ -120,6 +138,10 @@ def launch(
     if tiling is not None:
         held = bench.filled(die, tiling.packed(kernel), "tiling")
         given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]
+    if kernel.given.paddings:
+        rows = [bits.to_bytes(nbytes, sys.byteorder) * (32 // nbytes) for nbytes, bits in kernel.given.paddings]
+        held = bench.filled(die, np.frombuffer(b"".join(rows), np.uint8), "paddings")
+        given["paddings"], leave = held.address, [*leave, pod.grant(held, "r")]
     blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
     blocks |= dict.fromkeys([each for each in kernel.params if each == "events" or each in kernel.ranges], 0)
     launched = pod.launch(kernel, die, cores, {**blocks, **given}, leave, after=streams)

@@ -19,6 +19,7 @@ BARRIER = {"visible": ("quiet", "fence"), "empty": ("set_flag", "wait_flag")}
 """What a barrier of all pipes asks for, by how it is read; a fence is the writing pipe's."""
 
 _PIPE = re.compile(r"(?:\w+\s*::\s*)*(PIPE_\w+)")
+_BETWEEN_BLOCKS = ("CrossCoreSetFlag", "CrossCoreWaitFlag")
 _FILLED, _FREED = ("EnQue", "DeQue"), ("AllocTensor", "FreeTensor")
 
 
@@ -26,6 +27,7 @@ def names(found: Sequence[SourceCall], main: str = "") -> Iterator[str]:
     """The name of each call's synchronization, or nothing; with its file if that is not the main one.
 
     A flag is named by where it is set first.  What sets it and what waits for it has one name, so a cut takes both.
+    Flags between blocks have one name, since a barrier is what all of them are.
     """
     of_events = _set_at(found)
     files = {call.place[0] for call in found}
@@ -34,6 +36,8 @@ def names(found: Sequence[SourceCall], main: str = "") -> Iterator[str]:
             yield f"{call.of}, {_shown(*of_events[i], main, files)}"
         elif call.name in _FILLED + _FREED:
             yield f"{call.of} {'filled' if call.name in _FILLED else 'freed'}"
+        elif call.name in _BETWEEN_BLOCKS:
+            yield "CrossCoreFlag"
         elif call.name in FREE:
             yield f"{call.name}, {_shown(call.file, call.line, main, files)}"
         else:

@@ -33,6 +33,7 @@ _FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "
 _FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
+_OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
 _ON_X86 = ["-fcf-protection=none"]
 _OF_ABI = (

@@ -32,9 +32,12 @@ void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_
 }
 #endif
 
+/* A section for each place: compilers keep places in member functions apart, and they cannot share one with others. */
+#define XCCL_SECTION(number) "xccl_sites." #number
+#define XCCL_SECTION_OF(number) XCCL_SECTION(number)
 #define XCCL_ASK(name, operation_, a, b, c, d, e, f, ...)                                                              \
     (__extension__({                                                                                                   \
-        static const struct xccl_site xccl_here __attribute__((section("xccl_sites"))) = {                             \
+        static const struct xccl_site xccl_here __attribute__((section(XCCL_SECTION_OF(__COUNTER__)))) = {             \
             .number = __COUNTER__, .operation = name, .file = __FILE__, .line = __LINE__, __VA_ARGS__};                \
         xccl_ask(&xccl_here, operation_, a, b, c, d, e, f);                                                            \
     }))

@@ -95,7 +95,7 @@ def _disjoint(st, core, base, a, b, nbytes):
 def _apart(st, core, base, source, read, target, written):
     """May a vector instruction read and write these ranges?  One in place of the other, but not overlapping else."""
     op, function = st[base + REQUEST], st[base + REQUEST + ops.COPY.function]
-    if op == rq.OP_V_COPY and function and source == target and read == written:
+    if op == rq.OP_V_COPY and function and source == target and maps.may_be_in_place(function, read, written):
         return True
     if read and source < target + written and target < source + read:
         return set_error(st, core, base, ms.ERR_OPERAND, source, target)

@@ -2,6 +2,10 @@
 
 Each result is rounded by itself to the type of its element; FP16 is computed in FP32, which is as if it were exact.
 Sums are made from the first element to the last.  A larger or smaller one is NaN where one of the two is.
+
+A cast rounds once.  What is beyond all numbers of its result is an infinity, or the largest one where that is how it
+rounds (IEEE 754); of integers the limit; and 0 for a NaN.  An exponential is computed in FP64 by sums and products in
+the order of `_exp`, without a library, so that its bits are the same everywhere, and rounded to FP32.
 """
 
 import numpy as np
@@ -10,10 +14,19 @@ from xccl_emu.lang import maps as mp
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.numerics import narrow_bf16, narrow_fp16, widen
-from xccl_emu.machine.device.words import bits_of, call, float_of, jit, load_i32, store_u32
+from xccl_emu.machine.device.words import bits_of, call, float_of, jit, load_i32, load_i64, store_i64, store_u32
 
 _KNOWN = tuple(sorted(mp.KNOWN))
-_BYTES = (*mp.ELEMENT_BYTES, 0)  # so that three bits are an index
+_BYTES = mp.ELEMENT_BYTES
+_LEAST = (0, 0, 0, -(1 << 7), -(1 << 15), -(1 << 31), 0, -(1 << 63))
+_MOST = (0, 0, 0, (1 << 7) - 1, (1 << 15) - 1, (1 << 31) - 1, (1 << 8) - 1, (1 << 63) - 1)
+"""Limits of integers, by element type."""
+_DIGITS, _LOWEST, _LARGEST = (8, 11, 24), (-133, -24, -149), (2.0**128 - 2.0**120, 65504.0, 2.0**128 - 2.0**104)
+"""How many bits a significand has in BF16, FP16 and FP32, the exponent of the last bit of all, the largest number."""
+_DROPPED_MOST = 62
+_LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42fee0p-1"), float.fromhex("0x1.a39ef35793c76p-33")
+_LOG2_E = float.fromhex("0x1.71547652b82fep+0")
+_EXP_TERMS = 14
 
 
 @jit
@@ -50,6 +63,8 @@ def other_bytes(function, count):
     kind = kind_of(function)
     if kind == mp.MAP_KEEP:
         return count + 7 >> 3
+    if kind == mp.MAP_SORT:
+        return 4 * count
     has_other = kind >= mp.MAP_ADD and kind <= mp.MAP_OR and function >> mp.SCALAR_SHIFT == 0
     return count * source_element_bytes(function) if has_other else 0
 
@@ -57,7 +72,15 @@ def other_bytes(function, count):
 @jit
 def element_bytes_written(function):
     """Bytes of one element of what comes out."""
+    if kind_of(function) == mp.MAP_SORT:
+        return 8
     return _BYTES[function >> (mp.TO_SHIFT if kind_of(function) == mp.MAP_CAST else mp.DTYPE_SHIFT) & 7]
+
+
+@jit
+def may_be_in_place(function, read, written):
+    """May it read and write these sizes from the same address on?  A narrowing cast may: it writes what it has read."""
+    return read == written or (kind_of(function) == mp.MAP_CAST and written < read)
 
 
 @jit
@@ -83,6 +106,8 @@ def target_bytes(function, count):
 
 @jit
 def _load(mem, at, nbytes):
+    if nbytes == 8:
+        return np.int64(load_i64(mem, at))
     if nbytes == 4:
         return np.int64(load_i32(mem, at))
     if nbytes == 2:
@@ -92,6 +117,9 @@ def _load(mem, at, nbytes):
 
 @jit
 def _store(mem, at, nbytes, bits):
+    if nbytes == 8:
+        store_i64(mem, at, bits)
+        return
     if nbytes == 4:
         store_u32(mem, at, bits & 0xFFFFFFFF)
         return
@@ -180,33 +208,111 @@ def _is_ahead(kind, dtype, a, b):
 
 
 @jit
-def _rounded(value, rounding):
-    if rounding == mp.ROUND_FLOOR:
-        return np.floor(value)
-    if rounding == mp.ROUND_CEIL:
-        return np.ceil(value)
-    whole = np.trunc(value)
-    if rounding == mp.ROUND_TRUNC:
-        return whole
-    if rounding == mp.ROUND_AWAY:
-        return whole + np.copysign(1.0, value) if abs(value - whole) >= 0.5 else whole
-    return np.rint(value)
+def _power(exponent):
+    """FP32 power of two, from 2**-126 to 2**127."""
+    return float_of(np.uint64(exponent + 127 << 23))
+
+
+@jit
+def _exp(value):
+    """Raise e to the power of an FP32 value: twice ln 2 is taken off by parts, a series of the rest is summed up."""
+    if value != value:
+        return value
+    x = max(-150.0, min(150.0, np.float64(value)))  # beyond them it is 0 or infinite, too
+    twos = np.int64(np.rint(x * _LOG2_E))
+    rest = x - twos * _LN2_HIGH - twos * _LN2_LOW
+    result = 1.0
+    for i in range(_EXP_TERMS, 0, -1):
+        result = 1.0 + result * rest / i
+    half = twos >> 1
+    return np.float32(result * np.float64(_power(half)) * np.float64(_power(twos - half)))
+
+
+@jit
+def _length(magnitude):
+    """Count the bits of a whole number."""
+    n = 0
+    for shift in (32, 16, 8, 4, 2, 1):
+        if magnitude >> shift:
+            magnitude, n = magnitude >> shift, n + shift
+    return n + magnitude
+
+
+@jit
+def _dropped(magnitude, n, rounding, negative):
+    """Drop the last ``n`` bits of a magnitude, and round what is left."""
+    if n <= 0:
+        return magnitude
+    n = min(n, _DROPPED_MOST)
+    half, kept = np.int64(1) << n - 1, magnitude >> n
+    rest = magnitude & (half << 1) - 1
+    if rounding == mp.ROUND_TRUNC or (rounding == mp.ROUND_FLOOR and not negative) or (
+        rounding == mp.ROUND_CEIL and negative
+    ):
+        return kept
+    if rounding == mp.ROUND_FLOOR or rounding == mp.ROUND_CEIL:
+        return kept + (1 if rest > 0 else 0)
+    if rounding == mp.ROUND_ODD:
+        return kept | (1 if rest > 0 else 0)
+    up = rest > half or (rest == half and (rounding == mp.ROUND_AWAY or kept & 1 == 1))
+    return kept + (1 if up else 0)
+
+
+@jit
+def _taken_apart(bits, dtype):
+    """A finite value as magnitude, exponent of the magnitude's last bit, and whether it is negative."""
+    if _is_float(dtype):
+        wide = np.int64(bits_of(_float(bits, dtype)))
+        biased = wide >> 23 & 255
+        magnitude = wide & 0x7FFFFF | (0x800000 if biased else 0)
+        return magnitude, max(biased, 1) - 150, wide >> 31 & 1 == 1
+    value = _int(bits, dtype)
+    if value == _LEAST[mp.INT64]:  # it has no opposite
+        return np.int64(1) << 62, np.int64(1), True
+    return abs(value), np.int64(0), value < 0
+
+
+@jit
+def _as_int(magnitude, exponent, negative, to):
+    if magnitude == 0:
+        return np.int64(0)
+    if _length(magnitude) + exponent > 63:
+        return np.int64(_LEAST[to] if negative else _MOST[to])
+    value = magnitude << exponent
+    return max(_LEAST[to], min(_MOST[to], -value if negative else value))
+
+
+@jit
+def _as_float(magnitude, exponent, negative, to, rounding):
+    """Bits of a value that a float has exactly, or that is larger than all."""
+    first = max(exponent, -100)
+    value = np.float32(magnitude) * _power(first) * _power(exponent - first)
+    if value > _LARGEST[to]:
+        down = rounding == mp.ROUND_TRUNC or rounding == mp.ROUND_ODD
+        down = down or rounding == (mp.ROUND_CEIL if negative else mp.ROUND_FLOOR)
+        value = np.float32(_LARGEST[to] if down else np.inf)
+    return _bits(-value if negative else value, to)
 
 
 @jit
 def _cast(bits, dtype, to, rounding):
-    """A value of one type as another; integers at their limits for what is beyond them, and 0 for a NaN."""
-    if not _is_float(dtype):
-        return _bits(np.float32(_int(bits, dtype)), to)
-    value = np.float64(_float(bits, dtype))
+    """A value of one type as another one, rounded once; of one type it is rounded to a whole number."""
+    if _is_float(dtype):
+        value = _float(bits, dtype)
+        is_number = np.isfinite(value)
+        if _is_float(to) and (not is_number or (dtype != to and rounding <= mp.ROUND_RINT)):
+            return _bits(value, to)  # half to even, as arithmetic rounds
+        if not is_number:
+            return np.int64(0) if value != value else np.int64(_LEAST[to] if value < 0 else _MOST[to])
+    magnitude, exponent, negative = _taken_apart(bits, dtype)
+    n = -exponent
+    if _is_float(to) and dtype != to:
+        n = max(_LOWEST[to] - exponent, _length(magnitude) - _DIGITS[to])
+    magnitude = _dropped(magnitude, n, rounding, negative)
+    exponent += max(n, 0)
     if _is_float(to):
-        whole = dtype == to
-        return _bits(np.float32(_rounded(value, rounding)) if whole else np.float32(value), to)
-    if value != value:
-        return np.int64(0)
-    most = np.float64(255 if to == mp.UINT8 else (1 << 8 * _BYTES[to] - 1) - 1)
-    least = np.float64(0 if to == mp.UINT8 else -most - 1.0)
-    return np.int64(max(least, min(most, _rounded(value, rounding))))
+        return _as_float(magnitude, exponent, negative, to, rounding)
+    return _as_int(magnitude, exponent, negative, to)
 
 
 @jit
@@ -214,6 +320,8 @@ def _of_one(kind, function, dtype, a, i):
     """Compute a result's bits from an element's, or for an index from the first number and how many are before."""
     if kind == mp.MAP_CAST:
         return _cast(a, dtype, function >> mp.TO_SHIFT & 7, function >> mp.ROUNDING_SHIFT & 7)
+    if kind == mp.MAP_EXP:
+        return _bits(_exp(_float(a, dtype)), dtype)
     if kind == mp.MAP_FILL:
         return a
     if kind == mp.MAP_INDEX:
@@ -241,6 +349,19 @@ def _compare(mem, source, target, count, function, other):
             byte = 0
 
 
+@jit
+def _sort(mem, source, target, count, dtype, indices):
+    """Write pairs of an element and its integer, the largest element first; each is put where it belongs."""
+    read = _BYTES[dtype]
+    for i in range(count):
+        element, at = _load(mem, source + i * read, read), target + 8 * i
+        while at > target and _is_ahead(mp.MAP_MOST_AT, dtype, _load(mem, at - 8, read), element):
+            store_i64(mem, at, load_i64(mem, at - 8))
+            at -= 8
+        bits = element & (np.int64(1) << 8 * read) - 1
+        store_i64(mem, at, np.int64(load_i32(mem, indices + 4 * i)) << 32 | bits)
+
+
 @call
 def apply(mem, source, target, count, function, other, ub):
     """Carry out a `v_map`: addresses in memory; ``other`` is a scalar's bits, or an offset from ``ub``."""
@@ -261,6 +382,9 @@ def apply(mem, source, target, count, function, other, ub):
     if _compares(kind):
         _compare(mem, source, target, count, function, other)
         return
+    if kind == mp.MAP_SORT:
+        _sort(mem, source, target, count, dtype, ub + other)
+        return
     reads, reads_other = source_bytes(function, 1) > 0, other_bytes(function, 1) > 0
     for i in range(count):
         a = _load(mem, source + i * read, read) if reads else np.int64(other)
@@ -270,7 +394,7 @@ def apply(mem, source, target, count, function, other, ub):
             for k in range(ms.GRANULE_BYTES // read):
                 _store(mem, target + i * ms.GRANULE_BYTES + k * read, read, a)
             continue
-        elif kind >= mp.MAP_ADD:
+        elif kind >= mp.MAP_ADD and kind <= mp.MAP_OR:
             b = _load(mem, ub + other + i * read, read) if reads_other else np.int64(other)
             bits = _of_two(kind, dtype, a, b)
         else:

@@ -74,6 +74,8 @@ XCCL_HERE xccl_place xccl_here(int name, const char *file = __builtin_FILE(), in
 }
 #define XCCL_AT(name) xccl_place at = xccl_here(XCCL_NAME_##name)
 
+#define XCCL_REFUSED(what) [[gnu::error(what " is not in xccl_emu's header for Ascend C")]]
+
 /* An argument of a kernel, as whatever it takes. */
 struct xccl_argument {
     int64_t value;
@@ -84,6 +86,13 @@ struct xccl_argument {
 namespace AscendC {
 using ::event_t;
 using ::pipe_t;
+
+/* What stops a run (xccl_emu/doors/ascendc/launch.py says it in words). */
+enum {
+    XCCL_NO_BUFFER = 0xa500, XCCL_EMPTY_QUEUE, XCCL_MANY_BUFFERS, XCCL_NOT_WHOLE_BLOCKS, XCCL_BAD_MASK, XCCL_NOT_CONTIGUOUS,
+    XCCL_NO_SUCH_ORDER, XCCL_NO_ATOMIC_COPY, XCCL_NO_SUCH_SCALAR, XCCL_SCALAR_HAZARD, XCCL_VECTOR_HAZARD,
+    XCCL_MANY_RANGES, XCCL_ASSERTED, XCCL_FLAG_IS_SET, XCCL_FLAG_IS_NOT_SET, XCCL_NO_PADDING, XCCL_WIDE_PADDING,
+};
 
 /* ---- numbers of 16 bits: kept, converted, and computed with by the vector unit alone */
 
@@ -142,11 +151,13 @@ template <class T, class U> struct IsSameType { static constexpr bool value = xc
 /* The bits of a value, sign-extended if it is an integer. */
 template <class T> constexpr int64_t xccl_word(T value) {
     if constexpr (xccl_same<T, float>) return xccl_bits(value);
+    else if constexpr (xccl_same<T, double>) return __builtin_bit_cast(int64_t, value);
     else if constexpr (xccl_same<T, half> || xccl_same<T, bfloat16_t>) return value.bits;
     else return static_cast<int64_t>(value);
 }
 template <class T> constexpr T xccl_value(int64_t word) {
     if constexpr (xccl_same<T, float>) return xccl_float(static_cast<uint32_t>(word));
+    else if constexpr (xccl_same<T, double>) return __builtin_bit_cast(double, word);
     else if constexpr (xccl_same<T, half> || xccl_same<T, bfloat16_t>) return T::of(static_cast<uint16_t>(word));
     else return static_cast<T>(word);
 }
@@ -314,8 +325,36 @@ template <class T> void SetAtomicAdd() {
     static_assert(xccl_same<T, int32_t>, "SetAtomicAdd of other elements than int32_t is not in xccl_emu's header");
     xccl_keep(0, xccl_kept(0) | XCCL_ADDING);
 }
-inline void SetAtomicNone() { xccl_keep(0, GetBlockIdx()); }
+inline void SetAtomicNone() { xccl_keep(0, xccl_kept(0) & ~XCCL_ADDING); }
 inline int64_t GetBlockNum() { return xccl_kept(1); }
+
+/* Flags between the blocks (mode 0): a core arrives when one of its pipes has come so far.  Above `XCCL_ADDING` is the
+ * flag that a core has set and not waited for, and in which phase it arrived: one at a time. */
+XCCL_REFUSED("a flag between the cores of one block, or by a pipe of cubes (CrossCoreSetFlag, CrossCoreWaitFlag: mode 0 "
+             "and PIPE_MTE2, PIPE_V or PIPE_MTE3, or SyncAll; a flag in memory for less than all blocks)")
+void xccl_of_one_block();
+constexpr int XCCL_CROSS_SHIFT = 33;
+template <uint8_t MODE, pipe_t P> void CrossCoreSetFlag(uint16_t flag, XCCL_AT(CrossCoreSetFlag)) {
+    if constexpr (MODE != 0 || P < PIPE_MTE2 || P > PIPE_MTE3) {
+        xccl_of_one_block();
+    } else {
+        if (flag > 10 || xccl_kept(0) >> XCCL_CROSS_SHIFT) at.fail(XCCL_OP_ARRIVE, XCCL_FLAG_IS_SET, flag);
+        at(XCCL_OP_SET_FLAG, P, PIPE_S, XCCL_BARRIER_EVENT);
+        at(XCCL_OP_WAIT_FLAG, P, PIPE_S, XCCL_BARRIER_EVENT);
+        int64_t phase = at(XCCL_OP_ARRIVE);
+        xccl_keep(0, xccl_kept(0) | (phase << 4 | (flag + 1)) << XCCL_CROSS_SHIFT);
+    }
+}
+template <uint8_t MODE = 0, pipe_t = PIPE_S> void CrossCoreWaitFlag(uint16_t flag, XCCL_AT(CrossCoreWaitFlag)) {
+    if constexpr (MODE != 0) {
+        xccl_of_one_block();
+    } else {
+        int64_t held = xccl_kept(0) >> XCCL_CROSS_SHIFT;
+        if ((held & 15) != flag + 1) at.fail(XCCL_OP_AWAIT_GROUP, XCCL_FLAG_IS_NOT_SET, flag);
+        xccl_keep(0, xccl_kept(0) & ((int64_t(1) << XCCL_CROSS_SHIFT) - 1));
+        at(XCCL_OP_AWAIT_GROUP, held >> 4);
+    }
+}
 /* Constants that the host gives (`ascendc.constant`), in memory that can be read by pointers. */
 template <uint32_t N> GM_ADDR GetHcclContext() {
     static_assert(N < XCCL_CONTEXTS, "GetHcclContext: ascend_kernel(contexts=...) says how many there are");

@@ -48,13 +48,35 @@ void DataCopy(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataC
                       to.address + i * 32 * (p.blockLen + p.dstStride), 32 * p.blockLen);
 }
 
-/* Lengths and strides in memory are in bytes, strides in the data buffer in blocks of 32; what pads is left as it is. */
+/* Values that pad (`ascend_kernel(paddings=...)`) are in memory, 32 bytes of each: so mtu-in is what writes them. */
+struct xccl_padding {
+    uint64_t nbytes, bits;
+};
+constexpr xccl_padding xccl_paddings[] = {XCCL_PADDINGS{0, 0}};
+template <class T> int64_t xccl_padding_of(xccl_place at, T value) {
+    constexpr int unused = 64 - 8 * int(sizeof(T));
+    uint64_t bits = uint64_t(xccl_word(value)) << unused >> unused;
+    for (int64_t i = 0; xccl_paddings[i].nbytes; i++)
+        if (xccl_paddings[i].nbytes == sizeof(T) && xccl_paddings[i].bits == bits)
+            return xccl_kept(XCCL_PADDINGS_WORD) + 32 * i;
+    at.fail(XCCL_OP_MTU_IN, XCCL_NO_PADDING, int64_t(bits));
+    return 0;
+}
+
+/* Lengths and strides in memory are in bytes, strides in the data buffer in blocks of 32.  A block is whole blocks of 32
+ * bytes with what pads it on both sides; what fills it up to that is left as it is, and so is padding without `isPad`. */
 template <class T>
 void DataCopyPad(const LocalTensor<T> &to, const GlobalTensor<T> &from, const DataCopyExtParams &p,
-                 const DataCopyPadExtParams<T> &, XCCL_AT(DataCopyPad)) {
-    for (int64_t i = 0; i < p.blockCount; i++)
-        at(XCCL_OP_MTU_IN, from.address + i * (p.blockLen + p.srcStride),
-           to.start + i * (xccl_whole(p.blockLen) + 32 * p.dstStride), p.blockLen);
+                 const DataCopyPadExtParams<T> &pad, XCCL_AT(DataCopyPad)) {
+    int64_t left = pad.leftPadding * sizeof(T), right = pad.rightPadding * sizeof(T), nbytes = p.blockLen;
+    if (left > 32 || right > 32) at.fail(XCCL_OP_MTU_IN, XCCL_WIDE_PADDING, max(left, right));
+    int64_t row = pad.isPad && left + right ? xccl_padding_of(at, pad.paddingValue) : 0;
+    for (int64_t i = 0; i < p.blockCount; i++) {
+        int64_t start = to.start + i * (xccl_whole(left + nbytes + right) + 32 * p.dstStride);
+        if (row && left) at(XCCL_OP_MTU_IN, row, start, left);
+        at(XCCL_OP_MTU_IN, from.address + i * (nbytes + p.srcStride), start + left, nbytes);
+        if (row && right) at(XCCL_OP_MTU_IN, row, start + left + nbytes, right);
+    }
 }
 template <class T>
 void DataCopyPad(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataCopyExtParams &p,

@@ -3,7 +3,6 @@
  */
 #pragma once
 
-#define XCCL_REFUSED(what) [[gnu::error(what " is not in xccl_emu's header for Ascend C")]]
 /* A function that is refused by name, whatever it takes; `result` is what it is used as. */
 #define XCCL_MISSING_AS(result, name) template <auto... V, class... A> XCCL_REFUSED(#name) result name(A &&...);
 #define XCCL_MISSING(name) XCCL_MISSING_AS(void, name)
@@ -69,7 +68,7 @@ struct Mc2CcTiling {
     uint64_t word;
 };
 
-/* ---- communication: types that callers name; their methods are refused */
+/* ---- communication: types that callers name, and what they ask for; operations are refused */
 
 using HcclHandle = int32_t;
 enum HcclDataType {
@@ -95,16 +94,19 @@ struct IbVerbsData;
 struct MemDetails;
 
 enum HcclServerType { HCCL_SERVER_TYPE_AICPU, HCCL_SERVER_TYPE_CCU };
-template <HcclServerType> class Hccl {
+/* Its context is made by `ascendc.hccl_context`: the rank, how many there are, and windows of each, in and out. */
+template <HcclServerType = HcclServerType::HCCL_SERVER_TYPE_AICPU> class Hccl {
 public:
-    XCCL_MISSING(Init)
-    XCCL_MISSING(InitV2)
-    XCCL_MISSING_AS(int32_t, SetCcTiling)
-    XCCL_MISSING_AS(int32_t, SetCcTilingV2)
-    XCCL_MISSING_AS(GM_ADDR, GetWindowsInAddr)
-    XCCL_MISSING_AS(GM_ADDR, GetWindowsOutAddr)
-    XCCL_MISSING_AS(uint32_t, GetRankId)
-    XCCL_MISSING_AS(uint32_t, GetRankDim)
+    void Init(GM_ADDR context, __gm__ void * = nullptr) { words = reinterpret_cast<const int64_t *>(context); }
+    void InitV2(GM_ADDR context, const void *) { Init(context); }
+    int32_t SetCcTiling(__gm__ void *) { return 0; }
+    int32_t SetCcTilingV2(uint64_t) { return 0; }
+    uint32_t GetRankId() const { return uint32_t(words[0]); }
+    uint32_t GetRankDim() const { return uint32_t(words[1]); }
+    /* No address for a rank that there is not. */
+    GM_ADDR GetWindowsInAddr(uint32_t rank) const { return window(rank, 2); }
+    GM_ADDR GetWindowsOutAddr(uint32_t rank) const { return window(rank, 2 + GetRankDim()); }
+    template <bool = true> void Finalize() {}
     XCCL_MISSING_AS(HcclHandle, AlltoAll)
     XCCL_MISSING_AS(HcclHandle, AlltoAllV)
     XCCL_MISSING_AS(HcclHandle, AlltoAllvWrite)
@@ -114,7 +116,12 @@ public:
     XCCL_MISSING_AS(HcclHandle, BatchWrite)
     XCCL_MISSING(Commit)
     XCCL_MISSING_AS(int32_t, Wait)
-    XCCL_MISSING(Finalize)
+
+private:
+    GM_ADDR window(uint32_t rank, uint32_t first) const {
+        return reinterpret_cast<GM_ADDR>(rank < GetRankDim() ? words[first + rank] : 0);
+    }
+    const int64_t *words = nullptr;
 };
 
 /* ---- cores: of the vector alone */
@@ -124,8 +131,6 @@ constexpr xccl_core g_coreType = AIV;
 XCCL_MISSING_AS(int64_t, GetSubBlockIdx)
 XCCL_MISSING_AS(int64_t, GetSubBlockNum)
 XCCL_MISSING_AS(int64_t, GetTaskRation)
-XCCL_MISSING(CrossCoreSetFlag)
-XCCL_MISSING(CrossCoreWaitFlag)
 XCCL_MISSING(Nop)
 XCCL_MISSING(SetCtrlSpr)
 } // namespace AscendC

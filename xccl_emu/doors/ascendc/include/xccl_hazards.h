@@ -68,15 +68,16 @@ inline void xccl_uses(const xccl_place &at, int64_t operation, int64_t first, in
 
 /* Bytes of the elements of a v_map: as `xccl_emu/machine/device/maps.py` has them. */
 inline void xccl_vector(const xccl_place &at, int64_t from, int64_t to, int64_t n, int64_t function, int64_t other) {
-    constexpr int64_t sizes[] = {2, 2, 4, 1, 2, 4, 1, 1};
+    constexpr int64_t sizes[] = {2, 2, 4, 1, 2, 4, 1, 8};
     int64_t kind = (function & 15) | function >> XCCL_KIND_SHIFT << 4, size = sizes[function >> XCCL_DTYPE_SHIFT & 7];
     int64_t result = kind == XCCL_MAP_CAST ? sizes[function >> XCCL_TO_SHIFT & 7] : size, bits = (n + 7) / 8;
     bool has_other = kind >= XCCL_MAP_ADD && kind <= XCCL_MAP_OR && !(function >> XCCL_SCALAR_SHIFT & 1);
     int64_t reads = kind == XCCL_MAP_FILL || kind == XCCL_MAP_INDEX ? 0 : n * size;
-    int64_t also = kind == XCCL_MAP_KEEP ? bits : has_other ? n * size : 0;
+    int64_t also = kind == XCCL_MAP_KEEP ? bits : kind == XCCL_MAP_SORT ? 4 * n : has_other ? n * size : 0;
     int64_t writes = kind >= XCCL_MAP_SUM && kind <= XCCL_MAP_LEAST_AT ? result * (kind >= XCCL_MAP_MOST_AT ? 2 : 1)
                      : kind == XCCL_MAP_LESS || kind == XCCL_MAP_EQUAL  ? bits
                      : kind == XCCL_MAP_SPREAD                          ? 32 * n
+                     : kind == XCCL_MAP_SORT                            ? 8 * n
                                                                         : n * result;
     if (function == 0) reads = writes = n, also = 0;
     xccl_uses(at, XCCL_OP_V_COPY, from, reads, PIPE_V);

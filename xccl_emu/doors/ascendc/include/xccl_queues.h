@@ -2,12 +2,6 @@
 #pragma once
 
 namespace AscendC {
-enum {
-    XCCL_NO_BUFFER = 0xa500, XCCL_EMPTY_QUEUE, XCCL_MANY_BUFFERS, XCCL_NOT_WHOLE_BLOCKS, XCCL_BAD_MASK, XCCL_NOT_CONTIGUOUS,
-    XCCL_NO_SUCH_ORDER, XCCL_NO_ATOMIC_COPY, XCCL_NO_SUCH_SCALAR, XCCL_SCALAR_HAZARD, XCCL_VECTOR_HAZARD,
-    XCCL_MANY_RANGES, XCCL_ASSERTED,
-};
-
 constexpr int xccl_turned(int event) { return (event & 15) << 4 | event >> 4; }
 
 /* The state of a queue; a bit or a byte for each of up to four buffers. */

@@ -2,13 +2,16 @@
 #pragma once
 
 namespace AscendC {
-enum class RoundMode { CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC };
+enum class RoundMode { CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD };
 
 template <class T> constexpr int64_t xccl_type() {
     if constexpr (xccl_same<T, bfloat16_t>) return XCCL_BF16;
     else if constexpr (xccl_same<T, half>) return XCCL_FP16;
     else if constexpr (xccl_same<T, float>) return XCCL_FP32;
-    else return sizeof(T) == 1 ? XCCL_INT8 : sizeof(T) == 2 ? XCCL_INT16 : XCCL_INT32;
+    else {
+        static_assert(!xccl_same<T, double>, "double: the vector pipe of xccl_emu's header for Ascend C has no such type");
+        return sizeof(T) == 1 ? XCCL_INT8 : sizeof(T) == 2 ? XCCL_INT16 : sizeof(T) == 4 ? XCCL_INT32 : XCCL_INT64;
+    }
 }
 template <class T> constexpr bool xccl_unsigned = T(-1) > T(0);
 template <int BYTES> struct xccl_integer_of { using type = int32_t; };
@@ -18,7 +21,6 @@ template <> constexpr bool xccl_unsigned<half> = false;
 template <> constexpr bool xccl_unsigned<bfloat16_t> = false;
 
 template <int64_t KIND, class T, class TO = T, bool SCALAR = false> constexpr int64_t xccl_number() {
-    static_assert(sizeof(T) <= 4 && sizeof(TO) <= 4, "elements of 8 bytes: not in xccl_emu's header for Ascend C");
     return (KIND & 15) | KIND >> 4 << XCCL_KIND_SHIFT | xccl_type<T>() << XCCL_DTYPE_SHIFT | (KIND == XCCL_MAP_CAST ? xccl_type<TO>() << XCCL_TO_SHIFT : 0) |
            int64_t(SCALAR) << XCCL_SCALAR_SHIFT;
 }
@@ -145,14 +147,17 @@ XCCL_OF_SCALAR(Muls, XCCL_MAP_MUL)
 XCCL_OF_SCALAR(Maxs, XCCL_MAP_MAX)
 XCCL_OF_SCALAR(Mins, XCCL_MAP_MIN)
 
-template <class T> void Abs(const LocalTensor<T> &to, const LocalTensor<T> &a, int32_t count, XCCL_AT(Abs)) {
-    at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<XCCL_MAP_ABS, T>(), 0);
-}
-template <class T>
-void Abs(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask mask, uint8_t repeats,
-         const UnaryRepeatParams &p, XCCL_AT(Abs)) {
-    xccl_unary(at, to, a, xccl_function<XCCL_MAP_ABS, T>(), 0, mask, repeats, p);
-}
+#define XCCL_OF_ONE(Name, KIND)                                                                                        \
+    template <class T> void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, int32_t count, XCCL_AT(Name)) {    \
+        at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T>(), 0);                                     \
+    }                                                                                                                  \
+    template <class T>                                                                                                 \
+    void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask mask, uint8_t repeats,                      \
+              const UnaryRepeatParams &p, XCCL_AT(Name)) {                                                             \
+        xccl_unary(at, to, a, xccl_function<KIND, T>(), 0, mask, repeats, p);                                          \
+    }
+XCCL_OF_ONE(Abs, XCCL_MAP_ABS)
+XCCL_OF_ONE(Exp, XCCL_MAP_EXP)
 template <class T, class S> void Duplicate(const LocalTensor<T> &to, S value, int32_t count, XCCL_AT(Duplicate)) {
     at(XCCL_OP_V_COPY, 0, to.start, count, xccl_function<XCCL_MAP_FILL, T>(), xccl_word(T(value)));
 }
@@ -176,11 +181,10 @@ template <class T> constexpr int64_t xccl_type_cast() {
     return xccl_same<T, uint8_t> ? XCCL_UINT8 : xccl_type<T>();
 }
 template <class TO, class T> constexpr int64_t xccl_cast(RoundMode mode) {
-    static_assert(sizeof(T) <= 4 && sizeof(TO) <= 4, "elements of 8 bytes: not in xccl_emu's header for Ascend C");
     constexpr int64_t types =
         XCCL_MAP_CAST | xccl_type_cast<T>() << XCCL_DTYPE_SHIFT | xccl_type_cast<TO>() << XCCL_TO_SHIFT;
     constexpr bool known = [] {
-        for (int64_t rounding = 0; rounding <= XCCL_ROUND_TRUNC; rounding++)
+        for (int64_t rounding = 0; rounding <= XCCL_ROUND_ODD; rounding++)
             if (xccl_is_known(types | rounding << XCCL_ROUNDING_SHIFT)) return true;
         return false;
     }();
@@ -365,6 +369,42 @@ void Copy(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask mask, uin
     });
 }
 
+/* ---- sorting: pairs of 8 bytes, an element and its index, the largest first and of equal ones the first */
+
+template <class T>
+void xccl_sort(xccl_place at, const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<uint32_t> &index,
+               uint32_t first, uint32_t n) {
+    at(XCCL_OP_V_COPY, a[first].start, to.start + 8 * first, n, xccl_function<XCCL_MAP_SORT, T>(), index[first].start);
+}
+template <class T>
+void Sort32(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<uint32_t> &index, int32_t repeats,
+            XCCL_AT(Sort32)) {
+    for (int32_t r = 0; r < repeats; r++) xccl_sort(at, to, a, index, 32 * r, 32);
+}
+/* All of them, or each 32 by themselves. */
+template <class T, bool ALL>
+void Sort(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<uint32_t> &index, LocalTensor<T> &,
+          int32_t repeats, XCCL_AT(Sort)) {
+    if constexpr (ALL) xccl_sort(at, to, a, index, 0, 32 * repeats);
+    else Sort32(to, a, index, repeats, at);
+}
+/* What Sort takes is as it was: elements of one tensor. */
+template <class T>
+void Concat(LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<T> &, int32_t) {
+    to = a;
+}
+template <class T>
+void Extract(const LocalTensor<T> &to, const LocalTensor<uint32_t> &index, const LocalTensor<T> &sorted,
+             int32_t repeats, XCCL_AT(Extract)) {
+    auto copy = [&]<class I>(const I *, uint32_t from, uint32_t where) {
+        at(XCCL_OP_V_COPY, from, where, 1, xccl_function<XCCL_MAP_OR, I, true>(), 0);
+    };
+    for (int32_t i = 0; i < 32 * repeats; i++) {
+        copy((const xccl_integer<sizeof(T)> *)nullptr, sorted.start + 8 * i, to[i].start);
+        copy((const int32_t *)nullptr, sorted.start + 8 * i + 4, index[i].start);
+    }
+}
+
 /* What an integer is multiplied by when it is cast to half: by nothing. */
 inline void SetDeqScale(half scale, XCCL_AT(SetDeqScale)) {
     if (scale.bits != half(1.0f).bits) at.fail(XCCL_OP_FAIL, XCCL_NO_SUCH_SCALAR, scale.bits);
@@ -372,8 +412,8 @@ inline void SetDeqScale(half scale, XCCL_AT(SetDeqScale)) {
 
 /* ---- what is not here */
 
-XCCL_MISSING(Barrier) XCCL_MISSING(Broadcast) XCCL_MISSING(CastImpl) XCCL_MISSING(Compare) XCCL_MISSING(Exp)
-XCCL_MISSING(Gather) XCCL_MISSING(OOMCheckAddrRange) XCCL_MISSING(Sort)
+XCCL_MISSING(Barrier) XCCL_MISSING(Broadcast) XCCL_MISSING(CastImpl) XCCL_MISSING(Compare)
+XCCL_MISSING(Gather) XCCL_MISSING(OOMCheckAddrRange)
 /* Refused where they are reached: callers have them in branches that are off. */
 #define XCCL_STOPS(name)                                                                                               \
     template <class T> void name(XCCL_AT(name)) { at.fail(XCCL_OP_FAIL, XCCL_NO_ATOMIC_COPY, 0); }
