@@ -180,6 +180,12 @@ template <class T, class TENSOR> struct xccl_element {
     T operator=(const xccl_element &other) const { return *this = T(other); }
     T operator+=(T value) const { return *this = T(*this) + value; }
     T operator-=(T value) const { return *this = T(*this) - value; }
+    T operator++() const { return *this += 1; }
+    T operator++(int) const {
+        T before = *this;
+        *this = before + 1;
+        return before;
+    }
 };
 
 template <class T> class GlobalTensor {

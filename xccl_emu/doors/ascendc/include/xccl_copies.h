@@ -48,6 +48,13 @@ void DataCopy(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataC
                       to.address + i * 32 * (p.blockLen + p.dstStride), 32 * p.blockLen);
 }
 
+template <class T>
+void DataCopy(const LocalTensor<T> &to, const LocalTensor<T> &from, const DataCopyParams &p, XCCL_AT(DataCopy)) {
+    for (int64_t i = 0; i < p.blockCount; i++)
+        at(XCCL_OP_V_COPY, from.start + i * 32 * (p.blockLen + p.srcStride),
+           to.start + i * 32 * (p.blockLen + p.dstStride), 32 * p.blockLen);
+}
+
 /* Values that pad (`ascend_kernel(paddings=...)`) are in memory, 32 bytes of each: so mtu-in is what writes them. */
 struct xccl_padding {
     uint64_t nbytes, bits;

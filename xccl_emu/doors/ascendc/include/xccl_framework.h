@@ -78,7 +78,13 @@ enum HcclDataType {
 };
 
 namespace AscendC {
-namespace Std = ::std;
+namespace Std {
+using namespace ::std;
+template <class T, class U> using IsSame = IsSameType<T, U>;
+template <class T> constexpr T max(T a, T b) { return b > a ? b : a; }
+template <class T> constexpr T min(T a, T b) { return b < a ? b : a; }
+} // namespace Std
+namespace HcclContextDef {} // what is in it is here without it
 using ::HcclDataType;
 using ::HcclHandle;
 using TEventID = int32_t;
@@ -92,6 +98,10 @@ constexpr uint32_t HCCL_MAX_RANK_NUM = XCCL_MAX_RANKS;
 /* Of a network card: pointers to them may be named and not followed. */
 struct IbVerbsData;
 struct MemDetails;
+/* Windows that a communication unit writes to; the host lays it out as it is here. */
+struct HcclCombineOpParam {
+    uint64_t winSize, windowsOut[HCCL_MAX_RANK_NUM];
+};
 
 enum HcclServerType { HCCL_SERVER_TYPE_AICPU, HCCL_SERVER_TYPE_CCU };
 /* Its context is made by `ascendc.hccl_context`: the rank, how many there are, and windows of each, in and out. */
@@ -131,6 +141,7 @@ constexpr xccl_core g_coreType = AIV;
 XCCL_MISSING_AS(int64_t, GetSubBlockIdx)
 XCCL_MISSING_AS(int64_t, GetSubBlockNum)
 XCCL_MISSING_AS(int64_t, GetTaskRation)
+XCCL_MISSING_AS(int64_t, ScalarGetSFFValue)
 XCCL_MISSING(Nop)
 XCCL_MISSING(SetCtrlSpr)
 } // namespace AscendC

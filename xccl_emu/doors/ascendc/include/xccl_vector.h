@@ -209,9 +209,17 @@ void Cast(const LocalTensor<TO> &to, const LocalTensor<T> &a, RoundMode mode, xc
               XCCL_AT(Name)) {                                                                                         \
         at(XCCL_OP_V_COPY, a.start, to.start, count, xccl_function<KIND, T>(), 0);                                     \
     }
+/* With `index`, the result's place comes after it, as bits of an integer. */
+#define XCCL_OF_ALL_AT(Name, KIND, BOTH)                                                                               \
+    XCCL_OF_ALL(Name, KIND)                                                                                            \
+    template <class T>                                                                                                 \
+    void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<T> &, int32_t count, bool index,    \
+              XCCL_AT(Name)) {                                                                                         \
+        at(XCCL_OP_V_COPY, a.start, to.start, count, index ? xccl_function<BOTH, T>() : xccl_function<KIND, T>(), 0);  \
+    }
 XCCL_OF_ALL(ReduceSum, XCCL_MAP_SUM)
-XCCL_OF_ALL(ReduceMax, XCCL_MAP_MOST)
-XCCL_OF_ALL(ReduceMin, XCCL_MAP_LEAST)
+XCCL_OF_ALL_AT(ReduceMax, XCCL_MAP_MOST, XCCL_MAP_MOST_AT)
+XCCL_OF_ALL_AT(ReduceMin, XCCL_MAP_LEAST, XCCL_MAP_LEAST_AT)
 
 /* The sum of each repeat, and with `work`'s help of these: of the first to the last. */
 template <class T>
@@ -287,6 +295,12 @@ struct SumParams {
 template <class T> void Sum(const LocalTensor<T> &to, const LocalTensor<T> &a, const SumParams &p, XCCL_AT(Sum)) {
     for (uint32_t i = 0; i < p.outter; i++)
         at(XCCL_OP_V_COPY, a[i * p.inner].start, to[i].start, p.n, xccl_function<XCCL_MAP_SUM, T>(), 0);
+}
+
+/* The same with room that is not needed here. */
+template <class T, class U>
+void Sum(const LocalTensor<T> &to, const LocalTensor<T> &a, const LocalTensor<U> &, const SumParams &p, XCCL_AT(Sum)) {
+    Sum(to, a, p, at);
 }
 
 /* ---- bits for elements: made by comparing, used to select and to gather; the first element's is the lowest */
@@ -412,8 +426,8 @@ inline void SetDeqScale(half scale, XCCL_AT(SetDeqScale)) {
 
 /* ---- what is not here */
 
-XCCL_MISSING(Barrier) XCCL_MISSING(Broadcast) XCCL_MISSING(CastImpl) XCCL_MISSING(Compare)
-XCCL_MISSING(Gather) XCCL_MISSING(OOMCheckAddrRange)
+XCCL_MISSING(Axpy) XCCL_MISSING(Barrier) XCCL_MISSING(Broadcast) XCCL_MISSING(CastImpl) XCCL_MISSING(Compare)
+XCCL_MISSING(Gather) XCCL_MISSING(MulAddDst) XCCL_MISSING(OOMCheckAddrRange)
 /* Refused where they are reached: callers have them in branches that are off. */
 #define XCCL_STOPS(name)                                                                                               \
     template <class T> void name(XCCL_AT(name)) { at.fail(XCCL_OP_FAIL, XCCL_NO_ATOMIC_COPY, 0); }
