@@ -1,7 +1,10 @@
 """Kernels in Ascend C (docs/bring-your-own.md): a header of our own, and what a case needs to launch them."""
 
 from xccl_emu.doors.ascendc.kernel import BARRIERS, EVENTS, AscendKernel, ascend_kernel
-from xccl_emu.doors.ascendc.launch import Tiling, launch
+from xccl_emu.doors.ascendc.launch import Tiling, launch, to_fill
+from xccl_emu.doors.ascendc.structs import host_tiling
 from xccl_emu.lang.foreign.image import constant
 
-__all__ = ["BARRIERS", "EVENTS", "AscendKernel", "Tiling", "ascend_kernel", "constant", "launch"]
+__all__ = [
+    "BARRIERS", "EVENTS", "AscendKernel", "Tiling", "ascend_kernel", "constant", "host_tiling", "launch", "to_fill",
+]  # fmt: skip
