@@ -22,6 +22,10 @@ class CapacityError(ConfigError):
     """Something does not fit: an area of a die, a data buffer, the memory of this machine."""
 
 
+class ToFillError(ConfigError):
+    """A hole of a case that `xccl-emu scaffold` wrote has not been filled in; names what goes there."""
+
+
 class KernelError(XcclEmuError):
     """A kernel uses something that cannot be lowered to steps; names file, line and reason."""
 

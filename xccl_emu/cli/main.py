@@ -28,7 +28,7 @@ from xccl_emu.cli.app import App
 from xccl_emu.jit import cache
 
 SECTIONS = {
-    "Write and run": ("list", "new", "run"),
+    "Write and run": ("list", "new", "scaffold", "run"),
     "Prove": ("check", "show", "fuzz", "corpus", "litmus", "campaign"),
     "Measure": ("bench", "trace", "compare", "sizes", "plan", "fit"),
 }

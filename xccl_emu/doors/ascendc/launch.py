@@ -1,15 +1,15 @@
 """What a case says to launch a kernel in Ascend C: its tiling struct by fields, and the cores of a die as blocks."""
 
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.errors import ConfigError, ToFillError
+from xccl_emu.doors.ascendc import structs
 from xccl_emu.doors.ascendc.kernel import KEPT, AscendKernel
 from xccl_emu.lang.foreign.image import constant
 from xccl_emu.machine.launch import Grant, Launch
@@ -35,14 +35,6 @@ STOPS = {
 }  # fmt: skip
 """What the header stops a run with, as `Bench.stop` takes it."""
 
-_TYPES = {
-    **{f"{sign}int{8 * n}_t": f"{sign or 'i'}{n}" for sign in ("u", "") for n in (1, 2, 4, 8)},
-    "float": "f4", "int": "i4", "bool": "u1", "Mc2InitTiling": "u8", "Mc2CcTiling": "u8",
-}  # fmt: skip
-_NAME = r"\w+(?:\s*\[\d+\])?"
-_FIELD = re.compile(rf"(?:const\s+)?(\w+)\s+({_NAME}(?:\s*,\s*{_NAME})*)")
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-
 
 @dataclass(frozen=True)
 class Tiling:
@@ -57,27 +49,12 @@ class Tiling:
         Raises ConfigError if neither the source nor a header has such a struct, or its fields are others, or a value is
         none of its type.
         """
-        one = np.zeros((), self._dtype(kernel, self.struct))
+        included = structs.with_included(kernel.file, kernel.text, kernel.build.include)
+        text = included + str(kernel.build.defines.get(structs.FROM_HOST, ""))
+        one = np.zeros((), structs.dtype_of(text, self.struct, kernel.file.name))
         _fill(one, self.values, self.struct, kernel.file.name)
         raw = np.frombuffer(one.tobytes(), np.uint8)
         return np.pad(raw, (0, -raw.size % 8))
-
-    def _dtype(self, kernel: AscendKernel, struct: str) -> np.dtype[np.void]:
-        pattern = re.compile(rf"\bstruct\s+{re.escape(struct)}\s*\{{([^}}]*)\}}")
-        found = pattern.search(_COMMENT.sub(" ", kernel.text)) or pattern.search(kernel.source)
-        if found is None:
-            raise ConfigError("struct", struct, f"{kernel.file.name} and what it includes have no such struct")
-        fields = [re.sub(r"\s*=.*", "", each.strip()) for each in found[1].split(";") if each.strip()]
-        return np.dtype([each for one in fields for each in self._fields(kernel, one)], align=True)
-
-    def _fields(self, kernel: AscendKernel, declared: str) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-        match = _FIELD.fullmatch(declared)
-        if match is None:
-            raise ConfigError("struct", self.struct, f"field `{declared}`: must be of {', '.join(_TYPES)} or a struct")
-        kind = _TYPES.get(match[1]) or self._dtype(kernel, match[1])
-        for each in match[2].split(","):
-            name, _, size = each.strip().rstrip("]").partition("[")
-            yield name.strip(), kind, (int(size),) if size else ()
 
 
 def _fill(into: NDArray[Any], values: Any, where: str, file: str) -> None:
@@ -125,7 +102,8 @@ def launch(
     Parameters
     ----------
     grants: those that lie in metadata areas are windows of flags, ``"rf"`` in place of ``"r"``.
-    args: an address or a number for each parameter of the source, but for ``tiling`` if there is a struct for it.
+    args: an address or a number for each parameter of the source; if there is a struct, not for the one whose name
+        begins with ``tiling``.
     tiling: put into memory of the die, which all of them may read.
     streams: to launch it after what these cores run already there, on `Streams.put`; None is returned then.
 
@@ -137,12 +115,20 @@ def launch(
     given, leave = dict(args), [_with_flags(pod, each) for each in grants]
     if tiling is not None:
         held = bench.filled(die, tiling.packed(kernel), "tiling")
-        given["tiling"], leave = held.address, [*leave, pod.grant(held, "r")]
-    if kernel.given.paddings:
-        rows = [bits.to_bytes(nbytes, sys.byteorder) * (32 // nbytes) for nbytes, bits in kernel.given.paddings]
+        named = [each for each in kernel.params if each.lower().startswith("tiling")]
+        given[min(named, key=len, default="tiling")] = held.address
+        leave.append(pod.grant(held, "r"))
+    if kernel.build.paddings:
+        rows = [bits.to_bytes(nbytes, sys.byteorder) * (32 // nbytes) for nbytes, bits in kernel.build.paddings]
         held = bench.filled(die, np.frombuffer(b"".join(rows), np.uint8), "paddings")
-        given["paddings"], leave = held.address, [*leave, pod.grant(held, "r")]
+        given["paddings"] = held.address
+        leave.append(pod.grant(held, "r"))
     blocks: dict[str, int | Sequence[int]] = {KEPT[0]: list(range(len(cores))), KEPT[1]: len(cores)}
     blocks |= dict.fromkeys([each for each in kernel.params if each == "events" or each in kernel.ranges], 0)
     launched = pod.launch(kernel, die, cores, {**blocks, **given}, leave, after=streams)
     return launched if streams is None else None
+
+
+def to_fill(what: str) -> Any:
+    """Raise ToFillError: a hole of a case that `xccl-emu scaffold` wrote, with the name of what goes there."""
+    raise ToFillError(f"to fill: {what}")

@@ -402,11 +402,11 @@ inline void dsb(mem_dsb_t of, XCCL_AT(dsb)) {
     if (of == DSB_ALL || of == DSB_DDR) at(XCCL_OP_QUIET);
 }
 
-/* Reads the struct word by word with the scalar unit. */
+/* Reads the struct word by word with the scalar unit, the last one whole. */
 template <class T> void xccl_tiling(T &data, GM_ADDR from, XCCL_AT(xccl_tiling)) {
-    static_assert(sizeof(T) % 8 == 0, "a tiling struct takes whole words of 8 bytes");
-    int64_t words[sizeof(T) / 8];
-    for (uint64_t i = 0; i < sizeof(T) / 8; i++) words[i] = at(XCCL_OP_LOAD, reinterpret_cast<int64_t>(from) + 8 * i, 8);
+    constexpr int64_t n = (sizeof(T) + 7) / 8;
+    int64_t words[n];
+    for (int64_t i = 0; i < n; i++) words[i] = at(XCCL_OP_LOAD, reinterpret_cast<int64_t>(from) + 8 * i, 8);
     __builtin_memcpy(&data, words, sizeof(T));
 }
 #define GET_TILING_DATA_WITH_STRUCT(type, name, from)                                                                  \

@@ -49,14 +49,14 @@ XCCL_REFUSED("a kernel of cube cores") void xccl_of_cubes();
 
 struct xccl_by_default {};
 struct xccl_by_key {};
-struct xccl_tiling_default {};
+struct xccl_tiling_none {};
 using xccl_tiling_by = xccl_by_default;
 #define REGISTER_TILING_DEFAULT(type) using xccl_tiling_default = type
 #define REGISTER_TILING_FOR_TILINGKEY(condition, type) using xccl_tiling_by = xccl_by_key
 #define GET_TILING_DATA(name, from)                                                                                    \
     static_assert(AscendC::xccl_same<xccl_tiling_by, xccl_by_default>,                                                 \
                   "GET_TILING_DATA of a struct by REGISTER_TILING_FOR_TILINGKEY is not in xccl_emu's header");         \
-    static_assert(!AscendC::xccl_same<xccl_tiling_default, ::xccl_tiling_default>,                                     \
+    static_assert(!AscendC::xccl_same<xccl_tiling_default, xccl_tiling_none>,                                          \
                   "GET_TILING_DATA: REGISTER_TILING_DEFAULT in the same function names the struct");                  \
     GET_TILING_DATA_WITH_STRUCT(xccl_tiling_default, name, from)
 
@@ -67,6 +67,13 @@ struct Mc2InitTiling {
 struct Mc2CcTiling {
     uint64_t word;
 };
+
+/* What a build makes of the host's tiling macros (`ascendc.host_tiling`): structs, and which one is the default. */
+#ifdef XCCL_TILING
+XCCL_TILING
+#else
+using xccl_tiling_default = xccl_tiling_none;
+#endif
 
 /* ---- communication: types that callers name, and what they ask for; operations are refused */
 
