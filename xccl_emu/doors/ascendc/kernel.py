@@ -108,6 +108,7 @@ class AscendKernel(foreign.CKernel):
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
             self.stack_words, head=head, flags=(f"-I{INCLUDE}",), kept=len(self.kept), tables=self._tables,
+            follows=True,
         )  # fmt: skip
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> "AscendKernel":
@@ -129,10 +130,7 @@ class AscendKernel(foreign.CKernel):
         return ()
 
     def _tables(self, text: str) -> str:
-        try:
-            return sites.tables(text, str(INCLUDE), self.reads.how["barrier"], self._more())
-        except KernelError as error:
-            raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
+        return sites.tables(text, str(INCLUDE), self.reads.how["barrier"], self._more())
 
 
 class AscendStream(AscendKernel):
