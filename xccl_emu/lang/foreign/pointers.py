@@ -14,7 +14,7 @@ for one.  Each instruction with such a pointer must have a shape that is known h
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -143,8 +143,8 @@ class _Lowered:
 
     def _asked(
         self, row: str, request: str, space: int, pointer: str, one: str, other: str
-    ) -> Iterator[str]:  # fmt: skip
-        """A call that asks; a generator that returns the name of its result."""
+    ) -> Generator[str, None, str]:
+        """Yield a call that asks; return the name of its result."""
         address, word, debug = self._new(), self._new(), _DEBUG.search(row)
         site = self.sites.setdefault((*self._place(row), request), len(self.sites))
         code = rq.OPERATIONS.index(request)
