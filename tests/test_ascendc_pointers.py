@@ -184,6 +184,23 @@ def test_what_the_pass_does_not_know_is_refused_by_its_line(what: str) -> None:
 
 @pytest.mark.parametrize(
     "what",
+    [
+        "call void @g(ptr addrspace(1) %p)",
+        "%v = call { i64, i64 } @g(ptr noundef %q, ptr addrspace(1) noundef %p)",
+        "store ptr addrspace(1) %p, ptr %q, align 8",
+        "%v = load ptr addrspace(1), ptr %q, align 8",
+        "%v = getelementptr inbounds nuw i32, ptr addrspace(1) %p, i64 %n",
+        "%v = icmp eq ptr addrspace(1) %p, null",
+    ],
+)
+def test_a_pointer_that_nobody_follows_is_left_as_it_is(what: str) -> None:
+    """A pointer that is passed, kept, moved or compared touches no memory of the machine."""
+    text = f"{HEAD}  {what}, !dbg !3\n{TAIL}"
+    assert pointers.lowered(text, "k.cpp") == text
+
+
+@pytest.mark.parametrize(
+    "what",
     ["@x = addrspace(1) global i32 0", "@x = global ptr addrspace(1) addrspacecast (ptr null to ptr addrspace(1))"],
 )
 def test_a_variable_in_memory_of_the_machine_is_refused(what: str) -> None:

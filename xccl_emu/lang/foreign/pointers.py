@@ -46,8 +46,8 @@ _LOAD = re.compile(rf"\s*(\S+) = load (?:volatile )?({_TYPE}), {_AT}")
 _STORE = re.compile(rf"\s*store (?:volatile )?({_TYPE}) ({_VALUE}), {_AT}")
 _MOVED = re.compile(rf"\s*(?:\S+ = load (?:volatile )?{_PTR}|store (?:volatile )?{_PTR} {_VALUE}), ptr [^a]")
 _PLAIN = re.compile(
-    r"\s*(?:\S+ = )?(?:alloca|getelementptr|ptrtoint|inttoptr|icmp|phi|select|freeze|ret|extractvalue|insertvalue|"
-    r"(?:tail |musttail )?call (?!.*(?:@llvm\.(?!lifetime)|\basm\b)))\b"
+    r"\s*(?:\S+ = )?(?:(?:alloca|getelementptr|ptrtoint|inttoptr|icmp|phi|select|freeze|ret|extractvalue|"
+    r"insertvalue)\b|(?:tail |musttail )?call (?!.*(?:@llvm\.(?!lifetime)|\basm\b)))"
 )
 _RECORD = re.compile(r"!(\d+) = (?:distinct )?!(\w+\(.*\))$")
 _DEBUG = re.compile(r", !dbg !(\d+)")
