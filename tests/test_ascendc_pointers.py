@@ -69,9 +69,9 @@ def test_constants_of_the_host_are_read_where_they_are() -> None:
 def handed_over(bench: Bench) -> None:
     """A word and a flag that says it is there, both by pointers."""
     pod = bench.pod(small_pod(1, 2, app_bytes=1024))
-    args = {"data": pod.meta(0), "flag": pod.meta(0, 256)}
+    args, grants = {"data": pod.managed(0), "flag": pod.meta(0)}, [pod.grant_managed("rw"), pod.grant_meta("rw")]
     for core, name in enumerate(("give", "take")):
-        ascendc.launch(bench, pod, ascendc.ascend_kernel(SOURCE, name), 0, [core], args, [pod.grant_meta("rw")])
+        ascendc.launch(bench, pod, ascendc.ascend_kernel(SOURCE, name), 0, [core], args, grants)
 
 
 @needs_clang
