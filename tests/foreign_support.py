@@ -21,6 +21,11 @@ def has_compiler(is_c: bool = True) -> bool:
         return False
 
 
+def has_clang() -> bool:
+    """Whether kernels in Ascend C are compiled by a clang, so that pointers are followed by requests."""
+    return has_compiler(False) and compiler.is_clang(compiler.compiler(False, os.environ, follows=True))
+
+
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="no C compiler: kernels in C are not tested here")
 
 

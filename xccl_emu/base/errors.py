@@ -42,6 +42,10 @@ class KernelFaultError(KernelError, RunError):
     """A kernel in C overran its stack, touched memory that is not its own, called abort, or never makes a request."""
 
 
+class PointerError(KernelError, RunError):
+    """A kernel in C follows a pointer to memory of the machine, and its compiler cannot make a request of that."""
+
+
 class AccessError(RunError):
     """An instruction reached outside of what its core may touch; nothing of it was carried out."""
 

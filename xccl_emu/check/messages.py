@@ -34,7 +34,12 @@ def too_long(seconds: float) -> str:
 
 
 def error_kind(pod: Pod) -> str:
-    """The kind of violation that the machine has recorded."""
+    """The kind of violation that the machine has recorded.
+
+    Raises PointerError where it is none of the kernel's, but its compiler's.
+    """
+    if report.is_refused(pod):
+        raise report.violation(pod)
     if report.is_fault(pod):
         return verdict.KERNEL_FAULT
     if report.lacks_right(pod):

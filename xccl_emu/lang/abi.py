@@ -29,10 +29,11 @@ DIVISION_BY_ZERO, BAD_VALUE, BAD_INDEX, NO_VALUE = -1, -2, -3, -4
 """What a step function returns in place of an operation where the kernel's arithmetic fails, less `PLACES` times the
 number of the place (`Kernel.places`)."""
 
-STACK_FULL, FAULT, ENDLESS = -5, -6, -7
-"""What a step returns in the same way where a kernel in C faults (`foreign`), or a loop goes on without a request."""
+STACK_FULL, FAULT, ENDLESS, POINTER = -5, -6, -7, -8
+"""What a step returns in the same way where a kernel in C faults (`foreign`), or a loop goes on without a request, or a
+pointer is followed and the compiler made no request of it (`foreign.pointers`)."""
 
 TURNS_MAX = 1 << 22
 """Turns of loops, also of functions, or in C basic blocks, that a kernel may go through between two requests."""
 
-PLACES = 8
+PLACES = 16

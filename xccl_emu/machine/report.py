@@ -31,6 +31,8 @@ _FAILED = {
 _FAULTS = {
     abi.STACK_FULL: "more of its stack is live than fits the core's registers (`stack_words`), or it calls too deeply",
     abi.FAULT: "it touched memory that is not its own, ran what is no instruction, or called abort",
+    abi.POINTER: "it follows a pointer, to memory of the machine or to none; of that clang makes a request, and its "
+    "compiler, such as g++, does not: pip install 'xccl_emu[cpp]', which brings a clang",
     abi.ENDLESS: "a loop goes on without a request; time passes, and others go on, at requests alone",
 }
 
@@ -39,6 +41,11 @@ def is_fault(pod: "Pod") -> bool:
     """Did a kernel in C end its step by a fault?"""
     st = pod.state
     return bool(st[ms.ERROR] == ms.ERR_ARITHMETIC and -int(st[ms.ERROR_A]) in _FAULTS)
+
+
+def is_refused(pod: "Pod") -> bool:
+    """Does a kernel in C follow a pointer, where its compiler makes no requests of them?"""
+    return is_fault(pod) and -int(pod.state[ms.ERROR_A]) == abi.POINTER
 
 
 _UNDEFINED = {
@@ -290,8 +297,10 @@ def violation(pod: "Pod") -> errors.RunError:
     if code == ms.ERR_ARITHMETIC:
         failed = pod.kernels[st[pod.core_base(core) + ms.KERNEL]].places[b]
         if is_fault(pod):
-            where_after = f"{_named(pod, core, failed)}, or after it"
-            return errors.KernelFaultError(f"{where_after}: the kernel faulted: {_FAULTS[-a]}")
+            place = f"{_named(pod, core, failed)}{', or after it' if failed.operation else ''}"
+            if is_refused(pod):
+                return errors.PointerError(f"{place}: the kernel cannot be judged: {_FAULTS[-a]}")
+            return errors.KernelFaultError(f"{place}: the kernel faulted: {_FAULTS[-a]}")
         return errors.KernelArithmeticError(f"{_named(pod, core, failed)}: arithmetic failed: {_FAILED[-a]}")
     place = where(pod, core, site)
     if code == ms.ERR_FAIL:

@@ -123,6 +123,7 @@ class AscendKernel(foreign.CKernel):
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
             self.stack_words, head=head, flags=flags, kept=len(self.kept), tables=self._tables,
+            follows=True,
         )  # fmt: skip
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> "AscendKernel":
@@ -145,11 +146,7 @@ class AscendKernel(foreign.CKernel):
 
     def _tables(self, text: str) -> str:
         found = sites.calls(text, str(INCLUDE), str(compiler.HERE))
-        try:
-            found += self._more() if found else ()
-            return sites.tables(found, self.file.name, self.reads.how["barrier"], bool(self.ranges))
-        except KernelError as error:
-            raise KernelError(f"{self._where}: {self.name!r}: {error}") from error
+        return sites.tables([*found, *self._more()], self.file.name, self.reads.how["barrier"], bool(self.ranges))
 
 
 class AscendStream(AscendKernel):

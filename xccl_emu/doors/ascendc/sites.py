@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from xccl_emu.base.errors import KernelError
 from xccl_emu.doors.ascendc.source import EVENTS, FREE, REQUESTS, SourceCall, calls
 from xccl_emu.lang import NOTHING, VECTOR_BARRIER
 from xccl_emu.lang import requests as rq
@@ -129,11 +128,7 @@ def tables(found: Sequence[SourceCall], main: str, barrier: str, are_open: bool 
     ----------
     main: the kernel's file, as the preprocessor calls it.
     are_open: whether hazards inside a core are judged.
-
-    Raises KernelError if there is no call.
     """
-    if not found:
-        raise KernelError("no call of Ascend C in the source: it makes no request")
     sites, rows = list[str](), list[str]()
     for call, sync in zip(found, names(found, main), strict=True):
         file, caller = json.dumps(call.file), json.dumps(f"{call.caller[0]}:{call.caller[1]}") if call.caller[0] else 0

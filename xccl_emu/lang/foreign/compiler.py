@@ -7,15 +7,17 @@ kernel keeps is in its core's words alone.
 import functools
 import hashlib
 import importlib.util
+import json
 import mmap
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from xccl_emu.base.errors import KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import _machine_code, abi
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.foreign import image
+from xccl_emu.lang.foreign import image, pointers
 
 HERE = Path(__file__).parent
 
@@ -34,14 +36,18 @@ _FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
-_OF_KERNEL = ["-iquote", ".", f"-I{HERE}", "-fsanitize-coverage=trace-pc"]
+_COVERAGE = ["-fsanitize-coverage=trace-pc"]
+_OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
+_TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
 _ON_X86 = ["-fcf-protection=none"]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
-    "REQUEST_WORDS", "LONGEST_REQUEST_WORDS",
+    "POINTER", "REQUEST_WORDS", "LONGEST_REQUEST_WORDS",
 )  # fmt: skip
 _COUNT = "__sanitizer_cov_trace_pc"
 _CALLS, _JUMPS = ("bl", "b") if platform.machine() == "aarch64" else ("call", "jmp")
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
+_PLACE = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _LINK = ["-nostdlib", "-nostartfiles", "-static", "-no-pie", "-Wl,--build-id=none"]
 
 
@@ -65,6 +71,8 @@ class Unit:
     """How many of the first arguments stay in the core's registers."""
     tables: Callable[[str], str] | None = None
     """What else is compiled, made of the text that the preprocessor leaves."""
+    follows: bool = False
+    """It may follow pointers to memory of the machine, so a clang is chosen if there is one."""
 
     @property
     def file(self) -> Path:
@@ -106,8 +114,8 @@ class Made:
     text: str
 
 
-def compiler(is_c: bool, environ: Mapping[str, str]) -> list[str]:
-    """The command: ``$CC`` or ``$CXX``, a usual name on the path, or zig's.
+def compiler(is_c: bool, environ: Mapping[str, str], follows: bool = False) -> list[str]:
+    """The command: ``$CC`` or ``$CXX``, a usual name on the path, or zig's; the first clang of them for `Unit.follows`.
 
     Raises:
         KernelError: if there is none, or if this machine is none that kernels in C run on.
@@ -117,55 +125,96 @@ def compiler(is_c: bool, environ: Mapping[str, str]) -> list[str]:
     variable, usual = ("CC", ("cc", "gcc", "clang")) if is_c else ("CXX", ("c++", "g++", "clang++"))
     if environ.get(variable):
         return shlex.split(environ[variable])
-    for name in usual:
-        if found := shutil.which(name, path=environ.get("PATH")):
-            return [found]
+    found = [[at] for name in usual if (at := shutil.which(name, path=environ.get("PATH")))]
     if importlib.util.find_spec("ziglang"):
-        return [sys.executable, "-m", "ziglang", "cc" if is_c else "c++"]
+        found.append([sys.executable, "-m", "ziglang", "cc" if is_c else "c++"])
+    if found:
+        return next((each for each in found if follows and is_clang(each)), found[0])
     raise KernelError(
         f"no compiler for {'C' if is_c else 'C++'}: set {variable}, put one of {', '.join(usual)} on the path, "
         f"or install the extra: pip install 'xccl_emu[cpp]'"
     )
 
 
+@dataclass(frozen=True)
+class _Build:
+    """How a unit is compiled on this machine."""
+
+    unit: Unit
+    command: list[str]
+    has_spaces: bool
+    """Pointers to memory of the machine become requests."""
+
+    @property
+    def flags(self) -> list[str]:
+        """Return flags of all that is compiled."""
+        return [*_FLAGS, *(_ON_X86 if platform.machine() == "x86_64" else ())]
+
+    @property
+    def of_kernel(self) -> list[str]:
+        """Return flags of the kernel's source."""
+        spaces = [*pointers.defines(), f"-DXCCL_CONSTANTS={image.CONSTANTS}"] if self.has_spaces else []
+        return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *self.unit.flags, *spaces]
+
+    @property
+    def words(self) -> list[str]:
+        """Return `Unit.words`, and whether pointers that the machine may know are followed blindly."""
+        return [*self.unit.words, f"-DXCCL_IS_BLIND={int(self.unit.follows and not self.has_spaces)}"]
+
+    def run(self, *arguments: str) -> bytes:
+        """Return what the compiler writes."""
+        return _run(self.unit, [*self.command, *arguments])
+
+    def assembly(self, at: Path) -> str:
+        """Return the kernel's assembly, made in a folder."""
+        made = str(at / "kernel.s")
+        if self.has_spaces:
+            ir = at / "kernel.ll"
+            self.run(*self.of_kernel, *_TO_IR, "-o", str(ir))
+            ir.write_text(pointers.lowered(ir.read_text(), str(self.unit.file)))
+            self.run(*self.flags, *_COVERAGE, "-S", str(ir), "-o", made)
+        else:
+            self.run(*self.of_kernel, "-S", "-", "-o", made)
+        own = (str(HERE), *(flag[2:] for flag in self.unit.flags if flag.startswith("-I")))
+        return "".join(_located(_counted((at / "kernel.s").read_text()), self.unit.file.parent, own))
+
+
 def made(unit: Unit) -> Made:
     """The image of a unit: from the cache, or compiled now.
 
     Raises:
-        KernelError: with the compiler's diagnostics if the unit does not compile or link, and as `compiler` does.
+        KernelError: with the compiler's diagnostics if the unit does not compile or link, for a pointer that no request
+            can be made of, and as `compiler` does.
     """
-    is_c = unit.is_c
-    command = compiler(is_c, os.environ)
-    flags = [*_FLAGS, *(_ON_X86 if platform.machine() == "x86_64" else ())]
-    of_kernel = [*flags, *(_OF_C if is_c else _OF_CXX), *_OF_KERNEL, *unit.flags]
-    whole = _run(unit, [*command, *of_kernel, "-E", "-"]).decode()
+    command = compiler(unit.is_c, os.environ, unit.follows)
+    build = _Build(unit, command, unit.follows and is_clang(command))
+    whole = build.run(*build.of_kernel, "-E", "-").decode()
     tables = unit.tables(whole) if unit.tables else ""
     text = "\n".join(line for line in whole.splitlines() if not line.startswith("#"))
-    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld")]
-    parts = [_version(tuple(command)), *command, *of_kernel, *_LINK, *unit.words, *own, whole, tables]
+    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "pointers.py")]
+    parts = [_version(tuple(command)), *command, *build.of_kernel, *_LINK, *build.words, *own, whole, tables]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = str(_machine_code.folder() / f"{unit.name}-{digest[:32]}.o")
     elf = cache.read_kept(path)
     if elf is None:
         cache.tell_compiling("kernels")
-        unit = replace(unit, before=f"{unit.before}\n{tables}")
-        elf = _linked(unit, command, flags, of_kernel, image.address_of(digest))
+        with_tables = replace(unit, before=f"{unit.before}\n{tables}")
+        elf = _linked(replace(build, unit=with_tables), image.address_of(digest))
         cache.keep(path, elf)
     return Made(elf, text)
 
 
-def _linked(unit: Unit, command: list[str], flags: list[str], of_kernel: list[str], address: int) -> bytes:
+def _linked(build: _Build, address: int) -> bytes:
     with tempfile.TemporaryDirectory(prefix="xccl_emu-") as folder:
         at = Path(folder)
-        names = ("image.ld", "kernel.s", "kernel.o", "runtime.o", "image")
-        script, assembly, kernel, runtime, whole = (str(at / name) for name in names)
+        script, assembly, kernel, runtime, whole = (
+            str(at / name) for name in ("image.ld", "located.s", "kernel.o", "runtime.o", "image")
+        )
         Path(script).write_text((HERE / "image.ld").read_text().replace("XCCL_ADDRESS", f"{address:#x}"))
-        _run(unit, [*command, *of_kernel, "-S", "-", "-o", assembly])
-        Path(assembly).write_text("".join(_counted(Path(assembly).read_text())))
-        _run(unit, [*command, "-c", assembly, "-o", kernel])
-        own = [*flags, *_OF_C, "-ffreestanding", *unit.words, "-c", str(HERE / "runtime.c"), "-o", runtime]
-        _run(unit, [*command, *own])
-        _run(unit, [*command, *_LINK, f"-Wl,-T,{script}", kernel, runtime, "-o", whole])
+        Path(assembly).write_text(build.assembly(at))
+        build.run("-c", assembly, "-o", kernel)
+        build.run(*build.flags, *_OF_C, "-ffreestanding", *build.words, "-c", str(HERE / "runtime.c"), "-o", runtime)
+        build.run(*_LINK, f"-Wl,-T,{script}", kernel, runtime, "-o", whole)
         return Path(whole).read_bytes()
 
 
@@ -181,6 +230,29 @@ def _counted(assembly: str) -> Iterator[str]:
         elif words and not words[0].startswith((".", "#", "//")):
             here.clear()
         yield line
+
+
+def _located(assembly: Iterable[str], folder: Path, own: tuple[str, ...]) -> Iterator[str]:
+    """Lines of assembly, and a table of lines of the source (`runtime.c`): 0 in no file, or one of our own."""
+    files, rows = dict[str, str](), list[str]()
+    for line in assembly:
+        yield line
+        if file := _FILE.match(line):
+            files[file[1]] = str(folder / file[2] / (file[3] or ""))
+        elif place := _PLACE.match(line):
+            name = files[place[1]]
+            shown = 0 if name.startswith(own) or not Path(name).is_file() else int(place[2])
+            yield f".Lxccl_line{len(rows)}:\n"
+            rows.append(f"\t.quad .Lxccl_line{len(rows)}, .Lxccl_file{place[1]}, {shown}\n")
+    yield '\t.section xccl_lines,"a"\n'
+    yield from rows
+    yield '\t.section .rodata.xccl_files,"a"\n'
+    yield from (f".Lxccl_file{number}:\n\t.asciz {json.dumps(name)}\n" for number, name in files.items())
+
+
+def is_clang(command: Sequence[str]) -> bool:
+    """Return whether a command is a clang, by what it says of its version."""
+    return "clang" in _version(tuple(command))
 
 
 @functools.cache

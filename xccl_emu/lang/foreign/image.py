@@ -11,7 +11,7 @@ import mmap
 import signal
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from xccl_emu.base.errors import ConfigError, KernelError
 
@@ -30,7 +30,9 @@ _LOWEST_WORD, _PROTECT_WORD, _SET_DEFAULT_WORD, _PREVIOUS_WORD = range(6, 10)
 """Offsets of the words at `TOP`, as `struct control` has them."""
 
 _FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20
-_CONSTANTS = _FIRST + _SLOT_BYTES * _SLOTS
+CONSTANTS = _FIRST + _SLOT_BYTES * _SLOTS
+"""Where `constant` begins to put bytes."""
+_Record = TypeVar("_Record", bound=ctypes.Structure)
 READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _NO_RIGHTS, _FIXED_NOREPLACE, _ON_STACK, _SIGINFO = 0, 0x100000, 0x08000000, 4
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
@@ -69,6 +71,12 @@ class _SiteRecord(ctypes.Structure):
         ("number", ctypes.c_int64), ("operation", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_int64),
         ("sync", ctypes.c_char_p), ("step", ctypes.c_int64), ("order", ctypes.c_char_p), ("caller", ctypes.c_char_p),
     )  # fmt: skip
+
+
+class _LineRecord(ctypes.Structure):
+    """A ``struct xccl_line``."""
+
+    _fields_ = (("address", ctypes.c_uint64), ("file", ctypes.c_char_p), ("line", ctypes.c_int64))
 
 
 @dataclass(frozen=True)
@@ -143,9 +151,15 @@ class Image:
 
     def _records(self) -> list[_SiteRecord]:
         """The records of the loaded image, in order of the source."""
-        begin, end = self.symbols["xccl_sites_begin"], self.symbols["xccl_sites_end"]
-        records = [_SiteRecord.from_address(at) for at in range(begin, end, ctypes.sizeof(_SiteRecord))]
-        return sorted(records, key=lambda record: int(record.number))
+        return sorted(self._held("sites", _SiteRecord), key=lambda record: int(record.number))
+
+    def _held(self, name: str, kind: type[_Record]) -> list[_Record]:
+        begin, end = self.symbols[f"xccl_{name}_begin"], self.symbols[f"xccl_{name}_end"]
+        return [kind.from_address(at) for at in range(begin, end, ctypes.sizeof(kind))]
+
+    def lines(self) -> list[tuple[str, int]]:
+        """File and line of each piece of a loaded image, by number."""
+        return [(_text(record.file), int(record.line)) for record in self._held("lines", _LineRecord)]
 
     def places(self) -> list[ForeignRequest]:
         """The requests of a loaded image, by number."""
@@ -206,7 +220,7 @@ def constant(data: bytes) -> int:
     """
     if not 0 < len(data) <= _SLOT_BYTES:
         raise ConfigError(f"{len(data)} bytes of constants: must be 1 to {_SLOT_BYTES}")
-    address = _CONSTANTS + address_of(hashlib.sha256(data).hexdigest()) - _FIRST
+    address = CONSTANTS + address_of(hashlib.sha256(data).hexdigest()) - _FIRST
     if _loaded.get(address) != data:
         _map(address, len(data))
         ctypes.memmove(address, data, len(data))

@@ -146,9 +146,13 @@ class CKernel(lang.Kernel):
 
     @functools.cached_property
     def places(self) -> tuple[lang.Site, ...]:
-        """Return where a step that failed began: at the kernel's head, or after the request before, by number + 1."""
-        text = _line_of(str(self.file), self._line)
-        return (lang.Site(str(self.file), self._line, text, "return", 0, ""), *self.sites)
+        """Return where a step may fail: after the kernel's head or a request, by number + 1, then lines of the code."""
+        head = self._line_at(str(self.file), self._line, "return")
+        return (head, *self.sites, *(self._line_at(file, line, "") for file, line in self._made[0].lines()))
+
+    def _line_at(self, file: str, line: int, operation: str) -> lang.Site:
+        path = str(self.file.parent / file)
+        return lang.Site(path, line, _line_of(path, line) if line else "", operation, 0, "")
 
     @functools.cached_property
     def registers(self) -> tuple[str, ...]:

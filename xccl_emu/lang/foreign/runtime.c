@@ -19,8 +19,28 @@ struct xccl_site {
 };
 extern void xccl_body(const int64_t *arguments);
 
+/* The lines of the kernel's code; in our headers they are 0 (compiler.py). */
+struct xccl_line {
+    uint64_t address;
+    const char *file;
+    int64_t line;
+};
+extern const struct { int64_t words[8]; } xccl_sites_begin[], xccl_sites_end[];
+extern const struct xccl_line xccl_lines_begin[], xccl_lines_end[];
+extern const char xccl_code_end[];
+
+/* What a signal has to know of the image whose kernel raises it: the first image's is its handler. */
+struct image {
+    const struct xccl_line *lines, *lines_end;
+    const char *code_end;
+    const void *sites, *sites_end;
+    int64_t is_blind; /* may it follow pointers to memory of the machine, without requests? */
+};
+static const struct image HERE = {xccl_lines_begin, xccl_lines_end, xccl_code_end, xccl_sites_begin, xccl_sites_end,
+                                  XCCL_IS_BLIND};
+
 struct control {
-    int64_t inside; /* is a kernel on its stack? */
+    const struct image *inside; /* whose kernel is on its stack, if one is */
     int64_t result, status, blocks;
     int64_t *machine, *kernel; /* stack pointers */
     char *lowest; /* what lies below may not be touched yet: nobody has, since the run began */
@@ -121,8 +141,6 @@ struct xccl_call {
     int16_t name, operation;
     const char *file;
 };
-extern const struct { int64_t words[8]; } xccl_sites_begin[];
-
 static int is_same(const char *one, const char *other) {
     for (; *one && *one == *other; one++, other++) {}
     return *one == *other;
@@ -194,6 +212,16 @@ static int open_from(struct control *c, char *address) {
     return 1;
 }
 
+/* The place of an instruction: its line, by a number that follows the sites' numbers; else the last request's. */
+static int64_t place_of(const struct image *image, uint64_t instruction, int64_t otherwise) {
+    const struct xccl_line *found = 0;
+    if (instruction >= (uint64_t)image->code_end) return otherwise;
+    for (const struct xccl_line *each = image->lines; each < image->lines_end; each++)
+        if (each->address <= instruction && (!found || each->address >= found->address)) found = each;
+    int64_t n_sites = ((const char *)image->sites_end - (const char *)image->sites) / sizeof *xccl_sites_begin;
+    return found && found->line ? 1 + n_sites + (found - image->lines) : otherwise;
+}
+
 /* A signal that a kernel raises ends its step, unless it only wants more of its stack; others go where they went. */
 void xccl_on_fault(int number, siginfo_t *info, void *context) {
     struct control *c = CONTROL;
@@ -206,7 +234,14 @@ void xccl_on_fault(int number, siginfo_t *info, void *context) {
     char *address = info->si_addr, *lowest = (char *)XCCL_TOP - XCCL_ROOM_BYTES;
     if (number == SIGSEGV && address >= lowest && address < c->lowest && open_from(c, address)) return;
     int is_guard = number == SIGSEGV && address < lowest && address >= lowest - XCCL_GUARD_BYTES;
-    c->status = number == SIGFPE ? XCCL_DIVISION_BY_ZERO : is_guard ? XCCL_STACK_FULL : XCCL_FAULT;
+    /* any address that the machine may have, but for one that is none to the processor, which says 0 of it */
+    int is_pointer = c->inside->is_blind && number == SIGSEGV && address < lowest - XCCL_GUARD_BYTES &&
+                     (info->si_code == SEGV_MAPERR || info->si_code == SEGV_ACCERR);
+    c->status = number == SIGFPE ? XCCL_DIVISION_BY_ZERO
+                : is_guard       ? XCCL_STACK_FULL
+                : is_pointer     ? XCCL_POINTER
+                                 : XCCL_FAULT;
+    if (!is_guard) c->pc = place_of(c->inside, PROGRAM_COUNTER(at), c->pc);
     PROGRAM_COUNTER(at) = (uint64_t)xccl_leave;
     STACK_POINTER(at) = (uint64_t)c->machine;
 }
@@ -242,7 +277,7 @@ static void go_on(struct control *c, int64_t *core, int64_t *live) {
         for (int64_t i = XCCL_KEPT; i < XCCL_PARAMS; i++) c->arguments[i] = registers[i], registers[i] = 0;
     for (int64_t i = 0; i < XCCL_KEPT; i++) c->arguments[i] = registers[i];
     set_modes(XCCL_USUAL);
-    c->inside = 1;
+    c->inside = &HERE;
     xccl_swap(&c->machine, c->pc ? top - *live : fresh(top));
     c->inside = 0;
     set_modes(of_machine);

@@ -10,8 +10,13 @@
 
 #define __global__
 #define __aicore__
+#ifdef XCCL_SPACE__gm /* the compiler is a clang: xccl_emu/lang/foreign/pointers.py makes requests of what follows them */
+#define __gm__ __attribute__((address_space(XCCL_SPACE__gm)))
+#define __ubuf__ __attribute__((address_space(XCCL_SPACE__ubuf)))
+#else
 #define __gm__
 #define __ubuf__
+#endif
 #define __inout_pipe__(...)
 #define GM_ADDR __gm__ uint8_t *
 #define ASCEND_IS_AIV constexpr (true)
@@ -65,13 +70,26 @@ struct xccl_place {
         return xccl_site_of(xccl_calls, xccl_n_calls, name, file, line, operation, mention);
     }
     void fail(int64_t operation, int64_t code, int64_t value) const {
-        xccl_ask(of(operation), XCCL_OP_FAIL, code, value, 0, 0, 0, 0);
+        xccl_ask(site ? site : of(operation), XCCL_OP_FAIL, code, value, 0, 0, 0, 0);
     }
 };
 XCCL_HERE xccl_place xccl_here(int name, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     XCCL_WATCH(xccl_call_begins();)
     return {name, file, line};
 }
+#ifdef XCCL_SPACE__gm
+/* What a pointer that is followed asks for; constants that the host gives are read where they are. */
+extern "C" [[gnu::used]] inline int64_t xccl_follow(const xccl_site *site, int64_t operation, int64_t address,
+                                                    int64_t one, int64_t other) {
+    if (operation == XCCL_OP_LOAD && address >= XCCL_CONSTANTS) {
+        int64_t word = 0;
+        for (int64_t i = 0; i < one; i++) word |= int64_t(reinterpret_cast<const uint8_t *>(address)[i]) << 8 * i;
+        return word;
+    }
+    XCCL_WATCH(xccl_call_begins();)
+    return xccl_place{0, nullptr, 0, site}(operation, address, one, other);
+}
+#endif
 #define XCCL_AT(name) xccl_place at = xccl_here(XCCL_NAME_##name)
 
 #define XCCL_REFUSED(what) [[gnu::error(what " is not in xccl_emu's header for Ascend C")]]
@@ -199,7 +217,7 @@ public:
         return moved;
     }
     const __gm__ T *GetPhyAddr(uint64_t index = 0) const {
-        return reinterpret_cast<const T *>(address + static_cast<int64_t>(index * sizeof(T)));
+        return reinterpret_cast<const __gm__ T *>(address + static_cast<int64_t>(index * sizeof(T)));
     }
     T GetValue(uint64_t index, XCCL_AT(GetValue)) const {
         return xccl_value<T>(at(XCCL_OP_LOAD, (*this)[index].address, sizeof(T)));
