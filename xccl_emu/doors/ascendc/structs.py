@@ -1,7 +1,7 @@
 """Structs of a kernel's sources, read as text: their fields, and what a build makes of the host's tiling macros."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,13 +49,13 @@ def read(file: Path) -> str:
         raise ConfigError("file", str(file), f"cannot be read ({error.strerror})") from error
 
 
-def with_included(file: Path, text: str) -> str:
-    """Return a source without comments, then the files of its folders that it includes, each once."""
+def with_included(file: Path, text: str, folders: Sequence[Path] = ()) -> str:
+    """Return a source without comments, then the files of its and further folders that it includes, each once."""
     found, waiting = {file.resolve(): bare(text)}, [file.resolve()]
     while waiting:
         at = waiting.pop(0)
         for name in _INCLUDE.findall(found[at]):
-            paths = [folder / name for folder in (at.parent, file.parent) if (folder / name).is_file()]
+            paths = [folder / name for folder in (at.parent, file.parent, *folders) if (folder / name).is_file()]
             if paths and (path := paths[0].resolve()) not in found:
                 found[path] = read(path)
                 waiting.append(path)
@@ -66,7 +66,7 @@ def fields_of(text: str, struct: str, file: str) -> Iterator[StructField]:
     """Yield the fields of a struct in a text without comments; raises ConfigError for what is none, naming the file."""
     found = re.search(rf"\bstruct\s+{re.escape(struct)}\s*\{{([^}}]*)\}}", text)
     if found is None:
-        raise ConfigError("struct", struct, f"{file} has no such struct")
+        raise ConfigError("struct", struct, f"{file} and what it includes have no such struct")
     for declared in (re.sub(r"\s*=.*", "", each.strip()) for each in found[1].split(";") if each.strip()):
         match = _FIELD.fullmatch(declared)
         if match is None:
