@@ -8,7 +8,7 @@ from pathlib import Path
 from xccl_emu.base.errors import ConfigError
 
 SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp")
-"""Of files in which a kernel may be, and no case."""
+"""Files with these suffixes may have kernels, and no case."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _STRUCT = re.compile(r"\b(?:GET_TILING_DATA_WITH_STRUCT|REGISTER_TILING_DEFAULT)\s*\(\s*(\w+)")
@@ -39,7 +39,7 @@ class Language:
 
     name: str
     pattern: str
-    """Of a head, with ``{name}`` for the kernel's; its groups are the result and the parameters."""
+    """Matches a head, with ``{name}`` for the kernel's; its groups are the result and the parameters."""
     example: str
     module: str
     imported: str

@@ -168,7 +168,7 @@ class _Source:
         return {found[2] for found in _CALL.finditer(self.text) if not found[1] and self._is_declared(found.start(2))}
 
     def _is_declared(self, at: int) -> bool:
-        """Is a function declared where its name is?"""
+        """Return whether a function is declared where its name is."""
         before = self.text[max(at - 200, 0) : at].rstrip()
         while qualified := _CLASS.search(before):
             before = before[: qualified.start()].rstrip()
@@ -176,7 +176,7 @@ class _Source:
         return word[1] not in _NO_TYPES if word else before.endswith(">") and not before.endswith("->")
 
     def _is_ours(self, found: re.Match[str]) -> bool:
-        """Is it a call of Ascend C's?  A name that the source declares too is one where the operands say so."""
+        """Return whether it is a call of Ascend C's: of a name that the source declares too, where the operands say so."""
         of, name = found[1], found[2]
         if not of and self._is_declared(found.start(2)):
             return False

@@ -194,16 +194,16 @@ def forget_awaited(st, ck, block, base):
 
 @jit
 def _share(st, start, end, other, other_end):
-    """Do two ranges share a granule, or what becomes visible at once?  Writes of a core to one keep their order."""
+    """Return whether two ranges share what becomes visible at once; writes of a core to one granule keep their order."""
     shift = max(5, st[ms.ATOMIC_SHIFT])
     return start < end and start >> shift <= other_end - 1 >> shift and other >> shift <= end - 1 >> shift
 
 
 @jit
 def _by_depth(st, what, other, shared):
-    """May it be seen in which order an access and an earlier one were made that only a full queue has put before it?
+    """Return whether it may be seen that an access was made after one which only a full queue has put before it.
 
-    Of two to one granule, if one writes.  After a read, of any write: it may tell others to write what was read.  After
+    Of two to one granule, if one writes.  After a read, of any write: others may go by it and write what was read.  After
     a write, of anything, where writes become visible as they take off.
     """
     if other & WRITES:
@@ -213,7 +213,7 @@ def _by_depth(st, what, other, shared):
 
 @jit
 def _orders_writes(st):
-    """Is a write that has taken off before others that do so later, though nobody waits until it is visible?"""
+    """Return whether a write comes before those that take off later, though nobody waits until it is visible."""
     return st[ms.ORDER] < ms.ORDER_RELAXED or st[ms.REQUEST_ORDERS] != 0
 
 
