@@ -176,7 +176,7 @@ class _Source:
         return word[1] not in _NO_TYPES if word else before.endswith(">") and not before.endswith("->")
 
     def _is_ours(self, found: re.Match[str]) -> bool:
-        """Return whether it is a call of Ascend C's: of a name that the source declares too, where the operands say so."""
+        """Return whether it is a call of Ascend C's; of a name that the source declares, where the operands say so."""
         of, name = found[1], found[2]
         if not of and self._is_declared(found.start(2)):
             return False

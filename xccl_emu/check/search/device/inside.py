@@ -194,7 +194,7 @@ def forget_awaited(st, ck, block, base):
 
 @jit
 def _share(st, start, end, other, other_end):
-    """Return whether two ranges share what becomes visible at once; writes of a core to one granule keep their order."""
+    """Return whether two ranges share what becomes visible at once; a core's writes to one granule keep their order."""
     shift = max(5, st[ms.ATOMIC_SHIFT])
     return start < end and start >> shift <= other_end - 1 >> shift and other >> shift <= end - 1 >> shift
 
@@ -203,8 +203,8 @@ def _share(st, start, end, other, other_end):
 def _by_depth(st, what, other, shared):
     """Return whether it may be seen that an access was made after one which only a full queue has put before it.
 
-    Of two to one granule, if one writes.  After a read, of any write: others may go by it and write what was read.  After
-    a write, of anything, where writes become visible as they take off.
+    Of two to one granule, if one writes.  After a read, of any write: others may go by it and write what was read.  Of
+    anything after a write, where writes become visible as they take off.
     """
     if other & WRITES:
         return shared or _orders_writes(st)
