@@ -24,6 +24,7 @@ pytestmark = [
 SOURCES = ROOT / "tests" / "ascendc_sources"
 PAIRS = list(maps.CASTS)
 EXP, SORT, COPY, WORDS, DUPLICATE = 30, 32, 35, 37, 38
+COUNT, MOST, LEAST, ROWS, STRIDED = range(39, 44)
 NBYTES = 2048
 
 
@@ -157,6 +158,41 @@ def test_integers_of_8_bytes_are_filled_in(value: int) -> None:
     """Duplicate of an int64_t leaves it in each element."""
     found = after(np.zeros(8, np.int64), DUPLICATE, value, 9).view(np.int64)[NBYTES // 16 :]
     assert found[:10].tolist() == [value] * 9 + [0]
+
+
+def test_elements_count_up() -> None:
+    """An element is counted up before or after its value is used, and `Std` has what is the larger and smaller one."""
+    found = after(np.array([7, 7, 3], np.int32), COUNT, n=8).view(np.int32)
+    assert found[:3].tolist() == [8, 8, 5]
+    assert found[8] == max(7, 8) + min(3, 4)
+
+
+@pytest.mark.parametrize(("which", "best"), [(MOST, np.argmax), (LEAST, np.argmin)])
+def test_the_most_of_all_has_its_index_if_asked(which: int, best: Any) -> None:
+    """ReduceMax and ReduceMin leave the value, and with an index the first place that has it, as bits."""
+    values = np.array([3, -1, 9, -7, 9, -7, 0], np.float32)
+    for index in (0, 1):
+        found = after(values, which, index, values.size)[NBYTES // 2 :]
+        assert found.view(np.float32)[0] == values[best(values)]
+        assert found.view(np.uint32)[1] == (best(values) if index else 0)
+
+
+def test_rows_are_summed_with_room_to_spare() -> None:
+    """Sum with a tensor to work in leaves the sum of the first elements of each row, as without one."""
+    values = np.arange(32, dtype=np.float32)
+    found = after(values, ROWS, n=5)[NBYTES // 2 :].view(np.float32)
+    assert found[:2].tolist() == [values[:5].sum(), values[16:21].sum()]
+
+
+@pytest.mark.parametrize(("length", "stride"), [(1, 0), (2, 3)])
+def test_blocks_are_copied_within_the_data_buffer(length: int, stride: int) -> None:
+    """DataCopy from tensor to tensor moves blocks of 32 bytes, with gaps of whole blocks on both sides."""
+    image, half = np.arange(NBYTES // 2, dtype=np.uint16).view(np.uint8)[: NBYTES // 2], NBYTES // 2
+    wanted = np.zeros(half, np.uint8)
+    for i in range(3):
+        to, source = 32 * i * (length + 1), 32 * i * (length + stride)
+        wanted[to : to + 32 * length] = image[source : source + 32 * length]
+    assert (after(image, STRIDED, stride, length)[half:] == wanted).all()
 
 
 @protocol

@@ -81,6 +81,15 @@ extern "C" __global__ __aicore__ void functions(
         all.ReinterpretCast<int64_t>()(5) = all.ReinterpretCast<int64_t>().GetValue(2) >> 1;
     }
     if (which == 38) Duplicate(all[to].ReinterpretCast<int64_t>(), mode, n);
+    if (which == 39) {
+        static_assert(Std::IsSame<half, half>::value && !Std::IsSame<half, float>::value);
+        LocalTensor<int32_t> counts = all.ReinterpretCast<int32_t>();
+        counts(n) = Std::max(counts(0)++, ++counts(1)) + Std::min(counts(2)++, counts(2)++);
+    }
+    if (which == 40) ReduceMax(of_wide, wide, wide, n, mode == 1);
+    if (which == 41) ReduceMin(of_wide, wide, wide, n, mode == 1);
+    if (which == 42) Sum(of_wide, wide, all, SumParams{2, 16, uint32_t(n)});
+    if (which == 43) DataCopy(of_wide, wide, {3, uint16_t(n), uint16_t(mode), 1});
     PipeBarrier<PIPE_ALL>();
     DataCopy(target, all, nbytes);
     PipeBarrier<PIPE_ALL>();

@@ -16,6 +16,7 @@ VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
     "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
     "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "CompareScalar", "Select", "Brcb", "Copy",
+    "Exp", "Sort32", "Sort", "Extract",
 )  # fmt: skip
 """Instructions of the vector pipe."""
 
@@ -29,6 +30,7 @@ REQUESTS = {
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),
     "FreeTensor": ("set_flag", "wait_flag"), "PipeBarrier": (), "SyncAll": (), "dsb": ("quiet",),
     "xccl_launches": ("arrive", "await_group", "load", "poll_ge", "quiet", "atomic_add"),
+    "CrossCoreSetFlag": ("set_flag", "wait_flag", "arrive"), "CrossCoreWaitFlag": ("await_group",),
     "GatherMask": ("v_copy", "set_flag", "wait_flag", "ub_load"),
     **dict.fromkeys(("InitBuffer", "SetAtomicMax", "SetAtomicMin", "SetDeqScale"), ("fail",)),
 }  # fmt: skip
