@@ -120,8 +120,8 @@ class Described(w.Printed):
 
 def _ours(wanted: str = "") -> Iterator[Known]:
     """Cases that modules of `xccl_emu.protocols` have; of a wanted name only modules that say it, first as a preset."""
-    sources = _sources()
-    modules = [name for name, text in sources.items() if not wanted or f'"{wanted}"' in text]
+    sources, said = _sources(), (f'"{wanted}"', f"class{wanted}(", f"def{wanted}(")
+    modules = [name for name, text in sources.items() if not wanted or any(each in text for each in said)]
     for name in sorted(modules, key=lambda name: f'Preset("{wanted}"' not in sources[name]):
         for maker in makers_of(import_module(name)).values():
             yield from _by_name(maker)

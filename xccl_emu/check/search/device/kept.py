@@ -26,16 +26,18 @@ _LISTS = np.array([
 _N_PARTS = _OF_CORE + len(_LISTS)
 
 
-@jit
 def words_of_core(st):
-    """Return how many words it takes to keep a core."""
+    """Return how many words it takes to keep a core; the host asks too, and compiles nothing for that."""
     return st[ms.CORE_WORDS] + cs.BLOCK + st[ms.CACHE_WORDS] + _N_PARTS
+
+
+_words_of_core = jit(words_of_core)
 
 
 @jit
 def _places(st, ck, i):
     """Return where a core's words are, its block, and where both are kept, one after the other."""
-    kept = ck[cs.KEPT] + i * words_of_core(st)
+    kept = ck[cs.KEPT] + i * _words_of_core(st)
     return flight.block_of_core(st, clocks.core_of(ck, i)), clocks.block_of(ck, i), kept, kept + ms.WINDOWS
 
 
