@@ -124,6 +124,8 @@ EVENTS_SET = 45  # (key, vector) each; a key only once
 EVENTS_SET_MAX = 16
 RECORDS = EVENTS_SET + 2 * EVENTS_SET_MAX  # (first byte, last + 1, agent and flags, clock, site) each
 RECORD_WORDS = 5
+AWAITED = 4096
+"""Among a record's flags: made while the scalar unit waited, whose clock it has in place of a site (`inside`)."""
 RECORDS_MAX = 64
 MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, who: `races.mark_of`) each, of memory
 MARK_WORDS = 3

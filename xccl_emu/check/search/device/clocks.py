@@ -122,6 +122,8 @@ def _replace(st, ck, block, pipe, old, new):
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & 15 == pipe:
             least = min(least, _replace_at(ck, at + 3, 0, old, new))
+        if ck[at + 2] & cs.AWAITED and pipe == SCALAR:
+            least = min(least, _replace_at(ck, at + 4, 0, old, new))
     for n in range(ck[block + cs.N_READ]):
         at = block + cs.READ + n * cs.READ_WORDS
         if ck[at + 2] >> cs.READ_AGENT == pipe:

@@ -16,11 +16,11 @@ from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import call, jit
 
 WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE, IN_ROW = 16, 32, 64, 128, 256, 512, 1024, 2048
-AWAITED = 4096
+AWAITED = cs.AWAITED
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
 write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
 reads of memory, with the clock of the latest; IN_ROW: it adds integers of 4 bytes, not a word; AWAITED: it is explored,
-and was made while the scalar unit waited for a place (`note_explored`)."""
+and was made while the scalar unit waited for a place (`note_explored`); it has the unit's clock in place of a site."""
 AGENT_BEFORE, N_BEFORE = AGENT_DMA + 8, 3
 """Agents of descriptors that were used again: of what they did before, while not all know of it."""
 _FENCES = 13
@@ -160,7 +160,7 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
 
 
 @call
-def note_explored(st, ck, i, start, nbytes, what, vector, site, awaited):
+def note_explored(st, ck, i, start, nbytes, what, vector, awaited):
     """Judge an explored access by what was made of the core while its scalar unit waited for a place in a queue.
 
     How deep a queue is orders nothing, but no state has such an access open together with what the scalar unit issues
@@ -171,13 +171,15 @@ def note_explored(st, ck, i, start, nbytes, what, vector, site, awaited):
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
         other = ck[at + 2]
         if other & AWAITED and other & 15 != agent and not clocks.knows(vector, other & 15, ck[at + 3]):
-            if _by_depth(st, what, other, _share(st, start, end, ck[at], ck[at + 1])):
+            later = clocks.lane(vector, SCALAR) >= ck[at + 4]  # it was issued when that wait was over
+            if later and _by_depth(st, what, other, _share(st, start, end, ck[at], ck[at + 1])):
                 ck[cs.DOUBT] = cs.LIMIT_QUEUE
     if awaited and (not what & WRITES or _orders_writes(st) or granules.by_others_too(ck, i, start, nbytes)):
         if ck[block + cs.N_RECORDS] == cs.RECORDS_MAX:
             ck[cs.DOUBT] = cs.LIMIT_QUEUE
         else:
-            _add(st, ck, block, start, end, what | AWAITED, clocks.lane(vector, agent), site)
+            issued = clocks.lane(ck[block + cs.VECTORS], SCALAR)
+            _add(st, ck, block, start, end, what | AWAITED, clocks.lane(vector, agent), issued)
 
 
 @jit
@@ -386,7 +388,7 @@ def _coarse(one, other):
 @jit
 def _covers(ck, one, other):
     """Does knowing the one of two records imply knowing the other, of the same pipe earlier and within its bytes?"""
-    same = ck[one + 2] == ck[other + 2] and ck[one + 2] & 15 < AGENT_DMA and not ck[one + 2] & ALONE
+    same = ck[one + 2] == ck[other + 2] and ck[one + 2] & 15 < AGENT_DMA and not ck[one + 2] & (ALONE | AWAITED)
     return same and ck[one] <= ck[other] and ck[other + 1] <= ck[one + 1] and ck[one + 3] >= ck[other + 3]
 
 

@@ -314,7 +314,7 @@ def _note_memory(st, ck, rows, x, awaited):
             continue
         if worst > granules.DATA or (awaited and worst > granules.OWN):
             what = rows[r, accesses.AGENT] | (inside.WRITES if writes else 0)
-            inside.note_explored(st, ck, x.i, start, nbytes, what, vector, site, awaited)
+            inside.note_explored(st, ck, x.i, start, nbytes, what, vector, awaited)
         if ck[cs.GUIDED] >> x.i & 1 and worst > granules.OWN and not syncs:
             # Ordered by what that poll has seen, but not synchronized: so no state has both open
             ck[cs.DOUBT] = cs.LIMIT_GUIDED
@@ -416,7 +416,7 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
         ck[block + cs.ARRIVED] = 1 if op == rq.OP_ARRIVE else 0
         if op == rq.OP_ARRIVE:
             races.release_marks(st, ck, block, ck[block + cs.VECTORS])
-            inside.note_explored(st, ck, x.i, 0, 0, rq.SCALAR | inside.WRITES, ck[block + cs.VECTORS], 0, False)
+            inside.note_explored(st, ck, x.i, 0, 0, rq.SCALAR | inside.WRITES, ck[block + cs.VECTORS], False)
     if (ops.ATOMICS >> op & 1 or (op == rq.OP_STORE and not st[ms.CACHE_LINES])) and ck[block + cs.FENCE_VECTOR]:
         # All fences before it are passed
         ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR])
