@@ -108,7 +108,8 @@ def test_the_key_and_the_types_of_a_build_are_given() -> None:
 
 def test_a_struct_in_a_tiling_struct_is_a_mapping() -> None:
     """Fields of both are where a compiler puts them; another field, or no mapping, is refused with its place."""
-    kernel: Any = SimpleNamespace(file=FRAMEWORK, text=FRAMEWORK.read_text("utf-8"), defines={})
+    build = SimpleNamespace(include=(), defines={})
+    kernel: Any = SimpleNamespace(file=FRAMEWORK, text=FRAMEWORK.read_text("utf-8"), build=build)
     assert ascendc.Tiling("RowsTiling", TILING).packed(kernel).view("u4").tolist() == [0, 0, 0, 0, 1, 8]
     for info in ({"rows": 1}, 3):
         with pytest.raises(ConfigError, match=r"RowsTiling\.info of framework\.cpp: fields missing: \['columns'"):

@@ -50,7 +50,7 @@ def test_points_are_all_pairs() -> None:
 
 def test_a_point_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything runs, and with the advice of a bench; without payload it may fit."""
-    monkeypatch.setattr("xccl_emu.machine.free_memory.available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr("xccl_emu.base.free_memory.available_bytes", lambda: 8 << 30)
     large = SweepPoint("fused", 768, 128)
     assert SweepPoint("fused", 768, 128, setting=NO_DATA).bytes_needed < large.bytes_needed / 20
     with pytest.raises(ConfigError, match="take --no-data"):
