@@ -8,12 +8,13 @@ from typing import NamedTuple
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import must_be_one_of
 from xccl_emu.doors.ascendc import structs
+from xccl_emu.lang import heads
 
 _CLASS = re.compile(r"\bclass\s+(\w+)\s*:\s*public\s+(?:\w+::)*OpDef\b")
 _PART = re.compile(r'->\s*(Input|Output|Attr)\(\s*"(\w+)"\s*\)([^;]*)')
 _TYPES = re.compile(r"\.DataType(?:List)?\(\s*\{([^}]*)\}")
 _INTEGER = re.compile(r"\.Int\(\s*([^()]*?)\s*\)")
-_KERNEL = re.compile(r"\b__global__\s+__aicore__\s+void\s+(\w+)\s*\(([^)]*)\)")
+_KERNEL = re.compile(heads.ASCEND_C.pattern.format(name=r"(?P<name>\w+)"))
 _PARAMETER = re.compile(r"(.*?)(\w+)", re.DOTALL)
 _NAMED = re.compile(r"\b(?:REGISTER_TILING_DEFAULT|GET_TILING_DATA_WITH_STRUCT)\(\s*(?:\w+::)*(\w+)\s*[,)]")
 _REGISTERED = r"\bREGISTER_TILING_DATA_CLASS\(\s*{}\s*,\s*(?:\w+::)*(\w+)\s*\)"
@@ -81,7 +82,7 @@ def read(folder: Path, op: str = "") -> Operator:
     declared = {name: said for each in split for name, said in zip(each[1::2], each[2::2], strict=True)}
     tilings = {file: text for file, text in (host | device).items() if _has_tiling(file, text)}
     sources = {file: text for file, text in device.items() if file.suffix != ".h"}
-    kernels = {found[1]: (file, found[2]) for file, text in sources.items() for found in _KERNEL.finditer(text)}
+    kernels = {found["name"]: (file, found[3]) for file, text in sources.items() for found in _KERNEL.finditer(text)}
     there = zip(PARTS.items(), (declared, tilings, kernels), strict=True)
     if missing := [f"no {part}: looked for {what}" for (part, what), found in there if not found]:
         raise ConfigError(f"PATH {folder}: is no folder of an operator; {'; '.join(missing)}")

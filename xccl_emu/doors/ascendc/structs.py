@@ -9,6 +9,7 @@ import numpy as np
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import must_be_one_of
+from xccl_emu.lang import heads
 
 TYPES = {
     **{f"{sign}int{8 * n}_t": f"{sign or 'i'}{n}" for sign in ("u", "") for n in (1, 2, 4, 8)},
@@ -22,7 +23,6 @@ FROM_HOST = "XCCL_TILING"
 DEFINED = re.compile(r"\bBEGIN_TILING_DATA_DEF\(\s*(\w+)\s*\)(.*?)\bEND_TILING_DATA_DEF\b", re.DOTALL)
 """A struct in the host's macros: its name, and its fields."""
 _DEFINED_FIELD = re.compile(r"\bTILING_DATA_FIELD_DEF(_ARR|_STRUCT)?\(([^()]*)\)")
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _NAME = r"\w+(?:\s*\[\d+\])?"
 _FIELD = re.compile(rf"(?:const\s+)?(\w+)\s+({_NAME}(?:\s*,\s*{_NAME})*)")
@@ -36,22 +36,17 @@ class StructField(NamedTuple):
     shape: tuple[int, ...]
 
 
-def bare(text: str) -> str:
-    """Return a source with blanks in place of its comments."""
-    return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
-
-
 def read(file: Path) -> str:
     """Return a source without its comments; raises ConfigError if it cannot be read."""
     try:
-        return bare(file.read_text("utf-8", errors="replace"))
+        return heads.bare(file.read_text("utf-8", errors="replace"))
     except OSError as error:
         raise ConfigError("file", str(file), f"cannot be read ({error.strerror})") from error
 
 
 def with_included(file: Path, text: str, folders: Sequence[Path] = ()) -> str:
     """Return a source without comments, then the files of its and further folders that it includes, each once."""
-    found, waiting = {file.resolve(): bare(text)}, [file.resolve()]
+    found, waiting = {file.resolve(): heads.bare(text)}, [file.resolve()]
     while waiting:
         at = waiting.pop(0)
         for name in _INCLUDE.findall(found[at]):
