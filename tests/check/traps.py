@@ -503,6 +503,8 @@ TRAPS = (
     Trap("a flag that waits for its line to be evicted", "store 0.4 1; ge 0.4 1", LOCKED, scalar_cache=3),
     Trap("a load of a line that is being written back",
          "out 0.0 | store 0.0; dcci 0.0; load_at 0.0", RACES, cores=2, scalar_cache=3),
+    Trap("a quiet after a field that a core with a cache polls", "put 1.0 1 1; quiet | ge 1.0 1; in 1.1; quiet", OK,
+         scalar_cache=5),
     # under `fifo`, what waits for a write waits for what its die wrote to that die before it
     Trap("a quiet after a write after a neighbour's data",
          f"{TOLD} | ge 0.0 1; store 1.4 7; quiet; store 0.4 1 | ge 0.4 1; load m1.0", LATE, cores=2, memory={0o50: 1}),
