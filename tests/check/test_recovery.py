@@ -15,11 +15,11 @@ from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.guards.campaign import generate, judge
-from xccl_emu.lang import choose, kernel, poll_eq, poll_ge, put, quiet, store
+from xccl_emu.lang import CMP_EQ, choose, kernel, poll_any, poll_eq, poll_ge, put, quiet, store
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, protocol
 
-from .small import waiting
+from .small import say, waiting
 from .witness_support import shows_again
 
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
@@ -57,6 +57,14 @@ def suspect(flag, suspected):
     yield put(suspected, 1)
 
 
+@kernel
+def hear(before, flag, other):
+    """Go on at another flag; but who has heard of the first two that are set waits for what was set before it."""
+    which = yield poll_any((flag, CMP_EQ, 1), (other, CMP_EQ, 1), sync="either")
+    if which == 0:
+        yield poll_eq(before, 1)
+
+
 def pod_of(bench: Bench, dies: int, *recovers: int) -> Pod:
     """A pod with a word of metadata that anybody may use on each die."""
     pod = bench.pod(small_pod(dies, app_bytes=64, meta_bytes=64, managed_bytes=0))
@@ -73,6 +81,18 @@ def half_told(bench: Bench, relay: int = 0) -> None:
     pod.launch(tell_both, 0, [0], {"first": meta[1], "second": meta[2]}, all_)
     pod.launch(pass_on if relay else wait_for, 1, [0], {"flag": meta[1]} | ({"on": meta[2]} if relay else {}), all_)
     pod.launch(wait_for, 2, [0], {"flag": meta[2]}, all_)
+
+
+@protocol
+def half_heard(bench: Bench) -> None:
+    """Die 0 sets two flags on die 1, which waits for the first if it has seen the second; die 2 lets it go on."""
+    pod = bench.pod(small_pod(3, app_bytes=64, meta_bytes=128, managed_bytes=0))
+    bench.recovers(0)
+    first, second, other = (pod.meta(1, 32 * k) for k in range(3))
+    there = [pod.grant_meta("rw", 1)]
+    pod.launch(tell_both, 0, [0], {"first": first, "second": second}, there)
+    pod.launch(hear, 1, [0], {"before": first, "flag": second, "other": other}, there)
+    pod.launch(say, 2, [0], {"flag": other}, there)
 
 
 @protocol
@@ -113,6 +133,17 @@ def test_a_die_that_stops_between_two_flags(order: str) -> None:
     assert check(half_told()).verdict == verdict.VERIFIED
     found = check(half_told(), order=order, fault="stop:die0", policy="exhaustive")
     assert found.violation.kind == verdict.DEADLOCK
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_others_do_after_a_stop_is_searched_under_the_order_asked_for(order: str) -> None:
+    """What is right without the stop is handed from `relaxed` to a stronger order; what comes after it is not."""
+    kept = order in ("sc", "fifo")
+    assert check(half_heard(), order=order).reason.startswith("verified under relaxed" if kept else "")
+    found = check(half_heard(), order=order, fault="stop:die0", policy="exhaustive")
+    assert found.verdict == (verdict.VERIFIED if kept else verdict.VIOLATION), found.reason
+    brute = FaultySearch(half_heard().build(order), parse("stop:die0"), max_states=50_000, seconds=60).run()
+    assert (brute.actions is None, brute.reason) == (kept, "")
 
 
 def test_the_facts_of_a_die_that_stops_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
