@@ -14,7 +14,7 @@ from xccl_emu.check.device.dependence import TABLE
 from .attacks import ATTACKS
 from .traps import NAMED
 
-UNSHOWN_MOST = 2
+UNSHOWN_MOST = 0
 """Conditions of which no program is known that fails without them: fewer are better, more are refused."""
 PLACES = ("check.search.device.", "check.sampling.device.", "check.search.", "check.device.", "check.", "")
 
