@@ -25,7 +25,7 @@ from xccl_emu.base.errors import KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import _machine_code, abi
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.foreign import image, pointers
+from xccl_emu.lang.foreign import dead, image, pointers
 
 HERE = Path(__file__).parent
 
@@ -176,7 +176,9 @@ class _Build:
         else:
             self.run(*self.of_kernel, "-S", "-", "-o", made)
         own = (str(HERE), *(flag[2:] for flag in self.unit.flags if flag.startswith("-I")))
-        return "".join(_located(_counted((at / "kernel.s").read_text()), self.unit.file.parent, own))
+        counted = "".join(_counted((at / "kernel.s").read_text()))
+        lines = dead.cleared(counted) if platform.machine() == "x86_64" else counted.splitlines(keepends=True)
+        return "".join(_located(lines, self.unit.file.parent, own))
 
 
 def made(unit: Unit) -> Made:
@@ -191,7 +193,7 @@ def made(unit: Unit) -> Made:
     whole = build.run(*build.of_kernel, "-E", "-").decode()
     tables = unit.tables(whole) if unit.tables else ""
     text = "\n".join(line for line in whole.splitlines() if not line.startswith("#"))
-    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "pointers.py")]
+    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "pointers.py", "dead.py")]
     parts = [_version(tuple(command)), *command, *build.of_kernel, *_LINK, *build.words, *own, whole, tables]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = str(_machine_code.folder() / f"{unit.name}-{digest[:32]}.o")
