@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 C_SUFFIX = ".c"
 
 _FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection"]
-_FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
+_FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero", *dead.FLAGS]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
@@ -225,7 +225,7 @@ def _counted(assembly: str) -> Iterator[str]:
     here: set[str] = set()
     for line in assembly.splitlines(keepends=True):
         words = line.split()
-        if words[:1] == [_JUMPS] and words[-1] in here:
+        if words[:1] == [_JUMPS] and words[1] in here:
             yield f"\t{_CALLS}\t{_COUNT}\n"
         if line.endswith(":\n"):
             here.add(line[:-2])
