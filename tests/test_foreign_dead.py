@@ -49,6 +49,8 @@ def clears(body: str) -> list[str]:
         (".L1:\n\tcall\task\n\tsubq\t$1, %rbx\n\tjne\t.L1\n", ["ask:"]),
         ("\tcall\task\n\tjmp\tother\n", ["ask:"]),
         ("\tcall\task\n\tjmp\t*%rax\n", ["ask:"]),
+        ("\tcall\task\n\tretq\n", ["ask:"]),
+        ("\tcallq\task\n", ["ask: ebx"]),
         ("\tcall\task\n\tcpuid\n", ["ask:"]),
         ("\tcall\task\n\tleave\n", ["ask:"]),
         ("\tcall\task\n\t#APP\n\tmovq $1, %rax\n\t#NO_APP\n", ["ask:"]),
@@ -84,7 +86,7 @@ KEEPS = "\tmovq\t%rbx, %rax\n"
     ],
 )  # fmt: skip
 def test_a_slot_is_cleared_if_it_is_marked_and_nobody_reads_it(body: str, wanted: list[str]) -> None:
-    """To the byte, at its place below what is pushed meanwhile; not if anything else names it or its place is unknown."""
+    """To the byte, at its place below what is pushed meanwhile; not if anything else names it, or its place is open."""
     assert clears(body + KEEPS) == wanted
 
 

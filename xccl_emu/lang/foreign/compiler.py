@@ -32,14 +32,14 @@ HERE = Path(__file__).parent
 C_SUFFIX = ".c"
 
 _FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection"]
-_FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero", *dead.FLAGS]
+_FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
 _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
 _TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
-_ON_X86 = ["-fcf-protection=none"]
+_ON_X86 = ["-fcf-protection=none", *dead.FLAGS]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
     "POINTER", "REQUEST_WORDS", "LONGEST_REQUEST_WORDS",

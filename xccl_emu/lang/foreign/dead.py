@@ -2,12 +2,13 @@
 
 A request keeps the registers that a function must preserve, and the stack.  What nobody reads again still has its last
 value there, and then states that are equal to the kernel differ.  So in front of each call such a register, and such a
-byte of a slot to which the compiler has spilled one, is set to 0, unless the call's own operands need it.  Whoever does
-not read a value cannot tell that it is 0, so this changes no run.
+byte of a slot to which the compiler has spilled one, is set to 0, unless the call's own operands need it.  Code
+that does not read a value cannot know that it is 0, so this changes no run.
 
-Liveness is found backwards over all instructions of a file: an instruction uses each register and slot that it mentions,
-except for what it is known to overwrite whole.  Where something is not known, as in inline assembly, at a jump by a
-table and where a section ends, all are live; so are registers where a function returns, since its caller may need them.
+Liveness is found backwards over all instructions of a file: an instruction uses each register and slot that it
+mentions, except for what it is known to overwrite whole.  Where something is not known, as in inline assembly, at a
+jump by a table and where a section ends, all are live; so are registers where a function returns, since its caller may
+need them.
 
 Slots are those that compilers mark in comments (gcc's ``%sfp`` by ``-fverbose-asm``, clang's ``Spill`` and ``Reload``):
 no pointer leads to one.  Bytes that any other operand names are left alone, and so are variables on the stack.
@@ -17,8 +18,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-FLAGS = ("-fverbose-asm",)
-"""Have compilers mark slots."""
+FLAGS = ("-fverbose-asm", "-fomit-frame-pointer")
+"""Have compilers mark slots, and name them by the stack pointer."""
 
 _NAMES = (
     ("rbx", "ebx", "bx", "bl", "bh"), ("rbp", "ebp", "bp", "bpl"),
@@ -37,11 +38,11 @@ _ON_STACK = re.compile(r"(-?\d*)\(%rsp\)")
 _MARK = re.compile(r"%sfp\b|\d+-byte (Folded )?(Spill|Reload)")
 _EXPLICIT = re.compile(
     r"(mov|lea[lqw]$|add|sub|adc|sbb|i?mul|i?div|and|or|xor|not|neg|sal|sar|shl|shr|rol|ror|inc|dec|cmp[bwlq]$|test|set"
-    r"|cmov|bt|bs[fr]|j|call|ret|push|pop|c[bwlq]t[a-z]+$|nop|ud2|cvt|u?comis|sqrt|unpck|shuf|min|max|p[a-z]+$|endbr)"
+    r"|cmov|bt|bs[fr]|j|call|ret|push|pop|c[bwlq]t[a-z]+$|nop|ud2|cvt|u?comis|sqrt|unpck|shuf|min|max|p[a-z]+$|v[a-z]|endbr)"
 )
 """Instructions that use none of these registers without mentioning it."""
 _OVERWRITES = re.compile(r"(movabs|mov[lq]|mov[sz][bwl][lq]|movslq|lea[lq]|pop[lq]?)$")
-_STORES = re.compile(r"mov([bwlq]|ss|sd|aps|ups|dqa|dqu)$")
+_MOVES = re.compile(r"v?mov([bwlq]|ss|sd|aps|ups|dqa|dqu)$")
 _SIZES = {"b": 1, "w": 2, "l": 4, "q": 8, "ss": 4, "sd": 8, "aps": 16, "ups": 16, "dqa": 16, "dqu": 16}
 _LARGEST = 64
 """Bytes that an instruction may read of the stack, where its name does not say how many."""
@@ -70,7 +71,7 @@ class _Instruction:
     frame: _Frame | None = None
     """Before it."""
     after: int = _EVERYTHING
-    """Live behind it."""
+    """Live after it."""
 
 
 def cleared(assembly: str) -> Iterator[str]:
@@ -127,8 +128,8 @@ def _instruction(line: int, name: str, text: str, is_marked: bool) -> _Instructi
     """An instruction, or None if it is not known what it does."""
     if not _EXPLICIT.match(name) or ";" in text:
         return None
-    if name in ("ret", "ud2"):
-        return _Instruction(line, _REGISTERS if name == "ret" else 0, goes_on=False)
+    if name.startswith(("ret", "ud2")):
+        return _Instruction(line, _REGISTERS, goes_on=False)
     if name.startswith("j"):
         return None if "*" in text else _Instruction(line, 0, goes_on=name != "jmp", target=text.partition("@")[0])
     operands = [each.strip() for each in _OPERAND.findall(text)]
@@ -168,15 +169,16 @@ def _slot(name: str, operands: list[str], is_marked: bool) -> tuple[int, int, bo
     found = next((match for each in operands if (match := _ON_STACK.fullmatch(each))), None)
     if found is None or name.startswith(("lea", "pop")):
         return None
-    at, stores = int(found[1] or 0), _STORES.match(name) if operands[-1] == found[0] else None
-    return at, _SIZES[stores[1]] if stores else _read_bytes(name), bool(stores), is_marked
+    moves = None if re.search(r"%[yz]mm", operands[0] + operands[-1]) else _MOVES.match(name)
+    stores = moves is not None and operands[-1] == found[0]
+    return int(found[1] or 0), _SIZES[moves[1]] if moves else _read_bytes(name), stores, is_marked
 
 
 def _read_bytes(name: str) -> int:
     """Bytes that an instruction reads, or more."""
-    if name.startswith(("movz", "movs")) and name not in ("movss", "movsd"):
+    if name.startswith(("movz", "movs")):
         return _SIZES.get(name[4], _LARGEST)
-    if name.startswith(("p", "cvt", "call")) and not name.startswith("push"):
+    if name.startswith(("p", "v", "cvt", "call")) and not name.startswith("push"):
         return _LARGEST
     return 8 if name.startswith("cmov") else _SIZES.get(name[-1], _LARGEST)
 
@@ -191,17 +193,21 @@ def _find_frames(found: list[_Instruction], at: dict[str, int], functions: set[s
     todo = [*frames]
     while todo:
         i = todo.pop()
-        each, frame = found[i], frames[i]
-        behind = frame and each.pushes is not None and (frame[0], frame[1] + each.pushes) or None
+        each, following = found[i], _frame_after(found[i], frames[i])
         for other in (i + 1 if each.goes_on else -1, at.get(each.target, -1)):
             if not 0 <= other < len(found) or other in entries:
                 continue
-            known = frames.get(other, behind)
-            if other not in frames or known != (known if known == behind else None):
-                frames[other] = known if known == behind else None
+            known = frames.get(other, following)
+            agreed = following if known == following else None
+            if other not in frames or agreed != known:
+                frames[other] = agreed
                 todo.append(other)
     for i, frame in frames.items():
         found[i].frame = frame
+
+
+def _frame_after(each: _Instruction, frame: _Frame | None) -> _Frame | None:
+    return None if frame is None or each.pushes is None else (frame[0], frame[1] + each.pushes)
 
 
 def _slots(found: list[_Instruction]) -> dict[tuple[str, int], int]:
@@ -229,7 +235,7 @@ def _bytes(each: _Instruction) -> Iterator[tuple[str, int]]:
 
 
 def _find_live(found: list[_Instruction], at: dict[str, int]) -> None:
-    """Set what is live behind each instruction, from nothing on upwards until nothing changes."""
+    """Set what is live after each instruction, from nothing on upwards until nothing changes."""
     before = [0] * len(found) + [_EVERYTHING]
     changed = True
     while changed:
