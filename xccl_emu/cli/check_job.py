@@ -165,7 +165,7 @@ class CheckJob:
         return dataclasses.replace(result, each=each, unreached=unreached, weakest=found, ended=self._ended)
 
     def _profile(self, verdict: Verdict) -> tuple[ProfiledSite, ...] | None:
-        """What makes states, if that is asked for and there is a search of the case."""
+        """Return what makes states, if that is asked for and there is a search of the case."""
         if not self._options.profile or verdict.verdict == UNSUPPORTED:
             return None
         return profile(self._case.build(self._order, verdict.without), self._options.states or PROFILED_STATES)

@@ -34,7 +34,7 @@ _Place = tuple[int, int]
 
 
 def rows(trial: Trial, max_states: int) -> Iterator[ProfiledSite]:
-    """What `check.profile` returns."""
+    """Yield what `check.profile` returns."""
     search = _Remembering(
         Setup(trial, full=True), max_states=max_states, seconds=None, progress=None, breadth_first=True
     )  # fmt: skip
@@ -87,7 +87,7 @@ class _Profile:
             self._note(members)
 
     def _place(self, members: Sequence[int], process: int, choice: int) -> _Place:
-        """Where an action comes from: the request of a scalar unit, the oldest entry of a queue, or a write."""
+        """Return where an action comes from: the request of a scalar unit, the oldest entry of a queue, or a write."""
         setup, st = self.search.setup, self.search.setup.state
         if process >= len(members) * run_local.PER_CORE:
             die = setup.checker[setup.checker[cs.DIES] + process - len(members) * run_local.PER_CORE]
@@ -104,7 +104,7 @@ class _Profile:
         return int(st[base + ms.KERNEL]), int(st[entry + ms.ENTRY_SITE])
 
     def _note(self, members: Sequence[int]) -> None:
-        """What each core keeps in this state."""
+        """Note what each core keeps in this state."""
         setup = self.search.setup
         words = (setup.state, setup.memory.view(np.int64))
         every = [words[kind == MEMORY][at : at + n].tobytes() for kind, at, n in self._parts]

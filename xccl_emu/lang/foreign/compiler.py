@@ -38,6 +38,9 @@ _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-th
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
 _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
+_OF_GCC = ["-fwhole-program", "-DXCCL_ENTRY=__attribute__((externally_visible))"]
+"""No other kernel of the file is compiled."""
+_OF_CLANG = ["-DXCCL_ENTRY="]
 _TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
 _ON_X86 = ["-fcf-protection=none", *dead.FLAGS]
 _OF_ABI = (
@@ -70,7 +73,7 @@ class Unit:
     kept: int = 0
     """How many of the first arguments stay in the core's registers."""
     tables: Callable[[str], str] | None = None
-    """What else is compiled, made of the text that the preprocessor leaves."""
+    """What else is compiled, made of the text that the preprocessor leaves; by the other fields alone."""
     follows: bool = False
     """It may follow pointers to memory of the machine, so a clang is chosen if there is one."""
 
@@ -91,7 +94,7 @@ class Unit:
         shown = [file.name if file.parent == self.file.parent else str(file) for file in self.files]
         lines = [self.head, '#include "xccl_emu.h"', *(f'#include "{file}"' for file in shown), self.before]
         lines += [f'# 1 "the call of {self.name}"', f"{linkage}void xccl_returned(int64_t value);"]
-        lines += [f"{linkage}void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
+        lines += [f"{linkage}XCCL_ENTRY void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
         return "\n".join(lines)
 
     @property
@@ -154,7 +157,8 @@ class _Build:
     def of_kernel(self) -> list[str]:
         """Return flags of the kernel's source."""
         spaces = [*pointers.defines(), f"-DXCCL_CONSTANTS={image.CONSTANTS}"] if self.has_spaces else []
-        return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *self.unit.flags, *spaces]
+        alone = _OF_CLANG if is_clang(self.command) else _OF_GCC
+        return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *alone, *self.unit.flags, *spaces]
 
     @property
     def words(self) -> list[str]:
@@ -181,16 +185,25 @@ class _Build:
         return "".join(_located(lines, self.unit.file.parent, own))
 
 
+_Stamps = tuple[tuple[str, int, int], ...]
+_made_before: dict[tuple[Unit, tuple[str, ...]], tuple[_Stamps, Made]] = {}
+
+
 def made(unit: Unit) -> Made:
-    """The image of a unit: from the cache, or compiled now.
+    """The image of a unit: the one of before if no file has changed, from the cache, or compiled now.
 
     Raises:
         KernelError: with the compiler's diagnostics if the unit does not compile or link, for a pointer that no request
             can be made of, and as `compiler` does.
     """
     command = compiler(unit.is_c, os.environ, unit.follows)
+    key = replace(unit, tables=None), tuple(command)
+    stamps, before = _made_before.get(key, ((), None))
+    if before and stamps == _stamps(path for path, *_ in stamps):
+        return before
     build = _Build(unit, command, unit.follows and is_clang(command))
     whole = build.run(*build.of_kernel, "-E", "-").decode()
+    stamps = _stamps(_files(unit, whole))
     tables = unit.tables(whole) if unit.tables else ""
     text = "\n".join(line for line in whole.splitlines() if not line.startswith("#"))
     own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "pointers.py", "dead.py")]
@@ -203,7 +216,20 @@ def made(unit: Unit) -> Made:
         with_tables = replace(unit, before=f"{unit.before}\n{tables}")
         elf = _linked(replace(build, unit=with_tables), image.address_of(digest))
         cache.keep(path, elf)
-    return Made(elf, text)
+    _made_before[key] = stamps, Made(elf, text)
+    return _made_before[key][1]
+
+
+def _files(unit: Unit, whole: str) -> set[str]:
+    """Return what a text comes from: files by their markers, and folders in which another file could be found first."""
+    named = {os.path.join(unit.file.parent, name) for name in re.findall(r'^# \d+ "([^"<]+)"', whole, re.MULTILINE)}
+    return named | {*map(os.path.dirname, named), *(flag[2:] for flag in unit.flags if flag.startswith("-I"))}
+
+
+def _stamps(paths: Iterable[str]) -> _Stamps:
+    """Return when each file that there is was changed, and its size."""
+    found = ((path, os.stat(path)) for path in sorted(paths) if os.path.exists(path))
+    return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in found)
 
 
 def _linked(build: _Build, address: int) -> bytes:

@@ -152,7 +152,7 @@ def _touched(name: str, operands: list[str]) -> tuple[int, int]:
 
 
 def _pushed(name: str, operands: list[str]) -> int | None:
-    """By how many bytes it makes the stack grow."""
+    """Return by how many bytes it makes the stack grow."""
     if name.startswith(("push", "pop")):
         return 8 if name.startswith("push") else -8
     if not operands or operands[-1] != "%rsp" or name.startswith(("cmp", "test")):
