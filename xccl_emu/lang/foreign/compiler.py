@@ -38,9 +38,8 @@ _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-th
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
 _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
-_OF_GCC = ["-fwhole-program", "-DXCCL_ENTRY=__attribute__((externally_visible))"]
+_OF_GCC = ["-fwhole-program"]
 """No other kernel of the file is compiled."""
-_OF_CLANG = ["-DXCCL_ENTRY="]
 _TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
 _ON_X86 = ["-fcf-protection=none", *dead.FLAGS]
 _OF_ABI = (
@@ -157,7 +156,7 @@ class _Build:
     def of_kernel(self) -> list[str]:
         """Return flags of the kernel's source."""
         spaces = [*pointers.defines(), f"-DXCCL_CONSTANTS={image.CONSTANTS}"] if self.has_spaces else []
-        alone = _OF_CLANG if is_clang(self.command) else _OF_GCC
+        alone = [] if is_clang(self.command) else _OF_GCC
         return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *alone, *self.unit.flags, *spaces]
 
     @property
@@ -285,7 +284,10 @@ def is_clang(command: Sequence[str]) -> bool:
 
 @functools.cache
 def _version(command: Sequence[str]) -> str:
-    return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    try:
+        return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:  # as `_run` says
+        return ""
 
 
 def _run(unit: Unit, command: Sequence[str]) -> bytes:
