@@ -9,6 +9,7 @@ from tests.foreign_support import has_compiler
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.doors import ascendc
 from xccl_emu.doors.ascendc.kernel import AscendKernel
+from xccl_emu.lang.foreign import compiler
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.testing import Bench
 
@@ -79,6 +80,17 @@ def test_an_edited_header_is_compiled(folder: Path) -> None:
     header = folder / "common" / "steps.h"
     header.write_text(header.read_text().replace("STEP 1", "STEP 20"))
     assert written(kernel(folder, "common")) == 25
+
+
+@needs_cxx
+def test_a_kernel_that_is_made_again_asks_no_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case is built many times in a check: only a change of a file, or a header that is found first, is looked at."""
+    first = kernel(folder, "common").sites
+    monkeypatch.delattr(compiler, "_run")
+    assert kernel(folder, "common").sites == first
+    (folder / "kernels" / "steps.h").write_text('#include "../common/steps.h"\n')
+    with pytest.raises(NameError):
+        assert kernel(folder, "common").sites
 
 
 def test_a_folder_that_there_is_not_is_refused(folder: Path) -> None:

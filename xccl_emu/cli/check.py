@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from xccl_emu.check.check import Progress
+    from xccl_emu.check.profile import ProfiledSite
     from xccl_emu.check.verdict import Verdict, Violation
     from xccl_emu.check.weakest import Weakest
     from xccl_emu.cli.check_job import Result, SyncResult
@@ -63,6 +64,7 @@ class CheckOptions(Spread):
       xccl-emu check --replay witnesses/found.json            show it again
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify  brute force too
       xccl-emu check dispatch --each-sync                     which are needed?
+      xccl-emu check dispatch --profile                       what makes states?
       xccl-emu check sendrecv --scalar-cache 8 --each-sync    which dcci are?
       xccl-emu check ring.py:Ring --barrier visible           one reading alone
       xccl-emu check ring.py:Ring --owners drained            late bytes are right
@@ -88,6 +90,9 @@ class CheckOptions(Spread):
     each_sync: bool = option(False, "Switch off each synchronization by itself: which ones are needed?")
     weakest: bool = option(
         False, "Weaken each request and quiet by itself: which order does it need, and which quiet could be a fence?"
+    )
+    profile: bool = option(
+        False, "Which requests make the states, and in what a core keeps they differ: of the first 10,000, or --states."
     )
     fault: str = option(
         "",
@@ -215,6 +220,8 @@ def show(result: "Result") -> None:
     if result.weakest is not None:
         console.print(weakest_table(result.weakest))
         console.print(_ONE_AT_A_TIME, highlight=False)
+    if result.profile is not None:
+        console.print(profile_table(result.profile))
     if result.replay_file is not None and result.verdict.policy != "replay":
         again = f"show it again: xccl-emu check --replay {result.replay_file}{file_of(result.options.protocol or '')}"
         console.print(again, highlight=False, markup=False, soft_wrap=True)
@@ -356,6 +363,16 @@ def weakest_table(found: "tuple[Weakest, ...]") -> "Table":
         named = f"{where} ({one.site.sync})" if one.site.sync else where
         weakest = one.weakest if one.reached else f"{one.weakest} (a run does not come to it)"
         shown.add_row(one.kernel, named, one.asks, weakest, less or one.unfinished, _again(one), f"{one.states:,}")
+    return shown
+
+
+def profile_table(found: "tuple[ProfiledSite, ...]") -> "Table":
+    """One line a request: the states that it makes, and what is kept at it."""
+    shown = table(title="what makes states", title_style="")
+    for name in ("kernel", "request", "first reached by it", "alike at it, but for", "what the core keeps"):
+        shown.add_column(name, justify="right" if "it" in name.split() else "left", overflow="fold")
+    for one in found:
+        shown.add_row(one.kernel, one.request, f"{one.states:,}", f"{one.alike:,}", ", ".join(one.kept))
     return shown
 
 

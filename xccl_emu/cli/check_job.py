@@ -21,6 +21,8 @@ from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
+from xccl_emu.check.profile import STATES as PROFILED_STATES
+from xccl_emu.check.profile import ProfiledSite, profile
 from xccl_emu.check.reach import Reach, without_requests
 from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
@@ -105,6 +107,7 @@ class Result(w.Printed):
     unreached: Annotated[tuple[str, ...], "with `--each-sync`: synchronizations that no run comes to"] = ()
     each: Annotated[tuple[SyncResult, ...] | None, "null without `--each-sync`", w.As("each_sync")] = None
     weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
+    profile: Annotated[tuple[ProfiledSite, ...] | None, "null without `--profile`"] = None
     unsaved: str = ""
     """Why there is no replay file."""
     ended: jobs.Stopped | None = None
@@ -149,7 +152,8 @@ class CheckJob:
             return self._replay(self._witness)
         check_syncs(self._case, self._options.without)
         verdict = self._judge(self._options.without)
-        return dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
+        shown = dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
+        return dataclasses.replace(shown, profile=self._profile(verdict))
 
     def _shown(self, verdict: Verdict) -> Result:
         """The verdict, and what else was asked for."""
@@ -159,6 +163,12 @@ class CheckJob:
         found = self._weakest() if self._options.weakest and verdict.verdict == VERIFIED else None
         result = self._result(verdict, None)
         return dataclasses.replace(result, each=each, unreached=unreached, weakest=found, ended=self._ended)
+
+    def _profile(self, verdict: Verdict) -> tuple[ProfiledSite, ...] | None:
+        """Return what makes states, if that is asked for and there is a search of the case."""
+        if not self._options.profile or verdict.verdict == UNSUPPORTED:
+            return None
+        return profile(self._case.build(self._order, verdict.without), self._options.states or PROFILED_STATES)
 
     def confirm(self, result: Result, progress: Progress) -> Result:
         """The result with second opinions on each reading that is verified."""

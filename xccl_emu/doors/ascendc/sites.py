@@ -136,9 +136,9 @@ def tables(found: Sequence[SourceCall], main: str, barrier: str, are_open: bool 
             sites.append(f'{{{len(sites)}, "{shown}", {file}, {call.line}, {json.dumps(sync)}, 0, "", {caller}}}')
             code = rq.OPERATIONS.index(operation)
             rows.append(f"{{{call.line}, {call.mention}, XCCL_NAME_{call.name}, {code}, {file}}}")
-    placed = '__attribute__((section("xccl_sites")))'
+    placed = '__attribute__((section("xccl_sites"), used))'
     return (
-        f"extern const struct xccl_site xccl_table[] {placed};\nconst struct xccl_site xccl_table[] = {{"
+        f"extern const struct xccl_site xccl_table[];\nconst struct xccl_site xccl_table[] {placed} = {{"
         + ",\n".join(sites)
         + "};\nconst struct xccl_call xccl_calls[] = {"
         + ",\n".join(rows)

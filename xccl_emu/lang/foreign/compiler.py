@@ -25,7 +25,7 @@ from xccl_emu.base.errors import KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import _machine_code, abi
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.foreign import image, pointers
+from xccl_emu.lang.foreign import dead, image, pointers
 
 HERE = Path(__file__).parent
 
@@ -38,8 +38,10 @@ _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-th
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
 _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
+_OF_GCC = ["-fwhole-program"]
+"""No other kernel of the file is compiled."""
 _TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
-_ON_X86 = ["-fcf-protection=none"]
+_ON_X86 = ["-fcf-protection=none", *dead.FLAGS]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
     "POINTER", "REQUEST_WORDS", "LONGEST_REQUEST_WORDS",
@@ -70,7 +72,7 @@ class Unit:
     kept: int = 0
     """How many of the first arguments stay in the core's registers."""
     tables: Callable[[str], str] | None = None
-    """What else is compiled, made of the text that the preprocessor leaves."""
+    """What else is compiled, made of the text that the preprocessor leaves; by the other fields alone."""
     follows: bool = False
     """It may follow pointers to memory of the machine, so a clang is chosen if there is one."""
 
@@ -91,7 +93,7 @@ class Unit:
         shown = [file.name if file.parent == self.file.parent else str(file) for file in self.files]
         lines = [self.head, '#include "xccl_emu.h"', *(f'#include "{file}"' for file in shown), self.before]
         lines += [f'# 1 "the call of {self.name}"', f"{linkage}void xccl_returned(int64_t value);"]
-        lines += [f"{linkage}void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
+        lines += [f"{linkage}XCCL_ENTRY void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
         return "\n".join(lines)
 
     @property
@@ -154,7 +156,8 @@ class _Build:
     def of_kernel(self) -> list[str]:
         """Return flags of the kernel's source."""
         spaces = [*pointers.defines(), f"-DXCCL_CONSTANTS={image.CONSTANTS}"] if self.has_spaces else []
-        return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *self.unit.flags, *spaces]
+        alone = [] if is_clang(self.command) else _OF_GCC
+        return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *alone, *self.unit.flags, *spaces]
 
     @property
     def words(self) -> list[str]:
@@ -176,22 +179,33 @@ class _Build:
         else:
             self.run(*self.of_kernel, "-S", "-", "-o", made)
         own = (str(HERE), *(flag[2:] for flag in self.unit.flags if flag.startswith("-I")))
-        return "".join(_located(_counted((at / "kernel.s").read_text()), self.unit.file.parent, own))
+        counted = "".join(_counted((at / "kernel.s").read_text()))
+        lines = dead.cleared(counted) if platform.machine() == "x86_64" else counted.splitlines(keepends=True)
+        return "".join(_located(lines, self.unit.file.parent, own))
+
+
+_Stamps = tuple[tuple[str, int, int], ...]
+_made_before: dict[tuple[Unit, tuple[str, ...]], tuple[_Stamps, Made]] = {}
 
 
 def made(unit: Unit) -> Made:
-    """The image of a unit: from the cache, or compiled now.
+    """The image of a unit: the one of before if no file has changed, from the cache, or compiled now.
 
     Raises:
         KernelError: with the compiler's diagnostics if the unit does not compile or link, for a pointer that no request
             can be made of, and as `compiler` does.
     """
     command = compiler(unit.is_c, os.environ, unit.follows)
+    key = replace(unit, tables=None), tuple(command)
+    stamps, before = _made_before.get(key, ((), None))
+    if before and stamps == _stamps(path for path, *_ in stamps):
+        return before
     build = _Build(unit, command, unit.follows and is_clang(command))
     whole = build.run(*build.of_kernel, "-E", "-").decode()
+    stamps = _stamps(_files(unit, whole))
     tables = unit.tables(whole) if unit.tables else ""
     text = "\n".join(line for line in whole.splitlines() if not line.startswith("#"))
-    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "pointers.py")]
+    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "pointers.py", "dead.py")]
     parts = [_version(tuple(command)), *command, *build.of_kernel, *_LINK, *build.words, *own, whole, tables]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = str(_machine_code.folder() / f"{unit.name}-{digest[:32]}.o")
@@ -201,7 +215,20 @@ def made(unit: Unit) -> Made:
         with_tables = replace(unit, before=f"{unit.before}\n{tables}")
         elf = _linked(replace(build, unit=with_tables), image.address_of(digest))
         cache.keep(path, elf)
-    return Made(elf, text)
+    _made_before[key] = stamps, Made(elf, text)
+    return _made_before[key][1]
+
+
+def _files(unit: Unit, whole: str) -> set[str]:
+    """Return what a text comes from: files by their markers, and folders in which another file could be found first."""
+    named = {os.path.join(unit.file.parent, name) for name in re.findall(r'^# \d+ "([^"<]+)"', whole, re.MULTILINE)}
+    return named | {*map(os.path.dirname, named), *(flag[2:] for flag in unit.flags if flag.startswith("-I"))}
+
+
+def _stamps(paths: Iterable[str]) -> _Stamps:
+    """Return when each file that there is was changed, and its size."""
+    found = ((path, os.stat(path)) for path in sorted(paths) if os.path.exists(path))
+    return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in found)
 
 
 def _linked(build: _Build, address: int) -> bytes:
@@ -223,7 +250,7 @@ def _counted(assembly: str) -> Iterator[str]:
     here: set[str] = set()
     for line in assembly.splitlines(keepends=True):
         words = line.split()
-        if words[:1] == [_JUMPS] and words[-1] in here:
+        if words[:1] == [_JUMPS] and words[1] in here:
             yield f"\t{_CALLS}\t{_COUNT}\n"
         if line.endswith(":\n"):
             here.add(line[:-2])
@@ -257,7 +284,10 @@ def is_clang(command: Sequence[str]) -> bool:
 
 @functools.cache
 def _version(command: Sequence[str]) -> str:
-    return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    try:
+        return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:  # as `_run` says
+        return ""
 
 
 def _run(unit: Unit, command: Sequence[str]) -> bytes:

@@ -12,6 +12,13 @@
 /* In front of a kernel: `XCCL_KERNEL void ping(int64_t mine, int64_t theirs) { ... }`.  It returns void or int64_t. */
 #define XCCL_KERNEL static __attribute__((unused))
 
+/* In front of what calls a kernel: gcc compiles what that needs, and nothing else of the file. */
+#ifdef __clang__
+#define XCCL_ENTRY
+#else
+#define XCCL_ENTRY __attribute__((externally_visible))
+#endif
+
 struct xccl_site {
     int64_t number; /* in order of the source; when it is brought in, among those that are left */
     const char *operation, *file;
