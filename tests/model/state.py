@@ -24,6 +24,8 @@ class Read(NamedTuple):
     stores: bool = False
     """Did it see the core's own scalar stores in flight?"""
     tentative: bool = False
+    copies: bool = False
+    """Are they written elsewhere as they are, in the same step?"""
 
 
 class Wrote(NamedTuple):

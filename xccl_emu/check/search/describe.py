@@ -48,7 +48,10 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     if what == cs.SET_TWICE:
         return kinds.BAD_INSTRUCTION, f"an event {messages.SET_AGAIN}", nothing
     if what == cs.UNWRITTEN:
-        message = f"{_access(trial, witness[:6])}, and nobody has written some of these bytes"
+        what = (
+            "here padding that nobody has written is used" if witness[5] else "nobody has written some of these bytes"
+        )
+        message = f"{_access(trial, witness[:6])}, and {what}"
         return kinds.UNWRITTEN_READ, message, nothing
     sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _may_wait(pod, side))  # for what the other does
     kind = messages.race_kind(pod, witness[3], bool(witness[5] and witness[11]))
@@ -155,9 +158,7 @@ def _making_room(pod: Pod, core: int) -> list[int]:
         return []
     die = int(st[base + ms.DIE])
     full = range(int(st[ms.FLIGHT_CAPACITY]))
-    return [
-        _code(pod.spec.n_cores, 0, k) + (die << ms.CHOICE_BITS) for k in full if flight.deliverable(st, die, k)
-    ][:1]
+    return [_code(pod.spec.n_cores, 0, k) + (die << ms.CHOICE_BITS) for k in full if flight.deliverable(st, die, k)][:1]
 
 
 def _is_in(pod: Pod, base: int) -> bool:
