@@ -362,12 +362,14 @@ TRAPS = (
     Trap("padding under an addition, not ordered", "ub_store 3 0; out m1.0 0 1 | add m1.1 1", UNWRITTEN, **FRESH),
     Trap("padding under an addition", f"{PADDED} | ge 1.4 1; add m1.1 1", UNWRITTEN, **FRESH),
     Trap("padding under an atomic", "ub_store 3 0; out m1.0 0 1 | atomic m1.1 1", UNWRITTEN, **FRESH),
-    Trap("padding under a poll", "ub_store 3 0; out m1.0 0 1; quiet; store m1.1 1 | ge m1.1 1", RACES | UNWRITTEN, **FRESH),
+    Trap("padding under a poll",
+         "ub_store 3 0; out m1.0 0 1; quiet; store m1.1 1 | ge m1.1 1", RACES | UNWRITTEN, **FRESH),
     Trap("padding under a named load", "ub_store 3 0; out m1.0 0 1 | load_named m1.1", RACES | UNWRITTEN, **FRESH),
-    Trap("padding after a named load", "ge 0.4 1; ub_store 3 0; out m1.0 0 1 | load_named m1.1; store 0.4 1", OK, **FRESH),
+    Trap("padding after a named load",
+         "ge 0.4 1; ub_store 3 0; out m1.0 0 1 | load_named m1.1; store 0.4 1", OK, **FRESH),
     Trap("padding beside a flag", "ub_store 1 0; out m1.0 0 1 | ge m1.0 1", OK, **FRESH),
-    Trap("padding written over", "ub_store 3 0; out m1.0 0 1; quiet; store m1.1 2; quiet; put 1.4 1 | ge 1.4 1; load m1.1",
-         {**TWICE, "unordered": UNWRITTEN}, **FRESH),
+    Trap("padding written over", "ub_store 3 0; out m1.0 0 1; quiet; store m1.1 2; quiet; put 1.4 1 | "
+         "ge 1.4 1; load m1.1", {**TWICE, "unordered": UNWRITTEN}, **FRESH),
     Trap("padding written over, nothing in between", "ub_store 3 0; out m1.0 0 1; store m1.1 2; quiet; put 1.4 1 | "
          "ge 1.4 1; load m1.1", RACES | UNWRITTEN, **FRESH),
     Trap("padding that a vector copies", "ub_store 3 0; v_copy 0 4 1; out m1.0 4 1", UNWRITTEN, **FRESH),

@@ -55,7 +55,7 @@ def is_of_flags(rows):
 
 @jit
 def carries(rows, op):
-    """Return whether an action copies the bytes of its first row to its second as they are, and does not synchronize."""
+    """Return whether an action copies the bytes of its first row to its second as they are, without synchronizing."""
     return ops.CARRIES >> op & 1 != 0 and rows[0, FLAGS] == 0
 
 

@@ -111,7 +111,7 @@ class Setup:
         return sum(_room(nbytes, e.judge is not None) for e in self.trial.expected for _, nbytes in e.ranges) * 2
 
     def _filled(self) -> NDArray[np.int64]:
-        """A bit for each byte that holds something at first, two words for each granule, data buffers too (`padding`)."""
+        """A bit for each byte that holds something at first, buffers too; two words for each granule (`padding`)."""
         spec, written = self.pod.spec, np.zeros(self.memory.size, np.uint8)
         for buffer in self.trial.filled:
             written[buffer.address : buffer.address + buffer.nbytes] = 1

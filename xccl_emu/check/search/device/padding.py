@@ -1,9 +1,9 @@
 """Bytes that nobody has written and that travel, as the padding of a slot does.
 
-A copy by mtu-in, mtu-out or DMA may take them to where nobody has written either: that place stays never written, and
-in memory it is noted that padding is there.  Anything else that reads them uses them.  So does what adds to a place with
-padding, or synchronizes by it: of two such accesses nothing need order which one is first, so each of them is a
-violation after the other.  Where writes of a core may change places, so does any write to such a place.
+A copy by mtu-in, mtu-out or DMA may take them to where nobody has written either.  That place stays never written, and
+in memory it is noted that padding is there.  Whatever else reads them uses them, and so does what adds to a place with
+padding, or synchronizes by it.  Nothing need order such an access and the copy, so either is a violation after the
+other.  Where writes of a core may change places, so is any write to a place with padding.
 """
 
 from xccl_emu.check.device import accesses
