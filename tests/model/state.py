@@ -25,7 +25,7 @@ class Read(NamedTuple):
     """Did it see the core's own scalar stores in flight?"""
     tentative: bool = False
     copies: bool = False
-    """Are they written elsewhere as they are, in the same step?"""
+    """Does the same step write them elsewhere as they are?"""
 
 
 class Wrote(NamedTuple):

@@ -27,7 +27,7 @@ def _bit(ck, address, which):
 
 @jit
 def _is_expected(ck, address):
-    """Is a byte to hold something at the end?"""
+    """Return whether a byte is to hold something at the end."""
     for e in range(ck[cs.N_EXPECTED]):
         at = ck[cs.EXPECTED_BASE] + cs.EXPECTED_WORDS * e
         if ck[at] <= address and address < ck[at] + ck[at + 1]:

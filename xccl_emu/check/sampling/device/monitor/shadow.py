@@ -187,7 +187,7 @@ def _unwritten(space, a, missing):
 
 @jit
 def _is_wanted(m, address):
-    """Is a byte to hold something at the end?"""
+    """Return whether a byte is to hold something at the end."""
     for k in range(m[ml.N_WANTED]):
         if m[m[ml.WANTED] + 2 * k] <= address and address < m[m[ml.WANTED] + 2 * k + 1]:
             return True
