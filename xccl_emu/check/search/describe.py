@@ -155,7 +155,9 @@ def _making_room(pod: Pod, core: int) -> list[int]:
         return []
     die = int(st[base + ms.DIE])
     full = range(int(st[ms.FLIGHT_CAPACITY]))
-    return [_code(pod.spec.n_cores, 0, k) + (die << ms.CHOICE_BITS) for k in full if flight.deliverable(st, die, k)][:1]
+    return [
+        _code(pod.spec.n_cores, 0, k) + (die << ms.CHOICE_BITS) for k in full if flight.deliverable(st, die, k)
+    ][:1]
 
 
 def _is_in(pod: Pod, base: int) -> bool:
