@@ -147,6 +147,6 @@ def test_a_poll_past_a_cache_sees_memory(unit: int) -> None:
 
 @pytest.mark.parametrize("trap", [each for each in TRAPS if each.name.startswith("padding") and not each.expected])
 def test_padding_travels_and_is_not_used(trap: Trap) -> None:
-    """Of the traps with padding the model says what they deserve, and the searches say the same."""
+    """The model says of the traps with padding what they deserve, and the searches say the same."""
     for order, verdict in verdicts(trap.small()).items():
         assert (verdict == kinds.VERIFIED) == (kinds.VERIFIED in trap.allows(order)), order
