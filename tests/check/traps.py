@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tests.machine.support import small
 from xccl_emu.check import verdict as kinds
@@ -90,6 +90,10 @@ ONE_HALF = "store 1.4 1; eq 1.4; store 1.0 | line 1.4 1; load 1.0; store 1.4"
 READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
 RARE = "load_named 1.7; skip_unless 0 1 7; load_named 1.7; skip_unless 0 2 5; load_named 1.7; skip_unless 0 3 2"
 CARRY = "in 0.4 0 0; set 1 3 0; wait 1 3 0"
+PADDED = "ub_store 3 0; out m1.0 0 1; quiet; put 1.4 1"
+"""A word of data, and one of padding that nobody has written, to die 1."""
+BY_DMA = "dma_data m0.0 1.0 1; wait 4 0 1; quiet; put 1.4 1"
+FRESH: dict[str, Any] = {"dies": 2, "fresh": True}
 TRAPS = (
     # flags
     Trap("a pulse is missed", "store 1.4 1; store 1.4 0 | eq 1.4 1", LOCKED),
@@ -344,6 +348,34 @@ TRAPS = (
     Trap("a half of a data buffer", "ub_store 1 0; out 1.0 0 1", UNWRITTEN, dies=2, fresh=True),
     Trap("a data buffer that was filled", "ub_store 1 0; ub_store 1 1; out 1.0 0 1", OK, dies=2, fresh=True),
     Trap("a plain read of a managed area", "load m1.0", UNWRITTEN, dies=2),
+    # padding: what nobody has written may travel to where nobody has written either
+    Trap("padding that travels", f"{PADDED} | ge 1.4 1; load m1.0", OK, **FRESH),
+    Trap("padding that is read", f"{PADDED} | ge 1.4 1; load m1.1", UNWRITTEN, **FRESH),
+    Trap("padding that is pulled", f"{PADDED} | ge 1.4 1; in m1.0 0 1; quiet; ub_load 0 0", OK, **FRESH),
+    Trap("padding that is pulled, and read",
+         f"{PADDED} | ge 1.4 1; in m1.0 0 1; quiet; ub_load 0 1", UNWRITTEN, **FRESH),
+    Trap("padding that is pulled over what is written",
+         f"{PADDED} | ub_store 1 1; ge 1.4 1; in m1.0 0 1; quiet; ub_load 0 0", UNWRITTEN, **FRESH),
+    Trap("padding that is expected", f"{PADDED} | ge 1.4 1; load m1.0", UNWRITTEN, {0o51: 0}, **FRESH),
+    Trap("padding over what is written", f"store m1.1 7; quiet; {PADDED} | ge 1.4 1; load m1.0", UNWRITTEN, **FRESH),
+    Trap("padding by DMA", f"ub_store 3 0; out m0.0 0 1; quiet; {BY_DMA} | ge 1.4 1; load m1.0", OK, **FRESH),
+    Trap("padding by DMA over what is written",
+         f"ub_store 3 0; out m0.0 0 1; store m1.1 2; quiet; {BY_DMA} | ge 1.4 1; load m1.0", UNWRITTEN, **FRESH),
+    Trap("padding under an addition, not ordered", "ub_store 3 0; out m1.0 0 1 | add m1.1 1", UNWRITTEN, **FRESH),
+    Trap("padding under an addition", f"{PADDED} | ge 1.4 1; add m1.1 1", UNWRITTEN, **FRESH),
+    Trap("padding under an atomic", "ub_store 3 0; out m1.0 0 1 | atomic m1.1 1", UNWRITTEN, **FRESH),
+    Trap("padding under a poll",
+         "ub_store 3 0; out m1.0 0 1; quiet; store m1.1 1 | ge m1.1 1", RACES | UNWRITTEN, **FRESH),
+    Trap("padding under a named load", "ub_store 3 0; out m1.0 0 1 | load_named m1.1", RACES | UNWRITTEN, **FRESH),
+    Trap("padding after a named load",
+         "ge 0.4 1; ub_store 3 0; out m1.0 0 1 | load_named m1.1; store 0.4 1", OK, **FRESH),
+    Trap("padding beside a flag", "ub_store 1 0; out m1.0 0 1 | ge m1.0 1", OK, **FRESH),
+    Trap("padding written over", "ub_store 3 0; out m1.0 0 1; quiet; store m1.1 2; quiet; put 1.4 1 | "
+         "ge 1.4 1; load m1.1", {**TWICE, "unordered": UNWRITTEN}, **FRESH),
+    Trap("padding written over, nothing in between", "ub_store 3 0; out m1.0 0 1; store m1.1 2; quiet; put 1.4 1 | "
+         "ge 1.4 1; load m1.1", RACES | UNWRITTEN, **FRESH),
+    Trap("padding that a vector copies", "ub_store 3 0; v_copy 0 4 1; out m1.0 4 1", UNWRITTEN, **FRESH),
+    Trap("padding that is added", "ub_store 3 0; add_out m1.0 0 1", UNWRITTEN, **FRESH),
     # what an attack on the argument found
     Trap("DMA over an own write in flight", "store 0.0 5; dma 0.4 0.0; wait 4", LATE),
     Trap("DMA over an own write that is visible", "store 0.0 5; quiet; dma 0.4 0.0; wait 4", OK),

@@ -26,7 +26,9 @@ def mtu_in(program: Program, state: State, core: int) -> Iterator[State | Broken
         for first, behind in left:
             after, op = state.copy(), ops[number]
             at = list(program.pieces(op.addr, op.nbytes)).index((first, behind))
-            after.told.append(Read(core, MTU_IN, number, at, first, behind, op.named, tentative=op.tentative))
+            after.told.append(
+                Read(core, MTU_IN, number, at, first, behind, op.named, tentative=op.tentative, copies=True)
+            )
             fill(after, core, MTU_IN, number, at, op.ub + first - op.addr, bytes(state.memory[first:behind]))
             rest = tuple(piece for piece in left if piece != (first, behind))
             after.queues[4 * core + MTU_IN] = queue[:k] + (((number, rest),) if rest else ()) + queue[k + 1 :]
@@ -101,7 +103,8 @@ def _out(program: Program, state: State, core: int, op: Op, number: int, piece: 
         data = b"".join((word & BITS_64).to_bytes(8, "little") for word in op.words)[at : at + behind - first]
     else:
         data = state.buffers[core][op.ub + at : op.ub + at + behind - first]
-        state.told.append(Read(core, MTU_OUT, number, at, op.ub + at, op.ub + at + behind - first, False, buffer=core))
+        where, copies = (op.ub + at, op.ub + at + behind - first), op.test != "add" or op.kind != "out"
+        state.told.append(Read(core, MTU_OUT, number, at, *where, False, buffer=core, copies=copies))
     part = "payload" if op.kind == "signal" else ""
     row = op.kind == "out" and op.test == "add"
     more = {"adds": op.kind == "add" or row, "part": "row" if row else part}
@@ -116,7 +119,7 @@ def descriptors(program: Program, state: State, core: int) -> Iterator[State | B
         for first, behind in left:
             after = state.copy()
             at, data = first - op.addr, bytes(state.memory[first:behind])
-            after.told.append(Read(core, engine, number, at, first, behind, False))
+            after.told.append(Read(core, engine, number, at, first, behind, False, copies=True))
             write = write_of(program, after, core, engine, number, at, op.other + at, data, fences=0)
             take_off(program, after, write, once=False)
             rest = tuple(piece for piece in left if piece != (first, behind))

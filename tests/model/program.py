@@ -85,6 +85,8 @@ class Program(NamedTuple):
     """Has nobody written the data buffers?"""
     lines: int = 0
     """Lines of a scalar unit's cache; 0: it has none."""
+    places: bool = False
+    """May writes of a core change places, by the order or by what some request asks for?"""
 
     def die_of(self, addr: int) -> int:
         """The die with this byte."""

@@ -46,10 +46,12 @@ class Access(NamedTuple):
     """Does who sees it know what its engine has done?"""
     stores: bool = False
     """Does it see the core's own scalar stores in flight?"""
+    padding: frozenset[int] = frozenset()
+    """Bytes of a copy in memory that come from where nobody has written."""
 
 
 class Race(NamedTuple):
-    """Two accesses that nothing orders, or (alone) a read of what nobody has written."""
+    """Two accesses that nothing orders, or (alone) a use of what nobody has written."""
 
     one: Access | None
     other: Access
@@ -72,7 +74,7 @@ class Names:
 class History:
     """What has happened in one execution; `after` makes a longer one."""
 
-    __slots__ = ("accesses", "events", "known", "landed", "names", "program", "tried", "written")
+    __slots__ = ("accesses", "carried", "events", "known", "landed", "names", "padding", "program", "tried", "written")
 
     def __init__(self, program: Program) -> None:
         """Nothing has happened."""
@@ -82,6 +84,10 @@ class History:
         self.landed: dict[int, int] = {}
         self.events: dict[object, Known] = {}
         self.tried: dict[tuple[int, int], Access] = {}
+        self.padding = frozenset[int]()
+        """Bytes of memory where padding is visible that nobody has written."""
+        self.carried = frozenset[int]()
+        """Which of the bytes that a copy reads in this step, from its first on, nobody has written."""
         low, high = program.meta
         filled = [(die * program.die_bytes + low, die * program.die_bytes + high) for die in range(program.dies)]
         self.written = frozenset(byte for first, behind in [*filled, *program.filled] for byte in range(first, behind))
@@ -93,14 +99,14 @@ class History:
         """Equal for histories that no later access tells apart."""
         return (
             frozenset(self.known.items()), frozenset(self.accesses), frozenset(self.landed.items()),
-            frozenset(self.events.items()), self.written,
+            frozenset(self.events.items()), self.written, self.padding,
         )  # fmt: skip
 
     def after(self, told: list[Happening]) -> "History | Race":
         """The history with more at its end, or the first race in it."""
         other = History.__new__(History)
         other.program, other.names, other.written = self.program, self.names, self.written
-        other.tried = self.tried
+        other.tried, other.padding, other.carried = self.tried, self.padding, frozenset()
         other.known, other.landed, other.events = dict(self.known), dict(self.landed), dict(self.events)
         other.accesses = self.accesses
         for one in told:
@@ -115,19 +121,43 @@ class History:
         if isinstance(one, Wrote):
             return self._wrote(one)
         if isinstance(one, Filled):
-            self.written |= {(one.core, byte) for byte in range(one.first, one.behind)}
             bit, engine = self.names.bit("fill", *one[:4]), (one.core, one.engine)
             known = self._begun(engine, one.op)
-            return self._access(Access(bit, engine, one.first, one.behind, one.core, False, known, writes=True))
+            access = Access(bit, engine, one.first, one.behind, one.core, False, known, writes=True)
+            padding = {(one.core, one.first + k) for k in self.carried}
+            used = not self.written.isdisjoint(padding)
+            self.written |= {(one.core, byte) for byte in range(one.first, one.behind)} - padding
+            return self._access(access) or (Race(None, access) if used else None)
         if isinstance(one, Landed):
-            self.written |= set(range(one.write.addr, one.write.behind))
             bit = self._bit_of(one.write)
+            if race := self._lands(one.write, bit):
+                return race
             for byte in range(one.write.addr, one.write.behind):
                 self.landed[byte] = self.landed.get(byte, 0) | bit
             return None
         if one.what == "validated" and ("met", one.core, one.op) in self.events:
             return Race(None, self.tried[one.core, one.op], True)
         self._tell(one)
+        return None
+
+    def _lands(self, write: Write, bit: int) -> Race | None:
+        """What a write that becomes visible makes of its bytes: written, or padding, which must not meet a use."""
+        access = next(each for each in self.accesses if each.bit == bit and each.writes)
+        sure = frozenset(range(write.addr, write.behind)) - access.padding
+        if access.padding & self.written or ((write.adds or self.program.places) and sure & self.padding):
+            return Race(None, access)
+        self.written, self.padding = self.written | sure, self.padding - sure | access.padding
+        return None
+
+    def polled(self, core: int, number: int) -> Race | None:
+        """Does a core wait at an instruction that polls padding?"""
+        op = self.program.cores[core].ops[number]
+        words = [(op.addr, op.nbytes)] if op.kind in ("poll", "line") else []
+        words += [(address, 8) for address, _, _ in op.conditions] if op.kind == "any" else []
+        for first, nbytes in words:
+            if not self.padding.isdisjoint(range(first, first + nbytes)):
+                bit = self.names.bit("polls", core, number)
+                return Race(None, Access(bit, (core, SCALAR), first, first + nbytes, -1, True, Known()))
         return None
 
     # ---- accesses
@@ -164,7 +194,10 @@ class History:
         if one.tentative:
             return self._try(access, one.op)
         race = self._access(access)
-        if race is None and not one.named and not self.written.issuperset(named):
+        missing = frozenset(k for k, byte in enumerate(named) if byte not in self.written)
+        if one.copies and not one.named:
+            self.carried = missing
+        elif race is None and (not self.padding.isdisjoint(named) if one.named else missing):
             race = Race(None, access)
         if race is None and one.named:
             self._acquire(engine, where)
@@ -194,6 +227,7 @@ class History:
         access = Access(
             self._bit_of(write), engine, write.addr, write.behind, -1, one.once, self._of(engine), write,
             writes=True, adds=write.adds, releases=one.once and one.swapped,
+            padding=frozenset(write.addr + k for k in self.carried),
         )  # fmt: skip
         race = self._access(access)
         if race is None and write.adds and write.engine == SCALAR:  # it has waited for what lands before it
@@ -308,6 +342,8 @@ class History:
 
     def _both_sync(self, one: Access, other: Access) -> bool:
         if not (one.syncs and other.syncs):
+            return False
+        if any(a.first <= byte < a.behind for a, b in ((one, other), (other, one)) for byte in b.padding):
             return False
         if one.adds or other.adds or not (one.writes and other.writes):
             return True

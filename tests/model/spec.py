@@ -63,6 +63,9 @@ def find_race(program: Program, max_states: int = 20_000) -> tuple[Race | None, 
             longer = history.after(after.told)
             if isinstance(longer, Race):
                 return longer, True
+            for core, kernel in enumerate(after.kernels):
+                if kernel.pc < len(program.cores[core].ops) and (race := longer.polled(core, kernel.pc)):
+                    return race, True
             key = (after.key(program.order), longer.key())
             if key not in known:
                 known.add(key)

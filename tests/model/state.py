@@ -24,6 +24,8 @@ class Read(NamedTuple):
     stores: bool = False
     """Did it see the core's own scalar stores in flight?"""
     tentative: bool = False
+    copies: bool = False
+    """Does the same step write them elsewhere as they are?"""
 
 
 class Wrote(NamedTuple):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.check.traps import TRAPS, Trap
 from xccl_emu.check import verdict as kinds
 from xccl_emu.guards.campaign.judge import SEARCHES
 from xccl_emu.guards.campaign.programs import ORDERS, Small, program
@@ -142,3 +143,10 @@ def test_a_poll_past_a_cache_sees_memory(unit: int) -> None:
     for order in ORDERS:
         compared = compare(small, order, Limits(model=20_000, brute=20_000))
         assert not compared.differences
+
+
+@pytest.mark.parametrize("trap", [each for each in TRAPS if each.name.startswith("padding") and not each.expected])
+def test_padding_travels_and_is_not_used(trap: Trap) -> None:
+    """The model says of the traps with padding what they deserve, and the searches say the same."""
+    for order, verdict in verdicts(trap.small()).items():
+        assert (verdict == kinds.VERIFIED) == (kinds.VERIFIED in trap.allows(order)), order

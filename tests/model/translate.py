@@ -58,9 +58,10 @@ def said(small: Small, order: str) -> Program:
     meta = (pod.meta(0), pod.meta(0) + pod.spec.meta_bytes)
     outside = [address & ~31 for address, _ in words if not meta[0] <= address % pod.spec.die_bytes < meta[1]]
     filled = tuple((first, first + 32) for first in outside)
+    asked = any(asks in ("no-order", "strong") for asks in small.asks.values())
     return Program(
         tuple(cores), pod.spec.n_dies, pod.spec.die_bytes, meta, UB_BYTES, order, small.atomic_bytes, words, filled,
-        small.fresh, small.scalar_cache,
+        small.fresh, small.scalar_cache, order == "unordered" or (order == "relaxed" and asked),
     )  # fmt: skip
 
 

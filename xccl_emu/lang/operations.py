@@ -43,6 +43,8 @@ FETCHES = _those(lambda row: row.reads and not row.waits and (row.pipe == rq.DMA
 COPIES = _those(lambda row: row.pipe != SCALAR and (row.writes or row.reads or ("", ""))[1] == "nbytes")
 """What moves as many bytes as an operand says between memory and the data buffer, or within memory."""
 COPIES_TO_MEMORY = COPIES & WRITES
+CARRIES = COPIES & ~_those(lambda row: row.adds)
+"""What copies bytes as they are: padding that nobody has written may travel with them."""
 RINGS = _those(lambda row: row.pipe == rq.DMA)
 """What a DMA descriptor carries out."""
 SCALAR_WRITES = _those(lambda row: row.pipe == SCALAR and row.writes)

@@ -54,6 +54,12 @@ def is_of_flags(rows):
 
 
 @jit
+def carries(rows, op):
+    """Return whether an action copies the bytes of its first row to its second as they are, without synchronizing."""
+    return ops.CARRIES >> op & 1 != 0 and rows[0, FLAGS] == 0
+
+
+@jit
 def instruction_of(st, base, pipe, choice):
     """Return the place of an action's request, instruction or descriptor in the state; -1 if its queue is shorter."""
     if pipe == rq.SCALAR:

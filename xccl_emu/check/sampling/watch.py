@@ -268,13 +268,14 @@ class Monitor:
         signals = ml.SIGNAL_WORDS if pod.state[ms.SOME_SIGNAL] else 0
         per_core = ml.ENGINE_DMA + self._rings + (4 if strong else 2) * targets + signals
         words = per_core * len(cores)
+        wanted = [each for expected in self.trial.expected for each in expected.ranges]
         groups, cached = _groups(pod), int(pod.state[ms.CACHE_LINES]) * len(cores)
         tables = {
             ml.CORE_INDEX: spec.n_cores, ml.CORE_NUMBER: len(cores), ml.CORE_DIE: len(cores),
             ml.DMA_EPOCHS: len(cores) * ms.N_EVENTS, ml.DIE_INDEX: spec.n_homes,
             ml.FREE_ROWS: len(dies) * (capacity + 1), ml.SYNC_GRANULES: self._sync_max, ml.SIGNALLED: len(cores),
             ml.CHAINED: len(cores) * signals, ml.CONSUMED: len(cores) * _EVENT_ROWS * ml.CONSUMED_WORDS,
-            ml.RELEASED: self._sync_max, ml.LINES: 2 * cached,
+            ml.RELEASED: self._sync_max, ml.LINES: 2 * cached, ml.WANTED: 2 * len(wanted),
         }  # fmt: skip
         rows = {
             ml.PIPE_ROWS: 4 * len(cores), ml.QUEUE_ROWS: 3 * ms.QUEUE_DEPTH * len(cores),
@@ -291,6 +292,8 @@ class Monitor:
         _table(m, ml.CORE_NUMBER, range(len(cores)), cores)
         _table(m, ml.CORE_DIE, range(len(cores)), [core // spec.cores_per_die for core in cores])
         _table(m, ml.DIE_INDEX, dies, range(len(dies)))
+        _table(m, ml.WANTED, range(2 * len(wanted)), [end for a, n in wanted for end in (a, a + n)])
+        m[ml.N_WANTED] = len(wanted)
         _table(m, ml.SYNC_GRANULES, range(len(self.known)), self.known)
         m[[ml.WORDS, ml.PER_CORE, ml.N_DMA, ml.TARGETS]] = words, per_core, self._rings, targets
         m[[ml.JUDGED, ml.ASKED]] = self._judged

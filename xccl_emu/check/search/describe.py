@@ -48,8 +48,8 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     if what == cs.SET_TWICE:
         return kinds.BAD_INSTRUCTION, f"an event {messages.SET_AGAIN}", nothing
     if what == cs.UNWRITTEN:
-        message = f"{_access(trial, witness[:6])}, and nobody has written some of these bytes"
-        return kinds.UNWRITTEN_READ, message, nothing
+        used = "padding is used that nobody has written" if witness[5] else "nobody has written some of these bytes"
+        return kinds.UNWRITTEN_READ, f"{_access(trial, witness[:6])}, and {used}", nothing
     sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _may_wait(pod, side))  # for what the other does
     kind = messages.race_kind(pod, witness[3], bool(witness[5] and witness[11]))
     message = race_message(trial, witness)

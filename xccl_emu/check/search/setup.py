@@ -111,14 +111,15 @@ class Setup:
         return sum(_room(nbytes, e.judge is not None) for e in self.trial.expected for _, nbytes in e.ranges) * 2
 
     def _filled(self) -> NDArray[np.int64]:
-        """A bit for each byte that holds something at first, a word for each granule, data buffers too."""
+        """A bit for each byte that holds something at first, buffers too; two words for each granule (`padding`)."""
         spec, written = self.pod.spec, np.zeros(self.memory.size, np.uint8)
         for buffer in self.trial.filled:
             written[buffer.address : buffer.address + buffer.nbytes] = 1
         for die in range(spec.n_homes):
             start = die * spec.die_bytes + spec.meta_start
             written[start : start + spec.meta_bytes] = 1
-        return np.packbits(written, bitorder="little").view(np.uint32).astype(np.int64)
+        bits = np.packbits(written, bitorder="little").view(np.uint32).astype(np.int64)
+        return np.stack([bits, np.zeros_like(bits)], axis=1).ravel()
 
     def _mark_owners(self) -> None:
         """An owner of expected bytes looks at them when it returns: a use like any other."""

@@ -149,10 +149,15 @@ def _read_back(rng: Random) -> Texts:
 
 
 def _unwritten(rng: Random) -> Texts:
-    """A data buffer, or managed memory, that nobody has written."""
+    """A data buffer, or managed memory, that nobody has written; padding of a slot may travel from it, and be used."""
     through = "in m0.0 0 0; set 1 3 0; wait 1 3 0; out m1.0 0 0"
-    first = rng.choice(("out m1.0 0 0", "ub_store 1 0; out m1.0 0 1", through))
-    return 1, (f"{first}; quiet; store 1.4 1", "ge 1.4 1; load m1.0")
+    by_dma = "store m0.0 1; quiet; dma_data m0.0 1.0 1; wait 4 0 1"
+    first = rng.choice(("out m1.0 0 0", *2 * ("ub_store 1 0; out m1.0 0 1",), through, *2 * (by_dma,)))
+    more = rng.choice(("", "", "", "; store m1.1 2", "; quiet; store m1.1 2", "; ub_store 2 1; out m1.0 0 1"))
+    use = rng.choice(("load m1.0", "load m1.0", "load m1.1", "in m1.0 4 1; quiet; ub_load 0 4", "add m1.1 1"))
+    reader = rng.choice((f"ge 1.4 1; {use}", f"ge 1.4 1; {use}", "ge 1.4 1; in m1.0 2 1; quiet; ub_load 0 3",
+                         "ge m1.1 1", f"load_named m1.1; ge 1.4 1; {use}"))  # fmt: skip
+    return 1, (f"{first}{more}; quiet; store 1.4 1", reader)
 
 
 def _retried(rng: Random) -> Texts:

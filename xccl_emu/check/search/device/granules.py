@@ -288,7 +288,7 @@ def has_flags(ck, p):
 
 
 @jit
-def _bytes_in(p, start, nbytes):
+def bytes_in(p, start, nbytes):
     """A bit for each byte of a granule that is among some bytes."""
     first, end = max(start - (p << 5), 0), min(start + nbytes - (p << 5), 32)
     return (1 << end) - (1 << first)
@@ -298,19 +298,20 @@ def _bytes_in(p, start, nbytes):
 def mark_written(mem, st, ck, start, nbytes):
     """Note that bytes hold what somebody wrote; a part of the state."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        at = ck[cs.WRITTEN_TABLE] + p
-        if ck[at] != ALL_BYTES and ck[at] | _bytes_in(p, start, nbytes) != ck[at]:
-            cs.save(mem, st, ck, cs.CHECKER | cs.NOW, at, 1)
-            ck[at] |= _bytes_in(p, start, nbytes)
+        at = ck[cs.WRITTEN_TABLE] + 2 * p
+        if ck[at] != ALL_BYTES and ck[at] | bytes_in(p, start, nbytes) != ck[at]:
+            cs.save(mem, st, ck, cs.CHECKER | cs.NOW, at, 2)
+            ck[at] |= bytes_in(p, start, nbytes)
+            ck[at + 1] &= ~ck[at]
 
 
 @call
 def never_written(ck, start, nbytes):
     """The first of some bytes that nobody has written, or -1."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        written = ck[ck[cs.WRITTEN_TABLE] + p]
+        written = ck[ck[cs.WRITTEN_TABLE] + 2 * p]
         if written != ALL_BYTES:
-            missing = _bytes_in(p, start, nbytes) & ~written
+            missing = bytes_in(p, start, nbytes) & ~written
             b = 0
             while missing >> b & 1 == 0 and b < 32:
                 b += 1

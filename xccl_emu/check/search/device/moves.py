@@ -13,7 +13,7 @@ import numpy as np
 
 from xccl_emu.check.device import accesses
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import clocks, fields, granules, inside, races
+from xccl_emu.check.search.device import clocks, fields, granules, inside, padding, races
 from xccl_emu.check.search.device.kept import touch_core, touch_readers
 from xccl_emu.check.search.device.linked import classify, linked
 from xccl_emu.check.search.device.record import step_machine
@@ -67,9 +67,7 @@ def _action(st, ck, i, what):
     # Not the request, which waits meanwhile
     if pipe == rq.SCALAR and choice >= ms.CHOICE_EVICT and choice != ms.CHOICE_ALL:
         return Action(i, base, block, pipe, entry, rq.OP_DCCI, _NOTHING, ck[block + cs.VECTORS], 0, what >> 24, 0)
-    words = (
-        (op, st[entry + ops.FIRST], st[entry + ops.SECOND], st[entry + ops.THIRD]) if entry >= 0 else _NOTHING
-    )
+    words = (op, st[entry + ops.FIRST], st[entry + ops.SECOND], st[entry + ops.THIRD]) if entry >= 0 else _NOTHING
     vector, descriptor = ck[block + cs.VECTORS], choice & 15
     if pipe == rq.DMA:
         vector = ck[block + cs.DMA_SNAPSHOTS + descriptor]
@@ -278,17 +276,26 @@ def _judge_stable(mem, ck, rows, i):
 @jit
 def _note_written(mem, st, ck, rows, i, op):
     """Note what was written, and judge whether what was read had been: memory and data buffer, byte by byte."""
-    adds_up = ops.ACCUMULATES >> op & 1
+    adds_up, padded = ops.ACCUMULATES >> op & 1, False
     for r in range(rows[cs.N_ROWS, 0]):
         start, nbytes, flags = rows[r, accesses.START], rows[r, accesses.NBYTES], rows[r, accesses.FLAGS]
+        missing = -1
         if not flags & (accesses.WRITE | accesses.SYNC) or (adds_up and flags & accesses.WRITE):
             missing = granules.never_written(ck, start, nbytes)
-            if missing >= 0 and ck[cs.VIOLATION] == 0:
-                _blame(ck, rows, i, r, missing)
+            if missing >= 0 and r == 0 and accesses.carries(rows, op):
+                padded, missing = True, padding.in_the_way(ck, rows)
+        elif not flags & accesses.TENTATIVE:
+            apart = start - rows[0, accesses.START] if padded else 0
+            missing = padding.met(st, ck, start, nbytes, apart, flags & accesses.SYNC)
         if flags & accesses.WRITE:
-            granules.mark_written(mem, st, ck, start, nbytes)
+            if padded:
+                missing = max(missing, padding.mark_copied(mem, st, ck, rows))
+            else:
+                granules.mark_written(mem, st, ck, start, nbytes)
             if st[ms.N_LIVE] < st[ms.N_ACTIVE]:
                 races.note_late(st, ck, i, start, nbytes)
+        if missing >= 0 and ck[cs.VIOLATION] == 0:
+            blame(ck, rows, i, r, missing)
 
 
 @jit
@@ -360,15 +367,15 @@ def _polled_field(mem, st, ck, rows, x):
     fields.note_poll(st, ck, x.i, address, x.words[ops.POLL.compare], rows[0, accesses.SITE])
 
 
-@jit
-def _blame(ck, rows, i, r, first):
-    """A read of bytes that nobody has written, from ``first`` on."""
+@call
+def blame(ck, rows, i, r, first):
+    """A read of bytes that nobody has written, from ``first`` on; or a write by which such bytes are used."""
     w = cs.WITNESS
     for k in range(12):
         ck[w + k] = 0
     ck[w], ck[w + 1], ck[w + 2] = clocks.core_of(ck, i), rows[r, accesses.SITE], rows[r, accesses.AGENT]
-    ck[w + 3], ck[w + 4], ck[w + 5] = first, rows[r, accesses.START] + rows[r, accesses.NBYTES] - first, 0
-    ck[w + 6] = -1
+    ck[w + 3], ck[w + 4] = first, max(1, rows[r, accesses.START] + rows[r, accesses.NBYTES] - first)
+    ck[w + 5], ck[w + 6] = rows[r, accesses.FLAGS] & accesses.WRITE, -1
     cs.accuse(ck, cs.UNWRITTEN, cs.WORDS_OF_READ)
 
 

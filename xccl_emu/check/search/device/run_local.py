@@ -2,7 +2,7 @@
 
 from xccl_emu.check.device.accesses import WHOLE_TRANSFER, instruction_of
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import classify, clocks, granules, kept, linked, moves, races, record
+from xccl_emu.check.search.device import classify, clocks, granules, kept, linked, moves, padding, races, record
 from xccl_emu.check.search.device.inside import LANDED, land_before
 from xccl_emu.check.search.device.waits import note_site
 from xccl_emu.lang import operations as ops
@@ -94,6 +94,9 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
         elif named[word] & ms.MAY_WAIT == 0:
             note_site(st, ck, rows, named, i, pipe)
     if waits:
+        polled = padding.polled_padding(st, ck, i)
+        if polled >= 0 and ck[cs.VIOLATION] == 0:
+            moves.blame(ck, rows, i, 0, polled)
         return False
     way = classify.how(st, ck, rows, i, base, pipe, op, off)
     if way == classify.NOT or ck[cs.RESTART]:

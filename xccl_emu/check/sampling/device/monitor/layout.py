@@ -203,7 +203,12 @@ LINE_ROWS = 94
 X_FETCHES = 95
 """Holds 1 if the action under way, a load or store, fetches its line."""
 
-HEADER = 96
+X_PADDING, X_APART = 96, 97
+"""Holds for a copy 1, or 2 if some of what it reads nobody has written, else 0; and how far it copies from there."""
+WANTED, N_WANTED = 98, 99
+"""Says where first byte and end are of each range that is to hold something at the end; and counts these."""
+
+HEADER = 100
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and

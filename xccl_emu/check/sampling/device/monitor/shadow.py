@@ -92,13 +92,11 @@ def _read(space, a):
     if m[ml.JUDGED] == ml.JUDGE_NOTHING:
         return
     s = shadow_of(space, a.start // ms.GRANULE_BYTES)
-    if not a.flags & SYNC:
-        missing = _bits(a) & ~shadow[s + ml.S_WRITTEN]
-        if missing:
-            at = a.start
-            while not missing >> at % ms.GRANULE_BYTES & 1:
-                at += 1
-            _found(m, ml.FOUND_UNWRITTEN, at, a)
+    missing = _bits(a) & ~shadow[s + ml.S_WRITTEN]
+    if missing and not a.flags & SYNC:
+        _unwritten(space, a, missing)
+    elif missing and not a.flags & TENTATIVE:
+        _on_padding(space, a, s, missing)
     r, again = shadow[s + ml.S_RECORDS], 0
     while r:
         first, end, flags = records[r + ml.R_START], records[r + ml.R_END], records[r + ml.R_FLAGS]
@@ -121,19 +119,29 @@ def _read(space, a):
 @jit
 def _bits(a):
     """A bit for each byte of an access in its granule."""
-    return (1 << a.end - a.start) - 1 << a.start % ms.GRANULE_BYTES
+    return _bits_between(a.start, a.end)
+
+
+@jit
+def _bits_between(start, end):
+    """A bit for each of some bytes in their granule."""
+    return (1 << end - start) - 1 << start % ms.GRANULE_BYTES
 
 
 @jit
 def _write(space, a):
     m, shadow, records = space.m, space.shadow, space.records
     s = shadow_of(space, a.start // ms.GRANULE_BYTES)
-    shadow[s + ml.S_WRITTEN] |= _bits(a)
+    written, before = _carried(space, a) if m[ml.X_PADDING] == 2 else _bits(a), shadow[s + ml.S_WRITTEN]
+    shadow[s + ml.S_WRITTEN] |= written
     if m[ml.JUDGED] == ml.JUDGE_NOTHING:
         return
+    loose = space.st[ms.ORDER] == ms.ORDER_UNORDERED or space.st[ms.REQUEST_ORDERS] != 0
+    if written & ~before and (loose or a.flags & SYNC) and a.start < m[ml.BUFFERS_START]:
+        _on_padding(space, a, s, written & ~before)
     if a.flags & ml.IMMEDIATE or m[ml.X_PAYLOAD]:
         _note_together(space, a)
-    r, before = shadow[s + ml.S_RECORDS], 0
+    r, last = shadow[s + ml.S_RECORDS], 0
     while r:
         after, gone = records[r + ml.R_NEXT], False
         if records[r + ml.R_START] < a.end and a.start < records[r + ml.R_END]:
@@ -143,16 +151,68 @@ def _write(space, a):
             else:
                 _race(space, a, r)
         if not gone:
-            before = r
+            last = r
         else:
-            if before:
-                records[before + ml.R_NEXT] = after
+            if last:
+                records[last + ml.R_NEXT] = after
             else:
                 shadow[s + ml.S_RECORDS] = after
             records[r + ml.R_NEXT] = m[ml.RECORD_FREE]
             m[ml.RECORD_FREE] = r
         r = after
     _add(space, s, a)
+
+
+# ---- padding that nobody has written, and that travels (`search.device.padding`)
+
+
+@jit
+def _is_written(space, address):
+    """Has anybody written a byte?"""
+    s = shadow_of(space, address // ms.GRANULE_BYTES)
+    return space.shadow[s + ml.S_WRITTEN] >> address % ms.GRANULE_BYTES & 1 != 0
+
+
+@jit
+def _unwritten(space, a, missing):
+    """A read of bytes that nobody has written: to take them to where nobody has written either is no use of them."""
+    m = space.m
+    for at in range(a.start, a.end):
+        if missing >> at % ms.GRANULE_BYTES & 1:
+            if m[ml.X_PADDING] == 0 or _is_written(space, at + m[ml.X_APART]) or _is_wanted(m, at + m[ml.X_APART]):
+                _found(m, ml.FOUND_UNWRITTEN, at, a)
+                return
+    m[ml.X_PADDING] = 2
+
+
+@jit
+def _is_wanted(m, address):
+    """Return whether a byte is to hold something at the end."""
+    for k in range(m[ml.N_WANTED]):
+        if m[m[ml.WANTED] + 2 * k] <= address and address < m[m[ml.WANTED] + 2 * k + 1]:
+            return True
+    return False
+
+
+@jit
+def _carried(space, a):
+    """A bit for each byte of a write in its granule that the copy has from where somebody has written."""
+    bits = 0
+    for at in range(a.start, a.end):
+        if _is_written(space, at - space.m[ml.X_APART]):
+            bits |= 1 << at % ms.GRANULE_BYTES
+    return bits
+
+
+@jit
+def _on_padding(space, a, s, missing):
+    """An access uses some bytes, and nobody has written them: what writes are recorded there have left padding."""
+    records, r = space.records, space.shadow[s + ml.S_RECORDS]
+    while r:
+        first, end = max(a.start, records[r + ml.R_START]), min(a.end, records[r + ml.R_END])
+        if records[r + ml.R_FLAGS] & WRITE and first < end and _bits_between(first, end) & missing:
+            _found(space.m, ml.FOUND_UNWRITTEN, first, a)
+        r = records[r + ml.R_NEXT]
 
 
 # ---- what becomes visible at once
@@ -339,7 +399,10 @@ def _race(space, a, r):
     flags, word = records[r + ml.R_FLAGS], records[r + ml.R_ENGINE]
     if (a.flags | flags) & TENTATIVE:
         return
-    if m[ml.JUDGED] != ml.JUDGE_ALL or _is_sync(a.flags, flags) or _is_sync(flags, a.flags):
+    first, end = max(a.start, records[r + ml.R_START]), min(a.end, records[r + ml.R_END])
+    s = shadow_of(space, a.start // ms.GRANULE_BYTES)
+    whole = _bits_between(first, end) & ~space.shadow[s + ml.S_WRITTEN] == 0
+    if m[ml.JUDGED] != ml.JUDGE_ALL or (whole and (_is_sync(a.flags, flags) or _is_sync(flags, a.flags))):
         return
     both = a.flags & flags
     if both & WRITE and both & WHOLE and _has_flags(space.st, m, a.start // ms.GRANULE_BYTES):

@@ -137,6 +137,9 @@ def judge(space, i, r):
     )
     if engine >= ml.ENGINE_DMA:
         engine = ml.ENGINE_DMA + m[ml.X_EVENT]
+    if r == 0:
+        m[ml.X_PADDING] = 1 if accesses.carries(rows, m[ml.X_OP]) else 0
+        m[ml.X_APART] = rows[1, accesses.START] - start
     known = m[ml.X_KNOWN]
     base = flight.block_of_core(st, m[m[ml.CORE_NUMBER] + i])
     if (
