@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from xccl_emu.check.verdict import Verdict, Violation
     from xccl_emu.check.weakest import Weakest
     from xccl_emu.cli.check_job import Result, SyncResult
+    from xccl_emu.timing.price import Price
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 _REACH = (
@@ -41,6 +42,10 @@ _FIRST_LINE_S = 2.0
 _IDLE = "here nobody ever had to wait for it"
 _AS_DATA = "its result is used as data: without it, the word that is there"
 _FEW = 4
+_PRICES = (
+    "a price is a run with it minus a run without it. They do not add up; below 0 it is faster with it. In this model a"
+    " fence by itself takes no time"
+)
 _ONE_AT_A_TIME = (
     "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
@@ -63,6 +68,7 @@ class CheckOptions(Spread):
       xccl-emu check --replay witnesses/found.json            show it again
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify  brute force too
       xccl-emu check dispatch --each-sync                     which are needed?
+      xccl-emu check sendrecv --cores 4 --each-sync --price   what do they cost?
       xccl-emu check sendrecv --scalar-cache 8 --each-sync    which dcci are?
       xccl-emu check ring.py:Ring --barrier visible           one reading alone
       xccl-emu check ring.py:Ring --owners drained            late bytes are right
@@ -86,6 +92,7 @@ class CheckOptions(Spread):
     )
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
     each_sync: bool = option(False, "Switch off each synchronization by itself: which ones are needed?")
+    price: bool = option(False, "Say what each costs in virtual time too, with --each-sync.")
     weakest: bool = option(
         False, "Weaken each request and quiet by itself: which order does it need, and which quiet could be a fence?"
     )
@@ -210,6 +217,8 @@ def show(result: "Result") -> None:
             console.print(_REACH, highlight=False)
         if result.unreached:
             console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
+        for line in _price_lines(result):
+            console.print(line, highlight=False)
         if silent := [name for name, matters in without_requests(result.fresh().pod).items() if not matters]:
             console.print(f"without effect here: {', '.join(silent)}", highlight=False)
     if result.weakest is not None:
@@ -374,11 +383,14 @@ def _why(one: "SyncResult") -> str:
 
 
 def sync_table(each: "tuple[SyncResult, ...]") -> "Table":
-    """One line a synchronization: is it needed, how that shows, and what it took to find out; no column is empty."""
+    """One line a synchronization: is it needed, how that shows, and what it took to find out or what it costs; no
+    column is empty."""
     from rich.box import HORIZONTALS
 
-    columns: list[Any] = ["synchronization", "step", "it is", *right("witness", "states", "schedules", "seconds")]
-    cells = [_sync_cells(one) for one in each]
+    priced = any(one.price is not None for one in each)
+    last = ("costs, us", "80 %") if priced else ("witness", "states", "schedules", "seconds")
+    columns: list[Any] = ["synchronization", "step", "it is", *right(*last)]
+    cells = [(*_sync_cells(one), *(_price_cells(one.price) if priced else _found_cells(one.verdict))) for one in each]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     narrow: dict[str, Any] = {"box": HORIZONTALS, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
     shown = table(*(columns[i] for i in used), title="without each synchronization", title_style="", **narrow)
@@ -391,12 +403,33 @@ def _sync_cells(one: "SyncResult") -> tuple[str, ...]:
     verdict, found = one.verdict, one.verdict.violation
     again = "" if verdict.certificate is None else f"judged again: {verdict.certificate.again('redundant')}"
     why = "; ".join(filter(None, (found.kind if found else _why(one), _AS_DATA if one.as_data else "", again)))
+    it_is = f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]{why and f': {why}'}"
+    return one.sync, ", ".join(map(str, one.steps)), it_is
+
+
+def _found_cells(verdict: "Verdict") -> tuple[str, ...]:
     return (
-        one.sync, ", ".join(map(str, one.steps)),
-        f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]{why and f': {why}'}",
-        f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
+        f"{len(verdict.violation.actions)} steps" if verdict.violation else "",
+        f"{verdict.states:,}" if verdict.states else "",
         f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
     )  # fmt: skip
+
+
+def _price_cells(price: "Price | None") -> tuple[str, ...]:
+    return ("", "") if price is None or price.us is None else (f"{price.us:.3f}", price.interval)
+
+
+def _price_lines(result: "Result") -> Iterator[str]:
+    """Yield what prices are of, what all redundant ones cost together, and which have none."""
+    if result.latency_us is None or result.each is None:
+        return
+    yield f"virtual time {result.latency_us:.3f} us; {_PRICES}"
+    if result.together is not None:
+        us, interval = _price_cells(result.together)
+        yield f"all redundant ones together: {f'{us} us ({interval})' if us else f'no price, {result.together.why}'}"
+    prices = [(one.sync, one.price) for one in result.each if one.price is not None and one.price.why]
+    for why in dict.fromkeys(price.why for _, price in prices):
+        yield f"no price, {why} without it: {', '.join(sync for sync, price in prices if price.why == why)}"
 
 
 app = App.of(

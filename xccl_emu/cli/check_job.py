@@ -36,6 +36,7 @@ from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
+from xccl_emu.timing.price import Price, Prices
 
 T = TypeVar("T")
 EXIT_CODES = {
@@ -65,6 +66,7 @@ class SyncResult(w.Printed):
     idle: Annotated[bool, "whether nobody had to wait at it"] = False
     as_data: Annotated[bool, "whether a kernel uses the result of a poll of that name"] = False
     """Without it that is the word that is there."""
+    price: Annotated[Price | None, "what it costs in virtual time; null without `--price`"] = None
 
     @property
     def finding(self) -> Annotated[str, "`needed`, `redundant`, or the verdict"]:
@@ -104,6 +106,8 @@ class Result(w.Printed):
     replay_file: w.ReplayFile = None
     unreached: Annotated[tuple[str, ...], "with `--each-sync`: synchronizations that no run comes to"] = ()
     each: Annotated[tuple[SyncResult, ...] | None, "null without `--each-sync`", w.As("each_sync")] = None
+    latency_us: Annotated[float | None, "virtual time with all of them; null without `--price`"] = None
+    together: Annotated[Price | None, "all redundant ones; null where there are not two, or without `--price`"] = None
     weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
     unsaved: str = ""
     """Why there is no replay file."""
@@ -148,8 +152,10 @@ class CheckJob:
         if self._witness is not None:
             return self._replay(self._witness)
         check_syncs(self._case, self._options.without)
+        prices = Prices(self._case, self._options.without) if self._options.price else None
         verdict = self._judge(self._options.without)
-        return dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
+        result = dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
+        return result if prices is None or result.each is None else _priced(result, result.each, prices)
 
     def _shown(self, verdict: Verdict) -> Result:
         """The verdict, and what else was asked for."""
@@ -217,6 +223,8 @@ class CheckJob:
         for name in ("workers", "dask"):
             if getattr(options, name) is not None and not advised:
                 raise ConfigError(f"--{name} {getattr(options, name)}: needs --each-sync or --weakest")
+        if options.price and not options.each_sync:
+            raise ConfigError("--price: needs --each-sync; xccl-emu bench has it without a check")
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
@@ -404,6 +412,14 @@ class CheckJob:
             return result
         path, unsaved = save_witness(self._case, result.verdict, self._options.out)
         return dataclasses.replace(result, replay_file=path, unsaved=unsaved)
+
+
+def _priced(result: Result, each: Sequence[SyncResult], prices: Prices) -> Result:
+    """The result with what each synchronization costs, and all together that are redundant."""
+    priced = tuple(dataclasses.replace(one, price=prices.of([one.sync])) for one in each)
+    redundant = [one.sync for one in each if one.finding == "redundant"]
+    together = prices.of(redundant) if len(redundant) > 1 else None
+    return dataclasses.replace(result, each=priced, latency_us=prices.latency_us, together=together)
 
 
 def stronger(case: Case, open_readings: Collection[str], judge: Callable[[Case], Verdict]) -> Stronger | None:

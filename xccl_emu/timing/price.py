@@ -1,0 +1,139 @@
+"""What synchronizations cost in virtual time: a run with them minus a run without them.
+
+A run without a synchronization has it switched off, as in a check: a poll still reads its word once, and all else takes
+no time.  Its time is a price only if the kernels do the same work without it: if they move as many bytes and compute on
+as many elements.  Prices do not add up, since waits overlap, and may be below 0, since what waits leaves a queue to
+others.
+
+An interval is made as those of a bench are: each constant of the model is set to the ends of its range, all others left
+alone, and what the price then moves is added in squares.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from xccl_emu.base import words as w
+from xccl_emu.base.errors import CapacityError, DeadlockError, RunError, UnfinishedError
+from xccl_emu.check.trial import Checkable
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.stats import RunStats
+from xccl_emu.timing.costs import Costs, ends, in_squares
+from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.run import VirtualTime
+from xccl_emu.timing.topologies import CLOUDMATRIX384
+
+DEADLOCK, FAILS, ENDLESS, OTHER_WORK = "deadlock", "the run fails", "the run has no end", "other work is done"
+"""Why there is no price: how it goes without the synchronization."""
+_PATIENCE = 16
+"""How many times as many actions as with it are waited for."""
+_OF_OPERATORS = ("skew_us", "launch_us")
+"""Constants that the run of a case does not have."""
+
+Work = tuple[dict[str, int], int]
+"""Bytes that each pipe moved, and elements that were computed on."""
+Outcome = tuple[float | str, Work | None]
+"""Microseconds and what was done; or why there are none."""
+
+
+@dataclass(frozen=True)
+class Price(w.Printed):
+    """What one or several synchronizations cost in virtual time."""
+
+    us: Annotated[float | None, "virtual time with it minus without it; null if `why` says why there is none"]
+    why: Annotated[str, "how it goes without it, where that gives no price"] = ""
+    low_us: Annotated[float | None, "lower end of the 80% interval of `us`; null if it has none"] = None
+    high_us: Annotated[float | None, "upper end of it"] = None
+
+    @property
+    def interval(self) -> str:
+        """The interval in words; empty if there is none."""
+        return "" if self.low_us is None else f"{self.low_us:.3f} to {self.high_us:.3f}"
+
+
+class Prices:
+    """Prices of the synchronizations of a case, with some switched off that nobody asks about.
+
+    ConfigError if virtual time cannot run it.
+    """
+
+    def __init__(
+        self, case: Checkable, without: Collection[str] = (), fabric: Fabric = CLOUDMATRIX384,
+        costs: Costs | None = None, banded: bool = True,
+    ) -> None:  # fmt: skip
+        self._case, self._without, self._fabric = case, frozenset(without), fabric
+        usual = costs or Costs()
+        moved = {name: each for name, each in ends(usual).items() if banded and name[0] not in _OF_OPERATORS}
+        self._costs = [usual, *moved.values()]
+        self._actions = 0
+        VirtualTime(fabric, usual).look(case.build("sc", self._without).pod)
+        self._whole = [*self._runs(self._without)]
+
+    @property
+    def latency_us(self) -> float:
+        """Virtual time with all of them; RunError if that has no end."""
+        us, _ = self._whole[0]
+        if isinstance(us, str):
+            raise RunError(f"in virtual time: {us}")
+        return us
+
+    def of(self, names: Collection[str]) -> Price:
+        """Return the price of some synchronizations together."""
+        found = map(_price, self._whole, self._runs(self._without | {*names}))
+        us = next(found)
+        if isinstance(us, str):
+            return Price(None, us)
+        ends_us = [*found]
+        moves = [each - us for each in ends_us if not isinstance(each, str)]
+        if len(moves) < len(ends_us) or not moves:
+            return Price(us)
+        down, up = in_squares(moves)
+        return Price(us, "", us + down, us + up)
+
+    def _runs(self, without: Collection[str]) -> Iterator[Outcome]:
+        """Yield how it goes without some names, with the usual costs, then with each constant at each end."""
+        again = self._again(without)
+        return (self._outcome(again(), costs) for costs in self._costs)
+
+    def _again(self, without: Collection[str]) -> Callable[[], Pod]:
+        """Return what gives the pod as it was launched, time after time: much faster than a new one, where it is small."""
+        pod = self._case.build("sc", without).pod
+        try:
+            kept = pod.snapshot()
+        except CapacityError:
+            return lambda: self._case.build("sc", without).pod
+
+        def back() -> Pod:
+            pod.restore(kept)
+            return pod
+
+        return back
+
+    def _outcome(self, pod: Pod, costs: Costs) -> Outcome:
+        policy = pod.policy = VirtualTime(self._fabric, costs)
+        try:
+            stats = pod.run(self._watch)
+        except DeadlockError:
+            return DEADLOCK, None
+        except UnfinishedError:
+            return ENDLESS, None
+        except RunError:
+            return FAILS, None
+        self._actions = self._actions or stats.actions
+        return policy.timing.latency_us, _work(stats)
+
+    def _watch(self, actions: int) -> None:
+        if self._actions and actions > _PATIENCE * self._actions:
+            raise UnfinishedError(ENDLESS)
+
+
+def _price(whole: Outcome, cut: Outcome) -> float | str:
+    """Microseconds more than without; or why they are no price."""
+    for us, _ in (whole, cut):
+        if isinstance(us, str):
+            return us
+    return whole[0] - cut[0] if whole[1] == cut[1] else OTHER_WORK
+
+
+def _work(stats: RunStats) -> Work:
+    return stats.bytes_by_pipe, stats.vector_elements
