@@ -22,6 +22,7 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.files import writing
+from xccl_emu.cli.priced import draw_prices, price_cells, price_lines
 from xccl_emu.cli.shown import file_of, right, spinner, stdout_console, table
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from xccl_emu.check.verdict import Verdict, Violation
     from xccl_emu.check.weakest import Weakest
     from xccl_emu.cli.check_job import Result, SyncResult
-    from xccl_emu.timing.price import Price
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 _REACH = (
@@ -42,10 +42,6 @@ _FIRST_LINE_S = 2.0
 _IDLE = "here nobody ever had to wait for it"
 _AS_DATA = "its result is used as data: without it, the word that is there"
 _FEW = 4
-_PRICES = (
-    "a price is a run with it minus a run without it. They do not add up; below 0 it is faster with it. In this model a"
-    " fence by itself takes no time"
-)
 _ONE_AT_A_TIME = (
     "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
@@ -131,6 +127,7 @@ class CheckOptions(Spread):
     chart: Path | None = option(None, "Write the violation as a Mermaid sequence chart too.")
     trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")
     svg: Path | None = option(None, "Draw it to a file too.")
+    plot: Path | None = option(None, "Draw prices as bars to a PNG, SVG or PDF file, with --price.")
     html: Path | None = option(None, "Write it as a page of HTML too, to be gone through step by step.")
     sarif: Path | None = option(None, "Write what was found as SARIF, for a review's annotations; also if it is right.")
 
@@ -217,7 +214,7 @@ def show(result: "Result") -> None:
             console.print(_REACH, highlight=False)
         if result.unreached:
             console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
-        for line in _price_lines(result):
+        for line in price_lines(result):
             console.print(line, highlight=False)
         if silent := [name for name, matters in without_requests(result.fresh().pod).items() if not matters]:
             console.print(f"without effect here: {', '.join(silent)}", highlight=False)
@@ -240,6 +237,8 @@ def draw(result: "Result") -> None:
     from xccl_emu.check.witness.trace import steps
 
     violation, options = result.verdict.violation, result.options
+    if options.plot is not None and result.each is not None:
+        draw_prices(result, options.plot)
     if options.sarif is not None:
         with writing("--sarif", options.sarif):
             write_text(options.sarif, json.dumps(sarif(result.verdict, result.origin), indent=2, ensure_ascii=False))
@@ -388,9 +387,9 @@ def sync_table(each: "tuple[SyncResult, ...]") -> "Table":
     from rich.box import HORIZONTALS
 
     priced = any(one.price is not None for one in each)
-    last = ("costs, us", "80 %") if priced else ("witness", "states", "schedules", "seconds")
+    last = ("costs, us", "80%") if priced else ("witness", "states", "schedules", "seconds")
     columns: list[Any] = ["synchronization", "step", "it is", *right(*last)]
-    cells = [(*_sync_cells(one), *(_price_cells(one.price) if priced else _found_cells(one.verdict))) for one in each]
+    cells = [(*_sync_cells(one), *(price_cells(one.price) if priced else _found_cells(one.verdict))) for one in each]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     narrow: dict[str, Any] = {"box": HORIZONTALS, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
     shown = table(*(columns[i] for i in used), title="without each synchronization", title_style="", **narrow)
@@ -401,7 +400,10 @@ def sync_table(each: "tuple[SyncResult, ...]") -> "Table":
 
 def _sync_cells(one: "SyncResult") -> tuple[str, ...]:
     verdict, found = one.verdict, one.verdict.violation
-    again = "" if verdict.certificate is None else f"judged again: {verdict.certificate.again('redundant')}"
+    certificate = verdict.certificate
+    again = "" if certificate is None else f"judged again: {certificate.again('redundant')}"
+    if certificate is not None and certificate.agrees and one.price is not None:
+        again = "judged again"
     why = "; ".join(filter(None, (found.kind if found else _why(one), _AS_DATA if one.as_data else "", again)))
     it_is = f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]{why and f': {why}'}"
     return one.sync, ", ".join(map(str, one.steps)), it_is
@@ -413,23 +415,6 @@ def _found_cells(verdict: "Verdict") -> tuple[str, ...]:
         f"{verdict.states:,}" if verdict.states else "",
         f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
     )  # fmt: skip
-
-
-def _price_cells(price: "Price | None") -> tuple[str, ...]:
-    return ("", "") if price is None or price.us is None else (f"{price.us:.3f}", price.interval)
-
-
-def _price_lines(result: "Result") -> Iterator[str]:
-    """Yield what prices are of, what all redundant ones cost together, and which have none."""
-    if result.latency_us is None or result.each is None:
-        return
-    yield f"virtual time {result.latency_us:.3f} us; {_PRICES}"
-    if result.together is not None:
-        us, interval = _price_cells(result.together)
-        yield f"all redundant ones together: {f'{us} us ({interval})' if us else f'no price, {result.together.why}'}"
-    prices = [(one.sync, one.price) for one in result.each if one.price is not None and one.price.why]
-    for why in dict.fromkeys(price.why for _, price in prices):
-        yield f"no price, {why} without it: {', '.join(sync for sync, price in prices if price.why == why)}"
 
 
 app = App.of(

@@ -31,7 +31,7 @@ from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
-from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
+from xccl_emu.cli.files import check_file, check_plot, protocol_of, replayed, save_witness
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
@@ -225,6 +225,9 @@ class CheckJob:
                 raise ConfigError(f"--{name} {getattr(options, name)}: needs --each-sync or --weakest")
         if options.price and not options.each_sync:
             raise ConfigError("--price: needs --each-sync; xccl-emu bench has it without a check")
+        if options.plot is not None and not options.price:
+            raise ConfigError(f"--plot {options.plot}: needs --price")
+        check_plot(options.plot)
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:

@@ -15,10 +15,11 @@ from typing import Annotated
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import CapacityError, DeadlockError, RunError, UnfinishedError
-from xccl_emu.check.trial import Checkable
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocol.case import Case
 from xccl_emu.timing.costs import Costs, ends, in_squares
+from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384
@@ -52,21 +53,21 @@ class Price(w.Printed):
 
 
 class Prices:
-    """Prices of the synchronizations of a case, with some switched off that nobody asks about.
+    """Prices of the synchronizations of a case, with those ``without`` switched off all the time.
 
-    ConfigError if virtual time cannot run it.
+    banded: with intervals.  data: as `VirtualTime` has it.  ConfigError if virtual time cannot run the case.
     """
 
     def __init__(
-        self, case: Checkable, without: Collection[str] = (), fabric: Fabric = CLOUDMATRIX384,
-        costs: Costs | None = None, banded: bool = True,
+        self, case: Case, without: Collection[str] = (), fabric: Fabric = CLOUDMATRIX384, costs: Costs | None = None,
+        *, banded: bool = True, data: bool = True,
     ) -> None:  # fmt: skip
-        self._case, self._without, self._fabric = case, frozenset(without), fabric
+        self._case, self._without, self._fabric, self._data = case, frozenset(without), fabric, data
         usual = costs or Costs()
         moved = {name: each for name, each in ends(usual).items() if banded and name[0] not in _OF_OPERATORS}
         self._costs = [usual, *moved.values()]
         self._actions = 0
-        VirtualTime(fabric, usual).look(case.build("sc", self._without).pod)
+        VirtualTime(fabric, usual).look(self._pod(self._without))
         self._whole = [*self._runs(self._without)]
 
     @property
@@ -76,6 +77,17 @@ class Prices:
         if isinstance(us, str):
             raise RunError(f"in virtual time: {us}")
         return us
+
+    @property
+    def reached(self) -> list[str]:
+        """The names that the run with all of them comes to, in the order of the kernels' sources."""
+        pod = self._pod(self._without)
+        policy = pod.policy = VirtualTime(self._fabric, self._costs[0], log=True, data=self._data, sites=self._case.syncs)
+        pod.run()
+        timing = policy.timing
+        rows = {(row[tl.RECORD_CORE], row[tl.RECORD_SITE]): row for row in timing.records}
+        there = {site.sync for row in rows.values() if (site := timing.site(row)) is not None}
+        return [name for name in self._case.syncs if name in there]
 
     def of(self, names: Collection[str]) -> Price:
         """Return the price of some synchronizations together."""
@@ -95,13 +107,16 @@ class Prices:
         again = self._again(without)
         return (self._outcome(again(), costs) for costs in self._costs)
 
+    def _pod(self, without: Collection[str]) -> Pod:
+        return self._case.build("sc", without, payload=self._data).pod
+
     def _again(self, without: Collection[str]) -> Callable[[], Pod]:
-        """Return what gives the pod as it was launched, time after time: much faster than a new one, where it is small."""
-        pod = self._case.build("sc", without).pod
+        """Return what gives the pod as it was launched, time after time: faster than a new one, where it is small."""
+        pod = self._pod(without)
         try:
             kept = pod.snapshot()
         except CapacityError:
-            return lambda: self._case.build("sc", without).pod
+            return lambda: self._pod(without)
 
         def back() -> Pod:
             pod.restore(kept)
@@ -110,7 +125,7 @@ class Prices:
         return back
 
     def _outcome(self, pod: Pod, costs: Costs) -> Outcome:
-        policy = pod.policy = VirtualTime(self._fabric, costs)
+        policy = pod.policy = VirtualTime(self._fabric, costs, data=self._data)
         try:
             stats = pod.run(self._watch)
         except DeadlockError:
@@ -128,11 +143,12 @@ class Prices:
 
 
 def _price(whole: Outcome, cut: Outcome) -> float | str:
-    """Microseconds more than without; or why they are no price."""
-    for us, _ in (whole, cut):
-        if isinstance(us, str):
-            return us
-    return whole[0] - cut[0] if whole[1] == cut[1] else OTHER_WORK
+    """Microseconds more than without, in whole picoseconds; or why they are no price."""
+    if isinstance(whole[0], str):
+        return whole[0]
+    if isinstance(cut[0], str):
+        return cut[0]
+    return round(whole[0] - cut[0], 6) if whole[1] == cut[1] else OTHER_WORK
 
 
 def _work(stats: RunStats) -> Work:
