@@ -1,4 +1,4 @@
-"""How `check --each-sync --price` shows what synchronizations cost: cells of its table, lines below it, and a picture."""
+"""What `check --each-sync --price` shows: cells of its table, lines below it, and a picture."""
 
 from collections.abc import Iterator
 from pathlib import Path

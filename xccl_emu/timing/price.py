@@ -82,7 +82,8 @@ class Prices:
     def reached(self) -> list[str]:
         """The names that the run with all of them comes to, in the order of the kernels' sources."""
         pod = self._pod(self._without)
-        policy = pod.policy = VirtualTime(self._fabric, self._costs[0], log=True, data=self._data, sites=self._case.syncs)
+        how = {"log": True, "data": self._data, "sites": self._case.syncs}
+        policy = pod.policy = VirtualTime(self._fabric, self._costs[0], **how)
         pod.run()
         timing = policy.timing
         rows = {(row[tl.RECORD_CORE], row[tl.RECORD_SITE]): row for row in timing.records}

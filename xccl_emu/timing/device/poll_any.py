@@ -2,8 +2,8 @@
 
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import CONDITIONS_MOST, SCALAR
-from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device import flight, polls, single
+from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit, load_i64
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl

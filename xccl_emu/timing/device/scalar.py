@@ -78,7 +78,8 @@ def step_scalar_timed(space, core):
     memory = (ops.WORDS if off else ops.WORDS & ~ops.POLLS) >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
     looks = ops.LOADS >> op & 1 != 0 and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
-    if memory and (looks or off or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
+    ahead = tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]
+    if ahead and memory and (looks or off or die_at(st, a) != st[base + ms.DIE]):
         return -tm[row + tl.SCALAR_AT]
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS
     phase = st[st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS + ms.GROUP_PHASE]
@@ -112,7 +113,7 @@ def step_scalar_timed(space, core):
 @jit
 def _passed(space, core, asked):
     """A request that is switched off was passed: it takes no time, but that of a load if it is a poll, which reads."""
-    _, st, tm, who, _ = space
+    _, _, tm, who, _ = space
     at = core.row + tl.SCALAR_AT
     end = tm[at] + (tm[tl.C_LOAD] if ops.POLLS >> asked.op & 1 else 0)
     records.set_time(tm, who, at, end, records.record_still(space, core, rq.SCALAR, asked, at, end))
