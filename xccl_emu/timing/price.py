@@ -5,7 +5,7 @@ no time.  Its time is a price only if the kernels do the same work without it: i
 as many elements.  Prices do not add up, since waits overlap, and may be below 0, since what waits leaves a queue to
 others.
 
-An interval is made as those of a bench are: each constant of the model is set to the ends of its range, all others left
+An interval is made as for a row of a bench: each constant of the model is set to the ends of its range, all others left
 alone, and what the price then moves is added in squares.
 """
 

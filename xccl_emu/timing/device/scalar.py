@@ -112,7 +112,7 @@ def step_scalar_timed(space, core):
 
 @jit
 def _passed(space, core, asked):
-    """A request that is switched off was passed: it takes no time, but that of a load if it is a poll, which reads."""
+    """Pass a request that is switched off: it takes no time, but a poll, which reads, takes a load's."""
     _, _, tm, who, _ = space
     at = core.row + tl.SCALAR_AT
     end = tm[at] + (tm[tl.C_LOAD] if ops.POLLS >> asked.op & 1 else 0)
