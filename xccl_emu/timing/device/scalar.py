@@ -74,7 +74,7 @@ def step_scalar_timed(space, core):
     op, a = asked.op, asked.words[ops.FIRST]  # the address, of what touches memory
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
-    off = flight.switched_off(st, base) and not ops.LOADS >> op & 1
+    off = tm[tl.SOME_OFF] and flight.switched_off(st, base) and not ops.LOADS >> op & 1
     memory = (ops.WORDS if off else ops.WORDS & ~ops.POLLS) >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
     looks = ops.LOADS >> op & 1 != 0 and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
