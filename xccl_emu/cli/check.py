@@ -401,9 +401,8 @@ def sync_table(each: "tuple[SyncResult, ...]") -> "Table":
 def _sync_cells(one: "SyncResult") -> tuple[str, ...]:
     verdict, found = one.verdict, one.verdict.violation
     certificate = verdict.certificate
-    again = "" if certificate is None else f"judged again: {certificate.again('redundant')}"
-    if certificate is not None and certificate.agrees and one.price is not None:
-        again = "judged again"
+    omitted = certificate is None or (one.price is not None and certificate.agrees)
+    again = "" if certificate is None or omitted else f"judged again: {certificate.again('redundant')}"
     why = "; ".join(filter(None, (found.kind if found else _why(one), _AS_DATA if one.as_data else "", again)))
     it_is = f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]{why and f': {why}'}"
     return one.sync, ", ".join(map(str, one.steps)), it_is

@@ -155,7 +155,7 @@ class CheckJob:
         prices = Prices(self._case, self._options.without) if self._options.price else None
         verdict = self._judge(self._options.without)
         result = dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
-        return result if prices is None or result.each is None else _priced(result, result.each, prices)
+        return result if prices is None or result.each is None or result.ended else self._priced(result, prices)
 
     def _shown(self, verdict: Verdict) -> Result:
         """The verdict, and what else was asked for."""
@@ -334,6 +334,19 @@ class CheckJob:
             request.unfinished(one) if isinstance(one, str) else one for request, one in zip(each, found, strict=True)
         )
 
+    def _priced(self, result: Result, prices: Prices) -> Result:
+        """The result with what each synchronization costs, and all together that are redundant; a signal ends that."""
+        each = result.each or ()
+        redundant = [one.sync for one in each if one.finding == "redundant"]
+        asked = [*([one.sync] for one in each), *([redundant] if len(redundant) > 1 else [])]
+        made = [jobs.Job(f"price of {', '.join(names)}", partial(prices.of, names)) for names in asked]
+        found = self._all(made, lambda one: one.why or f"{one.us:.3f} us", workers=1)
+        found_prices = [Price(None, one) if isinstance(one, str) else one for one in found]
+        priced = tuple(dataclasses.replace(one, price=of) for one, of in zip(each, found_prices, strict=False))
+        together = found_prices[-1] if len(redundant) > 1 else None
+        result = dataclasses.replace(result, each=priced, together=together, ended=self._ended)
+        return dataclasses.replace(result, latency_us=prices.latency_us)
+
     def _sent(self, total: int) -> "CheckJob":
         """Return the job as each of many processes runs it: silent."""
         if min(self._options.processes, total) <= 1 and self._options.dask is None:
@@ -342,13 +355,15 @@ class CheckJob:
         other._progress, other._say = None, ending.say
         return other
 
-    def _all(self, made: Sequence[jobs.Job[T]], words: Callable[[T], str]) -> list[T | str]:
+    def _all(
+        self, made: Sequence[jobs.Job[T]], words: Callable[[T], str], workers: int | None = None
+    ) -> list[T | str]:  # fmt: skip
         """Return the result of each job, or why it has none; say each as it comes."""
         if self._ended is not None and self._ended.code:
             return [self._ended.why] * len(made)
         found = jobs.collect(
             made, lambda one, _: self._say(f"{one.job.name}: {one.failure or words(one.result)}"),
-            workers=self._options.processes, dask=self._options.dask,
+            workers=workers or self._options.processes, dask=None if workers else self._options.dask,
         )  # fmt: skip
         stopped = found.stopped or jobs.Stopped("")
         self._ended = stopped if stopped.code or stopped.bug is not None else self._ended
@@ -415,14 +430,6 @@ class CheckJob:
             return result
         path, unsaved = save_witness(self._case, result.verdict, self._options.out)
         return dataclasses.replace(result, replay_file=path, unsaved=unsaved)
-
-
-def _priced(result: Result, each: Sequence[SyncResult], prices: Prices) -> Result:
-    """The result with what each synchronization costs, and all together that are redundant."""
-    priced = tuple(dataclasses.replace(one, price=prices.of([one.sync])) for one in each)
-    redundant = [one.sync for one in each if one.finding == "redundant"]
-    together = prices.of(redundant) if len(redundant) > 1 else None
-    return dataclasses.replace(result, each=priced, latency_us=prices.latency_us, together=together)
 
 
 def stronger(case: Case, open_readings: Collection[str], judge: Callable[[Case], Verdict]) -> Stronger | None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _ABOUT = (
     "a price is a run with it minus a run without it. They do not add up; below 0 it is faster with it. In this model a"
-    " fence by itself takes no time"
+    " fence by itself takes no time. In brackets: how a run without it goes"
 )
 _COLOURS = {"needed": "#2e86c1", "redundant": "#ba4a00"}
 _OTHER = "#566573"
@@ -31,7 +31,7 @@ def price_lines(result: "Result") -> Iterator[str]:
         yield f"all redundant ones together: {f'{us} us ({interval})' if us else f'no price: {result.together.why}'}"
     prices = [(one.sync, one.price) for one in result.each if one.price is not None and one.price.why]
     for why in dict.fromkeys(price.why for _, price in prices):
-        yield f"no price, without it {why}: {', '.join(sync for sync, price in prices if price.why == why)}"
+        yield f"no price ({why}): {', '.join(sync for sync, price in prices if price.why == why)}"
 
 
 def draw_prices(result: "Result", path: Path) -> None:

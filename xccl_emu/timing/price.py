@@ -82,13 +82,13 @@ class Prices:
     def reached(self) -> list[str]:
         """The names that the run with all of them comes to, in the order of the kernels' sources."""
         pod = self._pod(self._without)
-        how = {"log": True, "data": self._data, "sites": self._case.syncs}
-        policy = pod.policy = VirtualTime(self._fabric, self._costs[0], **how)
+        names, costs = self._case.syncs, self._costs[0]
+        policy = pod.policy = VirtualTime(self._fabric, costs, log=True, data=self._data, sites=names)
         pod.run()
         timing = policy.timing
         rows = {(row[tl.RECORD_CORE], row[tl.RECORD_SITE]): row for row in timing.records}
         there = {site.sync for row in rows.values() if (site := timing.site(row)) is not None}
-        return [name for name in self._case.syncs if name in there]
+        return [name for name in names if name in there]
 
     def of(self, names: Collection[str]) -> Price:
         """Return the price of some synchronizations together."""
