@@ -13,12 +13,13 @@ _ABOUT = (
     " fence by itself takes no time. In brackets: how a run without it goes"
 )
 _COLOURS = {"needed": "#2e86c1", "redundant": "#ba4a00"}
-_OTHER = "#566573"
 
 
 def price_cells(price: "Price | None") -> tuple[str, str]:
     """Return the price and its interval in words; empty where there is none."""
-    return ("", "") if price is None or price.us is None else (f"{price.us:.3f}", price.interval)
+    if price is None or price.us is None:
+        return "", ""
+    return f"{price.us:.3f}", "" if price.low_us is None else f"{price.low_us:.3f} to {price.high_us:.3f}"
 
 
 def price_lines(result: "Result") -> Iterator[str]:
@@ -44,22 +45,13 @@ def draw_prices(result: "Result", path: Path) -> None:
     figure = Figure(figsize=(9.0, 1.4 + 0.28 * len(rows)), layout="constrained")
     panel = figure.add_subplot()
     for place, (one, price) in enumerate(rows):
-        if price.us is None:
-            panel.text(0, place, f" {one.finding}: without it {price.why}", va="center", fontsize="small", color=_OTHER)
-            continue
-        reach = None if price.low_us is None or price.high_us is None else (
-            [price.us - price.low_us], [price.high_us - price.us]
-        )  # fmt: skip
-        colour = _COLOURS.get(one.finding, _OTHER)
-        panel.barh(place, price.us, color=colour, label=one.finding, xerr=reach, capsize=2, ecolor="#1b2631")
-    panel.set_yticks(range(len(rows)), [one.sync for one, _ in rows], fontsize="small")
-    panel.invert_yaxis()
+        us, low, high = price.us or 0.0, price.low_us, price.high_us
+        reach = None if low is None or high is None else ([us - low], [high - us])
+        panel.barh(place, us, color=_COLOURS.get(one.finding, "#566573"), xerr=reach, capsize=2, ecolor="#1b2631")
+        panel.text(0, place, f" no price: {price.why}" if price.why else "", va="center", fontsize="small")
+    panel.set_yticks(range(len(rows)), [f"{one.sync} ({one.finding})" for one, _ in rows], fontsize="small")
     sizes = ", ".join(f"{name} {value}" for name, value in result.verdict.configuration.items())
     panel.set(xlabel="price in virtual time, us", ylim=(len(rows) - 0.4, -0.6))
-    panel.set_title(f"{result.verdict.protocol}, {result.latency_us:.3f} us ({sizes})", fontsize="small", wrap=True)
-    handles, labels = panel.get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))
-    if named:
-        panel.legend(named.values(), named.keys(), frameon=False, fontsize="small")
+    panel.set_title(f"{result.verdict.protocol}, {result.latency_us or 0:.3f} us ({sizes})", fontsize="small", wrap=True)
     panel.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)

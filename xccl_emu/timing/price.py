@@ -9,14 +9,14 @@ An interval is made as for a row of a bench: each constant of the model is set t
 alone, and what the price then moves is added in squares.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import CapacityError, DeadlockError, RunError, UnfinishedError
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.case import Case
 from xccl_emu.timing.costs import Costs, ends, in_squares
 from xccl_emu.timing.device import layout as tl
@@ -46,11 +46,6 @@ class Price(w.Printed):
     low_us: Annotated[float | None, "lower end of the 80% interval of `us`; null if it has none"] = None
     high_us: Annotated[float | None, "upper end of it"] = None
 
-    @property
-    def interval(self) -> str:
-        """The interval in words; empty if there is none."""
-        return "" if self.low_us is None else f"{self.low_us:.3f} to {self.high_us:.3f}"
-
 
 class Prices:
     """Prices of the synchronizations of a case, with those ``without`` switched off all the time.
@@ -71,12 +66,10 @@ class Prices:
         self._whole = [*self._runs(self._without)]
 
     @property
-    def latency_us(self) -> float:
-        """Virtual time with all of them; RunError if that has no end."""
+    def latency_us(self) -> float | None:
+        """Virtual time with all of them; None if such a run has no end."""
         us, _ = self._whole[0]
-        if isinstance(us, str):
-            raise RunError(f"in virtual time: {us}")
-        return us
+        return None if isinstance(us, str) else us
 
     @property
     def reached(self) -> list[str]:
@@ -105,25 +98,18 @@ class Prices:
 
     def _runs(self, without: Collection[str]) -> Iterator[Outcome]:
         """Yield how it goes without some names, with the usual costs, then with each constant at each end."""
-        again = self._again(without)
-        return (self._outcome(again(), costs) for costs in self._costs)
+        pod, kept = self._pod(without), None
+        with suppress(CapacityError):  # a pod that is not small is made again for each run
+            kept = pod.snapshot()
+        for number, costs in enumerate(self._costs):
+            if kept is not None:
+                pod.restore(kept)
+            elif number:
+                pod = self._pod(without)
+            yield self._outcome(pod, costs)
 
     def _pod(self, without: Collection[str]) -> Pod:
         return self._case.build("sc", without, payload=self._data).pod
-
-    def _again(self, without: Collection[str]) -> Callable[[], Pod]:
-        """Return what gives the pod as it was launched, time after time: faster than a new one, where it is small."""
-        pod = self._pod(without)
-        try:
-            kept = pod.snapshot()
-        except CapacityError:
-            return lambda: self._pod(without)
-
-        def back() -> Pod:
-            pod.restore(kept)
-            return pod
-
-        return back
 
     def _outcome(self, pod: Pod, costs: Costs) -> Outcome:
         policy = pod.policy = VirtualTime(self._fabric, costs, data=self._data)
@@ -136,7 +122,7 @@ class Prices:
         except RunError:
             return FAILS, None
         self._actions = self._actions or stats.actions
-        return policy.timing.latency_us, _work(stats)
+        return policy.timing.latency_us, (stats.bytes_by_pipe, stats.vector_elements)
 
     def _watch(self, actions: int) -> None:
         if self._actions and actions > _PATIENCE * self._actions:
@@ -150,7 +136,3 @@ def _price(whole: Outcome, cut: Outcome) -> float | str:
     if isinstance(cut[0], str):
         return cut[0]
     return round(whole[0] - cut[0], 6) if whole[1] == cut[1] else OTHER_WORK
-
-
-def _work(stats: RunStats) -> Work:
-    return stats.bytes_by_pipe, stats.vector_elements
