@@ -83,7 +83,7 @@ def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
     out = tmp_path / "t.json"
     code, shown, _ = invoke("trace", "sendrecv", "--events", "20", "--out", str(out))
     assert code == 0
-    path = ("critical path, us: issue", "at synchronizations, us: tail", "is no price")
+    path = ("critical path, us: issue", "at synchronizations, us: ", "is no price")
     for text in (*path, "bytes: as they must be", "left out:"):
         assert text in shown
 

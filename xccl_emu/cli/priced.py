@@ -50,8 +50,9 @@ def draw_prices(result: "Result", path: Path) -> None:
         panel.barh(place, us, color=_COLOURS.get(one.finding, "#566573"), xerr=reach, capsize=2, ecolor="#1b2631")
         panel.text(0, place, f" no price: {price.why}" if price.why else "", va="center", fontsize="small")
     panel.set_yticks(range(len(rows)), [f"{one.sync} ({one.finding})" for one, _ in rows], fontsize="small")
-    sizes = ", ".join(f"{name} {value}" for name, value in result.verdict.configuration.items())
+    verdict, us = result.verdict, result.latency_us or 0.0
+    sizes = ", ".join(f"{name} {value}" for name, value in verdict.configuration.items())
     panel.set(xlabel="price in virtual time, us", ylim=(len(rows) - 0.4, -0.6))
-    panel.set_title(f"{result.verdict.protocol}, {result.latency_us or 0:.3f} us ({sizes})", fontsize="small", wrap=True)
+    panel.set_title(f"{verdict.protocol}, {us:.3f} us ({sizes})", fontsize="small", wrap=True)
     panel.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
