@@ -496,3 +496,46 @@ def test_a_chart_in_markdown_is_fenced(tmp_path: Path) -> None:
         text = (tmp_path / name).read_text()
         assert text.startswith(first)
         assert text.count("```") == (2 if name == "run.md" else 0)
+
+
+def test_each_sync_has_a_price(tmp_path: Path) -> None:
+    """In virtual time, with an interval, as words, as text next to what it is, and as a picture; none of a deadlock."""
+    pytest.importorskip("matplotlib")
+    words = (*TINY, "--each-sync", "--price", "--advice-seconds", "0", "--workers", "1")
+    told = as_json(*words)
+    price = {one["sync"]: one["price"] for one in told["each_sync"]}
+    assert price["tail"] == {"us": None, "why": "deadlock", "low_us": None, "high_us": None}
+    assert price["payload out"]["low_us"] < price["payload out"]["us"] < price["payload out"]["high_us"]
+    assert price[FENCE]["us"] == 0
+    assert 0 < price["slot read"]["us"] < told["latency_us"]
+    assert told["together"] is None  # one alone is redundant
+    out = printed(*words, "--plot", str(tmp_path / "prices.svg"))
+    table = out.partition("without each synchronization")[2]
+    assert max(map(len, table.partition("redundant:")[0].splitlines())) <= 80
+    row = next(line for line in table.splitlines() if line.startswith("payload out"))
+    assert re.search(r"^payload out +7 +needed: \w.* +\d\.\d{3} +\d\.\d{3} to \d\.\d{3} *$", row)
+    assert "no price (deadlock): tail, slot ack, ack" in out
+    assert f"virtual time {told['latency_us']:.3f} us" in out
+    assert (tmp_path / "prices.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_redundant_ones_have_a_price_together() -> None:
+    """Switched off at once they cost what they cost then, not what their prices add up to."""
+    told = as_json("check", "dispatch", "--each-sync", "--price", "--advice-seconds", "0", "--seconds", "20")
+    alone = [one["price"]["us"] for one in told["each_sync"] if one["finding"] == "redundant"]
+    assert len(alone) > 1
+    assert told["together"]["us"] >= max(alone)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--price", "--price: needs --each-sync"),
+        ("--each-sync --plot x.svg", "--plot x.svg: needs --price"),
+        ("--each-sync --price --plot x.txt", "must end with"),
+        ("--each-sync --price --scalar-cache 8", "virtual time knows no caches"),
+    ],
+)
+def test_what_has_no_price_is_refused(words: str, said: str) -> None:
+    """Before anything is searched."""
+    assert said in refusal(*TINY, *words.split())

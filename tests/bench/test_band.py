@@ -18,6 +18,7 @@ from xccl_emu.papers.bench.links import hixl
 from xccl_emu.papers.bench.result import Result, score
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.papers.cli.bench import Partial, banded
+from xccl_emu.timing import costs
 from xccl_emu.timing.costs import Costs
 
 BARE = Setting(data=False)
@@ -35,25 +36,25 @@ def two_rows(setting: Setting) -> list[Result]:
 def test_moves_are_added_in_squares(eighths: list[int]) -> None:
     """Each side by itself: none is above the sum of its moves, nor below the largest."""
     moves = [each / 8 for each in eighths]
-    down, up = band.in_squares(moves)
+    down, up = costs.in_squares(moves)
     for got, some in ((-down, [-m for m in moves if m < 0]), (up, [m for m in moves if m > 0])):
         assert max(some, default=0.0) * (1 - 1e-9) <= got <= sum(some) * (1 + 1e-9)
 
 
 def test_what_is_known_has_no_range() -> None:
     """A constant that somebody has set is left alone; fitted ones go as far as the report of their fit says."""
-    ranges = band.ranges()
+    ranges = costs.ranges()
     assert {"skew_us", "launch_us", "dma_start_us", "load_ns"} <= set(ranges)
     assert ranges["skew_us"][0] < Costs().skew_us < ranges["skew_us"][1] < 40
-    named = {end.constant for end in band.ends(replace(Costs(), skew_us=0.0, load_ns=31.0))}
+    named = {name for name, _ in costs.ends(replace(Costs(), skew_us=0.0, load_ns=31.0))}
     assert named == set(ranges) - {"skew_us", "load_ns"}
-    assert all(end.value != getattr(Costs(), end.constant) for end in band.ends(Costs()))
+    assert all(value != getattr(Costs(), name) for name, value in costs.ends(Costs()))
 
 
 def drawn(rng: np.random.Generator) -> Costs:
     """Return all constants at once, each with a tenth of its values beyond either end of its range."""
     values = {}
-    for name, (low, high) in band.ranges().items():
+    for name, (low, high) in costs.ranges().items():
         usual, far = getattr(Costs(), name), rng.standard_normal() / 1.2816
         value = usual + far * (high - usual if far > 0 else usual - low)
         values[name] = min(8, max(1, round(value))) if name == "dma_engines" else max(value, low / 8)

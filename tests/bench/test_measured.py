@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cli_support import printed
+from tests.cli_support import as_json, printed
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.bench.result import Result, even
 from xccl_emu.papers.bench.setting import Setting
@@ -67,3 +67,14 @@ def test_sweep_is_shown_by_what_differs() -> None:
 def test_even_lists_are_a_number(value: int | str, is_: int | str) -> None:
     """Anything else is as it was."""
     assert even(value) == is_
+
+
+def test_prices_follow_the_latency_of_a_case() -> None:
+    """A row for each name that a run comes to, with its interval; what has no price has a note that says why."""
+    words = ("bench", "case", "sendrecv", "--chunks", "3", "--slots", "2", "--price", "--band", "--no-data")
+    latency, *prices = as_json(*words)["results"]
+    by_name = {row["what"]: row for row in prices}
+    assert latency["emulated"] > by_name["slot free"]["emulated"] > 0
+    assert by_name["slot free"]["low"] < by_name["slot free"]["emulated"] < by_name["slot free"]["high"]
+    assert (by_name["tail"]["emulated"], by_name["tail"]["note"]) == (None, "without it deadlock")
+    assert "DMA before tail" not in by_name

@@ -155,12 +155,11 @@ def test_deadlock_is_reported() -> None:
     ("options", "reason"),
     [
         ({"order": "relaxed"}, "order='relaxed'"),
-        ({"without": ["left"]}, "switched off"),
         ({"record": True}, "record=True"),
     ],
 )
 def test_what_cannot_be_timed(options: dict[str, object], reason: str) -> None:
-    """A weak memory order, a synchronization switched off or a recorded schedule is refused."""
+    """A weak memory order or a recorded schedule is refused."""
     pod = Pod(small_pod(1), policy=VirtualTime(ROUND, COSTS), **options)  # type: ignore[arg-type]
     launch_often(pod, 0, 0, 32, 1)
     with pytest.raises(ConfigError, match=reason):

@@ -37,6 +37,7 @@ def test_every_protocol_has_a_trace(protocol: str, tmp_path: Path) -> None:
     assert (told["wrong"], told["wrong_bytes"]) == (0, {})
     assert told["slices"] == sum(event["ph"] == "X" for event in events)
     assert sum(told["critical_path_us"].values()) == pytest.approx(told["latency_us"])
+    assert sum(told["critical_path_by_sync_us"].values()) <= told["latency_us"] * (1 + 1e-9)
     assert told["arrows"] > 0 or protocol == "block-map"  # of whose cores none reads what another has written
 
 
@@ -82,7 +83,8 @@ def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
     out = tmp_path / "t.json"
     code, shown, _ = invoke("trace", "sendrecv", "--events", "20", "--out", str(out))
     assert code == 0
-    for text in ("critical path, us: issue", "bytes: as they must be", "left out:"):
+    path = ("critical path, us: issue", "at synchronizations, us: ", "is no price")
+    for text in (*path, "bytes: as they must be", "left out:"):
         assert text in shown
 
 

@@ -22,6 +22,7 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.files import writing
+from xccl_emu.cli.priced import draw_prices, price_cells, price_lines
 from xccl_emu.cli.shown import file_of, right, spinner, stdout_console, table
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class CheckOptions(Spread):
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify  brute force too
       xccl-emu check dispatch --each-sync                     which are needed?
       xccl-emu check dispatch --profile                       what makes states?
+      xccl-emu check sendrecv --cores 4 --each-sync --price   what do they cost?
       xccl-emu check sendrecv --scalar-cache 8 --each-sync    which dcci are?
       xccl-emu check ring.py:Ring --barrier visible           one reading alone
       xccl-emu check ring.py:Ring --owners drained            late bytes are right
@@ -88,6 +90,7 @@ class CheckOptions(Spread):
     )
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
     each_sync: bool = option(False, "Switch off each synchronization by itself: which ones are needed?")
+    price: bool = option(False, "Say what each costs in virtual time too, with --each-sync.")
     weakest: bool = option(
         False, "Weaken each request and quiet by itself: which order does it need, and which quiet could be a fence?"
     )
@@ -129,6 +132,7 @@ class CheckOptions(Spread):
     chart: Path | None = option(None, "Write the violation as a Mermaid sequence chart too.")
     trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")
     svg: Path | None = option(None, "Draw it to a file too.")
+    plot: Path | None = option(None, "Draw prices as bars to a PNG, SVG or PDF file, with --price.")
     html: Path | None = option(None, "Write it as a page of HTML too, to be gone through step by step.")
     sarif: Path | None = option(None, "Write what was found as SARIF, for a review's annotations; also if it is right.")
 
@@ -215,6 +219,8 @@ def show(result: "Result") -> None:
             console.print(_REACH, highlight=False)
         if result.unreached:
             console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
+        for line in price_lines(result):
+            console.print(line, highlight=False)
         if silent := [name for name, matters in without_requests(result.fresh().pod).items() if not matters]:
             console.print(f"without effect here: {', '.join(silent)}", highlight=False)
     if result.weakest is not None:
@@ -238,6 +244,8 @@ def draw(result: "Result") -> None:
     from xccl_emu.check.witness.trace import steps
 
     violation, options = result.verdict.violation, result.options
+    if options.plot is not None and result.each is not None:
+        draw_prices(result, options.plot)
     if options.sarif is not None:
         with writing("--sarif", options.sarif):
             write_text(options.sarif, json.dumps(sarif(result.verdict, result.origin), indent=2, ensure_ascii=False))
@@ -391,11 +399,14 @@ def _why(one: "SyncResult") -> str:
 
 
 def sync_table(each: "tuple[SyncResult, ...]") -> "Table":
-    """One line a synchronization: is it needed, how that shows, and what it took to find out; no column is empty."""
+    """One line a synchronization: is it needed, how that shows, and what it took to find out or what it costs; no
+    column is empty."""
     from rich.box import HORIZONTALS
 
-    columns: list[Any] = ["synchronization", "step", "it is", *right("witness", "states", "schedules", "seconds")]
-    cells = [_sync_cells(one) for one in each]
+    priced = any(one.price is not None for one in each)
+    last = ("costs, us", "80%") if priced else ("witness", "states", "schedules", "seconds")
+    columns: list[Any] = ["synchronization", "step", "it is", *right(*last)]
+    cells = [(*_sync_cells(one), *(price_cells(one.price) if priced else _found_cells(one.verdict))) for one in each]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     narrow: dict[str, Any] = {"box": HORIZONTALS, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
     shown = table(*(columns[i] for i in used), title="without each synchronization", title_style="", **narrow)
@@ -406,12 +417,18 @@ def sync_table(each: "tuple[SyncResult, ...]") -> "Table":
 
 def _sync_cells(one: "SyncResult") -> tuple[str, ...]:
     verdict, found = one.verdict, one.verdict.violation
-    again = "" if verdict.certificate is None else f"judged again: {verdict.certificate.again('redundant')}"
+    certificate = verdict.certificate
+    omitted = certificate is None or (one.price is not None and certificate.agrees)
+    again = "" if certificate is None or omitted else f"judged again: {certificate.again('redundant')}"
     why = "; ".join(filter(None, (found.kind if found else _why(one), _AS_DATA if one.as_data else "", again)))
+    it_is = f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]{why and f': {why}'}"
+    return one.sync, ", ".join(map(str, one.steps)), it_is
+
+
+def _found_cells(verdict: "Verdict") -> tuple[str, ...]:
     return (
-        one.sync, ", ".join(map(str, one.steps)),
-        f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]{why and f': {why}'}",
-        f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
+        f"{len(verdict.violation.actions)} steps" if verdict.violation else "",
+        f"{verdict.states:,}" if verdict.states else "",
         f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
     )  # fmt: skip
 

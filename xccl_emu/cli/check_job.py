@@ -33,11 +33,12 @@ from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
-from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
+from xccl_emu.cli.files import check_file, check_plot, protocol_of, replayed, save_witness
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
+from xccl_emu.timing.price import Price, Prices
 
 T = TypeVar("T")
 EXIT_CODES = {
@@ -67,6 +68,7 @@ class SyncResult(w.Printed):
     idle: Annotated[bool, "whether nobody had to wait at it"] = False
     as_data: Annotated[bool, "whether a kernel uses the result of a poll of that name"] = False
     """Without it that is the word that is there."""
+    price: Annotated[Price | None, "what it costs in virtual time; null without `--price`"] = None
 
     @property
     def finding(self) -> Annotated[str, "`needed`, `redundant`, or the verdict"]:
@@ -106,6 +108,8 @@ class Result(w.Printed):
     replay_file: w.ReplayFile = None
     unreached: Annotated[tuple[str, ...], "with `--each-sync`: synchronizations that no run comes to"] = ()
     each: Annotated[tuple[SyncResult, ...] | None, "null without `--each-sync`", w.As("each_sync")] = None
+    latency_us: Annotated[float | None, "virtual time with all of them; null without `--price`"] = None
+    together: Annotated[Price | None, "all redundant ones; null where there are not two, or without `--price`"] = None
     weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
     profile: Annotated[tuple[ProfiledSite, ...] | None, "null without `--profile`"] = None
     unsaved: str = ""
@@ -151,9 +155,11 @@ class CheckJob:
         if self._witness is not None:
             return self._replay(self._witness)
         check_syncs(self._case, self._options.without)
+        prices = Prices(self._case, self._options.without) if self._options.price else None
         verdict = self._judge(self._options.without)
         shown = dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
-        return dataclasses.replace(shown, profile=self._profile(verdict))
+        result = dataclasses.replace(shown, profile=self._profile(verdict))
+        return result if prices is None or result.each is None or result.ended else self._priced(result, prices)
 
     def _shown(self, verdict: Verdict) -> Result:
         """The verdict, and what else was asked for."""
@@ -227,6 +233,11 @@ class CheckJob:
         for name in ("workers", "dask"):
             if getattr(options, name) is not None and not advised:
                 raise ConfigError(f"--{name} {getattr(options, name)}: needs --each-sync or --weakest")
+        if options.price and not options.each_sync:
+            raise ConfigError("--price: needs --each-sync; xccl-emu bench has it without a check")
+        if options.plot is not None and not options.price:
+            raise ConfigError(f"--plot {options.plot}: needs --price")
+        check_plot(options.plot)
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
@@ -333,6 +344,19 @@ class CheckJob:
             request.unfinished(one) if isinstance(one, str) else one for request, one in zip(each, found, strict=True)
         )
 
+    def _priced(self, result: Result, prices: Prices) -> Result:
+        """The result with what each synchronization costs, and all together that are redundant; a signal ends that."""
+        each = result.each or ()
+        redundant = [one.sync for one in each if one.finding == "redundant"]
+        asked = [*([one.sync] for one in each), *([redundant] if len(redundant) > 1 else [])]
+        made = [jobs.Job(f"price of {', '.join(names)}", partial(prices.of, names)) for names in asked]
+        found = self._all(made, lambda one: one.why or f"{one.us:.3f} us", workers=1)
+        found_prices = [Price(None, one) if isinstance(one, str) else one for one in found]
+        priced = tuple(dataclasses.replace(one, price=of) for one, of in zip(each, found_prices, strict=False))
+        together = found_prices[-1] if len(redundant) > 1 else None
+        result = dataclasses.replace(result, each=priced, together=together, ended=self._ended)
+        return dataclasses.replace(result, latency_us=prices.latency_us)
+
     def _sent(self, total: int) -> "CheckJob":
         """Return the job as each of many processes runs it: silent."""
         if min(self._options.processes, total) <= 1 and self._options.dask is None:
@@ -341,13 +365,15 @@ class CheckJob:
         other._progress, other._say = None, ending.say
         return other
 
-    def _all(self, made: Sequence[jobs.Job[T]], words: Callable[[T], str]) -> list[T | str]:
+    def _all(
+        self, made: Sequence[jobs.Job[T]], words: Callable[[T], str], workers: int | None = None
+    ) -> list[T | str]:  # fmt: skip
         """Return the result of each job, or why it has none; say each as it comes."""
         if self._ended is not None and self._ended.code:
             return [self._ended.why] * len(made)
         found = jobs.collect(
             made, lambda one, _: self._say(f"{one.job.name}: {one.failure or words(one.result)}"),
-            workers=self._options.processes, dask=self._options.dask,
+            workers=workers or self._options.processes, dask=None if workers else self._options.dask,
         )  # fmt: skip
         stopped = found.stopped or jobs.Stopped("")
         self._ended = stopped if stopped.code or stopped.bug is not None else self._ended

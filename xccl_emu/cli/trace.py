@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xccl_emu.timing.run import VirtualTime
     from xccl_emu.timing.trace import Trace
 
+_NO_PRICE = "  (a share of the path is no price: check --each-sync --price says what each costs)"
 PLACES = ("packed", "chips", "nodes")
 _COLOURS = ("#ba4a00", "#2e86c1", "#17a589", "#d68910", "#7d3c98", "#566573", "#1b4f72")
 
@@ -79,6 +80,9 @@ class Result(w.Printed):
     fabric: Annotated[str, "model of the links"]
     latency_us: Annotated[float, "virtual time of the run"]
     critical_path_us: Annotated[dict[str, float] | None, "by resource; null if only some dies were written down"]
+    critical_path_by_sync_us: Annotated[
+        dict[str, float] | None, "by the synchronization that is named there; no price (`check --price`)"
+    ]
     wrong: Annotated[int, w.WRONG]
     wrong_bytes: w.WrongBytes
     file: w.File
@@ -99,6 +103,9 @@ class Result(w.Printed):
         if self.critical_path_us:
             parts = [f"{what} {us:.3f}" for what, us in self.critical_path_us.items() if us]
             lines.append(f"  critical path, us: {', '.join(parts)}")
+        if self.critical_path_by_sync_us:
+            parts = [f"{name} {us:.3f}" for name, us in self.critical_path_by_sync_us.items()]
+            lines += [f"  at synchronizations, us: {', '.join(parts)}", _NO_PRICE]
         lines.append(f"  bytes: {'WRONG in ' + ', '.join(self.wrong_bytes) if self.wrong else 'as they must be'}")
         lines.append(f"{self.file}: {self.slices:,} slices, {self.arrows:,} arrows; open it at ui.perfetto.dev")
         if self.left_out:
@@ -170,14 +177,14 @@ def _result(
     wrong: dict[str, int],
     made: "Trace",
 ) -> Result:
-    from xccl_emu.timing.critical import breakdown
+    from xccl_emu.timing.critical import breakdown, by_sync
     from xccl_emu.timing.gantt import gantt
 
     timing = policy.timing
-    path = breakdown(timing) if timing.complete else None
+    path, named = (breakdown(timing), by_sync(timing)) if timing.complete else (None, None)
     bars = {} if options.gantt is None else {name: list(each) for name, each in gantt(timing, options.gantt).items()}
     return Result(
-        options.protocol, configuration, policy.fabric.name, timing.latency_us, path, sum(wrong.values()),
+        options.protocol, configuration, policy.fabric.name, timing.latency_us, path, named, sum(wrong.values()),
         wrong, str(options.out), made.slices, made.arrows, made.left_out, made.until_us, bars,
     )  # fmt: skip
 

@@ -101,7 +101,7 @@ class Times:
         tm[tl.VERSIONS] = tm[tl.VERSIONS_LEFT] = self._versions
         tm[tl.GRANULES_A_DIE] = pod.spec.die_bytes >> 5
         tm[tl.RECORD_CAPACITY] = len(self.records) // tl.RECORD_WORDS if len(self.records) else 1 << 62
-        tm[tl.LIMIT] = LIMIT_NS * PS_PER_NS
+        tm[tl.LIMIT], tm[tl.SOME_OFF] = LIMIT_NS * PS_PER_NS, bool(pod.without)
         times = {
             tl.C_ISSUE: costs.issue_cycles * costs.clock_ns, tl.C_LOAD: costs.load_ns, tl.C_POLL: costs.poll_ns,
             tl.C_QUIET: costs.quiet_ns, tl.C_BARRIER: costs.barrier_ns, tl.C_EVENT: costs.event_ns,

@@ -5,8 +5,10 @@ A constant is an *input* (published, put in as it is), *fitted* (to the rows mar
 that range.
 """
 
+import math
 import tomllib
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from typing import Any
 
@@ -30,12 +32,13 @@ def _constant(default: float, kind: str, source: str, low: float | None = None, 
 ENGINES_MAX = 8
 """DMA engines of a die."""
 
-_FITTED = tomllib.loads(files("xccl_emu.timing").joinpath("fitted.toml").read_text("utf-8"))["constants"]
+REPORT = tomllib.loads(files("xccl_emu.timing").joinpath("fitted.toml").read_text("utf-8"))
+"""The report of the last fit."""
 
 
 def _fitted(name: str, source: str, low: float, high: float) -> Any:
     """A field whose value the last fit has found (`fitted.toml`, with its report)."""
-    return _constant(_FITTED[name], FITTED, source, low, high)
+    return _constant(REPORT["constants"][name], FITTED, source, low, high)
 
 
 @dataclass(frozen=True)
@@ -86,3 +89,30 @@ class Costs:
                 raise ConfigError(name, getattr(self, name), "must be above 0")
         if self.dma_engines not in range(1, ENGINES_MAX + 1):
             raise ConfigError("dma_engines", self.dma_engines, f"must be a whole number, 1 to {ENGINES_MAX}")
+
+
+def ranges() -> dict[str, tuple[float, float]]:
+    """Return the range of each assumed constant, and how far the others may be by the report of their fit."""
+    by = {each.name: each.metadata for each in fields(Costs)}
+    assumed = {name: of["range"] for name, of in by.items() if of["kind"] == ASSUMED}
+    return assumed | {name: tuple(ends) for name, ends in REPORT["intervals"].items() if by[name]["kind"] == FITTED}
+
+
+def ends(costs: Costs) -> dict[tuple[str, float], Costs]:
+    """Costs with one constant at an end of its range, by the constant and the end.
+
+    Omitted are ends at which a constant is already, and constants that somebody has set.
+    """
+    usual = Costs()
+    both = ((name, float(end)) for name, of in ranges().items() for end in of)
+    return {
+        (name, end): replace(costs, **{name: end})
+        for name, end in both if getattr(costs, name) == getattr(usual, name) != end
+    }  # fmt: skip
+
+
+def in_squares(moves: Iterable[float]) -> tuple[float, float]:
+    """Moves down and moves up, each added in squares: the first at most 0, the second at least 0."""
+    known = [*moves]
+    down, up = (math.sqrt(math.fsum(min(0.0, sign * move) ** 2 for move in known)) for sign in (1, -1))
+    return -down, up

@@ -59,6 +59,12 @@ def breakdown(timing: Timing) -> dict[str, float]:
     return total
 
 
+def by_sync(timing: Timing) -> dict[str, float]:
+    """Microseconds of the critical path at requests that have a name (`sync=`), the most first; these are no prices."""
+    sites = ((timing.site(timing.records[part.record]), part) for part in critical_path(timing))
+    return sums((site.sync, part) for site, part in sites if site is not None and site.sync)
+
+
 def _backwards(records: NDArray[np.int64]) -> Iterator[PathPart]:
     """Yield each one's cause, from the record that ended last down to the start of a core."""
     number = int(records[:, tl.RECORD_END].argmax())

@@ -102,8 +102,10 @@ class VirtualTime:
     after how long it answers 1: counted on each core from the first time that it asks there, then from the last answer
     1, and again when it asks ``of`` something else. Any other `choose` gets 0, or is drawn (``Pod(draw_answers=)``).
 
-    Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off (in time, a
-    write is visible when it has arrived, and not when a schedule says so), for dies that the fabric does not have, for
+    What is switched off on the pod takes no time, except that a poll still reads its word once, which takes a load.
+
+    Raises ConfigError, when a run begins, for a pod that is not under `sc` (in time, a write is visible when it has
+    arrived, and not when a schedule says so), for dies that the fabric does not have, for
     sites of a name that no kernel has, for a timer that no `choose` has, and one that is not above 0.
     """
 
@@ -181,8 +183,6 @@ class VirtualTime:
         """ConfigError for a run that cannot be timed."""
         if pod.order != "sc":
             raise ConfigError("order", pod.order, "virtual time decides when writes are visible; it takes order='sc'")
-        if pod.without:
-            raise ConfigError("without", sorted(pod.without), "what is switched off cannot be timed")
         if pod.spec.scalar_cache:
             raise ConfigError("scalar_cache", pod.spec.scalar_cache, "must be 0; virtual time knows no caches")
         homes = [core // pod.spec.cores_per_die for core in pod.active_cores()]

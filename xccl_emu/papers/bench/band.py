@@ -9,20 +9,16 @@ A row that was fitted to has the interval of the fit: as far as the rows of the 
 """
 
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
-from functools import cache, partial
-from importlib.resources import files
+from dataclasses import replace
+from functools import partial
 from statistics import NormalDist
-from typing import Any
 
 from xccl_emu.base.jobs import Job
 from xccl_emu.base.stage import silent
 from xccl_emu.papers.bench.result import Result
-from xccl_emu.papers.bench.sensitivity import End
 from xccl_emu.papers.bench.setting import Setting
-from xccl_emu.timing.costs import ASSUMED, FITTED, Costs
+from xccl_emu.timing.costs import REPORT, ends, in_squares
 
 Key = tuple[str, str, str]
 """Bench, name and configuration of a row."""
@@ -31,29 +27,10 @@ _OUTSIDE = NormalDist().inv_cdf(0.5 + PERCENT / 200)
 """How many standard deviations the ends of the interval are from its middle."""
 
 
-@cache
-def _report() -> dict[str, Any]:
-    return tomllib.loads(files("xccl_emu.timing").joinpath("fitted.toml").read_text("utf-8"))
-
-
-def ranges() -> dict[str, tuple[float, float]]:
-    """Return the range of each assumed constant, and how far the others may be by the report of their fit."""
-    by = {each.name: each.metadata for each in fields(Costs)}
-    assumed = {name: of["range"] for name, of in by.items() if of["kind"] == ASSUMED}
-    return assumed | {name: tuple(ends) for name, ends in _report()["intervals"].items() if by[name]["kind"] == FITTED}
-
-
-def ends(costs: Costs) -> list[End]:
-    """Both ends of each range, but those at which a constant is already, and constants that somebody has set."""
-    usual = Costs()
-    both = ((name, float(end)) for name, of in ranges().items() for end in of)
-    return [End(name, end) for name, end in both if getattr(costs, name) == getattr(usual, name) != end]
-
-
 def fit_percent() -> float:
     """Return how far a row that was fitted to may be off, on either side: from the residuals of all of them."""
-    rows = [row["residual_percent"] for row in _report()["row"]]
-    free = len(rows) - len(_report()["constants"])
+    rows = [row["residual_percent"] for row in REPORT["row"]]
+    free = len(rows) - len(REPORT["constants"])
     return _OUTSIDE * math.sqrt(math.fsum(row * row for row in rows) / free)
 
 
@@ -61,8 +38,8 @@ def jobs(setting: Setting, make: Callable[[Setting], Sequence[Result]]) -> list[
     """List a bench at each end, without payload."""
     bare = replace(setting, stage=silent, data=False)
     return [
-        Job(f"{end.constant} {end.value:g}", partial(make, replace(bare, costs=end.costs(setting.costs))))
-        for end in ends(setting.costs)
+        Job(f"{name} {end:g}", partial(make, replace(bare, costs=costs)))
+        for (name, end), costs in ends(setting.costs).items()
     ]
 
 
@@ -90,13 +67,6 @@ def _moved(one: Result, moved: Sequence[float]) -> Result:
     if one.emulated is None or not moved:
         return one
     return _between(one, *in_squares(value - one.emulated for value in moved))
-
-
-def in_squares(moves: Iterable[float]) -> tuple[float, float]:
-    """Moves down and moves up, each added in squares: the first at most 0, the second at least 0."""
-    known = [*moves]
-    down, up = (math.sqrt(math.fsum(min(0.0, sign * move) ** 2 for move in known)) for sign in (1, -1))
-    return -down, up
 
 
 def _between(one: Result, down: float, up: float) -> Result:

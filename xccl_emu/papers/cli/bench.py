@@ -19,7 +19,7 @@ from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.files import check_plot
 from xccl_emu.cli.shown import counting, stages
 from xccl_emu.papers import measurements
-from xccl_emu.papers.cli.perf import Perf, case_jobs
+from xccl_emu.papers.cli.perf import Perf, case_jobs, price_rows
 
 if TYPE_CHECKING:
     from xccl_emu.papers.bench.result import Result
@@ -127,10 +127,12 @@ def _made(make: "Make", setting: "Setting") -> "tuple[list[Result], Partial | No
 
 def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
     def make(setting: "Setting") -> "Sequence[Result]":
-        jobs = case_jobs(protocol, sizes_from(ctx.args), perf, setting)
-        return rows_of_jobs(
+        sizes = sizes_from(ctx.args)
+        jobs = case_jobs(protocol, sizes, perf, setting)
+        rows = rows_of_jobs(
             protocol, jobs, True, lambda done: [*done.values()], lambda _: protocol, workers=1
         )  # stages of a run say how far it is
+        return [*rows, *price_rows(protocol, sizes, perf, setting)] if perf.price else rows
 
     _bench(make, Output(**output), perf, no_data=perf.no_data)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TYPES = {"bf16": "bfloat16", "fp16": "half"}
 """Types of elements, and what nccl-tests call them."""
+PRICE = "what a run takes longer with a synchronization than without it"
+"""Kind of the rows of prices."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Perf(Modelled):
 
     The time is virtual, from the beginning of the first core to the end of the last. algbw is the payload over the
     time, busbw what the links would have to carry, as nccl-tests define both; a case says its payload and its factor.
+
+    With --price follows what each synchronization costs: xccl-emu bench case dispatch --ranks 8 --price --band.
 
     Collectives are timed as nccl-tests time them, with its options: -b 1K -e 1M -f 4 -n 5 -w 1 -d half -o sum.
     """
@@ -41,6 +45,7 @@ class Perf(Modelled):
     dtype: str | None = option(None, "bfloat16 or half.", named=("-d",), metavar="TYPE")
     op: str | None = option(None, "sum, or none where nothing is reduced.", named=("-o",), metavar="OP")
     no_data: bool = option(False, "Move no payload and check nothing: the same times, faster.")
+    price: bool = option(False, "Say what each synchronization costs: the time with it minus the time without it.")
 
     def __post_init__(self) -> None:
         if self.dtype is not None and self.type_of is None:
@@ -82,7 +87,7 @@ def case_jobs(protocol: str, sizes: "Sizes", perf: Perf, setting: "Setting") -> 
     if len(collectives) == len(cases):
         timed = [point for case in collectives for point in points(case, perf)]
         return [Job(f"{case.payload_bytes} bytes", partial(measure, protocol, case, perf, setting)) for case in timed]
-    if replace(perf, no_data=False, fabric=Perf.fabric, cost=()) != Perf():
+    if replace(perf, no_data=False, price=False, fabric=Perf.fabric, cost=()) != Perf():
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
     taken = {name: {even(case.configuration[name]) for case in cases} for name in cases[0].configuration}
     swept = tuple(name for name, values in taken.items() if len(values) > 1)
@@ -104,6 +109,25 @@ def _timed(protocol: str, case: "Case", swept: tuple[str, ...], setting: "Settin
     extra = bandwidths(case, us) if case.payload_bytes and us else {}
     wrong = sum(trial.wrong_bytes().values()) if setting.data else None
     return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, extra=extra, swept=swept)
+
+
+def price_rows(protocol: str, sizes: "Sizes", perf: Perf, setting: "Setting") -> "Iterator[Result]":
+    """Yield what each synchronization costs that a run comes to, of one call at each combination of sizes."""
+    from xccl_emu.papers.bench.result import Result
+    from xccl_emu.protocol.case import Collective
+    from xccl_emu.protocol.registry import make
+    from xccl_emu.timing.price import Prices
+
+    made = [make(protocol, **chosen) for chosen in grid(sizes)]
+    cases = [point for case in made for point in (points(case, perf) if isinstance(case, Collective) else [case])]
+    for case in cases:
+        prices = Prices(case, (), setting.fabric, setting.costs, banded=False, data=setting.data)
+        configuration = {**case.configuration, **setting.fabric_words}
+        for name in prices.reached:
+            with setting.stage(f"without {name}"):
+                price = prices.of([name])
+            note = f"without it {price.why}" if price.why else ""
+            yield Result(protocol, name, price.us, "us", configuration=configuration, note=note, kind=PRICE)
 
 
 # ---- a collective: out of place and in place, calls after a warmup

@@ -18,6 +18,7 @@ RELEASES, CHOSEN = 1, 2  # it releases something, or looks (`array._mark_sites`)
 TIMER_NUMBER, TIMER_SHIFT = 2, 4  # above them which of the core's timers it asks, and after how long that answers 1
 TIMERS_MOST = 4  # of a kernel
 ANY_WAITER = 21  # who waits for one of several words, and looks again whenever a word becomes visible
+SOME_OFF = 22  # whether any synchronization is switched off
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,

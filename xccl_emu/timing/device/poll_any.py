@@ -2,8 +2,8 @@
 
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import CONDITIONS_MOST, SCALAR
+from xccl_emu.machine.device import flight, polls, single
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device import polls, single
 from xccl_emu.machine.device.words import jit, load_i64
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
@@ -16,7 +16,7 @@ def step_poll_any(space, core):
     mem, st, tm, who, _ = space
     row, since, read, asked = core.row, core.row + tl.SCALAR_AT, -1, records.request_at(st, core.base + REQUEST)
     known = polls.can_be_polled(st, core.base, mem.size - ms.GRANULE_BYTES + 8)
-    for k in range(polls.n_conditions(st, core.base) if known else 0):
+    for k in range(polls.n_conditions(st, core.base) if known and not flight.switched_off(st, core.base) else 0):
         begun = _goes_on(mem, st, tm, core, polls.condition_at(core.base, k))
         if begun and (read < 0 or tm[begun] < tm[since]):
             since, read = begun, st[polls.condition_at(core.base, k)]

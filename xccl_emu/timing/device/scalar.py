@@ -5,7 +5,7 @@ from typing import NamedTuple
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import access, cache, policies
+from xccl_emu.machine.device import access, cache, flight, policies
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.polls import flags_in, is_line, polls_whole_word
@@ -74,10 +74,12 @@ def step_scalar_timed(space, core):
     op, a = asked.op, asked.words[ops.FIRST]  # the address, of what touches memory
     if op == rq.OP_POLL_ANY:
         return step_poll_any(space, core)
-    memory = (ops.WORDS & ~ops.POLLS) >> op & 1 != 0
+    off = tm[tl.SOME_OFF] and flight.switched_off(st, base) and not ops.LOADS >> op & 1
+    memory = (ops.WORDS if off else ops.WORDS & ~ops.POLLS) >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
     looks = ops.LOADS >> op & 1 != 0 and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
-    if memory and (looks or die_at(st, a) != st[base + ms.DIE]) and tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]:
+    ahead = tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]
+    if ahead and memory and (looks or off or die_at(st, a) != st[base + ms.DIE]):
         return -tm[row + tl.SCALAR_AT]
     group = tm[tl.GROUP_BASE] + st[base + ms.GROUP] * tl.GROUP_WORDS
     phase = st[st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS + ms.GROUP_PHASE]
@@ -85,7 +87,7 @@ def step_scalar_timed(space, core):
     follows = looks or (ops.POLLS | ops.SCALAR_WRITES) >> op & 1
     entry = granules.find_granule(mem, tm, a) if follows and 0 <= a <= mem.size - ms.GRANULE_BYTES else 0
     in_versions = not ops.POLLS >> op & 1 or polls_whole_word(st, base)
-    shown = _seen(mem, tm, row, asked, looks, entry) if in_versions else entry
+    shown = _seen(mem, tm, row, asked, looks, off, entry) if in_versions else entry
     seen = shown if in_versions else _last_written(mem, tm, asked, entry)
     choice = ms.CHOICE_ALL if op != rq.OP_CHOOSE else answer(st, tm, core, asked)
     if not _act(space, core, a, entry, shown, choice):
@@ -95,6 +97,8 @@ def step_scalar_timed(space, core):
         return 0
     if tm[row + tl.WAITS_AT]:
         granules.leave(tm, core.number)
+    if off:
+        return _passed(space, core, asked)
     since, took = _granted(st, tm, core, asked, group, seen)
     end = tm[since] + took
     read = a if ops.LOOKS >> op & 1 else -1
@@ -107,7 +111,17 @@ def step_scalar_timed(space, core):
 
 
 @jit
-def _seen(mem, tm, row, asked, looks, entry):
+def _passed(space, core, asked):
+    """Pass a request that is switched off: it takes no time, but a poll, which reads, takes a load's."""
+    _, _, tm, who, _ = space
+    at = core.row + tl.SCALAR_AT
+    end = tm[at] + (tm[tl.C_LOAD] if ops.POLLS >> asked.op & 1 else 0)
+    records.set_time(tm, who, at, end, records.record_still(space, core, rq.SCALAR, asked, at, end))
+    return 1
+
+
+@jit
+def _seen(mem, tm, row, asked, looks, off, entry):
     """Return which version of a word the request sees: the last one, unless that is still on its way."""
     if (
         entry == 0
@@ -115,12 +129,12 @@ def _seen(mem, tm, row, asked, looks, entry):
         or not granules.is_last(mem, tm, entry, asked.words[ops.FIRST])
     ):
         return entry
-    if ops.POLLS >> asked.op & 1:
+    if ops.POLLS >> asked.op & 1 and not off:
         address, compare, value = (
             asked.words[ops.POLL.address], asked.words[ops.POLL.compare], asked.words[ops.POLL.value]
         )  # fmt: skip
         return granules.first_seen(tm, entry, address, compare, value, tm[row + tl.SCALAR_AT])
-    return granules.version_at(tm, entry, tm[row + tl.SCALAR_AT]) if looks else entry
+    return granules.version_at(tm, entry, tm[row + tl.SCALAR_AT]) if looks or off else entry
 
 
 @jit
