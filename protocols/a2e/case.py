@@ -12,7 +12,7 @@ from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e.parameters import WRONG_CALL
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, read_papers, size, switch, text, tight_pod
+from xccl_emu.protocol import Bench, PodRun, Preset, choice, read_papers, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
@@ -23,6 +23,8 @@ from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.routed import EXAMPLES, PAGE, TOKENS_HELP, RoutedCase, bytes_touched
 from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
+
+_STREAMED: Any = {"counting": "scalar", "listed": 1}
 
 
 @dataclass(frozen=True)
@@ -245,44 +247,39 @@ class A2ECase(RoutedCase):
         cores, ub_bytes = max(c.microbatches * c.cores, c.expert_cores), self._group.lays_out.ub_bytes(c)
         return tight_pod(c.n_dies + self.more_dies, cores, ub_bytes, lambda pod: self._calls(pod, given).owner.layout)
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Each size and option by itself."""
-        usual = cls()
-        streamed: dict[str, Any] = {"counting": "scalar", "listed": 1}
-        return {
-            "two attention dies, three expert dies": usual,
-            "three calls, two of them at once": replace(usual, rounds=3, depth=2),
-            "no call at all": replace(usual, rounds=0),
-            "an attention die with no tokens": replace(usual, tokens="1,0"),
-            "a masked choice": replace(usual, masked=1, top_k=2, granules=2),
-            "two domains": cls(domains=2, attention=1, experts=2, rounds=4, tokens=2),
-            "two domains, two calls at once": cls(domains=2, attention=1, experts=1, rounds=3, depth=2),
-            "two cores": cls(attention=1, experts=2, tokens=2, top_k=2, cores=2),
-            "two experts a die": cls(attention=1, experts=2, local=2, tokens=2, top_k=2),
-            "two attention dies, one trampoline": cls(attention=2, experts=2, trampolines=1),
-            "three attention dies, two trampolines": cls(attention=3, experts=2, trampolines=2, rounds=1, depth=2),
-            "to the experts in two parts": cls(attention=1, experts=2, tokens=2, a2e_parts=2),
-            "back in two parts": cls(attention=1, experts=2, tokens=2, e2a_parts=2),
-            "back in two parts, two cores": cls(attention=1, experts=2, tokens=2, cores=2, e2a_parts=2, rounds=1),
-            "two microbatches": cls(attention=1, experts=1, microbatches=2, rounds=3),
-            "two domains, two microbatches each": cls(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
-            "microbatches that compute": cls(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
-            "counted in scalar loops": cls(attention=1, experts=2, tokens=3, cores=2, rounds=1, **streamed),
-            "several attention dies, streamed": cls(attention=2, experts=2, trampolines=1, rounds=1, **streamed),
-            "streamed in parts": cls(attention=1, experts=2, tokens=4, a2e_parts=2, e2a_parts=2, **streamed),
-            "streamed by URMA": cls(attention=1, experts=2, tokens=2, path="urma", **streamed),
-            "a batch in two calls": cls(attention=1, experts=2, tokens=3, rounds=1, at_once=2, **streamed),
-            "batches of two domains in two calls each": cls(
-                domains=2, attention=1, experts=2, tokens=2, rounds=2, at_once=1
-            ),
-            "as usual, by URMA": replace(usual, path="urma"),
-            "a masked choice, by URMA": cls(attention=1, experts=3, tokens=2, top_k=3, masked=1, rounds=1, path="urma"),
-            "in two parts, by URMA": cls(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
-            "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
-            "as usual, by plain pull": replace(usual, pull=1),
-            "counted in scalar loops, by plain pull": replace(usual, pull=1, cores=2, rounds=1, counting="scalar"),
-        }
+    proof_rows: ClassVar = {
+        "two attention dies, three expert dies": {},
+        "three calls, two of them at once": dict(rounds=3, depth=2),
+        "no call at all": dict(rounds=0),
+        "an attention die with no tokens": dict(tokens="1,0"),
+        "a masked choice": dict(masked=1, top_k=2, granules=2),
+        "two domains": dict(domains=2, attention=1, experts=2, rounds=4, tokens=2),
+        "two domains, two calls at once": dict(domains=2, attention=1, experts=1, rounds=3, depth=2),
+        "two cores": dict(attention=1, experts=2, tokens=2, top_k=2, cores=2),
+        "two experts a die": dict(attention=1, experts=2, local=2, tokens=2, top_k=2),
+        "two attention dies, one trampoline": dict(attention=2, experts=2, trampolines=1),
+        "three attention dies, two trampolines": dict(attention=3, experts=2, trampolines=2, rounds=1, depth=2),
+        "to the experts in two parts": dict(attention=1, experts=2, tokens=2, a2e_parts=2),
+        "back in two parts": dict(attention=1, experts=2, tokens=2, e2a_parts=2),
+        "back in two parts, two cores": dict(attention=1, experts=2, tokens=2, cores=2, e2a_parts=2, rounds=1),
+        "two microbatches": dict(attention=1, experts=1, microbatches=2, rounds=3),
+        "two domains, two microbatches each": dict(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
+        "microbatches that compute": dict(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
+        "counted in scalar loops": dict(attention=1, experts=2, tokens=3, cores=2, rounds=1, **_STREAMED),
+        "several attention dies, streamed": dict(attention=2, experts=2, trampolines=1, rounds=1, **_STREAMED),
+        "streamed in parts": dict(attention=1, experts=2, tokens=4, a2e_parts=2, e2a_parts=2, **_STREAMED),
+        "streamed by URMA": dict(attention=1, experts=2, tokens=2, path="urma", **_STREAMED),
+        "a batch in two calls": dict(attention=1, experts=2, tokens=3, rounds=1, at_once=2, **_STREAMED),
+        "batches of two domains in two calls each": dict(
+            domains=2, attention=1, experts=2, tokens=2, rounds=2, at_once=1
+        ),
+        "as usual, by URMA": dict(path="urma"),
+        "a masked choice, by URMA": dict(attention=1, experts=3, tokens=2, top_k=3, masked=1, rounds=1, path="urma"),
+        "in two parts, by URMA": dict(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
+        "every descriptor used again": dict(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
+        "as usual, by plain pull": dict(pull=1),
+        "counted in scalar loops, by plain pull": dict(pull=1, cores=2, rounds=1, counting="scalar"),
+    }
 
 
 def _label_all(bench: Bench, calls: Calls) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xccl_emu.base.errors import ConfigError
@@ -11,7 +11,7 @@ from xccl_emu.kernels.a2e import abortable_calls as device
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
+from xccl_emu.protocol import Bench, Preset, read_papers, size
 from xccl_emu.protocols.a2e.calls import Call, Calls
 from xccl_emu.protocols.a2e.case import A2ECase
 from xccl_emu.protocols.a2e.config import A2EConfig
@@ -101,17 +101,14 @@ class A2ERollback(A2ECase):
     def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
         return Calls(RestartedA2E(pod, self._config(), aborts=self.aborts, failures=self.failures), given)
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """An abort and two of them, calls that go wrong, more dies of each kind, and each way to send."""
-        usual = cls(attention=1, experts=1, rounds=1)
-        return {
-            "a call, an abort": usual,
-            "two calls, an abort": replace(usual, rounds=2),
-            "an abort of a rollback": replace(usual, aborts=2),
-            "two calls, any attempt goes wrong": replace(usual, rounds=2, failures=1, aborts=0),
-            "two expert dies, any attempt goes wrong": replace(usual, experts=2, tokens=2, failures=1, aborts=0),
-            "two calls at once": replace(usual, rounds=2, depth=2),
-            "in two parts": replace(usual, tokens=2, a2e_parts=2, e2a_parts=2),
-            "URMA": replace(usual, path="urma"),
-        }
+    proof_usual: ClassVar = dict(attention=1, experts=1, rounds=1)
+    proof_rows: ClassVar = {
+        "a call, an abort": {},
+        "two calls, an abort": dict(rounds=2),
+        "an abort of a rollback": dict(aborts=2),
+        "two calls, any attempt goes wrong": dict(rounds=2, failures=1, aborts=0),
+        "two expert dies, any attempt goes wrong": dict(experts=2, tokens=2, failures=1, aborts=0),
+        "two calls at once": dict(rounds=2, depth=2),
+        "in two parts": dict(tokens=2, a2e_parts=2, e2a_parts=2),
+        "URMA": dict(path="urma"),
+    }

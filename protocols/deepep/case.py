@@ -4,14 +4,14 @@ Nobody waits for all ranks between two launches, so that a fast rank may be ahea
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, Case, Preset, read_papers, size, switch
+from xccl_emu.protocol import Bench, Preset, read_papers, size, switch
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, Hooked, size_hint
 from xccl_emu.protocols.experts.case import USUAL, LayerCase
@@ -83,22 +83,19 @@ class DeepEpCase(LayerCase):
         hint = size_hint(c.tokens_max, c.hidden, c.n_slots)
         return {"DeepEP, get_low_latency_rdma_size_hint (csrc/config.hpp)": hint}
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Two and three ranks, one with no tokens, two cores and two experts a rank."""
-        usual = cls(ranks=2, tokens=2, rounds=3)
-        return {
-            "two ranks, two tokens": usual,
-            "three ranks, one token": replace(usual, ranks=3, tokens=1, rounds=2),
-            "a rank with no tokens": replace(usual, tokens="2,0"),
-            "two cores a rank": replace(usual, cores=2, rounds=2),
-            "two experts a rank": replace(usual, tokens=1, experts=2, top_k=2),
-            "nothing quantized": replace(usual, quantized=0, granules=2),
-            "opaque rows": replace(usual, tokens=1, quantized=0, granules=2, opaque=3),
-            "statistics": replace(usual, tokens=1, experts=2, top_k=2, cores=2, rounds=1, stats=1),
-            "in FP8": replace(usual, tokens=1, hidden=128, quantizer="fp8"),
-            "an expert chosen twice": replace(usual, tokens=1, top_k=2, repeats=1),
-        }
+    proof_usual: ClassVar = dict(ranks=2, tokens=2, rounds=3)
+    proof_rows: ClassVar = {
+        "two ranks, two tokens": {},
+        "three ranks, one token": dict(ranks=3, tokens=1, rounds=2),
+        "a rank with no tokens": dict(tokens="2,0"),
+        "two cores a rank": dict(rounds=2, cores=2),
+        "two experts a rank": dict(tokens=1, experts=2, top_k=2),
+        "nothing quantized": dict(quantized=0, granules=2),
+        "opaque rows": dict(tokens=1, quantized=0, granules=2, opaque=3),
+        "statistics": dict(tokens=1, rounds=1, experts=2, top_k=2, cores=2, stats=1),
+        "in FP8": dict(tokens=1, hidden=128, quantizer="fp8"),
+        "an expert chosen twice": dict(tokens=1, top_k=2, repeats=1),
+    }
 
 
 @dataclass(frozen=True)
@@ -113,13 +110,10 @@ class HookedCase(DeepEpCase):
     )  # fmt: skip
     group = Hooked
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Two rounds, and one more after them."""
-        usual = cls(ranks=2, tokens=2, rounds=2)
-        return {
-            "two rounds": usual,
-            "three rounds": replace(usual, rounds=3, tokens="2,0"),
-            "two cores a rank, two rounds": replace(usual, cores=2, tokens=1),
-            "three ranks, two rounds": replace(usual, ranks=3, tokens=1),
-        }
+    proof_usual: ClassVar = dict(ranks=2, tokens=2, rounds=2)
+    proof_rows: ClassVar = {
+        "two rounds": {},
+        "three rounds": dict(tokens="2,0", rounds=3),
+        "two cores a rank, two rounds": dict(tokens=1, cores=2),
+        "three ranks, two rounds": dict(ranks=3, tokens=1),
+    }

@@ -3,14 +3,14 @@
 Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from xccl_emu.oracle import normal as oracle
-from xccl_emu.protocol import Bench, Case, Preset, read_papers, size, switch
+from xccl_emu.protocol import Bench, Preset, read_papers, size, switch
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import LayerCase
@@ -76,19 +76,16 @@ class NormalCase(LayerCase):
         group.layout.label(bench)
         bench.tolerates("stop", "cut", "stall")
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Two and three ranks, rings that are full, one rank with no tokens, two channels."""
-        usual = cls(tokens=2)
-        return {
-            "two ranks, two tokens": usual,
-            "three ranks, one token": replace(usual, ranks=3, tokens=1, top_k=2, rounds=1),
-            "a ring of one place": replace(usual, places=1, rounds=1, tokens=3),
-            "two rows at once": replace(usual, chunk=2, rounds=1, tokens=3),
-            "a rank with no tokens": replace(usual, tokens="2,0"),
-            "two channels a rank": replace(usual, cores=4, tokens="2,0", rounds=1),
-            "two experts a rank": replace(usual, tokens=1, experts=2, top_k=3),
-        }
+    proof_usual: ClassVar = dict(tokens=2)
+    proof_rows: ClassVar = {
+        "two ranks, two tokens": {},
+        "three ranks, one token": dict(tokens=1, ranks=3, top_k=2, rounds=1),
+        "a ring of one place": dict(tokens=3, places=1, rounds=1),
+        "two rows at once": dict(tokens=3, chunk=2, rounds=1),
+        "a rank with no tokens": dict(tokens="2,0"),
+        "two channels a rank": dict(tokens="2,0", cores=4, rounds=1),
+        "two experts a rank": dict(tokens=1, experts=2, top_k=3),
+    }
 
 
 def _route(c: NormalConfig, rows: oracle.NormalRows) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Heartbeats as a case: a shell, masters and executors; one executor may hang ([xDeepServe] 6.1)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -77,15 +76,12 @@ class Heartbeat(protocol.Case):
                 pod.launch(heartbeat.executor, die, [0], {**args, "t": of_e})
         bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Nobody hangs, or one does, in the first turn or a later one, before a beat or between two."""
-        usual = cls(masters=2, turns=2, patient=1)
-        return {
-            "hangs in the first turn": usual,
-            "nobody hangs": replace(usual, hangs=NONE),
-            "hangs later": replace(usual, hangs=1),
-            "one master, two beats": replace(usual, masters=1, beats=2, hangs=1),
-            "one master, two executors": replace(usual, masters=1, executors=2),
-            "time-outs at any moment": cls(),
-        }
+    proof_usual: ClassVar = dict(masters=2, turns=2, patient=1)
+    proof_rows: ClassVar = {
+        "hangs in the first turn": {},
+        "nobody hangs": dict(hangs=NONE),
+        "hangs later": dict(hangs=1),
+        "one master, two beats": dict(masters=1, beats=2, hangs=1),
+        "one master, two executors": dict(masters=1, executors=2),
+        "time-outs at any moment": dict(masters=1, turns=1, patient=0),
+    }
