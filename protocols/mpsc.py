@@ -53,8 +53,7 @@ class MpscRing(StreamCase):
         tails = regions.meta("tail", FIELD_BYTES, self.slots)
         tickets, heads = regions.meta("tickets", FIELD_BYTES), regions.meta("head", FIELD_BYTES)
         app = sent.nbytes + Streams.table_bytes(len(each), produce, consume)
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=self._nbytes))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=self._nbytes)
         params = Tickets(
             ring.at(consumer), tails.at(consumer), tickets.at(consumer), heads.at(0).on(*range(consumer)),
             heads.at(1) - heads.at(0), self.slots, self._nbytes, self.producers, 0, 0, sum(each),

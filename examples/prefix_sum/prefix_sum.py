@@ -48,8 +48,7 @@ class PrefixSum(Case):
         inbox = regions.managed("inbox", chunk, self.slots)
         tail, ack = regions.meta("tail"), regions.meta("ack")
         app = 2 * (self.chunks * chunk + 32)
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=3 * inbox.step + 4 * self.elements))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=3 * inbox.step + 4 * self.elements)
         values, sums = self.values(), self.sums()
         for me in range(self.dies):
             own = bench.filled(me, values[me], "own")

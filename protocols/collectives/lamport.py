@@ -61,9 +61,7 @@ class Lamport(StreamCase):
         regions = Regions(self.ranks)
         buffers = regions.managed("buffer", room, BUFFERS * self.ranks)
         app = sum(2 * align(case.payload_bytes) for case in cases) + Streams.table_bytes(len(cases), lamport)
-        spec = regions.tight_pod(app_bytes=app, ub_bytes=(3 + self.ranks) * room)
-        pod = bench.pod(spec.with_(atomic_bytes=self.atomic_bytes))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=(3 + self.ranks) * room, atomic_bytes=self.atomic_bytes)
         for me in range(self.ranks):
             self._fill(bench, pod, me, buffers.at(me), room)
         streams, done, before = Streams(bench, pod), 0, 0

@@ -48,8 +48,7 @@ class SpTpSpCase(StreamCase):
         regions, half = Regions(self.ranks), align(row)
         layout = ExchangeLayout(regions, self.ranks, 1, align(longest * row))
         app = sum(case._app_bytes for case in cases) + Streams.table_bytes(len(cases), sp_tp_sp)
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * half))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * half)
         streams, done = Streams(bench, pod), 0
         for number, case in enumerate(cases):
             case._lay_out_call(bench, pod, streams, layout, number, done)

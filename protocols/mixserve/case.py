@@ -93,9 +93,7 @@ class MixServeCase(StreamCase):
         regions = Regions(of.world)
         layout, data = MixServeLayout(regions, shape), self.data(bench.payload)
         app = self._app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
-        spec = regions.tight_pod(app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
-        pod = bench.pod(spec)
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
         streams = Streams(bench, pod, calls)
         for die, core in np.ndindex(of.world, self.cores):
             buffers = self._buffers(bench, pod, streams, die, core, data)

@@ -60,8 +60,7 @@ class Rollback(Case):
         )
         over, abort, errors = (regions.meta(name, rollback.FIELD_BYTES) for name in ("end", "abort", "errors"))
         app = self.iterations * nbytes * self.ranks
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (rollback.HEADER_BYTES + nbytes)))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * (rollback.HEADER_BYTES + nbytes))
         known = rollback.RankWords(
             0, self.ranks, self.iterations, readies.at(0), dones.at(0), over.at(0), abort.at(0), errors.at(supervisor),
             pod.spec.die_bytes,

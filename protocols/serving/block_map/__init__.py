@@ -38,8 +38,7 @@ class BlockMap(protocol.Case):
         regions = protocol.Regions(1)
         map_ = regions.meta("map", block_map.FIELD_BYTES, self.blocks)
         app = data.nbytes + 32 * self.requests + (8 + nbytes) * table.size + 64
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=self.each * nbytes, cores=self.cores))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=self.each * nbytes, cores=self.cores)
         pool, rows = bench.filled(0, data, "pool"), bench.filled(0, table, "table")
         out, ended = pod.alloc(0, table.size * nbytes), pod.alloc(0, 8 * self.requests)
         bench.label_buffer(out, "out")

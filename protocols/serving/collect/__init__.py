@@ -47,8 +47,7 @@ class CollectCase(protocol.Case):
         counted, taken = regions.meta("counted", FIELD), regions.meta("taken", FIELD)
         reported = regions.meta("told", FIELD, n)
         app = max(self.cores * align(chosen[0, 0].nbytes), self.quads * FIELD)
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=FIELD, cores=self.cores + 1))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=FIELD, cores=self.cores + 1)
         half = range(n * self.quads)
         given = device.Counters(
             counts.at(1) - counts.at(0), counts.at(0), counted.at(0), taken.at(0),

@@ -47,9 +47,7 @@ class Heartbeat(protocol.Case):
         beat, over, work = (regions.meta(name, field) for name in ("beat", "over", "work"))
         answers, stalled, hung = (regions.meta(name, field, self.masters) for name in ("answer", "stalled", "hung"))
         replies, hangs = (regions.meta(name, field, self.executors) for name in ("reply", "hang"))
-        spec = regions.tight_pod(app_bytes=max(32, 8 * self.beats), ub_bytes=0)
-        pod = bench.pod(spec, draw_answers=not self.patient)
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=max(32, 8 * self.beats), ub_bytes=0, draw_answers=not self.patient)
         shell = pod.cpu(0)
         tree = heartbeat.Tree(
             self.masters, self.executors, self.beats, self.turns, self.patient, pod.spec.die_bytes, shell, beat.at(0),

@@ -178,8 +178,7 @@ class KvCase(in_streams.StreamCase):
             for link, data in zip(links, call, strict=True):
                 for die in (link.source, link.target):
                     app[die] += data.nbytes + align(16 * case.requests)
-        pod = bench.pod(regions.tight_pod(app_bytes=max(app.values()), ub_bytes=areas.ub_bytes, cores=cores))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=max(app.values()), ub_bytes=areas.ub_bytes, cores=cores)
         streams = in_streams.Streams(bench, pod)
         transfers, first = session.Transfers(bench, pod, streams, areas, self.path), 0
         for number, case in enumerate(cases):

@@ -58,9 +58,7 @@ class ProbeCase(protocol.Case):
             regions.meta(name, FIELD_BYTES) for name in ("task", "done", "ready", "freed", "probe", "answer", "late")
         )
         app = data.nbytes + 2 * align(8 * self.probes)
-        spec = regions.tight_pod(app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=2)
-        pod = bench.pod(spec, draw_answers=not self.patient)
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=2, draw_answers=not self.patient)
         blocks = bench.filled(0, data, "blocks", travels=True)
         answers = self.probes if self.answers < 0 else self.answers
         channel = probe.ProbePlaces(

@@ -63,9 +63,7 @@ class KvRetryCase(protocol.Case):
         blocks, slots = regions.managed("block", nbytes, n * self.pool), regions.managed("slot", nbytes, self.slots)
         ask, done = (regions.meta(name, retry.FIELD_BYTES, n) for name in ("ask", "done"))
         tasks, taken = regions.meta("task", retry.FIELD_BYTES, n * parts), regions.meta("taken")
-        room = {"app_bytes": caches.nbytes, "ub_bytes": common.ROWS * nbytes, "cores": n}
-        pod = bench.pod(regions.tight_pod(**room))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=caches.nbytes, ub_bytes=common.ROWS * nbytes, cores=n)
         prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
         for q in range(n):
             own, mine = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1)

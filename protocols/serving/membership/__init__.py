@@ -55,8 +55,7 @@ class Membership(Case):
         readies, dones = (regions.meta(name, membership.FIELD_BYTES, self.ranks) for name in ("ready", "done"))
         word, over = (regions.meta(name, membership.FIELD_BYTES) for name in ("word", "end"))
         app = (self.ranks + 1) * self.iterations * nbytes
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes)))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes))
         known = membership.MembershipRank(
             0, self.ranks, self.iterations, nbytes, rows.at(0), fields.at(0), readies.at(0), word.at(0), over.at(0),
             dones.at(supervisor), rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY,

@@ -48,8 +48,7 @@ class MemoryPoolCase(protocol.Case):
         pins, keys = regions.meta("pins", 8, places), regions.meta("key", device.FIELD_BYTES, places)
         stored = regions.meta("stored", device.FIELD_BYTES, puts)
         app = max(values.nbytes, self.gets * nbytes + align(8 * self.gets))
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=nbytes))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=nbytes)
         server = pod.cpu(0) if self.cpu else 0
         closed = np.zeros((places, pins.step // 8), np.int64)
         closed[:, 0] = device.CLOSED

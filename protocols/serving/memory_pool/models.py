@@ -42,8 +42,7 @@ class ModelCase(protocol.Case):
         regions = protocol.Regions(self.loaders + 1)
         home, word = regions.managed("block", nbytes, self.blocks), regions.meta("version", FIELD_BYTES)
         whole = self.blocks * nbytes
-        pod = bench.pod(regions.tight_pod(app_bytes=data.nbytes, ub_bytes=whole))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=data.nbytes, ub_bytes=whole)
         model = device.CachedModel(word.at(0), home.at(0), nbytes, self.blocks, self.versions, (1 << self.bits) - 1)
         given = bench.filled(0, data.reshape(-1), "values")
         pod.launch(device.publish, 0, [0], {"values": given.address, "m": model})
@@ -79,8 +78,7 @@ class PutCase(protocol.Case):
         data, nbytes = protocol.payload(32 * self.granules, self.seed), 32 * self.granules
         regions = protocol.Regions(self.putters)
         block, word = regions.managed("block", nbytes, 1), regions.meta("word", FIELD_BYTES)
-        pod = bench.pod(regions.tight_pod(app_bytes=2 * nbytes, ub_bytes=nbytes))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=2 * nbytes, ub_bytes=nbytes)
         for die in range(self.putters):
             value, out = bench.filled(die, data, "value"), bench.wanted(die, data, "out", owners=f"die{die}")
             args = {"value": value.address, "word": word.at(0), "block": block.at(0), "out": out.address}

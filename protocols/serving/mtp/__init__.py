@@ -50,8 +50,7 @@ class Mtp(protocol.Case):
         metadata = regions.meta("metadata", FIELD, 2 * (self.drafts + 1))
         drafts = regions.meta("draft", FIELD, self.drafts)
         app_bytes = decoded.nbytes + FIELD + accepts.nbytes
-        pod = bench.pod(regions.tight_pod(app_bytes=app_bytes, ub_bytes=FIELD, cores=3))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=FIELD, cores=3)
         bench.set_meta(0, length.at(0) - pod.meta(0), np.array([1]))
         first = np.zeros_like(decoded)
         first[0] = decoded[0]

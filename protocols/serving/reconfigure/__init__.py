@@ -70,8 +70,7 @@ class ReconfigureCase(protocol.Case):
         adopted, since = regions.meta("adopted", FIELD, n), regions.meta("since", FIELD, self.experts + 1)
         tokens_bytes = align(16 * self.rounds * self.tokens) + align(8 * self.rounds * self.tokens)
         app = max(tokens_bytes, 2 * weights.nbytes + weights[0].nbytes)
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=weights[0].nbytes, cores=2))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=weights[0].nbytes, cores=2)
         slots = bench.filled(expert_die, np.concatenate([weights, weights[:1]]), "slots")
         redundant = range(weights.nbytes, slots.nbytes)
         for q in range(n):

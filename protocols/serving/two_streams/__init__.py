@@ -69,8 +69,7 @@ class TwoStreams(protocol.Case):
         fewest = min(self.attention, self.moe)
         app_bytes, ub_bytes = 2 * self.microbatches * tokens * nbytes, (-(-tokens // fewest) + 1) * nbytes
         cores_per_die = self.attention + self.moe
-        pod = bench.pod(regions.tight_pod(app_bytes=app_bytes, ub_bytes=ub_bytes, cores=cores_per_die))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=ub_bytes, cores=cores_per_die)
         pitch = ready.at(1) - ready.at(0) if self.ranks > 1 else 0
         ranks = range(self.ranks)
         for rank, (given, computed) in enumerate(zip(self.given(), self.computed(), strict=True)):
