@@ -1,4 +1,5 @@
-"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1).
+"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1); and FusedDispatch and FusedCombine with a
+supervisor that may abort any iteration at any moment ([xDeepServe] 6.2).
 
 Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
 """
@@ -10,11 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.kernels.fused import abortable_layer as device
 from xccl_emu.protocol import Preset, choice, read_papers, size, switch
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, USUAL_RANKS, LayerCase
 from xccl_emu.protocols.experts.data import Batch, choice_steps
+from xccl_emu.protocols.experts.group import Args
+from xccl_emu.protocols.experts.restarted import RestartedCase, RestartedGroup, RestartedLayout
 from xccl_emu.protocols.experts.routed import PAGE
-from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout
 
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
 
@@ -109,4 +113,44 @@ class FusedCase(LayerCase):
         "no pipeline": dict(pipelined=0),
         "counted in scalar loops": dict(counting="scalar"),
         "an expert chosen twice": dict(cores=1, tokens=1, top_k=2, repeats=1),
+    }
+
+
+class FusedRestartedLayout(RestartedLayout[FusedConfig], FusedLayout):
+    """The regions of `FusedLayout` and the words of a rollback."""
+
+
+class RestartedFused(RestartedGroup[FusedConfig], FusedExpertParallel):
+    """A group whose ranks write to each other, whose rounds are launched at once."""
+
+    kernel = device.rank
+    lays_out = FusedRestartedLayout
+    layout: FusedRestartedLayout
+
+    def _all_places(self) -> Args:
+        return {"f": self.areas()}
+
+
+@dataclass(frozen=True)
+class FusedRollback(RestartedCase, FusedCase):
+    """Layers of `FusedCase`; a supervisor on one more die aborts what is under way, and it is executed again."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "rollback-fused",
+            "FusedDispatch and FusedCombine that are aborted at any moment, and executed again",
+            {"tokens": 1, "cores": 1, "rounds": 2},
+        ),
+    )
+    papers = (*read_papers("fused"), *read_papers("rollback"))
+    group = RestartedFused
+
+    proof_usual: ClassVar = dict(ranks=2, tokens=1, cores=1, rounds=2)
+    proof_rows: ClassVar = {
+        "two rounds, an abort": {},
+        "an abort of a rollback": dict(rounds=1, aborts=2),
+        "a round of each rank goes wrong": dict(failures=1, aborts=0),
+        "two cores a rank": dict(cores=2, rounds=1),
+        "no allocation in advance": dict(preallocated=0),
+        "SDMA": dict(path="sdma"),
     }
