@@ -1,7 +1,6 @@
 """[DeepEP]'s low-latency dispatch and combine, with a dummy expert between them, and its normal ones, as cases.
 
 What ranks return in normal mode is there before, and of no expert.
-
 Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
 """
 

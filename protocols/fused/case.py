@@ -1,4 +1,4 @@
-"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1); and FusedDispatch and FusedCombine with a
+"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1); and with a
 supervisor that may abort any iteration at any moment ([xDeepServe] 6.2).
 
 Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
