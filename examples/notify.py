@@ -102,8 +102,7 @@ class Notify(Case):
         nbytes, data, regions = 32 * self.granules, payload(self.payload_bytes, 0), Regions(2)
         ring = regions.managed("slot", nbytes, self.slots)
         tails, head = regions.meta("tail", FIELD_BYTES, self.slots), regions.meta("head", FIELD_BYTES)
-        pod = bench.pod(regions.tight_pod(app_bytes=data.nbytes, ub_bytes=nbytes))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=data.nbytes, ub_bytes=nbytes)
         own, out = bench.filled(0, data, "data"), bench.wanted(1, data, "out", owners="die1")
         both = {
             "nbytes": nbytes, "chunks": self.chunks, "ring": ring.at(1), "slots": self.slots, "tails": tails.at(1),

@@ -34,8 +34,7 @@ class Ping(Case):
         """A slot and a tail on each die, filled by the other."""
         nbytes, data, regions = 32 * self.granules, payload(self.payload_bytes, 0), Regions(2)
         slot, tail = regions.managed("slot", nbytes), regions.meta("tail")
-        pod = bench.pod(regions.tight_pod(app_bytes=2 * data.nbytes, ub_bytes=nbytes))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=2 * data.nbytes, ub_bytes=nbytes)
         own, back = bench.filled(0, data, "data"), bench.wanted(0, data, "back", owners="die0")
         out = bench.wanted(1, data, "out", owners="die1")
         for me, buffers, more in ((0, {"own": own, "out": back}, {"fenced": self.fenced}), (1, {"out": out}, {})):

@@ -1,28 +1,38 @@
-"""A2E and E2A, with trampolines and persistent kernels or as plain pull, as a case ([xDeepServe] 3.3, 5.2).
+"""A2E and E2A, with trampolines and persistent kernels or as plain pull, as a case ([xDeepServe] 3.3, 5.2); and with
+a supervisor that may abort any call at any moment ([xDeepServe] 6.2).
 
 Everything runs in one launch: streams start, calls pass through, the end passes through, streams return.
 """
 
 import functools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from xccl_emu.base.errors import CapacityError, ConfigError
+from xccl_emu.kernels import rollback
+from xccl_emu.kernels.a2e import abortable_calls as device
 from xccl_emu.kernels.a2e.parameters import WRONG_CALL
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, read_papers, size, switch, text, tight_pod
+from xccl_emu.protocol import Bench, PodRun, Preset, choice, read_papers, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.data import CallsImage, count_wrong, in_turns, make_calls
+from xccl_emu.protocols.a2e.layout import A2ELayout
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.routed import EXAMPLES, PAGE, TOKENS_HELP, RoutedCase, bytes_touched
+from xccl_emu.protocols.rollback import own_words
 from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
+
+_STREAMED: Any = {"counting": "scalar", "listed": 1}
 
 
 @dataclass(frozen=True)
@@ -245,44 +255,39 @@ class A2ECase(RoutedCase):
         cores, ub_bytes = max(c.microbatches * c.cores, c.expert_cores), self._group.lays_out.ub_bytes(c)
         return tight_pod(c.n_dies + self.more_dies, cores, ub_bytes, lambda pod: self._calls(pod, given).owner.layout)
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Each size and option by itself."""
-        usual = cls()
-        streamed: dict[str, Any] = {"counting": "scalar", "listed": 1}
-        return {
-            "two attention dies, three expert dies": usual,
-            "three calls, two of them at once": replace(usual, rounds=3, depth=2),
-            "no call at all": replace(usual, rounds=0),
-            "an attention die with no tokens": replace(usual, tokens="1,0"),
-            "a masked choice": replace(usual, masked=1, top_k=2, granules=2),
-            "two domains": cls(domains=2, attention=1, experts=2, rounds=4, tokens=2),
-            "two domains, two calls at once": cls(domains=2, attention=1, experts=1, rounds=3, depth=2),
-            "two cores": cls(attention=1, experts=2, tokens=2, top_k=2, cores=2),
-            "two experts a die": cls(attention=1, experts=2, local=2, tokens=2, top_k=2),
-            "two attention dies, one trampoline": cls(attention=2, experts=2, trampolines=1),
-            "three attention dies, two trampolines": cls(attention=3, experts=2, trampolines=2, rounds=1, depth=2),
-            "to the experts in two parts": cls(attention=1, experts=2, tokens=2, a2e_parts=2),
-            "back in two parts": cls(attention=1, experts=2, tokens=2, e2a_parts=2),
-            "back in two parts, two cores": cls(attention=1, experts=2, tokens=2, cores=2, e2a_parts=2, rounds=1),
-            "two microbatches": cls(attention=1, experts=1, microbatches=2, rounds=3),
-            "two domains, two microbatches each": cls(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
-            "microbatches that compute": cls(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
-            "counted in scalar loops": cls(attention=1, experts=2, tokens=3, cores=2, rounds=1, **streamed),
-            "several attention dies, streamed": cls(attention=2, experts=2, trampolines=1, rounds=1, **streamed),
-            "streamed in parts": cls(attention=1, experts=2, tokens=4, a2e_parts=2, e2a_parts=2, **streamed),
-            "streamed by URMA": cls(attention=1, experts=2, tokens=2, path="urma", **streamed),
-            "a batch in two calls": cls(attention=1, experts=2, tokens=3, rounds=1, at_once=2, **streamed),
-            "batches of two domains in two calls each": cls(
-                domains=2, attention=1, experts=2, tokens=2, rounds=2, at_once=1
-            ),
-            "as usual, by URMA": replace(usual, path="urma"),
-            "a masked choice, by URMA": cls(attention=1, experts=3, tokens=2, top_k=3, masked=1, rounds=1, path="urma"),
-            "in two parts, by URMA": cls(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
-            "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
-            "as usual, by plain pull": replace(usual, pull=1),
-            "counted in scalar loops, by plain pull": replace(usual, pull=1, cores=2, rounds=1, counting="scalar"),
-        }
+    proof_rows: ClassVar = {
+        "two attention dies, three expert dies": {},
+        "three calls, two of them at once": dict(rounds=3, depth=2),
+        "no call at all": dict(rounds=0),
+        "an attention die with no tokens": dict(tokens="1,0"),
+        "a masked choice": dict(masked=1, top_k=2, granules=2),
+        "two domains": dict(domains=2, attention=1, experts=2, rounds=4, tokens=2),
+        "two domains, two calls at once": dict(domains=2, attention=1, experts=1, rounds=3, depth=2),
+        "two cores": dict(attention=1, experts=2, tokens=2, top_k=2, cores=2),
+        "two experts a die": dict(attention=1, experts=2, local=2, tokens=2, top_k=2),
+        "two attention dies, one trampoline": dict(attention=2, experts=2, trampolines=1),
+        "three attention dies, two trampolines": dict(attention=3, experts=2, trampolines=2, rounds=1, depth=2),
+        "to the experts in two parts": dict(attention=1, experts=2, tokens=2, a2e_parts=2),
+        "back in two parts": dict(attention=1, experts=2, tokens=2, e2a_parts=2),
+        "back in two parts, two cores": dict(attention=1, experts=2, tokens=2, cores=2, e2a_parts=2, rounds=1),
+        "two microbatches": dict(attention=1, experts=1, microbatches=2, rounds=3),
+        "two domains, two microbatches each": dict(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
+        "microbatches that compute": dict(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
+        "counted in scalar loops": dict(attention=1, experts=2, tokens=3, cores=2, rounds=1, **_STREAMED),
+        "several attention dies, streamed": dict(attention=2, experts=2, trampolines=1, rounds=1, **_STREAMED),
+        "streamed in parts": dict(attention=1, experts=2, tokens=4, a2e_parts=2, e2a_parts=2, **_STREAMED),
+        "streamed by URMA": dict(attention=1, experts=2, tokens=2, path="urma", **_STREAMED),
+        "a batch in two calls": dict(attention=1, experts=2, tokens=3, rounds=1, at_once=2, **_STREAMED),
+        "batches of two domains in two calls each": dict(
+            domains=2, attention=1, experts=2, tokens=2, rounds=2, at_once=1
+        ),
+        "as usual, by URMA": dict(path="urma"),
+        "a masked choice, by URMA": dict(attention=1, experts=3, tokens=2, top_k=3, masked=1, rounds=1, path="urma"),
+        "in two parts, by URMA": dict(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
+        "every descriptor used again": dict(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
+        "as usual, by plain pull": dict(pull=1),
+        "counted in scalar loops, by plain pull": dict(pull=1, cores=2, rounds=1, counting="scalar"),
+    }
 
 
 def _label_all(bench: Bench, calls: Calls) -> None:
@@ -308,3 +313,97 @@ def bytes_needed(c: A2EConfig, calls: int) -> int:
     cores = c.n_experts * c.expert_cores + c.n_attention * c.turns * c.cores
     drawn = tokens * (2 * c.row_bytes + c.payload_bytes)
     return attention + experts + drawn + bytes_touched(c, kept * rows, c.row_bytes + PAGE // 2, cores)
+
+
+class RestartedA2ELayout(A2ELayout):
+    """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/abortable_calls`."""
+
+    def _sizes(self) -> Mapping[str, tuple[int, int]]:
+        words = {"ready": self.config.n_dies, "done": self.config.n_dies, "settled": device.STREAMS}
+        words |= dict.fromkeys(("end", "abort", "told", "errors"), 1)
+        return {**super()._sizes(), **{name: (FIELD_BYTES, count) for name, count in words.items()}}
+
+    def label(self, bench: Bench) -> None:
+        """Name the regions in reports, on the supervisor's die too."""
+        super().label(bench)
+        for label in (each for region in self.of.values() for each in region.labels(self.dies.stop, 0)):
+            bench.label(*label)
+
+
+class RestartedA2E(A2E):
+    """A2E with a supervisor on the die after its own; for aborts and failures see `A2ERollback`."""
+
+    name = "rollback-a2e"
+    kernels = (device.attention_again, device.a2e_again, device.compute_again, device.e2a_again)
+    lays_out = RestartedA2ELayout
+    layout: RestartedA2ELayout
+
+    def __init__(self, pod: Pod, config: A2EConfig, *, aborts: int = 0, failures: int = 0) -> None:
+        super().__init__(pod, config)
+        self._aborts, self._failures = aborts, failures
+
+    def _kernels(self) -> Sequence[Kernel]:
+        return device.attention_again, device.a2e_again, device.compute_again, device.e2a_again
+
+    def launch(self, calls: Calls) -> None:
+        """The streams, and the supervisor."""
+        super().launch(calls)
+        known = {"aborts": self._aborts, "r": self._ranks(0, calls)}
+        self.pod.launch(rollback.supervise, self.layout.dies.stop, [0], known)
+
+    def _ranks(self, me: int, calls: Calls) -> rollback.RankWords:
+        at, of = self.layout.at, self.layout.of
+        return rollback.RankWords(
+            me, self.config.n_dies, calls.n_calls, at("ready"), at("done"), at("end"), at("abort"),
+            of["errors"].at(self.layout.dies.stop), self.pod.spec.die_bytes,
+        )  # fmt: skip
+
+    def _also(self, kernel: Kernel, die: int, calls: Calls) -> dict[str, Any]:
+        c, layout, of = self.config, self.layout, self.layout.of
+        even = math.lcm(c.turns, c.depth, c.depth + 1)
+        stride = -(-(calls.n_calls + 1) // even) * even
+        known = device.Attempts(stride, self._failures, layout.at("settled"), layout.at("told"))
+        words = self._ranks(die, calls)._replace(**own_words(die, self.first_die, of["ready"], of["done"], of["end"]))
+        if kernel is device.e2a_again:  # which has nothing to report
+            words = words._replace(errors=of["errors"].at(layout.dies.stop).limited(""))
+        return {"r": words, "n": known}
+
+
+@dataclass(frozen=True)
+class A2ERollback(A2ECase):
+    """Calls of `A2ECase`; a supervisor on one more die aborts what is under way, and it is executed again."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "rollback-a2e", "A2E and E2A that are aborted at any moment, and executed again",
+            {"attention": 1, "experts": 1, "rounds": 1},
+        ),
+    )  # fmt: skip
+    papers = (*read_papers("a2e"), *read_papers("rollback"))
+    more_dies = 1
+
+    aborts: int = size(1, "Times that the supervisor aborts what is under way.", least=0, most=1 << 10)
+    failures: int = size(0, "Attempts of each attention die that may go wrong, whichever these are.", least=0, most=16)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, right in {"pull": 0, "cores": 1, "microbatches": 1, "attention_work": 0}.items():
+            if getattr(self, name) != right:
+                raise ConfigError(name, getattr(self, name), f"where calls are rolled back it must be {right}")
+        if not self.rounds:
+            raise ConfigError("rounds", 0, "must be at least 1, as there is nothing to roll back")
+
+    def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
+        return Calls(RestartedA2E(pod, self._config(), aborts=self.aborts, failures=self.failures), given)
+
+    proof_usual: ClassVar = dict(attention=1, experts=1, rounds=1)
+    proof_rows: ClassVar = {
+        "a call, an abort": {},
+        "two calls, an abort": dict(rounds=2),
+        "an abort of a rollback": dict(aborts=2),
+        "two calls, any attempt goes wrong": dict(rounds=2, failures=1, aborts=0),
+        "two expert dies, any attempt goes wrong": dict(experts=2, tokens=2, failures=1, aborts=0),
+        "two calls at once": dict(rounds=2, depth=2),
+        "in two parts": dict(tokens=2, a2e_parts=2, e2a_parts=2),
+        "URMA": dict(path="urma"),
+    }

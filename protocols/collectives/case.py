@@ -147,8 +147,7 @@ class CollectiveCase(StreamCase, Collective):
         regions, room = Regions(self.ranks), max(align(case._slice_bytes) for case in cases)
         layout = self._layout(regions, room)
         app = sum(case._app_bytes for case in cases) + self.cores * Streams.table_bytes(len(cases), self._kernel)
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=4 * room, cores=self.cores))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=4 * room, cores=self.cores)
         if self._of.reads:
             pod.level_app(range(self.ranks))
         streams, done = Streams(bench, pod, calls), [0] * self.cores

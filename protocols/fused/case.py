@@ -1,4 +1,5 @@
-"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1).
+"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1); and with a
+supervisor that may abort any iteration at any moment ([xDeepServe] 6.2).
 
 Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
 """
@@ -10,11 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.protocol import Case, Preset, choice, read_papers, size, switch
+from xccl_emu.kernels.fused import abortable_layer as device
+from xccl_emu.protocol import Preset, choice, read_papers, size, switch
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, USUAL_RANKS, LayerCase
 from xccl_emu.protocols.experts.data import Batch, choice_steps
+from xccl_emu.protocols.experts.group import Args
+from xccl_emu.protocols.experts.restarted import RestartedCase, RestartedGroup, RestartedLayout
 from xccl_emu.protocols.experts.routed import PAGE
-from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout
 
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
 
@@ -25,11 +29,16 @@ class FusedCase(LayerCase):
 
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
-            "fused", "CANN's FusedDispatch and FusedCombine", {}, {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3},
+            "fused",
+            "CANN's FusedDispatch and FusedCombine",
+            {},
+            {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3},
             {"ranks": USUAL_RANKS, "cores": 4, "tokens": 96, **USUAL, "redundant": -1},
         ),
         Preset(
-            "fused-scalar", "Places counted in scalar loops", {"counting": "scalar"},
+            "fused-scalar",
+            "Places counted in scalar loops",
+            {"counting": "scalar"},
             {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 1},
         ),
     )
@@ -89,22 +98,59 @@ class FusedCase(LayerCase):
         c = self._config()
         return c.message_bytes + (min(PAGE, c.wire_bytes) if c.preallocated else 0) + c.row_bytes
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Each option by itself."""
-        usual = cls(ranks=2, cores=2, tokens=2, rounds=3)
-        return {
-            "two ranks, two tokens": usual,
-            "three ranks, one token": replace(usual, ranks=3, tokens=1),
-            "one core": replace(usual, cores=1),
-            "two experts a die": replace(usual, experts=2, top_k=2),
-            "a masked choice": replace(usual, masked=1),
-            "a rank with no tokens": replace(usual, tokens="2,0"),
-            "SDMA": replace(usual, path="sdma"),
-            "late quantization": replace(usual, early_quantization=0),
-            "nothing quantized": replace(usual, quantized=0, granules=2),
-            "no allocation in advance": replace(usual, preallocated=0),
-            "no pipeline": replace(usual, pipelined=0),
-            "counted in scalar loops": replace(usual, counting="scalar"),
-            "an expert chosen twice": replace(usual, cores=1, tokens=1, top_k=2, repeats=1),
-        }
+    proof_usual: ClassVar = dict(ranks=2, cores=2, tokens=2, rounds=3)
+    proof_rows: ClassVar = {
+        "two ranks, two tokens": {},
+        "three ranks, one token": dict(ranks=3, tokens=1),
+        "one core": dict(cores=1),
+        "two experts a die": dict(experts=2, top_k=2),
+        "a masked choice": dict(masked=1),
+        "a rank with no tokens": dict(tokens="2,0"),
+        "SDMA": dict(path="sdma"),
+        "late quantization": dict(early_quantization=0),
+        "nothing quantized": dict(quantized=0, granules=2),
+        "no allocation in advance": dict(preallocated=0),
+        "no pipeline": dict(pipelined=0),
+        "counted in scalar loops": dict(counting="scalar"),
+        "an expert chosen twice": dict(cores=1, tokens=1, top_k=2, repeats=1),
+    }
+
+
+class FusedRestartedLayout(RestartedLayout[FusedConfig], FusedLayout):
+    """The regions of `FusedLayout` and the words of a rollback."""
+
+
+class RestartedFused(RestartedGroup[FusedConfig], FusedExpertParallel):
+    """A group whose ranks write to each other, whose rounds are launched at once."""
+
+    kernel = device.rank
+    lays_out = FusedRestartedLayout
+    layout: FusedRestartedLayout
+
+    def _all_places(self) -> Args:
+        return {"f": self.areas()}
+
+
+@dataclass(frozen=True)
+class FusedRollback(RestartedCase, FusedCase):
+    """Layers of `FusedCase`; a supervisor on one more die aborts what is under way, and it is executed again."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "rollback-fused",
+            "FusedDispatch and FusedCombine that are aborted at any moment, and executed again",
+            {"tokens": 1, "cores": 1, "rounds": 2},
+        ),
+    )
+    papers = (*read_papers("fused"), *read_papers("rollback"))
+    group = RestartedFused
+
+    proof_usual: ClassVar = dict(ranks=2, tokens=1, cores=1, rounds=2)
+    proof_rows: ClassVar = {
+        "two rounds, an abort": {},
+        "an abort of a rollback": dict(rounds=1, aborts=2),
+        "a round of each rank goes wrong": dict(failures=1, aborts=0),
+        "two cores a rank": dict(cores=2, rounds=1),
+        "no allocation in advance": dict(preallocated=0),
+        "SDMA": dict(path="sdma"),
+    }

@@ -13,7 +13,7 @@ from xccl_emu.kernels.mixserve.layer import mixserve
 from xccl_emu.kernels.mixserve.rows import ClusterRank, Tables
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import KIB
-from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, read_papers, size, switch
+from xccl_emu.protocol import Bench, Call, Preset, Regions, choice, read_papers, size, switch
 from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols.collectives.case import BYTES_MAX
 from xccl_emu.protocols.experts.config import DTYPES
@@ -93,9 +93,7 @@ class MixServeCase(StreamCase):
         regions = Regions(of.world)
         layout, data = MixServeLayout(regions, shape), self.data(bench.payload)
         app = self._app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
-        spec = regions.tight_pod(app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
-        pod = bench.pod(spec)
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
         streams = Streams(bench, pod, calls)
         for die, core in np.ndindex(of.world, self.cores):
             buffers = self._buffers(bench, pod, streams, die, core, data)
@@ -190,25 +188,20 @@ class MixServeCase(StreamCase):
         each = [tokens, tokens, *tables, 8 * of.dp]
         return self.cores * (sum(align(self.rounds * nbytes) for nbytes in each) + align(rows))
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Two nodes of two ranks, two rounds, with and without overlap, one token and two, and the three cases of
-        Figure 6."""
-        usual = cls()
-        return {
-            "2 x 2 ranks": usual,
-            "2 x 2 ranks, no overlap": replace(usual, overlap=0),
-            "AG-Dispatch, 2 x 2 ranks": replace(usual, part="dispatch"),
-            "AG-Dispatch, 2 x 2 ranks, no overlap": replace(usual, part="dispatch", overlap=0),
-            "AG-Dispatch, d_DP > d_EP": replace(usual, part="dispatch", dp=4),
-            "AG-Dispatch, d_DP < d_EP": replace(usual, part="dispatch", ep=4),
-            "RS-Combine, 2 x 2 ranks": replace(usual, part="combine"),
-            "RS-Combine, 2 x 2 ranks, no overlap": replace(usual, part="combine", overlap=0),
-            "RS-Combine, d_DP > d_EP": replace(usual, part="combine", dp=4),
-            "RS-Combine, d_DP < d_EP": replace(usual, part="combine", ep=4),
-            "2 x 2 ranks, two tokens": replace(usual, tokens=2),
-            "AG-Dispatch, two tokens": replace(usual, part="dispatch", tokens=2),
-            "AG-Dispatch, two tokens, no overlap": replace(usual, part="dispatch", tokens=2, overlap=0),
-            "RS-Combine, two tokens": replace(usual, part="combine", tokens=2),
-            "RS-Combine, two tokens, no overlap": replace(usual, part="combine", tokens=2, overlap=0),
-        }
+    proof_rows: ClassVar = {
+        "2 x 2 ranks": {},
+        "2 x 2 ranks, no overlap": dict(overlap=0),
+        "AG-Dispatch, 2 x 2 ranks": dict(part="dispatch"),
+        "AG-Dispatch, 2 x 2 ranks, no overlap": dict(part="dispatch", overlap=0),
+        "AG-Dispatch, d_DP > d_EP": dict(part="dispatch", dp=4),
+        "AG-Dispatch, d_DP < d_EP": dict(part="dispatch", ep=4),
+        "RS-Combine, 2 x 2 ranks": dict(part="combine"),
+        "RS-Combine, 2 x 2 ranks, no overlap": dict(part="combine", overlap=0),
+        "RS-Combine, d_DP > d_EP": dict(part="combine", dp=4),
+        "RS-Combine, d_DP < d_EP": dict(part="combine", ep=4),
+        "2 x 2 ranks, two tokens": dict(tokens=2),
+        "AG-Dispatch, two tokens": dict(part="dispatch", tokens=2),
+        "AG-Dispatch, two tokens, no overlap": dict(part="dispatch", tokens=2, overlap=0),
+        "RS-Combine, two tokens": dict(part="combine", tokens=2),
+        "RS-Combine, two tokens, no overlap": dict(part="combine", tokens=2, overlap=0),
+    }

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.a2e.restarted_a2e import A2ERollback
+from xccl_emu.protocols.a2e.case import A2ERollback
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug

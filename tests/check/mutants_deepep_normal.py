@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.deepep.normal_case import NormalCase
+from xccl_emu.protocols.deepep.case import NormalCase
 
 from .kinds import LOCKED, RACE, UNWRITTEN, WRONG
 from .mutants import Of, bug

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.serving.memory_pool.case import MemoryPoolCase
-from xccl_emu.protocols.serving.memory_pool.models import ModelCase, PutCase
+from xccl_emu.protocols.serving.memory_pool import MemoryPoolCase, ModelCase, PutCase
 
 from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
 from .mutants import Of, bug

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from xccl_emu.kernels.rollback import EPOCH
-from xccl_emu.protocols.pull.restarted_pull import DispatchRollback, MoeRollback
+from xccl_emu.protocols.pull.case import DispatchRollback, MoeRollback
 
 from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug

@@ -11,7 +11,7 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.protocols.a2e.restarted_a2e import A2ERollback
+from xccl_emu.protocols.a2e.case import A2ERollback
 from xccl_emu.protocols.a2e.session import A2E
 
 SIZES = {

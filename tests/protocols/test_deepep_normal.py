@@ -19,8 +19,8 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, small_pod
 from xccl_emu.oracle import normal as oracle
+from xccl_emu.protocols.deepep.case import NormalCase
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalLayout, NormalMode, layout_of, normal_buffer_bytes
-from xccl_emu.protocols.deepep.normal_case import NormalCase
 from xccl_emu.testing import Watched
 
 from .ep_support import assert_same_bits, poison, refused

@@ -8,7 +8,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.kernels.fused.combine import fused_combine
 from xccl_emu.kernels.fused.dispatch import fused_dispatch
-from xccl_emu.protocols.fused.restarted_fused import FusedRollback
+from xccl_emu.protocols.fused.case import FusedRollback
 
 SIZES = {
     "ranks": st.integers(2, 4), "cores": st.integers(1, 3), "rounds": st.integers(1, 3), "experts": st.integers(1, 2),

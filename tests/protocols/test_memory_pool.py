@@ -8,8 +8,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import reached_syncs
-from xccl_emu.protocols.serving.memory_pool.case import MemoryPoolCase
-from xccl_emu.protocols.serving.memory_pool.models import ModelCase, PutCase
+from xccl_emu.protocols.serving.memory_pool import MemoryPoolCase, ModelCase, PutCase
 
 
 @settings(max_examples=30, deadline=None)

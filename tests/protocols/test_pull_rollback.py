@@ -8,7 +8,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.kernels.pull.combine import combine
 from xccl_emu.kernels.pull.dispatch import dispatch
-from xccl_emu.protocols.pull.restarted_pull import DispatchRollback, MoeRollback
+from xccl_emu.protocols.pull.case import DispatchRollback, MoeRollback
 
 SIZES = {
     "ranks": st.integers(2, 4), "cores": st.integers(1, 3), "rounds": st.integers(1, 3), "experts": st.integers(1, 2),

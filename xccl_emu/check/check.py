@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
-from xccl_emu.base.options import must_be_one_of, whole
+from xccl_emu.base.options import one_of, whole
 from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
@@ -116,7 +116,10 @@ def check(
         raise ConfigError("checkable", checkable, f"must be {case}")
     broken = not isinstance(fault, str) or fault != ""
     policy = ("portfolio" if broken else "exhaustive") if policy is None else policy
-    _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))
+    for name, value, known in (
+        ("order", order, ORDERS), ("policy", policy, POLICIES), ("reduction", reduction, REDUCTIONS)
+    ):  # fmt: skip
+        one_of(name, value, known)
     _check_limits(
         schedules=schedules, seconds=seconds, max_states=max_states, max_bytes=max_bytes, certify=certify,
         confirm_seconds=confirm_seconds, witness_seconds=witness_seconds,
@@ -190,12 +193,6 @@ def _names(without: Collection[str] | str) -> tuple[str, ...]:
         raise ConfigError("without", without, "must be names of synchronizations")
     return tuple(sorted(names))
 
-
-def _check_names(**names: tuple[str, tuple[str, ...]]) -> None:
-    """ConfigError for what is none of the names that are known."""
-    for name, (value, known) in names.items():
-        if not isinstance(value, str) or value not in known:
-            raise ConfigError(name, value, must_be_one_of(value, known))
 
 
 def _check_limits(**limits: float | None) -> None:

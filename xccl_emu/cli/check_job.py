@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 from xccl_emu.base import jobs
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError, ReplayError
-from xccl_emu.base.options import must_be_one_of
+from xccl_emu.base.options import one_of
 from xccl_emu.base.sizes import parse_size
 from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
@@ -216,10 +216,9 @@ class CheckJob:
 
     def _check_options(self) -> None:
         options = self._options
-        if self._order not in ORDERS:
-            raise ConfigError("order", self._order, must_be_one_of(self._order, ORDERS))
-        if options.policy is not None and options.policy not in POLICIES:
-            raise ConfigError("policy", options.policy, must_be_one_of(options.policy, POLICIES))
+        one_of("order", self._order, ORDERS)
+        if options.policy is not None:
+            one_of("policy", options.policy, POLICIES)
         check_seconds(options.seconds)
         self._max_bytes()
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from xccl_emu.base.errors import ConfigError, OutputError, ReplayError
-from xccl_emu.base.options import Spread, must_be_one_of, option
+from xccl_emu.base.options import Spread, one_of, option
 from xccl_emu.base.sizes import some
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
@@ -115,8 +115,7 @@ def _check(options: FuzzOptions) -> None:
 
     if options.protocol is None and options.replay is None:
         raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
-    if options.order not in ORDERS:
-        raise ConfigError("order", options.order, must_be_one_of(options.order, ORDERS))
+    one_of("order", options.order, ORDERS)
     check_seconds(options.seconds)
     for fault in options.fault:
         if fault not in KINDS:

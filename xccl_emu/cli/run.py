@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import must_be_one_of
+from xccl_emu.base.options import one_of
 from xccl_emu.base.sizes import some
 from xccl_emu.base.stage import Stage, silent
 from xccl_emu.cli.app import App, AsJson, Protocol, print_json
@@ -83,10 +82,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         from xccl_emu.machine.state import ORDERS
 
-        if self.order not in ORDERS:
-            raise ConfigError(f"--order {self.order}: {must_be_one_of(self.order, ORDERS)}")
-        if self.policy not in POLICIES:
-            raise ConfigError(f"--policy {self.policy}: {must_be_one_of(self.policy, POLICIES)}")
+        one_of("order", self.order, ORDERS)
+        one_of("policy", self.policy, POLICIES)
 
 
 def case_text(result: "CaseRun") -> str:

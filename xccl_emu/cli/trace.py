@@ -9,7 +9,7 @@ import typer
 
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import Modelled, must_be_one_of, option
+from xccl_emu.base.options import Modelled, one_of, option
 from xccl_emu.base.output import write_text
 from xccl_emu.cli import plain_first
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
@@ -203,8 +203,7 @@ def _model(options: TraceOptions) -> "tuple[Fabric, Costs]":
     from xccl_emu.timing import topologies
 
     fabric, costs = topologies.model(options.fabric, options.cost)
-    if options.place not in PLACES:
-        raise ConfigError(f"--place {options.place}: {must_be_one_of(options.place, PLACES)}")
+    one_of("place", options.place, PLACES)
     if options.place == "packed":
         return fabric, costs
     chips = fabric.chips_per_node if options.place == "chips" else 1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
-from xccl_emu.base.options import must_be_one_of, whole
+from xccl_emu.base.options import one_of, whole
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import limits
@@ -114,8 +114,8 @@ class Pod:
         if not isinstance(spec, PodSpec):
             raise ConfigError("spec", spec, "must be a PodSpec, such as small_pod(2) or CLOUDMATRIX384")
         self.spec, self.seed, self.record = spec, whole("seed", seed), record
-        self.order = _one_of("order", order, ORDERS)
-        self.policy = policy if hasattr(policy, "drive") else _one_of("policy", policy, POLICIES)
+        self.order = one_of("order", order, ORDERS)
+        self.policy = policy if hasattr(policy, "drive") else one_of("policy", policy, POLICIES)
         self.switches = Switches()
         """What of its kernels is not as it is written."""
         self.without = without
@@ -681,9 +681,3 @@ def _shaped(raw: NDArray[np.uint8], dtype: DTypeLike, shape: tuple[int, ...] | N
     except (TypeError, ValueError) as error:
         asked = f"dtype={dtype!r}" if shape is None else f"dtype={dtype!r}, shape={shape!r}"
         raise ConfigError(f"{asked}: no view of a buffer of {raw.nbytes} bytes ({error})") from error
-
-
-def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
-    if isinstance(value, str) and value in known:
-        return value
-    raise ConfigError(name, value, must_be_one_of(value, known))

@@ -99,6 +99,10 @@ class Case:
     """May two communicators of it be laid out on one pod (`Bench.corner`)?"""
     papers: ClassVar[tuple[Paper, ...]] = ()
     """What papers say of it, if any does, and where its kernels deviate (`tools/fidelity.py` makes a page of it)."""
+    proof_rows: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({"default sizes": {}})
+    """Configurations that are to be verified under every schedule: what is particular, and sizes; a small one first."""
+    proof_usual: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Sizes of all of them, unless a row has others."""
 
     pod_sizes: Mapping[str, int | str] = MappingProxyType({})
     """Values of `POD_SIZES` that differ from the default."""
@@ -166,8 +170,8 @@ class Case:
 
     @classmethod
     def proofs(cls) -> "Mapping[str, Case]":
-        """Configurations that are to be verified under every schedule, by what is particular; one of default sizes."""
-        return {"default sizes": cls()}
+        """Return what `proof_rows` describe, by what is particular; a case whose rows are computed overrides this."""
+        return {what: cls(**{**cls.proof_usual, **sizes}) for what, sizes in cls.proof_rows.items()}
 
     @classmethod
     def known_as(cls) -> tuple[Preset, ...]:

@@ -3,8 +3,7 @@
     regions = Regions(dies)
     inbox = regions.managed("inbox", slot_bytes, count=slots)
     tail = regions.meta("tail")
-    pod = bench.pod(regions.tight_pod(app_bytes=..., ub_bytes=...))
-    regions.place(bench, pod)
+    pod = regions.pod(bench, app_bytes=..., ub_bytes=...)
     ... inbox.at(die, slot)
 
 A communicator that users make on a pod of theirs says where its regions begin: `Regions.fit`.
@@ -12,6 +11,7 @@ A communicator that users make on a pod of theirs says where its regions begin: 
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.base.options import whole
@@ -151,6 +151,15 @@ class Regions:
         room = {"app_bytes": align(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
         dies = small_pod(len(self.dies), cores, **room, ub_bytes=align(ub_bytes))
         return dies.with_(nodes=1, chips_per_node=dies.nodes, cpus_per_node=self.cpus) if self.cpus else dies
+
+    def pod(
+        self, bench: Bench, *, app_bytes: int, ub_bytes: int, cores: int = 1, draw_answers: bool = False, **others: Any
+    ) -> Pod:
+        """Make a bench's pod, with no more room than these regions need, and place them; ``others``: of `PodSpec`."""
+        spec = self.tight_pod(app_bytes=app_bytes, ub_bytes=ub_bytes, cores=cores)
+        pod = bench.pod(spec.with_(**others), draw_answers=draw_answers)
+        self.place(bench, pod)
+        return pod
 
     def fit(self, spec: PodSpec, managed: int, meta: int, remedy: str, ub_bytes: int = 0) -> None:
         """Give the regions their addresses, from these offsets of the areas on.

@@ -1,7 +1,6 @@
 """Heartbeats as a case: a shell, masters and executors; one executor may hang ([xDeepServe] 6.1)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -48,9 +47,7 @@ class Heartbeat(protocol.Case):
         beat, over, work = (regions.meta(name, field) for name in ("beat", "over", "work"))
         answers, stalled, hung = (regions.meta(name, field, self.masters) for name in ("answer", "stalled", "hung"))
         replies, hangs = (regions.meta(name, field, self.executors) for name in ("reply", "hang"))
-        spec = regions.tight_pod(app_bytes=max(32, 8 * self.beats), ub_bytes=0)
-        pod = bench.pod(spec, draw_answers=not self.patient)
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=max(32, 8 * self.beats), ub_bytes=0, draw_answers=not self.patient)
         shell = pod.cpu(0)
         tree = heartbeat.Tree(
             self.masters, self.executors, self.beats, self.turns, self.patient, pod.spec.die_bytes, shell, beat.at(0),
@@ -77,15 +74,12 @@ class Heartbeat(protocol.Case):
                 pod.launch(heartbeat.executor, die, [0], {**args, "t": of_e})
         bench.tolerates("stall", *(() if self.patient else ("stop", "cut")), may_block=bool(self.patient))
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Nobody hangs, or one does, in the first turn or a later one, before a beat or between two."""
-        usual = cls(masters=2, turns=2, patient=1)
-        return {
-            "hangs in the first turn": usual,
-            "nobody hangs": replace(usual, hangs=NONE),
-            "hangs later": replace(usual, hangs=1),
-            "one master, two beats": replace(usual, masters=1, beats=2, hangs=1),
-            "one master, two executors": replace(usual, masters=1, executors=2),
-            "time-outs at any moment": cls(),
-        }
+    proof_usual: ClassVar = dict(masters=2, turns=2, patient=1)
+    proof_rows: ClassVar = {
+        "hangs in the first turn": {},
+        "nobody hangs": dict(hangs=NONE),
+        "hangs later": dict(hangs=1),
+        "one master, two beats": dict(masters=1, beats=2, hangs=1),
+        "one master, two executors": dict(masters=1, executors=2),
+        "time-outs at any moment": dict(masters=1, turns=1, patient=0),
+    }

@@ -1,7 +1,7 @@
 """Transfers of KV caches from prefill to decode as a case ([xDeepServe] 5.1)."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -178,8 +178,7 @@ class KvCase(in_streams.StreamCase):
             for link, data in zip(links, call, strict=True):
                 for die in (link.source, link.target):
                     app[die] += data.nbytes + align(16 * case.requests)
-        pod = bench.pod(regions.tight_pod(app_bytes=max(app.values()), ub_bytes=areas.ub_bytes, cores=cores))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=max(app.values()), ub_bytes=areas.ub_bytes, cores=cores)
         streams = in_streams.Streams(bench, pod)
         transfers, first = session.Transfers(bench, pod, streams, areas, self.path), 0
         for number, case in enumerate(cases):
@@ -230,25 +229,22 @@ class KvCase(in_streams.StreamCase):
         blocks = sum(self.lengths(self.links()[number])) * self.layers
         return protocol.payload(blocks * self._nbytes, self.seed + 101 * number).reshape(-1, self._nbytes)
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Each way, with blocks and slots that are used again by other requests."""
-        usual = cls()
-        push, shared = replace(usual, path="push"), cls(shared=1, decode=2, requests=2, blocks=1, pool=2, slots=1)
-        return {
-            "blocks and slots used again": usual,
-            "one task at a time": replace(usual, tasks=1, slots=2),
-            "two cores": replace(usual, cores=2, requests=2),
-            "two prefill instances, slots for one request": replace(usual, prefill=2, requests=1, slots=2),
-            "two decode dies": replace(usual, decode=2, requests=2, blocks=1, pool=1, slots=1),
-            "three decode dies of an instance of two ranks": replace(usual, tp=2, decode=3, requests=1, blocks=1),
-            "by DMA": replace(usual, path="dma"),
-            "by DMA, two cores": replace(usual, path="dma", cores=2, requests=2),
-            "pushed": push,
-            "pushed by two cores": replace(push, cores=2, requests=2),
-            "pushed by two instances": replace(push, prefill=2, requests=1, slots=2),
-            "layer by layer": replace(usual, layers=2, blocks=1),
-            "pushed layer by layer": replace(push, layers=2, blocks=1),
-            "one pool for two decode dies": shared,
-            "one pool, a decode die that has stopped": replace(shared, stopped=1, quota=1, requests=2),
-        }
+    proof_rows: ClassVar = {
+        "blocks and slots used again": {},
+        "one task at a time": dict(tasks=1, slots=2),
+        "two cores": dict(cores=2, requests=2),
+        "two prefill instances, slots for one request": dict(prefill=2, requests=1, slots=2),
+        "two decode dies": dict(decode=2, requests=2, blocks=1, pool=1, slots=1),
+        "three decode dies of an instance of two ranks": dict(tp=2, decode=3, requests=1, blocks=1),
+        "by DMA": dict(path="dma"),
+        "by DMA, two cores": dict(path="dma", cores=2, requests=2),
+        "pushed": dict(path="push"),
+        "pushed by two cores": dict(path="push", cores=2, requests=2),
+        "pushed by two instances": dict(path="push", prefill=2, requests=1, slots=2),
+        "layer by layer": dict(layers=2, blocks=1),
+        "pushed layer by layer": dict(path="push", layers=2, blocks=1),
+        "one pool for two decode dies": dict(shared=1, decode=2, requests=2, blocks=1, pool=2, slots=1),
+        "one pool, a decode die that has stopped": dict(
+            shared=1, decode=2, requests=2, blocks=1, pool=2, slots=1, stopped=1, quota=1
+        ),
+    }

@@ -1,7 +1,6 @@
 """Probes of the link next to a channel of KV blocks, as a case ([xDeepServe] 6.1)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,9 +58,7 @@ class ProbeCase(protocol.Case):
             regions.meta(name, FIELD_BYTES) for name in ("task", "done", "ready", "freed", "probe", "answer", "late")
         )
         app = data.nbytes + 2 * align(8 * self.probes)
-        spec = regions.tight_pod(app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=2)
-        pod = bench.pod(spec, draw_answers=not self.patient)
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=2, draw_answers=not self.patient)
         blocks = bench.filled(0, data, "blocks", travels=True)
         answers = self.probes if self.answers < 0 else self.answers
         channel = probe.ProbePlaces(
@@ -94,17 +91,14 @@ class ProbeCase(protocol.Case):
         for buffer, each, name in found if known < self.probes else ():
             bench.expect(buffer.address + 8 * known, each[known:].astype(np.int64), name, owners="die0.core1")
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Decode that is full, or not, or is at times; a link that is cut, at once or after an answer."""
-        usual = cls(probes=2, patient=1)
-        return {
-            "decode is full": usual,
-            "decode is full, then the link is cut": replace(usual, answers=1),
-            "the link is cut": replace(usual, answers=0),
-            "decode is full at times": replace(usual, stands=0, requests=3),
-            "decode has room": replace(usual, stands=0, slots=3),
-            "blocks of two granules": replace(usual, granules=2),
-            "time-outs at any moment": cls(),
-            "the link is cut, time-outs at any moment": cls(answers=0),
-        }
+    proof_usual: ClassVar = dict(probes=2, patient=1)
+    proof_rows: ClassVar = {
+        "decode is full": {},
+        "decode is full, then the link is cut": dict(answers=1),
+        "the link is cut": dict(answers=0),
+        "decode is full at times": dict(stands=0, requests=3),
+        "decode has room": dict(stands=0, slots=3),
+        "blocks of two granules": dict(granules=2),
+        "time-outs at any moment": dict(probes=1, patient=0),
+        "the link is cut, time-outs at any moment": dict(answers=0, probes=1, patient=0),
+    }

@@ -1,7 +1,6 @@
 """Requests that are aborted, time out and are tried again, as a case ([xDeepServe] 5.1)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,9 +63,7 @@ class KvRetryCase(protocol.Case):
         blocks, slots = regions.managed("block", nbytes, n * self.pool), regions.managed("slot", nbytes, self.slots)
         ask, done = (regions.meta(name, retry.FIELD_BYTES, n) for name in ("ask", "done"))
         tasks, taken = regions.meta("task", retry.FIELD_BYTES, n * parts), regions.meta("taken")
-        room = {"app_bytes": caches.nbytes, "ub_bytes": common.ROWS * nbytes, "cores": n}
-        pod = bench.pod(regions.tight_pod(**room))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=caches.nbytes, ub_bytes=common.ROWS * nbytes, cores=n)
         prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
         for q in range(n):
             own, mine = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1)
@@ -89,16 +86,11 @@ class KvRetryCase(protocol.Case):
         bench.tolerates("stop", "cut", "stall")
         bench.recovers(*range(self.instances - 1))
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Each reason to try again, both, and receivers that need each other's slots."""
-        usual = cls()
-        alone = replace(usual, instances=1, mortal=0)
-        return {
-            "an instance dies, or is slow": usual,
-            "the user aborts": replace(alone, aborts=1, requests=2),
-            "the user aborts twice": replace(alone, aborts=2, pool=2),
-            "an abort, and an instance dies": replace(usual, aborts=1),
-            "two receivers, the user aborts": replace(alone, receivers=2, aborts=1, layers=1, slots=1),
-            "blocks of two granules": replace(usual, granules=2),
-        }
+    proof_rows: ClassVar = {
+        "an instance dies, or is slow": {},
+        "the user aborts": dict(instances=1, mortal=0, aborts=1, requests=2),
+        "the user aborts twice": dict(instances=1, mortal=0, aborts=2, pool=2),
+        "an abort, and an instance dies": dict(aborts=1),
+        "two receivers, the user aborts": dict(instances=1, mortal=0, receivers=2, aborts=1, layers=1, slots=1),
+        "blocks of two granules": dict(granules=2),
+    }

@@ -1,7 +1,6 @@
 """Going on with fewer ranks as a case: ranks that exchange rows of experts, and a supervisor that may give one up."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +18,9 @@ class Membership(Case):
     papers = read_papers("serving.membership")
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
-            "membership", "A rank is lost, and the others finish without it (xDeepServe 6.2)", {},
+            "membership",
+            "A rank is lost, and the others finish without it (xDeepServe 6.2)",
+            {},
             {"ranks": 2, "iterations": 2, "lost": 1},
         ),
     )
@@ -54,8 +55,7 @@ class Membership(Case):
         readies, dones = (regions.meta(name, membership.FIELD_BYTES, self.ranks) for name in ("ready", "done"))
         word, over = (regions.meta(name, membership.FIELD_BYTES) for name in ("word", "end"))
         app = (self.ranks + 1) * self.iterations * nbytes
-        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes)))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes))
         known = membership.MembershipRank(
             0, self.ranks, self.iterations, nbytes, rows.at(0), fields.at(0), readies.at(0), word.at(0), over.at(0),
             dones.at(supervisor), rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY,
@@ -87,15 +87,11 @@ class Membership(Case):
         if self.lost < self.ranks:
             bench.recovers(self.lost)
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Each rank given up in turn, dead or alive; and an expert that nobody has any more."""
-        usual = cls()
-        return {
-            "three ranks, the last is given up": usual,
-            "the first is given up": replace(usual, lost=0),
-            "the second is given up": replace(usual, lost=1),
-            "no rank is given up": replace(usual, lost=3),
-            "nobody has its expert": replace(usual, spares=0),
-            "two ranks, two iterations": cls(ranks=2, iterations=2, lost=1),
-        }
+    proof_rows: ClassVar = {
+        "three ranks, the last is given up": {},
+        "the first is given up": dict(lost=0),
+        "the second is given up": dict(lost=1),
+        "no rank is given up": dict(lost=3),
+        "nobody has its expert": dict(spares=0),
+        "two ranks, two iterations": dict(ranks=2, iterations=2, lost=1),
+    }

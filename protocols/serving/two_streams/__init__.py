@@ -1,7 +1,6 @@
 """Attention and experts as two streams on each die, which hand microbatches to each other, as a case."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,8 +33,9 @@ class TwoStreams(protocol.Case):
         super().__post_init__()
         if self.tokens < max(self.attention, self.moe):
             raise ConfigError(
-                "tokens", self.tokens, f"must be at least attention={self.attention} and moe={self.moe}, so that each"
-                " core has one"
+                "tokens",
+                self.tokens,
+                f"must be at least attention={self.attention} and moe={self.moe}, so that each core has one",
             )
 
     def given(self) -> NDArray[np.int64]:
@@ -69,8 +69,7 @@ class TwoStreams(protocol.Case):
         fewest = min(self.attention, self.moe)
         app_bytes, ub_bytes = 2 * self.microbatches * tokens * nbytes, (-(-tokens // fewest) + 1) * nbytes
         cores_per_die = self.attention + self.moe
-        pod = bench.pod(regions.tight_pod(app_bytes=app_bytes, ub_bytes=ub_bytes, cores=cores_per_die))
-        regions.place(bench, pod)
+        pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=ub_bytes, cores=cores_per_die)
         pitch = ready.at(1) - ready.at(0) if self.ranks > 1 else 0
         ranks = range(self.ranks)
         for rank, (given, computed) in enumerate(zip(self.given(), self.computed(), strict=True)):
@@ -89,17 +88,13 @@ class TwoStreams(protocol.Case):
                 pod.launch(device.moe, rank, [self.attention + core], {"s": known._replace(core=core)})
         bench.tolerates("stop", *(("cut", "stall") if self.ranks > 1 else ()))
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, protocol.Case]:
-        """Buffers that are used again, more microbatches than buffers, several cores of a stream, several dies."""
-        usual = cls()
-        return {
-            "one die": usual,
-            "three layers": replace(usual, layers=3),
-            "three microbatches": replace(usual, microbatches=3),
-            "five microbatches": replace(usual, microbatches=5),
-            "two cores for attention": replace(usual, attention=2, tokens=2),
-            "two cores for experts": replace(usual, moe=2, tokens=2),
-            "two dies, one layer": replace(usual, ranks=2, layers=1),
-            "two dies, one microbatch": replace(usual, ranks=2, layers=3, microbatches=1),
-        }
+    proof_rows: ClassVar = {
+        "one die": {},
+        "three layers": dict(layers=3),
+        "three microbatches": dict(microbatches=3),
+        "five microbatches": dict(microbatches=5),
+        "two cores for attention": dict(attention=2, tokens=2),
+        "two cores for experts": dict(moe=2, tokens=2),
+        "two dies, one layer": dict(ranks=2, layers=1),
+        "two dies, one microbatch": dict(ranks=2, layers=3, microbatches=1),
+    }

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import ConfigError, KernelError, ReplayError
-from xccl_emu.base.options import must_be_one_of
+from xccl_emu.base.errors import KernelError, ReplayError
+from xccl_emu.base.options import one_of
 from xccl_emu.check import messages, verdict
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.reach import Reach, reach_of
@@ -93,8 +93,7 @@ def sample(
     Raises ConfigError for an unknown policy or a pod that is not ready to run, KernelError where the arithmetic of a
     kernel fails.
     """
-    if policy not in POLICIES:
-        raise ConfigError("policy", policy, must_be_one_of(policy, POLICIES))
+    one_of("policy", policy, POLICIES)
     monitor = monitor or monitor_of(trial)
     monitor.sites &= ~(CAME | MAY_WAIT)
     if schedules is None and seconds is None:
