@@ -35,6 +35,7 @@ _FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "
 _FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
+_OF_CXX += ["-fmax-errors=0"]  # clang stops after 20 of them
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
 _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]

@@ -42,6 +42,8 @@ _NESTED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _VALUE = rf'(?:%"[^"]*"|@"[^"]*"|[%@]?[\w.$+-]+(?: (?:\w+ )*{_NESTED})?)'
 _TYPE = rf"(?:{'|'.join(_BITS)}|{_PTR})"
 _AT = rf"ptr addrspace\((\d+)\) ({_VALUE}), align \d+(?=,|$)"
+_NUMBERS = re.compile(r"@\S+ = private unnamed_addr constant (?!.*@).*\binttoptr \(i64 ")
+"""A constant of pointers that are numbers, from which an array of them on the stack is filled."""
 _LOAD = re.compile(rf"\s*(\S+) = load (?:volatile )?({_TYPE}), {_AT}")
 _STORE = re.compile(rf"\s*store (?:volatile )?({_TYPE}) ({_VALUE}), {_AT}")
 _MOVED = re.compile(rf"\s*(?:\S+ = load (?:volatile )?{_PTR}|store (?:volatile )?{_PTR} {_VALUE}), ptr [^a]")
@@ -96,7 +98,7 @@ class _Lowered:
 
     def _outside(self, row: str) -> str:
         """A line outside of a function: a head, a type, or a variable, which can have no place in the machine."""
-        if row.startswith("@"):
+        if row.startswith("@") and not _NUMBERS.match(row):
             raise KernelError(f"{self.source}: a variable in memory of the machine, or with its address: `{row[:99]}`")
         return row
 
