@@ -37,9 +37,12 @@ _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
 _OF_CXX += ["-fmax-errors=0"]  # clang stops after 20 of them
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
+_RAW = "surrogateescape"
+"""How assembly is read: what text is outside of strings and file names; a clang has raw bytes in strings."""
 _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
 _TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
+_LAUNCH = re.compile(r"\b\w+\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)")
 _ON_X86 = ["-fcf-protection=none"]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
@@ -90,10 +93,16 @@ class Unit:
         """The text that is compiled: the files, and a function that calls the kernel."""
         linkage = "" if self.is_c else 'extern "C" '
         shown = [file.name if file.parent == self.file.parent else str(file) for file in self.files]
-        lines = [self.head, '#include "xccl_emu.h"', *(f'#include "{file}"' for file in shown), self.before]
+        lines = [self.head, '#include "xccl_emu.h"', *map(self._included, self.files, shown), self.before]
         lines += [f'# 1 "the call of {self.name}"', f"{linkage}void xccl_returned(int64_t value);"]
         lines += [f"{linkage}void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
         return "\n".join(lines)
+
+    def _included(self, file: Path, shown: str) -> str:
+        """A line that includes a file; or its text without the launches ``name<<<...>>>(...)`` of its host side."""
+        text = file.read_text("utf-8", "replace") if self.follows else ""
+        bare = _LAUNCH.sub(lambda found: "\n" * found[0].count("\n"), text)
+        return f'#include "{shown}"' if bare == text else f'# 1 "./{shown}"\n{bare}'
 
     @property
     def words(self) -> list[str]:
@@ -177,7 +186,7 @@ class _Build:
         else:
             self.run(*self.of_kernel, "-S", "-", "-o", made)
         own = (str(HERE), *(flag[2:] for flag in self.unit.flags if flag.startswith("-I")))
-        return "".join(_located(_counted((at / "kernel.s").read_text()), self.unit.file.parent, own))
+        return "".join(_located(_counted((at / "kernel.s").read_text("utf-8", _RAW)), self.unit.file.parent, own))
 
 
 def made(unit: Unit) -> Made:
@@ -212,7 +221,7 @@ def _linked(build: _Build, address: int) -> bytes:
             str(at / name) for name in ("image.ld", "located.s", "kernel.o", "runtime.o", "image")
         )
         Path(script).write_text((HERE / "image.ld").read_text().replace("XCCL_ADDRESS", f"{address:#x}"))
-        Path(assembly).write_text(build.assembly(at))
+        Path(assembly).write_text(build.assembly(at), "utf-8", _RAW)
         build.run("-c", assembly, "-o", kernel)
         build.run(*build.flags, *_OF_C, "-ffreestanding", *build.words, "-c", str(HERE / "runtime.c"), "-o", runtime)
         build.run(*_LINK, f"-Wl,-T,{script}", kernel, runtime, "-o", whole)
