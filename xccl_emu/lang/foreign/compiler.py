@@ -102,7 +102,7 @@ class Unit:
         """A line that includes a file; or its text without the launches ``name<<<...>>>(...)`` of its host side."""
         text = file.read_text("utf-8", "replace") if self.follows else ""
         bare = _LAUNCH.sub(lambda found: "\n" * found[0].count("\n"), text)
-        return f'#include "{shown}"' if bare == text else f'# 1 "./{shown}"\n{bare}'
+        return f'#include "{shown}"' if bare == text else f'# 1 "{os.path.join(".", shown)}"\n{bare}'
 
     @property
     def words(self) -> list[str]:
