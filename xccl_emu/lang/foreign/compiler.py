@@ -35,7 +35,6 @@ _FLAGS = ["-g", "-O2", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector", "
 _FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
-_OF_CXX += ["-fmax-errors=0"]  # clang stops after 20 of them
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
 _RAW = "surrogateescape"
 """How assembly is read: what text is outside of strings and file names; a clang has raw bytes in strings."""
@@ -182,7 +181,7 @@ class _Build:
             ir = at / "kernel.ll"
             self.run(*self.of_kernel, *_TO_IR, "-o", str(ir))
             ir.write_text(pointers.lowered(ir.read_text(), str(self.unit.file)))
-            self.run(*self.flags, *_COVERAGE, "-S", str(ir), "-o", made)
+            self.run(*self.flags, *_COVERAGE, "-ferror-limit=0", "-S", str(ir), "-o", made)
         else:
             self.run(*self.of_kernel, "-S", "-", "-o", made)
         own = (str(HERE), *(flag[2:] for flag in self.unit.flags if flag.startswith("-I")))
