@@ -179,7 +179,7 @@ def test_each_type_is_read_and_written_by_requests(kind: str) -> None:
 def test_what_the_pass_does_not_know_is_refused_by_its_line(what: str) -> None:
     """An instruction with such a pointer in a shape that is not known, as a newer LLVM's, is an error with its line."""
     with pytest.raises(errors.KernelError, match=r"^k\.cpp:7: .*`"):
-        pointers.lowered(f"{HEAD}  {what}, !dbg !3\n{TAIL}", "k.cpp")
+        pointers.lowered(f"{HEAD}  {what}, !dbg !3\n{TAIL}", "/folder/k.cpp")
 
 
 @pytest.mark.parametrize(
@@ -207,3 +207,39 @@ def test_a_variable_in_memory_of_the_machine_is_refused(what: str) -> None:
     """A variable has no place in emulated memory: nobody granted one."""
     with pytest.raises(errors.KernelError, match=r"^k\.cpp: a variable in memory of the machine"):
         pointers.lowered(what, "k.cpp")
+
+
+@needs_clang
+@pytest.mark.nojit
+def test_what_published_sources_do_compiles() -> None:
+    """A launch of the host is left out, and its lines are kept; a queue of the vector pipe gives its buffers in turn.
+
+    Numbers of 16 bits are stored by pointers, and an array of pointers is filled from a constant.
+    """
+    source, bench = SOURCE.with_name("launched.cpp"), Bench("sc", ())
+    at = small_pod(1, app_bytes=1024).meta_start
+    pod = bench.pod(small_pod(1, app_bytes=1024, ub_bytes=256))
+    kernel = ascendc.ascend_kernel(source, "twice", include=source.parent / "far")
+    ascendc.launch(bench, pod, kernel, 0, [0], {"from": at, "to": at + 64}, [pod.grant_meta("rw")])
+    pod.span(at, 4).view(np.int32)[0] = 1
+    pod.run()
+    assert pod.span(at + 66, 2).view(np.float16)[0] == 3
+    assert pod.span(at + 68, 4).view(np.float32)[0] == 3
+    asked = {(site.file.rpartition("/")[2], site.line) for site in kernel.sites if site.operation == "store"}
+    assert asked == {("far.h", 2), ("launched.cpp", 18)}
+
+
+def test_a_file_of_another_folder_is_called_by_all_of_its_path() -> None:
+    """A clang parts the path of a header from the prefix that it has in common with the kernel's folder."""
+    text = f"{HEAD}  store atomic i32 1, ptr addrspace(1) %p seq_cst, align 4, !dbg !3\n{TAIL}"
+    with pytest.raises(errors.KernelError, match=r"^/folder/k\.cpp:7: "):
+        pointers.lowered(text, "/near/k.cpp")
+
+
+def test_an_array_of_pointers_is_filled_from_a_constant() -> None:
+    """Such a constant is of numbers alone; one with the address of a variable is refused as before."""
+    kind = "ptr addrspace(2)"
+    row = f"@c = private unnamed_addr constant [1 x {kind}] [{kind} inttoptr (i64 96 to {kind})]"
+    assert pointers.lowered(row, "k.cpp") == row + "\n"
+    with pytest.raises(errors.KernelError, match="a variable in memory of the machine"):
+        pointers.lowered(row.replace("i64 96", "i64 ptrtoint (ptr @x to i64)"), "k.cpp")

@@ -22,7 +22,7 @@ struct Context {
     __gm__ AscendC::MemDetails *memory;
 };
 static_assert(offsetof(RowsTiling, info) % sizeof(RowsInfo) == 0 && AscendC::CACHE_LINE_SIZE > 0 && NULL == 0);
-static_assert(AscendC::Std::is_same_v<half, float16_t> && std::is_arithmetic<size_t>::value && sizeof(bfloat16_t) == 2);
+static_assert(sizeof(half) == sizeof(float16_t) && std::is_arithmetic<size_t>::value && sizeof(bfloat16_t) == 2);
 static_assert(g_coreType == AscendC::AIV && g_coreType != AscendC::AIC);
 
 /* With a server of AI CPUs; its methods are refused where they are called. */

@@ -36,11 +36,14 @@ _FLAGS += ["-fno-asynchronous-unwind-tables", "-ftrivial-auto-var-init=zero"]
 _OF_C = ["-x", "c", "-std=gnu11"]
 _OF_CXX = ["-x", "c++", "-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-finite-loops"]
 _OF_CXX += ["-fdata-sections"]  # image.ld finds places of requests in templates by their names
+_RAW = "surrogateescape"
+"""How assembly is read: what text is outside of strings and file names; a clang has raw bytes in strings."""
 _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
 _OF_GCC = ["-fwhole-program"]
 """No other kernel of the file is compiled."""
 _TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
+_LAUNCH = re.compile(r"\b\w+\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)")
 _ON_X86 = ["-fcf-protection=none", *dead.FLAGS]
 _OF_ABI = (
     "PC", "DONE", "RESULT", "REQUEST", "REGISTERS", "PLACES", "DIVISION_BY_ZERO", "STACK_FULL", "FAULT", "ENDLESS",
@@ -91,10 +94,16 @@ class Unit:
         """The text that is compiled: the files, and a function that calls the kernel."""
         linkage = "" if self.is_c else 'extern "C" '
         shown = [file.name if file.parent == self.file.parent else str(file) for file in self.files]
-        lines = [self.head, '#include "xccl_emu.h"', *(f'#include "{file}"' for file in shown), self.before]
+        lines = [self.head, '#include "xccl_emu.h"', *map(self._included, self.files, shown), self.before]
         lines += [f'# 1 "the call of {self.name}"', f"{linkage}void xccl_returned(int64_t value);"]
         lines += [f"{linkage}XCCL_ENTRY void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
         return "\n".join(lines)
+
+    def _included(self, file: Path, shown: str) -> str:
+        """A line that includes a file; or its text without the launches ``name<<<...>>>(...)`` of its host side."""
+        text = file.read_text("utf-8", "replace") if self.follows else ""
+        bare = _LAUNCH.sub(lambda found: "\n" * found[0].count("\n"), text)
+        return f'#include "{shown}"' if bare == text else f'# 1 "{os.path.join(".", shown)}"\n{bare}'
 
     @property
     def words(self) -> list[str]:
@@ -175,11 +184,11 @@ class _Build:
             ir = at / "kernel.ll"
             self.run(*self.of_kernel, *_TO_IR, "-o", str(ir))
             ir.write_text(pointers.lowered(ir.read_text(), str(self.unit.file)))
-            self.run(*self.flags, *_COVERAGE, "-S", str(ir), "-o", made)
+            self.run(*self.flags, *_COVERAGE, "-ferror-limit=0", "-S", str(ir), "-o", made)
         else:
             self.run(*self.of_kernel, "-S", "-", "-o", made)
         own = (str(HERE), *(flag[2:] for flag in self.unit.flags if flag.startswith("-I")))
-        counted = "".join(_counted((at / "kernel.s").read_text()))
+        counted = "".join(_counted((at / "kernel.s").read_text("utf-8", _RAW)))
         lines = dead.cleared(counted) if platform.machine() == "x86_64" else counted.splitlines(keepends=True)
         return "".join(_located(lines, self.unit.file.parent, own))
 
@@ -238,7 +247,7 @@ def _linked(build: _Build, address: int) -> bytes:
             str(at / name) for name in ("image.ld", "located.s", "kernel.o", "runtime.o", "image")
         )
         Path(script).write_text((HERE / "image.ld").read_text().replace("XCCL_ADDRESS", f"{address:#x}"))
-        Path(assembly).write_text(build.assembly(at))
+        Path(assembly).write_text(build.assembly(at), "utf-8", _RAW)
         build.run("-c", assembly, "-o", kernel)
         build.run(*build.flags, *_OF_C, "-ffreestanding", *build.words, "-c", str(HERE / "runtime.c"), "-o", runtime)
         build.run(*_LINK, f"-Wl,-T,{script}", kernel, runtime, "-o", whole)

@@ -16,6 +16,7 @@ for one.  Each instruction with such a pointer must have a shape that is known h
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from xccl_emu.base.errors import KernelError
@@ -42,6 +43,8 @@ _NESTED = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _VALUE = rf'(?:%"[^"]*"|@"[^"]*"|[%@]?[\w.$+-]+(?: (?:\w+ )*{_NESTED})?)'
 _TYPE = rf"(?:{'|'.join(_BITS)}|{_PTR})"
 _AT = rf"ptr addrspace\((\d+)\) ({_VALUE}), align \d+(?=,|$)"
+_NUMBERS = re.compile(r"@\S+ = private unnamed_addr constant (?!.*@).*\binttoptr \(i64 ")
+"""A constant of pointers that are numbers, from which an array of them on the stack is filled."""
 _LOAD = re.compile(rf"\s*(\S+) = load (?:volatile )?({_TYPE}), {_AT}")
 _STORE = re.compile(rf"\s*store (?:volatile )?({_TYPE}) ({_VALUE}), {_AT}")
 _MOVED = re.compile(rf"\s*(?:\S+ = load (?:volatile )?{_PTR}|store (?:volatile )?{_PTR} {_VALUE}), ptr [^a]")
@@ -96,7 +99,7 @@ class _Lowered:
 
     def _outside(self, row: str) -> str:
         """A line outside of a function: a head, a type, or a variable, which can have no place in the machine."""
-        if row.startswith("@"):
+        if row.startswith("@") and not _NUMBERS.match(row):
             raise KernelError(f"{self.source}: a variable in memory of the machine, or with its address: `{row[:99]}`")
         return row
 
@@ -164,7 +167,7 @@ class _Lowered:
             return self.source, 0
         scope = self._of(debug[1], "scope")
         file = self._of(scope, "file")
-        return self._text(file, "filename"), int(self._text(debug[1], "line") or self._text(scope, "line") or 0)
+        return self._file(file), int(self._text(debug[1], "line") or self._text(scope, "line") or 0)
 
     def _of(self, record: str, name: str) -> str:
         found = re.search(rf"\b{name}: !(\d+)", self.records.get(record, ""))
@@ -173,6 +176,11 @@ class _Lowered:
     def _text(self, record: str, name: str) -> str:
         found = re.search(rf'\b{name}: "?([^",)]*)', self.records.get(record, ""))
         return found[1] if found else ""
+
+    def _file(self, record: str) -> str:
+        """A file: a clang parts a path of another folder from the prefix that it has in common with the kernel's."""
+        folder, name = self._text(record, "directory"), self._text(record, "filename")
+        return name if Path(folder) == Path(self.source).parent else str(Path(folder) / name)
 
     def _refused(self, row: str, why: str) -> KernelError:
         file, line = self._place(row)

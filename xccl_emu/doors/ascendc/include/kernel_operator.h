@@ -149,6 +149,12 @@ struct half {
         return made;
     }
 };
+/* A clang's own type can be stored by a pointer into a space of the machine, as a class cannot. */
+#ifdef XCCL_SPACE__gm
+using float16_t = _Float16;
+#else
+using float16_t = half;
+#endif
 struct bfloat16_t {
     uint16_t bits;
     bfloat16_t() = default;
@@ -171,12 +177,14 @@ template <class T> constexpr int64_t xccl_word(T value) {
     if constexpr (xccl_same<T, float>) return xccl_bits(value);
     else if constexpr (xccl_same<T, double>) return __builtin_bit_cast(int64_t, value);
     else if constexpr (xccl_same<T, half> || xccl_same<T, bfloat16_t>) return value.bits;
+    else if constexpr (xccl_same<T, float16_t>) return __builtin_bit_cast(uint16_t, value);
     else return static_cast<int64_t>(value);
 }
 template <class T> constexpr T xccl_value(int64_t word) {
     if constexpr (xccl_same<T, float>) return xccl_float(static_cast<uint32_t>(word));
     else if constexpr (xccl_same<T, double>) return __builtin_bit_cast(double, word);
     else if constexpr (xccl_same<T, half> || xccl_same<T, bfloat16_t>) return T::of(static_cast<uint16_t>(word));
+    else if constexpr (xccl_same<T, float16_t>) return __builtin_bit_cast(T, static_cast<uint16_t>(word));
     else return static_cast<T>(word);
 }
 

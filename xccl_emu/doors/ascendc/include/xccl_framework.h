@@ -114,7 +114,9 @@ enum HcclServerType { HCCL_SERVER_TYPE_AICPU, HCCL_SERVER_TYPE_CCU };
 /* Its context is made by `ascendc.hccl_context`: the rank, how many there are, and windows of each, in and out. */
 template <HcclServerType = HcclServerType::HCCL_SERVER_TYPE_AICPU> class Hccl {
 public:
-    void Init(GM_ADDR context, __gm__ void * = nullptr) { words = reinterpret_cast<const int64_t *>(context); }
+    void Init(GM_ADDR context, __gm__ void * = nullptr) {
+        words = reinterpret_cast<const int64_t *>(reinterpret_cast<int64_t>(context)); // out of its address space
+    }
     void InitV2(GM_ADDR context, const void *) { Init(context); }
     int32_t SetCcTiling(__gm__ void *) { return 0; }
     int32_t SetCcTilingV2(uint64_t) { return 0; }
@@ -160,4 +162,4 @@ using AscendC::bfloat16_t;
 using AscendC::half;
 using AscendC::Hccl;
 using enum AscendC::HcclServerType;
-using float16_t = half;
+using AscendC::float16_t;

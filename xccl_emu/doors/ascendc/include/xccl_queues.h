@@ -63,6 +63,14 @@ template <TPosition P> constexpr int xccl_full() {
     return P == TPosition::VECIN ? 0x12 : 0x23;
 }
 template <TPosition P, int DEPTH> class TQue : public xccl_buffers<xccl_full<P>()> {};
+/* Buffers of the vector pipe alone, which its order keeps apart. */
+template <int DEPTH> class TQue<TPosition::VECCALC, DEPTH> {
+public:
+    template <class T> LocalTensor<T> AllocTensor() { return {start + nbytes * (next++ % n), nbytes}; }
+    template <class T> void FreeTensor(const LocalTensor<T> &) {}
+    uint32_t start = 0, nbytes = 0;
+    uint8_t n = 0, next = 0;
+};
 /* Filled by transfers from memory, and written to memory from there. */
 template <TPosition FROM, TPosition TO, int DEPTH> class TQueBind : public xccl_buffers<0x13> {
     static_assert(FROM == TPosition::VECIN && TO == TPosition::VECOUT, "TQueBind is VECIN to VECOUT in xccl_emu's header");
@@ -88,6 +96,9 @@ public:
         queue.let_go();
         queue.q.nbytes = (nbytes + 31) / 32 * 32, queue.q.n = n, queue.q.event = XCCL_QUEUE_EVENT + events;
         queue.q.start = top, top += n * queue.q.nbytes, events += n;
+    }
+    template <int DEPTH> void InitBuffer(TQue<TPosition::VECCALC, DEPTH> &queue, uint8_t n, uint32_t nbytes) {
+        queue.start = top, queue.n = n, queue.nbytes = (nbytes + 31) / 32 * 32, top += n * queue.nbytes;
     }
     template <TPosition P> void InitBuffer(TBuf<P> &buffer, uint32_t nbytes) {
         buffer.start = top, buffer.nbytes = (nbytes + 31) / 32 * 32, top += buffer.nbytes;

@@ -6,7 +6,7 @@ enum class RoundMode { CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, 
 
 template <class T> constexpr int64_t xccl_type() {
     if constexpr (xccl_same<T, bfloat16_t>) return XCCL_BF16;
-    else if constexpr (xccl_same<T, half>) return XCCL_FP16;
+    else if constexpr (xccl_same<T, half> || xccl_same<T, float16_t>) return XCCL_FP16;
     else if constexpr (xccl_same<T, float>) return XCCL_FP32;
     else {
         static_assert(!xccl_same<T, double>, "double: the vector pipe of xccl_emu's header for Ascend C has no such type");
