@@ -1,0 +1,53 @@
+"""The text of a program: constants, the machine of requests, and the step functions of a pod's kernels."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.lang import Kernel, abi, cpp
+from xccl_emu.lang import operations as ops
+from xccl_emu.lang import requests as rq
+from xccl_emu.machine.device import layout as ms
+
+HERE = Path(__file__).parent
+_SETS = ("VECTORS", "TRANSFERS", "SCALAR_WRITES", "FLAGS", "LOOKS")
+_ASKED = re.compile(rf"\[_xk_base \+ {abi.REQUEST}\] = (\d+)$", re.MULTILINE)
+
+
+def text(kernels: Sequence[Kernel], parts: Sequence[str]) -> str:
+    """Return a program: files of ours by name, ``""`` where the kernels and their constants go.
+
+    Raises:
+        ConfigError: for a kernel in C, which is machine code already.
+    """
+    return "\n".join(_program(kernels) if not part else (HERE / part).read_text() for part in parts)
+
+
+def operations_of(kernel: Kernel) -> frozenset[int]:
+    """Return what a kernel may ask for, by code."""
+    return frozenset(map(int, _ASKED.findall(kernel.source)))
+
+
+def _program(kernels: Sequence[Kernel]) -> str:
+    for kernel in kernels:
+        if not isinstance(kernel, Kernel):
+            raise ConfigError("on", "native", f"is for kernels in Python; {kernel.name} is in C")
+    cases = [f"    case {k}: return kernel{k}::step_{kernel.name}(core);" for k, kernel in enumerate(kernels)]
+    chooser = ["XCCL_DEVICE word step(word kernel, Core &core) {", "  switch (kernel) {", *cases, "  }", "  return 0;", "}"]
+    before = "struct Core;\nXCCL_DEVICE word step(word kernel, Core &core);"
+    machine = (HERE / "machine.h").read_text()
+    return "\n".join([*_constants(), before, machine, cpp.steps(kernels), *chooser, ""])
+
+
+def _constants() -> Iterator[str]:
+    places = {f"{row.name}_{operand}": i + 1 for row in rq.TABLE for i, operand in enumerate(row.operands.split())}
+    sets = {name: getattr(ops, name) for name in _SETS}
+    spaces = {"abi": _numbers(abi), "rq": _numbers(rq), "ms": _numbers(ms), "ops": {"N": ops.N_OPERATIONS, **sets, **places}}
+    for name, values in spaces.items():
+        yield f"namespace {name} {{\n{cpp.constants(values)}\n}}"
+
+
+def _numbers(module: ModuleType) -> Mapping[str, int]:
+    return {name: value for name, value in vars(module).items() if name.isupper() and type(value) is int}
