@@ -104,7 +104,7 @@ class _Function:
                 yield f"return core.ended(0, {_name(_PLACE)});" if self._is_step else "return 0;"
             case ast.Break() | ast.Continue():
                 yield "break;" if isinstance(s, ast.Break) else "continue;"
-            case ast.Global() | ast.Pass():
+            case ast.Global() | ast.Pass() | ast.Expr(value=ast.Constant()):
                 pass
             case ast.Expr(value=value):
                 yield f"(void)({self._value(value)});"
@@ -113,11 +113,11 @@ class _Function:
 
     def _for(self, name: str, given: Sequence[str], body: Iterable[ast.stmt]) -> Iterator[str]:
         self._hidden += 1
-        start, stop, step = (f"hidden{self._hidden}_{part}" for part in ("start", "stop", "step"))
+        start, stop, step, k, n = (f"hidden{self._hidden}_{part}" for part in ("start", "stop", "step", "k", "n"))
         values = ("0", given[0], "1") if len(given) == 1 else (*given, "1")[:3]
         yield f"word {', '.join(f'{n} = {v}' for n, v in zip((start, stop, step), values, strict=True))};"
-        yield f"for (word i = 0, n = core.turns_of({start}, {stop}, {step}); i < n; i++) {{"
-        yield f"  {name} = {start} + i * {step};"
+        yield f"for (word {k} = 0, {n} = core.turns_of({start}, {stop}, {step}); {k} < {n}; {k}++) {{"
+        yield f"  {name} = {start} + {k} * {step};"
         yield from self._body(body, "  ")
         yield "}"
 

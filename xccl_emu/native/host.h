@@ -1,9 +1,9 @@
 // Memory and time of this computer's threads.
 #pragma once
-#include <atomic>
 #include <cstring>
 #include <ctime>
 #include <sched.h>
+#include <system_error>
 #include <thread>
 #include <vector>
 

@@ -11,58 +11,49 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import config, types
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import ConfigError, KernelError
+from xccl_emu.base.errors import CapacityError, ConfigError, KernelError
 from xccl_emu.jit import cache
-from xccl_emu.lang import _machine_code
+from xccl_emu.lang import Kernel, _machine_code
 from xccl_emu.lang.foreign.compiler import compiler
 from xccl_emu.machine.device import access, pipes, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.native import program
 
 if TYPE_CHECKING:
-    from xccl_emu.machine.pod import Pod
+    from xccl_emu.machine.pod import Pod, Snapshot
 
 _FLAGS = ["-std=c++17", "-O1", "-fwrapv", "-fno-strict-aliasing", "-fPIC", "-shared", "-pthread", "-w", "-x", "c++", "-"]
 _PARTS = ("host.h", "", "host.cpp")
 _BYTES, _WORDS = types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C")
 _JUDGE = types.boolean(_WORDS, types.int64, types.int64, types.int64)
 _ACT = types.boolean(_BYTES, _WORDS, types.int64, types.int64, types.int64)
-_GOES_ON, _FAILED = 0, 1  # Stop in machine.h
+ENDED = {0: ms.ENDED_DONE, 1: ms.ENDED_ERROR, 2: ms.ENDED_DEADLOCK}
+"""How a run ended, by `Stop` of machine.h."""
 
 
-class _Machine(ctypes.Structure):
+class Machine(ctypes.Structure):
     """`Machine` of machine.h."""
 
     _fields_ = (
         ("memory", ctypes.c_void_p), ("n_bytes", ctypes.c_int64), ("state", ctypes.c_void_p),
-        ("n_words", ctypes.c_int64), ("until_ns", ctypes.c_int64), ("stop", ctypes.c_void_p),
+        ("n_words", ctypes.c_int64), ("most_ns", ctypes.c_int64), ("stop", ctypes.c_void_p),
         ("check", ctypes.c_void_p), ("check_vector", ctypes.c_void_p), ("check_choice", ctypes.c_void_p),
         ("vector", ctypes.c_void_p),
     )  # fmt: skip
 
 
-class Native:
-    """A way to run a pod (`Pod.policy`): its kernels as threads of this computer, on real memory.
+class Real:
+    """What all ways to run a pod on real memory share: a seed, and how long a run may take."""
 
-    Each core is a thread that also runs its own queues.  How soon these go on, and what `choose` answers, is drawn by
-    ``seed``, anew for each run; what else comes out is the computer's.  A run that takes longer than ``seconds`` ends
-    in a DeadlockError that says who waits for what.
-
-    Raises:
-        ConfigError: for a seed below 0, or seconds that are not more than 0; from `Pod.run` for a pod with kernels in
-            C, with caches of scalar units, or of plain generators.
-        KernelError: from `Pod.run`, if there is no compiler for C++.
-    """
-
-    name = "native"
+    name = ""
     data = True
     poisons = False
 
@@ -72,38 +63,70 @@ class Native:
         if not seconds > 0:
             raise ConfigError("seconds", seconds, "must be more than 0")
         self.seconds = seconds
-        self._seed = seed
+        self.seed = seed
+
+    def look(self, pod: "Pod") -> None:
+        """Look at what is about to run; ConfigError for what does not run on real memory."""
+        if config.DISABLE_JIT:
+            raise ConfigError("on", self.name, "needs the compiled machine: unset NUMBA_DISABLE_JIT")
+        if pod.state[ms.CACHE_LINES]:
+            raise ConfigError("on", self.name, "has caches of its own: run it on a pod without scalar caches")
+        if pod.generators:
+            raise ConfigError("on", self.name, "needs kernels, not plain generators")
+
+    def several(self, pod: "Pod", before: "Snapshot", rounds: int) -> Iterator[tuple[int, float]]:
+        """Run what is launched again and again, from ``before`` on; of each run how it ended, and seconds.
+
+        The pod is as the run left it until the next is asked for.
+        """
+        for _ in range(rounds):
+            pod.restore(before)
+            ended, seconds, _ = self.drive(pod, None)
+            yield ended, seconds
+
+    def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
+        """Run what is launched; how it ended, and the seconds that it took."""
+        raise NotImplementedError
+
+
+class Native(Real):
+    """A way to run a pod (`Pod.policy`): its kernels as threads of this computer, on real memory.
+
+    Each core is a thread that also runs its own queues.  How soon these go on, and what `choose` answers, is drawn by
+    ``seed``, and differs from run to run; what else comes out is the computer's.  A run that takes longer than
+    ``seconds`` ends in a DeadlockError that says who waits for what.
+
+    Raises:
+        ConfigError: for a seed below 0, or seconds that are not more than 0; from `Pod.run` for a pod with kernels in
+            C, with caches of scalar units, or of plain generators.
+        KernelError: from `Pod.run`, if there is no compiler for C++.
+        CapacityError: from `Pod.run`, if the computer has no more threads.
+    """
+
+    name = "native"
 
     def look(self, pod: "Pod") -> None:
         """Compile the program, if that was not done before."""
-        if config.DISABLE_JIT:
-            raise ConfigError("on", "native", "needs the compiled machine: unset NUMBA_DISABLE_JIT")
-        if pod.state[ms.CACHE_LINES]:
-            raise ConfigError("on", "native", "a computer's caches are its own: run it on a pod without scalar caches")
-        if pod.generators:
-            raise ConfigError("on", "native", "needs kernels, not plain generators")
+        super().look(pod)
         _program_of(tuple(pod.kernels))
         _of_machine()
 
-    def drive(
-        self, pod: "Pod", progress: Callable[[int], None] | None
-    ) -> tuple[int, float, NDArray[np.int64]]:  # fmt: skip
+    def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """Run what is launched; how it ended, and the seconds that this computer took."""
         run = _program_of(tuple(pod.kernels))
         pod.activate()
-        memory, cores = pod.memory, np.array(pod.active_cores(), np.int64)
-        stop = ctypes.c_int(0)
-        until_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(self.seconds * 1e9)
-        machine = _Machine(
-            memory.ctypes.data, memory.size, pod.state.ctypes.data, pod.state.size, until_ns, ctypes.addressof(stop),
-            *_of_machine(),
+        memory, cores, stop = pod.memory, np.array(pod.active_cores(), np.int64), ctypes.c_int(0)
+        machine = Machine(
+            memory.ctypes.data, memory.size, pod.state.ctypes.data, pod.state.size, int(self.seconds * 1e9),
+            ctypes.addressof(stop), *_of_machine(),
         )  # fmt: skip
-        self._seed += 1
+        self.seed += 1
         started = time.perf_counter()
-        why = run(ctypes.byref(machine), cores.ctypes.data, cores.size, self._seed)
+        why = run(ctypes.byref(machine), cores.ctypes.data, cores.size, self.seed)
         seconds = time.perf_counter() - started
-        ended = ms.ENDED_DONE if why == _GOES_ON else ms.ENDED_ERROR if why == _FAILED else ms.ENDED_DEADLOCK
-        return ended, seconds, np.zeros(0, np.int64)
+        if why not in ENDED:
+            raise CapacityError(f"native: this computer has no more threads: the run takes {cores.size}, one a core")
+        return ENDED[why], seconds, np.zeros(0, np.int64)
 
 
 @functools.cache
@@ -114,11 +137,10 @@ def _of_machine() -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _program_of(kernels: Sequence[object]) -> Callable[..., int]:
+def _program_of(kernels: tuple[Kernel, ...]) -> Any:
     """Compile the program of some kernels, or take it from the disk; return what runs it."""
-    library = ctypes.CDLL(str(_compiled(program.text(kernels, _PARTS))))  # type: ignore[arg-type]
-    run: Callable[..., int] = library.xccl_run
-    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64)  # type: ignore[attr-defined]
+    run = ctypes.CDLL(str(_compiled(program.text(kernels, _PARTS)))).xccl_run
+    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64)
     return run
 
 

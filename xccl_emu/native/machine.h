@@ -11,13 +11,13 @@ struct Machine {
   word n_bytes;
   word *state;           // the emulator's array of words
   word n_words;
-  word until_ns;         // when a run that has not ended is given up
+  word most_ns;          // how long a run may take
   int *stop;             // set when the run is to end before its cores return
   Judge check, check_vector, check_choice;  // the emulator's own checks of a request; null on a GPU
   Act vector;            // its own vector pipe; null on a GPU
 };
 
-enum Stop { GOES_ON, FAILED, GIVEN_UP };
+enum Stop { GOES_ON, FAILED, GIVEN_UP, NO_THREAD };
 
 constexpr int SPINS_A_LOOK = 64;  // between two looks at the clock
 
@@ -28,6 +28,7 @@ struct Core {
   char *const buffer;
   word turns = 0, status = 0;
   unsigned long long random;
+  word until_ns;
   int eager = 0, spins = 0;
   word counts[ops::N] = {}, n_actions = 0;
 
@@ -334,7 +335,7 @@ struct Core {
     if (advance()) return is_set(machine.stop);
     if (++spins % SPINS_A_LOOK == 0) {
       rest();
-      if (now_ns() > machine.until_ns) halt(machine.stop, GIVEN_UP);
+      if (now_ns() > until_ns) halt(machine.stop, GIVEN_UP);
     }
     return is_set(machine.stop);
   }
@@ -354,6 +355,7 @@ struct Core {
   }
 
   XCCL_DEVICE void run() {
+    until_ns = now_ns() + machine.most_ns;
     for (word i = drawn(1000); i > 0; i--) idle();
     words[ms::STATUS] = ms::STATUS_RUNNING;
     go_on();
