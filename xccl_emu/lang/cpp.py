@@ -27,12 +27,13 @@ _UNARY = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "!"}
 _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _SITE = word(abi.REQUEST + abi.REQUEST_WORDS - 1)
 _PLACE = f"{RESERVED}place"
-_OURS = frozenset(
-    "alignas alignof asm auto bool case catch char class const constexpr core decltype default delete do double enum "
-    "explicit export extern float friend goto inline int long mutable namespace new noexcept nullptr operator private "
-    "protected public quotient register reinterpret_cast remainder short signed sizeof static struct switch template "
-    "this throw try typedef typename union unsigned using virtual void volatile word words".split()
-)
+_WORDS_OF_CPP = """
+alignas alignof asm auto bool case catch char class const constexpr core decltype default delete do double
+enum explicit export extern float friend goto inline int long mutable namespace new noexcept nullptr
+operator private protected public quotient register reinterpret_cast remainder short signed sizeof static
+struct switch template this throw try typedef typename union unsigned using virtual void volatile word words
+"""
+_OURS = frozenset(_WORDS_OF_CPP.split())
 """Names that a local of a kernel cannot have in C++."""
 
 
@@ -155,9 +156,17 @@ class _Function:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.BinOp(right=ast.Constant(value=offset))):
                 assert name == STATE
                 return f"core.words[{offset}]"
+            case ast.Subscript(value=ast.Tuple(elts=elements), slice=index):
+                return self._element([self._value(e) for e in elements], self._value(index))
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self._call(name, [self._value(a) for a in arguments])
         self._refuse(node)
+
+    def _element(self, elements: Sequence[str], index: str) -> str:
+        found = "core.bad_index()"
+        for i, element in reversed([*enumerate(elements)]):
+            found = f"({index} == {i} || {index} == {i - len(elements)} ? {element} : {found})"
+        return found
 
     def _binary(self, op: ast.operator, left: ast.expr, right: ast.expr) -> str:
         a, b = self._value(left), self._value(right)

@@ -27,8 +27,8 @@ _PODS_MOST = 64
 class Cuda(Real):
     """A way to run a pod (`Pod.policy`): its kernels on an NVIDIA GPU, a block of one thread for each core.
 
-    It takes CuPy (``pip install 'xccl_emu[cuda]'``).  Everything else is as in `Native`, but for what the vector pipe
-    carries out, which a GPU does not have, and rights, which nobody checks there.
+    It takes CuPy (``pip install 'xccl_emu[cuda]'``).  Everything else is as in `Native`, but for instructions of
+    the vector pipe, of which it has fills and plain copies alone, and rights, which nobody checks there.
 
     Raises:
         ConfigError: as `Native`; from `Pod.run` also for kernels with vector instructions, and without CuPy or a GPU.
@@ -41,8 +41,11 @@ class Cuda(Real):
         """Compile the program, if that was not done before."""
         super().look(pod)
         for kernel in pod.kernels:
-            if some := sorted(rq.OPERATIONS[op] for op in program.operations_of(kernel) if ops.VECTORS >> op & 1):
-                raise ConfigError("on", "cuda", f"has no vector pipe, and {kernel.name} asks for {', '.join(some)}")
+            asked = program.operations_of(kernel) - {rq.OP_V_FILL, rq.OP_V_COPY}
+            if some := sorted(rq.OPERATIONS[op] for op in asked if ops.VECTORS >> op & 1):
+                raise ConfigError(
+                    "on", "cuda", f"has no arithmetic of vectors, and {kernel.name} asks for {', '.join(some)}"
+                )
         if len(pod.active_cores()) > _BLOCKS_MOST:
             raise ConfigError("on", "cuda", f"runs {_BLOCKS_MOST} cores at most")
         _program_of(tuple(pod.kernels))
@@ -68,7 +71,9 @@ class Cuda(Real):
     def _take(self, pod: "Pod", memory: NDArray[np.uint8], state: NDArray[np.int64]) -> None:
         pod.memory[:], pod.state[:] = memory, state
 
-    def _launch(self, pod: "Pod", n: int, take: Callable[[NDArray[np.uint8], NDArray[np.int64]], None]) -> tuple[list[int], float]:
+    def _launch(
+        self, pod: "Pod", n: int, take: Callable[[NDArray[np.uint8], NDArray[np.int64]], None]
+    ) -> tuple[list[int], float]:
         """Run ``n`` copies of the pod, hand over their memory and state; how each ended, and seconds."""
         cupy, run = _cupy(), _program_of(tuple(pod.kernels))
         try:

@@ -30,7 +30,7 @@ from xccl_emu.native import program
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod, Snapshot
 
-_FLAGS = ["-std=c++17", "-O1", "-fwrapv", "-fno-strict-aliasing", "-fPIC", "-shared", "-pthread", "-w", "-x", "c++", "-"]
+FLAGS = ["-std=c++17", "-O1", "-fwrapv", "-fno-strict-aliasing", "-fPIC", "-shared", "-pthread", "-w", "-x", "c++", "-"]
 _PARTS = ("host.h", "", "host.cpp")
 _BYTES, _WORDS = types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C")
 _JUDGE = types.boolean(_WORDS, types.int64, types.int64, types.int64)
@@ -145,7 +145,7 @@ def _program_of(kernels: tuple[Kernel, ...]) -> Any:
 
 
 def _compiled(text: str) -> Path:
-    command = [*compiler(False, os.environ), *_FLAGS, *_of_processor()]
+    command = [*compiler(False, os.environ), *FLAGS, *_of_processor()]
     digest = hashlib.sha256("\0".join([*command, text]).encode()).hexdigest()
     path = Path(_machine_code.folder()) / f"native-{digest[:32]}.so"
     if not path.exists():

@@ -21,52 +21,24 @@ enum Stop { GOES_ON, FAILED, GIVEN_UP, NO_THREAD };
 
 constexpr int SPINS_A_LOOK = 64;  // between two looks at the clock
 
-struct Core {
+struct Core : Arithmetic {
   const Machine &machine;
   const word number, base;
-  word *const words;
   char *const buffer;
-  word turns = 0, status = 0;
   unsigned long long random;
   word until_ns;
   int eager = 0, spins = 0;
   word counts[ops::N] = {}, n_actions = 0;
 
   XCCL_DEVICE Core(const Machine &m, word core, unsigned long long seed)
-      : machine(m), number(core), base(m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]), words(m.state + base),
-        buffer(m.memory + words[ms::UB_BASE]), random(seed * 0x9E3779B97F4A7C15ull + core * 0xD1B54A32D192ED03ull + 1) {
+      : Arithmetic{m.state + m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]}, machine(m), number(core),
+        base(m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]), buffer(m.memory + words[ms::UB_BASE]), random(seed * 0x9E3779B97F4A7C15ull + core * 0xD1B54A32D192ED03ull + 1) {
     eager = (int)drawn(4);
   }
 
   XCCL_DEVICE word drawn(word n) {
     random ^= random << 13, random ^= random >> 7, random ^= random << 17;
     return (word)((random >> 11) % (unsigned long long)n);
-  }
-
-  // ---- what the kernel's arithmetic asks for
-
-  XCCL_DEVICE word quotient(word a, word b) {
-    if (b == 0) return status = abi::DIVISION_BY_ZERO, 0;
-    if (b == -1) return 0 - a;
-    word q = a / b;
-    return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
-  }
-  XCCL_DEVICE word remainder(word a, word b) {
-    if (b == 0) return status = abi::DIVISION_BY_ZERO, 0;
-    if (b == -1) return 0;
-    word r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-  }
-  XCCL_DEVICE word turns_of(word start, word stop, word step) {
-    if (step == 0) return status = abi::BAD_VALUE, 0;
-    if (step > 0) return start < stop ? (stop - start - 1) / step + 1 : 0;
-    return start > stop ? (start - stop - 1) / -step + 1 : 0;
-  }
-  XCCL_DEVICE word ended(word operation, word place) {
-    if (status == 0) return operation;
-    word failed = status - abi::PLACES * place;
-    status = 0;
-    return failed;
   }
 
   // ---- errors
@@ -146,12 +118,28 @@ struct Core {
       if (advance(1 + (first + i) % (ms::N_PIPES - 1))) return true;
     return false;
   }
+  // The emulator's vector pipe; where it cannot be called, what needs no arithmetic.
   XCCL_DEVICE bool compute() {
+    if (!machine.vector) return move_in_buffer();
     signed char done = 0;
     void *raised = nullptr;
     machine.vector(&done, &raised, machine.memory, machine.n_bytes, machine.state, machine.n_words, number, base,
                    ms::CHOICE_ALL);
     return done != 0;
+  }
+  XCCL_DEVICE bool move_in_buffer() {
+    word *queue = queue_of(rq::VECTOR);
+    const word *entry = entry_of(queue, 0);
+    if (entry[0] == rq::OP_V_FILL) {
+      for (word i = 0; i < entry[ops::v_fill_count]; i++) buffer[entry[ops::v_fill_ub] + i] = (char)entry[ops::v_fill_byte];
+    } else if (entry[0] == rq::OP_V_COPY && !entry[ops::v_copy_function]) {
+      for (word i = 0; i < entry[ops::v_copy_count]; i++)
+        buffer[entry[ops::v_copy_target_ub] + i] = buffer[entry[ops::v_copy_ub] + i];
+    } else {
+      return fail(ms::ERR_OPERAND, entry[0], 0, entry[abi::REQUEST_WORDS - 1]);
+    }
+    pop(queue);
+    return true;
   }
   XCCL_DEVICE void write_out(const word *entry) {
     char *memory = machine.memory;

@@ -1,7 +1,7 @@
 """The text of a program: constants, the machine of requests, and the step functions of a pod's kernels."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -34,19 +34,24 @@ def _program(kernels: Sequence[Kernel]) -> str:
     for kernel in kernels:
         if not isinstance(kernel, Kernel):
             raise ConfigError("on", "native", f"is for kernels in Python; {kernel.name} is in C")
-    cases = [f"    case {k}: return kernel{k}::step_{kernel.name}(core);" for k, kernel in enumerate(kernels)]
-    chooser = ["XCCL_DEVICE word step(word kernel, Core &core) {", "  switch (kernel) {", *cases, "  }", "  return 0;", "}"]
     before = "struct Core;\nXCCL_DEVICE word step(word kernel, Core &core);"
-    machine = (HERE / "machine.h").read_text()
-    return "\n".join([*_constants(), before, machine, cpp.steps(kernels), *chooser, ""])
+    parts = ((HERE / name).read_text() for name in ("arithmetic.h", "machine.h"))
+    return "\n".join([constants(), before, *parts, steps(kernels)])
 
 
-def _constants() -> Iterator[str]:
+def steps(kernels: Sequence[Kernel]) -> str:
+    """Return the step functions of some kernels, and ``step``, which calls one by its number."""
+    cases = [f"    case {k}: return kernel{k}::step_{kernel.name}(core);" for k, kernel in enumerate(kernels)]
+    head = ["XCCL_DEVICE word step(word kernel, Core &core) {", "  switch (kernel) {"]
+    return "\n".join([cpp.steps(kernels), *head, *cases, "  }", "  return 0;", "}", ""])
+
+
+def constants() -> str:
+    """Return what C++ knows of requests, of the words of a core and of the machine."""
     places = {f"{row.name}_{operand}": i + 1 for row in rq.TABLE for i, operand in enumerate(row.operands.split())}
-    sets = {name: getattr(ops, name) for name in _SETS}
-    spaces = {"abi": _numbers(abi), "rq": _numbers(rq), "ms": _numbers(ms), "ops": {"N": ops.N_OPERATIONS, **sets, **places}}
-    for name, values in spaces.items():
-        yield f"namespace {name} {{\n{cpp.constants(values)}\n}}"
+    of_ops = {"N": ops.N_OPERATIONS, **{name: getattr(ops, name) for name in _SETS}, **places}
+    spaces = {"abi": _numbers(abi), "rq": _numbers(rq), "ms": _numbers(ms), "ops": of_ops}
+    return "\n".join(f"namespace {name} {{\n{cpp.constants(values)}\n}}" for name, values in spaces.items())
 
 
 def _numbers(module: ModuleType) -> Mapping[str, int]:

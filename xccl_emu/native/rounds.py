@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from xccl_emu.base import words as w
 from xccl_emu.base.errors import XcclEmuError
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine import driver
@@ -11,20 +13,21 @@ from xccl_emu.native.host import Real
 
 
 @dataclass
-class Rounds:
-    """What came of some rounds."""
+class Rounds(w.Printed):
+    """What came of some rounds on real memory."""
 
-    rounds: int = 0
-    wrong: int = 0
-    """Rounds after which bytes were not as expected."""
-    failed: dict[str, int] = field(default_factory=dict)
-    """Rounds that did not come to their end, by what ended them."""
-    seconds: float = 0.0
-    """Of the runs alone, of this computer or GPU; of pods that run at once, each has its share."""
-    total_seconds: float = 0.0
+    rounds: Annotated[int, "how often it ran"] = 0
+    wrong: Annotated[int, "rounds after which bytes were not as expected"] = 0
+    failed: Annotated[dict[str, int], "rounds that did not come to their end, by what ended them"] = field(
+        default_factory=dict
+    )
+    run_seconds: Annotated[float, "time of the runs alone, on this computer or GPU; pods that run at once share it"] = (
+        0.0
+    )
+    seconds: w.Seconds = 0.0
 
     @property
-    def n_bad(self) -> int:
+    def n_bad(self) -> Annotated[int, "rounds that were wrong or failed"]:
         """Rounds that were wrong or failed."""
         return self.wrong + sum(self.failed.values())
 
@@ -41,13 +44,25 @@ def repeat(trial: Trial, on: Real, rounds: int, progress: Callable[[Rounds], Non
     on.look(pod)
     for ended, seconds in on.several(pod, pod.snapshot(), rounds):
         done.rounds += 1
-        done.seconds += seconds
+        done.run_seconds += seconds
         try:
             driver.raise_for(pod, ended)
             done.wrong += bool(trial.wrong_bytes())
         except XcclEmuError as error:
             first = str(error).partition("\n")[0]
             done.failed[first] = done.failed.get(first, 0) + 1
-        done.total_seconds = time.perf_counter() - started
+        done.seconds = time.perf_counter() - started
         progress(done)
     return done
+
+
+@dataclass(frozen=True)
+class RealRun(w.Printed):
+    """A protocol on real memory: what was run, where, and what came of its rounds."""
+
+    protocol: w.Protocol
+    configuration: w.Configuration
+    machine: Annotated[str, "where it ran: `native`, threads of this computer, or `cuda`"]
+    without: Annotated[tuple[str, ...], "synchronizations that were switched off"]
+    seed: w.Seed
+    done: Annotated[Rounds, "the rounds", w.INLINE]
