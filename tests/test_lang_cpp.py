@@ -53,7 +53,7 @@ def test_every_construct(tmp_path: Path) -> None:
     ):
         for arguments in cases:
             assert walk_step(kernel, step, arguments) == walk_generator(kernel, arguments), name
-    with pytest.raises(KernelError, match="plain_code: .* is not among what C\\+\\+ is made of"):
+    with pytest.raises(KernelError, match=r"plain_code: .* is not among what C\+\+ is made of"):
         cpp.steps([CASES["plain_code"][0]])
 
 

@@ -45,7 +45,7 @@ SOON = ("sendrecv", "mpsc-ring", "ll", "pool-put")
 def test_a_shipped_case_is_right_on_real_memory(name: str) -> None:
     """Threads leave the bytes that the oracle wants, in three rounds of every case at its usual sizes."""
     done = repeat(xe.make(name).build("relaxed"), Native(seed=7, seconds=60), 3)
-    assert (done.rounds, done.n_bad, done.failed) == (3, 0, {})
+    assert (done.n_rounds, done.n_bad, done.ended_by) == (3, 0, {})
 
 
 def test_a_missing_synchronization_is_shown() -> None:
@@ -159,8 +159,8 @@ def test_the_command() -> None:
     assert right.endswith("#wrong 0\n")
     words = ("run", "sendrecv", "--on", "native", "--rounds", "9", "--without", "tail in")
     wrong = as_json(*words, code=1)
-    assert wrong["rounds"] == 9
-    assert wrong["n_bad"] == wrong["wrong"] + sum(wrong["failed"].values()) > 0
+    assert wrong["n_rounds"] == 9
+    assert wrong["n_bad"] == wrong["wrong"] + sum(wrong["ended_by"].values()) > 0
     assert wrong["machine"] == "native"
 
 

@@ -45,7 +45,7 @@ def run_real(protocol: str, sizes: "Sizes", order: str, policy: str, options: Re
         raise ConfigError(f"--on {options.on}: has an order and a schedule of its own; leave --order and --policy out")
     result = real(protocol, sizes, options)
     if options.quiet:
-        print_json("run --on", result)
+        print_json("run", result)
     else:
         typer.echo(text(result))
     if result.done.n_bad:
@@ -73,7 +73,7 @@ def _says(options: RealOptions) -> Callable[["Rounds"], None]:
         nonlocal due_s
         if not options.quiet and time.monotonic() >= due_s:
             due_s = time.monotonic() + _LINE_EVERY_S
-            print(f"{done.rounds:,} of {options.rounds:,} rounds, {done.n_bad:,} wrong", file=sys.stderr, flush=True)
+            print(f"{done.n_rounds:,} of {options.rounds:,} rounds, {done.n_bad:,} wrong", file=sys.stderr, flush=True)
 
     return say
 
@@ -83,7 +83,7 @@ def text(result: "RealRun") -> str:
     done, sizes = result.done, " ".join(f"{name}={value}" for name, value in result.configuration.items())
     without = f", without {', '.join(result.without)}" if result.without else ""
     lines = [f"{result.protocol} on {result.machine}{without}", f"  {sizes}"]
-    lines += [f"  {done.rounds:,} rounds in {done.seconds:.1f} s; runs alone {done.run_seconds:.3f} s"]
+    lines += [f"  {done.n_rounds:,} rounds in {done.seconds:.1f} s; runs alone {done.run_seconds:.3f} s"]
     lines += [f"  WRONG BYTES: {done.wrong:,} rounds"] if done.wrong else []
-    lines += [f"  FAILED: {n:,} rounds: {why}" for why, n in sorted(done.failed.items(), key=lambda each: -each[1])]
+    lines += [f"  FAILED: {n:,} rounds: {why}" for why, n in sorted(done.ended_by.items(), key=lambda each: -each[1])]
     return "\n".join([*lines, f"#wrong {done.n_bad}"])

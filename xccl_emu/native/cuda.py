@@ -27,8 +27,8 @@ _PODS_MOST = 64
 class Cuda(Real):
     """A way to run a pod (`Pod.policy`): its kernels on an NVIDIA GPU, a block of one thread for each core.
 
-    It takes CuPy (``pip install 'xccl_emu[cuda]'``).  Everything else is as in `Native`, but for instructions of
-    the vector pipe, of which it has fills and plain copies alone, and rights, which nobody checks there.
+    It takes CuPy (``pip install 'xccl_emu[cuda]'``).  Everything else is as in `Native`, but for two things: the
+    vector pipe only fills and copies, and nobody checks rights.
 
     Raises:
         ConfigError: as `Native`; from `Pod.run` also for kernels with vector instructions, and without CuPy or a GPU.

@@ -16,9 +16,9 @@ from xccl_emu.native.host import Real
 class Rounds(w.Printed):
     """What came of some rounds on real memory."""
 
-    rounds: Annotated[int, "how often it ran"] = 0
+    n_rounds: Annotated[int, "how often it ran"] = 0
     wrong: Annotated[int, "rounds after which bytes were not as expected"] = 0
-    failed: Annotated[dict[str, int], "rounds that did not come to their end, by what ended them"] = field(
+    ended_by: Annotated[dict[str, int], "rounds that did not come to their end, by what ended them"] = field(
         default_factory=dict
     )
     run_seconds: Annotated[float, "time of the runs alone, on this computer or GPU; pods that run at once share it"] = (
@@ -29,11 +29,11 @@ class Rounds(w.Printed):
     @property
     def n_bad(self) -> Annotated[int, "rounds that were wrong or failed"]:
         """Rounds that were wrong or failed."""
-        return self.wrong + sum(self.failed.values())
+        return self.wrong + sum(self.ended_by.values())
 
 
 def repeat(trial: Trial, on: Real, rounds: int, progress: Callable[[Rounds], None] = lambda _: None) -> Rounds:
-    """Run a trial's pod, which must be small and not have run, so many times; ``progress`` is called after each.
+    """Run a trial's pod, which must be small and not have run, this often; ``progress`` is called after each.
 
     It goes on after a round that fails.  Ctrl-C ends it between two rounds.
 
@@ -43,14 +43,14 @@ def repeat(trial: Trial, on: Real, rounds: int, progress: Callable[[Rounds], Non
     pod.check_runnable()
     on.look(pod)
     for ended, seconds in on.several(pod, pod.snapshot(), rounds):
-        done.rounds += 1
+        done.n_rounds += 1
         done.run_seconds += seconds
         try:
             driver.raise_for(pod, ended)
             done.wrong += bool(trial.wrong_bytes())
         except XcclEmuError as error:
             first = str(error).partition("\n")[0]
-            done.failed[first] = done.failed.get(first, 0) + 1
+            done.ended_by[first] = done.ended_by.get(first, 0) + 1
         done.seconds = time.perf_counter() - started
         progress(done)
     return done
