@@ -15,6 +15,7 @@ from xccl_emu.cli.app import Envelope
 from xccl_emu.doors.cli import litmus
 from xccl_emu.fuzz.run import FuzzSummary
 from xccl_emu.guards.campaign.run import CampaignSummary, ContradictedProgram
+from xccl_emu.native.rounds import RealRun
 from xccl_emu.papers.bench.compare import Comparison
 from xccl_emu.papers.bench.fit import FittedConstants
 from xccl_emu.papers.bench.result import BenchRows, Rows
@@ -26,7 +27,7 @@ from xccl_emu.protocol.registry import Described, NamedProtocols
 
 PAGE = ROOT / "docs" / "records" / "json.md"
 COMMANDS: Mapping[str, type[Printed]] = {
-    "list": NamedProtocols, "list PROTOCOL": Described, "run": CaseRun, "check": check_job.Result, "fuzz": FuzzSummary,
+    "list": NamedProtocols, "list PROTOCOL": Described, "run": CaseRun, "run --on": RealRun, "check": check_job.Result, "fuzz": FuzzSummary,
     "trace": trace.Result, "sizes": sizes.Sizes, "bench": BenchRows, "compare": Comparison,
     "plan": plan_show.PlanReport, "plan --published": PublishedRows, "fit": FittedConstants,
     "litmus": litmus.LitmusAllowed, "litmus --read": litmus.LitmusRead, "corpus": FoundMembers,

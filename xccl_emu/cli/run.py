@@ -13,6 +13,7 @@ from xccl_emu.base.stage import Stage, silent
 from xccl_emu.cli.app import App, AsJson, Protocol, print_json
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
+from xccl_emu.cli.real import RealOptions, run_real
 from xccl_emu.cli.shown import right, stages, stdout_console, table
 
 if TYPE_CHECKING:
@@ -51,6 +52,16 @@ def case(
     policy: Annotated[
         str, typer.Option(metavar="POLICY", help="Which core steps next: round-robin or random.")
     ] = "round-robin",
+    on: Annotated[
+        str, typer.Option(metavar="MACHINE", help="The emulator, threads of this computer (native), or a GPU (cuda).")
+    ] = "emulator",
+    rounds: Annotated[int, typer.Option(metavar="N", help="How often, on native or cuda.")] = 1,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="SYNC", help="On native or cuda: switch a synchronization off.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="On native or cuda: how soon queues go on, what is chosen.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run a protocol, and compare what is in memory with what must be there; exit code 1 if anything is wrong.
@@ -58,7 +69,16 @@ def case(
     Sizes of the protocol are options too: --dies 4. xccl-emu run NAME --help and xccl-emu list NAME show them. What
     has sizes for the whole pod runs there, call after call, bit for bit against an independent NumPy oracle: "wrong"
     counts what differs. Anything else runs on a pod that it just fits.
+
+    With --on native the same kernels run as C++ by threads of this computer, --rounds times, and with --on cuda on an
+    NVIDIA GPU: real memory, which shows what it shows. A synchronization that is missing may never be missed there.
     """
+    if on != "emulator":
+        chosen = RealOptions(on, rounds, tuple(without or ()), seed, quiet=as_json)
+        run_real(protocol, sizes_from(ctx.args, protocol), order, policy, chosen)
+        return
+    if without or rounds != 1:
+        raise ConfigError("--on emulator: runs once, with all synchronizations; xccl-emu check switches them off")
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
     result = run(protocol, sizes_from(ctx.args, protocol), options)
     if as_json:

@@ -1,0 +1,227 @@
+"""A kernel's step function as C++: statement by statement what `Kernel.source` says, which is made of the same blocks.
+
+It is ``word step_NAME(Core &core)``, where ``core.words`` are the words of the core (`abi`), and returns what machine
+code does: an operation, or a status where arithmetic fails.  What fails in a function is noted in ``core.status``, and
+the step that called it returns it; so until then it goes on with a zero.  C++ must be compiled so that integers wrap
+around (``-fwrapv``).
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from xccl_emu.base.errors import KernelError
+from xccl_emu.lang import abi
+from xccl_emu.lang._resolve import TURNS
+from xccl_emu.lang._source import RESERVED
+from xccl_emu.lang._statements import RAISED
+from xccl_emu.lang._text import INT, STATE, word
+from xccl_emu.lang.kernel import Kernel, Site
+
+_BINARY = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitOr: "|", ast.BitAnd: "&", ast.BitXor: "^", ast.LShift: "<<",
+    ast.RShift: ">>",
+}  # fmt: skip
+_CALLED = {ast.FloorDiv: "quotient", ast.Mod: "remainder"}
+_UNARY = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "!"}
+_COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_SITE = word(abi.REQUEST + abi.REQUEST_WORDS - 1)
+_PLACE = f"{RESERVED}place"
+_WORDS_OF_CPP = """
+alignas alignof asm auto bool case catch char class const constexpr core decltype default delete do double
+enum explicit export extern float friend goto inline int long mutable namespace new noexcept nullptr
+operator private protected public quotient register reinterpret_cast remainder short signed sizeof static
+struct switch template this throw try typedef typename union unsigned using virtual void volatile word words
+"""
+_OURS = frozenset(_WORDS_OF_CPP.split())
+"""Names that a local of a kernel cannot have in C++."""
+
+
+def steps(kernels: Sequence[Kernel]) -> str:
+    """Return the step functions of some kernels, each with the functions that it calls, in a namespace of its own."""
+    return "\n".join(
+        f"namespace kernel{number} {{  // {kernel.name}\n{_text(kernel)}\n}}" for number, kernel in enumerate(kernels)
+    )
+
+
+def _text(kernel: Kernel) -> str:
+    functions = [f for f in ast.parse(kernel.source).body if isinstance(f, ast.FunctionDef)]
+    return "\n\n".join("\n".join(_Function(kernel, f).lines()) for f in functions)
+
+
+class _Function:
+    """Writes one function: the step, or a plain function that it calls."""
+
+    def __init__(self, kernel: Kernel, tree: ast.FunctionDef) -> None:
+        self._kernel, self._tree = kernel, tree
+        self._is_step = tree.name == f"step_{kernel.name}"
+        self._hidden = 0
+
+    def lines(self) -> Iterator[str]:
+        """Return its lines."""
+        given = [] if self._is_step else [a.arg for a in self._tree.args.args]
+        stored = {n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        own = sorted(stored - set(given) - {TURNS}) + ([_PLACE] if self._is_step and _PLACE not in stored else [])
+        arguments = ["Core &core", *(f"word {_name(a)}" for a in given)]
+        yield f"XCCL_DEVICE word {_name(self._tree.name)}({', '.join(arguments)}) {{"
+        if own:
+            yield f"  word {', '.join(f'{_name(n)} = 0' for n in own)};"
+        yield from self._body(self._tree.body, "  ")
+        yield f"  return {'core.ended(0, ' + _name(_PLACE) + ')' if self._is_step else '0'};"
+        yield "}"
+
+    def _body(self, body: Iterable[ast.stmt], indent: str) -> Iterator[str]:
+        for statement in body:
+            for line in self._statement(statement):
+                yield indent + line
+
+    def _statement(self, s: ast.stmt) -> Iterator[str]:
+        match s:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                self._hidden += 1
+                names = [f"hidden{self._hidden}_{i}" for i in range(len(values))]
+                yield from (f"word {n} = {self._value(v)};" for n, v in zip(names, values, strict=True))
+                yield from (f"{self._value(t)} = {n};" for n, t in zip(names, targets, strict=True))
+            case ast.Assign(targets=targets, value=value):
+                yield f"{' = '.join(map(self._value, targets))} = {self._value(value)};{self._remark(s)}"
+            case ast.AugAssign(target=target, op=op, value=value):
+                yield f"{self._value(target)} = {self._binary(op, target, value)};"
+            case ast.If(test=test, body=body, orelse=orelse):
+                yield f"if ({self._value(test)}) {{"
+                yield from self._body(body, "  ")
+                yield from ("} else {", *self._body(orelse, "  ")) if orelse else ()
+                yield "}"
+            case ast.While(test=test, body=body, orelse=[]):
+                yield f"while ({self._value(test)}) {{"
+                yield from self._body(body, "  ")
+                yield "}"
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), orelse=[]):
+                yield from self._for(_name(name), [self._value(a) for a in args], s.body)
+            case ast.Return(value=value):
+                result = "0" if value is None else self._value(value)
+                yield f"return core.ended({result}, {_name(_PLACE)});" if self._is_step else f"return {result};"
+            case ast.Raise(exc=ast.Call(func=ast.Name(id=name))):
+                yield f"core.status = {RAISED[name]};"
+                yield f"return core.ended(0, {_name(_PLACE)});" if self._is_step else "return 0;"
+            case ast.Break() | ast.Continue():
+                yield "break;" if isinstance(s, ast.Break) else "continue;"
+            case ast.Global() | ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Expr(value=value):
+                yield f"(void)({self._value(value)});"
+            case _:
+                self._refuse(s)
+
+    def _for(self, name: str, given: Sequence[str], body: Iterable[ast.stmt]) -> Iterator[str]:
+        self._hidden += 1
+        start, stop, step, k, n = (f"hidden{self._hidden}_{part}" for part in ("start", "stop", "step", "k", "n"))
+        values = ("0", given[0], "1") if len(given) == 1 else (*given, "1")[:3]
+        yield f"word {', '.join(f'{n} = {v}' for n, v in zip((start, stop, step), values, strict=True))};"
+        yield f"for (word {k} = 0, {n} = core.turns_of({start}, {stop}, {step}); {k} < {n}; {k}++) {{"
+        yield f"  {name} = {start} + {k} * {step};"
+        yield from self._body(body, "  ")
+        yield "}"
+
+    def _remark(self, s: ast.Assign) -> str:
+        """Say which request it is, where its site is written."""
+        if ast.unparse(s.targets[0]) != _SITE or not isinstance(s.value, ast.Constant):
+            return ""
+        sites: Sequence[Site] = self._kernel.sites
+        number = int(str(s.value.value))
+        if number >= len(sites):
+            return ""
+        named = f" ({sites[number].sync})" if sites[number].sync else ""
+        return f"  // {sites[number].file.rpartition('/')[2]}:{sites[number].line}{named}"
+
+    # ---- expressions
+
+    def _value(self, node: ast.expr) -> str:
+        match node:
+            case ast.Constant(value=int(number)):
+                return str(int(number)) if abs(number) < 1 << 31 else f"{number}LL" if number > -(1 << 63) else _LEAST
+            case ast.Constant(value=None):
+                return "0"
+            case ast.Name(id=name):
+                return "core.turns" if name == TURNS else _name(name)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._binary(op, left, right)
+            case ast.UnaryOp(op=op, operand=operand):
+                return f"({_UNARY[type(op)]}{self._value(operand)})"
+            case ast.BoolOp(op=op, values=values):
+                return self._last_looked_at(isinstance(op, ast.And), [self._value(v) for v in values])
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._compared([left, *others], ops)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return f"({self._value(test)} ? {self._value(body)} : {self._value(orelse)})"
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.BinOp(right=ast.Constant(value=offset))):
+                assert name == STATE
+                return f"core.words[{offset}]"
+            case ast.Subscript(value=ast.Tuple(elts=elements), slice=index):
+                return self._element([self._value(e) for e in elements], self._value(index))
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return self._call(name, [self._value(a) for a in arguments])
+        self._refuse(node)
+
+    def _element(self, elements: Sequence[str], index: str) -> str:
+        found = "core.bad_index()"
+        for i, element in reversed([*enumerate(elements)]):
+            found = f"({index} == {i} || {index} == {i - len(elements)} ? {element} : {found})"
+        return found
+
+    def _binary(self, op: ast.operator, left: ast.expr, right: ast.expr) -> str:
+        a, b = self._value(left), self._value(right)
+        if type(op) in _CALLED:
+            return f"core.{_CALLED[type(op)]}({a}, {b})"
+        if type(op) not in _BINARY:
+            self._refuse(left)
+        if isinstance(op, ast.BitOr) and b == "0":
+            return a  # in Python it refuses a float
+        return f"({a} {_BINARY[type(op)]} {b})"
+
+    def _last_looked_at(self, is_and: bool, values: Sequence[str]) -> str:
+        """Return the value that Python returns; looking at one twice changes nothing."""
+        *before, result = values
+        for value in reversed(before):
+            result = f"({value} ? {result} : 0)" if is_and else f"({value} ? {value} : {result})"
+        return result
+
+    def _compared(self, values: Sequence[ast.expr], ops: Sequence[ast.cmpop]) -> str:
+        if any(type(op) not in _COMPARED for op in ops):
+            self._refuse(values[0])
+        parts = [
+            f"({self._value(a)} {_COMPARED[type(op)]} {self._value(b)})"
+            for a, op, b in zip(values, ops, values[1:], strict=False)
+        ]
+        return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
+
+    def _call(self, name: str, given: Sequence[str]) -> str:
+        if name in (INT, "int"):
+            return given[0]
+        if name in ("min", "max"):
+            result = given[0]
+            for value in given[1:]:
+                result = f"{'least' if name == 'min' else 'greatest'}({result}, {value})"
+            return result
+        if name == "abs":
+            return f"greatest({given[0]}, -{given[0]})"
+        if not name.startswith(RESERVED):
+            raise KernelError(f"{self._kernel.name}: {name} is not among what C++ is made of")
+        return f"{_name(name)}({', '.join(['core', *given])})"
+
+    def _refuse(self, node: ast.AST) -> NoReturn:
+        raise KernelError(f"{self._kernel.name}: {ast.unparse(node)!r} is not among what C++ is made of")
+
+
+_LEAST = "(-9223372036854775807LL - 1)"
+
+
+def _name(name: str) -> str:
+    """Return the name of a local or function in C++: names of the lowering lose their mark."""
+    if name.startswith(RESERVED):
+        return f"k_{name.removeprefix(RESERVED)}"
+    return f"{name}_" if name in _OURS or name.startswith(("k_", "hidden")) else name
+
+
+def constants(values: Mapping[str, int]) -> str:
+    """Return constants of C++ with these names and values."""
+    return "\n".join(f"constexpr word {name} = {value};" for name, value in values.items())

@@ -1,0 +1,106 @@
+// Memory and time of this computer's threads.
+#pragma once
+#include <cstring>
+#include <ctime>
+#include <sched.h>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+using word = long long;
+using Judge = int (*)(signed char *, void **, word *, word, word, word, word);
+using Act = int (*)(signed char *, void **, char *, word, word *, word, word, word, word);
+
+#define XCCL_DEVICE inline
+
+typedef word Pair __attribute__((vector_size(16), may_alias));
+typedef word Line __attribute__((vector_size(32), may_alias));
+
+inline word least(word a, word b) { return a < b ? a : b; }
+inline word greatest(word a, word b) { return a > b ? a : b; }
+
+template <class T> word load_as(const char *at) { return __atomic_load_n((const T *)at, __ATOMIC_ACQUIRE); }
+inline word load(const char *at, word nbytes) {
+  return nbytes == 8 ? load_as<word>(at) : nbytes == 4 ? load_as<int>(at) : nbytes == 2 ? load_as<short>(at)
+                                                                         : load_as<signed char>(at);
+}
+template <class T> void store_as(char *at, word value) { __atomic_store_n((T *)at, (T)value, __ATOMIC_RELAXED); }
+inline void store(char *at, word value, word nbytes) {
+  nbytes == 8 ? store_as<word>(at, value) : nbytes == 4 ? store_as<int>(at, value)
+              : nbytes == 2 ? store_as<short>(at, value) : store_as<signed char>(at, value);
+}
+template <class T> word plain_as(const char *at) { T value; std::memcpy(&value, at, sizeof value); return value; }
+inline word plain(const char *at, word nbytes) {
+  return nbytes == 8 ? plain_as<word>(at) : nbytes == 4 ? plain_as<int>(at) : nbytes == 2 ? plain_as<short>(at)
+                                                                           : plain_as<signed char>(at);
+}
+inline void put_plain(char *at, word value, word nbytes) { std::memcpy(at, &value, nbytes); }
+inline word add(char *at, word value) { return __atomic_fetch_add((word *)at, value, __ATOMIC_RELAXED); }
+inline void add_4(char *at, int value) { __atomic_fetch_add((int *)at, value, __ATOMIC_RELAXED); }
+inline word swap(char *at, word expected, word value) {
+  __atomic_compare_exchange_n((word *)at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+inline void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline bool claim(word *at, word value) {
+  word none = 0;
+  return __atomic_compare_exchange_n(at, &none, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+inline void halt(int *stop, int why) {
+  int none = 0;
+  __atomic_compare_exchange_n(stop, &none, why, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+inline bool is_set(const int *stop) { return __atomic_load_n(stop, __ATOMIC_RELAXED) != 0; }
+inline word now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+inline void rest() { sched_yield(); }
+inline void idle() { __asm__ volatile("" ::: "memory"); }
+
+// 16 bytes at once where they are aligned, as processors with AVX and Arm's LSE2 keep whole; else 8, else 1.
+inline word part(const char *shared, word left) {
+  return left >= 16 && ((word)shared & 15) == 0 ? 16 : left >= 8 && ((word)shared & 7) == 0 ? 8 : 1;
+}
+inline void fetch(char *to, const char *from, word left) {
+  for (word n; left > 0; to += n, from += n, left -= n) {
+    n = part(from, left);
+    if (n == 16) {
+      Pair both = *(const volatile Pair *)from;
+      std::memcpy(to, &both, 16);
+    } else {
+      put_plain(to, n == 8 ? load_as<word>(from) : load_as<signed char>(from), n);
+    }
+  }
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+inline void write(char *to, const char *from, word left) {
+  for (word n; left > 0; to += n, from += n, left -= n) {
+    n = part(to, left);
+    if (n == 16) {
+      Pair both;
+      std::memcpy(&both, from, 16);
+      *(volatile Pair *)to = both;
+    } else {
+      store(to, plain(from, n), n);
+    }
+  }
+}
+inline void copy(char *to, const char *from, word left) {
+  char held[4096];
+  for (word n; left > 0; to += n, from += n, left -= n) {
+    n = least(left, sizeof held - ((word)from & 15));
+    fetch(held, from, n);
+    write(to, held, n);
+  }
+}
+inline void write_line(char *to, const word *from) {
+#ifdef __AVX__
+  Line all;
+  std::memcpy(&all, from, 32);
+  *(volatile Line *)to = all;
+#else
+  write(to, (const char *)from, 32);
+#endif
+}

@@ -1,0 +1,167 @@
+"""Running a pod by threads of this computer: a program is compiled once for its text, and runs on the pod's own memory.
+
+What a core may touch, and what its vector pipe computes, the emulator's own machine code says, called by its address.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import config, types
+from numpy.typing import NDArray
+
+from xccl_emu.base.errors import CapacityError, ConfigError, KernelError
+from xccl_emu.jit import cache
+from xccl_emu.lang import Kernel, _machine_code
+from xccl_emu.lang.foreign.compiler import compiler
+from xccl_emu.machine.device import access, pipes, words
+from xccl_emu.machine.device import layout as ms
+from xccl_emu.native import program
+
+if TYPE_CHECKING:
+    from xccl_emu.machine.pod import Pod, Snapshot
+
+FLAGS = ["-std=c++17", "-O1", "-fwrapv", "-fno-strict-aliasing", "-fPIC", "-shared", "-pthread", "-w", "-x", "c++", "-"]
+_PARTS = ("host.h", "", "host.cpp")
+_BYTES, _WORDS = types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C")
+_JUDGE = types.boolean(_WORDS, types.int64, types.int64, types.int64)
+_ACT = types.boolean(_BYTES, _WORDS, types.int64, types.int64, types.int64)
+ENDED = {0: ms.ENDED_DONE, 1: ms.ENDED_ERROR, 2: ms.ENDED_DEADLOCK}
+"""How a run ended, by `Stop` of machine.h."""
+
+
+class Machine(ctypes.Structure):
+    """`Machine` of machine.h."""
+
+    _fields_ = (
+        ("memory", ctypes.c_void_p), ("n_bytes", ctypes.c_int64), ("state", ctypes.c_void_p),
+        ("n_words", ctypes.c_int64), ("most_ns", ctypes.c_int64), ("stop", ctypes.c_void_p),
+        ("check", ctypes.c_void_p), ("check_vector", ctypes.c_void_p), ("check_choice", ctypes.c_void_p),
+        ("vector", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class Real:
+    """What all ways to run a pod on real memory share: a seed, and how long a run may take."""
+
+    name = ""
+    data = True
+    poisons = False
+
+    def __init__(self, seed: int = 0, seconds: float = 10.0) -> None:
+        if seed < 0:
+            raise ConfigError("seed", seed, "must be 0 or more")
+        if not seconds > 0:
+            raise ConfigError("seconds", seconds, "must be more than 0")
+        self.seconds = seconds
+        self.seed = seed
+
+    def look(self, pod: "Pod") -> None:
+        """Look at what is about to run; ConfigError for what does not run on real memory."""
+        if config.DISABLE_JIT:
+            raise ConfigError("on", self.name, "needs the compiled machine: unset NUMBA_DISABLE_JIT")
+        if pod.state[ms.CACHE_LINES]:
+            raise ConfigError("on", self.name, "has caches of its own: run it on a pod without scalar caches")
+        if pod.generators:
+            raise ConfigError("on", self.name, "needs kernels, not plain generators")
+
+    def several(self, pod: "Pod", before: "Snapshot", rounds: int) -> Iterator[tuple[int, float]]:
+        """Run what is launched again and again, from ``before`` on; of each run how it ended, and seconds.
+
+        The pod is as the run left it until the next is asked for.
+        """
+        for _ in range(rounds):
+            pod.restore(before)
+            ended, seconds, _ = self.drive(pod, None)
+            yield ended, seconds
+
+    def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
+        """Run what is launched; how it ended, and the seconds that it took."""
+        raise NotImplementedError
+
+
+class Native(Real):
+    """A way to run a pod (`Pod.policy`): its kernels as threads of this computer, on real memory.
+
+    Each core is a thread that also runs its own queues.  How soon these go on, and what `choose` answers, is drawn by
+    ``seed``, and differs from run to run; what else comes out is the computer's.  A run that takes longer than
+    ``seconds`` ends in a DeadlockError that says who waits for what.
+
+    Raises:
+        ConfigError: for a seed below 0, or seconds that are not more than 0; from `Pod.run` for a pod with kernels in
+            C, with caches of scalar units, or of plain generators.
+        KernelError: from `Pod.run`, if there is no compiler for C++.
+        CapacityError: from `Pod.run`, if the computer has no more threads.
+    """
+
+    name = "native"
+
+    def look(self, pod: "Pod") -> None:
+        """Compile the program, if that was not done before."""
+        super().look(pod)
+        _program_of(tuple(pod.kernels))
+        _of_machine()
+
+    def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
+        """Run what is launched; how it ended, and the seconds that this computer took."""
+        run = _program_of(tuple(pod.kernels))
+        pod.activate()
+        memory, cores, stop = pod.memory, np.array(pod.active_cores(), np.int64), ctypes.c_int(0)
+        machine = Machine(
+            memory.ctypes.data, memory.size, pod.state.ctypes.data, pod.state.size, int(self.seconds * 1e9),
+            ctypes.addressof(stop), *_of_machine(),
+        )  # fmt: skip
+        self.seed += 1
+        started = time.perf_counter()
+        why = run(ctypes.byref(machine), cores.ctypes.data, cores.size, self.seed)
+        seconds = time.perf_counter() - started
+        if why not in ENDED:
+            raise CapacityError(f"native: this computer has no more threads: the run takes {cores.size}, one a core")
+        return ENDED[why], seconds, np.zeros(0, np.int64)
+
+
+@functools.cache
+def _of_machine() -> tuple[int, ...]:
+    """Addresses of what the program calls of the emulator's machine."""
+    judges = (access.check, access.check_vector, access.check_choice)
+    return *(words.address_of(each, _JUDGE) for each in judges), words.address_of(pipes.step_vector, _ACT)
+
+
+@functools.lru_cache(maxsize=64)
+def _program_of(kernels: tuple[Kernel, ...]) -> Any:
+    """Compile the program of some kernels, or take it from the disk; return what runs it."""
+    run = ctypes.CDLL(str(_compiled(program.text(kernels, _PARTS)))).xccl_run
+    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64)
+    return run
+
+
+def _compiled(text: str) -> Path:
+    command = [*compiler(False, os.environ), *FLAGS, *_of_processor()]
+    digest = hashlib.sha256("\0".join([*command, text]).encode()).hexdigest()
+    path = Path(_machine_code.folder()) / f"native-{digest[:32]}.so"
+    if not path.exists():
+        cache.tell_compiling("kernels")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="xccl_emu-", dir=path.parent) as folder:
+            made = Path(folder) / "program.so"
+            done = subprocess.run([*command, "-o", str(made)], input=text, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise KernelError(f"a program of kernels does not compile:\n{done.stderr.strip()}")
+            made.replace(path)
+    return path
+
+
+def _of_processor() -> list[str]:
+    """Flags for what this processor keeps whole: 32 bytes at once with AVX."""
+    if platform.machine() != "x86_64":
+        return []
+    return ["-mavx"] if " avx " in Path("/proc/cpuinfo").read_text() else []
