@@ -27,11 +27,10 @@ from xccl_emu.protocol.registry import Described, NamedProtocols
 
 PAGE = ROOT / "docs" / "records" / "json.md"
 COMMANDS: Mapping[str, type[Printed]] = {
-    "list": NamedProtocols, "list PROTOCOL": Described, "run": CaseRun, "run --on": RealRun, "check": check_job.Result, "fuzz": FuzzSummary,
-    "trace": trace.Result, "sizes": sizes.Sizes, "bench": BenchRows, "compare": Comparison,
-    "plan": plan_show.PlanReport, "plan --published": PublishedRows, "fit": FittedConstants,
-    "litmus": litmus.LitmusAllowed, "litmus --read": litmus.LitmusRead, "corpus": FoundMembers,
-    "campaign": CampaignSummary,
+    "list": NamedProtocols, "list PROTOCOL": Described, "run": CaseRun, "run --on": RealRun, "check": check_job.Result,
+    "fuzz": FuzzSummary, "trace": trace.Result, "sizes": sizes.Sizes, "bench": BenchRows, "compare": Comparison, "plan":
+    plan_show.PlanReport, "plan --published": PublishedRows, "fit": FittedConstants, "litmus": litmus.LitmusAllowed,
+    "litmus --read": litmus.LitmusRead, "corpus": FoundMembers, "campaign": CampaignSummary,
 }  # fmt: skip
 """The records that commands print."""
 BASES = (Envelope, Verdict, Rows, ContradictedProgram)

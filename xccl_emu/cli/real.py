@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import must_be_one_of
+from xccl_emu.base.options import one_of
 from xccl_emu.cli.app import print_json
 from xccl_emu.cli.cases import check_syncs
 from xccl_emu.cli.ending import WRONG
@@ -33,10 +33,9 @@ class RealOptions:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        if self.on not in MACHINES:
-            raise ConfigError(f"--on {self.on}: {must_be_one_of(self.on, MACHINES)}")
+        one_of("on", self.on, MACHINES)
         if self.rounds < 1:
-            raise ConfigError(f"--rounds {self.rounds}: must be 1 or more")
+            raise ConfigError("rounds", self.rounds, "must be 1 or more")
 
 
 def run_real(protocol: str, sizes: "Sizes", order: str, policy: str, options: RealOptions) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import one_of
 from xccl_emu.base.sizes import some
 from xccl_emu.base.stage import Stage, silent

@@ -138,7 +138,7 @@ class _Function:
     def _value(self, node: ast.expr) -> str:
         match node:
             case ast.Constant(value=int(number)):
-                return str(int(number)) if abs(number) < 1 << 31 else f"{number}LL" if number > -(1 << 63) else _LEAST
+                return str(int(number)) + ("" if abs(number) < 1 << 31 else "LL") if number > -(1 << 63) else _LEAST
             case ast.Constant(value=None):
                 return "0"
             case ast.Name(id=name):

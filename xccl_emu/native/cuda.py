@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,9 @@ class Cuda(Real):
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """Run what is launched; how it ended, and the seconds that the launch took."""
         pod.activate()
-        (ended,), seconds = self._launch(pod, 1, lambda memory, state: self._take(pod, memory[0], state[0]))
-        return ended, seconds, np.zeros(0, np.int64)
+        launched = self._launch(pod, 1)
+        self._take(pod, launched, 0)
+        return launched.ends[0], launched.seconds, np.zeros(0, np.int64)
 
     def several(self, pod: "Pod", before: "Snapshot", rounds: int) -> Iterator[tuple[int, float]]:
         """Run what is launched again and again, as many pods at a time as a GPU holds, up to 64."""
@@ -62,19 +63,16 @@ class Cuda(Real):
         for first in range(0, rounds, at_once):
             pod.restore(before)
             pod.activate()
-            n, held = min(at_once, rounds - first), list[tuple[NDArray[np.uint8], NDArray[np.int64]]]()
-            ends, seconds = self._launch(pod, n, lambda memory, state, held=held: held.append((memory, state)))
-            for k, ended in enumerate(ends):
-                self._take(pod, held[0][0][k], held[0][1][k])
-                yield ended, seconds / n
+            launched = self._launch(pod, min(at_once, rounds - first))
+            for k, ended in enumerate(launched.ends):
+                self._take(pod, launched, k)
+                yield ended, launched.seconds / len(launched.ends)
 
-    def _take(self, pod: "Pod", memory: NDArray[np.uint8], state: NDArray[np.int64]) -> None:
-        pod.memory[:], pod.state[:] = memory, state
+    def _take(self, pod: "Pod", launched: "_Launched", k: int) -> None:
+        pod.memory[:], pod.state[:] = launched.memory[k], launched.state[k]
 
-    def _launch(
-        self, pod: "Pod", n: int, take: Callable[[NDArray[np.uint8], NDArray[np.int64]], None]
-    ) -> tuple[list[int], float]:
-        """Run ``n`` copies of the pod, hand over their memory and state; how each ended, and seconds."""
+    def _launch(self, pod: "Pod", n: int) -> "_Launched":
+        """Run ``n`` copies of the pod."""
         cupy, run = _cupy(), _program_of(tuple(pod.kernels))
         try:
             memory = cupy.tile(cupy.asarray(pod.memory), (n, 1))
@@ -89,10 +87,20 @@ class Cuda(Real):
             run((n * cores.size,), (1,), (given, cores, np.int64(cores.size), np.uint64(self.seed)))
             ends = [ENDED[int(why)] for why in cupy.asnumpy(stop)]
             seconds = time.perf_counter() - started
-            take(cupy.asnumpy(memory), cupy.asnumpy(state))
+            return _Launched(ends, cupy.asnumpy(memory), cupy.asnumpy(state), seconds)
         except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
             raise KernelError(f"the GPU has ended the program: {error}") from error
-        return ends, seconds
+
+
+class _Launched(NamedTuple):
+    """What a launch of several pods left."""
+
+    ends: list[int]
+    """How each ended, one of `layout.ENDED_*`."""
+    memory: NDArray[np.uint8]
+    state: NDArray[np.int64]
+    """A row for each pod."""
+    seconds: float
 
 
 def _cupy() -> Any:
