@@ -283,6 +283,7 @@ TRAPS = (
     Trap("polled until it is old", "ub_store 3 0; out 0.0 0 0; eq 0.0 0", LOCKED),
     Trap("DMA that was waited for", "dma 0.0 1.0 0; wait 4 0 0; store 1.4 1 | ge 1.4 1; load 1.0", OK),
     Trap("DMA that was not waited for", "dma 0.0 1.0 0; store 1.4 1; wait 4 0 0 | ge 1.4 1; load 1.0", RACES),
+    Trap("two copies by DMA with one event", "dma 0.0 1.0 1; dma 0.0 1.0 1; wait 4 0 1; wait 4 0 1", RACES, dies=2),
     Trap("DMA of a late write", "ub_store 3 0; out 0.0 0 0; set 3 0 0; wait 3 0 0; dma 0.0 0.4 0; wait 4 0 0", WEAK),
     # flags that their writer reads
     Trap("an own flag by a plain load", "atomic 0.4 1; put 1.0 1; load 1.0; fail_unless 1 0 | ne_taken 1.0 0", RACES),

@@ -272,7 +272,8 @@ class Monitor:
         groups, cached = _groups(pod), int(pod.state[ms.CACHE_LINES]) * len(cores)
         tables = {
             ml.CORE_INDEX: spec.n_cores, ml.CORE_NUMBER: len(cores), ml.CORE_DIE: len(cores),
-            ml.DMA_EPOCHS: len(cores) * ms.N_EVENTS, ml.DIE_INDEX: spec.n_homes,
+            ml.DMA_EPOCHS: len(cores) * ms.N_EVENTS, ml.DMA_RINGS: len(cores) * ms.N_DMA_SLOTS,
+            ml.DIE_INDEX: spec.n_homes,
             ml.FREE_ROWS: len(dies) * (capacity + 1), ml.SYNC_GRANULES: self._sync_max, ml.SIGNALLED: len(cores),
             ml.CHAINED: len(cores) * signals, ml.CONSUMED: len(cores) * _EVENT_ROWS * ml.CONSUMED_WORDS,
             ml.RELEASED: self._sync_max, ml.LINES: 2 * cached, ml.WANTED: 2 * len(wanted),

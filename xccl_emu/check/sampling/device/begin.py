@@ -46,6 +46,8 @@ def begin(space, run, forget):
             monitor_clocks.clear_row(m, clocks, monitor_clocks.fence_row(m, i))
         for event in range(m[ml.N_DMA]):
             m[monitor_clocks.dma_epoch(m, i, event)] = 0
+        for k in range(ms.N_DMA_SLOTS):
+            m[monitor_clocks.dma_ring(m, i, k)] = 0
     for d in range(st[ms.N_ACTIVE_DIES]):
         stack = m[ml.FREE_ROWS] + d * (m[ml.CAPACITY] + 1)
         m[stack] = m[ml.CAPACITY]

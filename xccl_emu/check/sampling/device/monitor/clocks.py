@@ -37,6 +37,32 @@ def dma_epoch(m, i, event):
 
 
 @jit
+def dma_ring(m, i, k):
+    """Return where it says which of these a core's descriptor is: the count when it was rung, then the event."""
+    return m[ml.DMA_RINGS] + i * ms.N_DMA_SLOTS + k
+
+
+@jit
+def ring(m, clocks, i, k, event):
+    """A descriptor is rung."""
+    m[dma_epoch(m, i, event)] += 1
+    m[dma_ring(m, i, k)] = m[dma_epoch(m, i, event)] * ms.N_EVENTS + event
+    issue(m, clocks, i, dma_row(m, i, k))
+
+
+@jit
+def _completed(m, i, k, event):
+    """The count up to which all descriptors that set an event are done, when this one is."""
+    count = m[dma_ring(m, i, k)] // ms.N_EVENTS
+    m[dma_ring(m, i, k)] = 0
+    for other in range(ms.N_DMA_SLOTS):
+        rung = m[dma_ring(m, i, other)]
+        if rung and rung % ms.N_EVENTS == event:
+            count = min(count, rung // ms.N_EVENTS - 1)
+    return count
+
+
+@jit
 def dma_row(m, i, k):
     """Return the row of what the scalar unit knew when it rang this descriptor."""
     return m[ml.DMA_ROWS] + (i * ms.N_DMA_SLOTS + k) * m[ml.WORDS]
@@ -200,7 +226,7 @@ def complete_dma(m, clocks, i, k, event):
     """A descriptor is done: reads complete, writes visible; a wait for its event learns what is in the row returned."""
     row = event_row(m, i, ms.N_PIPES - 1, rq.SCALAR, event)
     copy_row(m, clocks, row, dma_row(m, i, k))
-    clocks[row + engine_word(m, i, ml.ENGINE_DMA + event)] = m[dma_epoch(m, i, event)]
+    clocks[row + engine_word(m, i, ml.ENGINE_DMA + event)] = _completed(m, i, k, event)
     judge_set(m, clocks, i, ms.N_PIPES - 1, rq.SCALAR, event, row)
     return row
 

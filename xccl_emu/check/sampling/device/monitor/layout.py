@@ -181,6 +181,9 @@ X_PHASE = X_ADDRESS  # holds the phase of a barrier
 """Requests that signal, and requests that release others before them.  `relaxed` keeps a part of a payload after own
 writes to the same unit: so these are chained, and released by the later signal too."""
 
+DMA_RINGS = 52
+"""Says where it is for each descriptor of a core which of those with its event it is: `DMA_EPOCHS` when it was rung,
+times `N_EVENTS`, and the event; 0 of one that is done."""
 X_SITE = 88
 """The site of the action under way."""
 CONSUMED, CONSUMED_WORDS = 89, 3

@@ -82,7 +82,7 @@ def touch(space, i, engine, start, nbytes, flags, site):
 def _epoch(m, clocks, i, engine):
     """The epoch of an engine now."""
     if engine >= ml.ENGINE_DMA:
-        return m[monitor_clocks.dma_epoch(m, i, engine - ml.ENGINE_DMA)]
+        return m[monitor_clocks.dma_ring(m, i, m[ml.X_DMA])] // ms.N_EVENTS
     return clocks[m[ml.X_KNOWN] + monitor_clocks.engine_word(m, i, engine)]
 
 

@@ -245,8 +245,7 @@ def _after_scalar(space, i, core, base, op):
         m[ml.RUNG] = max(m[ml.RUNG], m[ml.X_EVENT] + 1)
         if m[ml.RUNG] > m[ml.N_DMA]:  # none was rung to set this event while the monitor learned
             m[ml.STOP] = ml.GROW
-        m[monitor_clocks.dma_epoch(m, i, m[ml.X_EVENT])] += 1
-        monitor_clocks.issue(m, clocks, i, monitor_clocks.dma_row(m, i, m[ml.X_DMA]))
+        monitor_clocks.ring(m, clocks, i, m[ml.X_DMA], m[ml.X_EVENT])
     elif ops.ARRIVALS >> op & 1:
         monitor_clocks.arrive(m, clocks, i, st[base + ms.GROUP], m[ml.X_PHASE], m[ml.X_LAST])
     elif ops.GROUP_WAITS >> op & 1:
