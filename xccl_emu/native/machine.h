@@ -27,13 +27,13 @@ struct Core : Arithmetic {
   char *const buffer;
   unsigned long long random;
   word until_ns;
-  int eager = 0, spins = 0;
+  int eager = 0, spins = 0;  // after how many of 256 requests a queue goes on
   word counts[ops::N] = {}, n_actions = 0;
 
   XCCL_DEVICE Core(const Machine &m, word core, unsigned long long seed)
       : Arithmetic{m.state + m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]}, machine(m), number(core),
         base(m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]), buffer(m.memory + words[ms::UB_BASE]), random(seed * 0x9E3779B97F4A7C15ull + core * 0xD1B54A32D192ED03ull + 1) {
-    eager = (int)drawn(4);
+    eager = 64 * (int)drawn(4) + 1;
   }
 
   XCCL_DEVICE word drawn(word n) {
@@ -359,7 +359,7 @@ struct Core : Arithmetic {
       counts[op]++, n_actions++;
       if (op == rq::OP_RETURN) break;
       go_on();
-      if (drawn(4) < eager) advance();
+      if (drawn(256) < eager) advance();  // now and then in any case: a kernel may never wait
       if ((n_actions & 63) == 0 && is_set(machine.stop)) return;
     }
     words[ms::STATUS] = ms::STATUS_DONE;
