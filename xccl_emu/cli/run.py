@@ -42,6 +42,7 @@ def _group() -> None:
     \b
       xccl-emu run dispatch --ranks 32
       xccl-emu run dispatch --help  its sizes, also of the whole pod
+      xccl-emu run sendrecv --on native --rounds 1000   real memory
     """
 
 
