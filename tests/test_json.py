@@ -29,7 +29,7 @@ CASES = [
     ("run", "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2", 0),
     ("run", "run a2e --domains 1 --attention 2 --experts 3 --tokens 3 --hidden 64", 0),
     ("run", f"run {PREFIX_SUM} --dies 2", 0),
-    ("run --on", "run sendrecv --on native --rounds 2", 0),
+    ("run --on", "run sendrecv --on native --runs 2", 0),
     ("check", f"{TINY} --certify --certify-seconds 0.1", 0),
     ("check", f"{TINY} --confirm-seconds 1", 0),
     ("check", f"{TINY} --each-sync --advice-seconds 0.1", 0),

@@ -33,7 +33,7 @@ from xccl_emu.lang import (
 from xccl_emu.lang.requests import DMA
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.native import Cuda, Native, program
-from xccl_emu.native.rounds import repeat
+from xccl_emu.native.runs import repeat
 from xccl_emu.protocol import registry
 
 SOON = ("sendrecv", "mpsc-ring", "ll", "pool-put")
@@ -43,13 +43,13 @@ SOON = ("sendrecv", "mpsc-ring", "ll", "pool-put")
     "name", [pytest.param(n, marks=() if n in SOON else pytest.mark.slow) for n in registry.names()]
 )
 def test_a_shipped_case_is_right_on_real_memory(name: str) -> None:
-    """Threads leave the bytes that the oracle wants, in three rounds of every case at its usual sizes."""
+    """Threads leave the bytes that the oracle wants, in three runs of every case at its usual sizes."""
     done = repeat(xe.make(name).build("relaxed"), Native(seed=7, seconds=60), 3)
-    assert (done.n_rounds, done.n_bad, done.ended_by) == (3, 0, {})
+    assert (done.n_runs, done.n_bad, done.ended_by) == (3, 0, {})
 
 
 def test_a_missing_synchronization_is_shown() -> None:
-    """Without the poll for the tail nearly each round of send/recv finds something else in the slot."""
+    """Without the poll for the tail nearly each run of send/recv finds something else in the slot."""
     done = repeat(xe.make("sendrecv").build("relaxed", ["tail in"]), Native(), 20)
     assert done.n_bad > 10
 
@@ -152,14 +152,14 @@ def test_the_program_of_a_gpu_has_the_same_kernels() -> None:
 
 
 def test_the_command() -> None:
-    """``run --on native`` says rounds, what is wrong and how long it took; its exit code is 1 if a round is wrong."""
-    right = printed("run", "sendrecv", "--on", "native", "--rounds", "3")
+    """``run --on native`` says runs, what is wrong and how long it took; its exit code is 1 if a run is wrong."""
+    right = printed("run", "sendrecv", "--on", "native", "--runs", "3")
     assert "sendrecv on native" in right
-    assert "3 rounds in" in right
+    assert "3 runs in" in right
     assert right.endswith("#wrong 0\n")
-    words = ("run", "sendrecv", "--on", "native", "--rounds", "9", "--without", "tail in")
+    words = ("run", "sendrecv", "--on", "native", "--runs", "9", "--without", "tail in")
     wrong = as_json(*words, code=1)
-    assert wrong["n_rounds"] == 9
+    assert wrong["n_runs"] == 9
     assert wrong["n_bad"] == wrong["wrong"] + sum(wrong["ended_by"].values()) > 0
     assert wrong["machine"] == "native"
 
@@ -168,11 +168,11 @@ def test_the_command() -> None:
     ("words", "says"),
     [
         (("--on", "nativ"), "must be one of emulator, native, cuda; did you mean native?"),
-        (("--on", "native", "--rounds", "0"), "--rounds 0: must be 1 or more"),
+        (("--on", "native", "--runs", "0"), "--runs 0: must be 1 or more"),
         (("--on", "native", "--order", "fifo"), "has an order and a schedule of its own"),
-        (("--rounds", "5"), "runs once, with all synchronizations"),
+        (("--runs", "5"), "runs once, with all synchronizations"),
         (("--on", "native", "--without", "tails"), "sendrecv has no such synchronization, but 'tail"),
-        (("--on", "native", "--seed", "-1"), "must be 0 or more"),
+        (("--on", "native", "--runs-seed", "-1"), "must be 0 or more"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(words: tuple[str, ...], says: str) -> None:

@@ -15,7 +15,7 @@ from xccl_emu.cli.app import Envelope
 from xccl_emu.doors.cli import litmus
 from xccl_emu.fuzz.run import FuzzSummary
 from xccl_emu.guards.campaign.run import CampaignSummary, ContradictedProgram
-from xccl_emu.native.rounds import RealRun
+from xccl_emu.native.runs import RealRun
 from xccl_emu.papers.bench.compare import Comparison
 from xccl_emu.papers.bench.fit import FittedConstants
 from xccl_emu.papers.bench.result import BenchRows, Rows

@@ -9,19 +9,19 @@ from pages import ROOT, Remade, between, command, rows, table
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VIOLATION
 from xccl_emu.native import Native
-from xccl_emu.native.rounds import repeat
+from xccl_emu.native.runs import repeat
 from xccl_emu.protocol.registry import make
 
 PAGE = ROOT / "docs" / "records" / "native.md"
 DATA = PAGE.with_name("native_h200.csv")
 COLUMNS = ("protocol: without", "judge", "threads", "H200")
-SOON, ROUNDS, SECONDS = 8, 200, 0.3
+SOON, RUNS, SECONDS = 8, 200, 0.3
 
 
 def measured() -> dict[str, tuple[int, int]]:
-    """Rounds and wrong rounds of the GPU, by the name of the row."""
+    """Runs and wrong runs of the GPU, by the name of the row."""
     with DATA.open(newline="") as file:
-        return {_named(r["protocol"], r["without"]): (int(r["rounds"]), int(r["wrong"])) for r in csv.DictReader(file)}
+        return {_named(r["protocol"], r["without"]): (int(r["runs"]), int(r["wrong"])) for r in csv.DictReader(file)}
 
 
 def _named(protocol: str, without: str) -> str:
@@ -35,17 +35,17 @@ def row(name: str) -> tuple[str, ...]:
     verdict = check(make(protocol), without=without, max_states=300_000)
     kind = verdict.violation.kind if verdict.verdict == VIOLATION and verdict.violation else verdict.verdict
     judge = f"{kind}, {verdict.states:,}" if verdict.states else kind
-    n, bad = _rounds(protocol, without)
+    n, bad = _runs(protocol, without)
     of_gpu, wrong = measured()[name]
     return name, judge, f"{bad:,} of {n:,}", f"{wrong:,} of {of_gpu:,}"
 
 
-def _rounds(protocol: str, without: Collection[str]) -> tuple[int, int]:
+def _runs(protocol: str, without: Collection[str]) -> tuple[int, int]:
     done = repeat(make(protocol).build("relaxed", without), Native(seed=1, seconds=SECONDS), SOON)
     if done.n_bad == SOON:
         return SOON, SOON
-    more = repeat(make(protocol).build("relaxed", without), Native(seed=100, seconds=SECONDS), ROUNDS - SOON)
-    return ROUNDS, done.n_bad + more.n_bad
+    more = repeat(make(protocol).build("relaxed", without), Native(seed=100, seconds=SECONDS), RUNS - SOON)
+    return RUNS, done.n_bad + more.n_bad
 
 
 def page(text: str, check: bool, asked: Collection[str], by: Remade) -> str:

@@ -1,4 +1,4 @@
-"""``xccl-emu run --on native``: a protocol on real memory, round after round."""
+"""``xccl-emu run --on native``: a protocol on real memory, run after run."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ from xccl_emu.cli.cases import check_syncs
 from xccl_emu.cli.ending import WRONG
 
 if TYPE_CHECKING:
-    from xccl_emu.native.rounds import RealRun, Rounds
+    from xccl_emu.native.runs import RealRun, Runs
     from xccl_emu.protocol.sequence import Sizes
 
 MACHINES = ("emulator", "native", "cuda")
@@ -27,19 +27,19 @@ class RealOptions:
     """How ``run`` runs a case on real memory."""
 
     on: str = "native"
-    rounds: int = 1
+    runs: int = 1
     without: tuple[str, ...] = ()
     seed: int = 0
     quiet: bool = False
 
     def __post_init__(self) -> None:
         one_of("on", self.on, MACHINES)
-        if self.rounds < 1:
-            raise ConfigError("rounds", self.rounds, "must be 1 or more")
+        if self.runs < 1:
+            raise ConfigError("runs", self.runs, "must be 1 or more")
 
 
 def run_real(protocol: str, sizes: "Sizes", order: str, policy: str, options: RealOptions) -> None:
-    """Run it, print what came of it, and end with 1 if a round was wrong."""
+    """Run it, print what came of it, and end with 1 if a run was wrong."""
     if (order, policy) != ("sc", "round-robin"):
         raise ConfigError(f"--on {options.on}: has an order and a schedule of its own; leave --order and --policy out")
     result = real(protocol, sizes, options)
@@ -52,37 +52,37 @@ def run_real(protocol: str, sizes: "Sizes", order: str, policy: str, options: Re
 
 
 def real(protocol: str, sizes: "Sizes", options: RealOptions) -> "RealRun":
-    """Run it on a pod that it just fits, and hold memory against what must be there after each round."""
+    """Run it on a pod that it just fits, and hold memory against what must be there after each run."""
     from xccl_emu.native import Cuda, Native
-    from xccl_emu.native.rounds import RealRun, repeat
+    from xccl_emu.native.runs import RealRun, repeat
     from xccl_emu.protocol.registry import make
 
     case = make(protocol, **sizes)
     check_syncs(case, options.without)
     machine = (Native if options.on == "native" else Cuda)(seed=options.seed)
     trial = case.build("relaxed", options.without)
-    done = repeat(trial, machine, options.rounds, _says(options))
+    done = repeat(trial, machine, options.runs, _says(options))
     return RealRun(protocol, case.configuration, options.on, options.without, options.seed, done)
 
 
-def _says(options: RealOptions) -> Callable[["Rounds"], None]:
+def _says(options: RealOptions) -> Callable[["Runs"], None]:
     due_s = time.monotonic() + _LINE_EVERY_S
 
-    def say(done: "Rounds") -> None:
+    def say(done: "Runs") -> None:
         nonlocal due_s
         if not options.quiet and time.monotonic() >= due_s:
             due_s = time.monotonic() + _LINE_EVERY_S
-            print(f"{done.n_rounds:,} of {options.rounds:,} rounds, {done.n_bad:,} wrong", file=sys.stderr, flush=True)
+            print(f"{done.n_runs:,} of {options.runs:,} runs, {done.n_bad:,} wrong", file=sys.stderr, flush=True)
 
     return say
 
 
 def text(result: "RealRun") -> str:
-    """Return what the rounds did, as text for people."""
+    """Return what the runs did, as text for people."""
     done, sizes = result.done, " ".join(f"{name}={value}" for name, value in result.configuration.items())
     without = f", without {', '.join(result.without)}" if result.without else ""
     lines = [f"{result.protocol} on {result.machine}{without}", f"  {sizes}"]
-    lines += [f"  {done.n_rounds:,} rounds in {done.seconds:.1f} s; runs alone {done.run_seconds:.3f} s"]
-    lines += [f"  WRONG BYTES: {done.wrong:,} rounds"] if done.wrong else []
-    lines += [f"  FAILED: {n:,} rounds: {why}" for why, n in sorted(done.ended_by.items(), key=lambda each: -each[1])]
+    lines += [f"  {done.n_runs:,} runs in {done.seconds:.1f} s; they alone {done.run_seconds:.3f} s"]
+    lines += [f"  WRONG BYTES: {done.wrong:,} runs"] if done.wrong else []
+    lines += [f"  FAILED: {n:,} runs: {why}" for why, n in sorted(done.ended_by.items(), key=lambda each: -each[1])]
     return "\n".join([*lines, f"#wrong {done.n_bad}"])

@@ -42,7 +42,7 @@ def _group() -> None:
     \b
       xccl-emu run dispatch --ranks 32
       xccl-emu run dispatch --help  its sizes, also of the whole pod
-      xccl-emu run sendrecv --on native --rounds 1000   real memory
+      xccl-emu run sendrecv --on native --runs 1000   real memory
     """
 
 
@@ -57,11 +57,11 @@ def case(
     on: Annotated[
         str, typer.Option(metavar="MACHINE", help="The emulator, threads of this computer (native), or a GPU (cuda).")
     ] = "emulator",
-    rounds: Annotated[int, typer.Option(metavar="N", help="How often, on native or cuda.")] = 1,
+    runs: Annotated[int, typer.Option(metavar="N", help="How often, on native or cuda.")] = 1,
     without: Annotated[
         list[str] | None, typer.Option(metavar="SYNC", help="On native or cuda: switch a synchronization off.")
     ] = None,
-    seed: Annotated[
+    runs_seed: Annotated[
         int, typer.Option(metavar="N", help="On native or cuda: how soon queues go on, what is chosen.")
     ] = 0,
     as_json: AsJson = False,
@@ -72,14 +72,14 @@ def case(
     has sizes for the whole pod runs there, call after call, bit for bit against an independent NumPy oracle: "wrong"
     counts what differs. Anything else runs on a pod that it just fits.
 
-    With --on native the same kernels run as C++ by threads of this computer, --rounds times, and with --on cuda on an
+    With --on native the same kernels run as C++ by threads of this computer, --runs times, and with --on cuda on an
     NVIDIA GPU: real memory, which shows what it shows. A synchronization that is missing may never be missed there.
     """
     if on != "emulator":
-        chosen = RealOptions(on, rounds, tuple(without or ()), seed, quiet=as_json)
+        chosen = RealOptions(on, runs, tuple(without or ()), runs_seed, quiet=as_json)
         run_real(protocol, sizes_from(ctx.args, protocol), order, policy, chosen)
         return
-    if without or rounds != 1:
+    if without or runs != 1:
         raise ConfigError("--on emulator: runs once, with all synchronizations; xccl-emu check switches them off")
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
     result = run(protocol, sizes_from(ctx.args, protocol), options)

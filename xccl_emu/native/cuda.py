@@ -57,13 +57,13 @@ class Cuda(Real):
         self._take(pod, launched, 0)
         return launched.ends[0], launched.seconds, np.zeros(0, np.int64)
 
-    def several(self, pod: "Pod", before: "Snapshot", rounds: int) -> Iterator[tuple[int, float]]:
+    def several(self, pod: "Pod", before: "Snapshot", runs: int) -> Iterator[tuple[int, float]]:
         """Run what is launched again and again, as many pods at a time as a GPU holds, up to 64."""
         at_once = max(1, min(_PODS_MOST, _BLOCKS_MOST // len(pod.active_cores())))
-        for first in range(0, rounds, at_once):
+        for first in range(0, runs, at_once):
             pod.restore(before)
             pod.activate()
-            launched = self._launch(pod, min(at_once, rounds - first))
+            launched = self._launch(pod, min(at_once, runs - first))
             for k, ended in enumerate(launched.ends):
                 self._take(pod, launched, k)
                 yield ended, launched.seconds / len(launched.ends)

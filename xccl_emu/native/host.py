@@ -74,12 +74,12 @@ class Real:
         if pod.generators:
             raise ConfigError("on", self.name, "needs kernels, not plain generators")
 
-    def several(self, pod: "Pod", before: "Snapshot", rounds: int) -> Iterator[tuple[int, float]]:
+    def several(self, pod: "Pod", before: "Snapshot", runs: int) -> Iterator[tuple[int, float]]:
         """Run what is launched again and again, from ``before`` on; of each run how it ended, and seconds.
 
         The pod is as the run left it until the next is asked for.
         """
-        for _ in range(rounds):
+        for _ in range(runs):
             pod.restore(before)
             ended, seconds, _ = self.drive(pod, None)
             yield ended, seconds

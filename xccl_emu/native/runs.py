@@ -13,12 +13,12 @@ from xccl_emu.native.host import Real
 
 
 @dataclass
-class Rounds(w.Printed):
-    """What came of some rounds on real memory."""
+class Runs(w.Printed):
+    """What came of some runs on real memory."""
 
-    n_rounds: Annotated[int, "how often it ran"] = 0
-    wrong: Annotated[int, "rounds after which bytes were not as expected"] = 0
-    ended_by: Annotated[dict[str, int], "rounds that did not come to their end, by what ended them"] = field(
+    n_runs: Annotated[int, "how often it ran"] = 0
+    wrong: Annotated[int, "runs after which bytes were not as expected"] = 0
+    ended_by: Annotated[dict[str, int], "runs that did not come to their end, by what ended them"] = field(
         default_factory=dict
     )
     run_seconds: Annotated[float, "time of the runs alone, on this computer or GPU; pods that run at once share it"] = (
@@ -27,23 +27,23 @@ class Rounds(w.Printed):
     seconds: w.Seconds = 0.0
 
     @property
-    def n_bad(self) -> Annotated[int, "rounds that were wrong or failed"]:
-        """Rounds that were wrong or failed."""
+    def n_bad(self) -> Annotated[int, "runs that were wrong or failed"]:
+        """Runs that were wrong or failed."""
         return self.wrong + sum(self.ended_by.values())
 
 
-def repeat(trial: Trial, on: Real, rounds: int, progress: Callable[[Rounds], None] = lambda _: None) -> Rounds:
+def repeat(trial: Trial, on: Real, runs: int, progress: Callable[[Runs], None] = lambda _: None) -> Runs:
     """Run a trial's pod, which must be small and not have run, this often; ``progress`` is called after each.
 
-    It goes on after a round that fails.  Ctrl-C ends it between two rounds.
+    It goes on after a run that fails.  Ctrl-C ends it between two runs.
 
     Raises as `Real` does, and CapacityError for a pod that is not small.
     """
-    pod, done, started = trial.pod, Rounds(), time.perf_counter()
+    pod, done, started = trial.pod, Runs(), time.perf_counter()
     pod.check_runnable()
     on.look(pod)
-    for ended, seconds in on.several(pod, pod.snapshot(), rounds):
-        done.n_rounds += 1
+    for ended, seconds in on.several(pod, pod.snapshot(), runs):
+        done.n_runs += 1
         done.run_seconds += seconds
         try:
             driver.raise_for(pod, ended)
@@ -58,11 +58,11 @@ def repeat(trial: Trial, on: Real, rounds: int, progress: Callable[[Rounds], Non
 
 @dataclass(frozen=True)
 class RealRun(w.Printed):
-    """A protocol on real memory: what was run, where, and what came of its rounds."""
+    """A protocol on real memory: what was run, where, and what came of its runs."""
 
     protocol: w.Protocol
     configuration: w.Configuration
     machine: Annotated[str, "where it ran: `native`, threads of this computer, or `cuda`"]
     without: Annotated[tuple[str, ...], "synchronizations that were switched off"]
     seed: w.Seed
-    done: Annotated[Rounds, "the rounds", w.INLINE]
+    done: Annotated[Runs, "the runs", w.INLINE]
