@@ -269,7 +269,7 @@ def test_flags_between_blocks_are_a_barrier() -> None:
     assert check.check(crossed(times=2)).verdict == verdict.VERIFIED
     found = check.check(crossed(), without=["CrossCoreFlag"]).violation
     assert found is not None
-    assert found.kind == verdict.UNWRITTEN_READ
+    assert found.kind == verdict.DATA_RACE
 
 
 @pytest.mark.parametrize(
