@@ -132,7 +132,7 @@ def test_plain_install_brings_the_testing_tools(wheel: Path) -> None:
         metadata = email.message_from_bytes(archive.read(name))
     plain = {re.split(r"[<>=; ]", line)[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert {"hypothesis", "pytest"} <= plain
-    extras = {"bench", "browser", "cpp", "dask", "dev", "fit", "parquet", "plot", "torch"}
+    extras = {"bench", "browser", "cpp", "cuda", "dask", "dev", "fit", "parquet", "plot", "torch"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
 
 
