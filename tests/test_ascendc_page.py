@@ -39,7 +39,7 @@ def test_the_commands_end_as_the_page_says(page: str) -> None:
     assert (settled[0], "hazards open" in settled[1]) == (0, True)
     for code, printed in racing:
         assert code == ending.WRONG
-        told = re.findall(r"sendrecv\.cpp:(\d+)\)", printed)
+        told = re.findall(r"sendrecv\.cpp:(\d+)\) `", printed)
         assert len({*told}) == 2
         assert all("DataCopy" in lines[int(n) - 1] for n in told)
 

@@ -9,7 +9,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.device import clocks, inside
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.lang import DMA, SCALAR, dma, kernel, mtu_in, poll_ge, put, wait_flag
+from xccl_emu.lang import DMA, SCALAR, dma, kernel, load, poll_ge, put, wait_flag
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.pipes import pipe_of
@@ -57,7 +57,7 @@ def copy_one_by_one(source, target, flag, copies):
         yield put(flag, i + 1)
     yield dma(source + 32 * copies, target + 32 * copies, 32, 1)
     yield wait_flag(DMA, SCALAR, 1, sync="last copied")
-    yield mtu_in(target + 32 * copies, 0, 32)
+    yield load(target + 32 * copies)
 
 
 @kernel
