@@ -1,10 +1,12 @@
 """Kernels on real memory: bits as the emulator leaves them, missing synchronizations shown, mistakes named."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_support import as_json, printed, refusal
+from foreign_support import needs_compiler
 
 import xccl_emu as xe
 from xccl_emu.base.errors import (
@@ -12,6 +14,7 @@ from xccl_emu.base.errors import (
     ConfigError,
     DeadlockError,
     KernelArithmeticError,
+    KernelError,
     RunError,
 )  # fmt: skip
 from xccl_emu.lang import (
@@ -32,7 +35,7 @@ from xccl_emu.lang import (
 )  # fmt: skip
 from xccl_emu.lang.requests import DMA
 from xccl_emu.machine import Pod, small_pod
-from xccl_emu.native import Cuda, Native, program
+from xccl_emu.native import Cuda, Native, host, program
 from xccl_emu.native.runs import repeat
 from xccl_emu.protocol import registry
 
@@ -87,6 +90,18 @@ def touch_the_first_die(word):
 
 
 @kernel
+def look_anywhere(word):
+    yield load(word + (1 << 60), sync="look")
+
+
+@kernel
+def never_wait(word):
+    seen = 0
+    while seen == 0:
+        seen = yield load(word)
+
+
+@kernel
 def leave_an_event(word):
     yield set_flag(SCALAR, SCALAR, 2)
     yield load(word)
@@ -132,6 +147,36 @@ def test_a_mistake_is_the_emulators_error(made, kind: type, says: str) -> None:
         pod.run()
     assert says in str(native.value)
     assert str(native.value) == str(emulated.value)
+
+
+def test_a_load_that_is_switched_off_is_checked() -> None:
+    """What is switched off still reads, so its address is held against the grants."""
+    pod = Pod(small_pod(2, app_bytes=0, meta_bytes=64, managed_bytes=0), policy=Native(), without=["look"])
+    pod.launch(look_anywhere, 0, [0], {"word": pod.meta(1)}, [pod.grant_meta("r", 1)])
+    with pytest.raises(AccessError):
+        pod.run()
+
+
+def test_a_run_in_which_nobody_waits_ends_in_time() -> None:
+    """A kernel that loads for ever is ended too."""
+    pod, _ = launched(never_wait, Native(seconds=0.2))
+    with pytest.raises(DeadlockError):
+        pod.run()
+
+
+def test_a_compiler_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``$CXX`` that cannot be run is an error about the compiler."""
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    host._program_of.cache_clear()
+    with pytest.raises(KernelError, match="the compiler cannot be run"):
+        repeat(xe.make("ll").build("relaxed"), Native(), 1)
+
+
+@needs_compiler
+def test_a_kernel_in_c_is_refused() -> None:
+    """A kernel in C is machine code already."""
+    with pytest.raises(ConfigError, match=r"is for kernels in Python, and .* is in C"):
+        repeat(registry.make("examples/c_ping/ping.py:Ping").build("relaxed"), Native(), 1)
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is here")
@@ -181,10 +226,10 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...], says: str) -> No
 
 
 def test_what_does_not_run_on_real_memory_is_refused() -> None:
-    """Seconds that cannot be, kernels in C, and scalar caches are refused by name."""
-    with pytest.raises(ConfigError, match="seconds=0: must be more than 0"):
+    """Seconds that cannot be, kernels in C, scalar caches, and a compiler that is none are refused by name."""
+    with pytest.raises(ConfigError, match="seconds=0: must be more than 0, and at most"):
         Native(seconds=0)
     pod = Pod(small_pod(2, app_bytes=0, meta_bytes=64, managed_bytes=0).with_(scalar_cache=2), policy=Native())
     pod.launch(wait_forever, 0, [0], {"word": pod.meta(1)}, [pod.grant_meta("r", 1)])
-    with pytest.raises(ConfigError, match="has caches of its own"):
+    with pytest.raises(ConfigError, match="runs no pod with scalar caches"):
         pod.run()

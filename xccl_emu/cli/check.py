@@ -132,9 +132,9 @@ class CheckOptions(Spread):
     chart: Path | None = option(None, "Write the violation as a Mermaid sequence chart too.")
     trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")
     svg: Path | None = option(None, "Draw it to a file too.")
-    plot: Path | None = option(None, "Draw prices as bars to a PNG, SVG or PDF file, with --price.")
     html: Path | None = option(None, "Write it as a page of HTML too, to be gone through step by step.")
     sarif: Path | None = option(None, "Write what was found as SARIF, for a review's annotations; also if it is right.")
+    plot: Path | None = option(None, "Draw prices as bars to a PNG, SVG or PDF file, with --price.")
 
 
 def _confirmations(result: "Result") -> Iterator[str]:

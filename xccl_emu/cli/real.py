@@ -82,7 +82,7 @@ def text(result: "RealRun") -> str:
     done, sizes = result.done, " ".join(f"{name}={value}" for name, value in result.configuration.items())
     without = f", without {', '.join(result.without)}" if result.without else ""
     lines = [f"{result.protocol} on {result.machine}{without}", f"  {sizes}"]
-    lines += [f"  {done.n_runs:,} runs in {done.seconds:.1f} s; they alone {done.run_seconds:.3f} s"]
+    lines += [f"  {done.n_runs:,} runs in {done.seconds:.1f} s; the runs alone {done.run_seconds:.3f} s"]
     lines += [f"  WRONG BYTES: {done.wrong:,} runs"] if done.wrong else []
     lines += [f"  FAILED: {n:,} runs: {why}" for why, n in sorted(done.ended_by.items(), key=lambda each: -each[1])]
     return "\n".join([*lines, f"#wrong {done.n_bad}"])

@@ -73,13 +73,13 @@ def case(
     counts what differs. Anything else runs on a pod that it just fits.
 
     With --on native the same kernels run as C++ by threads of this computer, --runs times, and with --on cuda on an
-    NVIDIA GPU: real memory, which shows what it shows. A synchronization that is missing may never be missed there.
+    NVIDIA GPU: real memory. A run there may be right although a synchronization is missing.
     """
     if on != "emulator":
         chosen = RealOptions(on, runs, tuple(without or ()), runs_seed, quiet=as_json)
         run_real(protocol, sizes_from(ctx.args, protocol), order, policy, chosen)
         return
-    if without or runs != 1:
+    if without or runs != 1 or runs_seed:
         raise ConfigError("--on emulator: runs once, with all synchronizations; xccl-emu check switches them off")
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
     result = run(protocol, sizes_from(ctx.args, protocol), options)

@@ -27,14 +27,7 @@ _UNARY = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "!"}
 _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _SITE = word(abi.REQUEST + abi.REQUEST_WORDS - 1)
 _PLACE = f"{RESERVED}place"
-_WORDS_OF_CPP = """
-alignas alignof asm auto bool case catch char class const constexpr core decltype default delete do double
-enum explicit export extern float friend goto inline int long mutable namespace new noexcept nullptr
-operator private protected public quotient register reinterpret_cast remainder short signed sizeof static
-struct switch template this throw try typedef typename union unsigned using virtual void volatile word words
-"""
-_OURS = frozenset(_WORDS_OF_CPP.split())
-"""Names that a local of a kernel cannot have in C++."""
+
 
 
 def steps(kernels: Sequence[Kernel]) -> str:
@@ -82,6 +75,9 @@ class _Function:
                 names = [f"hidden{self._hidden}_{i}" for i in range(len(values))]
                 yield from (f"word {n} = {self._value(v)};" for n, v in zip(names, values, strict=True))
                 yield from (f"{self._value(t)} = {n};" for n, t in zip(names, targets, strict=True))
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == _PLACE:
+                yield f"if (core.status) return core.ended(0, {_name(_PLACE)});"
+                yield f"{_name(_PLACE)} = {self._value(value)};"
             case ast.Assign(targets=targets, value=value):
                 yield f"{' = '.join(map(self._value, targets))} = {self._value(value)};{self._remark(s)}"
             case ast.AugAssign(target=target, op=op, value=value):
@@ -93,6 +89,7 @@ class _Function:
                 yield "}"
             case ast.While(test=test, body=body, orelse=[]):
                 yield f"while ({self._value(test)}) {{"
+                yield f"  {self._failed()}"
                 yield from self._body(body, "  ")
                 yield "}"
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), orelse=[]):
@@ -101,7 +98,7 @@ class _Function:
                 result = "0" if value is None else self._value(value)
                 yield f"return core.ended({result}, {_name(_PLACE)});" if self._is_step else f"return {result};"
             case ast.Raise(exc=ast.Call(func=ast.Name(id=name))):
-                yield f"core.status = {RAISED[name]};"
+                yield f"core.fails({RAISED[name]});"
                 yield f"return core.ended(0, {_name(_PLACE)});" if self._is_step else "return 0;"
             case ast.Break() | ast.Continue():
                 yield "break;" if isinstance(s, ast.Break) else "continue;"
@@ -118,9 +115,14 @@ class _Function:
         values = ("0", given[0], "1") if len(given) == 1 else (*given, "1")[:3]
         yield f"word {', '.join(f'{n} = {v}' for n, v in zip((start, stop, step), values, strict=True))};"
         yield f"for (word {k} = 0, {n} = core.turns_of({start}, {stop}, {step}); {k} < {n}; {k}++) {{"
+        yield f"  {self._failed()}"
         yield f"  {name} = {start} + {k} * {step};"
         yield from self._body(body, "  ")
         yield "}"
+
+    def _failed(self) -> str:
+        """Return what ends a function whose arithmetic has failed."""
+        return f"if (core.status) return {f'core.ended(0, {_name(_PLACE)})' if self._is_step else '0'};"
 
     def _remark(self, s: ast.Assign) -> str:
         """Say which request it is, where its site is written."""
@@ -130,7 +132,7 @@ class _Function:
         number = int(str(s.value.value))
         if number >= len(sites):
             return ""
-        named = f" ({sites[number].sync})" if sites[number].sync else ""
+        named = f" ({sites[number].sync!a})" if sites[number].sync else ""
         return f"  // {sites[number].file.rpartition('/')[2]}:{sites[number].line}{named}"
 
     # ---- expressions
@@ -143,13 +145,13 @@ class _Function:
                 return "0"
             case ast.Name(id=name):
                 return "core.turns" if name == TURNS else _name(name)
-            case ast.BinOp(left=left, op=op, right=right):
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY or type(op) in _CALLED:
                 return self._binary(op, left, right)
             case ast.UnaryOp(op=op, operand=operand):
                 return f"({_UNARY[type(op)]}{self._value(operand)})"
             case ast.BoolOp(op=op, values=values):
                 return self._last_looked_at(isinstance(op, ast.And), [self._value(v) for v in values])
-            case ast.Compare(left=left, ops=ops, comparators=others):
+            case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARED for op in ops):
                 return self._compared([left, *others], ops)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return f"({self._value(test)} ? {self._value(body)} : {self._value(orelse)})"
@@ -172,11 +174,9 @@ class _Function:
         a, b = self._value(left), self._value(right)
         if type(op) in _CALLED:
             return f"core.{_CALLED[type(op)]}({a}, {b})"
-        if type(op) not in _BINARY:
-            self._refuse(left)
         if isinstance(op, ast.BitOr) and b == "0":
             return a  # in Python it refuses a float
-        return f"({a} {_BINARY[type(op)]} {b})"
+        return f"(word({a}) {_BINARY[type(op)]} {b})"
 
     def _last_looked_at(self, is_and: bool, values: Sequence[str]) -> str:
         """Return the value that Python returns; looking at one twice changes nothing."""
@@ -186,8 +186,6 @@ class _Function:
         return result
 
     def _compared(self, values: Sequence[ast.expr], ops: Sequence[ast.cmpop]) -> str:
-        if any(type(op) not in _COMPARED for op in ops):
-            self._refuse(values[0])
         parts = [
             f"({self._value(a)} {_COMPARED[type(op)]} {self._value(b)})"
             for a, op, b in zip(values, ops, values[1:], strict=False)
@@ -216,10 +214,8 @@ _LEAST = "(-9223372036854775807LL - 1)"
 
 
 def _name(name: str) -> str:
-    """Return the name of a local or function in C++: names of the lowering lose their mark."""
-    if name.startswith(RESERVED):
-        return f"k_{name.removeprefix(RESERVED)}"
-    return f"{name}_" if name in _OURS or name.startswith(("k_", "hidden")) else name
+    """Return the name of a local or function in C++: no author's name is a word of C++ or one of ours."""
+    return f"k_{name.removeprefix(RESERVED)}" if name.startswith(RESERVED) else f"v_{name}"
 
 
 def constants(values: Mapping[str, int]) -> str:

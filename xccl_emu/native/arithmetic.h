@@ -5,20 +5,24 @@ struct Arithmetic {
   word *const words;  // of the core
   word turns = 0, status = 0;
 
+  XCCL_DEVICE word fails(word with) {  // the first one counts
+    if (status == 0) status = with;
+    return 0;
+  }
   XCCL_DEVICE word quotient(word a, word b) {
-    if (b == 0) return status = abi::DIVISION_BY_ZERO, 0;
+    if (b == 0) return fails(abi::DIVISION_BY_ZERO);
     if (b == -1) return 0 - a;
     word q = a / b;
     return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
   }
   XCCL_DEVICE word remainder(word a, word b) {
-    if (b == 0) return status = abi::DIVISION_BY_ZERO, 0;
+    if (b == 0) return fails(abi::DIVISION_BY_ZERO);
     if (b == -1) return 0;
     word r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   }
   XCCL_DEVICE word turns_of(word start, word stop, word step) {
-    if (step == 0) return status = abi::BAD_VALUE, 0;
+    if (step == 0) return fails(abi::BAD_VALUE);
     if (step > 0) return start < stop ? (stop - start - 1) / step + 1 : 0;
     return start > stop ? (start - stop - 1) / -step + 1 : 0;
   }
@@ -28,5 +32,5 @@ struct Arithmetic {
     status = 0;
     return failed;
   }
-  XCCL_DEVICE word bad_index() { return status = abi::BAD_INDEX, 0; }
+  XCCL_DEVICE word bad_index() { return fails(abi::BAD_INDEX); }
 };

@@ -46,6 +46,7 @@ XCCL_DEVICE void add_4(char *at, int value) { atomicAdd((int *)at, value); }
 XCCL_DEVICE word swap(char *at, word expected, word value) {
   return (word)atomicCAS((unsigned long long *)at, (unsigned long long)expected, (unsigned long long)value);
 }
+XCCL_DEVICE void acquire() { __threadfence(); }
 XCCL_DEVICE void fence() { __threadfence(); }
 XCCL_DEVICE bool claim(word *at, word value) { return swap((char *)at, 0, value) == 0; }
 XCCL_DEVICE void halt(int *stop, int why) { atomicCAS(stop, 0, why); }
@@ -61,7 +62,7 @@ XCCL_DEVICE void idle() { asm volatile("" ::: "memory"); }
 XCCL_DEVICE word part(const char *shared, word left) {
   return left >= 16 && ((word)shared & 15) == 0 ? 16 : left >= 8 && ((word)shared & 7) == 0 ? 8 : 1;
 }
-// What the data buffer holds at any byte; only memory that others see is aligned.
+// The data buffer may begin at any byte, so its bytes move one by one; only memory that others see is aligned.
 XCCL_DEVICE void fetch(char *to, const char *from, word left) {
   for (word n; left > 0; to += n, from += n, left -= n) {
     n = part(from, left);

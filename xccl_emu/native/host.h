@@ -41,6 +41,7 @@ inline word swap(char *at, word expected, word value) {
   __atomic_compare_exchange_n((word *)at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;
 }
+inline void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 inline void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline bool claim(word *at, word value) {
   word none = 0;
@@ -59,7 +60,7 @@ inline word now_ns() {
 inline void rest() { sched_yield(); }
 inline void idle() { __asm__ volatile("" ::: "memory"); }
 
-// 16 bytes at once where they are aligned, as processors with AVX and Arm's LSE2 keep whole; else 8, else 1.
+// 16 bytes in one instruction where they are aligned, which processors with AVX and Arm's LSE2 keep whole; else 8, else 1.
 inline word part(const char *shared, word left) {
   return left >= 16 && ((word)shared & 15) == 0 ? 16 : left >= 8 && ((word)shared & 7) == 0 ? 8 : 1;
 }

@@ -1,6 +1,6 @@
 """Running a pod by threads of this computer: a program is compiled once for its text, and runs on the pod's own memory.
 
-What a core may touch, and what its vector pipe computes, the emulator's own machine code says, called by its address.
+The emulator's own machine code, called by its address, says what a core may touch and computes its vector instructions.
 """
 
 import ctypes
@@ -8,6 +8,7 @@ import functools
 import hashlib
 import os
 import platform
+import shlex
 import subprocess
 import tempfile
 import time
@@ -23,6 +24,7 @@ from xccl_emu.base.errors import CapacityError, ConfigError, KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import Kernel, _machine_code
 from xccl_emu.lang.foreign.compiler import compiler
+from xccl_emu.lang.foreign.kernel import CKernel
 from xccl_emu.machine.device import access, pipes, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.native import program
@@ -35,6 +37,7 @@ _PARTS = ("host.h", "", "host.cpp")
 _BYTES, _WORDS = types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C")
 _JUDGE = types.boolean(_WORDS, types.int64, types.int64, types.int64)
 _ACT = types.boolean(_BYTES, _WORDS, types.int64, types.int64, types.int64)
+_SECONDS_MOST = 1_000_000
 ENDED = {0: ms.ENDED_DONE, 1: ms.ENDED_ERROR, 2: ms.ENDED_DEADLOCK}
 """How a run ended, by `Stop` of machine.h."""
 
@@ -60,8 +63,8 @@ class Real:
     def __init__(self, seed: int = 0, seconds: float = 10.0) -> None:
         if seed < 0:
             raise ConfigError("seed", seed, "must be 0 or more")
-        if not seconds > 0:
-            raise ConfigError("seconds", seconds, "must be more than 0")
+        if not 0 < seconds <= _SECONDS_MOST:
+            raise ConfigError("seconds", seconds, f"must be more than 0, and at most {_SECONDS_MOST}")
         self.seconds = seconds
         self.seed = seed
 
@@ -70,7 +73,10 @@ class Real:
         if config.DISABLE_JIT:
             raise ConfigError("on", self.name, "needs the compiled machine: unset NUMBA_DISABLE_JIT")
         if pod.state[ms.CACHE_LINES]:
-            raise ConfigError("on", self.name, "has caches of its own: run it on a pod without scalar caches")
+            raise ConfigError("on", self.name, "runs no pod with scalar caches")
+        for each in pod.kernels:
+            if isinstance(each, CKernel):
+                raise ConfigError("on", self.name, f"is for kernels in Python, and {each.name} is in C")
         if pod.generators:
             raise ConfigError("on", self.name, "needs kernels, not plain generators")
 
@@ -153,15 +159,21 @@ def _compiled(text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="xccl_emu-", dir=path.parent) as folder:
             made = Path(folder) / "program.so"
-            done = subprocess.run([*command, "-o", str(made)], input=text, capture_output=True, text=True, check=False)
+            done = _run([*command, "-o", str(made)], text)
             if done.returncode:
                 raise KernelError(f"a program of kernels does not compile:\n{done.stderr.strip()}")
             made.replace(path)
     return path
 
 
+def _run(command: list[str], text: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise KernelError(f"the compiler cannot be run: {shlex.join(command[:3])}: {error}") from error
+
+
 def _of_processor() -> list[str]:
-    """Flags for what this processor keeps whole: 32 bytes at once with AVX."""
-    if platform.machine() != "x86_64":
-        return []
-    return ["-mavx"] if " avx " in Path("/proc/cpuinfo").read_text() else []
+    """Flags with which 32 bytes are written in one instruction, where this processor can."""
+    known = Path("/proc/cpuinfo")
+    return ["-mavx"] if platform.machine() == "x86_64" and known.exists() and " avx " in known.read_text() else []

@@ -27,6 +27,7 @@ struct Core : Arithmetic {
   char *const buffer;
   unsigned long long random;
   word until_ns;
+  word granted = 0;
   int eager = 0, spins = 0;  // after how many of 256 requests a queue goes on
   word counts[ops::N] = {}, n_actions = 0;
 
@@ -243,9 +244,15 @@ struct Core : Arithmetic {
         if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
         store(memory + r[ops::store_address], r[ops::store_value], r[ops::store_nbytes]);
         return true;
-      case rq::OP_ATOMIC_ADD: result = add(memory + r[ops::atomic_add_address], r[ops::atomic_add_value]); return true;
+      case rq::OP_ATOMIC_ADD:
+        if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
+        result = add(memory + r[ops::atomic_add_address], r[ops::atomic_add_value]);
+        acquire();
+        return true;
       case rq::OP_COMPARE_SWAP:
+        if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
         result = swap(memory + r[ops::compare_swap_address], r[ops::compare_swap_expected], r[ops::compare_swap_value]);
+        acquire();
         return true;
       case rq::OP_POLL: return poll(r, result);
       case rq::OP_POLL_ANY: return poll_any(result);
@@ -272,11 +279,13 @@ struct Core : Arithmetic {
     char *at = machine.memory + r[ops::poll_address];
     word nbytes = r[ops::poll_nbytes], compare = r[ops::poll_compare], value = r[ops::poll_value], mask = r[ops::poll_mask];
     if (nbytes > 8) {
-      fetch(buffer + r[ops::poll_ub], at, nbytes);
+      word held[ms::LINE_BYTES_MOST / 8];  // what is read in vain is dropped
+      fetch((char *)held, at, nbytes);
       for (word w = 0; w < nbytes >> 2; w++) {
-        bool same = (int)plain(buffer + r[ops::poll_ub] + 4 * w, 4) == (int)(value >> 32 * (w & 1));
+        bool same = (int)plain((char *)held + 4 * w, 4) == (int)(value >> 32 * (w & 1));
         if (mask >> w & 1 && same != (compare == rq::CMP_EQ) && !is_off()) return false;
       }
+      for (word w = 0; w < nbytes >> 3; w++) put_plain(buffer + r[ops::poll_ub] + 8 * w, held[w], 8);
       return true;
     }
     word there = load(at, nbytes);
@@ -318,7 +327,7 @@ struct Core : Arithmetic {
     return true;
   }
 
-  // Let others go on; true if the run is to end.
+  // Let the core's queues go on; true if the run is to end.
   XCCL_DEVICE bool wait() {
     if (advance()) return is_set(machine.stop);
     if (++spins % SPINS_A_LOOK == 0) {
@@ -342,6 +351,10 @@ struct Core : Arithmetic {
     }
   }
 
+  // What is switched off still reads; no cache is cleaned here, and nothing else is passed over.
+  XCCL_DEVICE bool is_checked(word op) {
+    return op != rq::OP_FAIL && op != rq::OP_DCCI && (ops::LOOKS >> op & 1 || !is_off());
+  }
   XCCL_DEVICE void run() {
     until_ns = now_ns() + machine.most_ns;
     for (word i = drawn(1000); i > 0; i--) idle();
@@ -349,7 +362,7 @@ struct Core : Arithmetic {
     go_on();
     for (bool checked = false;;) {
       word op = words[abi::REQUEST];
-      if (!checked && op != rq::OP_FAIL && !is_off() && !allowed(op)) return;
+      if (!checked && is_checked(op) && !allowed(op)) return;
       checked = true;
       if (!grant()) {
         if (wait()) return;
@@ -360,7 +373,10 @@ struct Core : Arithmetic {
       if (op == rq::OP_RETURN) break;
       go_on();
       if (drawn(256) < eager) advance();  // now and then in any case: a kernel may never wait
-      if ((n_actions & 63) == 0 && is_set(machine.stop)) return;
+      if (++granted % SPINS_A_LOOK == 0) {
+        if (now_ns() > until_ns) halt(machine.stop, GIVEN_UP);
+        if (is_set(machine.stop)) return;
+      }
     }
     words[ms::STATUS] = ms::STATUS_DONE;
     add((char *)(machine.state + ms::N_LIVE), -1);

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import Kernel, abi, cpp
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
@@ -17,11 +16,7 @@ _ASKED = re.compile(rf"\[_xk_base \+ {abi.REQUEST}\] = (\d+)$", re.MULTILINE)
 
 
 def text(kernels: Sequence[Kernel], parts: Sequence[str]) -> str:
-    """Return a program: files of ours by name, ``""`` where the kernels and their constants go.
-
-    Raises:
-        ConfigError: for a kernel in C, which is machine code already.
-    """
+    """Return a program: files of ours by name, ``""`` where the kernels and their constants go."""
     return "\n".join(_program(kernels) if not part else (HERE / part).read_text() for part in parts)
 
 
@@ -31,9 +26,6 @@ def operations_of(kernel: Kernel) -> frozenset[int]:
 
 
 def _program(kernels: Sequence[Kernel]) -> str:
-    for kernel in kernels:
-        if not isinstance(kernel, Kernel):
-            raise ConfigError("on", "native", f"is for kernels in Python; {kernel.name} is in C")
     before = "struct Core;\nXCCL_DEVICE word step(word kernel, Core &core);"
     parts = ((HERE / name).read_text() for name in ("arithmetic.h", "machine.h"))
     return "\n".join([constants(), before, *parts, steps(kernels)])
@@ -41,7 +33,7 @@ def _program(kernels: Sequence[Kernel]) -> str:
 
 def steps(kernels: Sequence[Kernel]) -> str:
     """Return the step functions of some kernels, and ``step``, which calls one by its number."""
-    cases = [f"    case {k}: return kernel{k}::step_{kernel.name}(core);" for k, kernel in enumerate(kernels)]
+    cases = [f"    case {k}: return kernel{k}::v_step_{kernel.name}(core);" for k, kernel in enumerate(kernels)]
     head = ["XCCL_DEVICE word step(word kernel, Core &core) {", "  switch (kernel) {"]
     return "\n".join([cpp.steps(kernels), *head, *cases, "  }", "  return 0;", "}", ""])
 

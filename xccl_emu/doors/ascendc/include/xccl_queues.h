@@ -66,7 +66,11 @@ template <TPosition P, int DEPTH> class TQue : public xccl_buffers<xccl_full<P>(
 /* Buffers of the vector pipe alone, which its order keeps apart. */
 template <int DEPTH> class TQue<TPosition::VECCALC, DEPTH> {
 public:
-    template <class T> LocalTensor<T> AllocTensor() { return {start + nbytes * (next++ % n), nbytes}; }
+    template <class T> LocalTensor<T> AllocTensor() {
+        const uint32_t at = next;
+        next = (next + 1) % n;
+        return {start + nbytes * at, nbytes};
+    }
     template <class T> void FreeTensor(const LocalTensor<T> &) {}
     uint32_t start = 0, nbytes = 0;
     uint8_t n = 0, next = 0;
