@@ -155,7 +155,7 @@ class _Function:
                 return self._compared([left, *others], ops)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return f"({self._value(test)} ? {self._value(body)} : {self._value(orelse)})"
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.BinOp(right=ast.Constant(value=offset))):
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.BinOp(right=ast.Constant(value=int(offset)))):
                 assert name == STATE
                 return f"core.words[{offset}]"
             case ast.Subscript(value=ast.Tuple(elts=elements), slice=index):
