@@ -85,7 +85,7 @@ def test_wide_numbers_and_any_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", [0, -1])
 def test_the_first_failure_counts(by: int, tmp_path: Path) -> None:
-    """Of several statements that fail the status of the step names the first, as machine code does."""
+    """The status of a step names the first of several statements that fail, as machine code does."""
     (step,) = steps_of([fails_first], tmp_path)
     states = [new_state(fails_first, (by, 8)) for _ in range(2)]
     for each, state in zip((with_status(fails_first.lowered), step), states, strict=True):
