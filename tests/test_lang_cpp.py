@@ -2,12 +2,14 @@
 
 import ctypes
 import itertools
+import os
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign_support import has_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lang_kernels import CASES
@@ -17,9 +19,11 @@ from lang_support import BASE, module_of, new_state, own_cache, walk_generator, 
 from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import Kernel, Step, abi, cpp, kernel, load, store
 from xccl_emu.lang._text import _STATUSES, with_status
+from xccl_emu.lang.foreign import compiler
 from xccl_emu.native import host, program
 
 __all__ = ["own_cache"]
+pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: C++ is not tested here")
 _KINDS = {status: kind for kind, status in _STATUSES.items()}
 _CALLED = (
     'extern "C" long long called(long long kernel, long long *words) { Core core{words}; return step(kernel, core); }'
@@ -32,7 +36,8 @@ def steps_of(kernels: list[Kernel], folder: Path) -> list[Step]:
     parts = [(here / "host.h").read_text(), program.constants(), (here / "arithmetic.h").read_text()]
     text = "\n".join([*parts, "using Core = Arithmetic;", program.steps(kernels), _CALLED])
     library = folder / "steps.so"
-    subprocess.run(["c++", *host.FLAGS, "-o", str(library)], input=text, text=True, check=True)
+    command = [*compiler.compiler(False, os.environ), *host.FLAGS, "-o", str(library)]
+    subprocess.run(command, input=text, text=True, check=True)
     called: Any = ctypes.CDLL(str(library)).called
     called.argtypes, called.restype = (ctypes.c_longlong, ctypes.c_void_p), ctypes.c_longlong
 

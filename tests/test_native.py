@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_support import as_json, printed, refusal
-from foreign_support import needs_compiler
+from foreign_support import has_compiler, needs_compiler
 
 import xccl_emu as xe
 from xccl_emu.base.errors import (
@@ -39,6 +39,7 @@ from xccl_emu.native import Cuda, Native, host, program
 from xccl_emu.native.runs import repeat
 from xccl_emu.protocol import registry
 
+pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: threads are not tested here")
 SOON = ("sendrecv", "mpsc-ring", "ll", "pool-put")
 
 
