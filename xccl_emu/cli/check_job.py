@@ -157,8 +157,9 @@ class CheckJob:
         check_syncs(self._case, self._options.without)
         prices = Prices(self._case, self._options.without) if self._options.price else None
         verdict = self._judge(self._options.without)
-        shown = dataclasses.replace(self._shown(verdict), stronger=self._by_stronger_readings(verdict))
-        result = dataclasses.replace(shown, profile=self._profile(verdict))
+        result = dataclasses.replace(
+            self._shown(verdict), stronger=self._by_stronger_readings(verdict), profile=self._profile(verdict)
+        )  # fmt: skip
         return result if prices is None or result.each is None or result.ended else self._priced(result, prices)
 
     def _shown(self, verdict: Verdict) -> Result:
@@ -353,8 +354,9 @@ class CheckJob:
         found_prices = [Price(None, one) if isinstance(one, str) else one for one in found]
         priced = tuple(dataclasses.replace(one, price=of) for one, of in zip(each, found_prices, strict=False))
         together = found_prices[-1] if len(redundant) > 1 else None
-        result = dataclasses.replace(result, each=priced, together=together, ended=self._ended)
-        return dataclasses.replace(result, latency_us=prices.latency_us)
+        return dataclasses.replace(
+            result, each=priced, together=together, ended=self._ended, latency_us=prices.latency_us
+        )  # fmt: skip
 
     def _sent(self, total: int) -> "CheckJob":
         """Return the job as each of many processes runs it: silent."""

@@ -1,9 +1,9 @@
 """A kernel's step function as C++: statement by statement what `Kernel.source` says, which is made of the same blocks.
 
-It is ``word step_NAME(Core &core)``, where ``core.words`` are the words of the core (`abi`), and returns what machine
-code does: an operation, or a status where arithmetic fails.  What fails in a function is noted in ``core.status``, and
-the step that called it returns it; so until then it goes on with a zero.  C++ must be compiled so that integers wrap
-around (``-fwrapv``).
+It is ``word v_step_NAME(Core &core)``, where ``core.words`` are the words of the core (`abi`), and returns what machine
+code does: an operation, or a status where arithmetic fails.  What fails first is noted in ``core.status``; the step
+returns that before its next statement that may fail, or turn of a loop, and goes on with a zero until then.  C++ must
+be compiled so that integers wrap around (``-fwrapv``).
 """
 
 import ast
@@ -29,7 +29,6 @@ _SITE = word(abi.REQUEST + abi.REQUEST_WORDS - 1)
 _PLACE = f"{RESERVED}place"
 
 
-
 def steps(kernels: Sequence[Kernel]) -> str:
     """Return the step functions of some kernels, each with the functions that it calls, in a namespace of its own."""
     return "\n".join(
@@ -48,6 +47,8 @@ class _Function:
     def __init__(self, kernel: Kernel, tree: ast.FunctionDef) -> None:
         self._kernel, self._tree = kernel, tree
         self._is_step = tree.name == f"step_{kernel.name}"
+        self._ended = f"core.ended(0, {_name(_PLACE)})" if self._is_step else "0"
+        """What it returns where its arithmetic has failed."""
         self._hidden = 0
 
     def lines(self) -> Iterator[str]:
@@ -60,7 +61,7 @@ class _Function:
         if own:
             yield f"  word {', '.join(f'{_name(n)} = 0' for n in own)};"
         yield from self._body(self._tree.body, "  ")
-        yield f"  return {'core.ended(0, ' + _name(_PLACE) + ')' if self._is_step else '0'};"
+        yield f"  return {self._ended};"
         yield "}"
 
     def _body(self, body: Iterable[ast.stmt], indent: str) -> Iterator[str]:
@@ -76,7 +77,7 @@ class _Function:
                 yield from (f"word {n} = {self._value(v)};" for n, v in zip(names, values, strict=True))
                 yield from (f"{self._value(t)} = {n};" for n, t in zip(names, targets, strict=True))
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == _PLACE:
-                yield f"if (core.status) return core.ended(0, {_name(_PLACE)});"
+                yield f"if (core.status) return {self._ended};"
                 yield f"{_name(_PLACE)} = {self._value(value)};"
             case ast.Assign(targets=targets, value=value):
                 yield f"{' = '.join(map(self._value, targets))} = {self._value(value)};{self._remark(s)}"
@@ -89,7 +90,7 @@ class _Function:
                 yield "}"
             case ast.While(test=test, body=body, orelse=[]):
                 yield f"while ({self._value(test)}) {{"
-                yield f"  {self._failed()}"
+                yield f"  if (core.status) return {self._ended};"
                 yield from self._body(body, "  ")
                 yield "}"
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), orelse=[]):
@@ -99,7 +100,7 @@ class _Function:
                 yield f"return core.ended({result}, {_name(_PLACE)});" if self._is_step else f"return {result};"
             case ast.Raise(exc=ast.Call(func=ast.Name(id=name))):
                 yield f"core.fails({RAISED[name]});"
-                yield f"return core.ended(0, {_name(_PLACE)});" if self._is_step else "return 0;"
+                yield f"return {self._ended};"
             case ast.Break() | ast.Continue():
                 yield "break;" if isinstance(s, ast.Break) else "continue;"
             case ast.Global() | ast.Pass() | ast.Expr(value=ast.Constant()):
@@ -115,14 +116,10 @@ class _Function:
         values = ("0", given[0], "1") if len(given) == 1 else (*given, "1")[:3]
         yield f"word {', '.join(f'{n} = {v}' for n, v in zip((start, stop, step), values, strict=True))};"
         yield f"for (word {k} = 0, {n} = core.turns_of({start}, {stop}, {step}); {k} < {n}; {k}++) {{"
-        yield f"  {self._failed()}"
+        yield f"  if (core.status) return {self._ended};"
         yield f"  {name} = {start} + {k} * {step};"
         yield from self._body(body, "  ")
         yield "}"
-
-    def _failed(self) -> str:
-        """Return what ends a function whose arithmetic has failed."""
-        return f"if (core.status) return {f'core.ended(0, {_name(_PLACE)})' if self._is_step else '0'};"
 
     def _remark(self, s: ast.Assign) -> str:
         """Say which request it is, where its site is written."""

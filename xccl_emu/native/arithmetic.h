@@ -1,6 +1,9 @@
 // What the arithmetic of a kernel asks for, as Python has it; what fails is noted, and the step returns it.
 #pragma once
 
+XCCL_DEVICE word least(word a, word b) { return a < b ? a : b; }
+XCCL_DEVICE word greatest(word a, word b) { return a > b ? a : b; }
+
 struct Arithmetic {
   word *const words;  // of the core
   word turns = 0, status = 0;

@@ -2,13 +2,8 @@
 #pragma once
 
 using word = long long;
-using Judge = int (*)(signed char *, void **, word *, word, word, word, word);
-using Act = int (*)(signed char *, void **, char *, word, word *, word, word, word, word);
 
 #define XCCL_DEVICE __device__
-
-XCCL_DEVICE word least(word a, word b) { return a < b ? a : b; }
-XCCL_DEVICE word greatest(word a, word b) { return a > b ? a : b; }
 
 XCCL_DEVICE word load(const char *at, word nbytes) {
   word value;
@@ -59,44 +54,24 @@ XCCL_DEVICE word now_ns() {
 XCCL_DEVICE void rest() { __nanosleep(100); }
 XCCL_DEVICE void idle() { asm volatile("" ::: "memory"); }
 
-XCCL_DEVICE word part(const char *shared, word left) {
-  return left >= 16 && ((word)shared & 15) == 0 ? 16 : left >= 8 && ((word)shared & 7) == 0 ? 8 : 1;
-}
 // The data buffer may begin at any byte, so its bytes move one by one; only memory that others see is aligned.
-XCCL_DEVICE void fetch(char *to, const char *from, word left) {
-  for (word n; left > 0; to += n, from += n, left -= n) {
-    n = part(from, left);
-    if (n == 16) {
-      word low, high;
-      asm volatile("ld.relaxed.gpu.global.v2.s64 {%0,%1}, [%2];" : "=l"(low), "=l"(high) : "l"(from) : "memory");
-      for (int i = 0; i < 8; i++) to[i] = (char)(low >> 8 * i), to[8 + i] = (char)(high >> 8 * i);
-    } else {
-      word value = load(from, n);
-      for (int i = 0; i < n; i++) to[i] = (char)(value >> 8 * i);
-    }
-  }
-  fence();
-}
-XCCL_DEVICE word gathered(const char *from, word n) {
+XCCL_DEVICE word bytes_of(const char *from, word n) {
   word value = 0;
   for (int i = 0; i < n; i++) value |= (word)(unsigned char)from[i] << 8 * i;
   return value;
 }
-XCCL_DEVICE void write(char *to, const char *from, word left) {
-  for (word n; left > 0; to += n, from += n, left -= n) {
-    n = part(to, left);
-    if (n == 16)
-      asm volatile("st.relaxed.gpu.global.v2.s64 [%0], {%1,%2};" ::"l"(to), "l"(gathered(from, 8)), "l"(gathered(from + 8, 8)) : "memory");
-    else
-      store(to, gathered(from, n), n);
-  }
+XCCL_DEVICE void put_bytes(char *to, word value, word n) {
+  for (int i = 0; i < n; i++) to[i] = (char)(value >> 8 * i);
 }
-XCCL_DEVICE void copy(char *to, const char *from, word left) {
-  char held[512];
-  for (word n; left > 0; to += n, from += n, left -= n) {
-    n = least(left, sizeof held - ((word)from & 15));
-    fetch(held, from, n);
-    write(to, held, n);
-  }
+XCCL_DEVICE void fetch_16(char *to, const char *from) {
+  word low, high;
+  asm volatile("ld.relaxed.gpu.global.v2.s64 {%0,%1}, [%2];" : "=l"(low), "=l"(high) : "l"(from) : "memory");
+  put_bytes(to, low, 8), put_bytes(to + 8, high, 8);
 }
-XCCL_DEVICE void write_line(char *to, const word *from) { write(to, (const char *)from, 32); }
+XCCL_DEVICE void write_16(char *to, const char *from) {
+  const word low = bytes_of(from, 8), high = bytes_of(from + 8, 8);
+  asm volatile("st.relaxed.gpu.global.v2.s64 [%0], {%1,%2};" ::"l"(to), "l"(low), "l"(high) : "memory");
+}
+XCCL_DEVICE void write_line(char *to, const word *from) {
+  write_16(to, (const char *)from), write_16(to + 16, (const char *)from + 16);
+}

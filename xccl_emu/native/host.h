@@ -8,16 +8,11 @@
 #include <vector>
 
 using word = long long;
-using Judge = int (*)(signed char *, void **, word *, word, word, word, word);
-using Act = int (*)(signed char *, void **, char *, word, word *, word, word, word, word);
 
 #define XCCL_DEVICE inline
 
 typedef word Pair __attribute__((vector_size(16), may_alias));
 typedef word Line __attribute__((vector_size(32), may_alias));
-
-inline word least(word a, word b) { return a < b ? a : b; }
-inline word greatest(word a, word b) { return a > b ? a : b; }
 
 template <class T> word load_as(const char *at) { return __atomic_load_n((const T *)at, __ATOMIC_ACQUIRE); }
 inline word load(const char *at, word nbytes) {
@@ -60,48 +55,24 @@ inline word now_ns() {
 inline void rest() { sched_yield(); }
 inline void idle() { __asm__ volatile("" ::: "memory"); }
 
-// 16 bytes in one instruction where they are aligned, which processors with AVX and Arm's LSE2 keep whole; else 8, else 1.
-inline word part(const char *shared, word left) {
-  return left >= 16 && ((word)shared & 15) == 0 ? 16 : left >= 8 && ((word)shared & 7) == 0 ? 8 : 1;
+// 16 bytes in one instruction, which processors with AVX and Arm's LSE2 keep whole.
+inline void fetch_16(char *to, const char *from) {
+  Pair both = *(const volatile Pair *)from;
+  std::memcpy(to, &both, 16);
 }
-inline void fetch(char *to, const char *from, word left) {
-  for (word n; left > 0; to += n, from += n, left -= n) {
-    n = part(from, left);
-    if (n == 16) {
-      Pair both = *(const volatile Pair *)from;
-      std::memcpy(to, &both, 16);
-    } else {
-      put_plain(to, n == 8 ? load_as<word>(from) : load_as<signed char>(from), n);
-    }
-  }
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+inline void write_16(char *to, const char *from) {
+  Pair both;
+  std::memcpy(&both, from, 16);
+  *(volatile Pair *)to = both;
 }
-inline void write(char *to, const char *from, word left) {
-  for (word n; left > 0; to += n, from += n, left -= n) {
-    n = part(to, left);
-    if (n == 16) {
-      Pair both;
-      std::memcpy(&both, from, 16);
-      *(volatile Pair *)to = both;
-    } else {
-      store(to, plain(from, n), n);
-    }
-  }
-}
-inline void copy(char *to, const char *from, word left) {
-  char held[4096];
-  for (word n; left > 0; to += n, from += n, left -= n) {
-    n = least(left, sizeof held - ((word)from & 15));
-    fetch(held, from, n);
-    write(to, held, n);
-  }
-}
+inline word bytes_of(const char *from, word n) { return plain(from, n); }
+inline void put_bytes(char *to, word value, word n) { put_plain(to, value, n); }
 inline void write_line(char *to, const word *from) {
 #ifdef __AVX__
   Line all;
   std::memcpy(&all, from, 32);
   *(volatile Line *)to = all;
 #else
-  write(to, (const char *)from, 32);
+  write_16(to, (const char *)from), write_16(to + 16, (const char *)from + 16);
 #endif
 }

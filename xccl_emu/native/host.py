@@ -8,8 +8,6 @@ import functools
 import hashlib
 import os
 import platform
-import shlex
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +18,10 @@ import numpy as np
 from numba import config, types
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import CapacityError, ConfigError, KernelError
+from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.jit import cache
 from xccl_emu.lang import Kernel, _machine_code
-from xccl_emu.lang.foreign.compiler import compiler
+from xccl_emu.lang.foreign import compiler
 from xccl_emu.lang.foreign.kernel import CKernel
 from xccl_emu.machine.device import access, pipes, words
 from xccl_emu.machine.device import layout as ms
@@ -145,32 +143,25 @@ def _of_machine() -> tuple[int, ...]:
 @functools.lru_cache(maxsize=64)
 def _program_of(kernels: tuple[Kernel, ...]) -> Any:
     """Compile the program of some kernels, or take it from the disk; return what runs it."""
-    run = ctypes.CDLL(str(_compiled(program.text(kernels, _PARTS)))).xccl_run
+    run = _library(program.text(kernels, _PARTS)).xccl_run
     run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64)
     return run
 
 
-def _compiled(text: str) -> Path:
-    command = [*compiler(False, os.environ), *FLAGS, *_of_processor()]
+def _library(text: str) -> ctypes.CDLL:
+    command = [*compiler.compiler(False, os.environ), *FLAGS, *_of_processor()]
     digest = hashlib.sha256("\0".join([*command, text]).encode()).hexdigest()
-    path = Path(_machine_code.folder()) / f"native-{digest[:32]}.so"
-    if not path.exists():
-        cache.tell_compiling("kernels")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="xccl_emu-", dir=path.parent) as folder:
-            made = Path(folder) / "program.so"
-            done = _run([*command, "-o", str(made)], text)
-            if done.returncode:
-                raise KernelError(f"a program of kernels does not compile:\n{done.stderr.strip()}")
-            made.replace(path)
-    return path
-
-
-def _run(command: list[str], text: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise KernelError(f"the compiler cannot be run: {shlex.join(command[:3])}: {error}") from error
+    path = f"{_machine_code.folder()}/native-{digest[:32]}.o"
+    content = cache.read_kept(path)
+    with tempfile.TemporaryDirectory(prefix="xccl_emu-") as folder:
+        made = Path(folder) / "program.so"
+        if content is None:
+            cache.tell_compiling("kernels")
+            compiler.run([*command, "-o", str(made)], text, "native", "the program of some kernels")
+            cache.keep(path, made.read_bytes())
+        else:
+            made.write_bytes(content)
+        return ctypes.CDLL(str(made))
 
 
 def _of_processor() -> list[str]:

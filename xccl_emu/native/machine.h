@@ -6,6 +6,36 @@
 // by fences alone.
 #pragma once
 
+using Judge = int (*)(signed char *, void **, word *, word, word, word, word);
+using Act = int (*)(signed char *, void **, char *, word, word *, word, word, word, word);
+
+// ---- copies between memory that others see and what is a core's own: 16 bytes at once where that memory is aligned
+
+XCCL_DEVICE word part(const char *shared, word left) {
+  return left >= 16 && ((word)shared & 15) == 0 ? 16 : left >= 8 && ((word)shared & 7) == 0 ? 8 : 1;
+}
+XCCL_DEVICE void fetch(char *to, const char *from, word left) {
+  for (word n; left > 0; to += n, from += n, left -= n) {
+    n = part(from, left);
+    n == 16 ? fetch_16(to, from) : put_bytes(to, load(from, n), n);
+  }
+  acquire();
+}
+XCCL_DEVICE void write(char *to, const char *from, word left) {
+  for (word n; left > 0; to += n, from += n, left -= n) {
+    n = part(to, left);
+    n == 16 ? write_16(to, from) : store(to, bytes_of(from, n), n);
+  }
+}
+XCCL_DEVICE void copy(char *to, const char *from, word left) {
+  char held[512];
+  for (word n; left > 0; to += n, from += n, left -= n) {
+    n = least(left, sizeof held - ((word)from & 15));
+    fetch(held, from, n);
+    write(to, held, n);
+  }
+}
+
 struct Machine {
   char *memory;          // of all dies and CPUs, then the data buffers
   word n_bytes;
@@ -33,7 +63,7 @@ struct Core : Arithmetic {
 
   XCCL_DEVICE Core(const Machine &m, word core, unsigned long long seed)
       : Arithmetic{m.state + m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]}, machine(m), number(core),
-        base(m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]), buffer(m.memory + words[ms::UB_BASE]), random(seed * 0x9E3779B97F4A7C15ull + core * 0xD1B54A32D192ED03ull + 1) {
+        base(words - m.state), buffer(m.memory + words[ms::UB_BASE]), random(seed * 0x9E3779B97F4A7C15ull + core * 0xD1B54A32D192ED03ull + 1) {
     eager = 64 * (int)drawn(4) + 1;
   }
 

@@ -175,7 +175,8 @@ class _Build:
 
     def run(self, *arguments: str) -> bytes:
         """Return what the compiler writes."""
-        return _run(self.unit, [*self.command, *arguments])
+        unit = self.unit
+        return run([*self.command, *arguments], unit.entry, str(unit.file), repr(unit.name), unit.file.parent)
 
     def assembly(self, at: Path) -> str:
         """Return the kernel's assembly, made in a folder."""
@@ -295,19 +296,21 @@ def is_clang(command: Sequence[str]) -> bool:
 def _version(command: Sequence[str]) -> str:
     try:
         return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
-    except OSError:  # as `_run` says
+    except OSError:  # as `run` says
         return ""
 
 
-def _run(unit: Unit, command: Sequence[str]) -> bytes:
-    """Return what a command writes; it reads `Unit.entry` in the folder of the file."""
+def run(command: Sequence[str], text: str, of: str, name: str, folder: Path | None = None) -> bytes:
+    """Return what a compiler writes that reads a text, in a folder; ``of`` and ``name`` say in errors what it is.
+
+    Raises:
+        KernelError: if the compiler cannot be run, or with its diagnostics.
+    """
     try:
-        done = subprocess.run(
-            command, input=unit.entry.encode(), capture_output=True, check=False, cwd=unit.file.parent
-        )  # fmt: skip
+        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False, cwd=folder)
     except OSError as error:
-        raise KernelError(f"{unit.file}: the compiler cannot be run: {shlex.join(command[:3])}: {error}") from error
+        raise KernelError(f"{of}: the compiler cannot be run: {shlex.join(command[:3])}: {error}") from error
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip()
-        raise KernelError(f"{unit.file}: {unit.name!r} does not compile:\n{message}")
+        raise KernelError(f"{of}: {name} does not compile:\n{message}")
     return done.stdout
