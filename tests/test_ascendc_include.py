@@ -86,7 +86,7 @@ def test_an_edited_header_is_compiled(folder: Path) -> None:
 def test_a_kernel_that_is_made_again_asks_no_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A case is built many times in a check: only a change of a file, or a header that is found first, is looked at."""
     first = kernel(folder, "common").sites
-    monkeypatch.delattr(compiler, "_run")
+    monkeypatch.delattr(compiler, "run")
     assert kernel(folder, "common").sites == first
     (folder / "kernels" / "steps.h").write_text('#include "../common/steps.h"\n')
     with pytest.raises(NameError):
