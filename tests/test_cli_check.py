@@ -527,11 +527,29 @@ def test_redundant_ones_have_a_price_together() -> None:
     assert told["together"]["us"] >= max(alone)
 
 
+def test_what_is_stronger_than_needed_has_a_price() -> None:
+    """A quiet that a fence replaces costs the way that it waits for; an order asked for costs nothing in this model."""
+    case = f"{Path(__file__).parent}/timing/test_price.py:Announced"
+    words = ("check", case, "--weakest", "--price", "--advice-seconds", "0", "--workers", "1")
+    told = as_json(*words)
+    by_request = {one["operation"]: one for one in told["each_request"]}
+    assert {name: one["advice"] for name, one in by_request.items()} == {
+        "mtu_out": "no-order",
+        "quiet": "fence",
+        "put": "no-order",
+    }
+    price = by_request["quiet"]["price"]
+    assert 0 < price["low_us"] < price["us"] < price["high_us"]
+    assert by_request["put"]["price"]["us"] == by_request["mtu_out"]["price"]["us"] == 0
+    assert told["advised"] == price
+    assert f"all that is more than the weakest together: {price['us']:.3f} us" in " ".join(printed(*words).split())
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--price", "--price: needs --each-sync"),
-        ("--each-sync --plot x.svg", "--plot x.svg: needs --price"),
+        ("--price", "--price: needs --each-sync or --weakest"),
+        ("--each-sync --plot x.svg", "--plot x.svg: needs --each-sync --price"),
         ("--each-sync --price --plot x.txt", "must end with"),
         ("--each-sync --price --scalar-cache 8", "virtual time knows no caches"),
     ],

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xccl_emu.check.profile import ProfiledSite
     from xccl_emu.check.verdict import Verdict, Violation
     from xccl_emu.check.weakest import Weakest
-    from xccl_emu.cli.check_job import Result, SyncResult
+    from xccl_emu.cli.check_job import RequestResult, Result, SyncResult
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 _REACH = (
@@ -90,7 +90,9 @@ class CheckOptions(Spread):
     )
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
     each_sync: bool = option(False, "Switch off each synchronization by itself: which ones are needed?")
-    price: bool = option(False, "Say what each costs in virtual time too, with --each-sync.")
+    price: bool = option(
+        False, "Say what each costs in virtual time too, with --each-sync; with --weakest, what asking for more does."
+    )
     weakest: bool = option(
         False, "Weaken each request and quiet by itself: which order does it need, and which quiet could be a fence?"
     )
@@ -106,7 +108,8 @@ class CheckOptions(Spread):
     seconds: float | None = option(None, "Most seconds of each check, compiling not counted [default: 75]")
     states: int | None = option(None, "Most states that are searched.", least=1)
     memory: str = option(
-        "", "Most memory for what a search keeps of states, such as 500M or 4G; each of --workers may take as much"
+        "",
+        "Most memory for what a search keeps of states, such as 500M or 4G; each of --workers may take as much"
         " [default: half of what is free, divided among them]",
     )
     seed: int = option(0, "Seed of drawn schedules.", least=0)
@@ -219,13 +222,13 @@ def show(result: "Result") -> None:
             console.print(_REACH, highlight=False)
         if result.unreached:
             console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
-        for line in price_lines(result):
-            console.print(line, highlight=False)
         if silent := [name for name, matters in without_requests(result.fresh().pod).items() if not matters]:
             console.print(f"without effect here: {', '.join(silent)}", highlight=False)
     if result.weakest is not None:
         console.print(weakest_table(result.weakest))
         console.print(_ONE_AT_A_TIME, highlight=False)
+    for line in price_lines(result):
+        console.print(line, highlight=False)
     if result.profile is not None:
         console.print(profile_table(result.profile))
     if result.replay_file is not None and result.verdict.policy != "replay":
@@ -359,18 +362,22 @@ def _reach_rows(verdict: "Verdict") -> list[tuple[str, str]]:
     ]
 
 
-def weakest_table(found: "tuple[Weakest, ...]") -> "Table":
-    """One line a request: what it asks for, the weakest that will do, and what goes wrong with less."""
+def weakest_table(results: "tuple[RequestResult, ...]") -> "Table":
+    """One line a request: what it asks for, the weakest that will do, and what goes wrong with less or more costs."""
     shown = table(title="the weakest that will do", title_style="")
-    for name in ("kernel", "request", "asks for", "weakest", "with less", "judged again", "states"):
-        shown.add_column(name, justify="right" if name == "states" else "left", overflow="fold")
-    for one in found:
+    priced = any(one.price is not None for one in results)
+    last = ("costs, us", "80%") if priced else ("states",)
+    for name in ("kernel", "request", "asks for", "weakest", "with less", "judged again", *last):
+        shown.add_column(name, justify="right" if name in last else "left", overflow="fold")
+    for result in results:
+        one = result.found
         where = f"{one.site.operation} {one.site.file.rpartition('/')[2]}:{one.site.line}"
         where += "".join(f" < {line}" for _, line in one.site.callers[::-1])
         less = ", ".join(f"{to}: {kind}" for to, kind in one.refuted.items())
         named = f"{where} ({one.site.sync})" if one.site.sync else where
         weakest = one.weakest if one.reached else f"{one.weakest} (a run does not come to it)"
-        shown.add_row(one.kernel, named, one.asks, weakest, less or one.unfinished, _again(one), f"{one.states:,}")
+        cells = price_cells(result.price) if priced else (f"{one.states:,}",)
+        shown.add_row(one.kernel, named, one.asks, weakest, less or one.unfinished, _again(one), *cells)
     return shown
 
 

@@ -38,7 +38,7 @@ from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
-from xccl_emu.timing.price import Price, Prices
+from xccl_emu.timing.price import Price, Prices, Weaker
 
 T = TypeVar("T")
 EXIT_CODES = {
@@ -78,6 +78,16 @@ class SyncResult(w.Printed):
 
 
 @dataclass(frozen=True)
+class RequestResult(w.Printed):
+    """The weakest that one request can ask for, and what asking for more costs."""
+
+    RECORD = "Request"
+    FIRST = Weakest.FIRST
+    found: Annotated[Weakest, w.INLINE]
+    price: Annotated[Price | None, "what it costs to ask for more than that; null without `--price` or advice"] = None
+
+
+@dataclass(frozen=True)
 class Stronger(w.Printed):
     """The verdict by the stronger readings of what nobody has chosen."""
 
@@ -110,7 +120,8 @@ class Result(w.Printed):
     each: Annotated[tuple[SyncResult, ...] | None, "null without `--each-sync`", w.As("each_sync")] = None
     latency_us: Annotated[float | None, "virtual time with all of them; null without `--price`"] = None
     together: Annotated[Price | None, "all redundant ones; null where there are not two, or without `--price`"] = None
-    weakest: Annotated[tuple[Weakest, ...] | None, "null without `--weakest`", w.As("each_request")] = None
+    weakest: Annotated[tuple[RequestResult, ...] | None, "null without `--weakest`", w.As("each_request")] = None
+    advised: Annotated[Price | None, "all advice followed at once; null as `together`"] = None
     profile: Annotated[tuple[ProfiledSite, ...] | None, "null without `--profile`"] = None
     unsaved: str = ""
     """Why there is no replay file."""
@@ -130,7 +141,7 @@ class Result(w.Printed):
         if self.contradicted:
             return ending.BUG
         code = EXIT_CODES[self.verdict.verdict]
-        if self.weakest is not None and any(one.unfinished for one in self.weakest):
+        if self.weakest is not None and any(one.found.unfinished for one in self.weakest):
             return code or ending.UNFINISHED
         if self.each is None or code:
             return code
@@ -157,19 +168,21 @@ class CheckJob:
         check_syncs(self._case, self._options.without)
         prices = Prices(self._case, self._options.without) if self._options.price else None
         verdict = self._judge(self._options.without)
-        result = dataclasses.replace(
-            self._shown(verdict), stronger=self._by_stronger_readings(verdict), profile=self._profile(verdict)
+        return dataclasses.replace(
+            self._shown(verdict, prices), stronger=self._by_stronger_readings(verdict), profile=self._profile(verdict)
         )  # fmt: skip
-        return result if prices is None or result.each is None or result.ended else self._priced(result, prices)
 
-    def _shown(self, verdict: Verdict) -> Result:
+    def _shown(self, verdict: Verdict, prices: Prices | None) -> Result:
         """The verdict, and what else was asked for."""
         if verdict.verdict == VIOLATION or not (self._options.each_sync or self._options.weakest):
             return self._saved(verdict)
-        each, unreached = self._each_sync(verdict) if self._options.each_sync else (None, ())
-        found = self._weakest() if self._options.weakest and verdict.verdict == VERIFIED else None
         result = self._result(verdict, None)
-        return dataclasses.replace(result, each=each, unreached=unreached, weakest=found, ended=self._ended)
+        if self._options.each_sync:
+            result = self._each_sync(result, prices)
+        if self._options.weakest and verdict.verdict == VERIFIED:
+            result = self._weakest(result, prices)
+        latency_us = None if prices is None else prices.latency_us
+        return dataclasses.replace(result, latency_us=latency_us, ended=self._ended)
 
     def _profile(self, verdict: Verdict) -> tuple[ProfiledSite, ...] | None:
         """Return what makes states, if that is asked for and there is a search of the case."""
@@ -233,10 +246,10 @@ class CheckJob:
         for name in ("workers", "dask"):
             if getattr(options, name) is not None and not advised:
                 raise ConfigError(f"--{name} {getattr(options, name)}: needs --each-sync or --weakest")
-        if options.price and not options.each_sync:
-            raise ConfigError("--price: needs --each-sync; xccl-emu bench has it without a check")
-        if options.plot is not None and not options.price:
-            raise ConfigError(f"--plot {options.plot}: needs --price")
+        if options.price and not advised:
+            raise ConfigError("--price: needs --each-sync or --weakest; xccl-emu bench has it without a check")
+        if options.plot is not None and not (options.price and options.each_sync):
+            raise ConfigError(f"--plot {options.plot}: needs --each-sync --price")
         check_plot(options.plot)
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
@@ -302,14 +315,14 @@ class CheckJob:
             witness_seconds=plain_first.PATIENCE_S if plain_first.is_plain() else WITNESS_SECONDS,
         )  # fmt: skip
 
-    def _each_sync(self, verdict: Verdict) -> tuple[tuple[SyncResult, ...], tuple[str, ...]]:
-        """The protocol without each synchronization that it comes to, and the names of those that it does not.
+    def _each_sync(self, result: Result, prices: Prices | None) -> Result:
+        """The result with what becomes of the protocol without each synchronization that it comes to.
 
-        What has no effect on this pod is in neither.
+        What has no effect on this pod is neither there nor in what is not reached.
         """
         silent = without_requests(self._case.build(self._order).pod)
         names = [name for name in self._case.syncs if name not in self._options.without and silent.get(name, True)]
-        reach = verdict.reach
+        reach = result.verdict.reach
         reached = {*silent, *(reached_syncs(self._case, self._order) if reach is None else reach.reached())}
         there = [name for name in names if name in reached]
         sent = self._sent(len(there))
@@ -321,10 +334,14 @@ class CheckJob:
             self._sync_result(name, self._undone(name, one), reach) if isinstance(one, str) else one
             for name, one in zip(there, each, strict=True)
         )
-        return results, tuple(name for name in names if name not in reached)
+        redundant = [one.sync for one in results if one.finding == "redundant"]
+        *of, together = self._priced(prices, [*(([name], ()) for name in there), (_several(redundant), ())])
+        each_sync = tuple(dataclasses.replace(one, price=price) for one, price in zip(results, of, strict=True))
+        unreached = tuple(name for name in names if name not in reached)
+        return dataclasses.replace(result, each=each_sync, unreached=unreached, together=together)
 
-    def _weakest(self) -> tuple[Weakest, ...]:
-        """The protocol with each request and quiet weakened by itself."""
+    def _weakest(self, result: Result, prices: Prices | None) -> Result:
+        """The result with each request and quiet weakened by itself."""
         options = self._options
         seconds = SECONDS if options.seconds is None else options.seconds
 
@@ -340,23 +357,24 @@ class CheckJob:
             jobs.Job(f"{one.kernel}, line {one.site.line}", dataclasses.replace(one, by=sent).weakest) for one in each
         ]
         found = self._all(made, lambda one: one.weakest or one.unfinished)
-        return tuple(
-            request.unfinished(one) if isinstance(one, str) else one for request, one in zip(each, found, strict=True)
-        )
+        answers = [ask.unfinished(one) if isinstance(one, str) else one for ask, one in zip(each, found, strict=True)]
+        weaker = [[(ask.number, ask.n, one.advice)][: bool(one.advice)] for ask, one in zip(each, answers, strict=True)]
+        together = _several([one for each in weaker for one in each])
+        *of, advised = self._priced(prices, [((), each) for each in [*weaker, together]])
+        priced = tuple(RequestResult(one, price) for one, price in zip(answers, of, strict=True))
+        return dataclasses.replace(result, weakest=priced, advised=advised)
 
-    def _priced(self, result: Result, prices: Prices) -> Result:
-        """The result with what each synchronization costs, and all together that are redundant; a signal ends that."""
-        each = result.each or ()
-        redundant = [one.sync for one in each if one.finding == "redundant"]
-        asked = [*([one.sync] for one in each), *([redundant] if len(redundant) > 1 else [])]
-        made = [jobs.Job(f"price of {', '.join(names)}", partial(prices.of, names)) for names in asked]
+    def _priced(
+        self, prices: Prices | None, asked: Sequence[tuple[Sequence[str], Sequence[Weaker]]]
+    ) -> list[Price | None]:
+        """Return the price of what is switched off or weaker in each; None for nothing."""
+        if prices is None:
+            return [None] * len(asked)
+        made = [jobs.Job(f"price of {_words(*each)}", partial(prices.of, *each)) for each in asked if any(each)]
         found = self._all(made, lambda one: one.why or f"{one.us:.3f} us", workers=1)
-        found_prices = [Price(None, one) if isinstance(one, str) else one for one in found]
-        priced = tuple(dataclasses.replace(one, price=of) for one, of in zip(each, found_prices, strict=False))
-        together = found_prices[-1] if len(redundant) > 1 else None
-        return dataclasses.replace(
-            result, each=priced, together=together, ended=self._ended, latency_us=prices.latency_us
-        )  # fmt: skip
+        left = iter(found)
+        of = [next(left) if any(each) else None for each in asked]
+        return [Price(None, one) if isinstance(one, str) else one for one in of]
 
     def _sent(self, total: int) -> "CheckJob":
         """Return the job as each of many processes runs it: silent."""
@@ -447,6 +465,16 @@ def stronger(case: Case, open_readings: Collection[str], judge: Callable[[Case],
     """A case judged by the stronger readings of what is open in it; None if nothing is."""
     read = {name: of[1] for name, of in READINGS.items() if name in open_readings}
     return Stronger(read, judge(case.with_pod_options(**read))) if read else None
+
+
+def _several(given: Sequence[T]) -> Sequence[T]:
+    """Return what there is of two or more, else nothing."""
+    return given if len(given) > 1 else ()
+
+
+def _words(names: Sequence[str], weaker: Sequence[Weaker]) -> str:
+    """Return what a price is of."""
+    return ", ".join([*names, *sorted({f"more than {to}" for _, _, to in weaker})])
 
 
 def _of(verdict: Verdict) -> str:

@@ -1,4 +1,4 @@
-"""What `check --each-sync --price` shows: cells of its table, lines below it, and a picture."""
+"""What `check --price` shows: cells of its table, lines below it, and a picture."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,14 +23,15 @@ def price_cells(price: "Price | None") -> tuple[str, str]:
 
 
 def price_lines(result: "Result") -> Iterator[str]:
-    """Yield what prices are of, what all redundant ones cost together, and which have none."""
-    if result.latency_us is None or result.each is None:
+    """Yield what prices are of, what all that can go and all advice cost together, and which have none."""
+    if result.latency_us is None or (result.each is None and result.weakest is None):
         return
     yield f"virtual time {result.latency_us:.3f} us; {_ABOUT}"
-    if result.together is not None:
-        us, interval = price_cells(result.together)
-        yield f"all redundant ones together: {f'{us} us ({interval})' if us else f'no price: {result.together.why}'}"
-    prices = [(one.sync, one.price) for one in result.each if one.price is not None and one.price.why]
+    for what, together in (("redundant ones", result.together), ("that is more than the weakest", result.advised)):
+        if together is not None:
+            us, interval = price_cells(together)
+            yield f"all {what} together: {f'{us} us ({interval})' if us else f'no price: {together.why}'}"
+    prices = [(one.sync, one.price) for one in result.each or () if one.price is not None and one.price.why]
     for why in dict.fromkeys(price.why for _, price in prices):
         yield f"no price ({why}): {', '.join(sync for sync, price in prices if price.why == why)}"
 

@@ -9,7 +9,7 @@ An interval is made as for a row of a bench: each constant of the model is set t
 alone, and what the price then moves is added in squares.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -31,6 +31,8 @@ _PATIENCE = 16
 _OF_OPERATORS = ("skew_us", "launch_us")
 """Constants that the run of a case does not have."""
 
+Weaker = tuple[int, int, str]
+"""Number of a kernel in its pod, number of a site in it, and what that asks for instead (`Pod.weaken`)."""
 Work = tuple[dict[str, int], int]
 """Bytes that each pipe moved, and elements that were computed on."""
 Outcome = tuple[float | str, Work | None]
@@ -83,9 +85,9 @@ class Prices:
         there = {site.sync for row in rows.values() if (site := timing.site(row)) is not None}
         return [name for name in names if name in there]
 
-    def of(self, names: Collection[str]) -> Price:
-        """Return the price of some synchronizations together."""
-        found = map(_price, self._whole, self._runs(self._without | {*names}))
+    def of(self, names: Collection[str], weaker: Sequence[Weaker] = ()) -> Price:
+        """Return the price of some synchronizations together, and of asking for more than ``weaker`` says."""
+        found = map(_price, self._whole, self._runs(self._without | {*names}, weaker))
         us = next(found)
         if isinstance(us, str):
             return Price(None, us)
@@ -96,20 +98,23 @@ class Prices:
         down, up = in_squares(moves)
         return Price(us, "", us + down, us + up)
 
-    def _runs(self, without: Collection[str]) -> Iterator[Outcome]:
+    def _runs(self, without: Collection[str], weaker: Sequence[Weaker] = ()) -> Iterator[Outcome]:
         """Yield how it goes without some names, with the usual costs, then with each constant at each end."""
-        pod, kept = self._pod(without), None
+        pod, kept = self._pod(without, weaker), None
         with suppress(CapacityError):  # a pod that is not small is made again for each run
             kept = pod.snapshot()
         for number, costs in enumerate(self._costs):
             if kept is not None:
                 pod.restore(kept)
             elif number:
-                pod = self._pod(without)
+                pod = self._pod(without, weaker)
             yield self._outcome(pod, costs)
 
-    def _pod(self, without: Collection[str]) -> Pod:
-        return self._case.build("sc", without, payload=self._data).pod
+    def _pod(self, without: Collection[str], weaker: Sequence[Weaker] = ()) -> Pod:
+        pod = self._case.build("sc", without, payload=self._data).pod
+        for kernel, site, to in weaker:
+            pod.weaken(kernel, site, to)
+        return pod
 
     def _outcome(self, pod: Pod, costs: Costs) -> Outcome:
         policy = pod.policy = VirtualTime(self._fabric, costs, data=self._data)
