@@ -10,7 +10,7 @@ from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.picture import svg
 from xccl_emu.check.witness.render import rows
-from xccl_emu.check.witness.trace import steps
+from xccl_emu.check.witness.tracer import steps
 from xccl_emu.guards.campaign import judge
 from xccl_emu.guards.campaign.generate import AN_END, ProgramCase, draw
 from xccl_emu.guards.campaign.programs import ORDERS, Small, program

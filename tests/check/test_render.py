@@ -19,7 +19,8 @@ from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import excerpt, rows
 from xccl_emu.check.witness.shrink_schedule import shrink
-from xccl_emu.check.witness.trace import PERFORM, drawn, steps
+from xccl_emu.check.witness.trace import PERFORM
+from xccl_emu.check.witness.tracer import drawn, steps
 from xccl_emu.protocol.registry import make
 
 from .witness_support import RUNS, Run, everything, judge, printed, relay, some_violation, stepped

@@ -23,6 +23,7 @@ MOVED = {
     "xccl_emu.campaign.shrink": "xccl_emu.guards.campaign.shrink_program",
     "xccl_emu.check.search.faulty": "xccl_emu.check.search.every_fault",
     "xccl_emu.check.witness.shrink": "xccl_emu.check.witness.shrink_schedule",
+    "xccl_emu.check.profile": "xccl_emu.check.search.profiled",
     "xccl_emu.cli.sooner": "xccl_emu.cli.plain_first",
     "xccl_emu.fuzz.shrink": "xccl_emu.fuzz.run",
     "xccl_emu.check.device.attempts": "xccl_emu.check.witness.device.attempts",

@@ -7,7 +7,6 @@ from xccl_emu.check import verdict as kinds
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.shrink_schedule import signature
-from xccl_emu.check.witness.trace import steps
 
 _OF_DATA = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UNDEFINED)
 _OF_THE_RUN = (kinds.DEADLOCK, kinds.LIVELOCK, kinds.ASSERTION, kinds.AREA_VIOLATION)
@@ -61,6 +60,8 @@ def cause(trial: Trial, found: Sequence[kinds.Violation]) -> kinds.Violation:
 def _passed(trial: Trial, violation: kinds.Violation) -> set[str]:
     """The source lines that cores had come through before they did wrong."""
     before = trial.pod.snapshot()
+    from xccl_emu.check.witness.tracer import steps  # compiled code is imported only when something runs
+
     run = steps(trial, violation.actions.tolist())
     trial.pod.restore(before)
     wrong = [run.steps[number - 1] for number in marks(run, violation)]
