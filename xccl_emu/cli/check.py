@@ -21,7 +21,6 @@ from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
 from xccl_emu.cli.cases import ANY_SIZE, named
 from xccl_emu.cli.check_options import CheckOptions
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.priced import draw_prices, price_cells, price_lines
 from xccl_emu.cli.shown import file_of, right, spinner, stdout_console, table
 
 if TYPE_CHECKING:
@@ -31,6 +30,65 @@ if TYPE_CHECKING:
     from xccl_emu.check.verdict import ProfiledSite, Verdict, Violation
     from xccl_emu.check.weakest import Weakest
     from xccl_emu.cli.check_job import Result, SyncResult
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xccl_emu.cli.check_job import Result
+    from xccl_emu.timing.price import Price
+
+
+_ABOUT = (
+    "a price is a run with it minus a run without it. They do not add up; below 0 it is faster with it. In this model a"
+    " fence by itself takes no time. In brackets: how a run without it goes"
+)
+_COLOURS = {"needed": "#2e86c1", "redundant": "#ba4a00"}
+
+
+def price_cells(price: "Price | None") -> tuple[str, str]:
+    """Return the price and its interval in words; empty where there is none."""
+    if price is None or price.us is None:
+        return "", ""
+    return f"{price.us:.3f}", "" if price.low_us is None else f"{price.low_us:.3f} to {price.high_us:.3f}"
+
+
+def price_lines(result: "Result") -> Iterator[str]:
+    """Yield what prices are of, what all redundant ones cost together, and which have none."""
+    if result.latency_us is None or result.each is None:
+        return
+    yield f"virtual time {result.latency_us:.3f} us; {_ABOUT}"
+    if result.together is not None:
+        us, interval = price_cells(result.together)
+        yield f"all redundant ones together: {f'{us} us ({interval})' if us else f'no price: {result.together.why}'}"
+    prices = [(one.sync, one.price) for one in result.each if one.price is not None and one.price.why]
+    for why in dict.fromkeys(price.why for _, price in prices):
+        yield f"no price ({why}): {', '.join(sync for sync, price in prices if price.why == why)}"
+
+
+def draw_prices(result: "Result", path: Path) -> None:
+    """Draw a bar for each price with its interval, coloured by what it is; OutputError if it cannot be written."""
+    from matplotlib.figure import Figure
+
+    from xccl_emu.cli.files import save_figure
+
+    rows = [(one, one.price) for one in result.each or () if one.price is not None]
+    figure = Figure(figsize=(9.0, 1.4 + 0.28 * len(rows)), layout="constrained")
+    panel = figure.add_subplot()
+    for place, (one, price) in enumerate(rows):
+        us, low, high = price.us or 0.0, price.low_us, price.high_us
+        reach = None if low is None or high is None else ([us - low], [high - us])
+        panel.barh(place, us, color=_COLOURS.get(one.finding, "#566573"), xerr=reach, capsize=2, ecolor="#1b2631")
+        panel.text(0, place, f" no price: {price.why}" if price.why else "", va="center", fontsize="small")
+    panel.set_yticks(range(len(rows)), [f"{one.sync} ({one.finding})" for one, _ in rows], fontsize="small")
+    verdict, us = result.verdict, result.latency_us or 0.0
+    sizes = ", ".join(f"{name} {value}" for name, value in verdict.configuration.items())
+    panel.set(xlabel="price in virtual time, us", ylim=(len(rows) - 0.4, -0.6))
+    panel.set_title(f"{verdict.protocol}, {us:.3f} us ({sizes})", fontsize="small", wrap=True)
+    panel.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, path)
+
+
+# ---- the command
+
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 _REACH = (
@@ -145,11 +203,9 @@ def show(result: "Result") -> None:
 def draw(result: "Result") -> None:
     """Write what was found in the forms that were asked for; OutputError if a file cannot be written."""
     from xccl_emu.check.witness import picture
-    from xccl_emu.check.witness.chart import mermaid
+    from xccl_emu.check.witness.exported import mermaid, perfetto, sarif
     from xccl_emu.check.witness.highlight import marks
-    from xccl_emu.check.witness.perfetto import perfetto
     from xccl_emu.check.witness.render import rows
-    from xccl_emu.check.witness.sarif import sarif
     from xccl_emu.check.witness.tracer import steps
 
     violation, options = result.verdict.violation, result.options
