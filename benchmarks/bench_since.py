@@ -62,7 +62,13 @@ def side(tree: Path, job: str) -> Iterator[Callable[[], float | None]]:
 
 def ratio(tree: Path, job: str, starts: int, pairs: int) -> float | None:
     """Median over processes of the median of their pairs, each side first in every other one; None if one cannot."""
-    medians = []
+    found = measured(tree, job, starts, pairs)
+    return None if found is None else found[1]
+
+
+def measured(tree: Path, job: str, starts: int, pairs: int) -> tuple[float, float] | None:
+    """Return the best rate now too, before `ratio`."""
+    medians, best = [], 0.0
     for _ in range(starts):
         with side(tree, job) as then, side(ROOT, job) as now:
             ratios = []
@@ -71,8 +77,9 @@ def ratio(tree: Path, job: str, starts: int, pairs: int) -> float | None:
                 if before is None or after is None:
                     return None
                 ratios.append(after / before)
+                best = max(best, after)
         medians.append(statistics.median(ratios))
-    return statistics.median(medians)
+    return best, statistics.median(medians)
 
 
 def compare(revision: str, jobs: Sequence[str], starts: int, pairs: int) -> Report:

@@ -79,6 +79,20 @@ def transitions(full: bool) -> Job:
     return job
 
 
+def searched(protocol: str) -> Job:
+    """Transitions of the merged search of a protocol, whose kernels run in them."""
+    import bench_search
+
+    from xccl_emu.protocol.registry import make
+
+    def job() -> float:
+        case = make(protocol, **bench_search.PROTOCOLS[protocol])
+        found, taken = bench_search.search_case(case, False, bench_search.STATES_MAX // 4)
+        return float(found.transitions) / taken
+
+    return job
+
+
 JOBS: Mapping[str, Callable[[], Job]] = {
     "events set and waited for": lambda: steps("flag_steps", 1_000_000),
     "stores to the data buffer": lambda: steps("scalar_steps", 4_000_000),
@@ -90,6 +104,8 @@ JOBS: Mapping[str, Callable[[], Job]] = {
     "dispatch + combine at 32 ranks": lambda: experts(32),
     "transitions of a search, merged": lambda: transitions(False),
     "transitions of a search, full": lambda: transitions(True),
+    "transitions of dispatch, merged": lambda: searched("dispatch"),
+    "transitions of all-reduce-ring, merged": lambda: searched("all-reduce-ring"),
 }
 
 

@@ -77,9 +77,9 @@ class Mistake:
 _SETUP, _FAULTY = "search/setup.py", "search/device/faulty_runs.py"
 _WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]"}
 """Files that know another word for which mistake is made, or the checker state by another name."""
-_CLASSIFY, _FIELDS, _FORESEEN, _GRANULES, _INSIDE, _KEPT, _MOVES, _RACES, _RUN = (
+_CLASSIFY, _DFS, _FIELDS, _GRANULES, _INSIDE, _KEPT, _MOVES, _RACES, _RUN = (
     f"search/device/{name}.py"
-    for name in ("classify", "fields", "foreseen", "granules", "inside", "kept", "moves", "races", "run_local")
+    for name in ("classify", "dfs", "fields", "granules", "inside", "kept", "moves", "races", "run_local")
 )
 _TOUCH, _COPIED = "max(worst, granules.touch(", "a copy over what a poll waits for"
 MISTAKES = (
@@ -140,7 +140,7 @@ MISTAKES = (
         "    if pipe == rq.SCALAR:",
     ),
     Mistake(
-        "meeting-is-foreseen", "nothing follows where a write meets a tentative read", _FORESEEN,
+        "meeting-is-foreseen", "nothing follows where a write meets a tentative read", _DFS,
         "if st[ms.SOME_TENTATIVE] else 0", "if st[ms.SOME_TENTATIVE] and not PLANTED else 0",
     ),
     Mistake(

@@ -2,7 +2,7 @@
 
 from tests.machine.support import small
 from xccl_emu.guards.campaign.generate import NOTHING, SPOILED, ProgramCase
-from xccl_emu.guards.campaign.shrink_program import shrunk
+from xccl_emu.guards.campaign.run import shrunk
 
 LONG = small(
     "store 1.0 5; quiet; put 1.4 3 2; ge 0.4 1; store 1.0 6 | ge 1.4 3; load_named 1.0; store 0.4 1 | "

@@ -6,11 +6,10 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import parse
 from xccl_emu.check.verdict import DATA_RACE, TORN_METADATA, VERIFIED, VIOLATION, Verdict
-from xccl_emu.check.witness.chart import mermaid
-from xccl_emu.check.witness.perfetto import perfetto
+from xccl_emu.check.witness.exported import mermaid, perfetto
 from xccl_emu.check.witness.picture import svg
 from xccl_emu.check.witness.render import rows
-from xccl_emu.check.witness.trace import steps
+from xccl_emu.check.witness.tracer import steps
 from xccl_emu.guards.campaign import judge
 from xccl_emu.guards.campaign.generate import AN_END, ProgramCase, draw
 from xccl_emu.guards.campaign.programs import ORDERS, Small, program

@@ -15,8 +15,7 @@ from xccl_emu.check.device import fault_codes as faults
 from xccl_emu.check.faults import Fault, decode, encode, is_fault, parse
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Checkable
-from xccl_emu.check.witness.chart import mermaid
-from xccl_emu.check.witness.perfetto import perfetto
+from xccl_emu.check.witness.exported import mermaid, perfetto
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.lang import kernel, load, poll_eq, put, quiet, store
 from xccl_emu.machine import small_pod

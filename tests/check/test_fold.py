@@ -10,7 +10,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.messages import wrong_byte
 from xccl_emu.check.trial import Expected
 from xccl_emu.check.verdict import DEADLOCK, WRONG_BITS
-from xccl_emu.check.witness import render, trace
+from xccl_emu.check.witness import render, tracer
 from xccl_emu.lang import MTU_IN, MTU_OUT, add, kernel, load, mtu_in, mtu_out, poll_ge, quiet, set_flag, wait_flag
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, Regions, protocol
@@ -88,7 +88,7 @@ def test_cores_that_share_nothing_with_blocked_ones_are_left_out() -> None:
     """Who waits is shown, and who rang for it; the other pair has returned, and has no line."""
     verdict = check(pairs())
     assert verdict.violation.kind == DEADLOCK
-    run = trace.steps(pairs().build("relaxed"), verdict.violation.actions.tolist())
+    run = tracer.steps(pairs().build("relaxed"), verdict.violation.actions.tolist())
     assert render.cores_that_matter(run) == {2, 3}
     text, _ = printed(pairs().build("relaxed"), verdict.violation)
     assert re.search(r"\d die2\.core0|\d +die2\.core0", text)

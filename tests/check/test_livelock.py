@@ -11,7 +11,7 @@ from xccl_emu.check.certify import certify
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
-from xccl_emu.check.witness.chart import mermaid
+from xccl_emu.check.witness.exported import mermaid
 from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.check.witness.replayer import Replayer

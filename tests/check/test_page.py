@@ -16,9 +16,10 @@ from tests.cli_support import printed, refusal
 from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import Verdict
-from xccl_emu.check.witness import picture, render, trace
+from xccl_emu.check.witness import picture, render, tracer
 from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import LINE, Witness
+from xccl_emu.check.witness.trace import PERFORM, RunTrace
 from xccl_emu.lang import add, kernel, poll_ge
 from xccl_emu.protocol import Bench, Regions, protocol
 from xccl_emu.protocol.case import Case
@@ -35,10 +36,10 @@ def broken() -> tuple[Case, Verdict]:
     return case, check(case, without=OFF)
 
 
-def run_of(case: Case, verdict: Verdict) -> tuple[trace.RunTrace, list[render.RenderedRow]]:
+def run_of(case: Case, verdict: Verdict) -> tuple[RunTrace, list[render.RenderedRow]]:
     """Its run, and the lines of it."""
     assert verdict.violation is not None
-    run = trace.steps(case.build(verdict.order, verdict.without), verdict.violation.actions.tolist())
+    run = tracer.steps(case.build(verdict.order, verdict.without), verdict.violation.actions.tolist())
     return run, render.rows(run, marks(run, verdict.violation))
 
 
@@ -58,7 +59,7 @@ def test_picture_has_a_dot_a_row_and_an_arrow_a_landing() -> None:
         str(row) for row, line in enumerate(lines) if line.mark
     ]
     assert sum(line.mark != "" for line in lines) == 2
-    landed = [line for line in lines if line.step.pipe == trace.PERFORM]
+    landed = [line for line in lines if line.step.pipe == PERFORM]
     arrows = root.findall(f"{SVG}line[@class='write']")
     assert {float(arrow.get("y2", "")) for arrow in arrows} == {picture.y_of(lines.index(line)) for line in landed}
     assert sum("SWITCHED OFF" in (text.text or "") for text in root.findall(f"{SVG}text")) == 2
@@ -125,7 +126,7 @@ def test_who_waits_for_nobody_is_in_no_ring() -> None:
 def test_a_livelock_goes_back_to_where_its_loop_begins() -> None:
     """An arrow on the left leads from the last row up to the first of the loop; all rows of the loop are marked."""
     violation = test_livelock.found()
-    run = trace.steps(test_livelock.spin().build("relaxed"), violation.actions.tolist())
+    run = tracer.steps(test_livelock.spin().build("relaxed"), violation.actions.tolist())
     lines = render.rows(run, marks(run, violation))
     (first,) = (row for row, line in enumerate(lines) if line.mark == LOOP)
     root = ElementTree.fromstring(picture.svg(run, lines))

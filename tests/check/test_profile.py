@@ -6,14 +6,15 @@ from tests.cli_support import as_json, printed
 from tests.foreign_support import PING, needs_compiler
 from tests.test_foreign_dead import RING, Ring, needs_x86
 from xccl_emu.check import check
-from xccl_emu.check.profile import ProfiledSite, profile
+from xccl_emu.check.search.profiled import profile
+from xccl_emu.check.verdict import ProfiledSite
 from xccl_emu.lang.foreign import c_kernel
 from xccl_emu.protocol import Case
 
 
 def of(case: Case) -> tuple[ProfiledSite, ...]:
     """The profile of a case under relaxed."""
-    return profile(case.build("relaxed", ()))
+    return profile(case.build("relaxed", ()), 10_000)
 
 
 def in_c(folder: Path, text: str) -> Case:

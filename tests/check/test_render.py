@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tests.machine.support import small
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import DATA_RACE, Violation
-from xccl_emu.check.witness.chart import mermaid
+from xccl_emu.check.witness.exported import mermaid, perfetto
 from xccl_emu.check.witness.highlight import marks
-from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import excerpt, rows
 from xccl_emu.check.witness.shrink_schedule import shrink
-from xccl_emu.check.witness.trace import PERFORM, drawn, steps
+from xccl_emu.check.witness.trace import PERFORM
+from xccl_emu.check.witness.tracer import drawn, steps
 from xccl_emu.protocol.registry import make
 
 from .witness_support import RUNS, Run, everything, judge, printed, relay, some_violation, stepped

@@ -19,10 +19,9 @@ from xccl_emu.check.sampling.sample import PORTFOLIO, further, replay
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.exhaustive import Found
-from xccl_emu.check.shrink import shown
+from xccl_emu.check.shrink import cause, place, ranked, shown
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Verdict, Violation
-from xccl_emu.check.witness.rank import cause, place, ranked
 from xccl_emu.check.witness.render import in_a_line, print_others
 from xccl_emu.lang import kernel, load, put
 from xccl_emu.machine import small_pod

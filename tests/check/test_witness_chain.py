@@ -6,7 +6,7 @@ import pytest
 
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, DEADLOCK, UNWRITTEN_READ
-from xccl_emu.check.witness.chart import mermaid
+from xccl_emu.check.witness.exported import mermaid
 from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.check.witness.shrink_schedule import shrink, signature

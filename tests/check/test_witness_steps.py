@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from xccl_emu.base.errors import ReplayError
-from xccl_emu.check.witness.trace import PERFORM, steps
+from xccl_emu.check.witness.trace import PERFORM
+from xccl_emu.check.witness.tracer import steps
 from xccl_emu.machine.schedule import Schedule
 
 from .witness_support import RUNS, Run, everything, relay, stepped

@@ -15,7 +15,8 @@ from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DEADLOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.render import print_witness
-from xccl_emu.check.witness.trace import RunTrace, steps
+from xccl_emu.check.witness.trace import RunTrace
+from xccl_emu.check.witness.tracer import steps
 from xccl_emu.lang import (
     DMA,
     MTU_IN,

@@ -10,7 +10,7 @@ from xccl_emu.base.errors import AccessError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
 from xccl_emu.check.weakest import weakest
-from xccl_emu.check.witness.trace import steps
+from xccl_emu.check.witness.tracer import steps
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,

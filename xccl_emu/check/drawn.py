@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from xccl_emu.check.reach import MemoryUse
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.witness.trace import RunTrace, TraceStep, drawn
+from xccl_emu.check.witness.trace import RunTrace, TraceStep
+from xccl_emu.check.witness.tracer import drawn
 
 _TRIES = 4_000
 """How many actions are tried in each run; one that is not over then is left out."""

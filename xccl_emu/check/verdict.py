@@ -206,6 +206,18 @@ class Recovery(w.Printed):
         return f"every other core returns, at most {self.longest:,} {self.unit} after the fault"
 
 
+@dataclass(frozen=True)
+class ProfiledSite(w.Printed):
+    """What a request has to do with the states of a search."""
+
+    FIRST = ("kernel", "request", "states", "alike", "kept")
+    kernel: Annotated[str, "the kernel that makes it"]
+    request: Annotated[str, "operation, file and line, and its name"]
+    states: Annotated[int, "first reached by an action of it"]
+    alike: Annotated[int, "with a core at it, and like another one but for what the core keeps"]
+    kept: Annotated[tuple[str, ...], "words in which these differ"]
+
+
 SHARED, ALL = "actions on shared memory", "actions"
 """What steps are: a search by reduced states counts the former, brute force all."""
 

@@ -181,7 +181,7 @@ def weakest(checkable: Checkable, **by: Any) -> Iterator[Weakest]:
 
 def _reached(checkable: Checkable, order: str, without: Collection[str]) -> frozenset[tuple[str, int]]:
     """Files and lines of requests that a run comes to."""
-    from xccl_emu.check.witness.trace import steps
+    from xccl_emu.check.witness.tracer import steps
 
     trial = checkable.build(order, without)
     trial.pod.record = True

@@ -21,18 +21,25 @@ from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check, opinions
 from xccl_emu.check.confirm import confirmed
 from xccl_emu.check.faults import parse
-from xccl_emu.check.profile import STATES as PROFILED_STATES
-from xccl_emu.check.profile import ProfiledSite, profile
 from xccl_emu.check.reach import Reach, without_requests
 from xccl_emu.check.shrink import WITNESS_SECONDS
 from xccl_emu.check.trial import Trial
-from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Opinion, Verdict
+from xccl_emu.check.verdict import (
+    NO_VIOLATION,
+    UNFINISHED,
+    UNSUPPORTED,
+    VERIFIED,
+    VIOLATION,
+    Opinion,
+    ProfiledSite,
+    Verdict,
+)  # fmt: skip
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import WeakenedSearch, Weakest, requests
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending, plain_first
 from xccl_emu.cli.cases import check_seconds, check_syncs
-from xccl_emu.cli.check import CheckOptions
+from xccl_emu.cli.check_options import CheckOptions
 from xccl_emu.cli.files import check_file, check_plot, protocol_of, replayed, save_witness
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
@@ -50,6 +57,8 @@ SECONDS = 75.0
 CONFIRM_SECONDS = 2.0
 """How much longer than the search second opinions may take by default."""
 _SHARE_OF_SEARCH = 0.8
+PROFILED_STATES = 10_000
+"""States that `--profile` looks at by default."""
 SECONDS_LEAST = 0.01
 _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
        "sync_all": ("SyncAll drains", "SyncAll only arrives")}  # fmt: skip
@@ -188,6 +197,8 @@ class CheckJob:
         """Return what makes states, if that is asked for and there is a search of the case."""
         if not self._options.profile or verdict.verdict == UNSUPPORTED:
             return None
+        from xccl_emu.check.search.profiled import profile  # compiled code is imported only when something runs
+
         return profile(self._case.build(self._order, verdict.without), self._options.states or PROFILED_STATES)
 
     def confirm(self, result: Result, progress: Progress) -> Result:

@@ -39,6 +39,8 @@ NICENESS = 10
 _once = threading.Lock()
 """The thread that holds it answers."""
 _started: list[subprocess.Popen[bytes]] = []
+_locks: list[IO[bytes]] = []
+"""What this process holds as long as it lives."""
 _behind = threading.Event()
 """Set where this process compiles after an answer that has been given."""
 
@@ -95,36 +97,39 @@ def _start() -> subprocess.Popen[bytes]:
     return _same_command(f"run_plainly({os.getpid()})", subprocess.PIPE, {**shown, "XCCL_EMU_WITHOUT_NUMBA": "1"})
 
 
+_COMMAND = """
+from xccl_emu.__main__ import main
+from xccl_emu.cli import plain_first
+if plain_first.{}:
+    main()
+"""
+
+
 def _same_command(call: str, stdout: int, more: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start the same command line, by a function of this module, in a session of its own, out of Ctrl-C's reach."""
     return subprocess.Popen(
-        [sys.executable, "-c", f"from xccl_emu.cli import plain_first; plain_first.{call}", *sys.argv[1:]],
+        [sys.executable, "-c", _COMMAND.format(call), *sys.argv[1:]],
         stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL, start_new_session=True,
         env={**os.environ, **more},
     )  # fmt: skip
 
 
-def run_plainly(parent: int) -> None:
-    """Run the command in the other process; it ends with the one that has started it."""
+def run_plainly(parent: int) -> bool:
+    """Prepare the other process, which runs the command; it ends with the one that has started it."""
     jobs.end_with(parent)
-    from xccl_emu import __main__
-
-    __main__.main()
+    return True
 
 
-def compile_behind() -> None:
-    """Compile in a third process: the same command once more, up to its answer, unless another one is at it."""
+def compile_behind() -> bool:
+    """Prepare a third process to compile: the same command up to its answer. False if another one is at it."""
     try:
-        lock = _lock(fcntl.LOCK_EX)
+        _locks.append(_lock(fcntl.LOCK_EX))
     except OSError:
-        return
+        return False
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CPU, (BEHIND_CPU_S, BEHIND_CPU_S))
     _behind.set()
-    from xccl_emu import __main__
-
-    with lock:
-        __main__.main()
+    return True
 
 
 def _go_on_behind() -> str:

@@ -9,7 +9,8 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import option
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import App, command_of
-from xccl_emu.cli.check import CheckOptions, print_and_draw, ticking
+from xccl_emu.cli.check import print_and_draw, ticking
+from xccl_emu.cli.check_options import CheckOptions
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self, cast
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import SWITCH, Option, must_be_one_of, option, whole
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.witness.trace import steps
 from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec
 from xccl_emu.protocol import folder
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
@@ -397,6 +396,8 @@ def reached_syncs(case: Case, order: str = "relaxed") -> frozenset[str]:
     trial = case.build(order)
     trial.pod.record = True
     trial.pod.run()
+    from xccl_emu.check.witness.tracer import steps  # compiled code is imported only when something runs
+
     trace = steps(case.build(order), trial.pod.schedule.actions.tolist())
     return frozenset(step.source.sync for step in trace.steps if step.source is not None and step.source.sync)
 

@@ -47,10 +47,10 @@ def witness_picture(checkable: Checkable, verdict: Verdict) -> str:
 
     Raises ConfigError as `witness_text`.
     """
-    from xccl_emu.check.witness import highlight, picture, render, trace
+    from xccl_emu.check.witness import highlight, picture, render, tracer
 
     found = _violation(verdict)
-    run = trace.steps(checkable.build(verdict.order, verdict.without), found.actions.tolist())
+    run = tracer.steps(checkable.build(verdict.order, verdict.without), found.actions.tolist())
     return picture.svg(run, render.rows(run, highlight.marks(run, found)))
 
 

@@ -99,7 +99,7 @@ TABLE = (
     Row(_all(HOLD), CHANGES, BYTES, ALL, DIFFER,
         "a write that becomes visible while a tentative read is open is noted, from its issue, or the wait before it "
         "in its queue, to its last part",
-        ("classify._use", "foreseen._only_delivers")),
+        ("classify._use", "dfs._only_delivers")),
     Row(_all(VALIDATE), _all(HOLD), CORE | DIE, ALL, PREVENT,
         "to validate what is not read yet is an error",
         ("machine.device.tentative.validate",)),

@@ -253,7 +253,8 @@ class Search:
         ck = self.setup.checker
         self.setup.reset(members)
         ck[[cs.TRANSITIONS, cs.ACTIONS, cs.CYCLES, cs.DOUBT]] = 0
-        ck[ck[cs.ON_PATH] : ck[cs.ON_PATH] + cs.ON_PATH_WORDS] = 0
+        if ck[cs.STATES]:  # a search has counted there
+            ck[ck[cs.ON_PATH] : ck[cs.ON_PATH] + cs.ON_PATH_WORDS] = 0
         ck[cs.STATES], ck[cs.STATES_MAX] = 1, self._until() - self.found.states
         dfs.begin(*self._args)
 

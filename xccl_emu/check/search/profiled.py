@@ -1,4 +1,4 @@
-"""Goes to each state of a search again, and counts what made it and what a core keeps in it (`check.profile`).
+"""Goes to each state of a search again, and counts what made it and what a core keeps in it.
 
 The states are found breadth first, as `check` finds them, and each is gone to again by the path on which it was first
 reached.  Two that are alike but for what one core keeps, at the request where it is, are one situation to all
@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.profile import ProfiledSite
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.device import dfs, run_local
 from xccl_emu.check.search.exhaustive import Graph, Search, path_to
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import ProfiledSite
 from xccl_emu.lang import Kernel
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REGISTERS, REQUEST
@@ -33,17 +33,20 @@ _Place = tuple[int, int]
 """Number of a kernel, and of a site in it."""
 
 
-def rows(trial: Trial, max_states: int) -> Iterator[ProfiledSite]:
-    """Yield what `check.profile` returns."""
+def profile(trial: Trial, max_states: int) -> tuple[ProfiledSite, ...]:
+    """The requests that make states, those that make most first; of states beyond ``max_states`` nothing is said.
+
+    Raises CapacityError as a search does.
+    """
     search = _Remembering(
         Setup(trial, full=True), max_states=max_states, seconds=None, progress=None, breadth_first=True
     )  # fmt: skip
     search.run()
-    profile = _Profile(search)
+    found = _Visits(search)
     with np.errstate(over="ignore"), driver.arithmetic_of(trial.pod.kernels):
         for members, queue in search.graphs:
-            profile.add(members, queue)
-    yield from profile.rows()
+            found.add(members, queue)
+    return tuple(found.rows())
 
 
 class _Remembering(Search):
@@ -64,7 +67,7 @@ class _Remembering(Search):
 
 
 @dataclass
-class _Profile:
+class _Visits:
     """Goes to each state again, and counts."""
 
     search: Search

@@ -59,6 +59,8 @@ class Setup:
         self.named = words_of_sites(self.pod)
         self.judged = list[tuple[int, int, int, int]]()
         """The rows of what is expected now: which expectation, first byte, end, and where that is in a content."""
+        self._judged_of: object = None
+        """What these rows follow from: the cores, who uses what, and how many contents are known."""
         self._written = self._filled()
         self.checker = self._checker((cs.MOST if most else cs.LESS) if full else 0)
         self._mark_owners()
@@ -187,9 +189,13 @@ class Setup:
     def _expect(self, members: Sequence[int]) -> None:
         """List what these cores have to leave in memory: bytes that one of them uses, and those that nobody does.
 
-        A row has a range of an expectation, from a byte of its content on.
+        A row has a range of an expectation, from a byte of its content on.  Rows that hang on nothing new stay.
         """
         ck, mask, table = self.checker, sum(1 << i for i in members), self.table()
+        of = mask, table[:, (granules.USERS, granules.USES)].tobytes(), [len(e.contents) for e in self.trial.expected]
+        if of == self._judged_of:
+            return
+        self._judged_of = of
         self.judged = [row for e in range(len(self.trial.expected)) for row in self._ranges(e, mask)]
         row = int(ck[cs.EXPECTED_BASE])
         place = row + cs.EXPECTED_WORDS * len(self.judged)
@@ -220,7 +226,7 @@ class Setup:
                 yield e, start, start + nbytes, at
                 at += nbytes
             return
-        cuts = _granules_of(expected.address, len(expected.data))
+        cuts = _granules_of(int(expected.address), len(expected.data))
         here = [(a, b) for a, b in cuts if users[a // 32] & mask or not users[a // 32]]
         for start, end in _joined(here):
             yield e, start, end, start - expected.address

@@ -16,7 +16,8 @@ from xccl_emu.check.witness.format import number
 from xccl_emu.check.witness.highlight import LOOP
 from xccl_emu.check.witness.render import RenderedRow, below, blocked, rows, short
 from xccl_emu.check.witness.replayer import Replayer
-from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep, Write, steps
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, TraceStep, Write
+from xccl_emu.check.witness.tracer import steps
 from xccl_emu.machine import report
 
 ROW, HEAD = 24, 96

@@ -19,7 +19,8 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness import highlight
 from xccl_emu.check.witness.shrink_schedule import signature
-from xccl_emu.check.witness.trace import PERFORM, RunTrace, SubTransfer, TracedAccess, TraceStep, steps
+from xccl_emu.check.witness.trace import PERFORM, RunTrace, SubTransfer, TracedAccess, TraceStep
+from xccl_emu.check.witness.tracer import steps
 from xccl_emu.lang import operations as ops
 
 _FLAGS = ops.names(ops.FLAGS)

@@ -4,10 +4,9 @@
 machine.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from xccl_emu.check.trial import Trial
 from xccl_emu.lang import Site
 from xccl_emu.machine.spec import home_name
 
@@ -205,20 +204,3 @@ def _ring(by_core: Mapping[int, Waiting], path: list[int], seen: set[int]) -> li
             return ring
     seen.add(path[-1])
     return []
-
-
-def steps(trial: Trial, actions: Iterable[int]) -> RunTrace:
-    """Replay a schedule on a fresh trial, which is used up, and say what each action did.
-
-    Raises ReplayError if an action is not enabled, KernelError where the arithmetic of a kernel fails.
-    """
-    from xccl_emu.check.witness.tracer import Stepper  # compiled code is imported only when something runs
-
-    return Stepper(trial.pod).run([int(code) for code in actions])
-
-
-def drawn(trial: Trial, *, late: bool, tries: int) -> RunTrace:
-    """Run a fresh trial, which is used up, with all in turn (`Stepper.draw`), and say what each action did."""
-    from xccl_emu.check.witness.tracer import Stepper
-
-    return Stepper(trial.pod).draw(late, tries)

@@ -1,7 +1,7 @@
 """Replays a schedule one action at a time and reads off the machine's state what each of them did."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from xccl_emu.check.device import accesses as rows
 from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
 from xccl_emu.check.faults import decode, is_fault, words
 from xccl_emu.check.messages import core_name, words_of_sites
+from xccl_emu.check.trial import Trial
 from xccl_emu.check.witness import format, trace
 from xccl_emu.check.witness.format import number
 from xccl_emu.check.witness.replayer import Replayer
@@ -468,3 +469,16 @@ def _subtransfers(count: int, choice: int, done: int) -> trace.SubTransfer:
         return trace.SubTransfer((choice >> 4) + 1, (choice >> 4) + 1, count)
     left = [g + 1 for g in range(count) if done != _READ_DONE and not done >> g & 1]
     return trace.SubTransfer(min(left, default=1), max(left, default=count), count)
+
+
+def steps(trial: Trial, actions: Iterable[int]) -> trace.RunTrace:
+    """Replay a schedule on a fresh trial, which is used up, and say what each action did.
+
+    Raises ReplayError if an action is not enabled, KernelError where the arithmetic of a kernel fails.
+    """
+    return Stepper(trial.pod).run([int(code) for code in actions])
+
+
+def drawn(trial: Trial, *, late: bool, tries: int) -> trace.RunTrace:
+    """Run a fresh trial, which is used up, with all in turn (`Stepper.draw`), and say what each action did."""
+    return Stepper(trial.pod).draw(late, tries)
