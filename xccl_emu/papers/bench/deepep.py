@@ -16,53 +16,50 @@ import numpy as np
 from xccl_emu import routing
 from xccl_emu.papers.bench import baseline, published
 from xccl_emu.papers.bench.fused import MESSAGE_BYTES, TOKENS, degree_of, table
-from xccl_emu.papers.bench.layers import Layer, OnPod, Timed
+from xccl_emu.papers.bench.layers import Kept, Layer, OnPod, Timed
 from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result, Wire
 from xccl_emu.papers.bench.setting import Setting
 
 
-def deepep(setting: Setting) -> list[Result]:
+def deepep(setting: Setting) -> Iterator[Result]:
     """Latencies of both operators at each EP degree of the table."""
-    return on_pod(setting) if setting.fabric.name == Published.machine else [*elsewhere(setting)]
+    return on_pod(setting) if setting.fabric.name == Published.machine else elsewhere(setting)
 
 
-def on_pod(setting: Setting) -> list[Result]:
+def on_pod(setting: Setting) -> Iterator[Result]:
     """The layer of Table 7, with nothing to be scored."""
     h800 = {row.what: row.value for row in published.rows("fused_h800")}
-    return [
-        Result(
-            "deepep", row.what, us, "us", kind=row.kind, configuration=shape, wrong=wrong,
-            extra={"fused, published": row.value, "H800": h800[row.what]},
-        )
-        for row, shape, us, wrong in table(setting, "deepep-ll")
-    ]  # fmt: skip
+    for row, shape, us, wrong in table(setting, "deepep-ll"):
+        beside = {"fused, published": row.value, "H800": h800[row.what]}
+        yield Result("deepep", row.what, us, "us", kind=row.kind, configuration=shape, wrong=wrong, extra=beside)
 
 
 def elsewhere(setting: Setting) -> Iterator[Result]:
     """DeepEP's own test on another fabric."""
-    timed: dict[int, Timed] = {}
-    for row in published.rows("deepep_h800"):
-        layer = Layer(degree_of(row), TOKENS)
-        if layer.ranks not in timed:
-            timed[layer.ranks] = time_test(setting, layer)
-        shape = layer.shape | setting.fabric_words
-        nbytes = {name: layer.tokens * layer.top_k * each for name, each in MESSAGE_BYTES.items()}
-        for operator, taken, wrong in timed[layer.ranks].operators:
-            if row.what.startswith(f"{operator} "):
-                yield Result.of(
-                    row, setting.operator_us(taken), bench="deepep", wrong=wrong, configuration=shape,
-                    wire=Wire(operator, baseline.spread_us(setting.fabric, layer.ranks, nbytes[operator])),
-                )  # fmt: skip
+    table, kept = published.rows("deepep_h800"), Kept()
+
+    def rows(ranks: int) -> Iterator[Result]:
+        layer = Layer(ranks, TOKENS)
+        timed, shape = time_test(setting, layer, kept), layer.shape | setting.fabric_words
+        for operator, taken, wrong in timed.operators:
+            nbytes = layer.tokens * layer.top_k * MESSAGE_BYTES[operator]
+            wire = Wire(operator, baseline.spread_us(setting.fabric, ranks, nbytes))
+            for row in table:
+                if row.what.startswith(f"{operator} EP{ranks} "):
+                    us = setting.operator_us(taken)
+                    yield Result.of(row, us, bench="deepep", wrong=wrong, configuration=shape, wire=wire)
+
+    return setting.each(dict.fromkeys(map(degree_of, table)), rows)
 
 
-def time_test(setting: Setting, layer: Layer) -> Timed:
+def time_test(setting: Setting, layer: Layer, kept: Kept | None = None) -> Timed:
     """A layer without a shared expert: dispatch of ranks that begin together, and combine, as that left them."""
     rng = np.random.default_rng((setting.seed, 1))
     drawn = routing.draw_routing(np.ones(layer.experts), layer.ranks, layer.tokens, layer.top_k, rng, layer.loads)
     on = OnPod(
         setting, layer, layer.experts // layer.ranks, "deepep-ll",
-        top_k=layer.top_k, shared=False, quantizer="fp8",
+        top_k=layer.top_k, shared=False, quantizer="fp8", kept=kept,
     )  # fmt: skip
     dispatch = on.dispatch(drawn.topk, np.zeros(layer.ranks))
     combine = on.combine(drawn.weights, dispatch.ends_us - dispatch.ends_us.min())

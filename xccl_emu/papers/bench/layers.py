@@ -17,7 +17,7 @@ from xccl_emu.protocol.registry import known
 from xccl_emu.protocols.experts.data import count_wrong
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
-from xccl_emu.timing.run import Progress, Timing
+from xccl_emu.timing.run import Progress, Timing, VirtualTime
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -122,20 +122,45 @@ def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> Exp
     return group
 
 
+class Kept:
+    """The pod of the layer before, for the next one: memory that was touched once is there already."""
+
+    def __init__(self) -> None:
+        self._pod: Pod | None = None
+        self._free: dict[int, int] = {}
+
+    def pod(self, setting: Setting, spec: PodSpec, log: bool) -> tuple[Pod, VirtualTime]:
+        """As `Setting.pod`; buffers of the layer before are given back, and its group ends."""
+        policy = VirtualTime(setting.fabric, setting.costs, log=log, data=setting.data)
+        kept = self._pod
+        if kept is not None and kept.spec == spec and kept.moves_data == setting.data:
+            kept.release_app(self._free)
+            kept.policy = policy
+            return kept, policy
+        del kept
+        self._pod = None  # before there is another: there is room for one
+        self._pod = Pod(spec, policy=policy)
+        self._free = self._pod.mark_app()
+        return self._pod, policy
+
+
 class OnPod:
-    """The group of a layer on a pod of its own, with tokens of its shape."""
+    """The group of a layer on a pod of its own, or on one that is kept for several, with tokens of its shape."""
 
     def __init__(
         self, setting: Setting, layer: Layer, local_experts: int, protocol: str = "dispatch",
-        spec: PodSpec = CLOUDMATRIX384, look: Look | None = None, **switches: Any,
+        spec: PodSpec = CLOUDMATRIX384, look: Look | None = None, kept: Kept | None = None, **switches: Any,
     ) -> None:  # fmt: skip
         """``protocol`` is a case of layers; ``switches`` are more fields of the group's configuration.
 
+        With ``kept`` it ends what ran on that pod before.
+
         Each operator's timing, with the log of all actions, is given to ``look``.
         """
-        self._name, self._setting, self._layer = f"{layer.ranks} ranks, {layer.tokens} tokens: ", setting, layer
-        setting.check_memory(self._name.strip(), layer.bytes_needed(setting.data))
-        pod, self.policy = setting.pod(spec, log=look is not None)
+        name = f"{layer.ranks} ranks, {layer.tokens} tokens"
+        setting = setting.fitting(name, layer.bytes_needed)
+        self._name, self._setting, self._layer = f"{name}: ", setting, layer
+        pod, self.policy = (kept or Kept()).pod(setting, spec, look is not None)
         self._look = look
         self._group = group_on(pod, layer.config(local_experts) | switches, protocol)
         self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)

@@ -226,11 +226,12 @@ class Rows(w.Printed):
 class BenchRows(Rows):
     """What a bench has measured."""
 
-    FIRST = ("seed", "data", "stopped", "moved")
+    FIRST = ("seed", "data", "stopped", "moved", "peak_bytes")
     seed: w.Seed
     data: Annotated[bool, "whether payload was moved and compared"]
     stopped: w.Stopped
     moved: Annotated[Sequence[str], "rows that moved from `--against`, a line each"]
+    peak_bytes: Annotated[int, "most memory that one of its processes had, measured"] = 0
 
 
 def _grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:

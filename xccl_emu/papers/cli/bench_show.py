@@ -152,6 +152,13 @@ def _error(result: Result) -> str:
     return "" if result.error_percent is None else f"{result.error_percent:+.1f} %"
 
 
+def row_text(result: Result) -> str:
+    """A row as a line, such as ``fused: dispatch EP8 latency 115 us, published 116 us``."""
+    value = result.note if result.emulated is None else f"{number(result.emulated)} {result.unit}"
+    against = "" if result.published is None else f", published {number(result.published)} {result.unit}"
+    return f"{result.bench}: {result.what}: {value}{against}"
+
+
 def number(value: float) -> str:
     """Three or four figures, and all of a whole number."""
     if value == int(value):
