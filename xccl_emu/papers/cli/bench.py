@@ -119,7 +119,8 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     if output.band and (failure is None or not failure.stopped.code):
         results, failure = _made(partial(banded, results, make, output.as_json), setting)
     results = [setting.scored(result) for result in results]
-    results += baseline.alpha_beta(results)
+    several = len({result.bench for result in results if result.wire}) > 1
+    results += [*baseline.alpha_beta(results), *(baseline.alpha_beta(results, baseline.ONCE) if several else ())]
     moved = baseline.moved(results, before, output.tolerance) if output.against else []
     stopped = "" if failure is None else str(failure)
     show(BenchRows(results, seed, setting.data, stopped, moved, peak_bytes()), output.as_json, "bench")
@@ -229,18 +230,16 @@ app.command("sensitivity")(command_of(Sensitivity, _sensitivity, *OUTPUTS))
 
 @dataclass(frozen=True)
 class Every(measurements.Measurement):
-    """Run all benches, on all cores as far as the memory goes; what two have in common is run once.
+    """Run all benches with rows to check, and more, on all cores as far as the memory goes; then the scoreboard.
 
-    Sensitivity comes last, but with --band, which says of each row what the constants do to it.
+    The scoreboard has all check rows by table: how far the model is off, and an alpha-beta line. What two benches have
+    in common is run once. What assumed constants do says: bench sensitivity
     """
 
 
 def _every(options: Every, **output: Any) -> None:
     shown = Output(**output)
-    _bench(
-        lambda setting: every_bench(setting, shown.as_json, ends=not shown.band),
-        shown, options, options.seed, options.no_data,
-    )  # fmt: skip
+    _bench(lambda setting: every_bench(setting, shown.as_json), shown, options, options.seed, options.no_data)
 
 
 app.command("all")(command_of(Every, _every, *OUTPUTS))
@@ -260,16 +259,12 @@ def sweep(
                         free_bytes=math.inf if dask else setting.free_bytes)  # fmt: skip
 
 
-def sensitivities(setting: "Setting", quiet: bool, before: Sequence["Result"] = ()) -> "list[Result]":
-    """Run everything with each assumed constant at both ends of its range; the results come after those ``before``.
-
-    Raises as `rows_of_jobs`.
-    """
+def sensitivities(setting: "Setting", quiet: bool) -> "list[Result]":
+    """Run everything with each assumed constant at both ends of its range; raises as `rows_of_jobs`."""
     from xccl_emu.papers.bench.sensitivity import jobs, results_of
 
-    return rows_of_jobs(
-        "runs", jobs(setting), quiet, results_of, lambda _: "sensitivity", before, free_bytes=setting.free_bytes
-    )
+    ends = jobs(setting)
+    return rows_of_jobs("runs", ends, quiet, results_of, lambda _: "sensitivity", free_bytes=setting.free_bytes)
 
 
 def banded(results: "list[Result]", make: "Make", quiet: bool, setting: "Setting") -> "list[Result]":
@@ -295,11 +290,8 @@ def _whole(make: "Make", setting: "Setting") -> "Sequence[Result]":
     return results
 
 
-def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Result]":
-    """Run all benches, and if ``ends`` is set those at the ends of ranges as `sensitivities` does.
-
-    Raises as `rows_of_jobs`.
-    """
+def every_bench(setting: "Setting", quiet: bool) -> "list[Result]":
+    """Run all benches that take part (`Suite`); raises as `rows_of_jobs`."""
     kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
     kinds.sort(key=lambda one: one[1].turn)
     quietly = replace(setting, stage=silent)
@@ -311,10 +303,8 @@ def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Res
     def in_order(done: "Mapping[int, list[Result]]") -> "list[Result]":
         return [row for number in sorted(done, key=lambda one: kinds[one][1].place) for row in done[number]]
 
-    rows = rows_of_jobs(
-        "benches", jobs, quiet, in_order, lambda number: kinds[number][0].name, free_bytes=setting.free_bytes
-    )
-    return sensitivities(setting, quiet, rows) if ends else rows
+    name_of = [kind.name for kind, _ in kinds].__getitem__
+    return rows_of_jobs("benches", jobs, quiet, in_order, name_of, free_bytes=setting.free_bytes)
 
 
 def _rows_of(kind: type[measurements.Measurement], setting: "Setting") -> "list[Result]":
@@ -324,9 +314,9 @@ def _rows_of(kind: type[measurements.Measurement], setting: "Setting") -> "list[
 
 def rows_of_jobs(
     name: str, jobs: Sequence[Job[T]], quiet: bool, in_order: "Callable[[dict[int, T]], list[Result]]",
-    bench_of: Callable[[int], str], before: "Sequence[Result]" = (), *, free_bytes: float = math.inf, **where: Any,
+    bench_of: Callable[[int], str], *, free_bytes: float = math.inf, **where: Any,
 ) -> "list[Result]":  # fmt: skip
-    """Return the results ``before`` and what all jobs found, by their numbers, in order.
+    """Return what all jobs found, by their numbers, in order.
 
     A job that would need more than ``free_bytes`` has them for itself, and says what found no room.
 
@@ -339,7 +329,7 @@ def rows_of_jobs(
     where |= {"free_bytes": free_bytes, "advice": "take --no-data, or less"}
     with counting(name, len(jobs), quiet, every_s=0) as count:
         found = collect(jobs, lambda _, ended: count(ended, name), **where)
-    made, stopped = [*before, *in_order(found.done)], found.stopped
+    made, stopped = in_order(found.done), found.stopped
     if stopped is None:
         return made
     if not made:

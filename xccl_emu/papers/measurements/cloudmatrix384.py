@@ -50,6 +50,7 @@ class StreamsMeasurement(Measurement):
     """
 
     name = "streams"
+    suite = Suite(15, 1, 3.5, 3.5)
 
 
 @dataclass(frozen=True)

@@ -56,4 +56,24 @@ class OperatorsMeasurement(Measurement):
     """
 
     name = "operators"
+    suite = Suite(16, 6, 1.0, 1.0)
     own_fabric = True
+
+
+@dataclass(frozen=True)
+class PlanMeasurement(Measurement):
+    """What MixServe measured, and what its analyzer says: equations alone, nothing is run (xccl-emu plan --published)."""
+
+    name = "plan"
+    suite = Suite(17, 9, 0.5, 0.5)
+    own_fabric = True
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.papers.plan.cluster import load_cluster
+        from xccl_emu.papers.plan.costs import PlanSetting
+        from xccl_emu.papers.plan.model import load_model
+        from xccl_emu.papers.plan.published import compared
+        from xccl_emu.papers.plan.strategies import RequestStream
+
+        return compared(PlanSetting(load_model("DeepSeek-R1"), load_cluster("910B")), RequestStream())
