@@ -1,7 +1,7 @@
 """One mixture-of-experts layer in virtual time: dispatch, dummy expert, combine, held against the oracle."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -159,11 +159,14 @@ class OnPod:
         """
         name = f"{layer.ranks} ranks, {layer.tokens} tokens"
         setting = setting.fitting(name, layer.bytes_needed)
+        spec = replace(spec, cores_per_die=max(spec.cores_per_die, layer.cores))
         self._name, self._setting, self._layer = f"{name}: ", setting, layer
         pod, self.policy = (kept or Kept()).pod(setting, spec, look is not None)
         self._look = look
         self._group = group_on(pod, layer.config(local_experts) | switches, protocol)
-        self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
+        self._cores_per_die, nbytes = pod.spec.cores_per_die, switches.get("opaque_bytes", 0)
+        shape = layer.ranks, layer.tokens
+        self._tokens = np.zeros((*shape, nbytes), np.uint8) if nbytes else setting.tokens(*shape, layer.hidden)
 
     def dispatch(self, topk: Sequence[NDArray[Any]], starts_us: Microseconds) -> Taken:
         """From when each rank starts."""
@@ -178,7 +181,7 @@ class OnPod:
         return self._time("combine", starts_us, lambda starts: self._group.combine(weights, starts))
 
     def _time(self, what: str, starts_us: Microseconds, run: Callable[[Progress | None], object]) -> Taken:
-        self.policy.start_us = on_cores(starts_us, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
+        self.policy.start_us = on_cores(starts_us, range(self._layer.cores), self._cores_per_die)
         with self._setting.stage(self._name + what) as progress:
             run(progress)
         if self._look is not None:
