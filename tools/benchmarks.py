@@ -1,6 +1,6 @@
 """Write docs/records/benchmarks.md, and five rows of it in README.md: emulated times with the published ones.
 
-    python tools/benchmarks.py                 run `xccl-emu bench` all and a few more, and write both, with the scoreboard
+    python tools/benchmarks.py                 run `xccl-emu bench` all and a few more, and write both
     python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
     python tools/benchmarks.py --check         end with 1 if README's rows differ from docs/records/benchmarks.md
 """
@@ -31,7 +31,7 @@ IN_README = (
 )  # fmt: skip
 """Rows of Table 7 that README shows: none was fitted to, and the one with the largest error is among them."""
 ON_THE_BOARD = (ONCE, COMPUTED)
-"""What has no rows in the page, which shows how far it is off: docs/records/mixserve.md has those of equations."""
+"""Names of baselines that the page has on its scoreboard alone; docs/records/mixserve.md has rows of equations."""
 APART = ["serve", "--domains", "3"]
 BANDED = ("fused", "hixl", "hccl", "deepep")
 """Benches whose rows have intervals in the page; with them writing it takes half an hour."""

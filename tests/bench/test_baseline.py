@@ -78,7 +78,8 @@ def test_a_line_is_fitted_once_for_all_tables() -> None:
     rows = [row("a", 20.0, Wire("one", 10.0)), row("b", 60.0, Wire("one", 40.0), machine="H800", bench="others")]
     once = {line.bench: line.emulated for line in baseline.alpha_beta(rows, baseline.ONCE)}
     start = (10 / 20 / 20 + 20 / 60 / 60) / (1 / 400 + 1 / 3600)
-    assert once == {"tables, alpha-beta once": pytest.approx(10 + start), "others, alpha-beta once": pytest.approx(40 + start)}
+    assert [*once] == ["tables, alpha-beta once", "others, alpha-beta once"]
+    assert [*once.values()] == pytest.approx([10 + start, 40 + start])
     made = [*rows, *baseline.alpha_beta(rows), *baseline.alpha_beta(rows, baseline.ONCE)]
     assert [cells[:2] for cells in board(made)] == [
         ("tables", "1"), ("others", "1"), ("all with a line", "2"), ("all", "2"),

@@ -94,12 +94,13 @@ def test_a_row_that_finds_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 def test_memory_takes_sizes(size: str) -> None:
     """As other sizes; a bench that needs nothing takes any, and what is none is refused by name."""
     assert as_json("bench", "plan", "--memory", size)["stopped"] == ""
-    assert "--memory lots: must be a size such as 512, 64K, 512MiB or 8GB" in refusal("bench", "plan", "--memory", "lots")
+    said = refusal("bench", "plan", "--memory", "lots")
+    assert "--memory lots: must be a size such as 512, 64K, 512MiB or 8GB" in said
 
 
 @pytest.mark.usefixtures("small_table")
 def test_ctrl_c_keeps_the_rows_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of EP8, the scores of these, and the exit code of Ctrl-C."""
+    """They are rows of EP8, with their scores, and the exit code is that of Ctrl-C."""
     run = fused.FusedLayer.run
 
     def until_16(layer: fused.FusedLayer, costs: Costs) -> Timed:
@@ -118,9 +119,9 @@ def test_rows_are_said_as_they_come(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     row = Result("fused", "dispatch EP8 latency", 115.0, "us", 116.0)
     for quiet, soon_s, said in ((False, -1.0, 2), (False, 60.0, 0), (True, -1.0, 0)):
         monkeypatch.setattr(bench, "_SOON_S", soon_s)
-        tell = bench._teller(quiet)
-        tell(row)
-        tell(row)
+        say = bench._sayer(quiet)
+        say(row)
+        say(row)
         line = "xccl-emu: fused: dispatch EP8 latency: 115 us, published 116 us\n"
         assert capsys.readouterr().err == line * said
 

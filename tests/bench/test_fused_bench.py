@@ -56,7 +56,7 @@ def test_what_fit_rows_alone_say_passes_through_them() -> None:
 
 @pytest.mark.parametrize("data", [True, False])
 def test_layers_on_a_pod_that_is_kept_take_as_long(data: bool) -> None:
-    """Larger and smaller ones, of other protocols, cores and ways of counting: the same to the picosecond, all right."""
+    """Larger and smaller ones, of other protocols, cores and ways of counting: the same to the bit, all right."""
     setting = Setting(data=data)
     layers = [Layer(8, 16), Layer(16, 8), Layer(8, 24, cores=16), Layer(8, 16, counting="scalar"), Layer(8, 4)]
 

@@ -57,10 +57,12 @@ def test_a_point_that_does_not_fit_is_timed_without_payload() -> None:
     rows = bench.rows_of_jobs(
         "sweep", jobs([point]), True, lambda done: in_order(done.values()), str, workers=1, free_bytes=free
     )
-    assert [row.what for row in rows] == ["dispatch, EP8, batch 4", "combine, EP8, batch 4", "8 ranks, 4 tokens, payload"]
+    assert [row.what for row in rows] == [
+        "dispatch, EP8, batch 4", "combine, EP8, batch 4", "8 ranks, 4 tokens, payload",
+    ]  # fmt: skip
     assert [row.wrong for row in rows] == [None] * 3
     assert (rows[-1].role, "GB may be used" in rows[-1].note) == (FAILED, True)
-    with pytest.raises(CapacityError, match=r"8 ranks, 4 tokens: needs about .* GB may be used; take less, or a larger"):
+    with pytest.raises(CapacityError, match=r"8 ranks, 4 tokens: needs about .* GB may be used; take less"):
         run_point(replace(point, setting=replace(NO_DATA, free_bytes=1000)))
 
 

@@ -2,7 +2,7 @@
 
 Every published row whose bytes are known has such a line: a start-up and the bytes at the published rates.  The
 start-ups are fitted to the very rows that they are scored on: one for each kind of operator, once for all tables; and
-beside it one for each kind and machine, refitted to each table, so as good as a line can be.  A model that is worse
+and one for each kind and machine, refitted to each table, so as good as a line can be.  A model that is worse
 than the first explains nothing that a line does not.
 """
 

@@ -9,9 +9,10 @@ uniform routing, all ranks at once.  On the fabric called H800 DeepEP's own tabl
 fitted to.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +29,13 @@ from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
 from xccl_emu.timing.arrival import Taken, on_cores
 
 BF16, FP8_IN = "bf16", "fp8-in"
-DTYPES = {
+DTYPES: Mapping[str, Mapping[str, Any]] = {
     "fp8": {"quantizer": "fp8"}, BF16: {"quantized": False},
     FP8_IN: {"quantized": False, "opaque_bytes": HIDDEN + 4 * HIDDEN // FP8_BLOCK},
 }  # fmt: skip
 """What dispatch sends: FP8 that is made of BF16 on the way; BF16; FP8 and its scales, that come in so."""
 NORMAL_CORES, PLACES, CHUNK = 24, 256, 32
-"""Of normal mode: cores of a die, rows of a ring, and rows that are announced at once (the library's tuned sizes differ
+"""Normal mode has: cores of a die, rows of a ring, and rows that are announced at once (the library's tuned sizes differ
 from machine to machine)."""
 
 
@@ -54,7 +55,7 @@ class Own:
 
     @property
     def words(self) -> str:
-        """What is other than in the test; nothing if nothing is."""
+        """Return what is other than in the test; nothing if nothing is."""
         cores = f"{self.cores} cores" * (self.cores != CORES and not self.normal)
         dtype = {"fp8": "", BF16: "BF16", FP8_IN: "FP8 comes in"}[self.dtype]
         once = "once to a rank" * self.once
@@ -76,8 +77,8 @@ def on_pod(setting: Setting) -> Iterator[Result]:
     """The layer of Table 7, with nothing to be scored."""
     h800 = {row.what: row.value for row in published.rows("fused_h800")}
     for row, shape, us, wrong in table(setting, "deepep-ll"):
-        beside = {"fused, published": row.value, "H800": h800[row.what]}
-        yield Result("deepep", row.what, us, "us", kind=row.kind, configuration=shape, wrong=wrong, extra=beside)
+        others = {"fused, published": row.value, "H800": h800[row.what]}
+        yield Result("deepep", row.what, us, "us", kind=row.kind, configuration=shape, wrong=wrong, extra=others)
 
 
 def elsewhere(setting: Setting) -> Iterator[Result]:
@@ -139,8 +140,9 @@ def time_normal(setting: Setting, layer: Layer) -> Timed:
         tokens_max=layer.tokens, cores=layer.cores, places=PLACES, chunk=CHUNK,
     ))  # fmt: skip
     starts = np.zeros(layer.ranks)
+    tokens = [*bare.tokens(layer.ranks, layer.tokens, layer.hidden)]
     with bare.stage(f"{layer.ranks} ranks, normal dispatch") as progress:
-        group.dispatch_rows([*bare.tokens(layer.ranks, layer.tokens, layer.hidden)], found.topk, found.weights, progress)
+        group.dispatch_rows(tokens, found.topk, found.weights, progress)
     dispatch = Taken.of(policy.timing, starts)
     after = dispatch.ends_us - dispatch.ends_us.min()
     policy.start_us = on_cores(after, range(layer.cores), pod.spec.cores_per_die)

@@ -97,7 +97,6 @@ LATENCIES = [row for row in published.rows("fused") if row.unit == "us"]
 
 def table(setting: Setting, protocol: str) -> Iterator[tuple[Published, Shape, float, int | None]]:
     """Table 7's layer by a protocol: for each latency of the table what was run, microseconds, and wrong elements."""
-
     kept = Kept()
 
     def rows(ranks: int) -> Iterator[tuple[Published, Shape, float, int | None]]:

@@ -130,7 +130,7 @@ class Kept:
         self._free: dict[int, int] = {}
 
     def pod(self, setting: Setting, spec: PodSpec, log: bool) -> tuple[Pod, VirtualTime]:
-        """As `Setting.pod`; buffers of the layer before are given back, and its group ends."""
+        """Do as `Setting.pod`; buffers of the layer before are given back, and its group ends."""
         policy = VirtualTime(setting.fabric, setting.costs, log=log, data=setting.data)
         kept = self._pod
         if kept is not None and kept.spec == spec and kept.moves_data == setting.data:

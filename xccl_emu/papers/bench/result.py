@@ -166,14 +166,13 @@ def score(results: Iterable[Result], role: str, of: str = EMULATED) -> RoleScore
     bounds = [r.met for r in rows if r.relation != "="]
     errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in rows]
     known = [(error, what) for error, what in errors if error is not None]
+    kept = len(bounds), sum(map(bool, bounds))
     if not known:
-        return RoleScore(of, role, 0, None, None, "", bounds=len(bounds), held=sum(map(bool, bounds))) if bounds else None
+        return RoleScore(of, role, 0, None, None, "", None, 0, *kept) if bounds else None
     largest, worst = max(known, key=lambda one: abs(one[0]))
     banded = [r.inside for r in rows if r.inside is not None]
     mape, inside = math.fsum(abs(error) for error, _ in known) / len(known), sum(banded) if banded else None
-    return RoleScore(
-        of, role, len(known), mape, largest, worst, inside, len(banded), len(bounds), sum(map(bool, bounds))
-    )
+    return RoleScore(of, role, len(known), mape, largest, worst, inside, len(banded), *kept)
 
 
 def scores(results: Sequence[Result]) -> list[RoleScore]:
@@ -187,7 +186,7 @@ def scores(results: Sequence[Result]) -> list[RoleScore]:
 
 
 ALL, LINED = "all", "all with a line"
-"""Names of the scoreboard's last rows: all that is emulated, and that of it which has a line."""
+"""Names of the scoreboard's last rows: all that is emulated, and the rows that have a line."""
 
 
 def by_table(results: Sequence[Result]) -> dict[str, dict[str, RoleScore]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xccl_emu.check.trial import Trial
     from xccl_emu.protocol.case import Case
 
-T = TypeVar("T")
+T, R = TypeVar("T"), TypeVar("R")
 TARGETS = {"sibling": 1, "node": 2, "pod": 16}
 """A die that die 0 reaches on its chip, within its node, and in another node."""
 
@@ -71,7 +71,7 @@ class Setting:
                 self.left_out.append((f"{what}, payload", f"not moved or compared, only timed: it needs about {need}"))
         raise CapacityError(f"{what}: needs about {need}; take less, or a larger --memory")
 
-    def each(self, items: Iterable[T], rows: Callable[[T], Iterable[Result]]) -> Iterator[Result]:
+    def each(self, items: Iterable[T], rows: Callable[[T], Iterable[R]]) -> Iterator[R]:
         """Yield the rows of each item; one that does not fit the memory is noted, and the others go on."""
         for item in items:
             try:

@@ -115,7 +115,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     check_plot(output.plot)
     fabric, costs = topologies.model(model.fabric, model.cost)
     setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, output.bytes)
-    results, failure = _made(make, setting, _teller(output.as_json))
+    results, failure = _made(make, setting, _sayer(output.as_json))
     if output.band and (failure is None or not failure.stopped.code):
         results, failure = _made(partial(banded, results, make, output.as_json), setting)
     results = [setting.scored(result) for result in results]
@@ -139,9 +139,9 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
 
 
 def _made(
-    make: "Make", setting: "Setting", tell: "Callable[[Result], None]" = lambda row: None
+    make: "Make", setting: "Setting", say: "Callable[[Result], None]" = lambda row: None
 ) -> "tuple[list[Result], Partial | None]":
-    """The rows, and why there are not more of them; ``tell`` is given each that is not made with all others."""
+    """The rows, and why there are not more of them; ``say`` is given each that is not made with all others."""
     from xccl_emu.papers.bench.result import FAILED
 
     rows: list[Result] = []
@@ -150,7 +150,7 @@ def _made(
         for row in made:
             rows.append(row)
             if not isinstance(made, list):
-                tell(row)
+                say(row)
     except Partial as error:
         return error.results, error
     except BaseException as error:
@@ -161,18 +161,18 @@ def _made(
     return rows, Partial(Stopped(f"not all of it found room in memory:{''.join(left)}"), rows) if left else None
 
 
-def _teller(quiet: bool) -> "Callable[[Result], None]":
+def _sayer(quiet: bool) -> "Callable[[Result], None]":
     """A function that says each row on stderr as soon as the command has taken longer than two seconds."""
     waiting, started = list[str](), time.monotonic()
 
-    def tell(row: "Result") -> None:
+    def say(row: "Result") -> None:
         from xccl_emu.papers.cli.bench_show import row_text
 
         waiting.append(row_text(row))
         while not quiet and waiting and time.monotonic() - started > _SOON_S:
             ending.say(waiting.pop(0))
 
-    return tell
+    return say
 
 
 def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
@@ -194,7 +194,7 @@ app.command("case", hidden=True, context_settings=ANY_SIZE)(command_of(Perf, _ca
 def _measure(made: measurements.Measurement, **output: Any) -> None:
     words = made.words if isinstance(made, measurements.Swept) else []
 
-    def make(setting: "Setting") -> "Sequence[Result]":
+    def make(setting: "Setting") -> "Iterable[Result]":
         if not isinstance(made, measurements.Swept) or not words:
             rows = made.rows(setting)
             explained = setting.explained(made.name, rows)

@@ -81,7 +81,7 @@ class OperatorsMeasurement(Measurement):
 
 @dataclass(frozen=True)
 class PlanMeasurement(Measurement):
-    """What MixServe measured, and what its analyzer says: equations alone, nothing is run (xccl-emu plan --published)."""
+    """What MixServe measured, and what its analyzer says: equations; nothing is run (xccl-emu plan --published)."""
 
     name = "plan"
     suite = Suite(17, 9, 0.5, 0.5)
