@@ -41,12 +41,17 @@ def peak_bytes() -> int:
 
 def _groups() -> Iterator[Path]:
     """The control group of this process, and those that it is in."""
+    own = Path(_own_group())
+    yield from (_GROUPS / each for each in (own, *own.parents))
+
+
+def _own_group() -> str:
+    """The path of this process's control group; empty if it is not known."""
     try:
-        words = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
-        words = []
-    own = next((line[4:] for line in words if line.startswith("0::/")), "")
-    yield from (_GROUPS / own, *(_GROUPS / each for each in Path(own).parents))
+        lines = []
+    return next((line[4:] for line in lines if line.startswith("0::/")), "")
 
 
 def _field(path: str | Path, name: str) -> int | None:

@@ -16,6 +16,7 @@ from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocols.experts.data import count_wrong
 from xccl_emu.protocols.experts.group import ExpertGroup
+from xccl_emu.protocols.experts.routed import PAGE
 from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
 from xccl_emu.timing.run import Progress, Timing, VirtualTime
 
@@ -31,9 +32,11 @@ Look = Callable[[str, Timing], None]
 
 
 def bytes_needed(rows: int, cores: int, hidden: int, data: bool) -> int:
-    """Memory that a timed run touches, estimated: interpreter, arrays of times, and rows in all their places."""
-    payload = rows * 8 * hidden if data else 0
-    return INTERPRETER_BYTES + cores * 20_000 + rows * 200 + payload
+    """Memory that a timed run touches, estimated: interpreter, arrays of times, and rows in all their places.
+
+    Without payload a row has a page on its way there, and one on its way back, for what comes with it.
+    """
+    return INTERPRETER_BYTES + cores * 20_000 + rows * (8 * hidden + 200 if data else 2 * PAGE + 200)
 
 
 @dataclass(frozen=True)
@@ -128,19 +131,24 @@ class Kept:
     def __init__(self) -> None:
         self._pod: Pod | None = None
         self._free: dict[int, int] = {}
+        self._touched: dict[tuple[int, int], int] = {}
+        """Bytes by ranks and tokens: layers of one size touch the same."""
 
-    def pod(self, setting: Setting, spec: PodSpec, log: bool) -> tuple[Pod, VirtualTime]:
-        """Do as `Setting.pod`; buffers of the layer before are given back, and its group ends."""
+    def pod(self, setting: Setting, spec: PodSpec, layer: Layer, log: bool) -> tuple[Pod, VirtualTime]:
+        """Do as `Setting.pod`; buffers of the layer before are given back, and its group ends.
+
+        The pod is another one where what both touch would be too much.
+        """
         policy = VirtualTime(setting.fabric, setting.costs, log=log, data=setting.data)
-        kept = self._pod
-        if kept is not None and kept.spec == spec and kept.moves_data == setting.data:
-            kept.release_app(self._free)
-            kept.policy = policy
-            return kept, policy
-        del kept
-        self._pod = None  # before there is another: there is room for one
-        self._pod = Pod(spec, policy=policy)
-        self._free = self._pod.mark_app()
+        touched = {(layer.ranks, layer.tokens): layer.bytes_needed(setting.data)}
+        fits = sum((self._touched | touched).values()) <= setting.free_bytes
+        if self._pod is None or not fits or self._pod.spec != spec or self._pod.moves_data != setting.data:
+            self._pod, self._touched = None, {}  # before there is another: there is room for one
+            self._pod = Pod(spec, policy=policy)
+            self._free = self._pod.mark_app()
+        self._touched |= touched
+        self._pod.release_app(self._free)
+        self._pod.policy = policy
         return self._pod, policy
 
 
@@ -161,7 +169,7 @@ class OnPod:
         setting = setting.fitting(name, layer.bytes_needed)
         spec = replace(spec, cores_per_die=max(spec.cores_per_die, layer.cores))
         self._name, self._setting, self._layer = f"{name}: ", setting, layer
-        pod, self.policy = (kept or Kept()).pod(setting, spec, look is not None)
+        pod, self.policy = (kept or Kept()).pod(setting, spec, layer, look is not None)
         self._look = look
         self._group = group_on(pod, layer.config(local_experts) | switches, protocol)
         self._cores_per_die, nbytes = pod.spec.cores_per_die, switches.get("opaque_bytes", 0)
