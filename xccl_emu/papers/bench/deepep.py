@@ -35,8 +35,8 @@ DTYPES: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 """What dispatch sends: FP8 that is made of BF16 on the way; BF16; FP8 and its scales, that come in so."""
 NORMAL_CORES, PLACES, CHUNK = 24, 256, 32
-"""Normal mode has: cores of a die, rows of a ring, and rows that are announced at once (the library's tuned sizes differ
-from machine to machine)."""
+"""Normal mode has: cores of a die, rows of a ring, and rows that are announced at once; the library's sizes differ from
+machine to machine."""
 
 
 @dataclass(frozen=True)

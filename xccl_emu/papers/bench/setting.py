@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from xccl_emu.check.trial import Trial
     from xccl_emu.protocol.case import Case
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 TARGETS = {"sibling": 1, "node": 2, "pod": 16}
 """A die that die 0 reaches on its chip, within its node, and in another node."""
 
