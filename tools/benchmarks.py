@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pages import ROOT, between, part_of
+from pages import table as table_of
 
 from xccl_emu.base.words import words_of
-from xccl_emu.papers.bench.result import Result, score
+from xccl_emu.papers.bench.baseline import ONCE
+from xccl_emu.papers.bench.result import HEADS, Result, board, score
+from xccl_emu.papers.plan.published import COMPUTED
 
 PAGE, README = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "README.md"
 SENSITIVITY = "sensitivity"
@@ -27,11 +30,13 @@ IN_README = (
     "combine EP128 latency",
 )  # fmt: skip
 """Rows of Table 7 that README shows: none was fitted to, and the one with the largest error is among them."""
+ON_THE_BOARD = (ONCE, COMPUTED)
+"""Names of baselines that the page has on its scoreboard alone; docs/records/mixserve.md has rows of equations."""
 APART = ["serve", "--domains", "3"]
 BANDED = ("fused", "hixl", "hccl", "deepep")
 """Benches whose rows have intervals in the page; with them writing it takes half an hour."""
 COMMANDS = (
-    ["all", "--no-data"], ["tables"], ["pool"], ["serve"], APART, ["prefill"], ["streams"], ["operators"],
+    ["all", "--no-data"], ["tables"], ["pool"], ["serve"], APART, ["prefill"], [SENSITIVITY],
     *([name, "--no-data", "--band"] for name in BANDED),
     ["deepep", "--fabric", "examples/fabrics/h800.toml", "--no-data", "--band"],
 )  # fmt: skip
@@ -98,7 +103,7 @@ def table(rows: Sequence[Result]) -> str:
 def scored(rows: Sequence[Result]) -> Iterator[str]:
     """Mean and largest error of fit rows and of check rows, apart."""
     for role in ("fit", "check"):
-        if one := score(rows, role):
+        if (one := score(rows, role)) and one.n_rows:
             worst = f"{one.max_percent:+.1f}% ({one.worst.partition(': ')[2]})"
             known = [row.inside for row in rows if row.role == role and row.inside is not None]
             inside = f"; {sum(known)} of {len(known)} in their intervals" if known else ""
@@ -134,8 +139,9 @@ def _moves(constant: str, names: Sequence[str], rows: Sequence[Result]) -> str:
 
 def page(text: str, rows: Sequence[Result]) -> str:
     """The page with the tables of these rows."""
-    names = dict.fromkeys(row.bench for row in rows if row.bench != SENSITIVITY)
+    names = dict.fromkeys(row.bench for row in rows if row.bench != SENSITIVITY and row.baseline not in ON_THE_BOARD)
     text = between(text, "benchmarks", *(section(name, rows) for name in names))
+    text = between(text, "scoreboard", table_of(HEADS, board(rows)))
     moved = [row for row in rows if row.bench == SENSITIVITY]
     return between(text, SENSITIVITY, "\n".join(sensitivity(moved))) if moved else text
 

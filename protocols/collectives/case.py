@@ -107,7 +107,7 @@ class CollectiveCase(StreamCase, Collective):
 
     collective: str = choice("all-reduce-ring", "Which, and by what algorithm.", of=ALGORITHMS)
     ranks: int = size(3, "Ranks, one a die.", least=2, most=768)
-    cores: int = size(1, "Cores of each rank; each moves a part of every share.", most=48)
+    cores: int = size(1, "Cores of each rank; each moves a part of every share.", most=1 << 10)
     elements: int = size(
         16, "Elements of a share; a rank has, or gets, one for each rank.", most=MOST, examples=(1, 40), each_call=True
     )

@@ -5,7 +5,7 @@ Nobody waits for all ranks between two launches, so that a fast rank may be ahea
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -137,7 +137,7 @@ class NormalCase(LayerCase):
     group, config = NormalMode, NormalConfig
     written = ("recv_x", "route", "counts", "out")
 
-    cores: int = size(2, "Cores of each rank, two for a channel.", least=2, most=48)
+    cores: int = size(2, "Cores of each rank, two for a channel.", least=2, most=1 << 10)
     granules: int = size(2, "Granules of 32 bytes of a token; 448 are the true size.")
     quantized: int = switch(0, "Must be off: rows go as they are.", also="quantize", examples=(0,))
     places: int = size(2, "Rows that a ring has room for.", most=1 << 10)
@@ -150,6 +150,15 @@ class NormalCase(LayerCase):
     @property
     def _under_way(self) -> int:
         return self._config().slot_bytes
+
+    @property
+    def up_to(self) -> "Mapping[str, NormalCase]":
+        """Return one round, which no other overlaps, up to either operator."""
+        found = {app.DISPATCH: (app.DISPATCH,), app.COMBINE: (app.DISPATCH, app.COMBINE)}
+        cases = {name: replace(self, rounds=1) for name in found}
+        for name, case in cases.items():
+            object.__setattr__(case, "parts", found[name])
+        return cases
 
     def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
         pod = bench.pod(self._spec(batches))

@@ -54,7 +54,7 @@ class LayerCase(RoutedCase, ABC):
     }  # fmt: skip
 
     ranks: int = size(2, "Ranks, one a die.", least=2, most=768)
-    cores: int = size(1, "Cores of each rank.", most=48)
+    cores: int = size(1, "Cores of each rank.", most=1 << 10)
     tokens: int | str | Sequence[int] = text(2, TOKENS_HELP, examples=EXAMPLES, each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a token; 224 are the true size.")
     top_k: int = size(1, "Experts of each token, with a routing but for the shared one; 0 is 8 or as it has.", least=0)

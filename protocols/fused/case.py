@@ -46,7 +46,7 @@ class FusedCase(LayerCase):
     group, config = FusedExpertParallel, FusedConfig
     written = ("recv_x", "route", "counts", "y", "out")
 
-    cores: int = size(2, "Cores of each rank.", most=48)
+    cores: int = size(2, "Cores of each rank.", most=1 << 10)
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
     rounds: int = size(3, "Layers one after the other.")
     masked: int = switch(0, "Is the first choice of each rank's last token masked?")

@@ -173,7 +173,7 @@ class MixServeCase(StreamCase):
     ranks: int = size(2, "Ranks of a node.", most=96)
     dp: int = size(0, "Degree of data parallelism of attention; 0 for one group a node.", least=0)
     ep: int = size(0, "Degree of expert parallelism; 0 for one group a node.", least=0)
-    cores: int = size(1, "Cores of each rank; each moves some of the tokens.", most=48)
+    cores: int = size(1, "Cores of each rank; each moves some of the tokens.", most=1 << 10)
     tokens: int = size(1, "Tokens of each group that has tokens of its own.")
     hidden: int = size(32, "Elements of a hidden state; each shard has whole granules, of 16.")
     experts: int = size(1, "Experts of each group that has experts of its own.", most=4096)

@@ -44,7 +44,7 @@ class _Transfers(StreamCase):
     papers = read_papers("sendrecv")
 
     ranks: int = size(2, "Dies; each of them sends to the next.", least=2, most=768)
-    cores: int = size(1, "Cores of each side.", most=48)
+    cores: int = size(1, "Cores of each side.", most=1 << 10)
     slots: int = size(4, "Slots of each core's ring.")
     chunks: int = size(8, "Chunks of a core's payload.", examples=(1, 2, 3), each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a chunk.")

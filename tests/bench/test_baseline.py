@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.bench import baseline
-from xccl_emu.papers.bench.result import Result, Wire, by_table, scores
+from xccl_emu.papers.bench.result import BenchRows, Result, Wire, board, by_table, scores
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing import topologies
 
@@ -48,22 +48,54 @@ def test_only_rows_with_bytes_have_a_line_and_kinds_have_their_own() -> None:
 
 
 def test_both_scores_stand_beside_each_other_by_table() -> None:
-    """The same rows count for the model and for the line, and rows without a line for neither."""
+    """All check rows count for the model, those that have a line for it; what is shown or fitted to for neither."""
     rows = [row("a", 20.0, Wire("one", 10.0)), row("b", 40.0, Wire("one", 10.0)), row("c", 7.0, None, emulated=14.0)]
+    rows += [replace(rows[0], what="d", role="fit"), replace(rows[0], what="e", role="shown")]
     found = by_table([*rows, *baseline.alpha_beta(rows)])
-    assert {name: (one.n_rows, one.mape_percent > 0) for name, one in found["tables"].items()} == {
-        "emulated": (2, False), "alpha-beta": (2, True),
-    }  # fmt: skip
-    assert [one.n_rows for one in scores(rows)] == [3]
+    assert {name: (one.n_rows, one.mape_percent) for name, one in found["tables"].items() if name == "emulated"} == {
+        "emulated": (3, pytest.approx(100 / 3))
+    }
+    assert found["tables"]["alpha-beta"].n_rows == 2
+    assert (found["tables"]["alpha-beta"].mape_percent or 0) > 0
+    assert [(one.role, one.n_rows) for one in scores(rows)] == [("fit", 1), ("check", 3)]
+
+
+def test_bounds_are_counted_and_have_no_error() -> None:
+    """A table of bounds alone is on the scoreboard, with how many hold."""
+    rows = [row(name, 2.0, None, relation=">", emulated=us) for name, us in (("a", 1.0), ("b", 3.0))]
+    assert [*board(rows)] == [("tables", "", "", "", "", "", "1 of 2")]
+    assert board_json(rows) == {"n_rows": 0, "mape_percent": None, "bounds": 2, "held": 1}
+
+
+def board_json(rows: list[Result]) -> dict[str, object]:
+    """Some words of the only row of the scoreboard in JSON."""
+    (one,) = BenchRows(rows, 0, False, "", []).to_json()["tables"]
+    return {name: one[name] for name in ("n_rows", "mape_percent", "bounds", "held")}
+
+
+def test_a_line_is_fitted_once_for_all_tables() -> None:
+    """Two machines share the start-up of a kind: each is off by what the other wants; refitted, neither is."""
+    rows = [row("a", 20.0, Wire("one", 10.0)), row("b", 60.0, Wire("one", 40.0), machine="H800", bench="others")]
+    once = {line.bench: line.emulated for line in baseline.alpha_beta(rows, baseline.ONCE)}
+    start = (10 / 20 / 20 + 20 / 60 / 60) / (1 / 400 + 1 / 3600)
+    assert [*once] == ["tables, alpha-beta once", "others, alpha-beta once"]
+    assert [*once.values()] == pytest.approx([10 + start, 40 + start])
+    made = [*rows, *baseline.alpha_beta(rows), *baseline.alpha_beta(rows, baseline.ONCE)]
+    assert [cells[:2] for cells in board(made)] == [
+        ("tables", "1"), ("others", "1"), ("all with a line", "2"), ("all", "2"),
+    ]  # fmt: skip
+    (_, _, model, line, refitted, *_), *_ = board(made)
+    assert (model, refitted) == ("0.0%", "0.0%")
+    assert line != "0.0%"
 
 
 def test_several_tables_are_scored_together_as_well() -> None:
-    """The sum has the rows of all tables that have a line, for the model and for the line, and stands first."""
+    """One sum has the rows of all tables that have a line, for the model and for the line; the other has all rows."""
     rows = [row(name, us, Wire(name, 10.0), bench=f"bench {name}") for name, us in (("a", 20.0), ("b", 40.0))]
     found = by_table([*rows, row("c", 7.0, None, emulated=14.0), *baseline.alpha_beta(rows)])
     assert {name: {of: one.n_rows for of, one in scored.items()} for name, scored in found.items()} == {
-        "all of these": {"emulated": 2, "alpha-beta": 2}, "bench a": {"emulated": 1, "alpha-beta": 1},
-        "bench b": {"emulated": 1, "alpha-beta": 1},
+        "bench a": {"emulated": 1, "alpha-beta": 1}, "bench b": {"emulated": 1, "alpha-beta": 1},
+        "tables": {"emulated": 1}, "all with a line": {"emulated": 2, "alpha-beta": 2}, "all": {"emulated": 3},
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.fused import FusedLayer, balanced_choices, between, degree_of
-from xccl_emu.papers.bench.layers import Layer
+from xccl_emu.papers.bench.layers import Kept, Layer, time_layer
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing.arrival import arrivals
 from xccl_emu.timing.costs import Costs
@@ -52,3 +52,22 @@ def test_what_fit_rows_alone_say_passes_through_them() -> None:
     assert [result.bench for result in made] == ["fused, interpolated"] * len(rows)
     assert [result.error_percent for result in made if result.role == "fit"] == pytest.approx([0.0] * 6)
     assert {degree_of(row) for row in rows} == {8, 16, 32, 64, 128, 256}
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_layers_on_a_pod_that_is_kept_take_as_long(data: bool) -> None:
+    """Larger and smaller ones, of other protocols, cores and ways of counting: the same to the bit, all right."""
+    setting = Setting(data=data)
+    layers = [Layer(8, 16), Layer(16, 8), Layer(8, 24, cores=16), Layer(8, 16, counting="scalar"), Layer(8, 4)]
+
+    def times(kept: Kept | None) -> list[list[float]]:
+        pull = [time_layer(setting, layer, kept=kept) for layer in layers]
+        pushed = [
+            FusedLayer(setting, layer, protocol, kept=kept).run(setting.costs)
+            for protocol in ("fused", "deepep-ll") for layer in layers[:2]
+        ]  # fmt: skip
+        assert {bad for one in (*pull, *pushed) for _, _, bad in one.operators} == {0 if data else None}
+        return [taken.us.tolist() for one in (*pull, *pushed) for _, taken, _ in one.operators]
+
+    kept = times(Kept())  # an assertion would hold the pod, and there is room for one
+    assert kept == times(None)

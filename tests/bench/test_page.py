@@ -105,6 +105,42 @@ def test_links_are_near_the_inputs(links: list[Any]) -> None:
             assert 0 < latency["emulated"] - latency["published"] < 0.1
 
 
+def scoreboard(page: str) -> dict[str, tuple[str, str, str]]:
+    """Rows, the model's error, and bounds that hold, by table of the page's scoreboard."""
+    lines = page.partition("<!-- scoreboard: ")[2].partition("<!-- scoreboard end")[0].splitlines()
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines if line.startswith("|")]
+    return {row[1]: (row[2], row[3], row[7]) for row in cells[2:]}
+
+
+def scores_of(tables: Iterable[Any]) -> dict[str, tuple[str, str, str]]:
+    """The same of what `bench --json` has."""
+    return {
+        one["table"]: (
+            str(one["n_rows"] or ""), "" if one["mape_percent"] is None else f"{one['mape_percent']:.1f}%",
+            f"{one['held']} of {one['bounds']}" if one["bounds"] else "",
+        )
+        for one in tables if one["of"] in ("emulated", "by the equations")
+    }  # fmt: skip
+
+
+def test_the_scoreboard_has_every_table_with_check_rows(tool: ModuleType) -> None:
+    """And those of equations have the numbers that the command says."""
+    board = scoreboard(tool.PAGE.read_text("utf-8"))
+    checked = {row.measurement for row in published.all_rows() if row.role == "check"}
+    assert {*board} == {table.replace("deepep_h800", "deepep") for table in checked} | {"all with a line", "all"}
+    quick = scores_of(as_json("bench", "plan")["tables"])
+    assert {name: board[name] for name in quick if name.startswith("mixserve")} == {
+        name: row for name, row in quick.items() if name.startswith("mixserve")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_scoreboard_is_that_of_bench_all(tool: ModuleType) -> None:
+    """Every number of the page is in the JSON of `bench all`."""
+    assert scores_of(as_json("bench", "all", "--no-data")["tables"]) == scoreboard(tool.PAGE.read_text("utf-8"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "bench",

@@ -1,6 +1,7 @@
 """Sweeps: which points, on processes and on a Dask cluster, and what is refused."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ from typer.testing import CliRunner
 
 from tests.cli_support import as_json, invoke
 from tests.refused import refuses
-from xccl_emu.base.errors import ConfigError, UnfinishedError
+from xccl_emu.base.errors import CapacityError, ConfigError, UnfinishedError
 from xccl_emu.base.jobs import LOCAL, Job, collect, run_jobs
 from xccl_emu.cli.main import app
-from xccl_emu.papers.bench.result import Result
-from xccl_emu.papers.bench.setting import Setting
+from xccl_emu.papers.bench.result import FAILED, Result
+from xccl_emu.papers.bench.setting import DEFAULT, Setting
 from xccl_emu.papers.bench.sweep import SweepPoint, in_order, jobs, parse_axes, points, run_point
 from xccl_emu.papers.cli import bench
 
@@ -48,13 +49,21 @@ def test_points_are_all_pairs() -> None:
         points("fused", {"ep": [8, 800]}, 48, NO_DATA)
 
 
-def test_a_point_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything runs, and with the advice of a bench; without payload it may fit."""
-    monkeypatch.setattr("xccl_emu.base.free_memory.available_bytes", lambda: 8 << 30)
-    large = SweepPoint("fused", 768, 128)
-    assert SweepPoint("fused", 768, 128, setting=NO_DATA).bytes_needed < large.bytes_needed / 20
-    with pytest.raises(ConfigError, match="take --no-data"):
-        bench.rows_of_jobs("sweep", jobs([large]), True, lambda done: next(iter(done.values())), str)
+def test_a_point_that_does_not_fit_is_timed_without_payload() -> None:
+    """Its times are there, and a row that says why nothing was compared; where nothing fits it is refused."""
+    large = SweepPoint("fused", 8, 4, cores=2)
+    free = large.layer.bytes_needed(data=True) - 1
+    point = replace(large, setting=replace(DEFAULT, free_bytes=free, left_out=[]))
+    rows = bench.rows_of_jobs(
+        "sweep", jobs([point]), True, lambda done: in_order(done.values()), str, workers=1, free_bytes=free
+    )
+    assert [row.what for row in rows] == [
+        "dispatch, EP8, batch 4", "combine, EP8, batch 4", "8 ranks, 4 tokens, payload",
+    ]  # fmt: skip
+    assert [row.wrong for row in rows] == [None] * 3
+    assert (rows[-1].role, "GB may be used" in rows[-1].note) == (FAILED, True)
+    with pytest.raises(CapacityError, match=r"8 ranks, 4 tokens: needs about .* GB may be used; take less"):
+        run_point(replace(point, setting=replace(NO_DATA, free_bytes=1000)))
 
 
 def test_results_come_in_order() -> None:

@@ -17,7 +17,7 @@ def parse_size(name: str, text: str) -> int:
     except ValueError:
         nbytes = 0.0
     if not 1 <= nbytes < 1 << 50 or nbytes != int(nbytes):
-        raise ConfigError(f"{name} {text}: must be a size such as 512, 64K, 9M or 1G, at least 1")
+        raise ConfigError(f"{name} {text}: must be a size such as 512, 64K, 512MiB or 8GB, at least 1")
     return int(nbytes)
 
 

@@ -198,6 +198,11 @@ class Case:
         return None
 
     @property
+    def up_to(self) -> "Mapping[str, Case]":
+        """Return the case up to the end of each operator, by the operator's name, where these are timed one by one."""
+        return {}
+
+    @property
     def bus_factor(self) -> float:
         """Return the factor from the algorithm's bandwidth to the bus bandwidth, as nccl-tests define it."""
         return 1.0

@@ -102,7 +102,7 @@ def time_call(setting: Setting, deployment: A2EDeployment = ONE_DOMAIN) -> Call1
     d = deployment
     rows, cores = d.attention * d.tokens * (TOP_K + 1), d.attention * d.cores + 3 * d.experts * d.stream_cores
     what = f"{d.attention} attention dies, {d.experts} expert dies"
-    setting.check_memory(f"{what}:", bytes_needed(rows, cores, d.hidden, setting.data))
+    setting = setting.fitting(what, lambda data: bytes_needed(rows, cores, d.hidden, data))
     placement, routed = d.placed(setting.seed)
     pod, policy = setting.pod(log=watched(d.experts), sites=[GATHERED, COMPUTED])
     tokens = setting.tokens(d.attention, d.tokens, d.hidden)

@@ -95,7 +95,7 @@ def time_layers(one: Call1, setting: Setting, deployment: A2EDeployment, layers:
     what, turns = f"{layers} layers of {DOMAINS} domains", DOMAINS * MICROBATCHES
     rows, cores = d.attention * d.tokens * (TOP_K + 1), DOMAINS * d.attention * d.cores + 3 * d.experts * d.stream_cores
     setting = replace(setting, data=False)
-    setting.check_memory(f"{what}:", bytes_needed(layers * turns * rows, cores, d.hidden, data=False))
+    setting.fitting(what, lambda data: bytes_needed(MICROBATCHES * rows, cores, d.hidden, data))
     placement, routed = d.placed(setting.seed)
     starts = _starts(setting, d)
     seen = watched(d.attention, WATCHED)

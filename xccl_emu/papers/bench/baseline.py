@@ -1,8 +1,9 @@
 """What rows are compared with: rows of an earlier run, and a line that needs no emulator, alpha-beta.
 
 Every published row whose bytes are known has such a line: a start-up and the bytes at the published rates.  The
-start-ups are fitted to the very rows that they are scored on, one for each kind of operator and machine, so the line is
-as good as one can be.  A model that is worse than it explains nothing that a line does not.
+start-ups are fitted to the very rows that they are scored on: one for each kind of operator, once for all tables; and
+and one for each kind and machine, refitted to each table, so as good as a line can be.  A model that is worse
+than the first explains nothing that a line does not.
 """
 
 import json
@@ -14,7 +15,7 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.papers.bench.result import Result, Wire
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_NODE, Fabric
 
-ALPHA_BETA = "alpha-beta"
+ALPHA_BETA, ONCE = "alpha-beta", "alpha-beta once"
 _Row = tuple[Result, Wire]
 
 
@@ -26,12 +27,13 @@ def spread_us(fabric: Fabric, ranks: int, nbytes: float, *, write: bool = True) 
     return sum(times) if fabric.within == "ports" else max(times)
 
 
-def alpha_beta(results: Iterable[Result]) -> Iterator[Result]:
-    """The lines of results, of a bench that has the name of theirs and of the baseline."""
+def alpha_beta(results: Iterable[Result], name: str = ALPHA_BETA) -> Iterator[Result]:
+    """The lines of results, of a bench that has the name of theirs and of the baseline, refitted or `ONCE`."""
     by_kind: dict[tuple[str, str], list[_Row]] = {}
     for one in results:
         if one.wire is not None and one.role in ("fit", "check"):
-            by_kind.setdefault((one.wire.kind, one.machine), []).append((one, one.wire))
+            of = "" if name == ONCE else one.machine
+            by_kind.setdefault((one.wire.kind, of), []).append((one, one.wire))
     for (kind, _), rows in by_kind.items():
         alpha = _fitted(rows)
         note = f"start-up of {kind}, {alpha:.3g} us, fitted to these rows; the bytes at published rates"
@@ -39,7 +41,7 @@ def alpha_beta(results: Iterable[Result]) -> Iterator[Result]:
             us = wire.us + wire.starts * alpha
             value = wire.gib / (us * 1e-6) if wire.gib else us
             bare = replace(one, wrong=None, low=None, high=None)
-            yield replace(bare, bench=f"{one.bench}, {ALPHA_BETA}", emulated=value, note=note)
+            yield replace(bare, bench=f"{one.bench}, {name}", emulated=value, note=note)
 
 
 def _fitted(rows: list[_Row]) -> float:

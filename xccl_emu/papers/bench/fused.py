@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.papers.bench import baseline, published
-from xccl_emu.papers.bench.layers import Layer, Look, OnPod, Shape, Timed
+from xccl_emu.papers.bench.layers import Kept, Layer, Look, OnPod, Shape, Timed
 from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result, Wire
 from xccl_emu.papers.bench.setting import Setting
@@ -50,11 +50,14 @@ def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: in
 class FusedLayer:
     """A layer with balanced routing on a pod of its own, to be timed again and again, under other costs too."""
 
-    def __init__(self, setting: Setting, layer: Layer, protocol: str = "fused", look: Look | None = None) -> None:
-        """``protocol`` is a case of layers; ``look`` as `OnPod` has it."""
+    def __init__(
+        self, setting: Setting, layer: Layer, protocol: str = "fused", look: Look | None = None,
+        kept: Kept | None = None,
+    ) -> None:  # fmt: skip
+        """``protocol`` is a case of layers; ``look`` and ``kept`` as `OnPod` has them."""
         per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
-        spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
-        self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec, look)
+        spec = CLOUDMATRIX384 if kept else replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit
+        self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec, look, kept)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)
         self._weights, self._seed = [weights] * layer.ranks, setting.seed
@@ -89,23 +92,29 @@ def measure(setting: Setting, rows: Sequence[Published]) -> Callable[[Costs], di
     return run
 
 
+LATENCIES = [row for row in published.rows("fused") if row.unit == "us"]
+
+
 def table(setting: Setting, protocol: str) -> Iterator[tuple[Published, Shape, float, int | None]]:
     """Table 7's layer by a protocol: for each latency of the table what was run, microseconds, and wrong elements."""
-    latencies = [row for row in published.rows("fused") if row.unit == "us"]
-    for ranks in sorted({degree_of(row) for row in latencies}):
+    kept = Kept()
+
+    def rows(ranks: int) -> Iterator[tuple[Published, Shape, float, int | None]]:
         layer = Layer(ranks, TOKENS)
-        timed = FusedLayer(setting, layer, protocol).run(setting.costs)
-        for row in latencies:
+        timed = FusedLayer(setting, layer, protocol, kept=kept).run(setting.costs)
+        for row in LATENCIES:
             for operator, taken, wrong in timed.operators:
                 if row.what.startswith(f"{operator} EP{ranks} "):
                     yield row, {**layer.shape, "routing": "balanced"}, setting.operator_us(taken), wrong
 
+    return setting.each(sorted({degree_of(row) for row in LATENCIES}), rows)
 
-def fused(setting: Setting) -> list[Result]:
+
+def fused(setting: Setting) -> Iterator[Result]:
     """Table 7: latency of every row, its bandwidth as the paper counts it, and what fit rows alone say."""
-    made = [*table(setting, "fused")]
-    results = [result for row, shape, us, wrong in made for result in _both(setting, row, us, shape, wrong)]
-    return results + between([row for row, *_ in made])
+    for row, shape, us, wrong in table(setting, "fused"):
+        yield from _both(setting, row, us, shape, wrong)
+    yield from between(LATENCIES)
 
 
 def _both(setting: Setting, row: Published, latency_us: float, shape: Shape, wrong: int | None) -> list[Result]:

@@ -1,7 +1,7 @@
 """One mixture-of-experts layer in virtual time: dispatch, dummy expert, combine, held against the oracle."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocols.experts.data import count_wrong
 from xccl_emu.protocols.experts.group import ExpertGroup
+from xccl_emu.protocols.experts.routed import PAGE
 from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
-from xccl_emu.timing.run import Progress, Timing
+from xccl_emu.timing.run import Progress, Timing, VirtualTime
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -31,9 +32,11 @@ Look = Callable[[str, Timing], None]
 
 
 def bytes_needed(rows: int, cores: int, hidden: int, data: bool) -> int:
-    """Memory that a timed run touches, estimated: interpreter, arrays of times, and rows in all their places."""
-    payload = rows * 8 * hidden if data else 0
-    return INTERPRETER_BYTES + cores * 20_000 + rows * 200 + payload
+    """Memory that a timed run touches, estimated: interpreter, arrays of times, and rows in all their places.
+
+    Without payload a row has a page on its way there, and one on its way back, for what comes with it.
+    """
+    return INTERPRETER_BYTES + cores * 20_000 + rows * (8 * hidden + 200 if data else 2 * PAGE + 200)
 
 
 @dataclass(frozen=True)
@@ -122,23 +125,56 @@ def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> Exp
     return group
 
 
+class Kept:
+    """The pod of the layer before, for the next one: memory that was touched once is there already."""
+
+    def __init__(self) -> None:
+        self._pod: Pod | None = None
+        self._free: dict[int, int] = {}
+        self._touched: dict[tuple[int, int], int] = {}
+        """Bytes by ranks and tokens: layers of one size touch the same."""
+
+    def pod(self, setting: Setting, spec: PodSpec, layer: Layer, log: bool) -> tuple[Pod, VirtualTime]:
+        """Do as `Setting.pod`; buffers of the layer before are given back, and its group ends.
+
+        The pod is another one where what both touch would be too much.
+        """
+        policy = VirtualTime(setting.fabric, setting.costs, log=log, data=setting.data)
+        touched = {(layer.ranks, layer.tokens): layer.bytes_needed(setting.data)}
+        fits = sum((self._touched | touched).values()) <= setting.free_bytes
+        if self._pod is None or not fits or self._pod.spec != spec or self._pod.moves_data != setting.data:
+            self._pod, self._touched = None, {}  # before there is another: there is room for one
+            self._pod = Pod(spec, policy=policy)
+            self._free = self._pod.mark_app()
+        self._touched |= touched
+        self._pod.release_app(self._free)
+        self._pod.policy = policy
+        return self._pod, policy
+
+
 class OnPod:
-    """The group of a layer on a pod of its own, with tokens of its shape."""
+    """The group of a layer on a pod of its own, or on one that is kept for several, with tokens of its shape."""
 
     def __init__(
         self, setting: Setting, layer: Layer, local_experts: int, protocol: str = "dispatch",
-        spec: PodSpec = CLOUDMATRIX384, look: Look | None = None, **switches: Any,
+        spec: PodSpec = CLOUDMATRIX384, look: Look | None = None, kept: Kept | None = None, **switches: Any,
     ) -> None:  # fmt: skip
         """``protocol`` is a case of layers; ``switches`` are more fields of the group's configuration.
 
+        With ``kept`` it ends what ran on that pod before.
+
         Each operator's timing, with the log of all actions, is given to ``look``.
         """
-        self._name, self._setting, self._layer = f"{layer.ranks} ranks, {layer.tokens} tokens: ", setting, layer
-        setting.check_memory(self._name.strip(), layer.bytes_needed(setting.data))
-        pod, self.policy = setting.pod(spec, log=look is not None)
+        name = f"{layer.ranks} ranks, {layer.tokens} tokens"
+        setting = setting.fitting(name, layer.bytes_needed)
+        spec = replace(spec, cores_per_die=max(spec.cores_per_die, layer.cores))
+        self._name, self._setting, self._layer = f"{name}: ", setting, layer
+        pod, self.policy = (kept or Kept()).pod(setting, spec, layer, look is not None)
         self._look = look
         self._group = group_on(pod, layer.config(local_experts) | switches, protocol)
-        self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
+        self._cores_per_die, nbytes = pod.spec.cores_per_die, switches.get("opaque_bytes", 0)
+        shape = layer.ranks, layer.tokens
+        self._tokens = np.zeros((*shape, nbytes), np.uint8) if nbytes else setting.tokens(*shape, layer.hidden)
 
     def dispatch(self, topk: Sequence[NDArray[Any]], starts_us: Microseconds) -> Taken:
         """From when each rank starts."""
@@ -153,7 +189,7 @@ class OnPod:
         return self._time("combine", starts_us, lambda starts: self._group.combine(weights, starts))
 
     def _time(self, what: str, starts_us: Microseconds, run: Callable[[Progress | None], object]) -> Taken:
-        self.policy.start_us = on_cores(starts_us, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
+        self.policy.start_us = on_cores(starts_us, range(self._layer.cores), self._cores_per_die)
         with self._setting.stage(self._name + what) as progress:
             run(progress)
         if self._look is not None:

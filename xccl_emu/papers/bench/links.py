@@ -166,9 +166,8 @@ def gib_s(took_us: float) -> float:
     return TOTAL_BYTES / GIB / (took_us * 1e-6)
 
 
-def hixl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:
+def hixl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> Iterator[Result]:
     """Every row, or some."""
-    results = []
     for row in published.rows("hixl") if rows is None else rows:
         with setting.stage(row.what):
             took_us, wrong = copy_us(setting, row)
@@ -176,5 +175,4 @@ def hixl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) ->
         path = setting.fabric.paths[setting.fabric.path_of(0, PLACES[place])]
         wire_us = TOTAL_BYTES / 1000 / (path.read if op == "read" else path.write).gb_s
         wire = Wire("copies", wire_us, TOTAL_BYTES // block, TOTAL_BYTES / GIB)
-        results.append(Result.of(row, gib_s(took_us), wrong=wrong, wire=wire))
-    return results
+        yield Result.of(row, gib_s(took_us), wrong=wrong, wire=wire)

@@ -11,7 +11,7 @@ each rank from all others.  Beyond that HCCL reads along rings.  It comes to mor
 carries, so it must use the link between the dies of a chip, and here ranks read in two levels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,9 +50,8 @@ def case_of(row: Published) -> CollectiveCase:
     return case.of_bytes(RANKS * nbytes)
 
 
-def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:
+def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> Iterator[Result]:
     """Every row, or some: from the first core's beginning to the last one's end."""
-    results = []
     for row in published.rows("hccl") if rows is None else rows:
         case = case_of(row)
         data = setting.data and 2 * case.elements <= COMPARED_MAX
@@ -60,8 +59,7 @@ def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) ->
             trial, us = replace(setting, data=data).run(case)
         wrong = sum(trial.wrong_bytes().values()) if data else None
         wire = Wire("all-gather", baseline.spread_us(setting.fabric, RANKS, RANKS * rank_bytes_of(row), write=False))
-        results.append(Result.of(row, us, wrong=wrong, configuration=case.configuration, wire=wire))
-    return results
+        yield Result.of(row, us, wrong=wrong, configuration=case.configuration, wire=wire)
 
 
 CASES = {"AR": "all-reduce-two-shot", "A2A": "all-to-all"}

@@ -1,7 +1,7 @@
 """What every bench gives: rows with what was published, what was emulated, and how far they are apart."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -143,31 +143,36 @@ class RoleScore(w.Printed):
     of: Annotated[str, "`emulated`, or the name of a baseline"]
     role: Annotated[str, "what the published number may be used for"]
     n_rows: Annotated[int, "rows that were scored"]
-    mape_percent: Annotated[float, "mean absolute error"]
-    max_percent: Annotated[float, "largest error, signed"]
+    mape_percent: Annotated[float | None, "mean absolute error; null where all rows are bounds"]
+    max_percent: Annotated[float | None, "largest error, signed"]
     worst: Annotated[str, "the row that has it"]
     inside: Annotated[int | None, "rows whose published number is in the interval; null without `--band`"] = None
+    banded: Annotated[int, "rows that have an interval"] = 0
+    bounds: Annotated[int, "rows that are a bound"] = 0
+    held: Annotated[int, "bounds that hold"] = 0
 
 
 @dataclass(frozen=True)
 class TableScore(w.Printed):
-    """How far the check rows of a bench are off that have a line to compare with."""
+    """How far the check rows of a bench are off: a row of the scoreboard."""
 
-    table: Annotated[str, "name of the bench, or `all of these`"]
+    table: Annotated[str, "name of the bench, `all`, or `all with a line`"]
     score: Annotated[RoleScore, w.INLINE]
 
 
 def score(results: Iterable[Result], role: str, of: str = EMULATED) -> RoleScore | None:
-    """Return the score of the rows of a role that have an error; None if there are none."""
+    """Return the score of the rows of a role that have an error or are a bound; None if there are none."""
     rows = [r for r in results if r.role == role]
+    bounds = [r.met for r in rows if r.relation != "="]
     errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in rows]
     known = [(error, what) for error, what in errors if error is not None]
+    kept = len(bounds), sum(map(bool, bounds))
     if not known:
-        return None
+        return RoleScore(of, role, 0, None, None, "", None, 0, *kept) if bounds else None
     largest, worst = max(known, key=lambda one: abs(one[0]))
     banded = [r.inside for r in rows if r.inside is not None]
-    mape = math.fsum(abs(error) for error, _ in known) / len(known)
-    return RoleScore(of, role, len(known), mape, largest, worst, sum(banded) if banded else None)
+    mape, inside = math.fsum(abs(error) for error, _ in known) / len(known), sum(banded) if banded else None
+    return RoleScore(of, role, len(known), mape, largest, worst, inside, len(banded), *kept)
 
 
 def scores(results: Sequence[Result]) -> list[RoleScore]:
@@ -180,19 +185,36 @@ def scores(results: Sequence[Result]) -> list[RoleScore]:
     ]
 
 
-ALL_TABLES = "all of these"
+ALL, LINED = "all", "all with a line"
+"""Names of the scoreboard's last rows: all that is emulated, and the rows that have a line."""
 
 
 def by_table(results: Sequence[Result]) -> dict[str, dict[str, RoleScore]]:
-    """Return by bench, of those that have a line for check rows: the scores of these rows, emulated and by line.
+    """The scoreboard: by bench that has check rows the scores of these, emulated or computed, and by each line.
 
-    Of several benches the scores of all together come first.
+    After several benches come the scores of all together.
     """
-    lines = {(one.table, one.what) for one in results if one.baseline and one.role == "check"}
-    rows = [one for one in results if (one.table, one.what) in lines]
+    rows = [one for one in results if one.role == "check"]
     groups = _grouped(rows, lambda one: one.table)
-    groups = {ALL_TABLES: rows, **groups} if len(groups) > 1 else groups
-    return {table: {s.of: s for s in scores(group) if s.role == "check"} for table, group in groups.items()}
+    if len(groups) > 1:
+        lines = {(one.table, one.what) for one in rows if one.baseline.startswith("alpha-beta")}
+        groups[LINED] = [one for one in rows if (one.table, one.what) in lines]
+        groups[ALL] = [one for one in rows if not one.baseline]
+    return {table: {s.of: s for s in scores(group)} for table, group in groups.items() if group}
+
+
+HEADS = ("table", "rows", "model", "line", "refitted", "in their intervals", "bounds that hold")
+
+
+def board(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of the scoreboard, under `HEADS`; a line is fitted once for all tables, or refitted to each."""
+    for table, of in by_table(results).items():
+        model = of.get(EMULATED) or next(iter(of.values()))
+        lines = (of[name].mape_percent if name in of else None for name in ("alpha-beta once", "alpha-beta"))
+        errors = ("" if each is None else f"{each:.1f}%" for each in (model.mape_percent, *lines))
+        inside = "" if model.inside is None else f"{model.inside} of {model.banded}"
+        bounds = f"{model.held} of {model.bounds}" if model.bounds else ""
+        yield table, str(model.n_rows or ""), *errors, inside, bounds
 
 
 @dataclass(frozen=True)
@@ -207,8 +229,8 @@ class Rows(w.Printed):
         return scores(self.results)
 
     @property
-    def tables(self) -> Annotated[list[TableScore], "what is emulated and the line, on the same rows"]:
-        """Return the scores by bench."""
+    def tables(self) -> Annotated[list[TableScore], "the scoreboard: what is emulated, and lines"]:
+        """Return the scores of check rows by bench."""
         return [TableScore(name, one) for name, of in by_table(self.results).items() for one in of.values()]
 
     @property
@@ -226,11 +248,12 @@ class Rows(w.Printed):
 class BenchRows(Rows):
     """What a bench has measured."""
 
-    FIRST = ("seed", "data", "stopped", "moved")
+    FIRST = ("seed", "data", "stopped", "moved", "peak_bytes")
     seed: w.Seed
     data: Annotated[bool, "whether payload was moved and compared"]
     stopped: w.Stopped
     moved: Annotated[Sequence[str], "rows that moved from `--against`, a line each"]
+    peak_bytes: Annotated[int, "most memory that one of its processes had, measured"] = 0
 
 
 def _grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:

@@ -77,13 +77,13 @@ class _Pair:
     """Die 0, and a die that it sends to."""
 
     def __init__(self, setting: Setting, sweep: Sweep, to: str) -> None:
+        most = max(sweep.sizes)
+        setting = setting.fitting(f"a payload of {size_text(most)}", lambda data: 3 * most if data else 0)
         self._setting, self._sweep, self._to = setting, sweep, to
         self._pod: Pod
         self._policy: VirtualTime
         self._pod, self._policy = setting.pod()
         self._comm = SendRecv(self._pod, slots=sweep.slots, slot_bytes=sweep.slot_bytes)
-        most = max(sweep.sizes)
-        setting.check_memory(f"a payload of {size_text(most)}:", 3 * most if setting.data else 0)
         self._source, self._target = self._pod.alloc(0, most), self._pod.alloc(TARGETS[to], most)
         if setting.data:
             self._view(self._source)[:] = np.random.default_rng(setting.seed).integers(0, 256, most, np.uint8)

@@ -1,8 +1,8 @@
 """In what a bench runs: the fabric and costs of its pods, whether payload moves, and how it says what it is doing."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,7 @@ from xccl_emu.base.errors import CapacityError
 from xccl_emu.base.stage import Stage, silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
-from xccl_emu.papers.bench.result import Result
+from xccl_emu.papers.bench.result import FAILED, Result
 from xccl_emu.protocols.experts.data import draw_tokens
 from xccl_emu.timing.arrival import Taken
 from xccl_emu.timing.costs import Costs
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from xccl_emu.check.trial import Trial
     from xccl_emu.protocol.case import Case
 
+T = TypeVar("T")
+R = TypeVar("R")
 TARGETS = {"sibling": 1, "node": 2, "pod": 16}
 """A die that die 0 reaches on its chip, within its node, and in another node."""
 
@@ -43,6 +45,9 @@ class Setting:
     free_bytes: int = 1 << 62
     """Memory that a run may plan with."""
 
+    left_out: list[tuple[str, str]] = field(default_factory=list, compare=False)
+    """What found no room there so far, and why."""
+
     def scored(self, result: Result) -> Result:
         """A row as it is, if it was published of the fabric that it ran on; else what was published is shown too."""
         on = result.configuration.get("fabric", self.fabric.name)
@@ -54,11 +59,49 @@ class Setting:
         """Return the fabric for the configuration of a row, if it is not the usual one."""
         return {} if self.fabric == UB else {"fabric": self.fabric.name}
 
-    def check_memory(self, what: str, nbytes: int) -> None:
-        """Raises CapacityError for a run that would touch more memory than is free."""
-        if nbytes > self.free_bytes:
-            need = f"needs about {nbytes / 1e9:.1f} GB, {self.free_bytes / 1e9:.1f} GB are free"
-            raise CapacityError(f"{what} {need}; take --no-data, or less")
+    def fitting(self, what: str, bytes_needed: Callable[[bool], int]) -> "Setting":
+        """The setting in which a run fits the memory: this one, or the same without payload, which is noted.
+
+        bytes_needed: memory that the run touches, with payload or without.  Raises CapacityError if neither fits.
+        """
+        for data in dict.fromkeys((self.data, False)):
+            if bytes_needed(data) <= self.free_bytes:
+                return self if data == self.data else replace(self, data=data)
+            need = f"{bytes_needed(data) / 1e9:.1f} GB, {self.free_bytes / 1e9:.1f} GB may be used"
+            if data:
+                self.left_out.append((f"{what}, payload", f"not moved or compared, only timed: it needs about {need}"))
+        raise CapacityError(f"{what}: needs about {need}; take less, or a larger --memory")
+
+    def each(self, items: Iterable[T], rows: Callable[[T], Iterable[R]]) -> Iterator[R]:
+        """Yield the rows of each item; one that does not fit the memory is noted, and the others go on."""
+        for item in items:
+            try:
+                yield from rows(item)
+            except (CapacityError, MemoryError) as error:
+                self.note(error)
+
+    def note(self, error: BaseException) -> None:
+        """Keep why something found no room."""
+        what, _, why = (str(error) or "memory: not enough").partition(": ")
+        self.left_out.append((what, why))
+
+    def explained(self, bench: str, rows: Iterable[Result]) -> Iterator[Result]:
+        """Yield the rows of a bench, then one for all that found no room, which says why.
+
+        Raises CapacityError if nothing else is there.
+        """
+        some = False
+        try:
+            for row in rows:
+                some = True
+                yield row
+        except (CapacityError, MemoryError) as error:
+            if not some:
+                raise
+            self.note(error)
+        for what, why in self.left_out:
+            yield Result(bench, what, None, "", role=FAILED, note=why)
+        self.left_out.clear()
 
     def pod(
         self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False, sites: Collection[str] = ()

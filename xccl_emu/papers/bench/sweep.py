@@ -83,7 +83,7 @@ def points(bench: str, axes: dict[str, list[int]], cores: int, setting: Setting)
 def run_point(point: SweepPoint) -> list[Result]:
     """Run one point, in any process: latency of dispatch and of combine."""
     timed, shape = time_layer(point.setting, point.layer, point.bench), point.layer.shape | point.setting.fabric_words
-    return timed.rows(point.setting, point.bench, point.what, shape)
+    return [*point.setting.explained(point.bench, timed.rows(point.setting, point.bench, point.what, shape))]
 
 
 def jobs(made: Iterable[SweepPoint]) -> list[Job[list[Result]]]:

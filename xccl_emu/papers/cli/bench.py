@@ -1,7 +1,8 @@
 """`xccl-emu bench NAME`: repeat the published measurements, and show them next to the published numbers."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from xccl_emu.base import early
 from xccl_emu.base.errors import ConfigError, UnfinishedError
 from xccl_emu.base.jobs import Job, Stopped, collect
 from xccl_emu.base.options import Modelled, option
+from xccl_emu.base.sizes import parse_size
 from xccl_emu.base.stage import silent
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import CTX, JSON, App, Protocol, command_of, file, parameter
@@ -25,13 +28,19 @@ if TYPE_CHECKING:
     from xccl_emu.papers.bench.result import Result
     from xccl_emu.papers.bench.setting import Setting
 
-    Make = Callable[[Setting], Sequence[Result]]
+    Make = Callable[[Setting], Iterable[Result]]
 
 T = TypeVar("T")
+_SOON_S = 2.0
+"""Within which nobody asks how far it is."""
 app = App(cls=CaseGroup, no_args_is_help=True)
 
 _Percent = Annotated[float, typer.Option(help="How far a row may move from --against, in percent.", min=0, metavar="X")]
 _Band = Annotated[bool, typer.Option("--band", help="Say each row's 80% interval: runs at all constants' ends, too.")]
+_Memory = Annotated[
+    str | None,
+    typer.Option(help="Most memory that it takes, such as 8GB or 512MiB [default: what is free]", metavar="SIZE"),
+]
 OUTPUTS = (
     JSON,
     file("csv", "Write the rows to a CSV file as well; to Parquet if it is named *.parquet."),
@@ -39,8 +48,9 @@ OUTPUTS = (
     file("against", "Compare with the rows of an earlier --json, a file; exit code 1 if one has moved."),
     parameter("tolerance", _Percent, 0.0),
     parameter("band", _Band, False),
+    parameter("memory", _Memory),
 )
-"""How every bench shows its rows."""
+"""How every bench shows its rows, and what it may take for them."""
 
 
 @app.callback(subcommand_metavar="NAME [OPTIONS]...")
@@ -52,12 +62,14 @@ def _group() -> None:
       xccl-emu bench dispatch --help          its options
       xccl-emu bench all-gather --ranks 8,16  one of xccl-emu list
       xccl-emu bench case --help              the options of these
+      xccl-emu bench fused --memory 8GB       payload moves where it fits
 
     A row's role says what its published number may be used for: an "input" was put in as it is, free constants are
     fitted to "fit" rows, "check" rows are compared and never fitted to, "shown" ones are not scored, "exact" ones must
     come out exactly. FILE.py:NAME is a protocol too. Errors are signed. Exit code 1 if data that was moved is wrong, an
-    exact row differs, or a row moved from --against; 3 if some of many points or benches failed: the others are shown.
-    Ctrl-C and SIGTERM end it with 130 and 143, and what is done is shown.
+    exact row differs, or a row moved from --against; 3 if some of many points or benches failed, or found no room in
+    memory (times are the same without payload, so rows say which were not compared): the others are shown. Ctrl-C and
+    SIGTERM end it with 130 and 143, and what is done is shown.
     """
 
 
@@ -71,6 +83,14 @@ class Output:
     against: Path | None
     tolerance: float
     band: bool
+    memory: str | None
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it may take; ConfigError for what is no size."""
+        from xccl_emu.base.free_memory import available_bytes
+
+        return available_bytes() if self.memory is None else min(available_bytes(), parse_size("--memory", self.memory))
 
 
 class Partial(UnfinishedError):
@@ -83,7 +103,7 @@ class Partial(UnfinishedError):
 
 def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data: bool = False) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
-    from xccl_emu.base.free_memory import available_bytes
+    from xccl_emu.base.free_memory import peak_bytes
     from xccl_emu.papers.bench import baseline
     from xccl_emu.papers.bench.result import FAILED, BenchRows
     from xccl_emu.papers.bench.setting import Setting
@@ -94,15 +114,16 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     before = baseline.read(output.against) if output.against else {}
     check_plot(output.plot)
     fabric, costs = topologies.model(model.fabric, model.cost)
-    setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, available_bytes())
-    results, failure = _made(make, setting)
-    if output.band and failure is None:
+    setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, output.bytes)
+    results, failure = _made(make, setting, _sayer(output.as_json))
+    if output.band and (failure is None or not failure.stopped.code):
         results, failure = _made(partial(banded, results, make, output.as_json), setting)
     results = [setting.scored(result) for result in results]
-    results += baseline.alpha_beta(results)
+    several = len({result.bench for result in results if result.wire}) > 1
+    results += [*baseline.alpha_beta(results), *(baseline.alpha_beta(results, baseline.ONCE) if several else ())]
     moved = baseline.moved(results, before, output.tolerance) if output.against else []
     stopped = "" if failure is None else str(failure)
-    show(BenchRows(results, seed, setting.data, stopped, moved), output.as_json, "bench")
+    show(BenchRows(results, seed, setting.data, stopped, moved, peak_bytes()), output.as_json, "bench")
     if output.csv is not None:
         write_csv(results, output.csv)
     if output.plot is not None:
@@ -117,12 +138,41 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
         raise typer.Exit(ending.WRONG)
 
 
-def _made(make: "Make", setting: "Setting") -> "tuple[list[Result], Partial | None]":
-    """The rows, and why there are not more of them."""
+def _made(
+    make: "Make", setting: "Setting", say: "Callable[[Result], None]" = lambda row: None
+) -> "tuple[list[Result], Partial | None]":
+    """The rows, and why there are not more of them; ``say`` is given each that is not made with all others."""
+    from xccl_emu.papers.bench.result import FAILED
+
+    rows: list[Result] = []
     try:
-        return [*make(setting)], None
+        made = make(setting)
+        for row in made:
+            rows.append(row)
+            if not isinstance(made, list):
+                say(row)
     except Partial as error:
         return error.results, error
+    except BaseException as error:
+        if not rows or not (code := early.put_off(error)):
+            raise
+        return rows, Partial(Stopped(early.SAID[code], code), rows)
+    left = [f"\n  {row.what}: {row.note}" for row in rows if row.role == FAILED]
+    return rows, Partial(Stopped(f"not all of it found room in memory:{''.join(left)}"), rows) if left else None
+
+
+def _sayer(quiet: bool) -> "Callable[[Result], None]":
+    """A function that says each row on stderr as soon as the command has taken longer than two seconds."""
+    waiting, started = list[str](), time.monotonic()
+
+    def say(row: "Result") -> None:
+        from xccl_emu.papers.cli.bench_show import row_text
+
+        waiting.append(row_text(row))
+        while not quiet and waiting and time.monotonic() - started > _SOON_S:
+            ending.say(waiting.pop(0))
+
+    return say
 
 
 def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
@@ -144,9 +194,11 @@ app.command("case", hidden=True, context_settings=ANY_SIZE)(command_of(Perf, _ca
 def _measure(made: measurements.Measurement, **output: Any) -> None:
     words = made.words if isinstance(made, measurements.Swept) else []
 
-    def make(setting: "Setting") -> "Sequence[Result]":
+    def make(setting: "Setting") -> "Iterable[Result]":
         if not isinstance(made, measurements.Swept) or not words:
-            return made.rows(setting)
+            rows = made.rows(setting)
+            explained = setting.explained(made.name, rows)
+            return [*explained] if isinstance(rows, list) else explained
         return sweep(made.name, words, made.cores_used, made.dask, setting, output["as_json"])
 
     if made.own_fabric and made.fabric != measurements.Measurement.fabric:
@@ -178,18 +230,16 @@ app.command("sensitivity")(command_of(Sensitivity, _sensitivity, *OUTPUTS))
 
 @dataclass(frozen=True)
 class Every(measurements.Measurement):
-    """Run all benches, on all cores as far as the memory goes; what two have in common is run once.
+    """Run all benches with rows to check, and more, on all cores as far as the memory goes; then the scoreboard.
 
-    Sensitivity comes last, but with --band, which says of each row what the constants do to it.
+    The scoreboard has all check rows by table: how far the model is off, and an alpha-beta line. What two benches have
+    in common is run once. What assumed constants do says: bench sensitivity
     """
 
 
 def _every(options: Every, **output: Any) -> None:
     shown = Output(**output)
-    _bench(
-        lambda setting: every_bench(setting, shown.as_json, ends=not shown.band),
-        shown, options, options.seed, options.no_data,
-    )  # fmt: skip
+    _bench(lambda setting: every_bench(setting, shown.as_json), shown, options, options.seed, options.no_data)
 
 
 app.command("all")(command_of(Every, _every, *OUTPUTS))
@@ -205,17 +255,16 @@ def sweep(
     from xccl_emu.papers.bench.sweep import in_order, jobs, parse_axes, points
 
     made = points(bench, parse_axes(words), cores, setting)
-    return rows_of_jobs("sweep", jobs(made), quiet, lambda done: in_order(done.values()), lambda _: bench, dask=dask)
+    return rows_of_jobs("sweep", jobs(made), quiet, lambda done: in_order(done.values()), lambda _: bench, dask=dask,
+                        free_bytes=math.inf if dask else setting.free_bytes)  # fmt: skip
 
 
-def sensitivities(setting: "Setting", quiet: bool, before: Sequence["Result"] = ()) -> "list[Result]":
-    """Run everything with each assumed constant at both ends of its range; the results come after those ``before``.
-
-    Raises as `rows_of_jobs`.
-    """
+def sensitivities(setting: "Setting", quiet: bool) -> "list[Result]":
+    """Run everything with each assumed constant at both ends of its range; raises as `rows_of_jobs`."""
     from xccl_emu.papers.bench.sensitivity import jobs, results_of
 
-    return rows_of_jobs("runs", jobs(setting), quiet, results_of, lambda _: "sensitivity", before)
+    ends = jobs(setting)
+    return rows_of_jobs("runs", ends, quiet, results_of, lambda _: "sensitivity", free_bytes=setting.free_bytes)
 
 
 def banded(results: "list[Result]", make: "Make", quiet: bool, setting: "Setting") -> "list[Result]":
@@ -241,11 +290,8 @@ def _whole(make: "Make", setting: "Setting") -> "Sequence[Result]":
     return results
 
 
-def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Result]":
-    """Run all benches, and if ``ends`` is set those at the ends of ranges as `sensitivities` does.
-
-    Raises as `rows_of_jobs`.
-    """
+def every_bench(setting: "Setting", quiet: bool) -> "list[Result]":
+    """Run all benches that take part (`Suite`); raises as `rows_of_jobs`."""
     kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
     kinds.sort(key=lambda one: one[1].turn)
     quietly = replace(setting, stage=silent)
@@ -257,31 +303,33 @@ def every_bench(setting: "Setting", quiet: bool, ends: bool = True) -> "list[Res
     def in_order(done: "Mapping[int, list[Result]]") -> "list[Result]":
         return [row for number in sorted(done, key=lambda one: kinds[one][1].place) for row in done[number]]
 
-    rows = rows_of_jobs("benches", jobs, quiet, in_order, lambda number: kinds[number][0].name)
-    return sensitivities(setting, quiet, rows) if ends else rows
+    name_of = [kind.name for kind, _ in kinds].__getitem__
+    return rows_of_jobs("benches", jobs, quiet, in_order, name_of, free_bytes=setting.free_bytes)
 
 
 def _rows_of(kind: type[measurements.Measurement], setting: "Setting") -> "list[Result]":
     """The rows of a measurement, in any process."""
-    return kind().rows_in_suite(setting)
+    return [*setting.explained(kind.name, kind().rows_in_suite(setting))]
 
 
 def rows_of_jobs(
     name: str, jobs: Sequence[Job[T]], quiet: bool, in_order: "Callable[[dict[int, T]], list[Result]]",
-    bench_of: Callable[[int], str], before: "Sequence[Result]" = (), **where: Any,
+    bench_of: Callable[[int], str], *, free_bytes: float = math.inf, **where: Any,
 ) -> "list[Result]":  # fmt: skip
-    """Return the results ``before`` and what all jobs found, by their numbers, in order.
+    """Return what all jobs found, by their numbers, in order.
 
-    Raises ConfigError if a job does not fit the memory; `Partial` if a failure or a signal leaves some, with a row for
-    each that failed; and where nothing is done the error of the first, if all failed in the same way.
+    A job that would need more than ``free_bytes`` has them for itself, and says what found no room.
+
+    Raises `Partial` if a failure or a signal leaves some, with a row for each that failed; and where nothing is done
+    the error of the first, if all failed in the same way.
     """
-    from xccl_emu.base.free_memory import available_bytes
     from xccl_emu.papers.bench.result import FAILED, Result
 
-    where |= {"free_bytes": math.inf if where.get("dask") else available_bytes(), "advice": "take --no-data, or less"}
+    jobs = [replace(job, bytes_needed=int(min(job.bytes_needed, free_bytes))) for job in jobs]
+    where |= {"free_bytes": free_bytes, "advice": "take --no-data, or less"}
     with counting(name, len(jobs), quiet, every_s=0) as count:
         found = collect(jobs, lambda _, ended: count(ended, name), **where)
-    made, stopped = [*before, *in_order(found.done)], found.stopped
+    made, stopped = in_order(found.done), found.stopped
     if stopped is None:
         return made
     if not made:

@@ -16,7 +16,17 @@ from xccl_emu.base.words import words_of
 from xccl_emu.cli.app import print_json
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.shown import right, stdout_console
-from xccl_emu.papers.bench.result import EMULATED, Result, RoleScore, Rows, by_table, payload_gb_s, scores, total_wrong
+from xccl_emu.papers.bench.result import (
+    EMULATED,
+    HEADS,
+    Result,
+    RoleScore,
+    Rows,
+    board,
+    payload_gb_s,
+    scores,
+    total_wrong,
+)
 from xccl_emu.papers.cli.perf import lines
 
 
@@ -39,8 +49,18 @@ def show(found: Rows, as_json: bool, command: str) -> None:
             console.print(_cases(cases))
         if others:
             console.print(_table(others))
+    if len(boarded := [*board(results)]) > 1:
+        console.print(_board(boarded))
     for line in _closing(results):
         console.print(line, highlight=False)
+
+
+def _board(rows: Sequence[tuple[str, ...]]) -> Table:
+    """All check rows by table: how far the model is off, and a line without an emulator."""
+    table = Table(HEADS[0], *right(*HEADS[1:]), title="scoreboard: mean absolute errors of check rows")
+    for cells in rows:
+        table.add_row(*cells)
+    return table
 
 
 def check_csv(path: Path | None) -> None:
@@ -152,6 +172,13 @@ def _error(result: Result) -> str:
     return "" if result.error_percent is None else f"{result.error_percent:+.1f} %"
 
 
+def row_text(result: Result) -> str:
+    """A row as a line, such as ``fused: dispatch EP8 latency 115 us, published 116 us``."""
+    value = result.note if result.emulated is None else f"{number(result.emulated)} {result.unit}"
+    against = "" if result.published is None else f", published {number(result.published)} {result.unit}"
+    return f"{result.bench}: {result.what}: {value}{against}"
+
+
 def number(value: float) -> str:
     """Three or four figures, and all of a whole number."""
     if value == int(value):
@@ -161,10 +188,8 @@ def number(value: float) -> str:
 
 def _closing(results: Sequence[Result]) -> Iterator[str]:
     for one in scores(results):
-        yield score_text(one)
-    for bench, of in by_table(results).items():
-        texts = (f"{name} {one.mape_percent:.1f} %" for name, one in of.items())
-        yield f"  {bench}: {', '.join(texts)}"
+        if one.n_rows:
+            yield score_text(one)
     bounds = [result.met for result in results if result.relation != "="]
     if bounds:
         yield f"bounds: {sum(map(bool, bounds))} of {len(bounds)} hold"

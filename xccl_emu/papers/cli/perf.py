@@ -106,7 +106,11 @@ def _timed(protocol: str, case: "Case", swept: tuple[str, ...], setting: "Settin
     what = _named(case, swept) or " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
         trial, us = setting.run(case)
+        ends = {name: setting.run(part)[1] for name, part in case.up_to.items()}
     extra = bandwidths(case, us) if case.payload_bytes and us else {}
+    before = 0.0
+    for name, end in ends.items():
+        extra[f"{name} us"], before = end - before, end
     wrong = sum(trial.wrong_bytes().values()) if setting.data else None
     return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, extra=extra, swept=swept)
 

@@ -4,7 +4,7 @@ A module has options, and nothing that takes time to import; `xccl_emu.papers.be
 """
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
@@ -51,13 +51,13 @@ class Measurement(Modelled):
         False, "Move no payload and check nothing: the same times, faster.", named=("--no-data",)
     )  # fmt: skip
 
-    def rows(self, setting: "Setting") -> "list[Result]":
-        """Make it: by the function of `xccl_emu.papers.bench` that has its name."""
+    def rows(self, setting: "Setting") -> "Iterable[Result]":
+        """Make it: by the function of `xccl_emu.papers.bench` that has its name; a list, or rows as they come."""
         where = import_module(f"xccl_emu.papers.bench.{self.module or self.name}")
-        made: list[Result] = getattr(where, self.name)(setting)
+        made: Iterable[Result] = getattr(where, self.name)(setting)
         return made
 
-    def rows_in_suite(self, setting: "Setting") -> "list[Result]":
+    def rows_in_suite(self, setting: "Setting") -> "Iterable[Result]":
         """Make it, and what it brings with it."""
         return self.rows(setting)
 

@@ -1,5 +1,6 @@
 """Tables of [CloudMatrix384]."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ class StreamsMeasurement(Measurement):
     """
 
     name = "streams"
+    suite = Suite(15, 1, 3.5, 3.5)
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,14 @@ class FusedMeasurement(Swept):
     name = "fused"
     suite = Suite(4, 1, 17.0, 3.2)
 
-    def rows(self, setting: "Setting") -> "list[Result]":
+    def rows(self, setting: "Setting") -> "Iterator[Result]":
         """See the class."""
         from xccl_emu.papers.bench import published
         from xccl_emu.papers.bench.fused import fused
 
         theirs = {row.what: {"H800": row.value} for row in published.rows("fused_h800")}
-        return [replace(row, extra=theirs.get(row.what, {})) if not row.baseline else row for row in fused(setting)]
+        for row in fused(setting):
+            yield replace(row, extra=theirs.get(row.what, {})) if not row.baseline else row
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
 """Benchmarks that libraries for this hardware publish of themselves, and figures of [MixServe]."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import option
 from xccl_emu.papers.measurements import Measurement, Suite
 
 if TYPE_CHECKING:
@@ -33,11 +36,27 @@ class HcclMeasurement(Measurement):
 class DeepEpMeasurement(Measurement):
     """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, with FusedDispatch and the H800.
 
-    On another fabric it is DeepEP's own test: bench deepep --fabric h800, with DeepEP's table of that machine.
+    On another fabric it is DeepEP's own test: bench deepep --fabric h800, with DeepEP's table of that machine. With
+    any option below it is that test in another way, on any fabric: bench deepep --fabric h800 --dtype bf16 --cores 132
     """
 
     name = "deepep"
     suite = Suite(12, 2, 17.0, 3.5)
+
+    cores: int = option(48, "Cores used on each die; more than 48 where a die has more.", least=1, most=1 << 10)
+    dtype: str = option("fp8", "What dispatch sends: fp8 (made of BF16), bf16, or fp8-in (comes in as FP8).")
+    once: bool = option(False, "A token goes once to each rank, not once to each of its experts.", named=("--once",))
+    normal: bool = option(
+        False, "Normal mode, 24 cores: once to each rank through channels, which add rows.", named=("--normal",)
+    )  # fmt: skip
+
+    def rows(self, setting: "Setting") -> "Iterator[Result]":
+        """See the class."""
+        from xccl_emu.papers.bench.deepep import Own, deepep
+
+        if self.normal and (self.cores, self.dtype, self.once) != (48, "fp8", False):
+            raise ConfigError("--normal: sends BF16 once to each rank on 24 cores; take it without the other options")
+        return deepep(setting, Own(self.cores, self.dtype, self.once, self.normal))
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
         """Make both, that on its own machine too."""
@@ -56,4 +75,24 @@ class OperatorsMeasurement(Measurement):
     """
 
     name = "operators"
+    suite = Suite(16, 6, 1.0, 1.0)
     own_fabric = True
+
+
+@dataclass(frozen=True)
+class PlanMeasurement(Measurement):
+    """What MixServe measured, and what its analyzer says: equations; nothing is run (xccl-emu plan --published)."""
+
+    name = "plan"
+    suite = Suite(17, 9, 0.5, 0.5)
+    own_fabric = True
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.papers.plan.cluster import load_cluster
+        from xccl_emu.papers.plan.costs import PlanSetting
+        from xccl_emu.papers.plan.model import load_model
+        from xccl_emu.papers.plan.published import compared
+        from xccl_emu.papers.plan.strategies import RequestStream
+
+        return compared(PlanSetting(load_model("DeepSeek-R1"), load_cluster("910B")), RequestStream())
