@@ -68,7 +68,8 @@ class _Instruction:
     slot: tuple[int, int, bool, bool | None] | None = None
     """Bytes of the stack that it names: from where, how many, whether it overwrites them, and whether it is marked.
 
-    The last is None for one that is marked, but of which it is not known how many there are: fewer, then."""
+    The last is None where they are marked, but may be fewer.
+    """
     labels: list[str] = field(default_factory=list)
     frame: _Frame | None = None
     """Before it."""
