@@ -243,3 +243,20 @@ def test_an_array_of_pointers_is_filled_from_a_constant() -> None:
     assert pointers.lowered(row, "k.cpp") == row + "\n"
     with pytest.raises(errors.KernelError, match="a variable in memory of the machine"):
         pointers.lowered(row.replace("i64 96", "i64 ptrtoint (ptr @x to i64)"), "k.cpp")
+
+
+@pytest.mark.parametrize(
+    ("head", "wanted"),
+    [
+        ("define linkonce_odr hidden i64 @f() #1 comdat {", "define internal i64 @f() alwaysinline #1 comdat {"),
+        ("define dso_local void @f() unnamed_addr #1 {", "define internal void @f() unnamed_addr alwaysinline #1 {"),
+        ("define hidden void @xccl_body(ptr %a) #1 {", ""),
+        ("define linkonce_odr hidden i64 @xccl_follow(ptr %a) #1 {", ""),
+        ("define hidden void @apart() #2 {", ""),
+        ("define available_externally void @f() #1 {", ""),
+    ],
+)  # fmt: skip
+def test_functions_of_a_kernel_are_inlined(head: str, wanted: str) -> None:
+    """So no frame keeps what is no longer needed; but not what asks for the opposite, or is called from outside."""
+    attributes = 'attributes #1 = { mustprogress "x"="noinline-not" }\nattributes #2 = { mustprogress noinline }\n'
+    assert pointers.lowered(f"{head}\n{attributes}", "k.cpp") == f"{wanted or head}\n{attributes}"

@@ -81,12 +81,18 @@ KEEPS = "\tmovq\t%rbx, %rax\n"
         ("\tmovq\t%rax, 8(%rsp)\t# x, %sfp\n\tandq\t$-32, %rsp\n\tcall\task\n", ["ask:"]),
         ("\tmovq\t%rax, 8(%rsp)\t# x, %sfp\n\tcall\task\n\tjmp\t*%rax\n", ["ask:"]),
         ("\tmovq\t%rax, 8(%rsp)\t# x, %sfp\n\tcall\t*8(%rsp)\t# %sfp\n", ["*8(%rsp):"]),
+        ("\tvmovups\t%ymm0, (%rsp)\t# 32-byte Spill\n\tcall\task\n", ["ask: 0(%rsp) 8(%rsp) 16(%rsp) 24(%rsp)"]),
+        ("\tmovaps\t%xmm0, (%rsp)\t# x, %sfp\n\tpaddq\t(%rsp), %xmm0\t# %sfp, x\n\tcall\task\n",
+         ["ask: 0(%rsp) 8(%rsp)"]),
         ("\tje\t.L1\n\tpushq\t$0\n.L1:\n\tmovq\t%rax, 8(%rsp)\t# x, %sfp\n\tcall\task\n", ["ask:"]),
         (".L1:\n\tcall\task\n\tmovq\t%rax, 8(%rsp)\t# x, %sfp\n\tjne\t.L1\n", ["ask: 8(%rsp)"]),
     ],
 )  # fmt: skip
 def test_a_slot_is_cleared_if_it_is_marked_and_nobody_reads_it(body: str, wanted: list[str]) -> None:
-    """To the byte, at its place below what is pushed meanwhile; not if anything else names it, or its place is open."""
+    """To the byte, at its place below what is pushed meanwhile; not if anything else names it, or its place is open.
+
+    What is wider than a slot, or may read more than there is of it, clears no byte of what lies above, where %rbx is.
+    """
     assert clears(body + KEEPS) == wanted
 
 

@@ -65,8 +65,11 @@ class _Instruction:
     target: str = ""
     pushes: int | None = 0
     """Bytes by which the stack grows, or None if that is not known."""
-    slot: tuple[int, int, bool, bool] | None = None
-    """Bytes of the stack that it names: from where, how many, whether it overwrites them, and whether it is marked."""
+    slot: tuple[int, int, bool, bool | None] | None = None
+    """Bytes of the stack that it names: from where, how many, whether it overwrites them, and whether it is marked.
+
+    The last is None where they are marked, but may be fewer.
+    """
     labels: list[str] = field(default_factory=list)
     frame: _Frame | None = None
     """Before it."""
@@ -164,14 +167,16 @@ def _pushed(name: str, operands: list[str]) -> int | None:
     return -int(moved[1] or 0) if name == "leaq" and moved else None
 
 
-def _slot(name: str, operands: list[str], is_marked: bool) -> tuple[int, int, bool, bool] | None:
+def _slot(name: str, operands: list[str], is_marked: bool) -> tuple[int, int, bool, bool | None] | None:
     """The bytes of the stack that it names, as `_Instruction.slot`."""
     found = next((match for each in operands if (match := _ON_STACK.fullmatch(each))), None)
     if found is None or name.startswith(("lea", "pop")):
         return None
-    moves = None if re.search(r"%[yz]mm", operands[0] + operands[-1]) else _MOVES.match(name)
-    stores = moves is not None and operands[-1] == found[0]
-    return int(found[1] or 0), _SIZES[moves[1]] if moves else _read_bytes(name), stores, is_marked
+    at, moves = int(found[1] or 0), _MOVES.match(name)
+    if moves is None:
+        return at, _read_bytes(name), False, None if is_marked else False
+    wide = re.search(r"%([yz])mm", operands[0] + operands[-1])
+    return at, {"y": 32, "z": 64}[wide[1]] if wide else _SIZES[moves[1]], operands[-1] == found[0], is_marked
 
 
 def _read_bytes(name: str) -> int:
@@ -214,7 +219,8 @@ def _slots(found: list[_Instruction]) -> dict[tuple[str, int], int]:
     """Give a bit to each byte of a slot, by function and place, and say who uses and overwrites it."""
     marked, others = set[tuple[str, int]](), set[tuple[str, int]]()
     for each in found:
-        (marked if each.slot and each.slot[3] else others).update(_bytes(each))
+        if each.slot and each.slot[3] is not None:
+            (marked if each.slot[3] else others).update(_bytes(each))
     bits = {byte: 1 << len(_NAMES) + i for i, byte in enumerate(sorted(marked - others))}
     for each in found:
         if each.slot and each.frame is None:

@@ -52,6 +52,10 @@ _PLAIN = re.compile(
     r"\s*(?:\S+ = )?(?:(?:alloca|getelementptr|ptrtoint|inttoptr|icmp|phi|select|freeze|ret|extractvalue|"
     r"insertvalue)\b|(?:tail |musttail )?call (?!.*(?:@llvm\.(?!lifetime)|\basm\b)))"
 )
+_HEAD = re.compile(
+    r"define (?:(?:linkonce_odr|dso_local|hidden|internal) )*(?!available|.*@xccl_(?:body|follow)\()(.*) (#\d+)"
+)
+_KEPT_APART = re.compile(r'attributes (#\d+) = [^"]*\b(?:noinline|optnone)\b')
 _RECORD = re.compile(r"!(\d+) = (?:distinct )?!(\w+\(.*\))$")
 _DEBUG = re.compile(r", !dbg !(\d+)")
 
@@ -81,6 +85,7 @@ class _Lowered:
     n_values: int = 0
 
     def __post_init__(self) -> None:
+        self.apart = {match[1] for row in self.rows if (match := _KEPT_APART.match(row))}
         found = (_RECORD.match(row) for row in self.rows if row.startswith("!"))
         self.records = {m[1]: m[2] for m in found if m}
 
@@ -89,6 +94,7 @@ class _Lowered:
         spaces = "|".join(map(str, SPACES))
         mentions = re.compile(rf"addrspace\((?:{spaces})\)")
         for row in self.rows:
+            row = self._inlined(row)
             if not mentions.search(row) or row.startswith("!") or row.lstrip().startswith(("#dbg", ";")):
                 yield row
             elif not row.startswith(" "):
@@ -96,6 +102,13 @@ class _Lowered:
             else:
                 yield from self._instruction(row)
         yield from self._records()
+
+    def _inlined(self, row: str) -> str:
+        """A line, but for heads of functions: they are inlined, as subroutines in Python are, and leave no frames."""
+        head = _HEAD.match(row)
+        if head is None or head[2] in self.apart:
+            return row
+        return f"define internal {head[1]} alwaysinline {head[2]}{row[head.end() :]}"
 
     def _outside(self, row: str) -> str:
         """A line outside of a function: a head, a type, or a variable, which can have no place in the machine."""

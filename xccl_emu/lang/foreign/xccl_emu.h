@@ -12,11 +12,14 @@
 /* In front of a kernel: `XCCL_KERNEL void ping(int64_t mine, int64_t theirs) { ... }`.  It returns void or int64_t. */
 #define XCCL_KERNEL static __attribute__((unused))
 
-/* In front of what calls a kernel: gcc compiles what that needs, and nothing else of the file. */
+/* In front of what calls a kernel: gcc compiles what that needs, and nothing else of the file.  And in front of what
+ * asks: clang does not duplicate a call, as it does in the head of a loop, so that a place in the source is one. */
 #ifdef __clang__
 #define XCCL_ENTRY
+#define XCCL_ONE_PLACE __attribute__((noduplicate))
 #else
 #define XCCL_ENTRY __attribute__((externally_visible))
+#define XCCL_ONE_PLACE
 #endif
 
 struct xccl_site {
@@ -32,8 +35,8 @@ struct xccl_site {
 #ifdef __cplusplus
 extern "C" {
 #endif
-int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e,
-                 int64_t f);
+XCCL_ONE_PLACE int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int64_t b, int64_t c,
+                                int64_t d, int64_t e, int64_t f);
 void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_t l);
 #ifdef __cplusplus
 }
