@@ -218,10 +218,12 @@ template <class T> class GlobalTensor {
 public:
     xccl_element<T, GlobalTensor> operator()(uint64_t index, XCCL_AT(element)) const { return {*this, index, at}; }
     void SetL2CacheHint(int) const {}
-    void SetGlobalBuffer(__gm__ T *buffer, uint64_t elements = 0) {
-        address = reinterpret_cast<int64_t>(buffer), size = elements;
+    void SetGlobalBuffer(__gm__ T *buffer, [[maybe_unused]] uint64_t elements = 0) {
+        address = reinterpret_cast<int64_t>(buffer);
+        XCCL_SIZED(size = elements;)
     }
-    uint64_t GetSize() const { return size; } /* as it was given, 0 if it was not */
+    /* As it was given, 0 if it was not; sources that never ask for it are spared a word of each tensor. */
+    XCCL_SIZED(uint64_t GetSize() const { return size; } uint64_t size = 0;)
     GlobalTensor operator[](uint64_t index) const {
         GlobalTensor moved;
         moved.address = address + static_cast<int64_t>(index * sizeof(T));
@@ -237,7 +239,6 @@ public:
         at(XCCL_OP_STORE, (*this)[index].address, xccl_word(value), sizeof(T));
     }
     int64_t address = 0;
-    uint64_t size = 0;
 };
 
 /* Addresses of tensors in memory; the first word says how many bytes after itself they begin. */
