@@ -300,3 +300,21 @@ def test_flags_inside_a_block_are_refused_by_name(asked: str) -> None:
     kernel = ascendc.ascend_kernel(SOURCES / "crossed.cpp", "crossed", defines={"AFTER": asked})
     with pytest.raises(KernelError, match=r"mode 0 and PIPE_MTE2, PIPE_V or PIPE_MTE3, or SyncAll"):
         assert kernel.sites
+
+
+@pytest.mark.parametrize(("kind", "line"), [("half", 47), ("int32_t", 48)])
+def test_tensors_of_a_list_by_a_kernel_that_a_macro_declares(kind: str, line: int) -> None:
+    """Each comes from where the list says; the kernel's line is where the macro is used, and no other name is one."""
+    joined = kernel_of(f"join_{kind}", "lists")
+    assert joined._where.endswith(f"lists.cpp:{line}")
+    pod = Pod(small_pod(1, app_bytes=1024, ub_bytes=256))
+    rows = [np.arange(1, 17).astype({"half": "f2", "int32_t": "i4"}[kind]) * n for n in (1, 3)]
+    held = [pod.put(0, row) for row in rows]
+    listed = pod.put(0, np.array([16, 7, *(each.address for each in held)], np.int64))
+    out = pod.alloc(0, 2 * rows[0].nbytes)
+    args = {"list": listed.address, "out": out.address, "tensors": 2, "elements": 16, "block_idx": 0, "block_num": 1}
+    pod.launch(joined, 0, [0], args, [*(pod.grant(each, "r") for each in (*held, listed)), pod.grant(out, "w")])
+    pod.run()
+    assert (pod.view(out, rows[0].dtype) == np.concatenate(rows)).all()
+    with pytest.raises(KernelError, match="no kernel 'join_float'"):
+        kernel_of("join_float", "lists")

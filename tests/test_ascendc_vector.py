@@ -17,7 +17,7 @@ from xccl_emu.machine.spec import small_pod
 
 pytestmark = pytest.mark.skipif(not has_compiler(False), reason="no C++ compiler: Ascend C is not tested here")
 SOURCE = ROOT / "tests" / "ascendc_sources" / "vector.cpp"
-ADD, MULS, DUPLICATE, WHOLE_MAX, BLOCK_SUM, SUM, SCALARS, COMPARE, SELECT, GATHER, SPREAD, WHOLE = range(12)
+ADD, MULS, DUPLICATE, WHOLE_MAX, BLOCK_SUM, SUM, SCALARS, COMPARE, SELECT, GATHER, SPREAD, WHOLE, PAIRS = range(13)
 KINDS = {"float": np.dtype(np.float32), "half": np.dtype(np.float16), "int16_t": np.dtype(np.int16)}
 NBYTES = 12 * 1024
 """The data buffer: three rows, x, y and z, of 4 KB."""
@@ -90,6 +90,22 @@ def test_reductions_of_repeats(n: int, repeats: int, stride: int, seed: int) -> 
     assert (after("float", image, BLOCK_SUM, n, repeats, strides) == wanted).all()
     found = after("float", image, SUM, n, repeats, strides)
     assert found[0] == sum(row.sum() for row in rows)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    n=st.integers(1, 64), repeats=st.integers(1, 3), block=st.integers(1, 2),
+    strides=st.tuples(st.integers(0, 9), st.integers(0, 9)), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_sums_of_pairs(n: int, repeats: int, block: int, strides: tuple[int, int], seed: int) -> None:
+    """The sum of each pair that the mask has an element of, 32 of each repeat, bit for bit."""
+    image = np.random.default_rng(seed).standard_normal(NBYTES // 4).astype(np.float32)
+    y, wanted = image[1024:2048], image.copy()
+    taken = places(4, (1 << n) - 1, repeats, block, strides[1])
+    for r, row in enumerate(taken):
+        for i in range(0, n, 2):
+            wanted[32 * r * strides[0] + i // 2] = y[row[i : i + 2]].sum()
+    assert (after("float", image, PAIRS, n, repeats, [1, block, 1, strides[0], strides[1], 0]) == wanted).all()
 
 
 ROW = NBYTES // 3

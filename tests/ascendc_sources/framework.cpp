@@ -5,6 +5,7 @@
 #include "lib/hccl/hccl.h"
 #include "adv_api/hccl/hccl.h"
 #include "adv_api/reduce/sum.h"
+#include "kernel_operator_list_tensor_intf.h"
 
 using namespace AscendC;
 

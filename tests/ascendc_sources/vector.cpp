@@ -25,6 +25,7 @@ extern "C" __global__ __aicore__ void strided(
     if constexpr (sizeof(TYPE) == 4) {
         if (which == 3) WholeReduceMax(x, y, low, repeats, stride(3), 1, stride(4));
         if (which == 4) BlockReduceSum(x, y, repeats, low, stride(3), stride(1), stride(4));
+        if (which == 12) PairReduceSum(x, y, repeats, low, stride(3), stride(1), stride(4));
         if (which == 5) ReduceSum(x, y, z, low, repeats, stride(4));
     }
     LocalTensor<uint8_t> bits = z.template ReinterpretCast<uint8_t>();

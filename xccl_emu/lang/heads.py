@@ -11,6 +11,7 @@ SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp")
 """Files with these suffixes may have kernels, and no case."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\((\w+)\)((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 _STRUCT = re.compile(r"\b(?:GET_TILING_DATA_WITH_STRUCT|REGISTER_TILING_DEFAULT)\s*\(\s*(\w+)")
 _CASE = '''\
 # {stem}_case.py, in the folder of {file}
@@ -95,9 +96,20 @@ def bare(text: str) -> str:
     return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
+def expanded(text: str) -> str:
+    """A source as `bare`, with the kernels that a macro of one parameter declares, each where it is used."""
+    text = bare(text)
+    for name, param, body in _MACRO.findall(text):
+        if "__global__" in body:
+            line, of_param = body.replace("\\\n", " "), re.compile(rf"(?:##\s*)?\b{param}\b(?:\s*##)?")
+            used = re.compile(rf"^[ \t]*{name}\(\s*(\w+)\s*\)", re.MULTILINE)
+            text = used.sub(lambda use, line=line, of=of_param: of.sub(use[1], line), text)  # type: ignore[misc]
+    return text
+
+
 def heads(text: str) -> Iterator[Head]:
     """The kernels of a source, of one language after the other."""
-    text = bare(text)
+    text = expanded(text)
     for language in (C, ASCEND_C):
         for found in re.finditer(language.pattern.format(name=r"(?P<name>\w+)"), text):
             *_, listed = found.groups()

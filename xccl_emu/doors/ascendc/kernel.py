@@ -12,7 +12,7 @@ import numpy as np
 
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.base.options import must_be_one_of
-from xccl_emu.doors.ascendc import sites
+from xccl_emu.doors.ascendc import sites, structs
 from xccl_emu.lang import foreign, heads, maps
 from xccl_emu.lang.foreign import compiler
 from xccl_emu.protocol.bench import BOTH, READINGS, Bench
@@ -116,6 +116,8 @@ class AscendKernel(foreign.CKernel):
         known += [f"#define XCCL_PADDINGS_WORD {self.kept.index('paddings') if paddings else 0}"]
         known += [f"#define XCCL_PADDINGS {paddings}"]
         known += [f"#define XCCL_HAZARDS_WORD {len(self.kept) - len(self.ranges) if self.ranges else 0}"]
+        asks = "GetSize" in structs.with_included(self.file, self.text, self.build.include)
+        known += [f"#define XCCL_SIZED(...) {'__VA_ARGS__' * asks}"]
         cut = "".join(f"{json.dumps(each)}, " for each in self.reads.cut)
         known += [f"#define XCCL_RANGES {RANGES}", f"#define XCCL_CUT {cut}"]
         head = "\n".join([sites.enumeration(), *known, *defines])

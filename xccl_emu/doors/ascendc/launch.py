@@ -50,7 +50,7 @@ class Tiling:
         none of its type.
         """
         included = structs.with_included(kernel.file, kernel.text, kernel.build.include)
-        text = included + str(kernel.build.defines.get(structs.FROM_HOST, ""))
+        text = included + "\n" + str(kernel.build.defines.get(structs.FROM_HOST, ""))
         one = np.zeros((), structs.dtype_of(text, self.struct, kernel.file.name))
         _fill(one, self.values, self.struct, kernel.file.name)
         raw = np.frombuffer(one.tobytes(), np.uint8)

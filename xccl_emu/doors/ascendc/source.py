@@ -15,16 +15,16 @@ from functools import cached_property
 VECTOR = (
     "Add", "Sub", "Mul", "Div", "Max", "Min", "And", "Or", "Adds", "Muls", "Maxs", "Mins", "Abs", "Duplicate",
     "CreateVecIndex", "Cast", "ReduceSum", "ReduceMax", "ReduceMin", "Sum", "WholeReduceSum", "WholeReduceMax",
-    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "CompareScalar", "Select", "Brcb", "Copy",
-    "Exp", "Sort32", "Sort", "Extract",
+    "WholeReduceMin", "BlockReduceSum", "BlockReduceMax", "BlockReduceMin", "PairReduceSum", "CompareScalar",
+    "Select", "Brcb", "Copy", "Exp", "Sort32", "Sort", "Extract",
 )  # fmt: skip
 """Instructions of the vector pipe."""
 
 REQUESTS = {
     **dict.fromkeys(VECTOR, ("v_copy",)),
     "DataCopy": ("mtu_in", "mtu_out", "mtu_add", "v_copy"), "DataCopyPad": ("mtu_in", "mtu_out", "mtu_add"),
-    "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"), "xccl_tiling": ("load",),
-    "xccl_assert": ("fail",),
+    "GetDataPtr": ("load",), "GetValue": ("load", "ub_load"), "SetValue": ("store", "ub_store"),
+    "xccl_tiling": ("load",), "xccl_assert": ("fail",),
     "element": ("load", "ub_load", "store", "ub_store"),
     "SetFlag": ("set_flag",), "WaitFlag": ("wait_flag",), "DataCacheCleanAndInvalid": ("dcci",),
     "AllocTensor": ("wait_flag",), "EnQue": ("set_flag",), "DeQue": ("wait_flag",),

@@ -48,7 +48,7 @@ class CKernel(lang.Kernel):
         self.stack_words = stack_words
 
     def _found(self) -> re.Match[str]:
-        head = re.search(self.language.pattern.format(name=re.escape(self.name)), heads.bare(self.text))
+        head = re.search(self.language.pattern.format(name=re.escape(self.name)), heads.expanded(self.text))
         if head is None:
             example = self.language.example.format(name=self.name)
             raise KernelError(f"{self.file}: no kernel {self.name!r}: it begins with `{example}`")
@@ -64,7 +64,7 @@ class CKernel(lang.Kernel):
 
     @property
     def _line(self) -> int:
-        return self.text.count("\n", 0, self._head.start()) + 1
+        return self._head.string.count("\n", 0, self._head.start()) + 1
 
     @property
     def _where(self) -> str:

@@ -218,7 +218,12 @@ template <class T> class GlobalTensor {
 public:
     xccl_element<T, GlobalTensor> operator()(uint64_t index, XCCL_AT(element)) const { return {*this, index, at}; }
     void SetL2CacheHint(int) const {}
-    void SetGlobalBuffer(__gm__ T *buffer, uint64_t = 0) { address = reinterpret_cast<int64_t>(buffer); }
+    void SetGlobalBuffer(__gm__ T *buffer, [[maybe_unused]] uint64_t elements = 0) {
+        address = reinterpret_cast<int64_t>(buffer);
+        XCCL_SIZED(size = elements;)
+    }
+    /* As it was given, 0 if it was not; sources that never ask for it are spared a word of each tensor. */
+    XCCL_SIZED(uint64_t GetSize() const { return size; } uint64_t size = 0;)
     GlobalTensor operator[](uint64_t index) const {
         GlobalTensor moved;
         moved.address = address + static_cast<int64_t>(index * sizeof(T));
@@ -232,6 +237,17 @@ public:
     }
     void SetValue(uint64_t index, T value, XCCL_AT(SetValue)) const {
         at(XCCL_OP_STORE, (*this)[index].address, xccl_word(value), sizeof(T));
+    }
+    int64_t address = 0;
+};
+
+/* Addresses of tensors in memory; the first word says how many bytes after itself they begin. */
+class ListTensorDesc {
+public:
+    void Init(__gm__ void *list) { address = reinterpret_cast<int64_t>(list); }
+    template <class T> T *GetDataPtr(uint32_t index, XCCL_AT(GetDataPtr)) const {
+        int64_t first = address + at(XCCL_OP_LOAD, address, 8);
+        return reinterpret_cast<T *>(at(XCCL_OP_LOAD, first + 8 * index, 8));
     }
     int64_t address = 0;
 };
@@ -403,6 +419,9 @@ template <pipe_t FROM, pipe_t TO> struct TQueSync {
     void WaitFlag(int32_t id, XCCL_AT(WaitFlag)) const { AscendC::WaitFlag<event>(id, at); }
 };
 
+constexpr int32_t ONE_BLK_SIZE = 32;
+constexpr uint32_t TOTAL_UB_SIZE = 192 * 1024;
+constexpr int64_t GetDataBlockSizeInBytes() { return ONE_BLK_SIZE; }
 template <class A, class B> constexpr auto Ceil(A a, B b) { return (a + b - 1) / b; }
 template <class A, class B> constexpr auto min(A a, B b) { return a < b ? a : b; }
 template <class A, class B> constexpr auto max(A a, B b) { return a > b ? a : b; }

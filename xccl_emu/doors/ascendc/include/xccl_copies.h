@@ -6,6 +6,10 @@ struct DataCopyParams {
     uint16_t blockCount = 1, blockLen = 0, srcStride = 0, dstStride = 0;
 };
 struct DataCopyExtParams {
+    /* Of none or of all five: four in braces are DataCopyParams. */
+    DataCopyExtParams() = default;
+    constexpr DataCopyExtParams(uint16_t count, uint32_t length, uint32_t source, uint32_t target, uint32_t unused)
+        : blockCount(count), blockLen(length), srcStride(source), dstStride(target), rsv(unused) {}
     uint16_t blockCount = 1;
     uint32_t blockLen = 0, srcStride = 0, dstStride = 0, rsv = 0;
 };
@@ -102,11 +106,11 @@ template <class T>
 void DataCopyPad(const LocalTensor<T> &to, const GlobalTensor<T> &from, const DataCopyParams &p,
                  const DataCopyPadParams &pad, XCCL_AT(DataCopyPad)) {
     T value = xccl_value<T>(int64_t(pad.paddingValue));
-    DataCopyPad(to, from, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride},
+    DataCopyPad(to, from, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0},
                 DataCopyPadExtParams<T>{pad.isPad, pad.leftPadding, pad.rightPadding, value}, at);
 }
 template <class T>
 void DataCopyPad(const GlobalTensor<T> &to, const LocalTensor<T> &from, const DataCopyParams &p, XCCL_AT(DataCopyPad)) {
-    DataCopyPad(to, from, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride}, at);
+    DataCopyPad(to, from, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0}, at);
 }
 } // namespace AscendC

@@ -40,9 +40,9 @@ struct DTYPE_EXPAND_X;
 #define TILING_KEY_IS(key) xccl_key(key)
 #endif
 
-enum xccl_task { KERNEL_TYPE_AIV_ONLY, KERNEL_TYPE_AIC_ONLY, KERNEL_TYPE_MIX_AIC_1_1, KERNEL_TYPE_MIX_AIC_1_2 };
+enum xccl_task { KERNEL_TYPE_AIV_ONLY, KERNEL_TYPE_MIX_AIV_1_0, KERNEL_TYPE_AIC_ONLY, KERNEL_TYPE_MIX_AIC_1_1, KERNEL_TYPE_MIX_AIC_1_2 };
 XCCL_REFUSED("a kernel of cube cores") void xccl_of_cubes();
-#define KERNEL_TASK_TYPE_DEFAULT(type) ((type) == KERNEL_TYPE_AIV_ONLY ? void() : xccl_of_cubes())
+#define KERNEL_TASK_TYPE_DEFAULT(type) ((type) <= KERNEL_TYPE_MIX_AIV_1_0 ? void() : xccl_of_cubes())
 #define KERNEL_TASK_TYPE(key, type) KERNEL_TASK_TYPE_DEFAULT(type)
 
 /* ---- which struct a tiling is */

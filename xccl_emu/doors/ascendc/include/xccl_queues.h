@@ -110,6 +110,7 @@ public:
     /* All of the data buffer is free again. */
     void Reset() { top = 0; }
     int32_t FetchEventID(HardEvent) const { return XCCL_FETCHED_EVENT; }
+    template <HardEvent> void ReleaseEventID(int32_t) const {}
 
 private:
     uint32_t top = 0, events = 0;

@@ -271,22 +271,32 @@ void WholeReduceSum(const LocalTensor<T> &to, const LocalTensor<T> &a, xccl_mask
 XCCL_OF_REPEATS(WholeReduceMax, XCCL_MAP_MOST, XCCL_MAP_MOST_AT)
 XCCL_OF_REPEATS(WholeReduceMin, XCCL_MAP_LEAST, XCCL_MAP_LEAST_AT)
 
-/* A result of each block of 32 bytes. */
-#define XCCL_OF_BLOCKS(Name, KIND)                                                                                     \
+/* A result of each `n` elements that lie together; the mask takes part, and a stride of results is in repeats. */
+template <class T>
+void xccl_of_groups(xccl_place at, const LocalTensor<T> &to, const LocalTensor<T> &a, int64_t function, uint32_t n,
+                    int32_t repeats, const xccl_mask &mask, int32_t to_stride, uint32_t block, uint32_t stride) {
+    constexpr uint32_t each = 32 / sizeof(T);
+    const uint32_t groups = 8 * each / n;
+    for (int32_t r = 0; r < repeats; r++)
+        for (uint32_t g = 0; g < groups; g++) {
+            const uint32_t i = g * n;
+            uint64_t held = mask.bits[i / 64] >> i % 64 & ((uint64_t(1) << n) - 1);
+            xccl_of_repeats(at, to[r * to_stride * groups + g], a[(r * stride + i / each * block) * each + i % each],
+                            function, 1, xccl_mask::of(held), 1, 0, 1, 0);
+        }
+}
+/* Of each block of 32 bytes, or of each pair. */
+#define XCCL_OF_GROUPS(Name, KIND, N)                                                                                  \
     template <class T>                                                                                                 \
     void Name(const LocalTensor<T> &to, const LocalTensor<T> &a, int32_t repeats, xccl_mask mask,                      \
               int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride, XCCL_AT(Name)) {                       \
-        constexpr uint32_t each = 32 / sizeof(T);                                                                      \
-        for (int32_t r = 0; r < repeats; r++)                                                                          \
-            for (uint32_t b = 0; b < 8; b++) {                                                                         \
-                uint64_t held = mask.bits[b * each / 64] >> b * each % 64 & ((uint64_t(1) << each) - 1);               \
-                xccl_of_repeats(at, to[r * dstRepStride * 8 + b], a[(r * srcRepStride + b * srcBlkStride) * each],     \
-                                xccl_function<KIND, T>(), 1, xccl_mask::of(held), 1, 0, 1, 0);                         \
-            }                                                                                                          \
+        xccl_of_groups(at, to, a, xccl_function<KIND, T>(), N, repeats, mask, dstRepStride, srcBlkStride,              \
+                       srcRepStride);                                                                                  \
     }
-XCCL_OF_BLOCKS(BlockReduceSum, XCCL_MAP_SUM)
-XCCL_OF_BLOCKS(BlockReduceMax, XCCL_MAP_MOST)
-XCCL_OF_BLOCKS(BlockReduceMin, XCCL_MAP_LEAST)
+XCCL_OF_GROUPS(BlockReduceSum, XCCL_MAP_SUM, 32 / sizeof(T))
+XCCL_OF_GROUPS(BlockReduceMax, XCCL_MAP_MOST, 32 / sizeof(T))
+XCCL_OF_GROUPS(BlockReduceMin, XCCL_MAP_LEAST, 32 / sizeof(T))
+XCCL_OF_GROUPS(PairReduceSum, XCCL_MAP_SUM, 2)
 
 struct SumParams {
     uint32_t outter = 1, inner = 0, n = 0;
