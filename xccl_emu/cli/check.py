@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     from xccl_emu.check.verdict import ProfiledSite, Verdict, Violation
     from xccl_emu.check.weakest import Weakest
     from xccl_emu.cli.check_job import Result, SyncResult
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from xccl_emu.cli.check_job import Result
     from xccl_emu.timing.price import Price
-
 
 _ABOUT = (
     "a price is a run with it minus a run without it. They do not add up; below 0 it is faster with it. In this model a"
