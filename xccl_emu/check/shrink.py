@@ -1,22 +1,21 @@
 """From the path on which a violation was found to the report: the most telling one near it, by a short schedule."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xccl_emu.base.errors import ReplayError
+from xccl_emu.check import messages
+from xccl_emu.check import verdict as kinds
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import SEARCH, VIOLATION, Verdict, Violation
+from xccl_emu.check.witness.highlight import marks
+from xccl_emu.check.witness.shrink_schedule import signature
 from xccl_emu.machine.clock import working_seconds
 
 if TYPE_CHECKING:
     from xccl_emu.check.search.exhaustive import Found
-from collections.abc import Iterable, Sequence
-
-from xccl_emu.check import messages
-from xccl_emu.check import verdict as kinds
-from xccl_emu.check.witness.highlight import marks
-from xccl_emu.check.witness.shrink_schedule import signature
 
 _OF_DATA = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ, kinds.UNDEFINED)
 _OF_THE_RUN = (kinds.DEADLOCK, kinds.LIVELOCK, kinds.ASSERTION, kinds.AREA_VIOLATION)
