@@ -103,7 +103,7 @@ def test_an_iteration_is_told_by_a_die() -> None:
 def test_an_iteration_in_other_ways() -> None:
     """Counting in scalar loops makes the least dispatch take longer, and leaves combine as it is."""
     many = replace(SMALL, tokens=32)
-    others = {"": many, "x": replace(many, counting="scalar")}
+    others = {"": replace(many, counting="auto"), "x": many}
     rows = {row.what: float(row.emulated or 0) for row in rows_beside(others=others)}
     assert rows["dispatch min x"] > 1.05 * rows["dispatch min "]
     assert rows["combine min x"] == pytest.approx(rows["combine min "], rel=0.01)

@@ -47,7 +47,7 @@ class Prices:
         return (transfers * self.costs.mtu_start_ns + nbytes / self.costs.core_gb_s) * 1e-3
 
     def latency(self, path: int, write: bool) -> float:
-        """Return the latency of one way, by class of path."""
+        """Return the latency there and back, by class of path."""
         return self._rate(path, write).latency_us
 
     def far(self, ranks: int, write: bool) -> float:
@@ -67,6 +67,10 @@ class Prices:
         """Bytes that a die writes to another one, or to many on the same class of path."""
         return nbytes / self._rate(path, write=True).gb_s * 1e-3
 
+    def flag(self, path: int) -> float:
+        """Return what a flag takes to whoever polls it."""
+        return self.latency(path, write=True) * (1 - self.costs.ack_share) + self.poll()
+
     def poll(self) -> float:
         """Return the time of a poll from the moment that a flag is visible."""
         return self.costs.poll_ns * 1e-3
@@ -77,7 +81,7 @@ class Prices:
 
     def barrier(self) -> float:
         """Return the time of a barrier between the cores of a die, in us."""
-        return self.costs.barrier_ns * 1e-3
+        return self.costs.barrier_us(self.fabric.paths[SAME_DIE].write.latency_us)
 
     def _rate(self, path: int, write: bool) -> Rate:
         chosen = self.fabric.paths[min(path, OTHER_NODE)]
@@ -210,7 +214,7 @@ class Loads:
 
     def flags_us(self, path: int, first: float, peers: int = 1) -> float:
         """us of flags to ``peers``, and of the load after them, which takes ``first``; 0 if there are none."""
-        flags = peers * self.core(FLAG_BYTES) + self.prices.latency(path, write=True) + self.prices.poll()
+        flags = peers * self.core(FLAG_BYTES) + self.prices.flag(path)
         return flags + self.own + first if peers else 0.0
 
     def paths(self, step: int) -> list[int]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from xccl_emu.machine.device.layout import DIE_SHIFT
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.device import records
 
 FROM_MEMORY, TO_MEMORY = 1, 2
 """Which ends of a transfer are memory: the other one is a core's data buffer."""
@@ -58,8 +59,30 @@ def _network(tm, address):
 
 @jit
 def latency_of(tm, path, write):
-    """Return the latency of a path, one way."""
+    """Return the latency of a path, there and back: of what is read, or of a write and its acknowledgement."""
     return tm[tl.PATHS + path * tl.PATH_WORDS + (tl.WRITE_LATENCY if write else tl.READ_LATENCY)]
+
+
+@jit
+def round_trips(tm, path):
+    """What a descriptor takes after its engine's part and its bytes, of two round trips of the network in all.
+
+    The latency of a read is a round trip, with the part of the core that asks for it; a descriptor has no such part.
+    """
+    return max(0, 2 * (latency_of(tm, path, False) - tm[tl.C_DMA_LESS]) - tm[tl.C_DMA_START])
+
+
+@jit
+def there_at(tm, path, left):
+    """When a write that leaves is visible: the rest of its latency is its acknowledgement's way back."""
+    latency = latency_of(tm, path, True)
+    return left + latency - latency * tm[tl.C_ACK] // 1000
+
+
+@jit
+def acknowledge(tm, who, row, path, left, number):
+    """Have a core wait at its next quiet or fence until what leaves is acknowledged."""
+    records.set_later(tm, who, row + tl.ALL_ACKED, left + latency_of(tm, path, True), number)
 
 
 @jit
