@@ -49,9 +49,8 @@ def main(asked: Sequence[str]) -> None:
     old = recorded()
     runs = "--runs" in asked
     made = (name for name in names() if not asked or runs or name in asked or name not in old)
-    table = {
-        **old, **{name: {"run": run_of(name), "search": old[name]["search"] if runs else search_of(name)} for name in made},
-    }  # fmt: skip
+    search = (lambda name: old[name]["search"]) if runs else search_of
+    table = {**old, **{name: {"run": run_of(name), "search": search(name)} for name in made}}
     table = {name: table[name] for name in names()}
     FILE.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
 

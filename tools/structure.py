@@ -7,6 +7,7 @@
 import csv
 import sys
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from pages import ROOT
 
@@ -21,8 +22,8 @@ SHOWN = ("iteration", "kv")
 """Benches whose shown rows say nothing that a check row says in another unit."""
 INTRO = """# What each change to the structure of the model did
 
-Errors in percent of every row that has the role `check`, or `fit`, an equals sign and a bench in virtual time: before, and after
-each change, in the order in which they were made. A cell without a number was not run again: nothing in that change reaches it.
+Errors in percent of rows that are checked, fitted to or (of some benches) shown: before, and after each change, in the
+order in which they were made. A cell without a number was not run again.
 `python tools/structure.py NAME` adds a column and writes this page.
 """
 Table = dict[str, dict[str, str]]
@@ -84,12 +85,13 @@ def page(table: Table) -> str:
             groups.setdefault(key.split(":")[0], []).append(filled)
     groups["all"] = [filled for group in groups.values() for filled in group]
     means = [
-        [name, str(len(group)), *(f"{sum(abs(float(each[n])) for each in group) / len(group):.1f}%" for n, _ in enumerate(columns))]
+        [name, str(len(group)), *(f"{fmean(abs(float(x)) for x in one):.1f}%" for one in zip(*group, strict=True))]
         for name, group in groups.items()
     ]
     others = sorted(abs(float(filled[-1])) for key, filled in last.items() if table[key]["role"] != "check")
-    calibrated = f"""Of the {len(others)} rows that are fitted to or shown eight of ten are off by at most {others[len(others) * 4 // 5]:.1f}%: what
-intervals have for the form (`STRUCTURE_PERCENT`).
+    most = others[len(others) * 4 // 5]
+    calibrated = f"""Of the {len(others)} rows that are fitted to or shown eight of ten are off by at most {most:.1f}%:
+what intervals have for the form (`STRUCTURE_PERCENT`).
 """
     parts = [INTRO, grid(["check rows", "rows", *columns], means), calibrated, grid(["row", "role", *columns], rows)]
     return "\n".join(parts)

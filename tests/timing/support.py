@@ -47,9 +47,9 @@ ROUND = Fabric(
 SPEC = small_pod(4, 3, app_bytes=1 << 20, managed_bytes=1 << 20, meta_bytes=1 << 16, ub_bytes=1 << 15)
 
 COSTS = Costs(
-    clock_ns=1.0, issue_cycles=1, load_ns=10, poll_ns=100, quiet_ns=50, fence_ns=0, ack_share=0, event_ns=5, launch_us=0.0,
-    mtu_start_ns=20, core_gb_s=1000.0, vector_start_ns=10, vector_gelem_s=1.0, dma_start_us=7.0, dma_issue_ns=30,
-    dma_less_us=0, dma_gb_s=1000.0,
+    clock_ns=1.0, issue_cycles=1, load_ns=10, poll_ns=100, quiet_ns=50, fence_ns=0, ack_share=0, event_ns=5,
+    launch_us=0.0, mtu_start_ns=20, core_gb_s=1000.0, vector_start_ns=10, vector_gelem_s=1.0,
+    dma_start_us=7.0, dma_issue_ns=30, dma_less_us=0, dma_gb_s=1000.0,
 )  # fmt: skip
 
 

@@ -75,12 +75,12 @@ def test_a_flag_behind_a_fence_pays_the_latency_once(path: int, target: int, by_
 @TARGETS
 @pytest.mark.parametrize("kernel", [write_far, write_fenced])
 def test_acknowledgements_are_waited_for(path: int, target: int, kernel: Kernel) -> None:
-    """A quiet, a fence where writes have no order, and a return wait for the way back, which is in the latency."""
+    """A quiet, a fence where writes have no order, and a return wait for the way back, of half the latency here."""
     costs = replace(COSTS, ack_share=0.5, fence_ns=30)
     pod = Pod(small_pod(6), policy=VirtualTime(replace(ROUND, ordered=False), costs, log=True))
     launch_write(pod, target, 1024, kernel, **({"by_store": 0} if kernel is write_fenced else {}))
     pod.run()
-    issue, start, back = 0.001, 0.02, WRITE_US[path]
+    issue, start, back = 0.001, 0.02, 1.5 * WRITE_US[path]
     acked = issue + start + max(1024 * WRITE_NS_A_BYTE[path], 1024 / 1000) / 1000 + back
     then = 0.03 if kernel is write_fenced else 0.05 + issue
     flag_left = start + max(32 * WRITE_NS_A_BYTE[path], 0.032) / 1000

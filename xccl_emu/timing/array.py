@@ -113,8 +113,10 @@ class Times:
         for where, nanoseconds in times.items():
             tm[where] = round(nanoseconds * PS_PER_NS)
         tm[tl.C_DMA_ENGINES], tm[tl.C_DMA_IN_FLIGHT] = round(costs.dma_engines), round(costs.dma_in_flight)
-        tm[tl.C_ACK], tm[tl.ORDERED], tm[tl.C_DMA] = round(1000 * costs.ack_share), fabric.ordered, _femtoseconds(costs.dma_gb_s)
-        tm[tl.C_CORE], tm[tl.C_VECTOR] = _femtoseconds(costs.core_gb_s), _femtoseconds(costs.vector_gelem_s)
+        tm[tl.C_ACK], tm[tl.ORDERED] = round(1000 * costs.ack_share), fabric.ordered
+        rates = {tl.C_CORE: costs.core_gb_s, tl.C_VECTOR: costs.vector_gelem_s, tl.C_DMA: costs.dma_gb_s}
+        for where, rate in rates.items():
+            tm[where] = _femtoseconds(rate)
         for number, name in enumerate(OPERATIONS):
             tm[tl.PASSES + number] = round(16 * PASSES.get(name, 0))
 

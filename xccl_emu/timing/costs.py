@@ -56,10 +56,10 @@ class Costs:
     """From the moment that a flag is visible to the poller's next instruction."""
     quiet_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
     """Time of a quiet, beyond what it waits for."""
-    fence_ns: float = _constant(15, ASSUMED, "as an event between two pipes", 5, 50)
+    fence_ns: float = _constant(15, ASSUMED, "as an event between two pipes; up to a round trip", 5, 2600)
     """Time of a fence on the pipe of mtu-out, beyond what it waits for."""
-    ack_share: float = _constant(0.5, ASSUMED, "Table 1: a write takes as long as a read, there and back", 0, 0.5)
-    """What of a write's latency is the way back of its acknowledgement, for which quiets and fences wait."""
+    ack_share: float = _constant(1.0, ASSUMED, "back as long as there; 0 if Table 1's writes are acknowledged", 0, 1)
+    """From when a write is visible to its acknowledgement, for which quiets and fences wait, over its latency."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
     """From set_flag to the instruction after the wait."""
     skew_us: float = _constant(0.0, ASSUMED, "ranks that a benchmark starts together; more in a deployment", 0, 10)
@@ -96,8 +96,6 @@ class Costs:
         for name in ("core_gb_s", "vector_gelem_s", "dma_gb_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(name, getattr(self, name), "must be above 0")
-        if self.ack_share > 1:
-            raise ConfigError("ack_share", self.ack_share, "must be at most 1")
         for name, most in (("dma_engines", ENGINES_MAX), ("dma_in_flight", N_DMA_SLOTS)):
             if getattr(self, name) not in range(1, most + 1):
                 raise ConfigError(name, getattr(self, name), f"must be a whole number, 1 to {most}")
@@ -105,7 +103,7 @@ class Costs:
     def barrier_us(self, local_us: float) -> float:
         """From the last arrival at a core group's barrier to everybody's next instruction: a flag to one core and one
         back, each a store, the way to the die's memory, of a write of ``local_us``, and a poll."""
-        return 2 * (local_us * (1 - self.ack_share) + (self.load_ns + self.poll_ns) / 1000)
+        return 2 * (local_us + (self.load_ns + self.poll_ns) / 1000)
 
 
 def ranges() -> dict[str, tuple[float, float]]:

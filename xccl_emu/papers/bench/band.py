@@ -5,8 +5,8 @@ bench is run again with each constant at each end of its range, all others left 
 independent, and a result to follow each of them in a straight line: then moves down and moves up are each added in
 squares.  What somebody has set, by ``--cost`` or in the file of a fabric, is known, and has no range.
 
-Forms are not known either: how far they are off is taken from rows of role ``fit`` and ``shown``, of which as many are in
-(`STRUCTURE_PERCENT`), and added in squares too.  No check row was looked at for it.
+Forms are not known either: how far they are off is taken from rows of role ``fit`` and ``shown`` (`STRUCTURE_PERCENT`),
+and added in squares too.  No check row was looked at for it.
 
 A row that was fitted to has the interval of the fit: as far as the rows of the fit are off, for the constants fitted.
 """
@@ -27,8 +27,7 @@ Key = tuple[str, str, str]
 """Bench, name and configuration of a row."""
 PERCENT = 80
 STRUCTURE_PERCENT = 9.0
-"""Percent by which at most eight of ten rows are off among those fitted to and those shown of operators that have no check
-row, as tools/structure.py counts them."""
+"""Percent by which eight of ten rows are off at most, of those of docs/records/structure.md that are not checked."""
 _OUTSIDE = NormalDist().inv_cdf(0.5 + PERCENT / 200)
 """How many standard deviations the ends of the interval are from its middle."""
 

@@ -51,7 +51,7 @@ class Layer:
     replicas: int = 0
     """Replicas of the hottest routed experts, one on each rank; if there are any, loads are skewed, else uniform."""
     counting: str = "scalar"
-    """How places of messages are counted, as `EpConfig.counting`: in loops, since no paper has an instruction for it."""
+    """How places of messages are counted, as `EpConfig.counting`: in loops: no paper has an instruction for it."""
 
     def bytes_needed(self, data: bool) -> int:
         """Memory that a run touches, estimated."""

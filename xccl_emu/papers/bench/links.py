@@ -85,14 +85,10 @@ def _run(
 
 
 def _span_us(timing: Timing, engine: int) -> float:
-    """Return the time from the start of an engine's first transfer to the end of its last, or to when the core returns,
-    which is when all its writes are acknowledged."""
+    """Return the time from the start of an engine's first transfer to the end of its last."""
     records = timing.records
     moved = records[(records[:, tl.RECORD_ENGINE] == engine) & (records[:, tl.RECORD_NBYTES] > 0)]
-    start = int(moved[:, tl.RECORD_START].min()) / PS_PER_US
-    if engine == MTU_OUT:
-        return timing.latency_us - start
-    return int(moved[:, tl.RECORD_VISIBLE].max()) / PS_PER_US - start
+    return int(moved[:, tl.RECORD_VISIBLE].max() - moved[:, tl.RECORD_START].min()) / PS_PER_US
 
 
 def links(setting: Setting = DEFAULT) -> list[Result]:

@@ -47,7 +47,7 @@ class Prices:
         return (transfers * self.costs.mtu_start_ns + nbytes / self.costs.core_gb_s) * 1e-3
 
     def latency(self, path: int, write: bool) -> float:
-        """Return the latency there and back, by class of path."""
+        """Return the latency of one way, by class of path."""
         return self._rate(path, write).latency_us
 
     def far(self, ranks: int, write: bool) -> float:
@@ -66,10 +66,6 @@ class Prices:
     def stream(self, nbytes: float, path: int) -> float:
         """Bytes that a die writes to another one, or to many on the same class of path."""
         return nbytes / self._rate(path, write=True).gb_s * 1e-3
-
-    def flag(self, path: int) -> float:
-        """Return what a flag takes to whoever polls it."""
-        return self.latency(path, write=True) * (1 - self.costs.ack_share) + self.poll()
 
     def poll(self) -> float:
         """Return the time of a poll from the moment that a flag is visible."""
@@ -214,7 +210,7 @@ class Loads:
 
     def flags_us(self, path: int, first: float, peers: int = 1) -> float:
         """us of flags to ``peers``, and of the load after them, which takes ``first``; 0 if there are none."""
-        flags = peers * self.core(FLAG_BYTES) + self.prices.flag(path)
+        flags = peers * self.core(FLAG_BYTES) + self.prices.latency(path, write=True) + self.prices.poll()
         return flags + self.own + first if peers else 0.0
 
     def paths(self, step: int) -> list[int]:

@@ -8,8 +8,8 @@ HCCL's all-gather is of a server of 16 dies, as was measured, and next to it is 
 Which form it is follows HCCL's published sources, not these rows (gitee.com/ascend/cann-hccl, what it selects for this
 server): up to 512 KiB of each rank cores copy, one for each rank; beyond that DMA reads what others have, up to 2 MiB
 each rank from all others.  Beyond that HCCL reads along rings.  It comes to more of the bus than the port of a die
-carries, so it must use the link between the dies of a chip, and here ranks read in two levels.  There are two such rings
-on this server, each with a stream of its own; here each is a core's queue of descriptors.
+carries, so it must use the link between the dies of a chip, and here ranks read in two levels.  There are two such
+rings on this server, each with a stream of its own; here each is a core's queue of descriptors.
 """
 
 from collections.abc import Sequence

@@ -130,7 +130,7 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
     else:
         left = transfer.pass_fabric(tm, path, there, here, address, nbytes, False, transfer.FROM_MEMORY, begin)
     free = max(own, left)
-    done = transfer.there_at(tm, path, free) if write else free + transfer.latency_of(tm, path, False)
+    done = free + transfer.latency_of(tm, path, write)
     if not write and asked.words[ops.MTU_IN.tentative]:
         # It may have bytes that are on their way, and a later look must see that: it waits
         done = max(done, tm[transfer.written_by(tm, there)])
@@ -139,7 +139,7 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
     number = records.record(space, core, pipe, asked, since, free, moved)
     records.set_time(tm, who, core.row + tl.FREE + pipe, free, number)
     if write:
-        transfer.acknowledge(tm, who, core.row, path, free, number)
+        transfer.acknowledge(tm, who, core.row, path, done, number)
         records.set_later(tm, who, transfer.written_by(tm, there), done, number)
     else:
         records.set_later(tm, who, core.row + tl.READS_DONE, done, number)

@@ -16,7 +16,7 @@ from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device.poll_any import step_poll_any
-from xccl_emu.timing.device.transfer import acknowledge, die_at, latency_of, path_to, there_at, written_by
+from xccl_emu.timing.device.transfer import acknowledge, die_at, latency_of, path_to, written_by
 
 
 @jit
@@ -272,8 +272,8 @@ def _then(space, core, asked, before, number):
         records.set_time(tm, who, row + tl.RUNG + before.slot, end, number)
     elif ops.SCALAR_WRITES >> op & 1:
         path = path_to(tm, st[core.base + ms.DIE], die_at(st, a), a)
-        visible = there_at(tm, path, end)
-        acknowledge(tm, who, row, path, end, number)
+        visible = end + latency_of(tm, path, True)
+        acknowledge(tm, who, row, path, visible, number)
         records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
         added = asked.words[ops.ATOMIC.value] if ops.ADDS >> op & 1 else 0
         granules.became_visible(mem, tm, who, before.entry, a, visible, before.releases, added, number)

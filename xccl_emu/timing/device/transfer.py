@@ -59,7 +59,7 @@ def _network(tm, address):
 
 @jit
 def latency_of(tm, path, write):
-    """Return the latency of a path, there and back: of what is read, or of a write and its acknowledgement."""
+    """Return the latency of a path: of a read, there and back; of a write, until it is visible."""
     return tm[tl.PATHS + path * tl.PATH_WORDS + (tl.WRITE_LATENCY if write else tl.READ_LATENCY)]
 
 
@@ -73,16 +73,10 @@ def round_trips(tm, path):
 
 
 @jit
-def there_at(tm, path, left):
-    """When a write that leaves is visible: the rest of its latency is its acknowledgement's way back."""
-    latency = latency_of(tm, path, True)
-    return left + latency - latency * tm[tl.C_ACK] // 1000
-
-
-@jit
-def acknowledge(tm, who, row, path, left, number):
-    """Have a core wait at its next quiet or fence until what leaves is acknowledged."""
-    records.set_later(tm, who, row + tl.ALL_ACKED, left + latency_of(tm, path, True), number)
+def acknowledge(tm, who, row, path, visible, number):
+    """Have a core wait at its next quiet or fence until what is visible then is acknowledged, by the way back."""
+    acked = visible + latency_of(tm, path, True) * tm[tl.C_ACK] // 1000
+    records.set_later(tm, who, row + tl.ALL_ACKED, acked, number)
 
 
 @jit
