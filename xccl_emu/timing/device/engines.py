@@ -163,8 +163,8 @@ def _signal(space, core, asked):
 def step_dma_timed(space, core):
     """Do the next DMA descriptor: as `step_pipe_timed`.
 
-    A core's descriptors are a queue: one begins when another, so many before it, is done, and their bytes leave one
-    after the other.  The descriptors of all cores of a die are started by its engines, each one after the other, the
+    A core's descriptors are a queue: one begins when an earlier one is done, and their bytes leave one after the
+    other.  The descriptors of all cores of a die are started by its engines, each one after the other, the
     earliest that is ready first; the bytes of several cores are on the way at the same time.
     """
     mem, st, tm, _, _ = space
