@@ -2,6 +2,7 @@
 
     python tools/record.py              all protocols
     python tools/record.py gather ...   some; the others stay as they are
+    python tools/record.py --runs       runs alone, of all; searches stay as they are
 
 A rebuild must not change it; to change it on purpose run this again and say why.
 """
@@ -46,8 +47,10 @@ def search_of(name: str) -> dict[str, Any]:
 def main(asked: Sequence[str]) -> None:
     """Write the file, what is asked for or new made again."""
     old = recorded()
-    made = (name for name in names() if not asked or name in asked or name not in old)
-    table = {**old, **{name: {"run": run_of(name), "search": search_of(name)} for name in made}}
+    runs = "--runs" in asked
+    made = (name for name in names() if not asked or runs or name in asked or name not in old)
+    search = (lambda name: old[name]["search"]) if runs else search_of
+    table = {**old, **{name: {"run": run_of(name), "search": search(name)} for name in made}}
     table = {name: table[name] for name in names()}
     FILE.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
 

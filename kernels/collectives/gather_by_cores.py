@@ -1,7 +1,7 @@
 """An all-gather in which the cores of a rank share the others, and copy what these have to where it belongs.
 
-Cores copy whole shares through their data buffers, one for each rank if there are as many.  Ranks signal each other
-when a rank may be read, and when it has been, as in `gather_by_reads`.
+Cores copy whole shares through their data buffers, one for each rank if there are as many, from the operands of the
+other ranks.  Ranks signal each other when a rank may be read, and when it has been, as in `gather_by_reads`.
 """
 
 from xccl_emu import lang as xl
@@ -11,20 +11,21 @@ from xccl_emu.kernels.common import copy_through_buffer
 
 
 def share_of(i, call, own, out, w: Work, r: Readers, half):
-    """The share of the i-th rank from this one on: for 0 the own one to its place, else that rank's from there."""
+    """The share of the i-th rank from this one on, to its place; of the own one, for 0, the others hear at once."""
     rank = (r.me + i) % r.ranks
     target = out + rank * w.share
-    source = own
+    source = own + (rank - r.me) * r.pitch
+    if own == out + r.me * w.share:  # in place
+        source = target + (rank - r.me) * r.pitch
     if i > 0:
         yield from await_there(rank, call, r)
-        source = target + (rank - r.me) * r.pitch
+    else:
+        yield from tell_there(call, r)
     if source != target:  # in place the own one is there
         yield from copy_through_buffer(source, target, w.nbytes, half, 0)
         yield xl.quiet(sync="share copied")
     if i > 0:
         yield from tell_one(rank, call, r)
-    else:
-        yield from tell_there(call, r)
 
 
 @xl.kernel

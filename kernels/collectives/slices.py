@@ -40,8 +40,9 @@ class Work(NamedTuple):
 
 
 class WorkOfReader(Work):
-    """The same for ranks that read what the others get; all have it at the same offsets."""
+    """The same for ranks that read what the others have, or get; all have it at the same offsets."""
 
+    own: xl.Reads | xl.Anywhere[xl.Reads]
     out: xl.Writes | xl.Anywhere[xl.Reads]
 
 

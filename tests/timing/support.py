@@ -34,6 +34,7 @@ ROUND = Fabric(
     name="round numbers",
     dies_per_chip=2,
     chips_per_node=2,
+    ordered=True,
     paths=(
         Path("local", read=Rate(0.1, 1000.0), write=Rate(0.2, 1000.0)),
         Path("package", read=Rate(1.0, 100.0), write=Rate(2.0, 50.0)),
@@ -46,8 +47,9 @@ ROUND = Fabric(
 SPEC = small_pod(4, 3, app_bytes=1 << 20, managed_bytes=1 << 20, meta_bytes=1 << 16, ub_bytes=1 << 15)
 
 COSTS = Costs(
-    clock_ns=1.0, issue_cycles=1, load_ns=10, poll_ns=100, quiet_ns=50, barrier_ns=300, event_ns=5, launch_us=0.0,
-    mtu_start_ns=20, core_gb_s=1000.0, vector_start_ns=10, vector_gelem_s=1.0, dma_start_us=7.0, dma_issue_ns=30,
+    clock_ns=1.0, issue_cycles=1, load_ns=10, poll_ns=100, quiet_ns=50, fence_ns=0, ack_share=0, event_ns=5,
+    launch_us=0.0, mtu_start_ns=20, core_gb_s=1000.0, vector_start_ns=10, vector_gelem_s=1.0,
+    dma_start_us=7.0, dma_issue_ns=30, dma_less_us=0, dma_gb_s=1000.0,
 )  # fmt: skip
 
 

@@ -18,15 +18,16 @@ from xccl_emu.timing.run import VirtualTime
 
 from .support import COSTS, ROUND
 
-START_US, LATENCY_US, US_A_BYTE = COSTS.dma_start_us, 6.0, 0.5 / 1000
+START_US, US_A_BYTE = COSTS.dma_start_us, 0.5 / 1000
+LATENCY_US = 2 * 5.0 - START_US
 """Constants of `ROUND` and `COSTS`, for a write to another node."""
 
 
 def copies(
-    cores: int, times: int, nbytes: int, starts: list[float], engines: int = 1
+    cores: int, times: int, nbytes: int, starts: list[float], engines: int = 1, **more: float
 ) -> tuple[VirtualTime, bool]:
     """Each core of a die copies some blocks to a die of another node; the policy, and whether all arrived."""
-    policy = VirtualTime(ROUND, replace(COSTS, dma_engines=engines), log=True, start_us=dict(enumerate(starts)))
+    policy = VirtualTime(ROUND, replace(COSTS, dma_engines=engines, **more), log=True, start_us=dict(enumerate(starts)))
     pod = Pod(small_pod(6, cores, app_bytes=1 << 16), policy=policy)
     data = np.arange(cores * times * nbytes) % 251
     source, target = pod.put(0, data.astype(np.uint8)), pod.alloc(5, data.size)
@@ -63,15 +64,37 @@ def test_engines_share_the_descriptors_of_a_die(engines: int) -> None:
     policy, right = copies(6, 1, 32, [], engines)
     assert right
     rounds = -(-6 // engines)
-    expected = rounds * START_US + 32 * US_A_BYTE + LATENCY_US
+    expected = rounds * START_US + 6 / rounds * 32 * US_A_BYTE + LATENCY_US
     assert policy.timing.latency_us == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("engines", [0, 9, 1.5])
-def test_a_die_has_a_whole_number_of_engines(engines: float) -> None:
-    """Another number is refused by name."""
-    with pytest.raises(ConfigError, match="dma_engines"):
-        Costs(dma_engines=engines)
+@pytest.mark.nojit
+@pytest.mark.parametrize("under_way", [1, 2, 3, 8])
+def test_descriptors_of_a_core_overlap(under_way: int) -> None:
+    """With so many under way one is started when the engine is free, and the one so many before it is done."""
+    policy, right = copies(1, 12, 256, [], dma_in_flight=under_way, dma_start_us=1.0)
+    assert right
+    once = 1.0 + 256 * US_A_BYTE + (2 * 5.0 - 1.0)
+    expected = -(-12 // under_way) * once + (12 - 1) % under_way * 1.0
+    assert policy.timing.latency_us == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("under_way", [1, 8])
+def test_a_queue_has_its_own_rate(under_way: int) -> None:
+    """What a core's descriptors move passes one after the other, slower than the link if its rate is less."""
+    policy, right = copies(1, 8, 4096, [], dma_in_flight=under_way, dma_start_us=1.0, dma_gb_s=0.4)
+    assert right
+    expected = 8 * 4096 * 2.5 / 1000 + (8 if under_way == 1 else 1) * 10.0
+    assert policy.timing.latency_us == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["dma_engines", "dma_in_flight"])
+@pytest.mark.parametrize("number", [0, 9, 1.5])
+def test_a_die_has_a_whole_number_of_engines(name: str, number: float) -> None:
+    """Another number is refused by name, of engines and of descriptors that are under way."""
+    with pytest.raises(ConfigError, match=name):
+        Costs(**{name: number})
 
 
 @settings(max_examples=10, deadline=None)

@@ -72,6 +72,22 @@ def test_a_flag_behind_a_fence_pays_the_latency_once(path: int, target: int, by_
 
 
 @pytest.mark.nojit
+@TARGETS
+@pytest.mark.parametrize("kernel", [write_far, write_fenced])
+def test_acknowledgements_are_waited_for(path: int, target: int, kernel: Kernel) -> None:
+    """A quiet, a fence where writes have no order, and a return wait for the way back, of half the latency here."""
+    costs = replace(COSTS, ack_share=0.5, fence_ns=30)
+    pod = Pod(small_pod(6), policy=VirtualTime(replace(ROUND, ordered=False), costs, log=True))
+    launch_write(pod, target, 1024, kernel, **({"by_store": 0} if kernel is write_fenced else {}))
+    pod.run()
+    issue, start, back = 0.001, 0.02, 1.5 * WRITE_US[path]
+    acked = issue + start + max(1024 * WRITE_NS_A_BYTE[path], 1024 / 1000) / 1000 + back
+    then = 0.03 if kernel is write_fenced else 0.05 + issue
+    flag_left = start + max(32 * WRITE_NS_A_BYTE[path], 0.032) / 1000
+    assert pod.policy.timing.latency_us == pytest.approx(acked + then + flag_left + back, abs=1e-5)
+
+
+@pytest.mark.nojit
 def test_a_poll_sees_a_flag_when_it_is_visible() -> None:
     """A poller goes on a poll's time after the flag is visible, although the machine had it earlier; then it reads."""
     pod, policy = timed_pod(6)
@@ -84,14 +100,14 @@ def test_a_poll_sees_a_flag_when_it_is_visible() -> None:
 
 
 def test_dma() -> None:
-    """A copy takes ringing, start-up, bytes and latency; its event says that it is visible."""
+    """A copy takes ringing, two round trips, and bytes; its event says that it is visible."""
     pod, policy = timed_pod(6)
     source, target = pod.alloc(0, 4096), pod.alloc(4, 4096)
     pod.view(source)[:] = np.arange(4096) % 251
     args = {"source": source.address, "target": target.address, "nbytes": 4096}
     pod.launch(copy_by_dma, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
     pod.run()
-    expected = 0.03 + 7.0 + 4096 * 0.5 / 1000 + 6.0 + 0.001 + 0.005
+    expected = 0.03 + 2 * 5.0 + 4096 * 0.5 / 1000 + 0.001 + 0.005
     assert policy.timing.latency_us == pytest.approx(expected, abs=1e-5)
     assert (pod.view(target) == pod.view(source)).all()
 
@@ -112,7 +128,7 @@ def test_barrier() -> None:
     pod, policy = timed_pod(1, 3, start_us={1: 5.0})
     pod.launch(meet, 0, range(3), {}, [])
     pod.run()
-    once = 0.001 + 0.3 + 0.001
+    once = 0.001 + COSTS.barrier_us(WRITE_US[0]) + 0.001
     assert policy.timing.finished_us == {core: pytest.approx(5.0 + 2 * once, abs=1e-5) for core in range(3)}
 
 

@@ -133,12 +133,12 @@ def test_prices_of_an_announced_block_follow_from_the_constants(granules: int) -
 @given(st.integers(0, 40), st.integers(0, 40))
 @settings(max_examples=20, deadline=None)
 def test_the_price_of_a_barrier_follows_from_the_constants(first: int, second: int) -> None:
-    """A load takes 0.001 + 0.01. The last core arrives after its loads and 0.001; 0.3 later both go on, by a request
+    """A load takes 0.001 + 0.01. The last core arrives after its loads and 0.001; 0.62 later both go on, by a request
     of 0.001; then come the other loads. Without the barrier both load at the same time: the shorter work is saved too.
     """
     load_us = 0.001 + 0.01
     (price,) = prices_of(Met(first, second)).values()
-    assert price.us == pytest.approx(0.001 + 0.3 + 0.001 + min(first, second) * load_us, abs=1e-6)
+    assert price.us == pytest.approx(0.001 + 0.62 + 0.001 + min(first, second) * load_us, abs=1e-6)
     assert price.low_us == price.us == price.high_us  # nothing is open: all constants but those of DMA are set
 
 
@@ -147,7 +147,7 @@ def test_an_interval_follows_from_the_ranges_of_the_constants() -> None:
 
     def by_hand(costs: Costs) -> float:
         issue_ns = costs.issue_cycles * costs.clock_ns
-        return (2 * issue_ns + costs.barrier_ns + 3 * (issue_ns + costs.load_ns)) / 1000
+        return (2 * issue_ns + 1000 * costs.barrier_us(0.2) + 3 * (issue_ns + costs.load_ns)) / 1000
 
     (price,) = prices_of(Met(3, 5), Costs()).values()
     usual = by_hand(Costs())
@@ -193,7 +193,7 @@ def test_kernels_in_c_have_prices() -> None:
     found = {name: prices.of([name]) for name in prices.reached}
     assert found["tail"] == Price(None, DEADLOCK)
     assert found["chunk arrived"] == Price(None, FAILS)
-    assert found["chunk before tail"].us == 0
+    assert (found["chunk before tail"].us or 0) > 0
     assert found["chunk in buffer"].us > 1
 
 

@@ -104,14 +104,19 @@ class Times:
         tm[tl.LIMIT], tm[tl.SOME_OFF] = LIMIT_NS * PS_PER_NS, bool(pod.without)
         times = {
             tl.C_ISSUE: costs.issue_cycles * costs.clock_ns, tl.C_LOAD: costs.load_ns, tl.C_POLL: costs.poll_ns,
-            tl.C_QUIET: costs.quiet_ns, tl.C_BARRIER: costs.barrier_ns, tl.C_EVENT: costs.event_ns,
+            tl.C_QUIET: costs.quiet_ns, tl.C_FENCE: costs.fence_ns, tl.C_EVENT: costs.event_ns,
+            tl.C_BARRIER: 1000 * costs.barrier_us(fabric.paths[SAME_DIE].write.latency_us),
             tl.C_MTU_START: costs.mtu_start_ns, tl.C_VECTOR_START: costs.vector_start_ns,
             tl.C_DMA_START: costs.dma_start_us * 1000, tl.C_DMA_ISSUE: costs.dma_issue_ns,
+            tl.C_DMA_LESS: costs.dma_less_us * 1000,
         }  # fmt: skip
         for where, nanoseconds in times.items():
             tm[where] = round(nanoseconds * PS_PER_NS)
-        tm[tl.C_DMA_ENGINES] = round(costs.dma_engines)
-        tm[tl.C_CORE], tm[tl.C_VECTOR] = _femtoseconds(costs.core_gb_s), _femtoseconds(costs.vector_gelem_s)
+        tm[tl.C_DMA_ENGINES], tm[tl.C_DMA_IN_FLIGHT] = round(costs.dma_engines), round(costs.dma_in_flight)
+        tm[tl.C_ACK], tm[tl.ORDERED] = round(1000 * costs.ack_share), fabric.ordered
+        rates = {tl.C_CORE: costs.core_gb_s, tl.C_VECTOR: costs.vector_gelem_s, tl.C_DMA: costs.dma_gb_s}
+        for where, rate in rates.items():
+            tm[where] = _femtoseconds(rate)
         for number, name in enumerate(OPERATIONS):
             tm[tl.PASSES + number] = round(16 * PASSES.get(name, 0))
 

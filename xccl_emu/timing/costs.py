@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.machine.device.layout import N_DMA_SLOTS
 
 INPUT, FITTED, ASSUMED = "input", "fitted", "assumed"
 
@@ -55,11 +56,13 @@ class Costs:
     """From the moment that a flag is visible to the poller's next instruction."""
     quiet_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
     """Time of a quiet, beyond what it waits for."""
-    barrier_ns: float = _constant(2000, ASSUMED, "flags of 48 cores through memory: two writes and polls", 500, 5000)
-    """From the last arrival at a core group's barrier to everybody's next instruction."""
+    fence_ns: float = _constant(15, ASSUMED, "as an event between two pipes; up to a round trip", 5, 2600)
+    """Time of a fence on the pipe of mtu-out, beyond what it waits for."""
+    ack_share: float = _constant(1.0, ASSUMED, "back as long as there; 0 if Table 1's writes are acknowledged", 0, 1)
+    """From when a write is visible to its acknowledgement, for which quiets and fences wait, over its latency."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
     """From set_flag to the instruction after the wait."""
-    skew_us: float = _fitted("skew_us", "Table 7: dispatch waits for the last rank, combine follows dispatch", 0, 60)
+    skew_us: float = _constant(0.0, ASSUMED, "ranks that a benchmark starts together; more in a deployment", 0, 10)
     """Standard deviation of ranks' arrivals at an operator (`xccl_emu.timing.arrival`)."""
     launch_us: float = _fitted("launch_us", "Table 7: of both operators", 0, 60)
     """From the operator's start to its kernel's first instruction, and from its last to the operator's end."""
@@ -71,8 +74,14 @@ class Costs:
     """Time of every vector instruction."""
     vector_gelem_s: float = _constant(100.0, ASSUMED, "128 bytes a cycle: 64 elements of two bytes", 40, 240)
     """Elements of one pass of the vector pipe; an operation takes as many passes as `PASSES` says."""
-    dma_start_us: float = _fitted("dma_start_us", "HIXL: blocks of 1 MiB, one after the other", 0.1, 5)
+    dma_start_us: float = _constant(0.9, ASSUMED, "HIXL in one machine: what small blocks take in a row", 0.1, 1.0)
     """Time of each DMA descriptor, on the engine that all cores of a die share."""
+    dma_less_us: float = _fitted("dma_less_us", "HIXL: blocks of 1 MiB, one after the other", 0, 1)
+    """What of a read's latency is the core's part: a descriptor takes two round trips without it, or its start."""
+    dma_gb_s: float = _constant(181.6, INPUT, "slope of MemFabric's copies by SDMA to the sibling die")
+    """What the descriptors of one core move, one after the other."""
+    dma_in_flight: float = _constant(1, ASSUMED, "HIXL between dies: each waits; in one machine they overlap", 1, 8)
+    """Descriptors of a core that are under way at once: a whole number."""
     dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
     """Time of ringing a DMA descriptor, on the scalar unit."""
 
@@ -84,11 +93,17 @@ class Costs:
             value = getattr(self, constant.name)
             if not isinstance(value, int | float) or not 0 <= value < 1e9:
                 raise ConfigError(constant.name, value, "must be a number, at least 0")
-        for name in ("core_gb_s", "vector_gelem_s"):
+        for name in ("core_gb_s", "vector_gelem_s", "dma_gb_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(name, getattr(self, name), "must be above 0")
-        if self.dma_engines not in range(1, ENGINES_MAX + 1):
-            raise ConfigError("dma_engines", self.dma_engines, f"must be a whole number, 1 to {ENGINES_MAX}")
+        for name, most in (("dma_engines", ENGINES_MAX), ("dma_in_flight", N_DMA_SLOTS)):
+            if getattr(self, name) not in range(1, most + 1):
+                raise ConfigError(name, getattr(self, name), f"must be a whole number, 1 to {most}")
+
+    def barrier_us(self, local_us: float) -> float:
+        """From the last arrival at a core group's barrier to everybody's next instruction: a flag to one core and one
+        back, each a store, the way to the die's memory, of a write of ``local_us``, and a poll."""
+        return 2 * (local_us + (self.load_ns + self.poll_ns) / 1000)
 
 
 def ranges() -> dict[str, tuple[float, float]]:

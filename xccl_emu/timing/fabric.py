@@ -94,6 +94,8 @@ class Fabric:
     uplink_gb_s: float = 0.0
     """What each of them carries, each direction; 0 if that never limits."""
     cpus: Cpus | None = None
+    ordered: bool = False
+    """Do the writes of a core arrive in their order, as by one queue of InfiniBand, so that a fence waits for none?"""
     nodes: int = 0
     """How many there are; 0 for as many as a pod has."""
     beside: tuple["Fabric", ...] = ()

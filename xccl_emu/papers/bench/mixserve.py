@@ -67,6 +67,10 @@ class Prices:
         """Bytes that a die writes to another one, or to many on the same class of path."""
         return nbytes / self._rate(path, write=True).gb_s * 1e-3
 
+    def acked(self, path: int) -> float:
+        """Return what a write takes there, and its acknowledgement back."""
+        return self.latency(path, write=True) * (1 + self.costs.ack_share)
+
     def poll(self) -> float:
         """Return the time of a poll from the moment that a flag is visible."""
         return self.costs.poll_ns * 1e-3
@@ -77,7 +81,7 @@ class Prices:
 
     def barrier(self) -> float:
         """Return the time of a barrier between the cores of a die, in us."""
-        return self.costs.barrier_ns * 1e-3
+        return self.costs.barrier_us(self.fabric.paths[SAME_DIE].write.latency_us)
 
     def _rate(self, path: int, write: bool) -> Rate:
         chosen = self.fabric.paths[min(path, OTHER_NODE)]
@@ -249,7 +253,7 @@ def dispatch(case: MixServeCase, prices: Prices) -> AlgorithmForm:
         flag = np.full(len(came), x.flags_us(SAME_NODE, x.core(part), peers))
         within = Level(link, came * kept, came * (kept + peers * x.core(part)), flag)
         steps.append(AlgorithmStep(between, within))
-    return AlgorithmForm(steps, x.own, prices.latency(SAME_DIE, write=True), prices.fabric.within == "ports")
+    return AlgorithmForm(steps, x.own, prices.acked(SAME_DIE), prices.fabric.within == "ports")
 
 
 def dispatch_overlapped_us(form: AlgorithmForm) -> float:
@@ -304,10 +308,10 @@ def outputs_us(x: Loads) -> float:
     token = max(p.loads(2 * k + chosen), (x.own + moved + add) / 2, moved, ranks * x.core(part))
     link = x.over(SAME_NODE, x.case.tokens * part, ranks - 1) if ranks > 1 else 0.0
     weighed = x.own + token + max(link, (tokens - 1) * token, tokens * ranks * x.core(part))
-    visible = p.latency(SAME_NODE if ranks > 1 else SAME_DIE, write=True)
+    visible = p.acked(SAME_NODE if ranks > 1 else SAME_DIE)
     announced = x.flags_us(SAME_NODE, x.core(row), ranks - 1) or x.own + x.core(row)
     whole = (tokens * (ranks // x.of.shards) - 1) * x.core(row) + x.core(row)
-    return p.latency(SAME_DIE, write=True) + weighed + visible + announced + whole + p.latency(SAME_DIE, write=True)
+    return p.acked(SAME_DIE) + weighed + visible + announced + whole + p.acked(SAME_DIE)
 
 
 def combine_overlapped_us(form: AlgorithmForm) -> float:

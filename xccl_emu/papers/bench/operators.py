@@ -8,7 +8,8 @@ HCCL's all-gather is of a server of 16 dies, as was measured, and next to it is 
 Which form it is follows HCCL's published sources, not these rows (gitee.com/ascend/cann-hccl, what it selects for this
 server): up to 512 KiB of each rank cores copy, one for each rank; beyond that DMA reads what others have, up to 2 MiB
 each rank from all others.  Beyond that HCCL reads along rings.  It comes to more of the bus than the port of a die
-carries, so it must use the link between the dies of a chip, and here ranks read in two levels.
+carries, so it must use the link between the dies of a chip, and here ranks read in two levels.  There are two such
+rings on this server, each with a stream of its own; here each is a core's queue of descriptors.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from xccl_emu.protocols.collectives.case import CollectiveCase
 from xccl_emu.protocols.collectives.two_level import TwoLevelCase
 from xccl_emu.timing.topologies import ATLAS_800T_A2
 
-RANKS = 16
+RANKS, RINGS = 16, 2
 BY_CORES_MAX, ONE_LEVEL_MAX = 512 * KIB, 2 * MIB
 """Most bytes of a rank that cores copy, and that is read in one level."""
 COMPARED_MAX = 2_000_000
@@ -46,7 +47,9 @@ def case_of(row: Published) -> CollectiveCase:
     case = CollectiveCase(collective="all-gather-by-cores", ranks=RANKS, cores=RANKS, calls=1)
     if nbytes > BY_CORES_MAX:
         group = 2 if nbytes > ONE_LEVEL_MAX else RANKS
-        case = TwoLevelCase(collective="all-gather-by-reads", ranks=RANKS, calls=1, group=group)
+        case = TwoLevelCase(
+            collective="all-gather-by-reads", ranks=RANKS, calls=1, group=group, cores=RINGS if group == 2 else 1
+        )
     return case.of_bytes(RANKS * nbytes)
 
 

@@ -83,11 +83,13 @@ def _flag(space, core, pipe, asked, since):
 
 @jit
 def _fence(space, core, asked, since):
-    """It takes no time: what leaves by one way after something else, with the same latency, arrives after it."""
+    """mtu-out goes on when all that the core wrote is acknowledged; at once where it arrives in order anyway."""
     _, _, tm, who, _ = space
-    number = records.record_still(space, core, rq.MTU_OUT, asked, since, tm[since])
-    records.set_time(tm, who, core.row + tl.FENCE_AT, tm[since], number)
-    records.set_time(tm, who, core.row + tl.FREE + rq.MTU_OUT, tm[since], number)
+    since = since if tm[tl.ORDERED] else records.later(tm, since, core.row + tl.ALL_ACKED)
+    end = tm[since] + tm[tl.C_FENCE]
+    number = records.record_still(space, core, rq.MTU_OUT, asked, since, end)
+    records.set_time(tm, who, core.row + tl.FENCE_AT, end, number)
+    records.set_time(tm, who, core.row + tl.FREE + rq.MTU_OUT, end, number)
 
 
 @jit
@@ -136,9 +138,11 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
     moved = records.Moved(nbytes, there, max(0, left - own), done, read, written)
     number = records.record(space, core, pipe, asked, since, free, moved)
     records.set_time(tm, who, core.row + tl.FREE + pipe, free, number)
-    records.set_later(tm, who, core.row + (tl.ALL_VISIBLE if write else tl.READS_DONE), done, number)
     if write:
+        transfer.acknowledge(tm, who, core.row, path, done, number)
         records.set_later(tm, who, transfer.written_by(tm, there), done, number)
+    else:
+        records.set_later(tm, who, core.row + tl.READS_DONE, done, number)
     return number, done
 
 
@@ -159,9 +163,9 @@ def _signal(space, core, asked):
 def step_dma_timed(space, core):
     """Do the next DMA descriptor: as `step_pipe_timed`.
 
-    A core's descriptors are a queue: the next begins when the one before it is done.  The descriptors of all
-    cores of a die are started by its engines, each one after the other, the earliest that is ready first; their bytes
-    are on the way at the same time.
+    A core's descriptors are a queue: one begins when an earlier one is done, and their bytes leave one after the
+    other.  The descriptors of all cores of a die are started by its engines, each one after the other, the
+    earliest that is ready first; the bytes of several cores are on the way at the same time.
     """
     mem, st, tm, _, _ = space
     if tm[core.row + tl.DMA_MOVES] == 0:
@@ -194,7 +198,8 @@ def _start_dma(space, core):
             first = k
     if first < 0:
         return 0
-    ready = records.later(tm, row + tl.RUNG + first, row + tl.DMA_DONE)
+    before = row + tl.DMA_DONE + (tm[row + tl.DMA_STARTED] - tm[tl.C_DMA_IN_FLIGHT]) % ms.N_DMA_SLOTS
+    ready = records.later(tm, row + tl.RUNG + first, before)
     if tm[ready] > tm[tl.NOW] + tm[tl.LIMIT]:
         return -tm[ready]
     engine = _next_engine(tm, tm[tl.DIE_BASE] + st[core.base + ms.DIE] * tl.DIE_WORDS + tl.DMA_ENGINE)
@@ -203,6 +208,7 @@ def _start_dma(space, core):
     records.set_time(tm, who, row + tl.DMA_READY, tm[since], cause)
     records.set_time(tm, who, engine, tm[since] + tm[tl.C_DMA_START], cause)
     tm[row + tl.DMA_MOVES], tm[row + tl.DMA_SLOT] = tm[engine], first
+    tm[row + tl.DMA_STARTED] += 1
     return 1
 
 
@@ -225,16 +231,19 @@ def _copied(space, core, asked, begin, entry):
     write = start == here
     peer, far = (end, target) if write else (start, source)
     path = transfer.path_to(tm, start + end - peer, peer, far)
+    own = max(begin, tm[row + tl.DMA_FREE]) + nbytes * tm[tl.C_DMA] // 1000
     left = transfer.pass_fabric(
         tm, path, start, end, far, nbytes, write, transfer.FROM_MEMORY | transfer.TO_MEMORY, begin
     )
-    visible = left + transfer.latency_of(tm, path, write)
+    left = tm[row + tl.DMA_FREE] = max(own, left)
+    visible = left + transfer.round_trips(tm, path)
     number = records.record(
         space, core, rq.DMA, asked, row + tl.DMA_READY, left, records.Moved(nbytes, peer, 0, visible, source, target)
     )
-    records.set_time(tm, who, row + tl.DMA_DONE, visible, number)
+    done = row + tl.DMA_DONE + (tm[row + tl.DMA_STARTED] - 1) % ms.N_DMA_SLOTS
+    records.set_time(tm, who, done, visible, number)
     records.set_time(tm, who, event_at(row, rq.DMA, rq.SCALAR, words[ops.DMA.event]), visible, number)
-    records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
+    records.set_later(tm, who, row + tl.ALL_ACKED, visible, number)
     records.set_later(tm, who, transfer.written_by(tm, end), visible, number)
     if entry:
         became_visible(mem, tm, who, entry, target, visible, 1, 0, number)

@@ -22,8 +22,8 @@ SOME_OFF = 22  # whether any synchronization is switched off
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
-    C_DMA_ISSUE, C_MEMORY, C_DRAM, C_CPU, C_DMA_ENGINES,
-) = range(COSTS, COSTS + 16)  # fmt: skip
+    C_DMA_ISSUE, C_MEMORY, C_DRAM, C_CPU, C_DMA_ENGINES, C_DMA_LESS, C_DMA, C_DMA_IN_FLIGHT, C_FENCE, C_ACK, ORDERED,
+) = range(COSTS, COSTS + 22)  # fmt: skip
 PASSES = 48  # of the vector pipe, in sixteenths, by operation
 PATHS = PASSES + len(OPERATIONS) + 1  # of each network, by class of path
 CLASSES, PATH_WORDS = 6, 5
@@ -43,15 +43,16 @@ HEADER_WORDS = 256
 ENDED_GRANULES_FULL = 100  # the table of polled words is, or what they held is; the machine has the other ways
 
 # ---- a core's block
-SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
+SCALAR_AT, READS_DONE, ALL_ACKED, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
 FREE = 8  # by pipe
 QUEUED, RUN = FREE + ms.N_PIPES, FREE + 2 * ms.N_PIPES  # by pipe: instructions so far
 ISSUED = FREE + 3 * ms.N_PIPES  # by pipe, a ring of the last instructions: when the scalar unit had issued it
 POPPED = ISSUED + ms.N_PIPES * ms.QUEUE_DEPTH  # when it had left the queue
 RUNG = POPPED + ms.N_PIPES * ms.QUEUE_DEPTH  # by DMA descriptor
-DMA_DONE = RUNG + ms.N_DMA_SLOTS  # when the core's last descriptor was done, which the next one waits for
-DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one that the engine starts, if it does
-EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
+DMA_DONE = RUNG + ms.N_DMA_SLOTS  # a ring: when each of the core's last descriptors was done
+DMA_STARTED, DMA_FREE = range(DMA_DONE + ms.N_DMA_SLOTS, DMA_DONE + ms.N_DMA_SLOTS + 2)  # how many; and bytes left
+DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_FREE + 1, DMA_FREE + 4)  # of the one that the engine starts, if it does
+EVENT_AT = DMA_FREE + 4  # by source pipe, target pipe and event
 FENCE_AT = EVENT_AT + ms.N_PIPES * ms.N_PIPES * ms.N_EVENTS  # when mtu-out passed its last fence
 CORE_SITES = FENCE_AT + 1  # where the words of its kernel's sites begin
 TIMERS = FENCE_AT + 2  # of each, when it began, plus 1, or 0; and what it was asked for
@@ -92,5 +93,5 @@ RECORD_CORE, RECORD_ENGINE, RECORD_OP, RECORD_SITE, RECORD_START, RECORD_END, RE
 RECORD_CAUSE, RECORD_QUEUED, RECORD_VISIBLE, RECORD_READ, RECORD_WRITTEN = range(8, 13)  # the last two: where, or -1
 RECORD_WORDS = 13
 
-assert COSTS + 16 <= PASSES
+assert COSTS + 22 <= PASSES
 assert ROUTES + ROUTES_MAX * ROUTE_WORDS <= HEADER_WORDS

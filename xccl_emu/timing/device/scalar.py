@@ -16,7 +16,7 @@ from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import granules, records
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.device.poll_any import step_poll_any
-from xccl_emu.timing.device.transfer import die_at, latency_of, path_to, written_by
+from xccl_emu.timing.device.transfer import acknowledge, die_at, latency_of, path_to, written_by
 
 
 @jit
@@ -237,8 +237,8 @@ def _parity(phase):
 
 @jit
 def drained_at(tm, row):
-    """Index of the time at which all that a core issued is done and visible."""
-    since = records.later(tm, row + tl.SCALAR_AT, row + tl.ALL_VISIBLE)
+    """Index of the time at which all that a core issued is done and acknowledged."""
+    since = records.later(tm, row + tl.SCALAR_AT, row + tl.ALL_ACKED)
     since = records.later(tm, since, row + tl.READS_DONE)
     for pipe in range(rq.MTU_IN, rq.DMA):
         since = records.later(tm, since, row + tl.FREE + pipe)
@@ -271,8 +271,9 @@ def _then(space, core, asked, before, number):
     elif ops.RINGS >> op & 1:
         records.set_time(tm, who, row + tl.RUNG + before.slot, end, number)
     elif ops.SCALAR_WRITES >> op & 1:
-        visible = end + latency_of(tm, path_to(tm, st[core.base + ms.DIE], die_at(st, a), a), True)
-        records.set_later(tm, who, row + tl.ALL_VISIBLE, visible, number)
+        path = path_to(tm, st[core.base + ms.DIE], die_at(st, a), a)
+        visible = end + latency_of(tm, path, True)
+        acknowledge(tm, who, row, path, visible, number)
         records.set_later(tm, who, written_by(tm, die_at(st, a)), visible, number)
         added = asked.words[ops.ATOMIC.value] if ops.ADDS >> op & 1 else 0
         granules.became_visible(mem, tm, who, before.entry, a, visible, before.releases, added, number)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from xccl_emu.machine.device.layout import DIE_SHIFT
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.device import records
 
 FROM_MEMORY, TO_MEMORY = 1, 2
 """Which ends of a transfer are memory: the other one is a core's data buffer."""
@@ -58,8 +59,24 @@ def _network(tm, address):
 
 @jit
 def latency_of(tm, path, write):
-    """Return the latency of a path, one way."""
+    """Return the latency of a path: of a read, there and back; of a write, until it is visible."""
     return tm[tl.PATHS + path * tl.PATH_WORDS + (tl.WRITE_LATENCY if write else tl.READ_LATENCY)]
+
+
+@jit
+def round_trips(tm, path):
+    """What a descriptor takes after its engine's part and its bytes, of two round trips of the network in all.
+
+    The latency of a read is a round trip, with the part of the core that asks for it; a descriptor has no such part.
+    """
+    return max(0, 2 * (latency_of(tm, path, False) - tm[tl.C_DMA_LESS]) - tm[tl.C_DMA_START])
+
+
+@jit
+def acknowledge(tm, who, row, path, visible, number):
+    """Have a core wait at its next quiet or fence until what is visible then is acknowledged, by the way back."""
+    acked = visible + latency_of(tm, path, True) * tm[tl.C_ACK] // 1000
+    records.set_later(tm, who, row + tl.ALL_ACKED, acked, number)
 
 
 @jit
