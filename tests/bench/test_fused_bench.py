@@ -56,18 +56,14 @@ def test_what_fit_rows_alone_say_passes_through_them() -> None:
 
 @pytest.mark.parametrize("data", [True, False])
 def test_layers_on_a_pod_that_is_kept_take_as_long(data: bool) -> None:
-    """Larger and smaller ones, of other protocols, cores and ways of counting: the same to the bit, all right."""
-    setting = Setting(data=data)
-    layers = [Layer(8, 16), Layer(16, 8), Layer(8, 24, cores=16), Layer(8, 16, counting="scalar"), Layer(8, 4)]
+    """With other choices, cores and ways of counting, and after one of another size: the same to the bit, all right."""
+    setting, usual = Setting(data=data), Layer(8, 16)
+    layers = [usual, replace(usual, cores=16), replace(usual, counting="scalar"), Layer(4, 8), usual, usual]
 
     def times(kept: Kept | None) -> list[list[float]]:
-        pull = [time_layer(setting, layer, kept=kept) for layer in layers]
-        pushed = [
-            FusedLayer(setting, layer, protocol, kept=kept).run(setting.costs)
-            for protocol in ("fused", "deepep-ll") for layer in layers[:2]
-        ]  # fmt: skip
-        assert {bad for one in (*pull, *pushed) for _, _, bad in one.operators} == {0 if data else None}
-        return [taken.us.tolist() for one in (*pull, *pushed) for _, taken, _ in one.operators]
+        timed = [time_layer(setting, layer, number=number, kept=kept) for number, layer in enumerate(layers)]
+        assert {bad for one in timed for _, _, bad in one.operators} == {0 if data else None}
+        return [taken.us.tolist() for one in timed for _, taken, _ in one.operators]
 
     kept = times(Kept())  # an assertion would hold the pod, and there is room for one
     assert kept == times(None)

@@ -21,7 +21,7 @@ from xccl_emu.base.options import one_of
 from xccl_emu.lang import FP8_BLOCK
 from xccl_emu.papers.bench import baseline, published
 from xccl_emu.papers.bench.fused import MESSAGE_BYTES, TOKENS, degree_of, table
-from xccl_emu.papers.bench.layers import CORES, HIDDEN, Kept, Layer, OnPod, Timed
+from xccl_emu.papers.bench.layers import CORES, HIDDEN, Layer, OnPod, Timed
 from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result, Wire
 from xccl_emu.papers.bench.setting import Setting
@@ -84,15 +84,15 @@ def on_pod(setting: Setting) -> Iterator[Result]:
 def elsewhere(setting: Setting) -> Iterator[Result]:
     """DeepEP's own test on another fabric, and other ways of it."""
     degrees = dict.fromkeys(map(degree_of, published.rows("deepep_h800")))
-    yield from setting.each(degrees, partial(_rows, setting, Own(), kept=Kept()))
+    yield from setting.each(degrees, partial(_rows, setting, Own()))
     for own in OTHERS:
         yield from setting.each([min(degrees)], partial(_rows, setting, own))
 
 
-def _rows(setting: Setting, own: Own, ranks: int, kept: Kept | None = None) -> Iterator[Result]:
+def _rows(setting: Setting, own: Own, ranks: int) -> Iterator[Result]:
     """Both operators at an EP degree."""
     layer = Layer(ranks, TOKENS, cores=NORMAL_CORES if own.normal else own.cores)
-    timed = time_normal(setting, layer) if own.normal else time_test(setting, layer, own, kept)
+    timed = time_normal(setting, layer) if own.normal else time_test(setting, layer, own)
     shape = layer.shape | setting.fabric_words | ({"way": own.words} if own.words else {})
     for operator, taken, wrong in timed.operators:
         row, us = published.row("deepep_h800", f"{operator} EP{ranks} latency"), setting.operator_us(taken)
@@ -116,14 +116,14 @@ def drawn(setting: Setting, layer: Layer, once: bool = False) -> routing.Routing
     return replace(found, topk=tuple(np.where(again, -1, found.topk).astype(np.int32)))
 
 
-def time_test(setting: Setting, layer: Layer, own: Own = Own(), kept: Kept | None = None) -> Timed:
+def time_test(setting: Setting, layer: Layer, own: Own = Own()) -> Timed:
     """A layer without a shared expert: dispatch of ranks that begin together, and combine, as that left them."""
     if own.dtype == FP8_IN:
         setting = replace(setting, data=False)  # the dummy expert takes no FP8
     found = drawn(setting, layer, own.once)
     on = OnPod(
         setting, layer, layer.experts // layer.ranks, "deepep-ll",
-        top_k=layer.top_k, shared=False, kept=kept, **DTYPES[own.dtype],
+        top_k=layer.top_k, shared=False, **DTYPES[own.dtype],
     )  # fmt: skip
     dispatch = on.dispatch(found.topk, np.zeros(layer.ranks))
     combine = on.combine(found.weights, dispatch.ends_us - dispatch.ends_us.min())

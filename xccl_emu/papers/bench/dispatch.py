@@ -30,8 +30,7 @@ def dispatch(
 ) -> list[Result]:
     """Both claims of the figure, if it is run as published, then the latency of each operator at each batch."""
     layers = [Layer(ranks, tokens, cores=cores) for tokens in batches]
-    kept = Kept()
-    timed = [time_layer(setting, layer, kept=kept) for layer in layers]
+    timed = [time_layer(setting, layer) for layer in layers]
     rows = [
         row
         for layer, one in zip(layers, timed, strict=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.papers.bench import baseline, published
-from xccl_emu.papers.bench.layers import Kept, Layer, Look, OnPod, Shape, Timed
+from xccl_emu.papers.bench.layers import Layer, Look, OnPod, Shape, Timed
 from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result, Wire
 from xccl_emu.papers.bench.setting import Setting
@@ -50,14 +50,11 @@ def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: in
 class FusedLayer:
     """A layer with balanced routing on a pod of its own, to be timed again and again, under other costs too."""
 
-    def __init__(
-        self, setting: Setting, layer: Layer, protocol: str = "fused", look: Look | None = None,
-        kept: Kept | None = None,
-    ) -> None:  # fmt: skip
-        """``protocol`` is a case of layers; ``look`` and ``kept`` as `OnPod` has them."""
+    def __init__(self, setting: Setting, layer: Layer, protocol: str = "fused", look: Look | None = None) -> None:
+        """``protocol`` is a case of layers; ``look`` as `OnPod` has it."""
         per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
-        spec = CLOUDMATRIX384 if kept else replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit
-        self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec, look, kept)
+        spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
+        self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec, look)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)
         self._weights, self._seed = [weights] * layer.ranks, setting.seed
@@ -97,11 +94,10 @@ LATENCIES = [row for row in published.rows("fused") if row.unit == "us"]
 
 def table(setting: Setting, protocol: str) -> Iterator[tuple[Published, Shape, float, int | None]]:
     """Table 7's layer by a protocol: for each latency of the table what was run, microseconds, and wrong elements."""
-    kept = Kept()
 
     def rows(ranks: int) -> Iterator[tuple[Published, Shape, float, int | None]]:
         layer = Layer(ranks, TOKENS)
-        timed = FusedLayer(setting, layer, protocol, kept=kept).run(setting.costs)
+        timed = FusedLayer(setting, layer, protocol).run(setting.costs)
         for row in LATENCIES:
             for operator, taken, wrong in timed.operators:
                 if row.what.startswith(f"{operator} EP{ranks} "):

@@ -128,27 +128,24 @@ def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> Exp
 
 
 class Kept:
-    """The pod of the layer before, for the next one: memory that was touched once is there already."""
+    """The pod of the layer before, for the next one of its size: memory that was touched once is there already."""
 
     def __init__(self) -> None:
         self._pod: Pod | None = None
         self._free: dict[int, int] = {}
-        self._touched: dict[tuple[int, int], int] = {}
-        """Bytes by ranks and tokens: layers of one size touch the same."""
+        self._of: tuple[object, ...] = ()
 
     def pod(self, setting: Setting, spec: PodSpec, layer: Layer, log: bool) -> tuple[Pod, VirtualTime]:
         """Do as `Setting.pod`; buffers of the layer before are given back, and its group ends.
 
-        The pod is another one where what both touch would be too much.
+        Layers of other sizes would touch other memory, and payload of other choices too, so they get another pod.
         """
         policy = VirtualTime(setting.fabric, setting.costs, log=log, data=setting.data)
-        touched = {(layer.ranks, layer.tokens): layer.bytes_needed(setting.data)}
-        fits = sum((self._touched | touched).values()) <= setting.free_bytes
-        if self._pod is None or not fits or self._pod.spec != spec or self._pod.moves_data != setting.data:
-            self._pod, self._touched = None, {}  # before there is another: there is room for one
-            self._pod = Pod(spec, policy=policy)
+        of = spec, layer.ranks, layer.tokens
+        if self._pod is None or self._of != of or setting.data or self._pod.moves_data:
+            self._pod = None  # before there is another: there is room for one
+            self._pod, self._of = Pod(spec, policy=policy), of
             self._free = self._pod.mark_app()
-        self._touched |= touched
         self._pod.release_app(self._free)
         self._pod.policy = policy
         return self._pod, policy

@@ -67,7 +67,7 @@ class Setting:
         for data in dict.fromkeys((self.data, False)):
             if bytes_needed(data) <= self.free_bytes:
                 return self if data == self.data else replace(self, data=data)
-            need = f"{bytes_needed(data) / 1e9:.1f} GB, {self.free_bytes / 1e9:.1f} GB may be used"
+            need = f"{bytes_needed(data) / 1e9:.3g} GB, {self.free_bytes / 1e9:.3g} GB may be used"
             if data:
                 self.left_out.append((f"{what}, payload", f"not moved or compared, only timed: it needs about {need}"))
         raise CapacityError(f"{what}: needs about {need}; take less, or a larger --memory")
@@ -112,8 +112,14 @@ class Setting:
 
     def run(self, case: "Case") -> "tuple[Trial, float]":
         """Run a case, on the pod that just fits it: the trial as it is then, and microseconds until the last core is
-        done."""
+        done.
+
+        Raises CapacityError if its payload does not fit the memory.
+        """
         trial = case.build("sc", payload=self.data)
+        if self.data and (need := trial.pod.spec.memory_bytes) > self.free_bytes:
+            free = f"{self.free_bytes / 1e9:.3g} GB may be used"
+            raise CapacityError(f"{case.name}: needs up to {need / 1e9:.3g} GB, {free}; take --no-data, or less")
         policy = trial.pod.policy = VirtualTime(self.fabric, self.costs, data=self.data)
         trial.pod.run()
         return trial, policy.timing.latency_us

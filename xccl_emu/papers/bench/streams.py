@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xccl_emu.papers.bench import published
-from xccl_emu.papers.bench.layers import CORES, Kept, Layer, time_layer
+from xccl_emu.papers.bench.layers import CORES, Layer, time_layer
 from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
 
@@ -27,7 +27,6 @@ class Paths:
 
     setting: Setting
     dies: int = DIES
-    kept: Kept = field(default_factory=Kept)
     sent: dict[tuple[int, int], float] = field(default_factory=dict)
     """What was run, by tokens and cores."""
 
@@ -40,7 +39,7 @@ class Paths:
         """FusedDispatch and FusedCombine of this many tokens of a die, run: mean rank, and launch."""
         if (tokens, cores) not in self.sent:
             layer = Layer(ranks=self.dies, tokens=tokens, cores=cores)
-            timed = time_layer(replace(self.setting, data=False), layer, "fused", kept=self.kept)
+            timed = time_layer(replace(self.setting, data=False), layer, "fused")
             self.sent[tokens, cores] = sum(self.setting.operator_us(each) for _, each, _ in timed.operators)
         return self.sent[tokens, cores]
 

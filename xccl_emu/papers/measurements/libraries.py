@@ -37,7 +37,7 @@ class DeepEpMeasurement(Measurement):
     """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, with FusedDispatch and the H800.
 
     On another fabric it is DeepEP's own test: bench deepep --fabric h800, with DeepEP's table of that machine. With
-    any option below it is that test in another way, on any fabric: bench deepep --fabric h800 --dtype bf16 --cores 132
+    --cores, --dtype, --once or --normal it is that test in another way, on any fabric: bench deepep --dtype bf16
     """
 
     name = "deepep"

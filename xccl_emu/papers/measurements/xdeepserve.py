@@ -98,7 +98,7 @@ class IterationMeasurement(Measurement):
     """Dispatch and combine in an iteration of decode: 288 dies, 120 tokens each, 576 expert slots (Figure 20)."""
 
     name, module = "iteration", "dispatch"
-    suite = Suite(5, 1, 21.0, 3.5)
+    suite = Suite(5, 1, 21.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class EplbMeasurement(Measurement):
     """
 
     name = "eplb"
-    suite = Suite(14, 1, 21.0, 3.5)
+    suite = Suite(14, 1, 21.0, 4.0)
 
     routing: str | None = option(None, "Measured loads of each layer's experts.", metavar="FILE")
     layer: int | None = option(None, "Which layer of that file [default: 30]", least=0)
