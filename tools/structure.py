@@ -20,8 +20,7 @@ CSV, PAGE = ROOT / "docs" / "records" / "structure.csv", ROOT / "docs" / "record
 BENCHES = ("fused", "iteration", "hixl", "hccl", "deepep", "streams", "a2e", "kv")
 ROLES = ("check", "fit")
 SHOWN = ("kv",)
-"""Benches whose shown rows say nothing that a check row says in another unit, and are of nothing that is left out, such as
-how far ranks of an iteration are apart."""
+"""Benches whose shown rows say nothing that a check row says in another unit, and are of nothing that is left out."""
 INTRO = """# What each change to the structure of the model did
 
 Errors in percent of rows that are checked, fitted to or (of some benches) shown: before, and after each change, in the
