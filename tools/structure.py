@@ -24,7 +24,8 @@ SHOWN = ("kv",)
 INTRO = """# What each change to the structure of the model did
 
 Errors in percent of rows that are checked, fitted to or (of some benches) shown: before, and after each change, in the
-order in which they were made. A cell without a number was not run again.
+order in which they were made. A cell without a number was not run again; means take the number before it. Counting in
+loops, with ranks that start together, was tried and taken back: of Table 7 and Figure 20 it has one and not the other.
 `python tools/structure.py NAME` adds a column and writes this page.
 """
 Table = dict[str, dict[str, str]]
