@@ -30,7 +30,7 @@ def percent(stages: closed.Stages, run_us: float) -> float:
 )
 def test_fused_operators_take_what_the_closed_forms_say(ranks: int, tokens: int) -> None:
     """Sums of stages come as close to the timed run as they claim, for small and for large batches."""
-    run = FusedLayer(Setting(data=False), Layer(ranks, tokens, counting="auto")).run(TOGETHER)
+    run = FusedLayer(Setting(data=False), Layer(ranks, tokens)).run(TOGETHER)
     shape = closed.Shape(ranks, tokens, local_experts=-(-256 // ranks) + 1)
     assert percent(closed.fused_dispatch(shape, PRICES), run.dispatch.mean_us) < closed.CLAIMED_PERCENT
     assert percent(closed.fused_combine(shape, PRICES), run.combine.mean_us) < closed.CLAIMED_PERCENT
@@ -45,7 +45,7 @@ def test_pull_operators_take_what_the_closed_forms_say(ranks: int, tokens: int) 
     setting = Setting(costs=TOGETHER, data=False)
     pod, policy = setting.pod()
     local = -(-EXPERTS // ranks) + 1
-    group = group_on(pod, Layer(ranks, tokens, counting="auto").config(local))
+    group = group_on(pod, Layer(ranks, tokens).config(local))
     topk = balanced_choices(ranks, tokens, EXPERTS, 8, 0)
     group.dispatch(list(setting.tokens(ranks, tokens, 7168)), topk)
     shape = closed.Shape(ranks, tokens, local_experts=local)

@@ -62,7 +62,7 @@ class Costs:
     """From when a write is visible to its acknowledgement, for which quiets and fences wait, over its latency."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
     """From set_flag to the instruction after the wait."""
-    skew_us: float = _constant(0.0, ASSUMED, "ranks that a benchmark starts together; more in a deployment", 0, 10)
+    skew_us: float = _fitted("skew_us", "Table 7: dispatch waits for the last rank, combine follows dispatch", 0, 60)
     """Standard deviation of ranks' arrivals at an operator (`xccl_emu.timing.arrival`)."""
     launch_us: float = _fitted("launch_us", "Table 7: of both operators", 0, 60)
     """From the operator's start to its kernel's first instruction, and from its last to the operator's end."""

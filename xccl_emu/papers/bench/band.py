@@ -26,7 +26,7 @@ from xccl_emu.timing.costs import REPORT, ends, in_squares
 Key = tuple[str, str, str]
 """Bench, name and configuration of a row."""
 PERCENT = 80
-STRUCTURE_PERCENT = 9.0
+STRUCTURE_PERCENT = 5.0
 """Percent by which eight of ten rows are off at most, among the unchecked ones in docs/records/structure.md."""
 _OUTSIDE = NormalDist().inv_cdf(0.5 + PERCENT / 200)
 """How many standard deviations the ends of the interval are from its middle."""

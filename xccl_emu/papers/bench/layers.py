@@ -53,8 +53,8 @@ class Layer:
     """Cores used on each die."""
     replicas: int = 0
     """Replicas of the hottest routed experts, one on each rank; if there are any, loads are skewed, else uniform."""
-    counting: str = "scalar"
-    """How places of messages are counted, as `EpConfig.counting`: in loops: no paper has an instruction for it."""
+    counting: str = "auto"
+    """How places of messages are counted, as `EpConfig.counting`."""
 
     def bytes_needed(self, data: bool) -> int:
         """Memory that a run touches, estimated."""
@@ -121,8 +121,6 @@ class Timed:
 def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> ExpertGroup[Any]:
     """A group as the case of that name has them, of a shape as `Layer.config` gives it."""
     of: Any = known(protocol).maker
-    if shape["counting"] not in of.config.COUNTINGS:  # DeepEP counts in one way
-        shape = shape | {"counting": "auto"}
     group: ExpertGroup[Any] = of.group(pod, of.config(**shape))
     return group
 

@@ -65,7 +65,7 @@ def latency_of(tm, path, write):
 
 @jit
 def round_trips(tm, path):
-    """What a descriptor takes after its engine's part and its bytes, of two round trips of the network in all.
+    """Return what a descriptor takes after its engine's part and its bytes: two round trips in all.
 
     The latency of a read is a round trip, with the part of the core that asks for it; a descriptor has no such part.
     """
