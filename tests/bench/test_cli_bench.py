@@ -75,7 +75,7 @@ def test_a_row_that_finds_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     need = [Layer(ranks, 2).bytes_needed for ranks in (8, 16)]
     bare = as_json("bench", "fused", "--no-data")["results"]
     every = {row["what"]: row["emulated"] for row in bare if row["bench"] == "fused"}
-    for limit, compared, timed in ((need[0](True), 8, 16), (need[0](False), 0, 8)):
+    for limit, compared, timed in ((need[1](False), 8, 16), (need[0](False), 0, 8)):
         monkeypatch.setattr("xccl_emu.base.free_memory.available_bytes", lambda limit=limit: limit)
         told = as_json("bench", "fused", code=3)
         rows = {row["what"]: row for row in told["results"] if row["bench"] == "fused"}

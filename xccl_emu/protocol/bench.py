@@ -106,7 +106,7 @@ class Bench:
 
     def wanted(self, die: int, array: NDArray[Any], name: str = "", owners: Owners = ()) -> Buffer:
         """An app data buffer that nobody has written yet, and that must hold ``array`` in the end, as for `expect`."""
-        nbytes = bytes_of(array).size
+        nbytes = bytes_of(array).size if self.payload else array.nbytes
         buffer, spec = self._built().alloc(die, nbytes), self._built().spec
         self.label_buffer(buffer, name)
         self.expect(buffer.address, array, f"{name or 'output'} of {spec.home(die, ' ')}", owners)

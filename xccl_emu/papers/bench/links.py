@@ -63,25 +63,25 @@ def _run(
     """Bytes that went over the path, microseconds from the first one's start to the last one's end, wrong bytes."""
     pod, policy = setting.pod(log=[0])
     far, each = ONE_OF_EACH[path], nbytes * times
-    rng = np.random.default_rng(setting.seed)
-    if op == "read":
-        data = rng.integers(0, 256, (cores, times, nbytes), np.uint8)
-        source, target = pod.put(far, data.ravel()), pod.alloc(0, cores * nbytes)
-        strides, expected, kernel = (each, nbytes), data[:, -1], read_blocks
-    else:
-        data = rng.integers(0, 256, (cores, 1, nbytes), np.uint8)
-        source, target = pod.put(0, data.ravel()), pod.alloc(far, cores * each)
-        strides, expected, kernel = (nbytes, each), np.repeat(data, times, axis=1), write_blocks
+    read = op == "read"
+    here, there = (far, 0) if read else (0, far)
+    strides, kernel = ((each, nbytes), read_blocks) if read else ((nbytes, each), write_blocks)
+    source, target = pod.alloc(here, cores * strides[0]), pod.alloc(there, cores * strides[1])
+    data = np.zeros((cores, 1, nbytes), np.uint8)
+    if setting.data:
+        data = np.random.default_rng(setting.seed).integers(0, 256, (cores, strides[0] // nbytes, nbytes), np.uint8)
+        pod.view(source)[:] = data.ravel()
+    expected = data[:, -1] if read else np.broadcast_to(data, (cores, times, nbytes))
     args: dict[str, int | Sequence[int]] = {
         "source": [source.address + core * strides[0] for core in range(cores)],
         "target": [target.address + core * strides[1] for core in range(cores)],
         "nbytes": nbytes, "times": times,
     }  # fmt: skip
     pod.launch(kernel, 0, range(cores), args, [pod.grant(source, "r"), pod.grant(target, "w")])
-    policy.over = {over: [source if op == "read" else target]} if over else {}
+    policy.over = {over: [source if read else target]} if over else {}
     pod.run()
     wrong = int(np.count_nonzero(pod.view(target) != expected.ravel())) if setting.data else None
-    return cores * each, _span_us(policy.timing, MTU_IN if op == "read" else MTU_OUT), wrong
+    return cores * each, _span_us(policy.timing, MTU_IN if read else MTU_OUT), wrong
 
 
 def _span_us(timing: Timing, engine: int) -> float:

@@ -99,7 +99,7 @@ class Setting:
             if not some:
                 raise
             self.note(error)
-        for what, why in self.left_out:
+        for what, why in dict.fromkeys(self.left_out):
             yield Result(bench, what, None, "", role=FAILED, note=why)
         self.left_out.clear()
 
