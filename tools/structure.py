@@ -26,9 +26,9 @@ INTRO = """# What each change to the structure of the model did
 Errors in percent of rows that are checked, fitted to or (of some benches) shown: before, and after each change, in the
 order in which they were made. A cell without a number was not run again; means take the number before it. Counting in
 loops, with ranks that start together, was tried and taken back: of Table 7 and Figure 20 it has one and not the other.
-That UB keeps the order of a core's writes, so that a fence waits for none (`ordered`), is an assumption, made after a check row was
-seen: with fences that wait, 512 KB by two cores (Figure 5, below 20 us) took 44 us in place of 25. HCCL's two rings are two queues of a
-core here; with one its large rows are 25% off.
+That UB keeps the order of a core's writes, so that a fence waits for none (`ordered`), is an assumption, made after a
+check row was seen: with fences that wait, 512 KB by two cores (Figure 5, below 20 us) took 44 us in place of 25. HCCL's
+two rings are two queues of a core here; with one its large rows are 25% off.
 `python tools/structure.py NAME` adds a column and writes this page.
 """
 Table = dict[str, dict[str, str]]
