@@ -506,7 +506,7 @@ def test_each_sync_has_a_price(tmp_path: Path) -> None:
     price = {one["sync"]: one["price"] for one in told["each_sync"]}
     assert price["tail"] == {"us": None, "why": "deadlock", "low_us": None, "high_us": None}
     assert price["payload out"]["low_us"] < price["payload out"]["us"] < price["payload out"]["high_us"]
-    assert price[FENCE]["us"] == 0
+    assert 0 < price[FENCE]["us"] < 0.1  # UB keeps writes in order: a fence waits for none
     assert 0 < price["slot read"]["us"] < told["latency_us"]
     assert told["together"] is None  # one alone is redundant
     out = printed(*words, "--plot", str(tmp_path / "prices.svg"))
@@ -539,7 +539,8 @@ def test_what_is_stronger_than_needed_has_a_price() -> None:
         "put": "no-order",
     }
     price = by_request["quiet"]["price"]
-    assert 0 < price["low_us"] < price["us"] < price["high_us"]
+    assert price["us"] > 1
+    assert price["low_us"] < price["us"] < price["high_us"]
     assert by_request["put"]["price"]["us"] == by_request["mtu_out"]["price"]["us"] == 0
     assert told["advised"] == price
     assert f"all that is more than the weakest together: {price['us']:.3f} us" in " ".join(printed(*words).split())

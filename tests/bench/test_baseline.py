@@ -64,13 +64,13 @@ def test_bounds_are_counted_and_have_no_error() -> None:
     """A table of bounds alone is on the scoreboard, with how many hold."""
     rows = [row(name, 2.0, None, relation=">", emulated=us) for name, us in (("a", 1.0), ("b", 3.0))]
     assert [*board(rows)] == [("tables", "", "", "", "", "", "1 of 2")]
-    assert board_json(rows) == {"n_rows": 0, "mape_percent": None, "bounds": 2, "held": 1}
+    assert board_json(rows) == {"n_rows": 0, "mape_percent": None, "n_bounds": 2, "held": 1}
 
 
 def board_json(rows: list[Result]) -> dict[str, object]:
     """Some words of the only row of the scoreboard in JSON."""
     (one,) = BenchRows(rows, 0, False, "", []).to_json()["tables"]
-    return {name: one[name] for name in ("n_rows", "mape_percent", "bounds", "held")}
+    return {name: one[name] for name in ("n_rows", "mape_percent", "n_bounds", "held")}
 
 
 def test_a_line_is_fitted_once_for_all_tables() -> None:

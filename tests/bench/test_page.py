@@ -117,7 +117,7 @@ def scores_of(tables: Iterable[Any]) -> dict[str, tuple[str, str, str]]:
     return {
         one["table"]: (
             str(one["n_rows"] or ""), "" if one["mape_percent"] is None else f"{one['mape_percent']:.1f}%",
-            f"{one['held']} of {one['bounds']}" if one["bounds"] else "",
+            f"{one['held']} of {one['n_bounds']}" if one["n_bounds"] else "",
         )
         for one in tables if one["of"] in ("emulated", "by the equations")
     }  # fmt: skip

@@ -148,7 +148,7 @@ class RoleScore(w.Printed):
     worst: Annotated[str, "the row that has it"]
     inside: Annotated[int | None, "rows whose published number is in the interval; null without `--band`"] = None
     banded: Annotated[int, "rows that have an interval"] = 0
-    bounds: Annotated[int, "rows that are a bound"] = 0
+    n_bounds: Annotated[int, "rows that are a bound"] = 0
     held: Annotated[int, "bounds that hold"] = 0
 
 
@@ -213,7 +213,7 @@ def board(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
         lines = (of[name].mape_percent if name in of else None for name in ("alpha-beta once", "alpha-beta"))
         errors = ("" if each is None else f"{each:.1f}%" for each in (model.mape_percent, *lines))
         inside = "" if model.inside is None else f"{model.inside} of {model.banded}"
-        bounds = f"{model.held} of {model.bounds}" if model.bounds else ""
+        bounds = f"{model.held} of {model.n_bounds}" if model.n_bounds else ""
         yield table, str(model.n_rows or ""), *errors, inside, bounds
 
 
