@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from xccl_emu.timing.price import Price
 
 _ABOUT = (
-    "a price is a run with it minus a run without it. They do not add up; below 0 it is faster with it. In brackets: how"
-    " a run without it goes"
+    "a price is a run with it minus a run without it. They do not add up; below 0 it is faster with it. In brackets:"
+    " how a run without it goes"
 )
 _COLOURS = {"needed": "#2e86c1", "redundant": "#ba4a00"}
 
