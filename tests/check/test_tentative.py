@@ -205,10 +205,10 @@ def test_tentative_reads_that_are_validated_together_touch_each_other() -> None:
 def test_in_virtual_time_a_read_that_meets_a_write_takes_until_that_is_visible() -> None:
     """Whenever the reader begins, its second look tells of what it has met: a right seqlock never ends in an error."""
     ends = set[tuple[int, str]]()
-    for late in range(60):
+    for late in range(120):
         for looks in (1, 2):
             pod = seqlock(4, 32, looks=looks).build("sc").pod
-            pod.policy = VirtualTime(start_us={1: late / 20})
+            pod.policy = VirtualTime(start_us={1: late / 15})
             try:
                 pod.run()
                 ends.add((looks, ""))
