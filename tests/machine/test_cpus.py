@@ -158,7 +158,7 @@ def test_a_cpu_takes_time_as_its_paths_do() -> None:
     pod.run()
     assert (pod.view(target) == 1).all()
     core = served.die * CLOUDMATRIX384.cores_per_die
-    assert 2.0 < clock.timing.finished_us[core] < clock.timing.latency_us < 15.0
+    assert 2.0 < clock.timing.finished_us[core] <= clock.timing.latency_us < 15.0
     names = [e["args"]["name"] for e in trace(clock.timing).events if e["name"] == "process_name"]
     assert names == ["die 0 (chip 0, node 0)", "cpu 1 (node 0)"]
 
