@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xccl_emu.base.errors import ReplayError
-from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import SEARCH, VIOLATION, Verdict, Violation
@@ -79,6 +78,8 @@ def _passed(trial: Trial, violation: kinds.Violation) -> set[str]:
 
 
 def _rank(violation: kinds.Violation) -> int:
+    from xccl_emu.check import messages  # its words are those of compiled code
+
     if violation.kind in _OF_DATA:
         return 1 if _in_buffer(violation) else 0
     if violation.kind == kinds.WRONG_BITS:
