@@ -92,8 +92,6 @@ RARE = "load_named 1.7; skip_unless 0 1 7; load_named 1.7; skip_unless 0 2 5; lo
 CARRY = "in 0.4 0 0; set 1 3 0; wait 1 3 0"
 PADDED = "ub_store 3 0; out m1.0 0 1; quiet; put 1.4 1"
 """A word of data, and one of padding that nobody has written, to die 1."""
-OVER = f"{PADDED} | ub_store 1 1; ge 1.4 1; in m1.0 0 1; quiet"
-"""Both to a data buffer, in which something was where padding comes to."""
 BY_DMA = "dma_data m0.0 1.0 1; wait 4 0 1; quiet; put 1.4 1"
 FRESH: dict[str, Any] = {"dies": 2, "fresh": True}
 TRAPS = (
@@ -357,24 +355,8 @@ TRAPS = (
     Trap("padding that is pulled", f"{PADDED} | ge 1.4 1; in m1.0 0 1; quiet; ub_load 0 0", OK, **FRESH),
     Trap("padding that is pulled, and read",
          f"{PADDED} | ge 1.4 1; in m1.0 0 1; quiet; ub_load 0 1", UNWRITTEN, **FRESH),
-    Trap("padding that is pulled over what is written", f"{OVER}; ub_load 0 0", OK, **FRESH),
-    Trap("padding that is pulled over what is written, and read", f"{OVER}; ub_load 0 1", UNWRITTEN, **FRESH),
-    Trap("padding that is pulled over what is written, and read before it is ordered",
-         f"{PADDED} | ub_store 1 1; ge 1.4 1; in m1.0 0 1; ub_load 0 1", RACES | UNWRITTEN, **FRESH),
-    Trap("padding that is pulled over what is written, and written over",
-         f"{OVER}; ub_store 2 1; ub_load 0 1", OK, **FRESH),
-    Trap("padding that is pulled over what is written, and goes on", f"{OVER}; out m0.0 0 1", OK, **FRESH),
-    Trap("padding that is pulled over what is written, and goes over what is written",
-         f"{OVER}; store m0.1 7; quiet; out m0.0 0 1", UNWRITTEN, **FRESH),
-    Trap("padding that is pulled over what is written, and pulled back",
-         f"{OVER}; out m0.0 0 1; quiet; ub_store 1 1; in m0.0 0 1; quiet; ub_load 0 1", UNWRITTEN, **FRESH),
-    Trap("padding that is pulled over what is written, and added", f"{OVER}; add_out m0.0 0 1", UNWRITTEN, **FRESH),
-    Trap("padding that is pulled, and written first where it comes from",
-         f"{PADDED} | ub_store 1 1; ge 1.4 1; store m1.1 2; quiet; in m1.0 0 1; quiet; ub_load 0 1",
-         {**TWICE, "unordered": UNWRITTEN}, **FRESH),
-    Trap("padding that is pulled to where the host wrote", "in m1.0 0 1; quiet; ub_store 1 0; ub_load 0 0", OK, dies=2),
-    Trap("padding that is pulled to where the host wrote, and read",
-         "in m1.0 0 1; quiet; ub_store 1 0; ub_load 0 1", UNWRITTEN, dies=2),
+    Trap("padding that is pulled over what is written",
+         f"{PADDED} | ub_store 1 1; ge 1.4 1; in m1.0 0 1; quiet; ub_load 0 0", UNWRITTEN, **FRESH),
     Trap("padding that is expected", f"{PADDED} | ge 1.4 1; load m1.0", UNWRITTEN, {0o51: 0}, **FRESH),
     Trap("padding over what is written", f"store m1.1 7; quiet; {PADDED} | ge 1.4 1; load m1.0", UNWRITTEN, **FRESH),
     Trap("padding by DMA", f"ub_store 3 0; out m0.0 0 1; quiet; {BY_DMA} | ge 1.4 1; load m1.0", OK, **FRESH),

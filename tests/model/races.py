@@ -125,8 +125,9 @@ class History:
             known = self._begun(engine, one.op)
             access = Access(bit, engine, one.first, one.behind, one.core, False, known, writes=True)
             padding = {(one.core, one.first + k) for k in self.carried}
-            self.written = (self.written | {(one.core, byte) for byte in range(one.first, one.behind)}) - padding
-            return self._access(access)
+            used = not self.written.isdisjoint(padding)
+            self.written |= {(one.core, byte) for byte in range(one.first, one.behind)} - padding
+            return self._access(access) or (Race(None, access) if used else None)
         if isinstance(one, Landed):
             bit = self._bit_of(one.write)
             if race := self._lands(one.write, bit):

@@ -155,10 +155,7 @@ def _unwritten(rng: Random) -> Texts:
     first = rng.choice(("out m1.0 0 0", *2 * ("ub_store 1 0; out m1.0 0 1",), through, *2 * (by_dma,)))
     more = rng.choice(("", "", "", "; store m1.1 2", "; quiet; store m1.1 2", "; ub_store 2 1; out m1.0 0 1"))
     use = rng.choice(("load m1.0", "load m1.0", "load m1.1", "in m1.0 4 1; quiet; ub_load 0 4", "add m1.1 1"))
-    pulled = "ge 1.4 1; ub_store 1 3; in m1.0 2 1; quiet"  # to a place that something else was in
-    then = rng.choice(("ub_load 0 2", "ub_load 0 3", "ub_store 1 3; ub_load 0 3", "out m0.4 2 1", "v_copy 2 4 1",
-                       "store m0.5 1; quiet; out m0.4 2 1"))  # fmt: skip
-    reader = rng.choice((f"ge 1.4 1; {use}", f"ge 1.4 1; {use}", *2 * (f"{pulled}; {then}",),
+    reader = rng.choice((f"ge 1.4 1; {use}", f"ge 1.4 1; {use}", "ge 1.4 1; in m1.0 2 1; quiet; ub_load 0 3",
                          "ge m1.1 1", f"load_named m1.1; ge 1.4 1; {use}"))  # fmt: skip
     return 1, (f"{first}{more}; quiet; store 1.4 1", reader)
 

@@ -68,7 +68,7 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     GREW_FIRST,  # holds the first granule with something new; `NO_GRANULE` while `RESTART` is 0
     GREW_LAST,  # holds the last one; -1 while `RESTART` is 0
     WRITTEN_TABLE,  # says where two words a granule are, of buffers too: a bit for each written byte, which only come
-    # along a path but in buffers, and for each byte where padding is that nobody has written
+    # along a path, and for each byte where padding is that nobody has written
     DIE_BYTES,  # holds the bytes of a die's memory; fixed
     META_START,  # holds the first byte of the metadata area, from the die's first byte on; fixed
     META_END,  # holds the first byte after it, likewise

@@ -1,12 +1,9 @@
 """Bytes that nobody has written and that travel, as the padding of a slot does.
 
 A copy by mtu-in, mtu-out or DMA may take them to where nobody has written either.  That place stays never written, and
-in memory it is noted that padding is there.  A copy to a data buffer may take them anywhere: what was written there no
-longer is.  All other accesses to that place are ordered with the copy, or race with it.
-
-Whatever else reads padding uses it, and so does what adds to a place with padding, or synchronizes by it.  Nothing need
-order such an access and the copy, so either is a violation after the other.  Where writes of a core may change places,
-so is any write to a place in memory with padding.
+in memory it is noted that padding is there.  Whatever else reads them uses them, and so does what adds to a place with
+padding, or synchronizes by it.  Nothing need order such an access and the copy, so either is a violation after the
+other.  Where writes of a core may change places, so is any write to a place with padding.
 """
 
 from xccl_emu.check.device import accesses
@@ -40,10 +37,9 @@ def _is_expected(ck, address):
 
 @call
 def in_the_way(ck, rows):
-    """The first byte of a copy to memory that nobody has written, and whose place is written or expected; or -1."""
+    """The first byte that a copy reads and nobody has written, and whose place is written or expected; or -1."""
     source, apart = rows[0, accesses.START], rows[1, accesses.START] - rows[0, accesses.START]
-    nbytes = rows[0, accesses.NBYTES] if source + apart < ck[cs.MEMORY_END] else 0
-    for at in range(source, source + nbytes):
+    for at in range(source, source + rows[0, accesses.NBYTES]):
         if not _bit(ck, at, 0) and (_bit(ck, at + apart, 0) or _is_expected(ck, at + apart)):
             return at
     return -1
@@ -77,7 +73,7 @@ def mark_copied(mem, st, ck, rows):
             elif target < ck[cs.MEMORY_END]:
                 padding |= 1 << (byte & 31)
         cs.save(mem, st, ck, cs.CHECKER | cs.NOW, at, 2)
-        ck[at] = (ck[at] if target < ck[cs.MEMORY_END] else ck[at] & ~granules.bytes_in(p, target, nbytes)) | written
+        ck[at] |= written
         ck[at + 1] = (ck[at + 1] | padding) & ~ck[at]
         if padding:
             if ck[granules.granule_of(ck, p << 5) + granules.USES] & _SYNCHRONIZED:

@@ -133,8 +133,6 @@ def _write(space, a):
     m, shadow, records = space.m, space.shadow, space.records
     s = shadow_of(space, a.start // ms.GRANULE_BYTES)
     written, before = _carried(space, a) if m[ml.X_PADDING] == 2 else _bits(a), shadow[s + ml.S_WRITTEN]
-    if m[ml.X_PADDING] == 2 and a.start >= m[ml.BUFFERS_START]:
-        shadow[s + ml.S_WRITTEN] &= ~_bits(a)
     shadow[s + ml.S_WRITTEN] |= written
     if m[ml.JUDGED] == ml.JUDGE_NOTHING:
         return
@@ -177,16 +175,11 @@ def _is_written(space, address):
 
 @jit
 def _unwritten(space, a, missing):
-    """A read of bytes that nobody has written: to take them to where nobody has written either is no use of them.
-
-    Nor is to take them to the data buffer, which then holds what nobody has written.
-    """
+    """A read of bytes that nobody has written: to take them to where nobody has written either is no use of them."""
     m = space.m
-    in_memory = a.start + m[ml.X_APART] < m[ml.BUFFERS_START]
     for at in range(a.start, a.end):
         if missing >> at % ms.GRANULE_BYTES & 1:
-            to = at + m[ml.X_APART]
-            if m[ml.X_PADDING] == 0 or (in_memory and (_is_written(space, to) or _is_wanted(m, to))):
+            if m[ml.X_PADDING] == 0 or _is_written(space, at + m[ml.X_APART]) or _is_wanted(m, at + m[ml.X_APART]):
                 _found(m, ml.FOUND_UNWRITTEN, at, a)
                 return
     m[ml.X_PADDING] = 2
