@@ -78,7 +78,7 @@ def _passed(trial: Trial, violation: kinds.Violation) -> set[str]:
 
 
 def _rank(violation: kinds.Violation) -> int:
-    from xccl_emu.check import messages  # its words are those of compiled code
+    from xccl_emu.check import messages  # it imports compiled code
 
     if violation.kind in _OF_DATA:
         return 1 if _in_buffer(violation) else 0
