@@ -55,3 +55,4 @@ def test_cores_and_counting_are_moved_where_a_layer_has_them(monkeypatch: pytest
         assert few[what] > 1.05 * base[what]
         assert loops[what] > 1.05 * base[what]
     assert [end.constant for end in ends() if end.switched] == list(SWITCHES)
+    assert all(end.value != end.usual for end in ends())

@@ -26,7 +26,7 @@ FUSED, PULL = Layer(ranks=64, tokens=TOKENS), Layer(ranks=128, tokens=64)
 SENT_BYTES, SENT_CORES = 512 * KIB, 2
 """What of Figure 5 is."""
 
-SWITCHES: Mapping[str, float | str] = {"cores": 16, "counting": "auto"}
+SWITCHES: Mapping[str, float | str] = {"cores": 16, "counting": "scalar"}
 """Fields of `Layer` that are moved as well: one of two streams of decode has 16 of the 48 cores (CloudMatrix384 4.2.3),
 and counting in the vector pipe is by an instruction of ours."""
 
