@@ -18,8 +18,7 @@ from pages import ROOT, between, part_of
 from pages import table as table_of
 
 from xccl_emu.base.words import words_of
-from xccl_emu.papers.bench.baseline import ONCE
-from xccl_emu.papers.bench.result import HEADS, Result, board, score
+from xccl_emu.papers.bench.result import HEADS, ONCE, Result, board, score
 from xccl_emu.papers.plan.published import COMPUTED
 
 PAGE, README = ROOT / "docs" / "records" / "benchmarks.md", ROOT / "README.md"

@@ -11,14 +11,13 @@ import ast
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from io import BytesIO
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from walk import on_host, walks
 
@@ -196,14 +195,10 @@ def table(folder: Path) -> dict[str, int]:
     }
 
 
-@contextmanager
-def checkout(revision: str) -> Iterator[Path]:
-    """Give the files of a commit, in a folder for as long as they are needed."""
-    packed = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True).stdout
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=BytesIO(packed)) as archive:
-            archive.extractall(folder, filter="data")
-        yield Path(folder)
+def since() -> ModuleType:
+    """benchmarks/bench_since.py, which checks other commits out and measures them."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    return import_module("bench_since")
 
 
 def walked(folder: Path) -> dict[str, int]:
@@ -252,6 +247,7 @@ def page(text: str) -> str:
     from pages import between
     from pages import table as rows
 
+    checkout = since().checkout
     with checkout(BEGAN) as folder:
         then, made = table(folder) | walked(folder), wheel(folder)
     with checkout("HEAD") as folder:
@@ -280,16 +276,14 @@ SPEEDS: Mapping[str, Sequence[str]] = {
 
 def speeds(text: str, starts: int = 1, pairs: int = 3) -> str:
     """The page with its speeds measured again, in pairs by CPU seconds; it is written after each of them."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    from bench_since import measured
     from pages import between
     from pages import table as rows
 
-    cells = []
+    cells, bench_since = [], since()
     for revision, jobs in SPEEDS.items():
-        with checkout(revision) as folder:
+        with bench_since.checkout(revision) as folder:
             for job in jobs:
-                found = measured(folder, job, starts, pairs)
+                found = bench_since.measured(folder, job, starts, pairs)
                 shown = (f"{found[0] / 1e6:.3g}", f"{found[1]:.2f}") if found else ("", "cannot")
                 cells.append((job, revision, *shown))
                 head = "what", "next to", "M a CPU second, now", "of what it was"

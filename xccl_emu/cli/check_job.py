@@ -369,9 +369,10 @@ class CheckJob:
         ]
         found = self._all(made, lambda one: one.weakest or one.unfinished)
         answers = [ask.unfinished(one) if isinstance(one, str) else one for ask, one in zip(each, found, strict=True)]
-        weaker = [[(ask.number, ask.n, one.advice)][: bool(one.advice)] for ask, one in zip(each, answers, strict=True)]
-        together = _several([one for each in weaker for one in each])
-        *of, advised = self._priced(prices, [((), each) for each in [*weaker, together]])
+        weaker = [(ask.number, ask.n, one.advice) for ask, one in zip(each, answers, strict=True)]
+        alone = [[one] if one[-1] else [] for one in weaker]
+        together = _several([one for one in weaker if one[-1]])
+        *of, advised = self._priced(prices, [((), asked) for asked in [*alone, together]])
         priced = tuple(RequestResult(one, price) for one, price in zip(answers, of, strict=True))
         return dataclasses.replace(result, weakest=priced, advised=advised)
 

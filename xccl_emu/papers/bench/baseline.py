@@ -2,8 +2,8 @@
 
 Every published row whose bytes are known has such a line: a start-up and the bytes at the published rates.  The
 start-ups are fitted to the very rows that they are scored on: one for each kind of operator, once for all tables; and
-and one for each kind and machine, refitted to each table, so as good as a line can be.  A model that is worse
-than the first explains nothing that a line does not.
+one for each kind and machine, refitted to each table, so as good as a line can be.  A model that is worse than the
+first explains nothing that a line does not.
 """
 
 import json
@@ -12,10 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.papers.bench.result import Result, Wire
+from xccl_emu.papers.bench.result import ALPHA_BETA, ONCE, Result, Wire
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_NODE, Fabric
 
-ALPHA_BETA, ONCE = "alpha-beta", "alpha-beta once"
 _Row = tuple[Result, Wire]
 
 

@@ -138,7 +138,7 @@ class Kept:
 
         Layers of other sizes would touch other memory, and payload of other choices too, so they get another pod.
         """
-        policy = VirtualTime(setting.fabric, setting.costs, log=log, data=setting.data)
+        policy = setting.clock(log)
         of = spec, layer.ranks, layer.tokens
         if self._pod is None or self._of != of or setting.data or self._pod.moves_data:
             self._pod = None  # before there is another: there is room for one

@@ -185,6 +185,8 @@ def scores(results: Sequence[Result]) -> list[RoleScore]:
     ]
 
 
+ALPHA_BETA, ONCE = "alpha-beta", "alpha-beta once"
+"""Names of the lines that rows are compared with: refitted to each table, and fitted once (`bench.baseline`)."""
 ALL, LINED = "all", "all with a line"
 """Names of the scoreboard's last rows: all that is emulated, and the rows that have a line."""
 
@@ -197,7 +199,7 @@ def by_table(results: Sequence[Result]) -> dict[str, dict[str, RoleScore]]:
     rows = [one for one in results if one.role == "check"]
     groups = _grouped(rows, lambda one: one.table)
     if len(groups) > 1:
-        lines = {(one.table, one.what) for one in rows if one.baseline.startswith("alpha-beta")}
+        lines = {(one.table, one.what) for one in rows if one.baseline in (ALPHA_BETA, ONCE)}
         groups[LINED] = [one for one in rows if (one.table, one.what) in lines]
         groups[ALL] = [one for one in rows if not one.baseline]
     return {table: {s.of: s for s in scores(group)} for table, group in groups.items() if group}
@@ -210,7 +212,7 @@ def board(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     """Yield the cells of the scoreboard, under `HEADS`; a line is fitted once for all tables, or refitted to each."""
     for table, of in by_table(results).items():
         model = of.get(EMULATED) or next(iter(of.values()))
-        lines = (of[name].mape_percent if name in of else None for name in ("alpha-beta once", "alpha-beta"))
+        lines = (of[name].mape_percent if name in of else None for name in (ONCE, ALPHA_BETA))
         errors = ("" if each is None else f"{each:.1f}%" for each in (model.mape_percent, *lines))
         inside = "" if model.inside is None else f"{model.inside} of {model.banded}"
         bounds = f"{model.held} of {model.n_bounds}" if model.n_bounds else ""

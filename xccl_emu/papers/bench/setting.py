@@ -107,8 +107,12 @@ class Setting:
         self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False, sites: Collection[str] = ()
     ) -> tuple[Pod, VirtualTime]:
         """A pod in virtual time, and its policy, which has the timing of each run."""
-        policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data, sites=sites)
+        policy = self.clock(log, sites)
         return Pod(spec, policy=policy), policy
+
+    def clock(self, log: bool | Collection[int] = False, sites: Collection[str] = ()) -> VirtualTime:
+        """The policy of a pod in virtual time."""
+        return VirtualTime(self.fabric, self.costs, log=log, data=self.data, sites=sites)
 
     def run(self, case: "Case") -> "tuple[Trial, float]":
         """Run a case, on the pod that just fits it: the trial as it is then, and microseconds until the last core is
@@ -120,7 +124,7 @@ class Setting:
         if self.data and (need := trial.pod.spec.memory_bytes) > self.free_bytes:
             free = f"{self.free_bytes / 1e9:.3g} GB may be used"
             raise CapacityError(f"{case.name}: needs up to {need / 1e9:.3g} GB, {free}; take --no-data, or less")
-        policy = trial.pod.policy = VirtualTime(self.fabric, self.costs, data=self.data)
+        policy = trial.pod.policy = self.clock()
         trial.pod.run()
         return trial, policy.timing.latency_us
 

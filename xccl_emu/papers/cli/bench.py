@@ -105,7 +105,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
     from xccl_emu.base.free_memory import peak_bytes
     from xccl_emu.papers.bench import baseline
-    from xccl_emu.papers.bench.result import FAILED, BenchRows
+    from xccl_emu.papers.bench.result import FAILED, ONCE, BenchRows
     from xccl_emu.papers.bench.setting import Setting
     from xccl_emu.papers.cli.bench_show import check_csv, show, write_csv
     from xccl_emu.timing import topologies
@@ -120,7 +120,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
         results, failure = _made(partial(banded, results, make, output.as_json), setting)
     results = [setting.scored(result) for result in results]
     several = len({result.bench for result in results if result.wire}) > 1
-    results += [*baseline.alpha_beta(results), *(baseline.alpha_beta(results, baseline.ONCE) if several else ())]
+    results += [*baseline.alpha_beta(results), *(baseline.alpha_beta(results, ONCE) if several else ())]
     moved = baseline.moved(results, before, output.tolerance) if output.against else []
     stopped = "" if failure is None else str(failure)
     show(BenchRows(results, seed, setting.data, stopped, moved, peak_bytes()), output.as_json, "bench")
