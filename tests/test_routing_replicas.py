@@ -1,6 +1,7 @@
 """Replicas of hot experts: which experts get them, where they go, and who uses them."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -58,11 +59,24 @@ def test_each_replica_is_the_best_of_the_candidates(rows: list[list[int]], n: in
 
 
 def test_replicas_go_to_the_least_loaded_rank_with_room() -> None:
-    """The hottest replica chooses first; each choice counts for the next, full ranks and holders are passed over."""
+    """The hottest replica chooses first, each choice counts for the next, and full ranks are passed over; apart, so are
+    ranks that have a copy already."""
     shares = np.array([8.0, 6.0, 1.0])
-    ranks = assign_replicas([2, 1, 0], shares, homes=[0, 1, 2], rank_loads=[8, 6, 1], free=[1, 1, 1])
-    assert ranks == [1, 0, 2]
-    assert assign_replicas([0, 0], shares, [0, 1, 2], [0, 5, 9], [2, 0, 0]) == [0, 0]
+    on = partial(assign_replicas, [2, 1, 0], shares, homes=[0, 1, 2], rank_loads=[8, 6, 1], free=[1, 1, 1])
+    assert on() == [0, 1, 2]
+    assert on(apart=True) == [1, 0, 2]
+    assert assign_replicas([0, 0], shares, [0, 1, 2], [0, 5, 9], [2, 0, 0], apart=True) == [0, 0]
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 50), min_size=4, max_size=4))
+def test_replicas_are_placed_as_the_paper_says(replicas: list[int], loads: list[int]) -> None:
+    """[xDeepServe] 4.5, step 2: in order of their load each goes to the least-loaded NPU with a free slot."""
+    shares = np.array([9.0, 5.0, 4.0, 2.0])
+    carried, free, wanted = [float(load) for load in loads], [2] * 4, {}
+    for i in sorted(range(len(replicas)), key=lambda i: shares[replicas[i]], reverse=True):
+        npu = min((npu for npu in range(4) if free[npu]), key=lambda npu: carried[npu])
+        wanted[i], free[npu], carried[npu] = npu, free[npu] - 1, carried[npu] + shares[replicas[i]]
+    assert assign_replicas(replicas, shares, range(4), loads, [2] * 4) == [wanted[i] for i in range(len(replicas))]
 
 
 def test_320_ranks() -> None:

@@ -68,33 +68,36 @@ def _next_replica(slices: NDArray[np.float64], copies: NDArray[np.int64], copies
 
 
 def assign_replicas(
-    replicas: Sequence[int], shares: NDArray[np.float64], homes: Sequence[int], rank_loads: ArrayLike, free: ArrayLike
+    replicas: Sequence[int],
+    shares: NDArray[np.float64],
+    homes: Sequence[int],
+    rank_loads: ArrayLike,
+    free: ArrayLike,
+    apart: bool = False,
 ) -> list[int]:
     """The rank of each of `replicas` (experts), in their order.
 
     `shares` [experts] is the load of one copy, `homes` the rank of each expert's first copy, `rank_loads` what the
     ranks carry so far, `free` how many replicas they have room for. The replica with the highest load comes first, and
-    goes to the rank with the least load that has room, if possible to one that has no other copy of it.
+    goes to the rank with the least load that has room ([xDeepServe] 4.5, step 2); with `apart`, which is no rule of
+    the paper's, first to one that has no other copy of it.
 
     Raises ConfigError if there is too little room.
     """
     carried, room = np.array(rank_loads, np.float64), np.array(free, np.int64)
     if room.sum() < len(replicas):
         raise ConfigError(f"{len(replicas)} replicas: there is room for {room.sum()}")
-    holders = {expert: {homes[expert]} for expert in set(replicas)}
+    holders = {expert: {homes[expert]} if apart else set() for expert in set(replicas)}
     ranks = [-1] * len(replicas)
     for i in sorted(range(len(replicas)), key=lambda i: -shares[replicas[i]]):
         expert = replicas[i]
-        best = _least_loaded(np.flatnonzero(room).tolist(), carried, holders[expert])
+        best = min(np.flatnonzero(room).tolist(), key=lambda rank: (rank in holders[expert], carried[rank], rank))
         ranks[i] = best
-        holders[expert].add(best)
+        if apart:
+            holders[expert].add(best)
         carried[best] += shares[expert]
         room[best] -= 1
     return ranks
-
-
-def _least_loaded(ranks: list[int], carried: NDArray[np.float64], holders: set[int]) -> int:
-    return min(ranks, key=lambda rank: (rank in holders, carried[rank], rank))
 
 
 MAX_RANKS = 768
@@ -130,6 +133,8 @@ class Redundancy:
     experts, over the ranks of routed experts, on ranks of their own where experts have one each."""
     top_k: int = 8
     """Routed experts of a token: this many choices there are for one of the shared expert."""
+    apart: bool = False
+    """Replicas go first to ranks that have no copy of their expert; the paper looks at loads alone."""
 
     def __post_init__(self) -> None:
         for name, least in (("n_replicas", 0), ("slots_per_rank", 0), ("top_k", 1)):
@@ -191,9 +196,7 @@ class Placement:
         return np.asarray(placed.loads().reshape(self.n_ranks, self.local_experts).sum(axis=1), np.int64)
 
 
-def place_experts(
-    n_ranks: int, n_experts: int, shared: bool = True, redundancy: Redundancy | None = None
-) -> Placement:
+def place_experts(n_ranks: int, n_experts: int, shared: bool = True, redundancy: Redundancy | None = None) -> Placement:
     """Place `n_experts` routed experts, their replicas, and with `shared` the shared expert, on `n_ranks` ranks.
 
     With `shared`, there is a rank for the shared expert for every eight ranks' worth of routed experts: with E experts
@@ -250,7 +253,9 @@ def _place_replicas(empty: Placement, copies: list[list[int]], redundancy: Redun
     else:
         room[empty.routed_ranks :] = 0
     next_slot = np.arange(empty.n_ranks) * local + used
-    for expert, rank in zip(replicas, assign_replicas(replicas, shares, homes, carried, room), strict=True):
+    for expert, rank in zip(
+        replicas, assign_replicas(replicas, shares, homes, carried, room, redundancy.apart), strict=True
+    ):
         copies[expert].append(int(next_slot[rank]))
         next_slot[rank] += 1
 
