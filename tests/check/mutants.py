@@ -45,6 +45,7 @@ _PLACES = {
     "serving.memory_pool": ("xccl_emu.protocols.serving.memory_pool.device", ""),
     "serving.model_cache": ("xccl_emu.protocols.serving.memory_pool.model_cache", ""),
     "serving.kv.transfer": ("xccl_emu.protocols.serving.kv.session.transfer", ""),
+    "serving.kv.by_ring": ("xccl_emu.protocols.serving.kv.session.by_ring", ""),
     "serving.kv.probe": ("xccl_emu.protocols.serving.kv.probe.probe", ""),
     "serving.kv.retry": ("xccl_emu.protocols.serving.kv.retry.retry", ""),
     "a2e.attention": ("xccl_emu.protocols.a2e.session.attention", ""),

@@ -16,7 +16,9 @@ PUSH = replace(PAIR, path="push")
 LAYERS = KvCase(prefill=2, requests=1, layers=2, blocks=1, slots=2)
 PARTS = replace(LAYERS, prefill=1, requests=2)
 
-of = Of("serving.kv.transfer")
+RING = KvCase(path="sendrecv", prefill=2, requests=1, blocks=1, pool=1, slots=2)
+
+of, by_ring = Of("serving.kv.transfer"), Of("serving.kv.by_ring")
 
 # ---- what stands in the kernels
 
@@ -49,6 +51,13 @@ SWAPPED = (
 )
 """Prefill begins with the second request, of requests of one block each."""
 
+TAKEN = "        yield from take_ring(lock)\n"
+ASKED = "        rest = yield from grant_task("
+POSTED = '        yield xl.put(posted, task + 1, n, step=6, sync="receive posted")\n'
+RECEIVED = "        got = yield from receive_blocks(mask, n, got, c, k)\n"
+RELEASED = '        yield xl.add(lock, -1, step=8, sync="ring released")\n'
+READY = '        yield xl.add(k.ready, 1, step=8, sync="ready")\n'
+
 KNOWN = (
     bug("kv: done before the blocks are in the data buffer", PAIR, RACE | WRONG | UNWRITTEN | TORN,
         of(DONE, ""), of(TABLE, TABLE + DONE), quick=True),
@@ -78,4 +87,14 @@ OWN = (
         of.without("grant before offer")),
     bug("kv: a request is complete with its first part", PARTS, RACE | TORN | UNWRITTEN,
         of("(request + 1) * k.layers, step=8", "request * k.layers + 1, step=8")),
+    bug("kv: a deferred receive holds the ring of another instance", replace(RING, slots=1), LOCKED,
+        by_ring(TAKEN, ""), by_ring(ASKED, TAKEN + ASKED)),
+    bug("kv: a receive is posted before it has the ring", RING, RACE | WRONG | UNWRITTEN | FAILED,
+        by_ring(TAKEN + POSTED, POSTED + TAKEN)),
+    bug("kv: the ring is released when the receive is posted", RING, RACE | WRONG | UNWRITTEN | FAILED,
+        by_ring(RELEASED, ""), by_ring(RECEIVED, RELEASED + RECEIVED)),
+    bug("kv: a request is ready when its receive is posted", RING, RACE | UNWRITTEN,
+        by_ring(READY, ""), by_ring(RECEIVED, READY + RECEIVED)),
+    bug("kv: a block is sent before the one before is acknowledged", replace(RING, prefill=1, blocks=2, pool=2),
+        RACE | WRONG | FAILED, by_ring.without("all acknowledged")),
 )  # fmt: skip

@@ -22,13 +22,13 @@ from xccl_emu.protocols.serving.kv.session import InstancePair, balanced
 def cases(draw: st.DrawFn) -> KvCase:
     """Transfers of any shape that fit their pools and slots."""
     blocks, layers, tp, decode = (draw(st.integers(1, n)) for n in (3, 2, 3, 3))
-    least = blocks * -(-decode // tp)
+    least, path = blocks * -(-decode // tp), draw(st.sampled_from(["mtu", "dma", "push", "sendrecv"]))
     return KvCase(
         prefill=draw(st.integers(1, 2)), tp=tp, decode=decode, blocks=blocks, requests=draw(st.integers(1, 4)),
         layers=layers, pool=draw(st.integers(least, 9)), slots=draw(st.integers(blocks * layers, 8)), quota=blocks,
-        tasks=draw(st.integers(1, 3)), cores=draw(st.integers(1, 3)), shared=draw(st.integers(0, 1)),
-        path=draw(st.sampled_from(["mtu", "dma", "push"])), granules=draw(st.integers(1, 3)),
-        seed=draw(st.integers(0, 99)),
+        tasks=draw(st.integers(1, 3)), cores=1 if path == "sendrecv" else draw(st.integers(1, 3)),
+        shared=draw(st.integers(0, 1)), path=path, granules=draw(st.integers(1, 3)), piece=draw(st.integers(1, 2)),
+        ring=draw(st.integers(1, 3)), seed=draw(st.integers(0, 99)),
     )  # fmt: skip
 
 
@@ -126,6 +126,7 @@ def test_no_fault_makes_it_take_wrong_bits_for_right(fault: str) -> None:
         ({"blocks": 2, "layers": 2}, "slots=3: must be at least 4, the blocks of a request, which are taken at once"),
         ({"quota": 1}, "quota=1: must be at least 2, the blocks of a part"),
         ({"path": "push", "stopped": 1}, "stopped=1: must be 0 with path='push'"),
+        ({"path": "sendrecv", "cores": 2}, "cores=2: must be 1 with path='sendrecv'"),
         ({"pool": 63}, "pool=63: must be at most 62"),
     ],
 )
@@ -139,6 +140,8 @@ def test_on_the_whole_pod_ranks_are_halved() -> None:
     """Half are of a prefill instance, half decode; each pair's caches are held against what was drawn for it."""
     found = as_json("run", "kv", "--ranks", "6", "--layers", "2", "--granules", "3", "--slots", "2")
     assert (found["wrong"], found["facts"]) == (0, {"pairs": 3, "nbytes": 2 * 3 * 32})
+    by_ring = as_json("run", "kv-sendrecv", "--ranks", "6", "--layers", "2", "--granules", "3", "--slots", "2")
+    assert (by_ring["wrong"], by_ring["facts"]) == (0, found["facts"])
     assert (found["configuration"]["tp"], found["configuration"]["decode"]) == (3, 3)
     for sizes in (("--ranks", "3"), ("--ranks", "4", "--decode", "3")):
         told = refusal("run", "kv", *sizes)

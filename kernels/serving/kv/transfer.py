@@ -212,6 +212,14 @@ def pull_blocks(mask, n, me, turn, dma, k: Pair):
     return turn
 
 
+def await_grant(task, k: Pair):
+    """Wait for the grant of a task; returns the address of its field, which has slots, table and blocks."""
+    field = k.grants + task % k.n_slots * FIELD_BYTES
+    yield xl.poll_ge(field, task + 1, step=6, sync="grant in")
+    yield xl.dcci(field, sync="grant line")
+    return field
+
+
 class _Receiver(Pair):
     blocks: xl.Reads
     tables: xl.Reads
@@ -232,9 +240,7 @@ def receive(requests: xl.Reads, me, dma, k: _Receiver):
         if me == 0:
             expected = yield xl.load(requests + (task // k.layers - k.first) * 16)
             rest = yield from grant_task(task, expected, rest, k)
-        field = k.grants + task % k.n_slots * FIELD_BYTES
-        yield xl.poll_ge(field, task + 1, step=6, sync="grant in")
-        yield xl.dcci(field, sync="grant line")
+        field = yield from await_grant(task, k)
         mask = yield xl.load(field + 8)
         table = yield xl.load(field + 16)
         n = yield xl.load(field + 24)

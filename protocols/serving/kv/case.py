@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from xccl_emu import protocol
 from xccl_emu.base import errors
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.serving.kv import pair, transfer
+from xccl_emu.kernels.serving.kv import by_ring, pair, transfer
 from xccl_emu.protocol import streams as in_streams
 from xccl_emu.protocols.serving.kv import session
 from xccl_emu.protocols.serving.kv.session import KvRegions, PairSizes, RankPair
 
-PIECE_BYTES = 1 << 15
-"""Most bytes of a place in the data buffer; there are `PLACES` of them."""
 DEEPSEEK_R1 = {
     "layers": 61, "blocks": 1, "granules": 4096 * 576 * 2 // 32, "slots": 61, "pool": 4, "tasks": 4, "requests": 1,
 }  # fmt: skip
 """Sizes of its cache of 4,096 tokens, 576 numbers of two bytes each a layer: 287.8 MB."""
-KERNELS = (transfer.prefill, transfer.push, transfer.receive, transfer.offer, transfer.decode)
+KERNELS = (
+    transfer.prefill, transfer.push, transfer.receive, transfer.offer, transfer.decode, by_ring.send, by_ring.receive,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class KvCase(in_streams.StreamCase):
             "kv-shared", "KV caches of two decode dies in one pool of prefill",
             {"shared": 1, "decode": 2, "requests": 2, "blocks": 1, "pool": 2, "slots": 1},
         ),
+        protocol.Preset(
+            "kv-sendrecv", "KV caches by send and receive, through a ring that instances share",
+            {"path": "sendrecv", "prefill": 2, "requests": 1, "blocks": 1, "pool": 1, "slots": 2}, {}, DEEPSEEK_R1,
+        ),
     )  # fmt: skip
     papers = protocol.read_papers("serving.kv", "Transfer of KV caches")
 
@@ -67,8 +71,12 @@ class KvCase(in_streams.StreamCase):
     slots: int = protocol.size(3, "Blocks of a decode die.", most=pair.PLACES_MAX)
     tasks: int = protocol.size(2, "Tasks of a pair that may be open.", most=1 << 12)
     cores: int = protocol.size(1, "Cores that move the blocks of a request.", most=8)
-    path: str = protocol.choice("mtu", "Who moves blocks.", of=("mtu", "dma", "push"))
+    path: str = protocol.choice("mtu", "Who moves blocks.", of=("mtu", "dma", "push", "sendrecv"))
+    ring: int = protocol.size(
+        2, "Chunks of the ring that receives of a decode die share, where path is sendrecv.", most=64, advanced=True
+    )
     granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 20)
+    piece: int = protocol.size(1 << 10, "Most granules of a piece in the data buffer, and of a chunk.", advanced=True)
     stopped: int = protocol.switch(
         0, "Has the last decode die stopped before? It is sent what its pool takes, and pulls nothing.", advanced=True
     )
@@ -90,6 +98,8 @@ class KvCase(in_streams.StreamCase):
         ):
             if getattr(self, name) < least:
                 raise errors.ConfigError(name, getattr(self, name), f"must be at least {least}, {why}")
+        if self.path == "sendrecv" and self.cores > 1:
+            raise errors.ConfigError("cores", self.cores, "must be 1 with path='sendrecv', where a pair has a channel")
         if self.stopped and self.path == "push":
             why = "must be 0 with path='push', by which nothing leaves without an offer"
             raise errors.ConfigError("stopped", 1, why)
@@ -162,7 +172,8 @@ class KvCase(in_streams.StreamCase):
         peers = max(link.peer for link in self.links()) + 1
         sizes = PairSizes(
             peers, self.prefill, self.pool, 1 if self.shared else peers, self._quota, self.slots, self.tasks,
-            self.blocks, self.cores, self._nbytes, min(self._nbytes, PIECE_BYTES), self.layers,
+            self.blocks, self.cores, self._nbytes, min(self._nbytes, 32 * self.piece), self.layers,
+            self.ring if self.path == "sendrecv" else 0,
         )  # fmt: skip
         return KvRegions(regions, sizes)
 
@@ -247,4 +258,15 @@ class KvCase(in_streams.StreamCase):
         "one pool, a decode die that has stopped": dict(
             shared=1, decode=2, requests=2, blocks=1, pool=2, slots=1, stopped=1, quota=1
         ),
+        "by send and receive": dict(path="sendrecv", requests=2, pool=2, slots=2),
+        "by send and receive, two instances share a ring": dict(
+            path="sendrecv", prefill=2, requests=1, blocks=1, pool=1, slots=2
+        ),
+        "by send and receive, slots for one instance": dict(
+            path="sendrecv", prefill=2, requests=2, blocks=1, pool=1, slots=1
+        ),
+        "by send and receive, blocks of three chunks": dict(
+            path="sendrecv", requests=1, blocks=1, granules=3, piece=1, ring=2
+        ),
+        "by send and receive, layer by layer": dict(path="sendrecv", requests=2, layers=2, blocks=1, pool=2, slots=2),
     }

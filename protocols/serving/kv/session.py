@@ -5,7 +5,7 @@ prefill instance hold the same latent cache, so any would do.  The paper's equat
 with whole numbers, as sizes are, they fail for most shapes; with exact fractions for none whose ratio is whole.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from xccl_emu import protocol
 from xccl_emu.base import errors
-from xccl_emu.kernels.serving.kv import pair, transfer
+from xccl_emu.kernels import channel, sendrecv
+from xccl_emu.kernels.serving.kv import by_ring, pair, transfer
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import streams as in_streams
 
@@ -56,6 +57,8 @@ class PairSizes(NamedTuple):
     room: int
     """Bytes of a place in the data buffer."""
     layers: int
+    ring: int
+    """Chunks of the ring that the pairs of a decode die share; 0: there is none."""
 
 
 class KvRegions:
@@ -73,6 +76,10 @@ class KvRegions:
         self.tasks = regions.meta("task", FIELD, s.instances * s.tasks)
         self.grants = regions.meta("grant", FIELD, s.instances * s.slots)
         self.ready = regions.meta("ready", FIELD, s.instances * s.cores)
+        if s.ring:
+            self.ring, self.lock = regions.managed("ring", s.ring * s.room), regions.meta("ring taken")
+            self.acks, self.posted = (regions.meta(name, FIELD, s.peers) for name in ("ack", "receive"))
+            self.tails = regions.meta("tail", FIELD, s.instances)
 
     @property
     def ub_bytes(self) -> int:
@@ -90,6 +97,14 @@ class KvRegions:
             _part(self.tasks, target, mine, s.tasks), _part(self.grants, target, mine, s.slots),
             _part(self.ready, target, mine, s.cores), s.pool, s.quota, s.slots, s.tasks, self.table_bytes, s.cores,
             s.nbytes, s.room, s.layers, first, requests, int(not link.stopped),
+        )  # fmt: skip
+
+    def channel(self, link: RankPair, base: int) -> channel.Channel:
+        """The channel of a pair, after ``base`` chunks."""
+        s, shape = self.sizes, self.sizes.nbytes * sendrecv.SHAPE_UNIT + 1
+        return channel.Channel(
+            self.acks.at(link.source, link.peer), self.tails.at(link.target, link.instance), link.instance, shape, base,
+            s.ring, s.room, 0, 0, self.ring.at(link.target),
         )  # fmt: skip
 
 
@@ -166,7 +181,9 @@ class Transfers:
     streams: in_streams.Streams
     areas: KvRegions
     path: str
-    """``"mtu"``, ``"dma"`` or ``"push"``."""
+    """``"mtu"``, ``"dma"``, ``"push"`` or ``"sendrecv"``."""
+    counted: dict[RankPair, int] = field(default_factory=dict)
+    """Chunks of each pair in the launches before, by send and receive."""
 
     def launch(self, link: RankPair, batch: PairBatch) -> PairLaunch:
         """Launch both sides of a pair, but for a die that has stopped."""
@@ -182,8 +199,16 @@ class Transfers:
         kernel, on = transfer.prefill, range(link.peer * cores, (link.peer + 1) * cores)
         if self.path == "push":
             kernel, args["me"] = transfer.push, [*range(cores)]
+        if self.path == "sendrecv":
+            sender, on = on[1], on[:1]
+            if not link.stopped:
+                sent = {"posted": self.areas.posted.at(die, link.peer), "c": self._channel(link), "k": places}
+                self.pod.launch(by_ring.send, die, [sender], sent, after=self.streams)
         self.pod.launch(kernel, die, on, args, after=self.streams)
         return own
+
+    def _channel(self, link: RankPair) -> channel.Channel:
+        return self.areas.channel(link, self.counted.get(link, 0))
 
     def _decode(self, link: RankPair, places: pair.Pair, batch: PairBatch) -> Buffer:
         die, (_, cores) = link.target, cores_of(self.path, places.cores)
@@ -191,7 +216,12 @@ class Transfers:
         expected = self.bench.filled(die, batch.requests, f"expected from die{link.source}{batch.call}")
         args: dict[str, Any] = {"requests": expected.address, "k": places}
         kernel = transfer.offer
-        if self.path != "push":
+        if self.path == "sendrecv":
+            kernel, where = by_ring.receive, self.areas
+            args |= {"posted": where.posted.at(link.source, link.peer), "lock": where.lock.at(die)}
+            args["c"] = self._channel(link)
+            self.counted[link] = args["c"].base + len(batch.caches) * sendrecv.count_chunks(places.nbytes, places.room)
+        elif self.path != "push":
             kernel = transfer.receive
             args |= {"me": [*range(places.cores)], "dma": int(self.path == "dma")}
         self.pod.launch(kernel, die, movers, args, after=self.streams)
@@ -203,4 +233,6 @@ class Transfers:
 
 def cores_of(path: str, cores: int) -> tuple[int, int]:
     """Return the number of cores of a pair on its prefill die, and on its decode die, if ``cores`` move blocks."""
-    return (cores, 2) if path == "push" else (1, cores + 1)
+    if path == "push":
+        return cores, 2
+    return (2, 2) if path == "sendrecv" else (1, cores + 1)
