@@ -171,7 +171,7 @@ class SendRecvCase(_Transfers):
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("sendrecv", "Send and receive through a ring of slots", {}, _RING | {"rounds": 2}, {"cores": 2}),
         Preset("sendrecv-dma", "Each chunk copied by a DMA engine", {"path": "dma"}, _RING | {"rounds": 2}),
-        Preset("sendrecv-zero-copy", "Written straight to the receiver's buffer, no ring", {"path": "zero-copy"}, _RING),
+        Preset("sendrecv-zero-copy", "Written to the receiver's buffer, no ring", {"path": "zero-copy"}, _RING),
     )
 
     nbytes: int | str = text("", "Payload, such as 3000 or 1.5M, in place of chunks; 1M on the pod.", advanced=True)

@@ -52,7 +52,7 @@ class KvCase(in_streams.StreamCase):
             {"path": "sendrecv", "prefill": 2, "requests": 1, "blocks": 1, "pool": 1, "slots": 2}, {}, DEEPSEEK_R1,
         ),
     )  # fmt: skip
-    papers = protocol.read_papers("serving.kv", "Transfer of KV caches")
+    papers = protocol.read_papers("serving.kv", "Transfer of KV caches", "KV caches by send and receive")
 
     prefill: int = protocol.size(1, "Prefill instances.", most=64)
     tp: int = protocol.size(1, "Ranks of an instance; all have the cache, each serves some decode dies.", most=32)
