@@ -111,7 +111,9 @@ def sampled(libraries: list[Any], name: str) -> tuple[Counter[str], float]:
         rate = max(job() for _ in range(RUNS))
         process.send_signal(signal.SIGINT)
         process.wait()
-        said = subprocess.run(["perf", "script", "-i", data.name, "-F", "ip"], capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            ["perf", "script", "-i", data.name, "-F", "ip"], capture_output=True, text=True, check=True
+        )
     functions = _functions(libraries)
     starts, counted = [each[0] for each in functions], Counter[str]()
     for address in (int(each, 16) for each in said.stdout.split()):

@@ -191,7 +191,7 @@ def _polls_on(mem, st, ck, named, i, choice):
 
 @jit
 def n_tried(mem, st, ck, named, process):
-    """Return how many transitions of a process a search tries in a state: `n_choices`, but none where all would fail."""
+    """Return how many transitions of a process a search tries in a state: `n_choices`, or 0 where all would fail."""
     n = n_choices(st, ck, process)
     return 0 if n == 1 and _waits(mem, st, ck, named, process) else n
 
