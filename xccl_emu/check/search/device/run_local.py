@@ -62,7 +62,7 @@ _SPIN = 1 << 16
 SPIN_SITES = 10
 """This many sites of its loop are kept."""
 
-_NOT_ALWAYS_LOCAL = ops.WORDS | ops.DRAINS | 1 << rq.OP_ARRIVE | 1 << rq.OP_CHOOSE | 1 << rq.OP_POLL_ANY
+_NOT_ALWAYS_LOCAL = ops.WORDS | ops.DRAINS | sum(1 << op for op in (rq.OP_ARRIVE, rq.OP_CHOOSE, rq.OP_POLL_ANY))
 """Requests of a scalar unit without a cache that `classify.how` may leave to a transition."""
 
 PER_CORE = 5
