@@ -4,7 +4,7 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -69,13 +69,6 @@ class AttentionExperts(Communicator):
     def launch(self, calls: "Calls") -> None:
         """Put the kernels that carry out these calls on their cores."""
 
-    def _launch(self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], own: app.Buffered) -> None:
-        """Put a kernel on cores of a die, with the buffers of the die that it touches."""
-        at = {name: own[name].address for name in app.touched_by(kernel) if name in own}
-        given = {"batches": at.pop("batches")} if "batches" in at else {}
-        more: dict[str, Any] = {"core": range(len(cores)), "b": Addresses(**at), **given}
-        self.pod.launch(kernel, die, cores, {**args, **more})
-
     @abstractmethod
     def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:
         """Commit memory that a call is about to fill, except for its app buffers; a hint that only saves time."""
@@ -100,6 +93,13 @@ class AttentionExperts(Communicator):
     def run_launched(self, progress: Progress | None = None) -> None:
         """Run what is launched, as ``stats[name]``."""
         self.run_as(self.name, progress)
+
+
+def of_cores(kernel: Kernel, cores: int, own: app.Buffered) -> dict[str, Any]:
+    """Return the arguments of a kernel on some cores of a die that name them, and the die's buffers that it touches."""
+    at = {name: own[name].address for name in app.touched_by(kernel) if name in own}
+    given = {"batches": at.pop("batches")} if "batches" in at else {}
+    return {"core": range(cores), "b": Addresses(**at), **given}
 
 
 class Calls:

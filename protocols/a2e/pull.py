@@ -16,7 +16,7 @@ from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.a2e.calls import AttentionExperts, Calls
+from xccl_emu.protocols.a2e.calls import AttentionExperts, Calls, of_cores
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
 from xccl_emu.protocols.experts.config import fit_half, messages_at
@@ -88,13 +88,14 @@ class A2EPull(AttentionExperts):
         offering = c.group(c.n_experts, c.cores, die_bytes, self.layout.at("tallies", c.n_experts))
         for i, buffers in enumerate(calls.batches[0]):
             args = self._args(calls, offering, messages_at(c), self.layout.dies[c.n_experts :])
-            args |= {"index": i, "tokens_max": c.tokens_max}
-            self._launch(device.pull_attention, calls.dies(0)[i], range(c.cores), args, buffers)
+            args |= {"index": i, "tokens_max": c.tokens_max} | of_cores(device.pull_attention, c.cores, buffers)
+            self.pod.launch(device.pull_attention, calls.dies(0)[i], range(c.cores), args)
         shape = c.group(c.n_attention, c.a2e_cores, die_bytes)
         for die, buffers in enumerate(self.experts):
             work = work_at(c.n_attention * c.local_experts)
             args = self._args(calls, shape, work, self.layout.dies[: c.n_experts]) | {"die": die}
-            self._launch(device.pull_expert, self.first_die + die, range(c.a2e_cores), args, buffers)
+            args |= of_cores(device.pull_expert, c.a2e_cores, buffers)
+            self.pod.launch(device.pull_expert, self.first_die + die, range(c.a2e_cores), args)
 
     def _args(self, calls: Calls, shape: Group, work: int, users: range) -> dict[str, Any]:
         """Arguments of both kernels; ``work`` is where a die of that kind has room for messages in its data buffer.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from xccl_emu.kernels.a2e import attention, e2a, expert
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer
-from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
+from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls, of_cores
 from xccl_emu.protocols.a2e.config import A2EConfig, return_plan
 from xccl_emu.protocols.a2e.layout import A2ELayout
 
@@ -72,14 +72,14 @@ class A2E(AttentionExperts):
         first = c.microbatch_of(turn) * c.cores
         kernel = self._kernels()[0]
         args = self._common(c.cores) | {"at": layout.microbatch(turn, i), "calls": calls.n_calls}
-        args |= self._also(kernel, die - self.first_die, calls)
-        self._launch(kernel, die, range(first, first + c.cores), args, calls.batches[turn][i])
+        args |= self._also(kernel, die - self.first_die, calls) | of_cores(kernel, c.cores, calls.batches[turn][i])
+        self.pod.launch(kernel, die, range(first, first + c.cores), args)
 
     def _launch_streams(self, calls: Calls, die: int) -> None:
         c, first = self.config, 0
         for kernel, cores in zip(self._kernels()[1:], (c.a2e_cores, c.compute_cores, c.e2a_cores), strict=True):
             plan = {"plan": return_plan(c, self.pod.spec.ub_bytes)} if "plan" in kernel.params else {}
             args = self._common(cores) | {"at": self.layout.places(die), "die": die, **plan}
-            args |= self._also(kernel, die, calls)
-            self._launch(kernel, self.first_die + die, range(first, first + cores), args, self.experts[die])
+            args |= self._also(kernel, die, calls) | of_cores(kernel, cores, self.experts[die])
+            self.pod.launch(kernel, self.first_die + die, range(first, first + cores), args)
             first += cores

@@ -297,17 +297,17 @@ class ExpertGroup(Communicator, Generic[C]):
         """Launch a phase on all ranks, on the pod or after what streams have."""
         places = {"c": self.shape(), "core": range(self.config.cores), **self._places(step.phase, step.ahead)}
         for rank in range(self.config.n_ranks):
-            self._launch(rank, step, places, streams)
+            args = self._args(rank, step, places)
+            self.pod.launch(step.phase.kernel, self.die_of(rank), range(self.config.cores), args, after=streams)
 
-    def _launch(self, rank: int, step: PhaseOfRound, places: Args, streams: Streams | None) -> None:
-        """Launch it on a rank, with the buffers of the rank that it may touch."""
-        phase, die = step.phase, self.die_of(rank)
+    def _args(self, rank: int, step: PhaseOfRound, places: Args) -> Args:
+        """Return a phase's arguments on a rank, with the buffers of the rank that it may touch."""
+        phase = step.phase
         there = self._of(rank, step.number) | {name: lent[rank] for name, lent in self.lent.items()}
         addresses = {name: there[name].address for name in app.touched_by(phase.kernel) if name in there}
         own_b = Buffers(**{name: addresses[name] for name in Buffers._fields if name in addresses})
         given = {**places, **addresses, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": own_b}
-        args = {name: given[name] for name in phase.kernel.params}
-        self.pod.launch(phase.kernel, die, range(self.config.cores), args, after=streams)
+        return {name: given[name] for name in phase.kernel.params}
 
     def _of(self, rank: int, number: int = 0) -> app.Buffered:
         """The app buffers of a rank in a round."""

@@ -232,9 +232,17 @@ class WholeCompiler(compiler.CompilerBase):  # type: ignore[misc]
 
 
 class ShortLoopsCompiler(WholeCompiler):
-    """For a function with its parts whose loops go round a few times, and that count no references."""
+    """For a function with its parts whose loops go round a few times, and that count no references.
+
+    Its arguments are arrays that do not overlap.
+    """
 
     _library = _ShortLoopsLibrary
+
+    def compile_extra(self, function: Any) -> Any:
+        """Compile a Python function: what it stores to one array changes no other."""
+        self.state.flags.noalias = True
+        return super().compile_extra(function)
 
 
 class _PartCompiler(WholeCompiler):

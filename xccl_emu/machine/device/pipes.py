@@ -86,23 +86,24 @@ def take_event(st, base, source, target, event):
 
 
 @jit
-def _cut(unit, source, target, i):
+def _cut(shift, source, target, i):
     """The i-th place, from the first byte on, where a transfer is cut: wherever its source or target begins a unit."""
     if i == 0:
         return 0
-    a, b = unit - source % unit, unit - target % unit
+    unit = 1 << shift
+    a, b = unit - (source & unit - 1), unit - (target & unit - 1)
     if a == b:
-        return a + (i - 1) * unit
-    return (i - 1) // 2 * unit + (min(a, b) if i % 2 else max(a, b))
+        return a + (i - 1 << shift)
+    return (i - 1 >> 1 << shift) + (min(a, b) if i % 2 else max(a, b))
 
 
 @jit
-def _parts(unit, source, target, nbytes):
+def _parts(shift, source, target, nbytes):
     """In how many parts the cuts divide a transfer; no part lies in two units of its source or target."""
-    parts = (source + nbytes - 1) // unit - source // unit + 1
-    if source % unit == target % unit:
+    parts = (source + nbytes - 1 >> shift) - (source >> shift) + 1
+    if (source ^ target) & (1 << shift) - 1 == 0:
         return parts
-    return parts + (target + nbytes - 1) // unit - target // unit
+    return parts + (target + nbytes - 1 >> shift) - (target >> shift)
 
 
 @jit
@@ -114,7 +115,9 @@ def _parts_of_subtransfer(parts):
 @jit
 def n_subtransfers(st, source, target, nbytes):
     """In how many sub-transfers a transfer is copied; give the source twice where the target is a data buffer."""
-    parts = _parts(1 << st[ms.ATOMIC_SHIFT], source, target, nbytes)
+    parts = _parts(st[ms.ATOMIC_SHIFT], source, target, nbytes)
+    if parts <= ms.MAX_SUBTRANSFERS:
+        return parts
     size = _parts_of_subtransfer(parts)
     return (parts + size - 1) // size
 
@@ -129,9 +132,9 @@ def subtransfers_of(st, at):
 @jit
 def subtransfer(st, source, target, nbytes, g):
     """First and last+1 byte, counted from the first of the transfer, of sub-transfer ``g``."""
-    unit = 1 << st[ms.ATOMIC_SHIFT]
-    size = _parts_of_subtransfer(_parts(unit, source, target, nbytes))
-    return _cut(unit, source, target, g * size), min(_cut(unit, source, target, (g + 1) * size), nbytes)
+    shift = st[ms.ATOMIC_SHIFT]
+    size = _parts_of_subtransfer(_parts(shift, source, target, nbytes))
+    return _cut(shift, source, target, g * size), min(_cut(shift, source, target, (g + 1) * size), nbytes)
 
 
 @jit

@@ -95,6 +95,12 @@ if config.DISABLE_JIT:
     def copy_words(target, to, source, start, n):
         target[to : to + n] = source[start : start + n]
 
+    def differing(one, at, other, to, n):
+        return sum(1 << k for k in range(min(n, 8)) if one[at + k] != other[to + k])
+
+    def first_of(bits):
+        return (bits & -bits).bit_length() - 1
+
     def prefetch(st, index):
         pass
 
@@ -174,6 +180,36 @@ else:
             return builder.call(cgutils.get_or_insert_function(builder.module, kind, "memcmp"), [*at, args[4]])
 
         return signature, codegen
+
+    @intrinsic
+    def differing(typingctx, one, at, other, to, n):
+        """A bit for each of 8 words, or of the first ``n``, that are not the same in two arrays."""
+        words, mask, number = ir.VectorType(ir.IntType(64), 8), ir.VectorType(ir.IntType(1), 8), ir.IntType(32)
+
+        def codegen(context, builder, sig, args):
+            kind = ir.FunctionType(words, [words.as_pointer(), number, mask, words])
+            load = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.load.v8i64.p0v8i64")
+            most = builder.insert_element(ir.Constant(words, ir.Undefined), args[4], ir.Constant(number, 0))
+            most = builder.shuffle_vector(most, most, ir.Constant(ir.VectorType(number, 8), [0] * 8))
+            known, loaded = builder.icmp_signed("<", ir.Constant(words, [*range(8)]), most), []
+            for array, index in ((0, 1), (2, 3)):
+                byte = builder.mul(args[index], ir.Constant(ir.IntType(64), 8))
+                place = _pointer(context, builder, sig.args[array], args[array], byte, types.int8)
+                place = builder.bitcast(place, words.as_pointer())
+                loaded.append(builder.call(load, [place, ir.Constant(number, 8), known, ir.Constant(words, [0] * 8)]))
+            bits = builder.bitcast(builder.icmp_unsigned("!=", *loaded), ir.IntType(8))
+            return builder.zext(bits, ir.IntType(64))
+
+        return types.int64(one, types.int64, other, types.int64, types.int64), codegen
+
+    @intrinsic
+    def first_of(typingctx, bits):
+        """The number of the lowest bit that is set; one must be."""
+
+        def codegen(context, builder, sig, args):
+            return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.int64), codegen
 
     def _prefetcher(word_bytes, level):
         def prefetch_line(typingctx, array, index):

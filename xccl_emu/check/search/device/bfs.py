@@ -7,7 +7,7 @@ present one and goes on from there; states that wait in line mostly differ from 
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.device import dfs
 from xccl_emu.check.search.device.linked import transition
-from xccl_emu.check.search.device.run_local import n_tried, need_not_happen, over
+from xccl_emu.check.search.device.run_local import go, n_tried, need_not_happen, over
 from xccl_emu.machine.device.words import jit
 
 PARENT, PROCESS, CHOICE, DEPTH_OF = range(4)
@@ -111,7 +111,7 @@ def _expand(mem, st, ck, rows, named, graph, state):
     for process in range(dfs.n_processes(st, ck)):
         for n in range(n_tried(mem, st, ck, named, process)):
             optional = need_not_happen(st, ck, process, n)
-            if transition(mem, st, ck, rows, named, process, n):
+            if go(mem, st, ck, rows, named, process, n):
                 moved = moved or not optional & 1
                 ck[cs.TRANSITIONS] += 1
                 ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = process, n + 1

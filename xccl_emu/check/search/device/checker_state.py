@@ -270,9 +270,11 @@ def step_back(mem, st, ck, mark):
         n, space, first = ck[top - 1] >> 4, ck[top - 1] & 3, ck[top - 2]
         top -= n + 2
         if space == STATE:
-            machine_words.copy_words(st, first, ck, top, n)
+            for i in range(n):  # mostly a few
+                st[first + i] = ck[top + i]
         elif space == CHECKER:
-            machine_words.copy_words(ck, first, ck, top, n)
+            for i in range(n):
+                ck[first + i] = ck[top + i]
         elif space == MEMORY:
             machine_words.words_to_bytes(mem, 8 * first, ck, top, 8 * n)
     ck[LOG] = top
@@ -308,18 +310,24 @@ def changed(place, before, after):
 @call
 def log_changed(ck, now, first, kept, n, space):
     """Log the words that are not as they were kept; returns how they change the fingerprint."""
-    change, top, j = np.uint64(0), ck[LOG], 0
-    while j < n:
-        if now[first + j] == ck[kept + j]:
-            j += 1
-            continue
-        begun = j
-        while j < n and now[first + j] != ck[kept + j]:
-            change += changed(first + j << 2 | space, ck[kept + j], now[first + j])
-            ck[top + j - begun] = ck[kept + j]
-            j += 1
-        ck[top + j - begun], ck[top + j - begun + 1] = first + begun, j - begun << 4 | space | RAW
-        top += j - begun + 2
+    change, top, run, end = np.uint64(0), ck[LOG], 0, 0
+    for j in range(0, n, 64):
+        bits = 0
+        for k in range(j, min(j + 64, n), 8):
+            bits |= machine_words.differing(now, first + k, ck, kept + k, n - k) << k - j
+        while bits:
+            k = j + machine_words.first_of(bits)
+            bits &= bits - 1
+            if run and k != end:
+                ck[top], ck[top + 1] = first + end - run, run << 4 | space | RAW
+                top, run = top + 2, 0
+            place, before = first + k << 2 | space, ck[kept + k]
+            change += mixed(place, now[first + k]) - mixed(place, before)
+            ck[top] = before
+            top, run, end = top + 1, run + 1, k + 1
+    if run:
+        ck[top], ck[top + 1] = first + end - run, run << 4 | space | RAW
+        top += 2
     ck[LOG] = top
     return change
 

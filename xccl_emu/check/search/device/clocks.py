@@ -61,6 +61,15 @@ def joined(one, other):
 
 
 @jit
+def shared(one, other):
+    """Return what is known to both of two vectors."""
+    result = (one & other) >> DMA_SHIFT << DMA_SHIFT
+    for pipe in range(4):
+        result |= min(lane(one, pipe), lane(other, pipe)) << (_LANE * pipe)
+    return result
+
+
+@jit
 def forget_all(ck, block):
     """Start again: everything that the core did is known to all of its pipes."""
     for pipe in range(4):

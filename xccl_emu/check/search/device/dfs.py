@@ -222,9 +222,12 @@ def depth_first(mem, st, ck, rows, named, table, budget):
         taken += 1
         ck[frame + FRAME_ANY] |= 1 - optional
         ck[cs.TRANSITIONS] += 1
+        new = not run_local.over(ck) and add_to(table, cs.unsigned(ck[cs.HASH]))
+        if new or ck[cs.VIOLATION]:
+            run_local.find_races(mem, st, ck, rows, named)
         if run_local.over(ck):
             return ENDED
-        if add_to(table, cs.unsigned(ck[cs.HASH])):
+        if new:
             ck[cs.STATES] += 1
             ck[cs.DEPTH] += 1
             open_frame(ck)
@@ -355,7 +358,7 @@ def walk(mem, st, ck, rows, named, budget):
             n = run_local.n_choices(st, ck, process)
             start = _draw(ck, n) if n else 0
             for c in range(n):
-                if transition(mem, st, ck, rows, named, process, (start + c) % n):
+                if run_local.go(mem, st, ck, rows, named, process, (start + c) % n):
                     moved = True
                     break
             if moved:
@@ -378,7 +381,7 @@ def follow(mem, st, ck, rows, named, path):
     """Take the transitions of a path, [n, 2] process and choice; returns how many could be taken."""
     for k in range(path.shape[0]):
         ck[cs.LOG] = ck[cs.LOG_BASE]
-        if not transition(mem, st, ck, rows, named, path[k, 0], path[k, 1]):
+        if not run_local.go(mem, st, ck, rows, named, path[k, 0], path[k, 1]):
             return k
         if run_local.over(ck):
             return k + 1

@@ -35,13 +35,13 @@ def note_ring(st, ck, block, base, k):
     """
     if not _free_agent(ck, block):
         _forget_known(st, ck, block, base)
-    n, earlier = 0, 0
+    n, earlier, least = 0, 0, _known_at_least(st, ck, block, base)
     while n < ck[block + cs.N_RECORDS]:
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
         if ck[at + 2] & 15 != AGENT_DMA + k:
             n += 1
             continue
-        if _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
+        if _known_to_all(least, ck[at + 2], ck[at + 3]):
             _drop(ck, block, n)
             continue
         earlier = earlier or _free_agent(ck, block)
@@ -107,16 +107,21 @@ def _drop(ck, block, n):
 
 
 @jit
-def _known_to_all(st, ck, block, base, what, clock):
-    """Return whether all that can still come knows an access. An idle pipe will learn from the scalar unit."""
+def _known_at_least(st, ck, block, base):
+    """Return what all that can still come knows. An idle pipe will learn from the scalar unit."""
+    least = ck[block + cs.VECTORS + SCALAR]
+    for pipe in range(1, 4):
+        if st[pipe_of(base, pipe) + ms.PIPE_COUNT]:
+            least = clocks.shared(least, ck[block + cs.VECTORS + pipe])
+    return least
+
+
+@jit
+def _known_to_all(least, what, clock):
+    """Return whether all that know at least so much know an access."""
     if what & WRITES and what & IN_MEMORY and what & 15 < AGENT_DMA:
         return False  # known, perhaps, but not visible
-    for pipe in range(4):
-        idle = pipe == SCALAR or st[pipe_of(base, pipe) + ms.PIPE_COUNT] == 0
-        if not clocks.knows(ck[block + cs.VECTORS + (SCALAR if idle else pipe)], what & 15, clock):
-            if not (idle and pipe != SCALAR and clocks.knows(ck[block + cs.VECTORS + pipe], what & 15, clock)):
-                return False
-    return True
+    return clocks.knows(least, what & 15, clock)
 
 
 @call
@@ -131,7 +136,7 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
     )
     base = block_of_core(st, core)
     own = clocks.lane(vector, agent) if agent < AGENT_DMA else 0
-    n = 0
+    n, least = 0, _known_at_least(st, ck, block, base)
     while n < ck[block + cs.N_RECORDS]:
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
         first, last, other = ck[at], ck[at + 1], ck[at + 2]
@@ -152,7 +157,7 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
         if first < end and start < last and _may_overtake(st, what, other):
             see_bytes(ck, max(start, first), min(end, last), USE_UNORDERED)  # explored: which is visible last
         covered = start <= first and last <= end and (writes or what == other)
-        if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
+        if known and (covered or _known_to_all(least, other, ck[at + 3])):
             _drop(ck, block, n)
         else:
             n += 1
@@ -185,10 +190,10 @@ def note_explored(st, ck, i, start, nbytes, what, vector, awaited):
 @jit
 def forget_awaited(st, ck, block, base):
     """Drop what a full queue alone could order, as far as all that can still come knows of it."""
-    n = 0
+    n, least = 0, _known_at_least(st, ck, block, base)
     while n < ck[block + cs.N_RECORDS]:
         at = block + cs.RECORDS + n * cs.RECORD_WORDS
-        if ck[at + 2] & AWAITED and _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
+        if ck[at + 2] & AWAITED and _known_to_all(least, ck[at + 2], ck[at + 3]):
             _drop(ck, block, n)
         else:
             n += 1

@@ -54,7 +54,7 @@ def _used(st, base, k):
     stopped = st[base + ms.STATUS] == ms.STATUS_STOPPED  # then what was in use is left as it was
     if k < _N_QUEUES:
         place = ms.PIPES + k * ms.PIPE_WORDS
-        return place, ms.PIPE_WORDS if stopped or st[base + place + ms.PIPE_COUNT] else ms.PIPE_ENTRIES
+        return place, ms.PIPE_WORDS if stopped or st[base + place + ms.PIPE_COUNT] else 0
     used = stopped
     for slot in range(ms.N_DMA_SLOTS):
         used = used or st[base + ms.DMA_SLOTS + slot * ms.ENTRY_WORDS] != 0
@@ -82,10 +82,12 @@ def touch_core(st, ck, i):
     copy_words(ck, kept_cache, st, cache, st[ms.CACHE_WORDS])
     for k in range(_OF_CORE):
         place, ck[used + k] = _used(st, base, k)
-        copy_words(ck, kept + place, st, base + place, ck[used + k])
+        if ck[used + k]:
+            copy_words(ck, kept + place, st, base + place, ck[used + k])
     for k in range(len(_LISTS)):
         place, ck[used + _OF_CORE + k] = _listed(ck, block, k)
-        copy_words(ck, kept_block + place, ck, block + place, ck[used + _OF_CORE + k])
+        if ck[used + _OF_CORE + k]:
+            copy_words(ck, kept_block + place, ck, block + place, ck[used + _OF_CORE + k])
 
 
 @jit

@@ -62,6 +62,9 @@ _SPIN = 1 << 16
 SPIN_SITES = 10
 """This many sites of its loop are kept."""
 
+_NOT_ALWAYS_LOCAL = ops.WORDS | ops.DRAINS | sum(1 << op for op in (rq.OP_ARRIVE, rq.OP_CHOOSE, rq.OP_POLL_ANY))
+"""Requests of a scalar unit without a cache that `classify.how` may leave to a transition."""
+
 PER_CORE = 5
 """Processes of a core: its pipes and its DMA; after all cores one process a die, which delivers."""
 
@@ -188,18 +191,22 @@ def _polls_on(mem, st, ck, named, i, choice):
 
 @jit
 def n_tried(mem, st, ck, named, process):
-    """Return how many transitions of a process a search tries in a state: `n_choices`, but none of one that waits."""
+    """Return how many transitions of a process a search tries in a state: `n_choices`, or 0 where all would fail."""
     n = n_choices(st, ck, process)
     return 0 if n == 1 and _waits(mem, st, ck, named, process) else n
 
 
 @jit
 def _waits(mem, st, ck, named, process):
-    """Return whether a process, which has one choice, is a scalar unit at a poll not granted or before a drain."""
-    m = process // PER_CORE
-    if m >= ck[cs.N] or process % PER_CORE != rq.SCALAR:
+    """Return whether a process, which has one choice, is at what is always local, a poll not granted, or a drain."""
+    m, pipe = process // PER_CORE, process % PER_CORE
+    if m >= ck[cs.N] or (pipe != rq.SCALAR and pipe != rq.MTU_OUT):
         return False
     base = flight.block_of_core(st, clocks.core_of(ck, ck[ck[cs.MEMBERS] + m]))
+    if pipe == rq.MTU_OUT:
+        return st[ms.CACHE_LINES] == 0 and ops.MARKERS >> st[pipes.entry_of(st, pipes.pipe_of(base, pipe), 0)] & 1 != 0
+    if st[ms.CACHE_LINES] == 0 and not _NOT_ALWAYS_LOCAL >> st[base + REQUEST] & 1:
+        return True
     must_drain = ops.DRAINS >> st[base + REQUEST] & 1 and not drained(st, base)
     return must_drain or _polls_on(mem, st, ck, named, ck[ck[cs.MEMBERS] + m], 0)
 
@@ -379,9 +386,26 @@ def make_transition(mem, st, ck, rows, named, process, n):
         ck[cs.HASH] = before
         return 0
     kept.log_touched(st, ck)
+    return 1
+
+
+@jit
+def find_races(mem, st, ck, rows, named):
+    """Find races in the state that a transition has led to.
+
+    What is open follows from the state, so one that is known has none: it was judged when it was reached first.
+    """
     if ck[cs.TOUCHED] and not ck[cs.LIMIT] and not ck[cs.RESTART]:
         linked.find_race(mem, st, ck, rows, named, ck[cs.TOUCHED])
-    return 1
+
+
+@jit
+def go(mem, st, ck, rows, named, process, n):
+    """Make a transition, and find races."""
+    done = linked.transition(mem, st, ck, rows, named, process, n)
+    if done:
+        find_races(mem, st, ck, rows, named)
+    return done
 
 
 @jit
