@@ -29,11 +29,11 @@ loops, with ranks that start together, was tried and taken back: of Table 7 and 
 That UB keeps the order of a core's writes, so that a fence waits for none (`ordered`), is an assumption, made after a
 check row was seen: with fences that wait, 512 KB by two cores (Figure 5, below 20 us) took 44 us in place of 25. HCCL's
 two rings are two queues of a core here; with one its large rows are 25% off.
-Rows called unseen are of tables that the model was not made by (`bench unseen`); their "all" is without them. 6 gives GPUs
-the 128 cores that DeepEP uses of theirs, in place of a die's 48; 7 has ranks enter combine apart by the spread that
-Table 7's dispatch was fitted to, where no barrier is before it. Neither was fitted to a row of a GPU. DeepEP's rows on the
-H800 lose 0.6 points by both, H100's come from 9% to 4%, and the older table of the H800, all over RDMA, from 7% to 3%.
-Table 7's own combine has no such spread: with it EP8 would be off by 30%. For others why is not known.
+Rows called unseen are of tables that the model was not made by (`bench unseen`); "all" is without them. 6 gives GPUs
+the 128 cores that DeepEP uses of theirs, in place of a die's 48. 7 has ranks enter combine apart by the spread that
+Table 7's dispatch was fitted to, where no barrier is before it. Neither was fitted to a row of a GPU: the newer table
+of the H800 loses by both, its older one, all over RDMA, and the H100's gain. Table 7's own combine has no such spread:
+with it EP8 would be 26% too slow. Why one machine has it and the other not is not known.
 `python tools/structure.py NAME` adds a column and writes this page.
 """
 Table = dict[str, dict[str, str]]
