@@ -96,7 +96,7 @@ def page(table: Table) -> str:
     for name, new in (("all", False), ("all unseen", True)):
         groups[name] = [row for of, group in groups.items() if of.startswith("unseen") == new for row in group]
     means = [
-        [name, str(len(group)), *(f"{fmean(abs(float(x)) for x in one):.1f}%" for one in zip(*group, strict=True))]
+        [name, str(len(group)), *(mean(one) for one in zip(*group, strict=True))]
         for name, group in groups.items()
     ]
     others = sorted(abs(float(filled[-1])) for key, filled in last.items() if table[key]["role"] != "check")
@@ -109,6 +109,11 @@ add to it, are {inside} of the {len(checked)} check rows.
 """
     parts = [INTRO, grid(["check rows", "rows", *columns], means), calibrated, grid(["row", "role", *columns], rows)]
     return "\n".join(parts)
+
+
+def mean(errors: Sequence[str]) -> str:
+    """The mean of a column, nothing where a row has no number yet."""
+    return f"{fmean(abs(float(each)) for each in errors):.1f}%" if all(errors) else ""
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
