@@ -129,7 +129,7 @@ def test_rows_are_said_as_they_come(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_what_one_way_of_deepeps_test_takes() -> None:
     """Each option is of one more row, and options that contradict are refused."""
     own = [one.words for one in deepep.OTHERS]
-    assert own == ["132 cores", "BF16", "FP8 comes in", "once to a rank", "normal mode"]
+    assert own == ["48 cores", "BF16", "FP8 comes in", "once to a rank", "normal mode"]
     assert "--normal: sends BF16 once to each rank" in refusal("bench", "deepep", "--normal", "--once")
     assert "--dtype fp4: must be one of fp8, bf16, fp8-in" in refusal("bench", "deepep", "--dtype", "fp4")
 

@@ -132,7 +132,8 @@ class Modelled:
     """The model's options of every command that reports times."""
 
     fabric: str = option(
-        "cloudmatrix384", "FILE.toml, or cloudmatrix384, atlas-800t-a2, atlas-900-a3, h20 or h800.", metavar="FABRIC"
+        "cloudmatrix384", "FILE.toml, or cloudmatrix384, atlas-800t-a2, atlas-900-a3, h20, h100, h800 or mi300x.",
+        metavar="FABRIC",
     )  # fmt: skip
     cost: tuple[str, ...] = option(
         (), "A constant of the model, such as poll_ns=100; more than once for several.", metavar="NAME=VALUE"

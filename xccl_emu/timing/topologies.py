@@ -127,7 +127,7 @@ def _fits(value: Any, kind: Any) -> bool:
     return kind in (int, str) and isinstance(value, kind)
 
 
-NAMES = ("cloudmatrix384", "atlas-800t-a2", "atlas-900-a3", "h20", "h800")
+NAMES = ("cloudmatrix384", "atlas-800t-a2", "atlas-900-a3", "h20", "h100", "h800", "mi300x")
 """By which the command knows them."""
 
 

@@ -18,8 +18,9 @@ OTHERS = {
 }
 """A call by itself in other ways."""
 
-ENGINES = (2, 8)
-"""DMA engines of a die by which URMA is timed as well: no paper says how many there are."""
+ENGINES = ((2, 1), (8, 1), (8, 8))
+"""DMA engines of a die, and descriptors of a core under way, with which URMA is timed as well: no paper says how many.
+HIXL's copies, which wait for each, are by SDMA and of one core, so they say nothing of either."""
 
 
 def rows_of(one: Call1, ran: Layers, deployment: A2EDeployment) -> list[Result]:
@@ -44,9 +45,10 @@ def _rows_of_call(one: Call1, name: str, deployment: A2EDeployment) -> list[Resu
 def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, A2EDeployment] = OTHERS) -> list[Result]:
     """A call by itself in other ways, for which nothing was published."""
     named = {name: (setting, deployment) for name, deployment in others.items()}
-    for n in ENGINES if others is OTHERS else ():
-        more = replace(setting, costs=replace(setting.costs, dma_engines=n))
-        named[f"by URMA, {n} engines a die"] = more, OTHERS["by URMA"]
+    for n, under_way in ENGINES if others is OTHERS else ():
+        more = replace(setting, costs=replace(setting.costs, dma_engines=n, dma_in_flight=under_way))
+        words = f", {under_way} descriptors of a core under way" * (under_way > 1)
+        named[f"by URMA, {n} engines a die{words}"] = more, OTHERS["by URMA"]
     return [
         row
         for name, (where, deployment) in named.items()

@@ -5,8 +5,9 @@ the ninth, too.  With it is what the paper has of FusedDispatch and FusedCombine
 the H800.  Nothing was published of DeepEP on this pod, so no row is scored.
 
 On another fabric it runs DeepEP's own test: eight messages a token, FP8 with a scale per 128 elements in dispatch,
-uniform routing, all ranks at once.  On the fabric called H800 DeepEP's own table is shown too, which nothing was
-fitted to.
+uniform routing.  On the fabric called H800 DeepEP's own table is shown too, which nothing was fitted to.  A barrier
+puts all ranks together before dispatch.  Nothing does before combine: they enter it as dispatch left them, and apart
+by the one spread of ranks at an operator (`Costs.skew_us`), which was fitted to Table 7's dispatch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +22,12 @@ from xccl_emu.base.options import one_of
 from xccl_emu.lang import FP8_BLOCK
 from xccl_emu.papers.bench import baseline, published
 from xccl_emu.papers.bench.fused import MESSAGE_BYTES, TOKENS, degree_of, table
-from xccl_emu.papers.bench.layers import CORES, HIDDEN, Layer, OnPod, Timed
+from xccl_emu.papers.bench.layers import HIDDEN, Layer, OnPod, Timed
 from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result, Wire
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
-from xccl_emu.timing.arrival import Taken, on_cores
+from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
 
 BF16, FP8_IN = "bf16", "fp8-in"
 DTYPES: Mapping[str, Mapping[str, Any]] = {
@@ -34,6 +35,8 @@ DTYPES: Mapping[str, Mapping[str, Any]] = {
     FP8_IN: {"quantized": False, "opaque_bytes": HIDDEN + 4 * HIDDEN // FP8_BLOCK},
 }  # fmt: skip
 """What dispatch sends: FP8 that is made of BF16 on the way; BF16; FP8 and its scales, that come in so."""
+SMS = 128
+"""Cores of a GPU that the library uses: an expert for each two warps' groups, where 132 are there (internode_ll.cu)."""
 NORMAL_CORES, PLACES, CHUNK = 24, 256, 32
 """Normal mode has: cores of a die, rows of a ring, and rows that are announced at once; the library's sizes differ from
 machine to machine."""
@@ -43,7 +46,7 @@ machine to machine."""
 class Own:
     """DeepEP's own test, or the same in another way."""
 
-    cores: int = CORES
+    cores: int = SMS
     dtype: str = "fp8"
     once: bool = False
     """Does a token go once to each rank, and not once to each of its experts?"""
@@ -56,13 +59,13 @@ class Own:
     @property
     def words(self) -> str:
         """Return what is other than in the test; nothing if nothing is."""
-        cores = f"{self.cores} cores" * (self.cores != CORES and not self.normal)
+        cores = f"{self.cores} cores" * (self.cores != SMS and not self.normal)
         dtype = {"fp8": "", BF16: "BF16", FP8_IN: "FP8 comes in"}[self.dtype]
         once = "once to a rank" * self.once
         return ", ".join(filter(None, (cores, dtype, once, "normal mode" * self.normal)))
 
 
-OTHERS = (Own(cores=132), Own(dtype=BF16), Own(dtype=FP8_IN), Own(once=True), Own(normal=True))
+OTHERS = (Own(cores=48), Own(dtype=BF16), Own(dtype=FP8_IN), Own(once=True), Own(normal=True))
 """Other ways, each run at the least EP degree."""
 
 
@@ -117,7 +120,7 @@ def drawn(setting: Setting, layer: Layer, once: bool = False) -> routing.Routing
 
 
 def time_test(setting: Setting, layer: Layer, own: Own = Own()) -> Timed:
-    """A layer without a shared expert: dispatch of ranks that begin together, and combine, as that left them."""
+    """A layer without a shared expert: dispatch of ranks that begin together, and combine, which they enter apart."""
     if own.dtype == FP8_IN:
         setting = replace(setting, data=False)  # the dummy expert takes no FP8
     found = drawn(setting, layer, own.once)
@@ -126,8 +129,14 @@ def time_test(setting: Setting, layer: Layer, own: Own = Own()) -> Timed:
         top_k=layer.top_k, shared=False, **DTYPES[own.dtype],
     )  # fmt: skip
     dispatch = on.dispatch(found.topk, np.zeros(layer.ranks))
-    combine = on.combine(found.weights, dispatch.ends_us - dispatch.ends_us.min())
+    combine = on.combine(found.weights, after(setting, dispatch))
     return Timed(dispatch, combine, *on.count_wrong(found.topk, found.weights))
+
+
+def after(setting: Setting, dispatch: Taken) -> Microseconds:
+    """When ranks enter combine: as dispatch left them, and apart as at every operator that no barrier is before."""
+    starts = dispatch.ends_us + arrivals(len(dispatch.ends_us), setting.costs.skew_us, (setting.seed, 3, 1))
+    return np.asarray(starts - starts.min())
 
 
 def time_normal(setting: Setting, layer: Layer) -> Timed:
@@ -144,8 +153,8 @@ def time_normal(setting: Setting, layer: Layer) -> Timed:
     with bare.stage(f"{layer.ranks} ranks, normal dispatch") as progress:
         group.dispatch_rows(tokens, found.topk, found.weights, progress)
     dispatch = Taken.of(policy.timing, starts)
-    after = dispatch.ends_us - dispatch.ends_us.min()
-    policy.start_us = on_cores(after, range(layer.cores), pod.spec.cores_per_die)
+    left = after(setting, dispatch)
+    policy.start_us = on_cores(left, range(layer.cores), pod.spec.cores_per_die)
     with bare.stage(f"{layer.ranks} ranks, normal combine") as progress:
         group.combine_rows(progress)
-    return Timed(dispatch, Taken.of(policy.timing, after), None, None)
+    return Timed(dispatch, Taken.of(policy.timing, left), None, None)

@@ -132,21 +132,26 @@ def _planes(setting: Setting) -> Iterator[Result]:
 
 
 TOTAL_BYTES = 128 * MIB
-PLACES = {"same node": TARGETS["node"], "other node": TARGETS["pod"]}
+PLACES = {"same chip": TARGETS["sibling"], "same node": TARGETS["node"], "other node": TARGETS["pod"]}
 """The other die, by the end of a row's name."""
 
 
 def copy_us(setting: Setting, row: Published) -> tuple[float, int | None]:
     """Microseconds from the call of a row's copies to the end of the last, launch included; and wrong bytes."""
     op, block, place = _parse(row)
-    here, there = (PLACES[place], 0) if op == "read" else (0, PLACES[place])
+    return copied_us(setting, op, block, PLACES[place])
+
+
+def copied_us(setting: Setting, op: str, block: int, die: int, total: int = TOTAL_BYTES) -> tuple[float, int | None]:
+    """The same of blocks that die 0 reads from another die, or writes to it."""
+    here, there = (die, 0) if op == "read" else (0, die)
     pod, policy = setting.pod()
-    source, target = pod.alloc(here, TOTAL_BYTES), pod.alloc(there, TOTAL_BYTES)
+    source, target = pod.alloc(here, total), pod.alloc(there, total)
     if setting.data:
         rng = np.random.default_rng(setting.seed)
-        pod.view(source)[:] = rng.integers(0, 256, TOTAL_BYTES, np.uint8)
+        pod.view(source)[:] = rng.integers(0, 256, total, np.uint8)
     args = {
-        "source": source.address, "target": target.address, "nbytes": block, "times": TOTAL_BYTES // block,
+        "source": source.address, "target": target.address, "nbytes": block, "times": total // block,
     }  # fmt: skip
     pod.launch(copy_blocks, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
     pod.run()

@@ -41,16 +41,22 @@ def rank_bytes_of(row: Published) -> int:
     return round(float(number) * {"KiB": KIB, "MiB": MIB}[unit]) // 2 * 2
 
 
+def ranks_of(row: Published) -> int:
+    """Ranks, if the row says how many, else those of a server."""
+    last = row.what.split()[-2]
+    return int(last) if last.isdecimal() else RANKS
+
+
 def case_of(row: Published) -> CollectiveCase:
     """Return a case of one call, with as many bytes of each rank as the row says."""
-    nbytes = rank_bytes_of(row)
-    case = CollectiveCase(collective="all-gather-by-cores", ranks=RANKS, cores=RANKS, calls=1)
+    nbytes, ranks = rank_bytes_of(row), ranks_of(row)
+    case = CollectiveCase(collective="all-gather-by-cores", ranks=ranks, cores=ranks, calls=1)
     if nbytes > BY_CORES_MAX:
-        group = 2 if nbytes > ONE_LEVEL_MAX else RANKS
+        group = 2 if nbytes > ONE_LEVEL_MAX else ranks
         case = TwoLevelCase(
-            collective="all-gather-by-reads", ranks=RANKS, calls=1, group=group, cores=RINGS if group == 2 else 1
+            collective="all-gather-by-reads", ranks=ranks, calls=1, group=group, cores=RINGS if group == 2 else 1
         )
-    return case.of_bytes(RANKS * nbytes)
+    return case.of_bytes(ranks * nbytes)
 
 
 def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> Iterator[Result]:
@@ -61,7 +67,8 @@ def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) ->
         with setting.stage(row.what):
             trial, us = replace(setting, data=data).run(case)
         wrong = sum(trial.wrong_bytes().values()) if data else None
-        wire = Wire("all-gather", baseline.spread_us(setting.fabric, RANKS, RANKS * rank_bytes_of(row), write=False))
+        ranks = ranks_of(row)
+        wire = Wire("all-gather", baseline.spread_us(setting.fabric, ranks, ranks * rank_bytes_of(row), write=False))
         yield Result.of(row, us, wrong=wrong, configuration=case.configuration, wire=wire)
 
 

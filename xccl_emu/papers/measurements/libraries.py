@@ -43,7 +43,7 @@ class DeepEpMeasurement(Measurement):
     name = "deepep"
     suite = Suite(12, 2, 17.0, 3.5)
 
-    cores: int = option(48, "Cores used on each die; more than 48 where a die has more.", least=1, most=1 << 10)
+    cores: int = option(128, "Cores of each die in its own test, 128 of a GPU's 132.", least=1, most=1 << 10)
     dtype: str = option("fp8", "What dispatch sends: fp8 (made of BF16), bf16, or fp8-in (comes in as FP8).")
     once: bool = option(False, "A token goes once to each rank, not once to each of its experts.", named=("--once",))
     normal: bool = option(
@@ -54,7 +54,7 @@ class DeepEpMeasurement(Measurement):
         """See the class."""
         from xccl_emu.papers.bench.deepep import Own, deepep
 
-        if self.normal and (self.cores, self.dtype, self.once) != (48, "fp8", False):
+        if self.normal and (self.cores, self.dtype, self.once) != (128, "fp8", False):
             raise ConfigError("--normal: sends BF16 once to each rank on 24 cores; take it without the other options")
         return deepep(setting, Own(self.cores, self.dtype, self.once, self.normal))
 
@@ -65,6 +65,17 @@ class DeepEpMeasurement(Measurement):
 
         fabric, costs = model("h800")
         return [*self.rows(setting), *elsewhere(replace(setting, fabric=fabric, costs=costs))]
+
+
+@dataclass(frozen=True)
+class UnseenMeasurement(Measurement):
+    """Tables that the model was not made by, each on the machine that it is of: HIXL, HCCL, NCCL EP, UCCL, MORI, an A3.
+
+    No constant is fitted to any of them. No payload moves.
+    """
+
+    name = "unseen"
+    own_fabric = True
 
 
 @dataclass(frozen=True)
