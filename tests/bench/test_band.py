@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +96,12 @@ def test_constants_of_operations_that_nobody_asked_for_move_nothing(number: int)
     assert {name for name, _ in left_out} > ({"dma_start_us", "fence_ns"}, {"core_gb_s", "vector_start_ns"})[number]
     for each in left_out.values():
         assert one_row(replace(setting, costs=each))[0].emulated == usual.emulated
+
+
+def test_no_bench_has_a_clock_of_its_own() -> None:
+    """All runs of benches are timed by a clock of their setting, so that it knows which operations were granted."""
+    sources = {path.name: path.read_text("utf-8") for path in Path(band.__file__).parent.glob("*.py")}
+    assert [name for name, text in sources.items() if "VirtualTime(" in text] == ["setting.py"]
 
 
 def test_every_constant_that_may_be_left_out_is_one_of_the_clock() -> None:

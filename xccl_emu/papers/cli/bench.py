@@ -182,7 +182,10 @@ def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
         rows = rows_of_jobs(
             protocol, jobs, True, lambda done: [*done.values()], lambda _: protocol, workers=1
         )  # stages of a run say how far it is
-        return [*rows, *price_rows(protocol, sizes, perf, setting)] if perf.price else rows
+        if perf.price:
+            rows += price_rows(protocol, sizes, perf, setting)
+            setting.granted.clear()  # runs without a synchronization have clocks of their own
+        return rows
 
     _bench(make, Output(**output), perf, no_data=perf.no_data)
 
