@@ -145,7 +145,7 @@ def _moves(constant: str, names: Sequence[str], rows: Sequence[Result]) -> str:
 
 
 def page(text: str, rows: Sequence[Result], names: Collection[str] = ()) -> str:
-    """The page with the tables of these rows, and with the other tables as they were if only some ``names`` are asked."""
+    """The page with the tables of these rows, and with the others as they were if only ``names`` are asked."""
     made = dict.fromkeys(row.bench for row in rows if row.bench != SENSITIVITY and row.baseline not in ON_THE_BOARD)
     sections = {name: section(name, rows) for name in made}
     if names:
