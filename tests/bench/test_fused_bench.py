@@ -1,5 +1,7 @@
 """Table 7's workload: balanced routing, skewed starts, the latency that is reported, and the baselines."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xccl_emu.base.free_memory import resident_bytes
+from xccl_emu.machine.spec import small_pod
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.fused import FusedLayer, balanced_choices, between, degree_of
 from xccl_emu.papers.bench.layers import Layer, time_layer
@@ -67,3 +71,13 @@ def test_layers_on_a_pod_that_is_kept_take_as_long(data: bool) -> None:
 
     kept = times(apart.keeping())  # an assertion would hold the pod, and there is room for one
     assert kept == times(apart)
+
+
+def test_a_pod_is_kept_as_long_as_there_is_room() -> None:
+    """The next layer has the same pod, but a new one where both together would be more than may be used."""
+    setting, spec = Setting(data=False).keeping(), small_pod(2)
+    first = weakref.ref(setting.pod(spec)[0])
+    assert setting.fitting("a layer", lambda data: 1 << 20).pod(spec)[0] is first()
+    replace(setting, free_bytes=resident_bytes()).fitting("a layer", lambda data: 1 << 20)
+    gc.collect()
+    assert first() is None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError
+from xccl_emu.base.free_memory import resident_bytes
 from xccl_emu.base.stage import Stage, silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
@@ -40,6 +41,10 @@ class Kept:
     def __init__(self) -> None:
         self._pod: Pod | None = None
         self._free: dict[int, int] = {}
+
+    def drop(self) -> None:
+        """Give the memory of the pod back."""
+        self._pod = None
 
     def pod(self, spec: PodSpec, policy: VirtualTime) -> Pod:
         """A pod in virtual time: what ran on it before ends, and its buffers are given back."""
@@ -96,6 +101,8 @@ class Setting:
         """
         for data in dict.fromkeys((self.data, False)):
             if bytes_needed(data) <= self.free_bytes:
+                if self.kept and resident_bytes() + bytes_needed(data) > self.free_bytes:
+                    self.kept.drop()
                 return self if data == self.data else replace(self, data=data)
             need = f"{bytes_needed(data) / 1e9:.3g} GB, {self.free_bytes / 1e9:.3g} GB may be used"
             if data:
