@@ -1,6 +1,7 @@
 """Write docs/records/benchmarks.md, and five rows of it in README.md: emulated times with the published ones.
 
     python tools/benchmarks.py                 run `xccl-emu bench` all and a few more, and write both
+    python tools/benchmarks.py serve ...       only the tables of some, and leave the scoreboard as it is
     python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
     python tools/benchmarks.py --check         end with 1 if README's rows differ from docs/records/benchmarks.md
 """
@@ -9,7 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ ON_THE_BOARD = (ONCE, COMPUTED)
 """Names of baselines that the page has on its scoreboard alone; docs/records/mixserve.md has rows of equations."""
 APART = ["serve", "--domains", "3"]
 BANDED = ("fused", "hixl", "hccl", "deepep")
-"""Benches whose rows have intervals in the page; with them writing it takes half an hour."""
+"""Benches whose rows have intervals in the page."""
 COMMANDS = (
     ["all", "--no-data"], ["tables"], ["pool"], ["serve"], APART, ["prefill"], [SENSITIVITY],
     *([name, "--no-data", "--band"] for name in BANDED),
@@ -41,11 +42,18 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def results(paths: Sequence[Path]) -> list[Result]:
-    """Rows of all benches: out of files, or by running them; a row that comes again stays where it first was."""
-    texts = [path.read_text(encoding="utf-8") for path in paths] or [run(command) for command in COMMANDS]
+def results(paths: Sequence[Path], names: Collection[str] = ()) -> list[Result]:
+    """Rows of all benches, or some: out of files, or by running them; a row that comes again stays where it was."""
+    texts = [path.read_text(encoding="utf-8") for path in paths] or [run(command) for command in commands(names)]
     rows = [result_of(row) for text in texts for row in json.loads(text)["results"]]
     return [*{row.key: row for row in rows}.values()]
+
+
+def commands(names: Collection[str]) -> list[Sequence[str]]:
+    """Commands that make the tables of these benches, by default all."""
+    listed = {command[0] for command in COMMANDS}
+    others = [[name, "--no-data"] for name in names if name not in listed]
+    return [*(command for command in COMMANDS if not names or command[0] in names), *others]
 
 
 def run(arguments: Sequence[str]) -> str:
@@ -136,11 +144,16 @@ def _moves(constant: str, names: Sequence[str], rows: Sequence[Result]) -> str:
     return f"| `{constant}` | {' | '.join([*low_high, *cells])} |"
 
 
-def page(text: str, rows: Sequence[Result]) -> str:
-    """The page with the tables of these rows."""
-    names = dict.fromkeys(row.bench for row in rows if row.bench != SENSITIVITY and row.baseline not in ON_THE_BOARD)
-    text = between(text, "benchmarks", *(section(name, rows) for name in names))
-    text = between(text, "scoreboard", table_of(HEADS, board(rows)))
+def page(text: str, rows: Sequence[Result], names: Collection[str] = ()) -> str:
+    """The page with the tables of these rows, and with the others as they were if only ``names`` are asked."""
+    made = dict.fromkeys(row.bench for row in rows if row.bench != SENSITIVITY and row.baseline not in ON_THE_BOARD)
+    sections = {name: section(name, rows) for name in made}
+    if names:
+        kept = text.partition("<!-- benchmarks: ")[2].partition("<!-- benchmarks end")[0].split("\n## ")[1:]
+        sections = {each.partition("\n")[0]: f"## {each}" for each in kept} | sections
+    else:
+        text = between(text, "scoreboard", table_of(HEADS, board(rows)))
+    text = between(text, "benchmarks", *sections.values())
     moved = [row for row in rows if row.bench == SENSITIVITY]
     return between(text, SENSITIVITY, "\n".join(sensitivity(moved))) if moved else text
 
@@ -160,13 +173,14 @@ def with_summary(readme: str, text: str) -> str:
 def main() -> int:
     """Write or check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="benches whose tables are made again; by default all")
     parser.add_argument("--from", dest="paths", type=Path, nargs="+", default=[], metavar="FILE", help="their results")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     options = parser.parse_args()
     readme = README.read_text(encoding="utf-8")
     if options.check:
         return 0 if with_summary(readme, PAGE.read_text(encoding="utf-8")) == readme else 1
-    text = page(PAGE.read_text(encoding="utf-8"), results(options.paths))
+    text = page(PAGE.read_text(encoding="utf-8"), results(options.paths, options.names), options.names)
     PAGE.write_text(text, encoding="utf-8")
     README.write_text(with_summary(readme, text), encoding="utf-8")
     return 0

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cli_support import as_json
 from xccl_emu.base.errors import UnfinishedError
+from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.papers.bench import band, published
 from xccl_emu.papers.bench.fused import FusedLayer
 from xccl_emu.papers.bench.layers import Layer
@@ -75,6 +77,40 @@ def test_intervals_are_those_of_drawn_constants() -> None:
     for i, _ in enumerate(rows):
         assert 0.7 < 1 - (below[i] + above[i]) / n < 0.92
         assert max(below[i], above[i]) < 0.25 * n
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_constants_of_operations_that_nobody_asked_for_move_nothing(number: int) -> None:
+    """Runs at both ends of a constant that a bench leaves out are as long to the picosecond; and it leaves some out."""
+
+    def one_row(setting: Setting) -> list[Result]:
+        group = FusedLayer(setting, Layer(4, 8, 2048, 8, 2, 4)) if number == 0 else None
+        if group is not None:
+            return [Result("fused", "small", setting.operator_us(group.run(setting.costs).combine), "us")]
+        return [*hixl(setting, published.rows("hixl")[16:17])]
+
+    setting = Setting(data=False)
+    (usual,) = one_row(setting)
+    ends, made = costs.ends(setting.costs), {job.name for job in band.jobs(setting, one_row)}
+    left_out = {each: costs for each, costs in ends.items() if f"{each[0]} {each[1]:g}" not in made}
+    assert {name for name, _ in left_out} > ({"dma_start_us", "fence_ns"}, {"core_gb_s", "vector_start_ns"})[number]
+    for each in left_out.values():
+        assert one_row(replace(setting, costs=each))[0].emulated == usual.emulated
+
+
+def test_no_bench_has_a_clock_of_its_own() -> None:
+    """All runs of benches are timed by a clock of their setting, so that it knows which operations were granted."""
+    sources = {path.name: path.read_text("utf-8") for path in Path(band.__file__).parent.glob("*.py")}
+    assert [name for name, text in sources.items() if "VirtualTime(" in text] == ["setting.py"]
+
+
+def test_every_constant_that_may_be_left_out_is_one_of_the_clock() -> None:
+    """What `READ_FOR` names is a constant, and the operations are ones that there are."""
+    assert set(band.READ_FOR) <= {field.name for field in fields(Costs)}
+    assert frozenset.union(*band.READ_FOR.values()) <= set(OPERATIONS)
+    assert band.moves("fence_ns", ())
+    assert band.moves("poll_ns", {"return"})
+    assert not band.moves("fence_ns", {"return"})
 
 
 def test_fitted_rows_have_the_interval_of_the_fit() -> None:

@@ -1,5 +1,7 @@
 """Table 7's workload: balanced routing, skewed starts, the latency that is reported, and the baselines."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xccl_emu.base.free_memory import resident_bytes
+from xccl_emu.machine.spec import small_pod
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.fused import FusedLayer, balanced_choices, between, degree_of
-from xccl_emu.papers.bench.layers import Kept, Layer, time_layer
+from xccl_emu.papers.bench.layers import Layer, time_layer
 from xccl_emu.papers.bench.setting import Setting
 from xccl_emu.timing.arrival import arrivals
 from xccl_emu.timing.costs import Costs
@@ -57,13 +61,23 @@ def test_what_fit_rows_alone_say_passes_through_them() -> None:
 @pytest.mark.parametrize("data", [True, False])
 def test_layers_on_a_pod_that_is_kept_take_as_long(data: bool) -> None:
     """With other choices, cores and ways of counting, and after one of another size: the same to the bit, all right."""
-    setting, usual = Setting(data=data), Layer(8, 16)
+    apart, usual = Setting(data=data), Layer(8, 16)
     layers = [usual, replace(usual, cores=16), replace(usual, counting="scalar"), Layer(4, 8), usual, usual]
 
-    def times(kept: Kept | None) -> list[list[float]]:
-        timed = [time_layer(setting, layer, number=number, kept=kept) for number, layer in enumerate(layers)]
+    def times(setting: Setting) -> list[list[float]]:
+        timed = [time_layer(setting, layer, number=number) for number, layer in enumerate(layers)]
         assert {bad for one in timed for _, _, bad in one.operators} == {0 if data else None}
         return [taken.us.tolist() for one in timed for _, taken, _ in one.operators]
 
-    kept = times(Kept())  # an assertion would hold the pod, and there is room for one
-    assert kept == times(None)
+    kept = times(apart.keeping())  # an assertion would hold the pod, and there is room for one
+    assert kept == times(apart)
+
+
+def test_a_pod_is_kept_as_long_as_there_is_room() -> None:
+    """The next layer has the same pod, but a new one where both together would be more than may be used."""
+    setting, spec = Setting(data=False).keeping(), small_pod(2)
+    first = weakref.ref(setting.pod(spec)[0])
+    assert setting.fitting("a layer", lambda data: 1 << 20).pod(spec)[0] is first()
+    replace(setting, free_bytes=resident_bytes()).fitting("a layer", lambda data: 1 << 20)
+    gc.collect()
+    assert first() is None

@@ -54,6 +54,18 @@ def test_the_readme_shows_no_favourites(tool: ModuleType) -> None:
     assert max(map(error_percent, shown)) == max(map(error_percent, every))
 
 
+def test_tables_of_some_benches_are_made_again(tool: ModuleType) -> None:
+    """Only theirs change: the others and the scoreboard stay as they are, and only their commands are run."""
+    page = tool.PAGE.read_text("utf-8")
+    assert tool.page(page, [], ["links"]) == page
+    new = tool.page(page, [tool.Result("links", "a path", 1.0, "us")], ["links"])
+    assert "a path" in tool.part_of(new, "links")
+    assert new.partition("## buffers")[2] == page.partition("## buffers")[2]
+    assert tool.part_of(new, "Scoreboard") == tool.part_of(page, "Scoreboard")
+    assert tool.commands(["serve", "links"]) == [["serve"], tool.APART, ["links", "--no-data"]]
+    assert tool.commands([]) == [*tool.COMMANDS]
+
+
 def test_the_plot_is_that_of_the_page(load_tool: Callable[[str], ModuleType]) -> None:
     """README's plot of Table 7 has the latencies of the page, each as it was published and as it is emulated."""
     tool = load_tool("table7")

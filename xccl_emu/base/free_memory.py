@@ -39,6 +39,11 @@ def peak_bytes() -> int:
     return 1024 * max(resource.getrusage(who).ru_maxrss for who in whose)
 
 
+def resident_bytes() -> int:
+    """Memory that this process has now; 0 if it is not known."""
+    return 1024 * (_field("/proc/self/status", "VmRSS:") or 0)
+
+
 def _groups() -> Iterator[Path]:
     """The control group of this process, and those that it is in."""
     own = Path(_own_group())

@@ -379,15 +379,15 @@ class Pod:
     def _write_cores(self, cores: Sequence[int], launch: Launch, group: int) -> None:
         kernel = self.kernels.index(launch.kernel)
         windows = np.array([word for grant in launch.grants for word in grant.words()], np.int64)
-        for core, values in zip(cores, launch.args, strict=True):
-            self._owner[core] = launch
-            block = self._array.core_block(core)
-            block[:] = 0
-            block[ms.KERNEL], block[ms.DIE], block[ms.GROUP] = kernel, launch.die, group
-            block[ms.UB_BASE] = self.spec.memory_bytes + core * self.spec.ub_bytes
-            block[ms.N_WINDOWS] = len(launch.grants)
-            block[ms.WINDOWS : ms.WINDOWS + len(windows)] = windows
-            block[REGISTERS : REGISTERS + len(values)] = values
+        self._owner.update(dict.fromkeys(cores, launch))
+        numbers, args = np.array(cores), np.array(launch.args, np.int64)
+        blocks = np.zeros((len(cores), self._array.core_words), np.int64)
+        blocks[:, ms.KERNEL], blocks[:, ms.DIE], blocks[:, ms.GROUP] = kernel, launch.die, group
+        blocks[:, ms.UB_BASE] = self.spec.memory_bytes + numbers * self.spec.ub_bytes
+        blocks[:, ms.N_WINDOWS] = len(launch.grants)
+        blocks[:, ms.WINDOWS : ms.WINDOWS + len(windows)] = windows
+        blocks[:, REGISTERS : REGISTERS + args.shape[1]] = args
+        self._array.core_blocks[numbers] = blocks
         self.state[ms.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
 
     # ---- what may be lost
@@ -509,7 +509,7 @@ class Pod:
     def _finish(self, stats: RunStats) -> RunStats:
         for launch in self._launches:
             first = launch.die * self.spec.cores_per_die
-            launch.results[:] = [int(self._array.core_block(first + core)[RESULT]) for core in launch.cores]
+            launch.results[:] = self._array.core_blocks[first + np.array(launch.cores), RESULT].tolist()
         self._retire()
         return stats
 

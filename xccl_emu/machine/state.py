@@ -239,9 +239,11 @@ class StateArray:
         """Index of a core's first word."""
         return self.start[ms.CORE_BASE] + core * self.core_words
 
-    def core_block(self, core: int) -> NDArray[np.int64]:
-        """All words of a core."""
-        return self.words[self.core(core) : self.core(core + 1)]
+    @property
+    def core_blocks(self) -> NDArray[np.int64]:
+        """[n_cores, words] of all cores."""
+        first, end = self.start[ms.CORE_BASE], self.start[ms.DIE_BASE]
+        return self.words[first:end].reshape(-1, self.core_words)
 
     def die_block(self, die: int) -> NDArray[np.int64]:
         """All words of a die: its writes in flight."""
@@ -287,8 +289,7 @@ class StateArray:
         st = self.words
         cached = self.start[ms.CACHE_BASE]
         st[cached : self.start[ms.SWITCH_BASE]] = 0
-        for core in cores:
-            self.core_block(core)[:] = 0
+        self.core_blocks[np.array([*cores], np.int64)] = 0
         st[ms.ERROR : ms.ERROR_B + 1] = 0
         st[ms.N_ACTIVE] = st[ms.N_ACTIVE_DIES] = st[ms.N_LIVE] = 0
 

@@ -158,13 +158,15 @@ class Times:
         unknown = sorted(set(start_us) - set(pod.active_cores()))
         if unknown:
             raise ConfigError(f"start_us: core {unknown[0]} does not take part in this run")
-        starts = sorted((round(start_us.get(core, 0.0) * PS_PER_US), core) for core in pod.active_cores())
-        first, listed = self.tm[tl.HEAP_BASE], np.array(starts, np.int64).reshape(-1, 2)
+        cores = np.array(pod.active_cores(), np.int64)
+        starts = np.rint([start_us.get(core, 0.0) * PS_PER_US for core in cores.tolist()]).astype(np.int64)
+        order = np.argsort(starts, kind="stable")
+        first, listed = self.tm[tl.HEAP_BASE], np.column_stack([starts[order], cores[order]])
         self.tm[first : first + listed.size] = listed.ravel()
-        rows = self._starts[tl.CORE_BASE] + listed[:, 1] * tl.CORE_WORDS
-        self.tm[rows + tl.SCALAR_AT], self.tm[rows + tl.HEAP_AT] = listed[:, 0], listed[:, 0] + 1
-        self.tm[rows + tl.CORE_DIE] = listed[:, 1] // pod.spec.cores_per_die
-        self.tm[tl.HEAP_COUNT] = len(starts)
+        rows = self.row(cores)
+        self.tm[rows + tl.SCALAR_AT], self.tm[rows + tl.HEAP_AT] = starts, starts + 1
+        self.tm[rows + tl.CORE_DIE] = cores // pod.spec.cores_per_die
+        self.tm[tl.HEAP_COUNT] = len(cores)
 
     def _choose(self, pod: "Pod", log: bool | Collection[int]) -> None:
         """Say of each die whether its actions are written down."""
@@ -185,9 +187,8 @@ class Times:
             for n, site in enumerate(kernel.sites):  # a flag says something to other cores, or looks for it
                 flag = site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
                 self.tm[begin + n] = tl.RELEASES * flag + tl.CHOSEN * (site.sync in chosen)
-        for core in pod.active_cores():
-            if launch := pod.launch_of(core):
-                self.tm[self.row(core) + tl.CORE_SITES] = first[launch.kernel]
+        begins = {core: first[launch.kernel] for core in pod.active_cores() if (launch := pod.launch_of(core))}
+        self.tm[self.row(np.array([*begins], np.int64)) + tl.CORE_SITES] = [*begins.values()]
 
     def _set_timers(self, pod: "Pod", timers_us: Mapping[str, float]) -> None:
         """Say of each `choose` whose name is a timer's which one it asks, and how long that runs."""
@@ -206,9 +207,9 @@ class Times:
                 word = number << tl.TIMER_NUMBER | after << tl.TIMER_SHIFT
                 self.tm[self._starts[tl.SITE_BASE] + n * ms.MAX_SITES + k] |= word
 
-    def row(self, core: int) -> int:
-        """Index of a core's first word."""
-        return int(self._starts[tl.CORE_BASE]) + core * tl.CORE_WORDS
+    def row(self, cores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Indexes of cores' first words."""
+        return self._starts[tl.CORE_BASE] + cores * tl.CORE_WORDS
 
     def check_room(self, ended: int) -> None:
         """CapacityError for a run that ended because the log, or the table of polled words, is full."""
@@ -220,7 +221,9 @@ class Times:
 
     def finished_us(self) -> dict[int, float]:
         """Return when each core returned."""
-        return {core: int(self.tm[self.row(core) + tl.FINISHED]) / PS_PER_US for core in self._pod.active_cores()}
+        cores = self._pod.active_cores()
+        times = self.tm[self.row(np.array(cores, np.int64)) + tl.FINISHED] / PS_PER_US
+        return dict(zip(cores, times.tolist(), strict=True))
 
     def log(self) -> NDArray[np.int64]:
         """[actions, RECORD_WORDS]."""

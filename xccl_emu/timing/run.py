@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.kernel import Site
-from xccl_emu.lang.requests import OP_RETURN, SCALAR
+from xccl_emu.lang.requests import OP_RETURN, OPERATIONS, SCALAR
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.machine.state import Labels
@@ -128,6 +128,8 @@ class VirtualTime:
         self.over, self.sites = dict(over or {}), frozenset(sites)
         self.fabric, self.costs, self.log, self.data = fabric, costs or Costs(), log, data
         self.start_us = dict(start_us or {})
+        self.granted = set[str]()
+        """Names of the operations that cores were granted, in any of its runs."""
         self._timing: Timing | None = None
 
     @property
@@ -151,6 +153,7 @@ class VirtualTime:
             ended = _run(pod, memory, times, progress)
         finally:
             pod.state[ms.SPARSE] = 0
+        self.granted |= {name for i, name in enumerate(OPERATIONS) if pod.state[ms.COUNT_BY_OP + i]}
         if ended == ms.ENDED_DONE:
             self._timing = self._result(pod, times, routes)
         return ended, time.perf_counter() - started, np.zeros(0, np.int64)

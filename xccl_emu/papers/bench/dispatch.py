@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.papers.bench import published
-from xccl_emu.papers.bench.layers import CORES, Kept, Layer, time_layer
+from xccl_emu.papers.bench.layers import CORES, Layer, time_layer
 from xccl_emu.papers.bench.result import Result, total_wrong
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
 
@@ -29,7 +29,7 @@ def dispatch(
     setting: Setting = DEFAULT, ranks: int = RANKS, batches: Sequence[int] = BATCHES, cores: int = CORES
 ) -> list[Result]:
     """Both claims of the figure, if it is run as published, then the latency of each operator at each batch."""
-    layers = [Layer(ranks, tokens, cores=cores) for tokens in batches]
+    setting, layers = setting.keeping(), [Layer(ranks, tokens, cores=cores) for tokens in batches]
     timed = [time_layer(setting, layer) for layer in layers]
     rows = [
         row
@@ -96,8 +96,8 @@ def of_a_die(us: NDArray[np.float64], seed: int) -> dict[str, float]:
 
 def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, layers: int = TIMED) -> list[Result]:
     """Least, mean and greatest of dispatch and combine, and what both take of the iteration."""
-    kept = Kept()
-    timed = [time_layer(setting, layer, number=number, kept=kept) for number in range(layers)]
+    setting = setting.keeping()
+    timed = [time_layer(setting, layer, number=number) for number in range(layers)]
     emulated: dict[str, float] = {}
     wrong: dict[str, int | None] = {}
     for name in ("dispatch", "combine"):
@@ -109,16 +109,14 @@ def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, layers: int = TI
         Result.of(row, emulated[row.what], configuration=layer.shape, wrong=wrong.get(row.what))
         for row in published.rows("iteration")
     ]
-    return [*rows, *(rows_beside(setting, kept=kept) if layer == LAYER else ())]
+    return [*rows, *(rows_beside(setting) if layer == LAYER else ())]
 
 
-def rows_beside(
-    setting: Setting = DEFAULT, others: Mapping[str, Layer] = OTHERS, kept: Kept | None = None
-) -> list[Result]:
+def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Layer] = OTHERS) -> list[Result]:
     """Least of dispatch and combine of one layer in other ways, without payload; nothing was published for them."""
-    rows, kept = list[Result](), kept or Kept()
+    rows, bare = list[Result](), replace(setting, data=False).keeping()
     for name, layer in others.items():
-        for what, taken, _ in time_layer(replace(setting, data=False), layer, kept=kept).operators:
+        for what, taken, _ in time_layer(bare, layer).operators:
             least = of_a_die(taken.us[None], setting.seed)["min"]
             shape = layer.shape | {"counting": layer.counting}
             rows.append(Result("iteration", f"{what} min {name}", least, "us", configuration=shape))

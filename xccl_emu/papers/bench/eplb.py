@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from xccl_emu import routing
 from xccl_emu.papers.bench import published
-from xccl_emu.papers.bench.layers import Kept, Layer, OnPod
+from xccl_emu.papers.bench.layers import Layer, OnPod
 from xccl_emu.papers.bench.result import Result, total_wrong
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
 from xccl_emu.routing import Placement, Redundancy, Routing
@@ -60,11 +60,9 @@ def ways(layer: Layer, loads: ArrayLike, seed: int) -> dict[str, Way]:
     }
 
 
-def time_way(
-    setting: Setting, layer: Layer, way: Way, row_us: float, kept: Kept | None = None
-) -> tuple[float, int | None]:
+def time_way(setting: Setting, layer: Layer, way: Way, row_us: float) -> tuple[float, int | None]:
     """Mean rank's microseconds from the start of dispatch to the end of combine, and wrong elements."""
-    on = OnPod(setting, layer, way.placement.local_experts, kept=kept)
+    on = OnPod(setting, layer, way.placement.local_experts)
     starts = arrivals(layer.ranks, setting.costs.skew_us, (setting.seed, 3))
     computed = on.dispatch(way.routed.topk, starts).ends_us + way.rows * row_us
     first = computed.min()
@@ -79,12 +77,12 @@ def eplb(setting: Setting = DEFAULT, layer: Layer = LAYER, loads: ArrayLike | No
     """
     given = published.row("tpot", "MoE, of a microbatch and layer")
     row_us = 1000 * given.value / BALANCED_ROWS
-    us, kept = dict[str, float](), Kept()
+    us, setting = dict[str, float](), setting.keeping()
     results = []
     skewed = routing.skewed_loads(layer.experts, setting.seed) if loads is None else loads
     for name, way in ways(layer, skewed, setting.seed).items():
         with setting.stage(f"EPLB, {name}"):
-            us[name], wrong = time_way(setting, layer, way, row_us, kept)
+            us[name], wrong = time_way(setting, layer, way, row_us)
         shape = {**layer.shape, "routing": name, "replicas": way.placement.n_replicas}
         results += [
             Result("eplb", f"hottest die over mean, {name}", way.hottest_over_mean, "ratio", configuration=shape),

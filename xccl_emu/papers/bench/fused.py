@@ -52,8 +52,9 @@ class FusedLayer:
 
     def __init__(self, setting: Setting, layer: Layer, protocol: str = "fused", look: Look | None = None) -> None:
         """``protocol`` is a case of layers; ``look`` as `OnPod` has it."""
-        per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
-        spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
+        per_node, spec = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip, CLOUDMATRIX384
+        if not setting.kept:
+            spec = replace(spec, nodes=-(-layer.ranks // per_node))  # several fit an address space then
         self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec, look)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)

@@ -71,7 +71,8 @@ def transfer(setting: Setting, row: Published) -> Result:
     for source, _ in ends if setting.data else ():
         pod.view(source)[:] = np.random.default_rng(setting.seed).integers(0, 256, source.nbytes, np.uint8)
     pod.run()
-    wrong = sum(int(np.count_nonzero(pod.view(source) != pod.view(target))) for source, target in ends)
+    compared = ends if setting.data else ()
+    wrong = sum(int(np.count_nonzero(pod.view(source) != pod.view(target))) for source, target in compared)
     return Result.of(row, policy.timing.latency_us / 1e3, wrong=wrong if setting.data else None)
 
 
@@ -80,7 +81,7 @@ def dispatch_us(plane: str | None, setting: Setting = DEFAULT) -> tuple[float, f
 
     Caches come over a plane of that name, over UB (""), or there are none (None).  No payload moves.
     """
-    policy = VirtualTime(setting.fabric, setting.costs, data=False)
+    policy = replace(setting, data=False).clock()
     spec = small_pod(32, CORES + 1, app_bytes=1 << 26, meta_bytes=1 << 16, managed_bytes=1 << 25, ub_bytes=192 << 10)
     pod = Pod(spec, policy=policy)
     shape: dict[str, Any] = {"local_experts": 2, "hidden": HIDDEN, "top_k": TOP_K, "tokens_max": TOKENS, "cores": CORES}

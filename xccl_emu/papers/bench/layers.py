@@ -18,7 +18,7 @@ from xccl_emu.protocols.experts.data import count_wrong
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.experts.routed import PAGE
 from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
-from xccl_emu.timing.run import Progress, Timing, VirtualTime
+from xccl_emu.timing.run import Progress, Timing
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -125,40 +125,14 @@ def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> Exp
     return group
 
 
-class Kept:
-    """The pod of the layer before, for the next one of its size: memory that was touched once is there already."""
-
-    def __init__(self) -> None:
-        self._pod: Pod | None = None
-        self._free: dict[int, int] = {}
-        self._of: tuple[object, ...] = ()
-
-    def pod(self, setting: Setting, spec: PodSpec, layer: Layer, log: bool) -> tuple[Pod, VirtualTime]:
-        """Do as `Setting.pod`; buffers of the layer before are given back, and its group ends.
-
-        Layers of other sizes would touch other memory, and payload of other choices too, so they get another pod.
-        """
-        policy = setting.clock(log)
-        of = spec, layer.ranks, layer.tokens
-        if self._pod is None or self._of != of or setting.data or self._pod.moves_data:
-            self._pod = None  # before there is another: there is room for one
-            self._pod, self._of = Pod(spec, policy=policy), of
-            self._free = self._pod.mark_app()
-        self._pod.release_app(self._free)
-        self._pod.policy = policy
-        return self._pod, policy
-
-
 class OnPod:
-    """The group of a layer on a pod of its own, or on one that is kept for several, with tokens of its shape."""
+    """The group of a layer on a pod, with tokens of its shape."""
 
     def __init__(
         self, setting: Setting, layer: Layer, local_experts: int, protocol: str = "dispatch",
-        spec: PodSpec = CLOUDMATRIX384, look: Look | None = None, kept: Kept | None = None, **switches: Any,
+        spec: PodSpec = CLOUDMATRIX384, look: Look | None = None, **switches: Any,
     ) -> None:  # fmt: skip
         """``protocol`` is a case of layers; ``switches`` are more fields of the group's configuration.
-
-        With ``kept`` it ends what ran on that pod before.
 
         Each operator's timing, with the log of all actions, is given to ``look``.
         """
@@ -166,7 +140,7 @@ class OnPod:
         setting = setting.fitting(name, layer.bytes_needed)
         spec = replace(spec, cores_per_die=max(spec.cores_per_die, layer.cores))
         self._name, self._setting, self._layer = f"{name}: ", setting, layer
-        pod, self.policy = (kept or Kept()).pod(setting, spec, layer, look is not None)
+        pod, self.policy = setting.pod(spec, log=look is not None)
         self._look = look
         self._group = group_on(pod, layer.config(local_experts) | switches, protocol)
         self._cores_per_die, nbytes = pod.spec.cores_per_die, switches.get("opaque_bytes", 0)

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError
+from xccl_emu.base.free_memory import resident_bytes
 from xccl_emu.base.stage import Stage, silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
+from xccl_emu.machine.state import Labels
 from xccl_emu.papers.bench.result import FAILED, Result
 from xccl_emu.protocols.experts.data import draw_tokens
 from xccl_emu.timing.arrival import Taken
@@ -30,6 +32,33 @@ TARGETS = {"sibling": 1, "node": 2, "pod": 16}
 """A die that die 0 reaches on its chip, within its node, and in another node."""
 
 
+class Kept:
+    """The pod of the run before, for the next one: memory that was touched once is there already.
+
+    Runs with payload, which others would touch elsewhere, and after one that failed, have pods of their own.
+    """
+
+    def __init__(self) -> None:
+        self._pod: Pod | None = None
+        self._free: dict[int, int] = {}
+
+    def drop(self) -> None:
+        """Give the memory of the pod back."""
+        self._pod = None
+
+    def pod(self, spec: PodSpec, policy: VirtualTime) -> Pod:
+        """A pod in virtual time: what ran on it before ends, and its buffers are given back."""
+        pod, self._pod = self._pod, None
+        if pod is None or pod.spec != spec or policy.data or pod.active_cores():
+            del pod  # before there is another: there is room for one
+            pod = Pod(spec, policy=policy)
+            self._free = pod.mark_app()
+        pod.release_app(self._free)
+        pod.policy, pod.labels = policy, Labels()
+        self._pod = None if policy.data else pod
+        return pod
+
+
 @dataclass(frozen=True)
 class Setting:
     """What all benches of a command have in common."""
@@ -44,6 +73,12 @@ class Setting:
 
     free_bytes: int = 1 << 62
     """Memory that a run may plan with."""
+
+    kept: Kept | None = field(default=None, compare=False, repr=False)
+    """What keeps the pod of a run for the next one; without it each has its own."""
+
+    granted: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Names of the operations that cores were granted, in all runs so far in this process."""
 
     left_out: list[tuple[str, str]] = field(default_factory=list, compare=False)
     """What found no room there so far, and why."""
@@ -66,6 +101,8 @@ class Setting:
         """
         for data in dict.fromkeys((self.data, False)):
             if bytes_needed(data) <= self.free_bytes:
+                if self.kept and resident_bytes() + bytes_needed(data) > self.free_bytes:
+                    self.kept.drop()
                 return self if data == self.data else replace(self, data=data)
             need = f"{bytes_needed(data) / 1e9:.3g} GB, {self.free_bytes / 1e9:.3g} GB may be used"
             if data:
@@ -103,16 +140,22 @@ class Setting:
             yield Result(bench, what, None, "", role=FAILED, note=why)
         self.left_out.clear()
 
+    def keeping(self) -> "Setting":
+        """Return the same in which each run has the pod of the run before."""
+        return self if self.kept else replace(self, kept=Kept())
+
     def pod(
         self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False, sites: Collection[str] = ()
     ) -> tuple[Pod, VirtualTime]:
         """A pod in virtual time, and its policy, which has the timing of each run."""
         policy = self.clock(log, sites)
-        return Pod(spec, policy=policy), policy
+        return (self.kept or Kept()).pod(spec, policy), policy
 
     def clock(self, log: bool | Collection[int] = False, sites: Collection[str] = ()) -> VirtualTime:
         """The policy of a pod in virtual time."""
-        return VirtualTime(self.fabric, self.costs, log=log, data=self.data, sites=sites)
+        policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data, sites=sites)
+        policy.granted = self.granted
+        return policy
 
     def run(self, case: "Case") -> "tuple[Trial, float]":
         """Run a case, on the pod that just fits it: the trial as it is then, and microseconds until the last core is

@@ -114,7 +114,7 @@ def _bench(make: "Make", output: Output, model: Modelled, seed: int = 0, no_data
     before = baseline.read(output.against) if output.against else {}
     check_plot(output.plot)
     fabric, costs = topologies.model(model.fabric, model.cost)
-    setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, output.bytes)
+    setting = Setting(fabric, costs, stages(quiet=output.as_json), seed, not no_data, output.bytes).keeping()
     results, failure = _made(make, setting, _sayer(output.as_json))
     if output.band and (failure is None or not failure.stopped.code):
         results, failure = _made(partial(banded, results, make, output.as_json), setting)
@@ -182,7 +182,10 @@ def _case(perf: Perf, ctx: typer.Context, protocol: str, **output: Any) -> None:
         rows = rows_of_jobs(
             protocol, jobs, True, lambda done: [*done.values()], lambda _: protocol, workers=1
         )  # stages of a run say how far it is
-        return [*rows, *price_rows(protocol, sizes, perf, setting)] if perf.price else rows
+        if perf.price:
+            rows += price_rows(protocol, sizes, perf, setting)
+            setting.granted.clear()  # runs without a synchronization have clocks of their own
+        return rows
 
     _bench(make, Output(**output), perf, no_data=perf.no_data)
 
@@ -294,7 +297,7 @@ def every_bench(setting: "Setting", quiet: bool) -> "list[Result]":
     """Run all benches that take part (`Suite`); raises as `rows_of_jobs`."""
     kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
     kinds.sort(key=lambda one: one[1].turn)
-    quietly = replace(setting, stage=silent)
+    quietly = replace(setting, stage=silent).keeping()
     jobs = [
         Job(f"bench {kind.name}", partial(_rows_of, kind, quietly), suite.bytes_needed(setting.data))
         for kind, suite in kinds

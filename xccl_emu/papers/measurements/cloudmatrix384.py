@@ -50,7 +50,7 @@ class StreamsMeasurement(Measurement):
     """
 
     name = "streams"
-    suite = Suite(15, 1, 3.5, 3.5)
+    suite = Suite(15, 1, 6.0, 6.0)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class FusedMeasurement(Swept):
     """
 
     name = "fused"
-    suite = Suite(4, 1, 17.0, 3.2)
+    suite = Suite(4, 1, 17.0, 4.0)
 
     def rows(self, setting: "Setting") -> "Iterator[Result]":
         """See the class."""

@@ -109,7 +109,7 @@ class EplbMeasurement(Measurement):
     """
 
     name = "eplb"
-    suite = Suite(14, 1, 21.0, 4.0)
+    suite = Suite(14, 1, 21.0, 4.5)
 
     routing: str | None = option(None, "Measured loads of each layer's experts.", metavar="FILE")
     layer: int | None = option(None, "Which layer of that file [default: 30]", least=0)
