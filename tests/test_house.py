@@ -33,7 +33,7 @@ def words(module: Path) -> Iterator[tuple[int, str]]:
 
 OF_ONE = (
     "a2e", "a2e_call", "a2e_domains", "compare", "deepep", "fit", "fused", "kv",
-    "mixserve", "phases", "sendrecv", "sensitivity", "serve_apart", "streams", "tables",
+    "mixserve", "phases", "sendrecv", "sensitivity", "serve_apart", "streams", "tables", "unseen",
 )  # fmt: skip
 """Modules of `papers.bench` that make rows which were published of one protocol, or put those of several together."""
 BENCHES = [path for path in sorted((ROOT / "xccl_emu" / "papers" / "bench").glob("*.py")) if path.stem not in OF_ONE]

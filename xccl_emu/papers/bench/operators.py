@@ -42,7 +42,7 @@ def rank_bytes_of(row: Published) -> int:
 
 
 def ranks_of(row: Published) -> int:
-    """Ranks, if the row says how many, else those of a server."""
+    """Ranks, if the row says how many, else of a server."""
     last = row.what.split()[-2]
     return int(last) if last.isdecimal() else RANKS
 

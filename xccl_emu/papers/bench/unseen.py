@@ -1,7 +1,7 @@
 """Tables that the model was not made by, each on its own machine, and nothing is fitted to them.
 
 Operators of experts are run as their benchmarks are: on GPUs as DeepEP's test (`bench.deepep`), on the A3 as Table 7.
-DeepEP's older table of the H800, where all goes over RDMA, is shown: up to EP64, as beyond it is that of the new one.
+DeepEP's older table of the H800, where all goes over RDMA, is shown: up to EP64, as beyond it is a copy of the new.
 """
 
 from collections.abc import Callable, Iterator, Sequence
