@@ -13,7 +13,9 @@ from xccl_emu import lang as xl
 from xccl_emu.kernels.experts.counts import INDEX_BYTES, load_counts
 from xccl_emu.kernels.experts.dummy import DummyBuffers, compute_rows
 from xccl_emu.kernels.experts.parameters import Buffers, Group, Slots
-from xccl_emu.kernels.serving.reconfigure import Swap, adopt, leave, slot_by
+from xccl_emu.kernels.serving.reconfigure import FIELD_BYTES, Swap, adopt, leave, reload, slot_by
+
+__all__ = ["FIELD_BYTES", "Swap", "begin", "end", "held_experts", "reload"]
 
 
 class Adopts(Swap):

@@ -5,8 +5,8 @@ Whatever map a rank has used, its outputs are those of the experts that its toke
 is by the maps that the sources have used.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.dummy import STALE_MAP
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.replicas import slots_by_map
-from xccl_emu.protocol import Bench, Preset, read_papers, size
+from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import LayerCase
@@ -58,6 +58,18 @@ class SwapCase(LayerCase):
             raise ConfigError(
                 "experts", self.experts, "there must be two and top_k or more in addition to the redundant one"
             )
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Two swaps, two cores a rank, and three ranks."""
+        usual = cls(granules=1)
+        less = replace(usual, tokens="2,0")
+        return {
+            "two ranks, two rounds": usual,
+            "two swaps, three rounds": replace(less, swaps=2, rounds=3),
+            "two cores a rank": replace(less, cores=2),
+            "three ranks": replace(usual, ranks=3, experts=1, tokens="2,0,0"),
+        }
 
     def _group(self, pod: Pod, **more: int) -> SwapGroup[Any]:
         return self.group(pod, self._config(), swaps=self.swaps, grace=self.grace, **more)
@@ -129,7 +141,7 @@ class DispatchSwap(SwapCase, MoeCase):
             "dispatch-swap",
             "A redundant expert gets other weights while pull dispatch and combine run (xDeepServe 4.5)",
             {"granules": 1},
-            {"granules": 1, "rounds": 3},
+            {"tokens": "2,0", "granules": 1},
         ),
     )
     papers = (*read_papers("pull"), *read_papers("serving.swap"))
@@ -146,7 +158,8 @@ class FusedSwap(SwapCase, FusedCase):
         Preset(
             "fused-swap",
             "A redundant expert gets other weights while FusedDispatch and FusedCombine run (xDeepServe 4.5)",
-            {"cores": 1},
+            {"granules": 1},
+            {"tokens": "2,0", "granules": 1},
         ),
     )
     papers = (*read_papers("fused"), *read_papers("serving.swap"))

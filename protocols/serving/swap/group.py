@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import EIGHTH, ONE, expert_bytes
-from xccl_emu.kernels.serving import reconfigure, swap
-from xccl_emu.kernels.serving.reconfigure import FIELD_BYTES
+from xccl_emu.kernels.serving import swap
+from xccl_emu.kernels.serving.swap import FIELD_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.communicator import allocate_on
@@ -22,8 +22,6 @@ from xccl_emu.protocols.pull.session import ExpertParallel
 
 HELD_BYTES = FIELD_BYTES
 """Weights of an expert: its FP32 factor, and words that only travel."""
-
-BEGIN, EXPERTS, END = Phase(DISPATCH, swap.begin), Phase(EXPERT, swap.held_experts), Phase(COMBINE, swap.end)
 
 
 def first_map(experts: int) -> NDArray[np.int64]:
@@ -99,17 +97,18 @@ class SwapGroup(ExpertGroup[C]):
 
     def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
         """Yield what each rank launches."""
+        begin, experts = Phase(DISPATCH, swap.begin), Phase(EXPERT, swap.held_experts)
         for i in range(rounds):
-            yield from (PhaseOfRound(phase, i, i) for phase in (BEGIN, self.dispatches, EXPERTS, self.combines))
-        yield PhaseOfRound(END, rounds - 1, rounds - 1)
+            yield from (PhaseOfRound(phase, i, i) for phase in (begin, self.dispatches, experts, self.combines))
+        yield PhaseOfRound(Phase(COMBINE, swap.end), rounds - 1, rounds - 1)
 
     def _places(self, phase: Phase, ahead: int) -> Args:
         return {**super()._places(phase, ahead), "s": self._swap(), "held_bytes": HELD_BYTES}
 
-    def _swap(self) -> reconfigure.Swap:
+    def _swap(self) -> swap.Swap:
         """The kernels' record of the swap, for ranks."""
         c, layout, first = self.config, self.layout, self.config.first_die
-        return reconfigure.Swap(
+        return swap.Swap(
             0, c.n_ranks, self.pod.spec.die_bytes, layout.maps.at(first), layout.newest.at(first), 0, 0,
             layout.adopted.at(layout.dies[-1]).shared(layout.dies), 0, 0, c.n_slots - 1, HELD_BYTES, 0, 0,
             self._swaps, self._grace,
@@ -125,7 +124,7 @@ class SwapGroup(ExpertGroup[C]):
             weights=own["held"].address.only(range(redundant * HELD_BYTES, own["held"].nbytes)),
         )
         args = {"storage": own["storage"].address, "s": loads}
-        self.pod.launch(reconfigure.reload, last, [self.config.cores], args, after=streams)
+        self.pod.launch(swap.reload, last, [self.config.cores], args, after=streams)
 
 
 class PullSwapLayout(SwapLayout[EpConfig], EpLayout):
