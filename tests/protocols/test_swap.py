@@ -34,7 +34,7 @@ CASES = pytest.mark.parametrize("kind", [DispatchSwap, FusedSwap])
     order=st.sampled_from(ORDERS),
 )  # fmt: skip
 def test_what_is_received_is_by_the_map_that_was_used(kind: type[SwapCase], sizes: dict[str, int], order: str) -> None:
-    """Rows, routes with versions, counts and outputs are the oracle's, for drawn sizes and orders, on drawn schedules."""
+    """Rows, routes with versions, counts and outputs are the oracle's, for drawn sizes and orders, some schedules."""
     assert check(kind(**sizes), policy="random", schedules=2, order=order).violation is None
 
 
@@ -68,7 +68,7 @@ def test_ranks_of_one_run_use_different_maps(kind: type[SwapCase]) -> None:
 
 
 def steps_of(group: type[SwapGroup], moved: float) -> type[SwapGroup]:
-    """A group that begins each iteration but the first ``moved`` launches sooner, or chooses slots again so much later."""
+    """A group that begins iterations that many launches sooner, or chooses slots again so many later."""
 
     def steps(self: SwapGroup, rounds: int) -> Iterator[PhaseOfRound]:
         given = [*super(changed, self).steps(rounds)]

@@ -61,14 +61,13 @@ class SwapCase(LayerCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """Two swaps, two cores a rank, and three ranks."""
+        """Two swaps, and two cores a rank."""
         usual = cls(granules=1)
         less = replace(usual, tokens="2,0")
         return {
             "two ranks, two rounds": usual,
             "two swaps, three rounds": replace(less, swaps=2, rounds=3),
             "two cores a rank": replace(less, cores=2),
-            "three ranks": replace(usual, ranks=3, experts=1, tokens="2,0,0"),
         }
 
     def _group(self, pod: Pod, **more: int) -> SwapGroup[Any]:
