@@ -52,7 +52,7 @@ class Buffers(NamedTuple):
     y: int = 0
     out: int = 0
     version: int = 0
-    """Of the map by which the choices were made, where maps change (`kernels/serving/swap`)."""
+    """Address of the version of the map that the choices were made by, where maps change (`kernels/serving/swap`)."""
 
 
 class Slots(NamedTuple):

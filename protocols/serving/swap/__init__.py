@@ -6,7 +6,7 @@ is by the maps that the sources have used.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xccl_emu import oracle
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.dummy import STALE_MAP
+from xccl_emu.kernels.serving.swap import FIELD_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.replicas import slots_by_map
 from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
@@ -25,7 +26,6 @@ from xccl_emu.protocols.experts.data import Batch, choice_steps, received_rows
 from xccl_emu.protocols.fused.case import FusedCase
 from xccl_emu.protocols.pull.case import MoeCase
 from xccl_emu.protocols.serving.swap.group import (
-    FIELD_BYTES,
     HELD_BYTES,
     SwapGroup,
     SwappedExperts,
@@ -42,7 +42,7 @@ class SwapCase(LayerCase):
     """Layers whose last slot is redundant; a core after the last rank's own gives it to other experts meanwhile."""
 
     group: ClassVar[type[SwapGroup[Any]]]
-    written = ("out",)
+    written: ClassVar[tuple[str, ...]] = ("out",)
     side_by_side = False
     more_cores = 1
     grace: ClassVar[int] = 1
@@ -102,19 +102,30 @@ class SwapCase(LayerCase):
 
     def _expect_received(self, bench: Bench, group: SwapGroup[Any], batches: Sequence[Batch], rank: int) -> None:
         """Expect that a rank has received what the sources sent by the maps that they have used."""
-        used, own = [each["version"] for each in group.swapped], group.buffers[rank]
-
-        def right(*raw: NDArray[np.uint8]) -> bool:
-            versions = np.array([each.view(np.int64)[4::4] for each in raw[: self.ranks]])
-            wanted = received_by(self, versions, batches, rank)
-            return all(
-                np.array_equal(got, app.image_of(group.config, name, len(batches), enumerate(rows)).reshape(-1))
-                for name, rows, got in zip(_RECEIVED, wanted, raw[self.ranks :], strict=True)
-            )
-
+        own, used = group.buffers[rank], [each["version"] for each in group.swapped]
         buffers = [*used, *(own[name] for name in _RECEIVED)]
         everybody = [f"die{die}" for die in group.layout.dies]
+        right = _Received(self, rank, batches)
         bench.judged_by(right, *buffers, name=f"what rank {rank} has received", owners=everybody)
+
+
+@dataclass(frozen=True)
+class _Received:
+    """A predicate: a rank has received what the sources sent by the maps that they have used."""
+
+    case: SwapCase
+    rank: int
+    batches: Sequence[Batch] = field(compare=False)
+
+    def __call__(self, *raw: NDArray[np.uint8]) -> bool:
+        """Judge the versions that each rank has used, and what the rank has received."""
+        ranks, c = self.case.ranks, self.case._config()
+        versions = np.array([each.view(np.int64)[4::4] for each in raw[:ranks]])
+        wanted = received_by(self.case, versions, self.batches, self.rank)
+        return all(
+            np.array_equal(got, app.image_of(c, name, len(rows), enumerate(rows)).reshape(-1))
+            for name, rows, got in zip(_RECEIVED, wanted, raw[ranks:], strict=True)
+        )
 
 
 def received_by(

@@ -74,7 +74,7 @@ class SwapGroup(ExpertGroup[C]):
                 self._of(rank, i).update(self._part(own, i))
 
     def _part(self, own: app.Buffered, i: int) -> app.Buffered:
-        """What a round has of them."""
+        """Return the part of them that a round has."""
         nbytes = self.config.tokens_max * INDEX_BYTES
         gate, version = own["gate"], own["version"]
         before, now = (Buffer(version.die, version.address + j * FIELD_BYTES, FIELD_BYTES) for j in (i, i + 1))
@@ -103,7 +103,8 @@ class SwapGroup(ExpertGroup[C]):
         yield PhaseOfRound(Phase(COMBINE, swap.end), rounds - 1, rounds - 1)
 
     def _places(self, phase: Phase, ahead: int) -> Args:
-        return {**super()._places(phase, ahead), "s": self._swap(), "held_bytes": HELD_BYTES}
+        places = super()._places(phase, ahead)  # type: ignore[safe-super]  # of the group that it is mixed into
+        return {**places, "s": self._swap(), "held_bytes": HELD_BYTES}
 
     def _swap(self) -> swap.Swap:
         """The kernels' record of the swap, for ranks."""
@@ -120,15 +121,15 @@ class SwapGroup(ExpertGroup[C]):
         own, redundant, last = self.swapped[-1], self.config.n_slots - 1, self.layout.dies[-1]
         loads = self._swap()._replace(
             adopted=self.layout.adopted.at(last),
-            since=own["since"].address.only(range(redundant * FIELD_BYTES, own["since"].nbytes)),
-            weights=own["held"].address.only(range(redundant * HELD_BYTES, own["held"].nbytes)),
+            since=own["since"].only(range(redundant * FIELD_BYTES, own["since"].nbytes)),
+            weights=own["held"].only(range(redundant * HELD_BYTES, own["held"].nbytes)),
         )
         args = {"storage": own["storage"].address, "s": loads}
         self.pod.launch(swap.reload, last, [self.config.cores], args, after=streams)
 
 
 class PullSwapLayout(SwapLayout[EpConfig], EpLayout):
-    """Of a group that pulls."""
+    """Layout of a group that pulls."""
 
     @staticmethod
     def ub_bytes(config: EpConfig) -> int:
@@ -144,7 +145,7 @@ class SwappedExperts(SwapGroup[EpConfig], ExpertParallel):
 
 
 class FusedSwapLayout(SwapLayout[FusedConfig], FusedLayout):
-    """Of a group whose ranks write to each other."""
+    """Layout of a group whose ranks write to each other."""
 
     @staticmethod
     def ub_bytes(config: FusedConfig) -> int:
