@@ -1,7 +1,7 @@
 """Layers of experts while a redundant slot gets other weights, as cases ([xDeepServe] 4.5): by pull dispatch and
 combine, and by FusedDispatch and FusedCombine.
 
-Whatever map a rank has used, its outputs are those of the experts that its tokens chose; and what ranks have received
+Whatever map a rank has used, its outputs come from the experts that its tokens chose; and what ranks have received
 is by the maps that the sources have used.
 """
 
@@ -74,7 +74,7 @@ class SwapCase(LayerCase):
         return self.group(pod, self._config(), swaps=self.swaps, grace=self.grace, **more)
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
-        """All tokens of a round choose one expert, and those after it: the round's number is that of a swap."""
+        """All tokens of a round choose one expert, which has a number as high as the round, and the next ones."""
         experts = self.ranks * self.experts - 1
         steps = choice_steps(self._config())
         return [
