@@ -14,7 +14,7 @@ from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, load_counts
 from xccl_emu.kernels.experts.dummy import DummyBuffers, busy, compute_rows, expert_bytes
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.parameters import Buffers, Group, Slots
 from xccl_emu.kernels.group import align, barrier, drain_halves, hand_over
 
 
@@ -191,7 +191,7 @@ def compute_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, x: Ab
                 n * core // c.cores, n * (core + 1) // c.cores, c,
                 Buffers(
                     recv_x=b.recv_x + base * c.payload, route=b.route + base * ROUTE_BYTES, y=b.y + base * 2 * c.hidden
-                ),
+                ), Slots(),
             )  # fmt: skip
             if m.expert_work > 0:
                 yield from busy(m.expert_work, expert_bytes(c.hidden), 4)

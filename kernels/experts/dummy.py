@@ -5,14 +5,17 @@ y = round(x * (1 + (slot mod 7) / 8)), with x the dequantized INT8 (value times 
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.experts.counts import load_counts
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.counts import FIELD_BYTES, load_counts
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES, VERSION_AT
+from xccl_emu.kernels.experts.parameters import Buffers, Group, Slots
 from xccl_emu.kernels.group import drain_halves, hand_over
 
 ONE = 0x3F800000
 EIGHTH = 1 << 20
 """FP32 bits of 1, and what an eighth adds to them (below 2)."""
+
+STALE_MAP = 1
+"""Code of `fail`: a token for a slot that has other weights since its map was published."""
 
 BUSY_ENTRIES = 1 << 14
 """Words of 4 bytes that one vector instruction goes through when it takes the place of computing."""
@@ -30,7 +33,28 @@ def load_row(half, r, rows, routes, c: Group, b: Buffers):
     yield xl.set_flag(xl.MTU_IN, xl.SCALAR, half, sync="row loaded")
 
 
-def compute_rows(first, last, c: Group, b: Buffers):
+def refuse_stale(slot, version, since):
+    """End the run if the slot has other weights than by that version of the map."""
+    yield xl.dcci(since + slot * FIELD_BYTES, sync="slot line")
+    from_then = yield xl.load(since + slot * FIELD_BYTES, step=4, sync="slot version in")
+    if version < from_then:
+        yield xl.fail(STALE_MAP, version, step=4)
+
+
+def factor_of(route, work, w: Slots):
+    """Factor of a row's expert, by its route: of its slot, or the weights that the slot holds, if there are any."""
+    slot = yield xl.ub_load(route + 16)
+    factor = ONE + slot % 7 * EIGHTH
+    if w.held:
+        version = yield xl.ub_load(route + VERSION_AT)
+        yield from refuse_stale(slot, version, w.since)
+        yield xl.mtu_in(w.held + slot * w.nbytes, work, w.nbytes)
+        yield from hand_over(xl.MTU_IN, xl.SCALAR, 2, "weights in buffer")
+        factor = yield xl.ub_load(work)
+    return factor
+
+
+def compute_rows(first, last, c: Group, b: Buffers, w: Slots):
     """Compute rows ``first`` to ``last``; row i+1 is loaded while row i is computed."""
     acc = 0
     rows = 4 * c.hidden
@@ -46,7 +70,7 @@ def compute_rows(first, last, c: Group, b: Buffers):
             if r > first:
                 yield xl.wait_flag(xl.VECTOR, xl.MTU_IN, 1 - half, sync="row used")
             yield from load_row(1 - half, r + 1, rows, routes, c, b)
-        slot = yield xl.ub_load(routes + half * ROUTE_BYTES + 16)
+        factor = yield from factor_of(routes + half * ROUTE_BYTES, outs + 4 * c.hidden, w)
         if c.quantized:
             scale = routes + half * ROUTE_BYTES
             if c.quantized > 1 + xl.RULE_CANN:
@@ -55,7 +79,7 @@ def compute_rows(first, last, c: Group, b: Buffers):
         else:
             yield xl.v_widen(row, acc, c.hidden, c.dtype)
         yield xl.set_flag(xl.VECTOR, xl.MTU_IN, half, sync="row used")
-        yield xl.v_scale(acc, c.hidden, ONE + slot % 7 * EIGHTH)
+        yield xl.v_scale(acc, c.hidden, factor)
         if r - first >= 2:
             yield xl.wait_flag(xl.MTU_OUT, xl.VECTOR, half, sync="expert output left")
         yield xl.v_narrow(acc, outs + half * 2 * c.hidden, c.hidden, c.dtype)
@@ -79,7 +103,7 @@ class DummyBuffers(Buffers):
 def dummy_expert(core, c: Group, b: DummyBuffers):
     """Compute this core's part of the rows that dispatch received, by its counts."""
     rows = yield from load_counts(b.counts, 0, "row counts loaded", c)
-    yield from compute_rows(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)
+    yield from compute_rows(rows * core // c.cores, rows * (core + 1) // c.cores, c, b, Slots())
 
 
 def busy(work, table, step):

@@ -6,7 +6,11 @@ from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.group import hand_over
 
 SLOT_BYTES = 512
-"""After each payload: FP32 scale, source rank, batch slot (token), key offset (choice), expert slot; the rest zero."""
+"""After each payload: FP32 scale, source rank, batch slot (token), key offset (choice), expert slot, version of the
+map; the rest zero."""
+
+VERSION_AT = 20
+"""Where in the slot the version is."""
 
 ROUTE_BYTES = 32
 """What of the slot is kept with a received row."""
@@ -40,3 +44,12 @@ def clear_slots(at, payload, message):
     yield xl.v_fill(at + payload, SLOT_BYTES, step=1)
     yield xl.v_fill(at + message + payload, SLOT_BYTES, step=1)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 1, "slots cleared")
+
+
+def stamp(slot, message, version):
+    """Put the version of the rank's map, if there is one, into the slots of both halves; all messages have it then."""
+    if version:
+        yield xl.dcci(version, sync="used version line")
+        used = yield xl.load(version, step=1)
+        yield xl.ub_store(slot + VERSION_AT, used, step=1)
+        yield xl.ub_store(slot + message + VERSION_AT, used, step=1)

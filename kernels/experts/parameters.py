@@ -51,6 +51,18 @@ class Buffers(NamedTuple):
     counts: int = 0
     y: int = 0
     out: int = 0
+    version: int = 0
+    """Address of the version of the map that the choices were made by, where maps change (`kernels/serving/swap`)."""
+
+
+class Slots(NamedTuple):
+    """Weights of a rank's expert slots, by number of the slot, where these may change; 0 for none."""
+
+    held: int = 0
+    nbytes: int = 0
+    """From a slot's weights to the next ones."""
+    since: int = 0
+    """Fields: version of the map from which on a slot has its weights."""
 
 
 class RoutedBuffers(Buffers):

@@ -43,7 +43,7 @@ from xccl_emu.kernels.experts.counts import (
     slot_of,
     targets_at,
 )
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slots, prepare
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slots, prepare, stamp
 from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group
 from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
@@ -148,6 +148,7 @@ def send_tokens(rank, core, tokens, b: Buffers, c: Group, f: Fused):
     at = f.work + (4 * c.hidden if c.quantized else 0)
     staging = f.staging + rank * c.die_bytes + core * c.top_k * message
     yield from clear_slots(at, f.wire, message)
+    yield from stamp(at + f.wire, message, b.version)
     for t in range(first, last + f.pipelined):
         if t < last:
             yield from find_places((t - first) % 2 * f.pipelined, t, tokens, b.topk, c)
@@ -312,6 +313,7 @@ class _FusedDispatchBuffers(Buffers):
     recv_x: xl.Writes
     route: xl.Writes
     counts: xl.Writes
+    version: xl.Reads
 
 
 @xl.kernel

@@ -27,7 +27,7 @@ from xccl_emu.kernels.experts.counts import (
     row_of,
     slot_of,
 )
-from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slots, field_of, message_at, prepare
+from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slots, field_of, message_at, prepare, stamp
 from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.pull.parameters import Areas, Pulls
@@ -64,6 +64,7 @@ def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Ab
     last = tokens * (core + 1) // c.cores
     at = message_at(0, c.hidden, c.payload, c.quantized, a.work)
     yield from clear_slots(at, c.payload, c.payload + SLOT_BYTES)
+    yield from stamp(at + c.payload, c.payload + SLOT_BYTES, b.version)
     for t in range(first, last + 1):
         if t < last:
             yield from find_places((t - first) % 2, t, tokens, b.topk, c)
@@ -214,6 +215,7 @@ class DispatchBuffers(Buffers):
     recv_x: xl.Writes
     route: xl.Writes
     counts: xl.Updates
+    version: xl.Reads
 
 
 @xl.kernel

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.common import fetch
+from xccl_emu.kernels.experts.dummy import refuse_stale
 from xccl_emu.kernels.group import hand_over
 
 FIELD_BYTES = 32
-STALE_MAP = 1
-"""Code of `fail`: a token for a slot that has other weights since its map was published."""
 GONE = 1 << 32
 """What a source adds to its answers at its end: it uses no map any more."""
 
@@ -79,24 +78,39 @@ class Reloads(Swap):
     weights: xl.Writes
 
 
+def adopt(version, s: Swap):
+    """Return the newest map's number, and announce it if it is not ``version``, by which nothing is under way."""
+    yield xl.dcci(s.version + s.me * s.pitch, sync="version line")
+    now = yield xl.load(s.version + s.me * s.pitch, step=2, sync="version in")
+    if now > version:
+        yield xl.add(s.adopted + s.me * FIELD_BYTES, now - version, step=2, sync="adopted")
+    return now
+
+
+def slot_by(version, expert, t, s: Swap):
+    """The slot of an expert for the t-th token, by a map."""
+    entry = s.maps + s.me * s.pitch + (version % 2 * s.experts + expert) * FIELD_BYTES
+    yield xl.dcci(entry, sync="map line")
+    slot = yield xl.load(entry + t % 2 * 8, step=4)
+    return slot
+
+
+def leave(s: Swap):
+    """Announce that this source uses no map any more."""
+    yield xl.add(s.adopted + s.me * FIELD_BYTES, GONE, step=2, sync="adopted")
+
+
 @xl.kernel
 def serve(tokens: xl.Reads, out: xl.Writes, s: _Sources):
     """Send each token to its expert and store what comes back; ``tokens`` are [rounds x tokens] of expert and value."""
     version = 0
-    maps = s.maps + s.me * s.pitch
     results = s.results + s.me * s.pitch
     for i in range(s.rounds):
-        yield xl.dcci(s.version + s.me * s.pitch, sync="version line")
-        now = yield xl.load(s.version + s.me * s.pitch, step=2, sync="version in")
-        if now > version:
-            yield xl.add(s.adopted + s.me * FIELD_BYTES, now - version, step=2, sync="adopted")
-            version = now
+        version = yield from adopt(version, s)
         for t in range(s.tokens):
             expert = yield xl.load(tokens + (i * s.tokens + t) * 16)
             value = yield xl.load(tokens + (i * s.tokens + t) * 16 + 8)
-            entry = maps + (version % 2 * s.experts + expert) * FIELD_BYTES
-            yield xl.dcci(entry, sync="map line")
-            slot = yield xl.load(entry + t % 2 * 8, step=4)
+            slot = yield from slot_by(version, expert, t, s)
             message = s.messages + (s.me * s.tokens + t) * FIELD_BYTES
             yield xl.put(message, i + 1, slot, value, version, step=4, sync="token")
         for t in range(s.tokens):
@@ -104,7 +118,7 @@ def serve(tokens: xl.Reads, out: xl.Writes, s: _Sources):
             yield xl.dcci(results + t * FIELD_BYTES, sync="result line")
             value = yield xl.load(results + t * FIELD_BYTES + 8)
             yield xl.store(out + (i * s.tokens + t) * 8, value)
-    yield xl.add(s.adopted + s.me * FIELD_BYTES, GONE, step=2, sync="adopted")
+    yield from leave(s)
 
 
 @xl.kernel
@@ -118,10 +132,7 @@ def compute(s: _Computes):
             slot = yield xl.load(message + 8)
             value = yield xl.load(message + 16)
             version = yield xl.load(message + 24)
-            yield xl.dcci(s.since + slot * FIELD_BYTES, sync="slot line")
-            since = yield xl.load(s.since + slot * FIELD_BYTES, step=4, sync="slot version in")
-            if version < since:
-                yield xl.fail(STALE_MAP, version, step=4)
+            yield from refuse_stale(slot, version, s.since)
             yield from fetch(s.weights + slot * s.nbytes, 0, s.nbytes, 0, "weights in buffer")
             weight = yield xl.ub_load(0, 8)
             result = s.results + n // s.tokens * s.pitch + n % s.tokens * FIELD_BYTES

@@ -47,6 +47,8 @@ class LayerCase(RoutedCase, ABC):
     side_by_side = True
     more_dies: ClassVar[int] = 0
     """Dies after the ranks' dies, that take part too."""
+    more_cores: ClassVar[int] = 0
+    """Cores of each die after the ranks' cores."""
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
     tiny: ClassVar[Mapping[str, int]] = {
@@ -185,10 +187,8 @@ class LayerCase(RoutedCase, ABC):
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
         ub_bytes = self.group.lays_out.ub_bytes(self._config())
-        dies = self.ranks + self.more_dies
-        return tight_pod(
-            dies, self.cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout
-        )
+        dies, cores = self.ranks + self.more_dies, self.cores + self.more_cores
+        return tight_pod(dies, cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout)
 
     def bytes_needed(self, ranks: int) -> int:
         """Memory that this many ranks touch on the whole pod, estimated: tokens, rows in all their places, buffers."""

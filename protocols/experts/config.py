@@ -26,9 +26,13 @@ QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN, "fp8": RULE_FP8, "fp8-ue8m0"
 INT8 = ("xccl", "cann")
 """Rules that make INT8, with one scale for a row."""
 ROUTE = np.dtype(
-    [("scale", "<f4"), ("source", "<i4"), ("token", "<i4"), ("choice", "<i4"), ("slot", "<i4"), ("_rest", "V12")]
-)
-"""What is kept with a received row: FP32 scale (0 when not quantized), source rank, token, key offset, expert slot."""
+    [
+        ("scale", "<f4"), ("source", "<i4"), ("token", "<i4"), ("choice", "<i4"), ("slot", "<i4"), ("version", "<i4"),
+        ("_rest", "V8"),
+    ]
+)  # fmt: skip
+"""What is kept with a received row: FP32 scale (0 when not quantized), source rank, token, key offset, expert slot,
+version of the source's map (0 where maps do not change)."""
 
 _WHOLE_TOKENS_MAX = 512
 """Tokens of a batch up to which dispatch is faster where each core counts all choices than with two barriers more (in

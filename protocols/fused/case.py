@@ -44,7 +44,7 @@ class FusedCase(LayerCase):
     )
     papers = read_papers("fused")
     group, config = FusedExpertParallel, FusedConfig
-    written = ("recv_x", "route", "counts", "y", "out")
+    written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "y", "out")
 
     cores: int = size(2, "Cores of each rank.", most=1 << 10)
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")

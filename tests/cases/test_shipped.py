@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -56,7 +57,9 @@ def test_two_builds_are_the_same(what: str) -> None:
     assert np.array_equal(one.pod.memory, other.pod.memory)
     assert np.array_equal(one.pod.state, other.pod.state)
     assert one.pod.fingerprint() == other.pod.fingerprint()
-    assert (one.expected, one.filled, one.labels) == (other.expected, other.filled, other.labels)
+    expected = [[replace(each, judge=None) for each in trial.expected] for trial in (one, other)]
+    assert expected[0] == expected[1]
+    assert (one.filled, one.labels) == (other.filled, other.labels)
 
 
 @pytest.mark.parametrize("what", ALL)

@@ -14,6 +14,9 @@ SLOW = {
     "mixserve-combine: RS-Combine, two tokens, no overlap", "mixserve-dispatch: AG-Dispatch, two tokens",
     "mixserve-dispatch: AG-Dispatch, two tokens, no overlap", "fused: three ranks, one token",
     "fused: a rank of three with no tokens, three rounds",
+    *(f"{name}-swap: {what}" for name in ("dispatch", "fused") for what in (
+        "two ranks, two rounds", "two swaps, three rounds", "two cores a rank",
+    )),
 }  # fmt: skip
 """Proofs of more than a few seconds that run with the slow tests."""
 MORE = {

@@ -12,28 +12,22 @@ of = Of("serving.reconfigure")
 
 # ---- what stands in the kernels
 
-LOOK = """        yield xl.dcci(s.version + s.me * s.pitch, sync="version line")
-        now = yield xl.load(s.version + s.me * s.pitch, step=2, sync="version in")
-"""
-ADOPT = """        if now > version:
-            yield xl.add(s.adopted + s.me * FIELD_BYTES, now - version, step=2, sync="adopted")
-            version = now
-"""
+ADOPT = "        version = yield from adopt(version, s)\n"
+LOOK = '            now = yield xl.load(s.version + s.me * s.pitch, step=2, sync="version in")\n'
+CHOOSE = "            slot = yield from slot_by(version, expert, t, s)\n"
 TABLE = "(version % 2 * s.experts + e) * FIELD_BYTES"
 BACK = "        for t in range(s.tokens):\n            yield xl.poll_ge(results"
 GRACE = "        if s.grace:\n"
 LOADED = "        yield xl.mtu_out(0, s.weights + s.experts * s.nbytes, s.nbytes, step=3)\n"
 ENABLED = "        yield from publish(2 * i + 2, expert, s)\n"
-OLD_WEIGHTS = "            if version < since:\n                yield xl.fail(STALE_MAP, version, step=4)\n"
 
 KNOWN = (
     bug("reconfigure: no grace period", PAIR, RACE | WRONG | FAILED | TORN, of(GRACE, "        if s.grace == 2:\n"),
         quick=True),
     bug("reconfigure: a map is adopted before the tokens of the last one are back", PAIR, RACE | WRONG | FAILED,
-        of(LOOK + ADOPT, ""), of(BACK, LOOK + ADOPT + BACK), quick=True),
+        of(ADOPT, ""), of(BACK, ADOPT + BACK), quick=True),
     bug("reconfigure: a map is read again for each token", PAIR, RACE | WRONG | FAILED | TORN,
-        of("            entry = maps", LOOK.replace("        ", "            ") + "            entry = maps"),
-        of("entry = maps + (version % 2", "entry = maps + (now % 2")),
+        of(CHOOSE, LOOK + CHOOSE.replace("version", "now"))),
     bug("reconfigure: one table for all maps", PAIR, RACE | WRONG | FAILED | TORN,
         of(TABLE, "e * FIELD_BYTES"), of("(version % 2 * s.experts + expert)", "expert")),
     bug("reconfigure: weights with no quiet", PAIR, RACE | WRONG | FAILED, of.without("weights before map"),

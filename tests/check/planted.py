@@ -23,6 +23,7 @@ from . import (
     mutants_ring,
     mutants_rollback,
     mutants_streams,
+    mutants_swap,
 )
 
 MODULES = {
@@ -39,6 +40,7 @@ MODULES = {
     "heartbeats": mutants_heartbeat,
     "load of experts": mutants_collect,
     "reconfiguration of experts": mutants_reconfigure,
+    "experts that change in layers": mutants_swap,
     "memory pool": mutants_memory_pool,
     "rollback of an iteration": mutants_rollback,
     "rollback of dispatch and combine": mutants_pull_rollback,

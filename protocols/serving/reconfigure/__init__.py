@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import protocol
+from xccl_emu.kernels.experts.dummy import STALE_MAP
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.serving import reconfigure as device
 
@@ -90,7 +91,7 @@ class ReconfigureCase(protocol.Case):
         pod.launch(device.reload, expert_die, [1], {"storage": storage.address, "s": swap})
         loaded, last = weights[self.swaps % self.experts], f"die{expert_die}.core1"
         bench.expect(slots.address + redundant.start, loaded, "redundant slot", owners=last)
-        bench.stop(device.STALE_MAP, "a token came for a slot that has other weights since its map was published")
+        bench.stop(STALE_MAP, "a token came for a slot that has other weights since its map was published")
         bench.tolerates("stop", "cut", "stall")
 
     proof_rows: ClassVar = {
