@@ -29,6 +29,7 @@ def layer(core, me, tokens, event, lost, c: Group, b: Buffers, d: Areas, e: Area
     yield from take_tokens(me, core, event, c, b, d, x)
     yield from settle()
     yield from run_experts(core, lost, c, b, r)
+    yield from settle()
     yield from offer(me, core, event, c, b, e, x)
     yield from sum_tokens(me, core, tokens, event, c, b._replace(topk=r.slots), e, x)
     yield from acknowledge_all(me, core, event, e.done, c, x)

@@ -74,7 +74,6 @@ def run_experts(core, lost, c: Group, b: Buffers, r: Replicas):
         yield xl.store(r.held_routes + i * ROUTE_BYTES + 16, expert, 4, step=2)
     yield xl.quiet(step=2, sync="weights found")
     yield from compute_rows(first, last, c, b._replace(route=r.held_routes))
-    yield from settle()
 
 
 def next_attempt(core, now, c: Group, a: Attempts, g: MembershipRank, x: Abort):

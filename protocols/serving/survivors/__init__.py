@@ -1,4 +1,5 @@
-"""Layers of experts that go on when a rank is lost, as cases ([xDeepServe] 6.2, stage 2): by pull dispatch and combine.
+"""Layers of experts that go on when a rank is lost, as cases ([xDeepServe] 6.2, stage 2): by pull dispatch and combine,
+and by FusedDispatch and FusedCombine.
 
 Which rounds were made without it depends on the schedule: ranks say of each who took part in it, all the same, and
 what they have received and their outputs are the oracle's for that.
@@ -20,8 +21,9 @@ from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import LayerCase, columns
 from xccl_emu.protocols.experts.data import Batch, received_rows
+from xccl_emu.protocols.fused.case import FusedCase
 from xccl_emu.protocols.pull.case import MoeCase
-from xccl_emu.protocols.serving.survivors.group import SurvivingGroup, SurvivingPull
+from xccl_emu.protocols.serving.survivors.group import SurvivingFused, SurvivingGroup, SurvivingPull
 from xccl_emu.routing import Placement, Redundancy, place_experts
 
 _JUDGED = ("recv_x", "route", "counts", "out")
@@ -69,7 +71,10 @@ class SurvivorsCase(LayerCase):
             [((rank + 1 + i + np.arange(n)[:, None] + step) % self._n_experts).astype(np.int32) for rank, n in each]
             for i, each in enumerate(map(enumerate, rounds))
         ]
-        return [replace(batch, topk=own) for batch, own in zip(super()._pattern(rounds), topk, strict=True)]
+        return [
+            replace(batch, topk=[np.where(old < 0, old, new) for old, new in zip(batch.topk, own, strict=True)])
+            for batch, own in zip(super()._pattern(rounds), topk, strict=True)
+        ]
 
     def _launched(self, bench: Bench, pod: Pod, batches: Sequence[Batch]) -> tuple[SurvivingGroup[Any], Streams]:
         corner, streams = bench.corner, Streams(bench, pod)
@@ -170,6 +175,7 @@ class DispatchMembership(SurvivorsCase, MoeCase):
             "dispatch-membership",
             "Dispatch and combine go on when a rank is lost (xDeepServe 6.2)",
             {"ranks": 3, "tokens": 1, "granules": 1, "rounds": 1},
+            {"ranks": 2, "rounds": 2},
         ),
     )
     papers = (*read_papers("pull"), *read_papers("serving.survivors"))
@@ -185,3 +191,31 @@ class DispatchMembership(SurvivorsCase, MoeCase):
             "the last is lost": replace(three, lost=2),
             "two ranks, two rounds": replace(three, ranks=2, rounds=2),
         }
+
+
+@dataclass(frozen=True)
+class FusedMembership(SurvivorsCase, FusedCase):
+    """Layers of `FusedCase` that go on when a rank is lost."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "fused-membership",
+            "FusedDispatch and FusedCombine go on when a rank is lost",
+            {"ranks": 3, "tokens": 1, "granules": 1, "cores": 1, "rounds": 1},
+            {"ranks": 2, "rounds": 2},
+        ),
+    )
+    papers = (*read_papers("fused"), *read_papers("serving.survivors"))
+    group = SurvivingFused
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("preallocated", "double_buffered"):
+            if not getattr(self, name):
+                raise ConfigError(name, 0, "must be 1: what a lost rank still writes must have places of its own")
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Three ranks, and two rounds of two."""
+        three = cls(ranks=3, tokens=1, granules=1, cores=1, rounds=1)
+        return {"three ranks": three, "two ranks, two rounds": replace(three, ranks=2, rounds=2)}

@@ -10,7 +10,7 @@ import numpy as np
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers
-from xccl_emu.kernels.serving import membership, surviving_pull
+from xccl_emu.kernels.serving import membership, surviving_fused, surviving_pull
 from xccl_emu.kernels.serving.survivors import Attempts, Replicas
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
@@ -20,6 +20,7 @@ from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.group import Args, ExpertGroup
 from xccl_emu.protocols.experts.layout import LAYER, C, EpLayout, GroupLayout
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout
 from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.routing import Placement
 
@@ -62,6 +63,7 @@ class SurvivingGroup(ExpertGroup[C]):
     layout: SurvivingLayout[C]
     tables: list[Tables]
     """[rank]"""
+    n_experts: int
 
     @abstractmethod
     def _all_places(self) -> Args:
@@ -76,7 +78,7 @@ class SurvivingGroup(ExpertGroup[C]):
         for row, each in zip(held, placements, strict=True):
             for expert, copies in enumerate(each.copies):
                 row[list(copies)] = expert
-        self.tables = []
+        self.tables, self.n_experts = [], placement.n_experts
         for die in self.layout.dies:
             took_part = self.pod.alloc(die, 8 * self.n_rounds)
             bench.label_buffer(took_part, "took part")
@@ -97,13 +99,12 @@ class SurvivingGroup(ExpertGroup[C]):
         )  # fmt: skip
         for rank, (own, more) in enumerate(zip(self.buffers, self.tables, strict=True)):
             held = [own.get(name) for name in Buffers._fields]
-            rows = self.n_experts(more)
             args: dict[str, Any] = {
                 "core": cores, "c": self.shape(),
                 "b": Buffers(*(buffer.address if buffer else 0 for buffer in held)),
                 "stride": Buffers(*(buffer.nbytes // self.n_rounds if buffer else 0 for buffer in held)),
                 "r": Replicas(
-                    rows, more.maps.address, more.maps.nbytes // (n + 1), more.held.address, more.slots.address,
+                    self.n_experts, more.maps.address, more.maps.nbytes // (n + 1), more.held.address, more.slots.address,
                     more.held_routes.address,
                 ),
                 "a": Attempts(
@@ -119,10 +120,6 @@ class SurvivingGroup(ExpertGroup[C]):
         args = {"suspect": lost if lost >= 0 else nobody, "heir": nobody, "g": known}
         self.pod.launch(membership.supervise, supervisor, [0], args, after=streams)
 
-    def n_experts(self, tables: Tables) -> int:
-        """Experts that the tables are of."""
-        return tables.maps.nbytes // (4 * (self.config.n_ranks + 1) * self.config.tokens_max)
-
 
 class SurvivingPullLayout(SurvivingLayout[EpConfig], EpLayout):
     """The regions of `EpLayout` and the words of a membership."""
@@ -137,3 +134,20 @@ class SurvivingPull(SurvivingGroup[EpConfig], ExpertParallel):
 
     def _all_places(self) -> Args:
         return {"d": self.dispatch_areas(), "e": self.combine_areas()}
+
+
+class SurvivingFusedLayout(SurvivingLayout[FusedConfig], FusedLayout):
+    """The regions of `FusedLayout`, contributions and arrivals double, and the words of a membership."""
+
+    sets = 2
+
+
+class SurvivingFused(SurvivingGroup[FusedConfig], FusedExpertParallel):
+    """A group whose ranks write to each other."""
+
+    kernel = surviving_fused.rank
+    lays_out = SurvivingFusedLayout
+    layout: SurvivingFusedLayout
+
+    def _all_places(self) -> Args:
+        return {"f": self.areas(), "sets": self.layout.combine.size // self.layout.sets, "tokens_max": self.config.tokens_max}
