@@ -88,7 +88,7 @@ def unaborted(x: Abort):
 
 
 def may_offer(x: Abort):
-    """Return whether what is offered is whole; what waits for acknowledgments that may not come may have left some out."""
+    """Return whether what is offered is whole: a core may have left out what was for a block that was not free."""
     if x.left == NOBODY:
         return 1
     whole = yield from unaborted(x)

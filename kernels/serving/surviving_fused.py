@@ -19,7 +19,8 @@ from xccl_emu.kernels.fused.combine import bring_back
 from xccl_emu.kernels.fused.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.kernels.serving.membership import END, EPOCH, HEIR, WHOLE, Member
-from xccl_emu.kernels.serving.survivors import Attempts, Replicas, gather_slots, next_attempt, run_experts
+from xccl_emu.kernels.serving.replicas import Attempts, Replicas
+from xccl_emu.kernels.serving.survivors import gather_slots, next_attempt, run_experts
 
 
 def layer(core, me, tokens, event, lost, c: Group, b: Buffers, f: Fused, r: Replicas, x: Abort):

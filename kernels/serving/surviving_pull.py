@@ -15,11 +15,12 @@ from xccl_emu import lang as xl
 from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.parameters import Buffers, Counting, Group, LayerBuffers
 from xccl_emu.kernels.experts.rounds import settle
-from xccl_emu.kernels.serving.survivors import Attempts, Replicas, gather_slots, next_attempt, run_experts
 from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
 from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.pull.parameters import Areas, Pulls
 from xccl_emu.kernels.serving.membership import END, EPOCH, HEIR, WHOLE, Member
+from xccl_emu.kernels.serving.replicas import Attempts, Replicas
+from xccl_emu.kernels.serving.survivors import gather_slots, next_attempt, run_experts
 
 
 def layer(core, me, tokens, event, lost, c: Group, b: Buffers, d: Areas, e: Areas, r: Replicas, x: Abort):

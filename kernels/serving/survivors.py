@@ -1,14 +1,12 @@
 """Rounds of a layer that go on with fewer ranks, however their tokens travel ([xDeepServe] 6.2, stage 2).
 
-A rank is given up at any moment, dead or alive, by a word of a supervisor (`kernels/serving/membership`).  The others go
-back to the least round that one of them is in, and go on without it.  Its requests are lost.  Each expert keeps at least
-one replica: where an expert was on that rank alone, it takes the slot of an excess replica.
+A rank is given up at any moment, dead or alive, by a word of a supervisor (`kernels/serving/membership`).  The others
+go back to the least round that one of them is in, and go on without it.  Its requests are lost.  Each expert keeps at
+least one replica: where an expert was on that rank alone, it takes the slot of an excess replica.
 
 Tables say, for each rank that may be lost and for none, which slot an expert has at each position of a batch, and which
 expert a slot has.  A round begins with the gather from experts to slots, which the paper has before dispatch (4.5).
 """
-
-from typing import NamedTuple
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.aborts import Abort, unaborted
@@ -18,35 +16,7 @@ from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.rounds import settle, share_word
 from xccl_emu.kernels.serving.membership import EPOCH, HEIR, MembershipRank, go_on
-
-
-class Replicas(NamedTuple):
-    """Which slots experts have, and what a rank keeps of that."""
-
-    experts: int
-    maps: xl.Reads
-    """[1 + ranks, tokens, experts] slots, by who is lost, nobody last."""
-    map_bytes: int
-    """Of those of one who is lost."""
-    held: xl.Reads
-    """[1 + ranks, slots] experts."""
-    slots: xl.Updates
-    """[tokens, 16]: the choices of a round as slots."""
-    held_routes: xl.Updates
-    """[rows] routes, with the expert in place of its slot."""
-
-
-class Attempts(NamedTuple):
-    """What a rank has to do."""
-
-    resume: xl.Updates
-    """Word in which the first core gives its siblings the round that they continue with."""
-    took_part: xl.Writes
-    """[rounds] words: one more than who was lost when the round was made, the number of ranks for nobody."""
-    batches: xl.Reads
-    """How many tokens each round has."""
-    batch_bytes: int
-    """From a number to the next."""
+from xccl_emu.kernels.serving.replicas import Attempts, Replicas
 
 
 def gather_slots(core, tokens, lost, c: Group, b: Buffers, r: Replicas):

@@ -1,7 +1,7 @@
 """A layer of experts with replicas, whole or after a rank was lost ([xDeepServe] 4.5, step 4; 6.2, stage 2).
 
-Tokens of an expert take its replicas by turns, by their positions in their batches.  A lost rank's tokens are absent, and
-so are its slots.  Each expert that is left without a replica takes the last slot of one that has most of them.
+Tokens of an expert take its replicas by turns, by their positions in their batches.  A lost rank's tokens are absent,
+and so are its slots.  Each expert that is left without a replica takes the last slot of one that has most of them.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.oracle.moe import Dispatched, Hidden, Index, dispatch, dummy_expert
+from xccl_emu.oracle.moe import Dispatched, Index, dispatch, dummy_expert
+from xccl_emu.oracle.numerics import Hidden
 
 Slots = list[int]
 """The expert in each slot, -1 for none."""
@@ -40,16 +41,14 @@ def dispatched(
     tokens: Sequence[Hidden], choices: Sequence[NDArray[np.integer[Any]]], slots: Slots, local: int, lost: int | None,
     quantized: bool, quantizer: str,
 ) -> Dispatched:  # fmt: skip
-    """What ranks receive; tokens and experts chosen as `moe.dispatch` takes them, ``slots`` of the ranks that are left."""
+    """What ranks receive; tokens and experts chosen as `moe.dispatch` takes them, ``slots`` of those left."""
     there = [0 if rank == lost else len(batch) for rank, batch in enumerate(tokens)]
     kept = [batch[:n] for batch, n in zip(tokens, there, strict=True)]
     topk = [to_slots(batch[:n], slots) for batch, n in zip(choices, there, strict=True)]
     return dispatch(kept, topk, len(kept), local, quantized, quantizer)
 
 
-def combined(
-    sent: Dispatched, rank: int, weights: NDArray[np.float32], slots: Slots, quantizer: str | None
-) -> Hidden:
+def combined(sent: Dispatched, rank: int, weights: NDArray[np.float32], slots: Slots, quantizer: str | None) -> Hidden:
     """Outputs [T, hidden] of a rank, by the experts that the slots have; other arguments as of `combined_for`."""
 
     def outputs(ranks: Index, rows: Index) -> Hidden:

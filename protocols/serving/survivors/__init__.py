@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.kernels.serving.membership import NOBODY
 from xccl_emu.machine.pod import Buffer, Pod, bytes_of
 from xccl_emu.oracle import survivors as oracle
 from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
@@ -83,7 +84,7 @@ class SurvivorsCase(LayerCase):
         )
         group.fill_rounds(*columns(batches))
         group.put_tables(bench, self._placement)
-        group.launch_rounds(streams, len(batches), lost=self.lost if self.lost < self.ranks else -1)
+        group.launch_rounds(streams, len(batches), lost=self.lost if self.lost < self.ranks else NOBODY)
         streams.put()
         return group, streams
 
@@ -94,7 +95,7 @@ class SurvivorsCase(LayerCase):
         rows = [self._rows(batch, lost) for batch in batches for lost in (self.lost, self.ranks)]
         owners = [[streams.owner(group.die_of(r), core) for core in range(self.cores)] for r in range(self.ranks)]
         for rank, buffers in enumerate(group.buffers):
-            took_part = group.tables[rank].took_part
+            took_part = group.tables[rank]["took_part"]
             for i, batch in enumerate(batches):
                 bench.already_filled(*app.filled(group.config, buffers, i, len(batch.tokens[rank])))
                 of_round = app.part_of(buffers, i, len(batches))
@@ -107,7 +108,7 @@ class SurvivorsCase(LayerCase):
             for name, buffer in buffers.items():
                 bench.label_buffer(buffer, f"app.{name}")
         left = [rank for rank in range(self.ranks) if rank != self.lost]
-        words, of_all = [group.tables[r].took_part for r in left], [core for r in left for core in owners[r]]
+        words, of_all = [group.tables[r]["took_part"] for r in left], [core for r in left for core in owners[r]]
         bench.judged_by(_same, *words, name="who took part", owners=of_all)
         group.layout.label(bench)
         bench.tolerates("stop", "cut", "stall")
@@ -174,8 +175,8 @@ class DispatchMembership(SurvivorsCase, MoeCase):
         Preset(
             "dispatch-membership",
             "Dispatch and combine go on when a rank is lost (xDeepServe 6.2)",
-            {"ranks": 3, "tokens": 1, "granules": 1, "rounds": 1},
-            {"ranks": 2, "rounds": 2},
+            {"tokens": 1, "granules": 1, "rounds": 1},
+            {"rounds": 2},
         ),
     )
     papers = (*read_papers("pull"), *read_papers("serving.survivors"))
@@ -189,7 +190,7 @@ class DispatchMembership(SurvivorsCase, MoeCase):
             "three ranks, the second is lost": three,
             "the first is lost": replace(three, lost=0),
             "the last is lost": replace(three, lost=2),
-            "two ranks, two rounds": replace(three, ranks=2, rounds=2),
+            "two ranks, two rounds": replace(three, ranks=2, tokens=1, rounds=2),
         }
 
 
@@ -201,8 +202,8 @@ class FusedMembership(SurvivorsCase, FusedCase):
         Preset(
             "fused-membership",
             "FusedDispatch and FusedCombine go on when a rank is lost",
-            {"ranks": 3, "tokens": 1, "granules": 1, "cores": 1, "rounds": 1},
-            {"ranks": 2, "rounds": 2},
+            {"tokens": 1, "granules": 1, "cores": 1, "rounds": 1},
+            {"rounds": 2},
         ),
     )
     papers = (*read_papers("fused"), *read_papers("serving.survivors"))
@@ -218,4 +219,4 @@ class FusedMembership(SurvivorsCase, FusedCase):
     def proofs(cls) -> Mapping[str, Case]:
         """Three ranks, and two rounds of two."""
         three = cls(ranks=3, tokens=1, granules=1, cores=1, rounds=1)
-        return {"three ranks": three, "two ranks, two rounds": replace(three, ranks=2, rounds=2)}
+        return {"three ranks": three, "two ranks, two rounds": replace(three, ranks=2, tokens=1, rounds=2)}

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +10,11 @@ from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers
 from xccl_emu.kernels.serving import membership, surviving_fused, surviving_pull
-from xccl_emu.kernels.serving.survivors import Attempts, Replicas
+from xccl_emu.kernels.serving.replicas import Attempts, Replicas
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocol import Bench
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.group import Args, ExpertGroup
 from xccl_emu.protocols.experts.layout import LAYER, C, EpLayout, GroupLayout
@@ -44,25 +42,14 @@ class SurvivingLayout(GroupLayout[C]):
             bench.label(*label)
 
 
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """What a rank has in addition to the layer's buffers."""
-
-    maps: Buffer
-    held: Buffer
-    slots: Buffer
-    held_routes: Buffer
-    took_part: Buffer
-
-
 class SurvivingGroup(ExpertGroup[C]):
     """A group with a supervisor on the die after the ranks', which may give up rank ``lost`` at any moment."""
 
     kernel: ClassVar[Kernel]
     """The rounds of a rank."""
     layout: SurvivingLayout[C]
-    tables: list[Tables]
-    """[rank]"""
+    tables: list[dict[str, Buffer]]
+    """What a rank has in addition to the layer's buffers, by the names of `Replicas` and `Attempts`."""
     n_experts: int
 
     @abstractmethod
@@ -80,22 +67,25 @@ class SurvivingGroup(ExpertGroup[C]):
                 row[list(copies)] = expert
         self.tables, self.n_experts = [], placement.n_experts
         for die in self.layout.dies:
-            took_part = self.pod.alloc(die, 8 * self.n_rounds)
-            bench.label_buffer(took_part, "took part")
-            self.tables.append(Tables(
-                bench.filled(die, maps, "maps"), bench.filled(die, held, "held"),
-                bench.filled(die, np.full((c.tokens_max, INDEX_BYTES), 0xFF, np.uint8), "slots"),
-                bench.filled(die, np.zeros((c.rows_max, ROUTE_BYTES), np.uint8), "routes by expert"), took_part,
-            ))  # fmt: skip
+            own = {
+                "maps": bench.filled(die, maps, "maps"), "held": bench.filled(die, held, "held"),
+                "slots": bench.filled(die, np.full((c.tokens_max, INDEX_BYTES), 0xFF, np.uint8), "slots"),
+                "held_routes": bench.filled(die, np.zeros((c.rows_max, ROUTE_BYTES), np.uint8), "routes by expert"),
+                "took_part": self.pod.alloc(die, 8 * self.n_rounds),
+            }  # fmt: skip
+            bench.label_buffer(own["took_part"], "took part")
+            self.tables.append(own)
 
-    def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER, lost: int = -1) -> None:
-        """Launch ``rounds`` rounds of whole layers, and the supervisor, which may give up rank ``lost``, -1 for none."""
+    def launch_rounds(
+        self, streams: Streams, rounds: int, parts: Collection[str] = LAYER, lost: int = membership.NOBODY
+    ) -> None:
+        """Launch ``rounds`` rounds of whole layers, and the supervisor, which may give up rank ``lost``."""
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
         first, supervisor = self.config.first_die, self.config.first_die + n
-        nobody = membership.NOBODY
+        readies, dones = layout.readies.at(first), layout.dones.at(supervisor)
         known = membership.MembershipRank(
-            0, n, rounds, layout.readies.at(first), layout.word.at(first), layout.over.at(first),
-            layout.dones.at(supervisor), self.pod.spec.die_bytes, 0, nobody, nobody,
+            0, n, rounds, readies, layout.word.at(first), layout.over.at(first), dones, self.pod.spec.die_bytes,
+            0, membership.NOBODY, membership.NOBODY,
         )  # fmt: skip
         for rank, (own, more) in enumerate(zip(self.buffers, self.tables, strict=True)):
             held = [own.get(name) for name in Buffers._fields]
@@ -104,20 +94,18 @@ class SurvivingGroup(ExpertGroup[C]):
                 "b": Buffers(*(buffer.address if buffer else 0 for buffer in held)),
                 "stride": Buffers(*(buffer.nbytes // self.n_rounds if buffer else 0 for buffer in held)),
                 "r": Replicas(
-                    self.n_experts, more.maps.address, more.maps.nbytes // (n + 1), more.held.address, more.slots.address,
-                    more.held_routes.address,
+                    experts=self.n_experts, map_bytes=more["maps"].nbytes // (n + 1),
+                    **{name: more[name].address for name in ("maps", "held", "slots", "held_routes")},
                 ),
                 "a": Attempts(
-                    layout.go_on.at(self.die_of(rank)), more.took_part.address, own["batches"].address,
+                    layout.go_on.at(self.die_of(rank)), more["took_part"].address, own["batches"].address,
                     self.config.batch_bytes,
                 ),
-                "g": known._replace(
-                    me=rank, readies=layout.readies.at(first).only(rank), dones=layout.dones.at(supervisor).only(rank)
-                ),
+                "g": known._replace(me=rank, readies=readies.only(rank), dones=dones.only(rank)),
                 **self._all_places(),
             }  # fmt: skip
             self.pod.launch(self.kernel, self.die_of(rank), cores, args, after=streams)
-        args = {"suspect": lost if lost >= 0 else nobody, "heir": nobody, "g": known}
+        args = {"suspect": lost, "heir": membership.NOBODY, "g": known}
         self.pod.launch(membership.supervise, supervisor, [0], args, after=streams)
 
 
@@ -150,4 +138,5 @@ class SurvivingFused(SurvivingGroup[FusedConfig], FusedExpertParallel):
     layout: SurvivingFusedLayout
 
     def _all_places(self) -> Args:
-        return {"f": self.areas(), "sets": self.layout.combine.size // self.layout.sets, "tokens_max": self.config.tokens_max}
+        sets = self.layout.combine.size // self.layout.sets
+        return {"f": self.areas(), "sets": sets, "tokens_max": self.config.tokens_max}
