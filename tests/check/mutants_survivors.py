@@ -21,17 +21,16 @@ DEAF = aborts.at(
 )  # fmt: skip
 """Who waits for an acknowledgment does not hear of a loss: of no harm where the lost rank is alive and sends it."""
 
+KEPT = replicas("lost * c.n_ranks * c.n_local + slot", "c.n_ranks * c.n_ranks * c.n_local + slot")
+"""A slot keeps the replica that was removed from it; with two ranks none is."""
+
 KNOWN = (
     bug("survivors: counts of the lost rank are waited for", ONE, LOCKED,
         dispatched("        if i // c.n_local != x.left:\n", "        if 1:\n"), quick=True),
-    bug("survivors: a block is written though its reader may still read it", PULL, ANY,
-        dispatched("            if free:\n", "            if 1:\n")),
     bug("survivors: a message is offered that was left out", PULL, ANY,
         dispatched("    whole = yield from may_offer(x)\n", "    whole = 1\n")),
-    bug("survivors: tokens go to slots of the lost rank", ONE, ANY,
+    bug("survivors: tokens go to slots of the lost rank", replace(ONE, lost=0), ANY,
         replicas("r.maps + lost * r.map_bytes", "r.maps + c.n_ranks * r.map_bytes"), quick=True),
-    bug("survivors: a slot keeps the replica that was removed from it", replace(ONE, lost=0), WRONG,
-        replicas("lost * c.n_ranks * c.n_local + slot", "c.n_ranks * c.n_ranks * c.n_local + slot"), quick=True),
     bug("survivors: fields do not say of which attempt they are", ONE, ANY,
         pull("tokens, epoch * EPOCH + i + 1,", "tokens, i + 1,"), quick=True),
     bug("survivors: acknowledgments of the epoch before are waited for", PULL, LOCKED,

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.check.mutants import Planted
-from tests.check.mutants_survivors import DEAF, PULL
+from tests.check.mutants_survivors import DEAF, KEPT, PULL
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import DEADLOCK, VERIFIED
+from xccl_emu.check.verdict import DEADLOCK, VERIFIED, WRONG_BITS
 from xccl_emu.kernels.fused.dispatch import fused_dispatch
 from xccl_emu.kernels.pull.combine import combine
 from xccl_emu.kernels.pull.dispatch import dispatch
@@ -89,7 +89,8 @@ def test_kernels_that_nobody_leaves_poll_as_before() -> None:
 def test_every_expert_keeps_a_replica(ranks: int, local: int, lost: int, data: st.DataObject) -> None:
     """Drawn placements without a rank: no slot of it, one or more of each expert, as the naive rule has them."""
     n_slots, lost = ranks * local, lost % ranks
-    replicas = data.draw(st.integers(local, n_slots - 1))
+    most = n_slots // 2  # no expert then needs more copies than there are ranks
+    replicas = data.draw(st.integers(local, max(local, most)))
     placed = place_experts(ranks, n_slots - replicas, False, Redundancy(replicas, np.ones(n_slots - replicas)))
     left = placed.without(lost)
     slots = [-1] * n_slots
@@ -138,3 +139,9 @@ def test_too_few_slots_are_refused() -> None:
 def test_some_bugs_show_only_where_a_die_stops() -> None:
     """Who waits for an acknowledgment does not hear of a loss: right as long as the lost rank is alive to send it."""
     assert check(Planted(PULL, (DEAF,)), fault="stop:die1", policy="exhaustive").violation.kind == DEADLOCK
+
+
+def test_a_slot_that_keeps_a_removed_replica_is_found() -> None:
+    """Of three ranks the second is lost, and the third computes tokens of its expert by the weights of another."""
+    planted = Planted(DispatchMembership(**SMALL | {"ranks": 3}), (KEPT,))
+    assert check(planted, policy="random", schedules=200).violation.kind == WRONG_BITS
