@@ -1,4 +1,4 @@
-"""The records of layers that go on with fewer ranks, in addition to those of the layer and of the membership."""
+"""The records of layers that go on with fewer ranks, with what each rank has for them."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ class Replicas(NamedTuple):
 
     experts: int
     maps: xl.Reads
-    """[1 + ranks, tokens, experts] slots, by who is lost, nobody last."""
+    """[1 + ranks, tokens, experts] slots, by the lost rank, no rank last."""
     map_bytes: int
-    """Of those of one who is lost."""
+    """Bytes of the slots for one lost rank."""
     held: xl.Reads
     """[1 + ranks, slots] experts."""
     slots: xl.Updates
@@ -27,7 +27,7 @@ class Attempts(NamedTuple):
     resume: xl.Updates
     """Word in which the first core gives its siblings the round that they continue with."""
     took_part: xl.Writes
-    """[rounds] words: one more than who was lost when the round was made, the number of ranks for nobody."""
+    """[rounds] words: one more than the rank that was lost when the round was made, the number of ranks for none."""
     batches: xl.Reads
     """How many tokens each round has."""
     batch_bytes: int

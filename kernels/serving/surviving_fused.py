@@ -3,10 +3,10 @@
 A round is made by the kernels that are launched elsewhere.  What makes it safe to go on, beyond what makes it safe to
 go back (`abortable_layer`):
 
-- A contribution has its place by token and choice, whoever sends it, and an arrival says nothing of its sender.  What a
-  lost rank has in flight, or sends before it sees the word, would be taken for another's.  So contributions, arrivals
-  and what is due of them are double, for the epoch before a loss and the one after it.
-- Messages and counts have places by their source: those of a lost rank nobody reads in the new epoch.
+- A contribution has its place by token and choice, whichever rank sends it, and an arrival says nothing of its sender.
+  What a lost rank has in flight, or sends before it sees the word, would pass for what another rank sent.  So
+  contributions, arrivals and what is due of them are double, for the epoch before a loss and the one after it.
+- Messages and counts have places by their source, and nobody reads what a lost rank wrote.
 """
 
 from xccl_emu import lang as xl
@@ -44,7 +44,7 @@ def rank(
 ):  # fmt: skip
     """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart.
 
-    ``sets``: bytes from the contributions of an epoch to those of the next one, of ``tokens_max`` tokens.
+    ``sets``: bytes from the contributions of an epoch to the next one, for ``tokens_max`` tokens.
     """
     now = WHOLE * EPOCH
     while now != END:

@@ -5,8 +5,8 @@ go back (`abortable_experts`):
 
 - A block is written when its reader has acknowledged the round before, or an epoch has begun since.  A reader that is
   lost may not have; but a block is for one reader, and for that one nothing is written any more.
-- Who hears of a loss while it waits for an acknowledgment leaves the block as it is, since its reader may not have
-  heard, and offers nothing of that attempt to anybody.
+- A rank that hears of a loss while it waits for an acknowledgment leaves the block as it is, since its reader may not
+  have heard, and offers nothing of that attempt to anybody.
 - A rank that is given up alive goes on reading what was for it, and writing its own fields, which nobody looks at in
   the new epoch, until it sees the word.
 """

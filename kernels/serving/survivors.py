@@ -52,7 +52,7 @@ def next_attempt(core, now, c: Group, a: Attempts, g: MembershipRank, x: Abort):
     if core == 0:
         good = yield from unaborted(x)
         if good:
-            yield xl.store(a.took_part + 8 * i, 1 + min(now // EPOCH % HEIR, c.n_ranks))
+            yield xl.store(a.took_part + 8 * i, 1 + min(now // EPOCH % HEIR, c.n_ranks), step=6)
         now = yield from go_on(i + good, good, now // EPOCH, g)
     if c.cores > 1:
         now = yield from share_word(core, now, a.resume)

@@ -1,4 +1,4 @@
-"""Layers that go on with fewer ranks: whichever rank is lost, the others' outputs are those of who is left."""
+"""Layers that go on with fewer ranks: whichever rank is lost, the others' outputs are as without it."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def test_every_expert_keeps_a_replica(ranks: int, local: int, lost: int, data: s
 
 
 def test_an_excess_replica_is_removed_by_hand() -> None:
-    """Of three ranks with experts 0, 1 and 0 the second is lost: the last slot, an excess replica, gets expert 1."""
+    """The second of three ranks with experts 0, 1 and 0 is lost: the last slot, an excess replica, gets expert 1."""
     assert oracle.without_rank([0, 1, 0], 1, 1) == [0, -1, 1]
     assert oracle.to_slots(np.array([[0], [0], [1]]), [0, 1, 0]).tolist() == [[0], [2], [1]]
 
@@ -142,6 +142,6 @@ def test_some_bugs_show_only_where_a_die_stops() -> None:
 
 
 def test_a_slot_that_keeps_a_removed_replica_is_found() -> None:
-    """Of three ranks the second is lost, and the third computes tokens of its expert by the weights of another."""
+    """The second of three ranks is lost, and the third computes tokens of its expert by the weights of another."""
     planted = Planted(DispatchMembership(**SMALL | {"ranks": 3}), (KEPT,))
     assert check(planted, policy="random", schedules=200).violation.kind == WRONG_BITS

@@ -41,7 +41,7 @@ def dispatched(
     tokens: Sequence[Hidden], choices: Sequence[NDArray[np.integer[Any]]], slots: Slots, local: int, lost: int | None,
     quantized: bool, quantizer: str,
 ) -> Dispatched:  # fmt: skip
-    """What ranks receive; tokens and experts chosen as `moe.dispatch` takes them, ``slots`` of those left."""
+    """Return what ranks receive; tokens and experts chosen as `moe.dispatch` takes them, ``slots`` of those left."""
     there = [0 if rank == lost else len(batch) for rank, batch in enumerate(tokens)]
     kept = [batch[:n] for batch, n in zip(tokens, there, strict=True)]
     topk = [to_slots(batch[:n], slots) for batch, n in zip(choices, there, strict=True)]
@@ -49,7 +49,7 @@ def dispatched(
 
 
 def combined(sent: Dispatched, rank: int, weights: NDArray[np.float32], slots: Slots, quantizer: str | None) -> Hidden:
-    """Outputs [T, hidden] of a rank, by the experts that the slots have; other arguments as of `combined_for`."""
+    """Outputs [T, hidden] of a rank, by the experts that the slots have; the rest is as in `combined_for`."""
 
     def outputs(ranks: Index, rows: Index) -> Hidden:
         made = []

@@ -116,7 +116,7 @@ class SurvivorsCase(LayerCase):
             bench.recovers(self.lost)
 
     def _rows(self, batch: Batch, lost: int) -> list[Rows]:
-        """What each rank has of a round in the end, by the oracle; the lost one nothing that is judged."""
+        """Return what each rank has of a round in the end, by the oracle; the lost one nothing that is judged."""
         c, local = self._config(), self.experts
         slots = [-1] * c.n_slots
         for expert, copies in enumerate(self._placement.copies):
@@ -141,7 +141,7 @@ class _Right:
     may_lack: bool
     """May the rank not have made it?"""
     rows: Mapping[int, Rows]
-    """By who is lost."""
+    """By the lost rank."""
 
     def __call__(self, word: NDArray[np.uint8], *buffers: NDArray[np.uint8]) -> bool | str:
         lost = int(word.view(np.int64)[0]) - 1

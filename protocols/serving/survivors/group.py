@@ -57,7 +57,7 @@ class SurvivingGroup(ExpertGroup[C]):
         """Return the kernel's records of the places that the protocol uses."""
 
     def put_tables(self, bench: Bench, placement: Placement) -> None:
-        """Put on each die who has which slot, whoever is lost."""
+        """Put on each die which expert has which slot, for each rank that may be lost."""
         c, n = self.config, self.config.n_ranks
         placements = [*map(placement.without, range(n)), placement]
         maps = np.stack([each.expert_map(c.tokens_max) for each in placements])
