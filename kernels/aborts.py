@@ -6,12 +6,19 @@ cores of a rank need not agree on where they have heard of it.  What a core has 
 offered.  But it acknowledges what it was offered: who has begun a round comes to its end, and nobody else waits for
 that in vain.
 
+A rank may also leave for good (6.2, stage 2).  Then the abort is the word that says which one.  The others send nothing
+to it in the new epoch, and wait for nothing of it: no counts, no rows, no acknowledgments.  One that it owes in the old
+epoch may never come, so these waits end too; a block that is not free is not written, and then nothing is offered.
+
 Without an abort, `Abort()`, the waits are what they would be without this, to the bit.
 """
 
 from typing import NamedTuple
 
 from xccl_emu import lang as xl
+
+NOBODY = -1
+"""As the rank that has left: none can."""
 
 
 class Abort(NamedTuple):
@@ -23,6 +30,8 @@ class Abort(NamedTuple):
     """In which it runs: a later one in that word is the abort."""
     first: int = 0
     """Event ID of the first round of the epoch."""
+    left: int = NOBODY
+    """The rank that has left for good; no rank's number if none has, but one may."""
 
 
 def unless(going, word, compare, value, x: Abort, step, sync):
@@ -51,15 +60,22 @@ def until_least(going, word, least, x: Abort, step, sync):
     return 1
 
 
-def until_free(acknowledged, event, x: Abort, step, sync):
+def until_free(acknowledged, peer, event, x: Abort, step, sync):
     """Wait until a peer has acknowledged the event before this one; then its block may be written again.
 
     Not in the first round of an epoch: it begins when all that was offered before is read, or never will be.
+    Returns 0 if the peer has left, or may have and an abort came sooner.
     """
     least = event - 1
     if x.word:
         least = least * (event > x.first)
+    if x.left != NOBODY:
+        if peer == x.left:
+            return 0
+        came = yield from unless(1, acknowledged, xl.CMP_GE, least, x, step, sync)
+        return came
     yield xl.poll_ge(acknowledged, least, step=step, sync=sync)
+    return 1
 
 
 def unaborted(x: Abort):
@@ -69,3 +85,11 @@ def unaborted(x: Abort):
     yield xl.dcci(x.word, sync="abort line")
     seen = yield xl.load(x.word, sync="abort in")
     return seen <= x.epoch
+
+
+def may_offer(x: Abort):
+    """Return whether what is offered is whole: a core may have left out what was for a block that was not free."""
+    if x.left == NOBODY:
+        return 1
+    whole = yield from unaborted(x)
+    return whole

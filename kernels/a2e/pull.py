@@ -24,7 +24,7 @@ def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches:
     """Run an attention die's part of a call with this many tokens."""
     yield from offer_tokens(index, core, tokens, event, c, b, dispatches, Abort())
     yield from sum_tokens(index, core, tokens, event, c, b, combines, Abort())
-    yield from acknowledge_all(index, core, event, combines.done, c)
+    yield from acknowledge_all(index, core, event, combines.done, c, Abort())
     yield xl.quiet(sync="outputs visible")  # and out of the data buffer, for the next call
 
 

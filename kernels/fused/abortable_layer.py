@@ -47,14 +47,16 @@ def layer(core, tokens, event, c: Group, b: Buffers, f: Fused, r: RankWords, x: 
     yield from settle()
 
 
-class _WholeLayer(Dispatches):
+class WholeLayer(Dispatches):
+    """What a whole layer touches."""
+
     combine: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     arrivals: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     due: xl.Own[xl.Updates]
 
 
 @xl.kernel
-def rank(core, n: Rounds, c: Counting, b: LayerBuffers, stride: Buffers, f: _WholeLayer, r: OfRank):
+def rank(core, n: Rounds, c: Counting, b: LayerBuffers, stride: Buffers, f: WholeLayer, r: OfRank):
     """The rounds of one core of a rank, whose buffers lie ``stride`` bytes apart."""
     word = 0
     left = n.failures

@@ -28,7 +28,7 @@ from where the peer says; these fields are double for the same reason.
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.aborts import Abort, unaborted, until
+from xccl_emu.kernels.aborts import NOBODY, Abort, unaborted, until
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
@@ -166,7 +166,7 @@ def send_tokens(rank, core, tokens, b: Buffers, c: Group, f: Fused):
                 yield from ring_sdma(half, sent, staging, c, f)
 
 
-def publish(rank, first, last, event, c: Group, f: Fused):
+def publish(rank, first, last, event, c: Group, f: Fused, x: Abort):
     """Step 2: announce to the rank of each expert of this core's share how many messages there are, and their place.
 
     The experts are dealt out from the own rank on, so that no two ranks begin with the same one.
@@ -178,7 +178,8 @@ def publish(rank, first, last, event, c: Group, f: Fused):
         begin = yield from room_at(slot // c.n_local, rank, c, f)
         table = f.fields + slot // c.n_local * c.die_bytes
         field = field_at(table, event, c.n_ranks, c.n_local, rank, slot % c.n_local)
-        yield xl.put(field, event, n, begin + before, step=2, sync="counts")
+        if slot // c.n_local != x.left:
+            yield xl.put(field, event, n, begin + before, step=2, sync="counts")
 
 
 def await_counts(rank, first, last, event, c: Group, f: Fused, x: Abort):
@@ -186,16 +187,32 @@ def await_counts(rank, first, last, event, c: Group, f: Fused, x: Abort):
     own = field_at(f.fields + rank * c.die_bytes, event, c.n_ranks, c.n_local, 0, 0)
     going = 1
     for i in range(first, last):
-        going = yield from until(going, own + i * FIELD_BYTES, event, x, 3, "counts in")
+        if i // c.n_local != x.left:
+            going = yield from until(going, own + i * FIELD_BYTES, event, x, 3, "counts in")
     yield from barrier(3, "all counts are in")
     complete = yield from unaborted(x)
     return complete
 
 
-def load_fields(rank, event, c: Group, f: Fused):
+def load_fields_of_others(own, c: Group, f: Fused, x: Abort):
+    """Load the counts of all but the rank that has left, which may still write its own, and has nothing to send."""
+    nbytes = c.n_local * FIELD_BYTES
+    for s in range(c.n_ranks):
+        if s != x.left:
+            yield xl.mtu_in(own + s * nbytes, f.work + s * nbytes, nbytes, step=3)
+        else:
+            for e in range(c.n_local):
+                yield xl.ub_store(f.work + s * nbytes + e * FIELD_BYTES + 8, 0, step=3)
+    yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "counts loaded")
+
+
+def load_fields(rank, event, c: Group, f: Fused, x: Abort):
     """Step 3: load the counts of all; returns the sum."""
     own = field_at(f.fields + rank * c.die_bytes, event, c.n_ranks, c.n_local, 0, 0)
-    yield from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")
+    if x.left == NOBODY:
+        yield from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")
+    else:
+        yield from load_fields_of_others(own, c, f, x)
     rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local, FIELD_BYTES, 3)
     return rows
 
@@ -285,7 +302,7 @@ def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, f: Fused, x: A
     if f.exchange:
         granted = yield from unaborted(x)
     if granted:
-        yield from publish(rank, first, last, event, c, f)
+        yield from publish(rank, first, last, event, c, f, x)
 
 
 def take_tokens(rank, core, event, c: Group, b: Buffers, f: Fused, x: Abort):
@@ -294,7 +311,7 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, f: Fused, x: Abort):
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
     complete = yield from await_counts(rank, first, last, event, c, f, x)
     if complete:
-        rows = yield from load_fields(rank, event, c, f)
+        rows = yield from load_fields(rank, event, c, f, x)
         yield from assemble(rank, core, rows, c, b, f)
 
 

@@ -31,7 +31,7 @@ def layer(core, tokens, event, whole, c: Group, b: Buffers, d: Areas, e: Areas, 
         yield from settle()
         yield from offer(r.me, core, event, c, b, e, x)
         yield from sum_tokens(r.me, core, tokens, event, c, b, e, x)
-        yield from acknowledge_all(r.me, core, event, e.done, c)
+        yield from acknowledge_all(r.me, core, event, e.done, c, x)
         yield from settle()
 
 

@@ -66,8 +66,10 @@ def quantize_rows(source, target, n, turn, c: Group, a: Areas):
 
 
 def await_free(s, rank, event, c: Group, a: Areas, x: Abort):
-    """Wait until a rank has pulled what this one offered it in the round before."""
-    yield from until_free(a.done + rank * c.die_bytes + s * FIELD_BYTES, event, x, 3, "combine blocks free")
+    """Wait until a rank has pulled what this one offered it in the round before; returns whether it has."""
+    done = a.done + rank * c.die_bytes + s * FIELD_BYTES
+    free = yield from until_free(done, s, event, x, 3, "combine blocks free")
+    return free
 
 
 def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
@@ -83,7 +85,7 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
             end = min(row + n, last)
             if begin < end:
                 s = i % c.n_ranks
-                yield from await_free(s, rank, event, c, a, x)
+                free = yield from await_free(s, rank, event, c, a, x)
                 place = begin - row
                 for e in range(i // c.n_ranks):
                     before = yield xl.ub_load(4 * (e * c.n_ranks + s), step=1)
@@ -91,9 +93,9 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas, x: Abort):
                 block = a.blocks + rank * c.die_bytes + s * a.block_bytes
                 target = block + place * contribution_stride(c.hidden, c.narrowed)
                 source = y + begin * 2 * c.hidden
-                if c.narrowed:
+                if free and c.narrowed:
                     turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
-                else:
+                elif free:
                     turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
             row = row + n
     if c.narrowed:
@@ -121,7 +123,8 @@ def offer(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
         for i in range(first, last):
             s = (i + rank) % c.n_ranks
             field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
-            yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
+            if s != x.left:
+                yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 
 
 def stage(source, at, nbytes, half, turn):
@@ -176,13 +179,14 @@ def sum_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Abo
         yield from drain_halves(xl.MTU_IN, xl.SCALAR, turn, "staging free")
 
 
-def acknowledge_all(rank, core, event, done, c: Group):
+def acknowledge_all(rank, core, event, done, c: Group, x: Abort):
     """Signal to each rank of this core's share that all cores have pulled what they need from it."""
     yield from hand_over(xl.MTU_IN, xl.SCALAR, 2, "contributions pulled")
     yield from barrier(7, "all cores have pulled")
     for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         d = (i + rank) % c.n_ranks
-        yield xl.put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
+        if d != x.left:
+            yield xl.put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
 
 
 class _CombineBuffers(Buffers):
@@ -199,4 +203,4 @@ def combine(rank, core, tokens, event, c: Group, b: _CombineBuffers, a: Pulls):
     """Do one combine on one core of a rank with this many tokens, in the round with that event ID."""
     yield from offer(rank, core, event, c, b, a, Abort())
     yield from sum_tokens(rank, core, tokens, event, c, b, a, Abort())
-    yield from acknowledge_all(rank, core, event, a.done, c)
+    yield from acknowledge_all(rank, core, event, a.done, c, Abort())

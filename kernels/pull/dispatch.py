@@ -14,7 +14,7 @@ one has acknowledged the round before (sync "dispatch blocks free").
 """
 
 from xccl_emu import lang as xl
-from xccl_emu.kernels.aborts import Abort, until, until_free
+from xccl_emu.kernels.aborts import Abort, may_offer, until, until_free
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
@@ -34,8 +34,10 @@ from xccl_emu.kernels.pull.parameters import Areas, Pulls
 
 
 def await_free(d, rank, event, c: Group, a: Areas, x: Abort):
-    """Wait until a rank has pulled what this one offered it in the round before."""
-    yield from until_free(a.done + rank * c.die_bytes + d * FIELD_BYTES, event, x, 3, "dispatch blocks free")
+    """Wait until a rank has pulled what this one offered it in the round before; returns whether it has."""
+    done = a.done + rank * c.die_bytes + d * FIELD_BYTES
+    free = yield from until_free(done, d, event, x, 3, "dispatch blocks free")
+    return free
 
 
 def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas, x: Abort):
@@ -52,9 +54,10 @@ def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas, x: Ab
             yield xl.ub_store(at + c.payload + 8, t, step=3)
             yield xl.ub_store(at + c.payload + 12, k, step=3)
             yield xl.ub_store(at + c.payload + 16, slot, step=3)
-            yield from await_free(d, rank, event, c, a, x)
-            block = a.blocks + rank * c.die_bytes + d * a.block_bytes
-            yield xl.mtu_out(at, block + place * message, message, step=3)
+            free = yield from await_free(d, rank, event, c, a, x)
+            if free:
+                block = a.blocks + rank * c.die_bytes + d * a.block_bytes
+                yield xl.mtu_out(at, block + place * message, message, step=3)
             yield from hand_over(xl.MTU_OUT, xl.SCALAR, half, "message left")
 
 
@@ -79,7 +82,7 @@ def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Ab
             yield from send_message(half, t - 1, rank, event, at + half * (c.payload + SLOT_BYTES), c, b, a, x)
 
 
-def publish(rank, first, last, event, c: Group, a: Areas):
+def publish(rank, first, last, event, c: Group, a: Areas, x: Abort):
     """Step 4: announce to the ranks of this core's experts how many messages there are, zero too, and where."""
     message = c.payload + SLOT_BYTES
     for i in range(first, last):
@@ -88,7 +91,8 @@ def publish(rank, first, last, event, c: Group, a: Areas):
         n = yield xl.ub_load(a.work + 8 * i, step=4)
         before = yield xl.ub_load(a.work + 8 * i + 4, step=4)
         field = field_of(a.fields + d * c.die_bytes, rank, c.n_local, slot % c.n_local)
-        yield xl.put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")
+        if d != x.left:
+            yield xl.put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")
 
 
 def pull_rows(source, n, row, turn, payload, b: Buffers, work, room):
@@ -127,10 +131,11 @@ def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     came = 1
     for i in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         field = a.fields + rank * c.die_bytes + i * FIELD_BYTES
-        came = yield from until(came, field, event, x, 5, "counts in")
         n = 0
-        if came:
-            n = yield xl.load(field + 8, step=5)
+        if i // c.n_local != x.left:
+            came = yield from until(came, field, event, x, 5, "counts in")
+            if came:
+                n = yield xl.load(field + 8, step=5)
         yield xl.store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), n, 4, step=5)
 
 
@@ -176,12 +181,13 @@ def pull(rank, core, rows, c: Group, b: Buffers, a: Areas):
     yield xl.wait_flag(xl.MTU_IN, xl.SCALAR, 2, sync="rows pulled")
 
 
-def acknowledge(rank, core, event, done, c: Group):
+def acknowledge(rank, core, event, done, c: Group, x: Abort):
     """Signal to each source of this core's share that all cores have pulled what it had."""
     yield from barrier(7, "all rows pulled")
     for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         s = (i + rank) % c.n_ranks
-        yield xl.put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
+        if s != x.left:
+            yield xl.put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
 
 
 def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: Abort):
@@ -195,7 +201,9 @@ def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas, x: A
     yield from count_share(rank, first, last, tokens, a.work, 4, c)
     yield xl.quiet(step=3, sync="tokens visible")  # and counted
     yield from barrier(4, "all cores have written")
-    yield from publish(rank, first, last, event, c, a)
+    whole = yield from may_offer(x)
+    if whole:
+        yield from publish(rank, first, last, event, c, a, x)
 
 
 def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
@@ -203,7 +211,7 @@ def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas, x: Abort):
     yield from await_counts(rank, core, event, c, b, a, x)
     rows = yield from gather_counts(c, b)
     yield from pull(rank, core, rows, c, b, a)
-    yield from acknowledge(rank, core, event, a.done, c)
+    yield from acknowledge(rank, core, event, a.done, c, x)
 
 
 class DispatchBuffers(Buffers):

@@ -30,22 +30,20 @@ EPOCH = 1 << 16
 HEIR = 1 << 8
 NOBODY = HEIR - 1
 """As the lost rank: none is; as the heir: no rank has the weights, so its expert is lost, which is said."""
+WHOLE = NOBODY * HEIR + NOBODY
+"""The word before the first one is published."""
+END = -1
+"""In place of word and iteration."""
 STALE = 7
 """Failed with: a row of another epoch was announced."""
 
 
 class MembershipRank(NamedTuple):
-    """What a rank knows: where rows and words are on die 0, the same on each die, and the sizes."""
+    """What a rank knows: where words are on die 0, the same on each die."""
 
     me: int
     ranks: int
     iterations: int
-    nbytes: int
-    """Bytes of a row."""
-    rows: int
-    """[2, ranks, 2] rows with headers: by parity, sender, and whether it is of an inherited expert."""
-    fields: int
-    """[ranks, 2]: epoch and number of iterations whose rows are there, likewise."""
     readies: int
     """By sender: the epoch that it has come to, and its iteration."""
     word: int
@@ -61,19 +59,32 @@ class MembershipRank(NamedTuple):
     """What the last word said that the rank has seen."""
 
 
-class _Member(MembershipRank):
-    rows: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
-    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+class Member(MembershipRank):
+    """What a rank touches."""
+
     readies: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
     word: xl.Own[xl.Reads]
     over: xl.Own[xl.Reads]
     dones: xl.Writes
 
 
-class _Supervisor(MembershipRank):
+class Supervisor(MembershipRank):
+    """What the supervisor touches."""
+
     word: xl.Anywhere[xl.Writes]
     over: xl.Anywhere[xl.Writes]
     dones: xl.Reads
+
+
+class MemberRows(NamedTuple):
+    """Where rows are on die 0, and their size."""
+
+    nbytes: int
+    """Bytes of a row."""
+    rows: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    """[2, ranks, 2] rows with headers: by parity, sender, and whether it is of an inherited expert."""
+    fields: xl.Own[xl.Reads] | xl.Anywhere[xl.Writes]
+    """[ranks, 2]: epoch and number of iterations whose rows are there, likewise."""
 
 
 def place(rows, ranks, sender, inherited, i, nbytes):
@@ -86,26 +97,26 @@ def field_of(fields, sender, inherited):
     return fields + (sender * 2 + inherited) * FIELD_BYTES
 
 
-def send_row(row, i, inherited, g: MembershipRank):
+def send_row(row, i, inherited, g: MembershipRank, w: MemberRows):
     """Write a row to all others that are left, and announce it."""
-    yield xl.mtu_in(row, HEADER_BYTES, g.nbytes, step=1)
+    yield xl.mtu_in(row, HEADER_BYTES, w.nbytes, step=1)
     yield xl.ub_store(0, g.epoch, step=1)
     yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "row in buffer", step=1)
     for j in range(1, g.ranks):
         rank = (g.me + j) % g.ranks
         if rank != g.lost:
-            there = place(g.rows, g.ranks, g.me, inherited, i, g.nbytes) + rank * g.pitch
-            yield xl.mtu_out(0, there, HEADER_BYTES + g.nbytes, step=1)
+            there = place(w.rows, g.ranks, g.me, inherited, i, w.nbytes) + rank * g.pitch
+            yield xl.mtu_out(0, there, HEADER_BYTES + w.nbytes, step=1)
     yield xl.fence(step=1, sync="rows before fields")
     for j in range(1, g.ranks):
         rank = (g.me + j) % g.ranks
         if rank != g.lost:
-            there = field_of(g.fields, g.me, inherited) + rank * g.pitch
+            there = field_of(w.fields, g.me, inherited) + rank * g.pitch
             yield xl.put(there, g.epoch * EPOCH + i + 1, step=1, sync="field")
     yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "rows sent", step=1)
 
 
-def all_sent(i, g: MembershipRank):
+def all_sent(i, g: MembershipRank, w: MemberRows):
     """Wait until the rows of all experts that others have are there; 0 if there is a new word."""
     came = 0
     here = g.me * g.pitch
@@ -113,7 +124,7 @@ def all_sent(i, g: MembershipRank):
         expert = (g.me + j) % g.ranks
         owner = g.heir if expert == g.lost else expert
         if came == 0 and owner != NOBODY and owner != g.me:
-            field = field_of(g.fields, owner, expert == g.lost) + here
+            field = field_of(w.fields, owner, expert == g.lost) + here
             came = yield xl.poll_any(
                 (field, xl.CMP_GE, g.epoch * EPOCH + i + 1), (g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),
                 step=2, sync="field in",
@@ -121,25 +132,25 @@ def all_sent(i, g: MembershipRank):
     return came == 0
 
 
-def receive(spare, out, i, g: MembershipRank):
+def receive(spare, out, i, g: MembershipRank, w: MemberRows):
     """Copy the rows of all other experts out; ``out`` is [ranks - 1, iterations, nbytes], from the next expert on."""
     for j in range(1, g.ranks):
         expert = (g.me + j) % g.ranks
         owner = g.heir if expert == g.lost else expert
-        target = out + ((j - 1) * g.iterations + i) * g.nbytes
-        row = HEADER_BYTES + g.nbytes
+        target = out + ((j - 1) * g.iterations + i) * w.nbytes
+        row = HEADER_BYTES + w.nbytes
         if owner == g.me:
-            yield xl.mtu_in(spare + i * g.nbytes, row + HEADER_BYTES, g.nbytes, step=3)
+            yield xl.mtu_in(spare + i * w.nbytes, row + HEADER_BYTES, w.nbytes, step=3)
             yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "row read", step=3)
         elif owner != NOBODY:
-            source = place(g.rows + g.me * g.pitch, g.ranks, owner, expert == g.lost, i, g.nbytes)
+            source = place(w.rows + g.me * g.pitch, g.ranks, owner, expert == g.lost, i, w.nbytes)
             yield xl.mtu_in(source, row, row, step=3)
             yield from hand_over(xl.MTU_IN, xl.SCALAR, 0, "row read", step=3)
             seen = yield xl.ub_load(row, step=3)
             if seen != g.epoch:
                 yield xl.fail(STALE, seen, step=3)
         if owner != NOBODY:
-            yield xl.mtu_out(row + HEADER_BYTES, target, g.nbytes, step=3)
+            yield xl.mtu_out(row + HEADER_BYTES, target, w.nbytes, step=3)
             yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
 
 
@@ -162,20 +173,16 @@ def agree(i, g: MembershipRank):
     return least
 
 
-@xl.kernel
-def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, g: _Member):
-    """Send the rows of ``own`` [iterations, nbytes], and of ``spare`` if it is inherited; ``out`` as in `receive`."""
-    yield xl.v_fill(0, HEADER_BYTES)
-    yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
+def go_on(i, good, word, g: MembershipRank):
+    """End an attempt; ``good``: it was the last of ``i`` iterations, else there is a new word.
+
+    Returns the word and iteration of the next attempt as one word, ``word * EPOCH`` and the iteration; or `END`.
+    """
     here = g.me * g.pitch
-    i = 0
-    epoch = 0
-    lost = NOBODY
-    heir = NOBODY
+    epoch = word // EPOCH
     over = 0
-    while not over:
-        good = 0
-        if i == g.iterations:
+    while not over and (good == 0 or i == g.iterations):
+        if good:
             yield xl.fence(step=6, sync="older done first")
             yield xl.put(g.dones + g.me * FIELD_BYTES, epoch + 1, step=6, sync="done")
             came = yield xl.poll_any(
@@ -183,27 +190,40 @@ def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, g: _Member):
             )
             over = came == 0
             good = over
-        else:
-            yield from send_row(own + i * g.nbytes, i, 0, g._replace(epoch=epoch, lost=lost, heir=heir))
-            if heir == g.me:
-                yield from send_row(spare + i * g.nbytes, i, 1, g._replace(epoch=epoch, lost=lost, heir=heir))
-            good = yield from all_sent(i, g._replace(epoch=epoch, lost=lost, heir=heir))
-            if good:
-                yield from receive(spare, out, i, g._replace(epoch=epoch, lost=lost, heir=heir))
-                i += 1
         if not good:
             yield xl.dcci(g.word + here, step=4, sync="word line")
             word = yield xl.load(g.word + here, step=4, sync="word in")
             epoch = word // EPOCH
             lost = word % HEIR
-            heir = word // HEIR % HEIR
             over = lost == g.me
             if not over:
-                i = yield from agree(i, g._replace(epoch=epoch, lost=lost, heir=heir))
+                i = yield from agree(i, g._replace(epoch=epoch, lost=lost))
+                good = 1
+    return END if over else word * EPOCH + i
 
 
 @xl.kernel
-def supervise(suspect, heir, g: _Supervisor):
+def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, g: Member, w: MemberRows):
+    """Send the rows of ``own`` [iterations, nbytes], and of ``spare`` if it is inherited; ``out`` as in `receive`."""
+    yield xl.v_fill(0, HEADER_BYTES)
+    yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
+    now = WHOLE * EPOCH
+    while now != END:
+        i = now % EPOCH
+        epoch = now // EPOCH // EPOCH
+        lost = now // EPOCH % HEIR
+        heir = now // EPOCH // HEIR % HEIR
+        yield from send_row(own + i * w.nbytes, i, 0, g._replace(epoch=epoch, lost=lost, heir=heir), w)
+        if heir == g.me:
+            yield from send_row(spare + i * w.nbytes, i, 1, g._replace(epoch=epoch, lost=lost, heir=heir), w)
+        good = yield from all_sent(i, g._replace(epoch=epoch, lost=lost, heir=heir), w)
+        if good:
+            yield from receive(spare, out, i, g._replace(epoch=epoch, lost=lost, heir=heir), w)
+        now = yield from go_on(i + good, good, now // EPOCH, g)
+
+
+@xl.kernel
+def supervise(suspect, heir, g: Supervisor):
     """Wait until all ranks are through; until then say, whenever the time is up for one of them, that it is lost."""
     epoch = 0
     lost = NOBODY

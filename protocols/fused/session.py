@@ -109,6 +109,8 @@ class FusedLayout(GroupLayout[FusedConfig]):
     """Layout of a group whose ranks write to each other."""
 
     ub_bytes = staticmethod(fused_buffer_bytes)
+    sets: ClassVar[int] = 1
+    """Sets of places for contributions, with what has arrived and is due of them."""
     staging: Region | None = None
     """Messages on their way to the DMA engine."""
     exchange: Region | None = None
@@ -119,15 +121,17 @@ class FusedLayout(GroupLayout[FusedConfig]):
         rows = c.n_ranks * c.max_tokens
         self.dispatch = self.managed("dispatch_buffer", c.message_bytes, rows, self._messages)
         over = None if c.double_buffered else self.dispatch
-        self.combine = self.managed("combine_buffer", c.row_bytes, rows, self._contributions, over)
+        self.combine = self.managed("combine_buffer", c.row_bytes, self.sets * rows, self._contributions, over)
         if c.path == "sdma":
             self.staging = self.managed("staging", c.message_bytes, c.cores * c.top_k, self._staged)
         self._add_tallies()
         self.fields = self.meta("meta.counts", FIELD_BYTES, 2 * c.n_slots, self._counts)
         if not c.preallocated:
             self.exchange = self.meta("meta.", FIELD_BYTES, 4 * c.n_ranks, self._exchanged)
-        self.arrivals = self.meta("meta.arrivals", FIELD_BYTES, c.tokens_max, self._tokens)
-        self.due = self.meta("meta.due", FIELD_BYTES, c.tokens_max, self._tokens)
+        self.arrivals, self.due = (
+            self.meta(f"meta.{name}", FIELD_BYTES, self.sets * c.tokens_max, self._tokens)
+            for name in ("arrivals", "due")
+        )
 
     # ---- names in reports
 
@@ -161,7 +165,8 @@ class FusedLayout(GroupLayout[FusedConfig]):
                 yield from ((f"{kind}{source}.{parity}", nbytes) for source, nbytes in self._sources(rank))
 
     def _tokens(self, rank: int) -> Iterator[tuple[str, int]]:
-        return ((f".token{t}", FIELD_BYTES) for t in range(self.config.tokens_max))
+        n = self.config.tokens_max
+        return ((f".token{t % n}{t // n * '.again'}", FIELD_BYTES) for t in range(self.sets * n))
 
 
 assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole granules

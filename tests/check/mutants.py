@@ -64,6 +64,8 @@ _PLACES = {
     "collectives.sp_tp_sp": ("xccl_emu.protocols.collectives.sp_tp_sp.sp_tp_sp", "sp_tp_sp"),
     "serving.block_map": ("xccl_emu.protocols.serving.block_map.block_map", ""),
     "serving.heartbeat": ("xccl_emu.protocols.serving.heartbeat.heartbeat", ""),
+    "serving.surviving_fused": ("xccl_emu.protocols.serving.survivors.group.SurvivingFused.kernel", "rank"),
+    "serving.surviving_pull": ("xccl_emu.protocols.serving.survivors.group.SurvivingPull.kernel", "rank"),
     "serving.membership": ("xccl_emu.protocols.serving.membership.membership", ""),
     "serving.mtp": ("xccl_emu.protocols.serving.mtp.device", ""),
     "serving.two_streams": ("xccl_emu.protocols.serving.two_streams.device", ""),

@@ -31,16 +31,16 @@ RESETTING = replace(PAIR, tokens=1, rounds=20)  # so that schedules of the portf
 
 # ---- what stands in dispatch
 
-COUNTS = '        yield xl.put(field, event, n, begin + before, step=2, sync="counts")\n'
+COUNTS = '            yield xl.put(field, event, n, begin + before, step=2, sync="counts")\n'
 LOAD_COUNTS = 'from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")'
 NOT_AWAITED = """xl.mtu_in(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES)
-    yield xl.set_flag(xl.MTU_IN, xl.SCALAR, 0)"""
+        yield xl.set_flag(xl.MTU_IN, xl.SCALAR, 0)"""
 SUM_COUNTS = "    rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local, FIELD_BYTES, 3)\n"
 EACH_COUNT = "    for i in range(c.n_ranks * c.n_local):\n"
 VISIBLE = '    yield xl.quiet(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
 IF_GRANTED = "    if f.exchange:\n        granted = yield from unaborted(x)\n    if granted:\n"
-PUBLISH = "        yield from publish(rank, first, last, event, c, f)\n"
+PUBLISH = "        yield from publish(rank, first, last, event, c, f, x)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
 BEFORE = "yield xl.v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
@@ -87,7 +87,7 @@ KNOWN = (
     bug("fused: flags cleared when peers may have set them for the round after next", RESETTING, LOCKED | TORN,
         of_dispatch(EACH_COUNT + CLEAR, ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE), base=RESET),
     bug("fused: a rank with zero tokens skips its counts", IDLE, LOCKED,
-        of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS)),
+        of_dispatch(COUNTS, "            if n > 0:\n    " + COUNTS)),
     bug("fused: arrivals counted by read, modify and write", replace(PAIR, tokens=1, top_k=2),
         LOCKED | TORN | RACE, of_combine(ARRIVAL, READ_MODIFY_WRITE), base=(MAY_READ,)),
     bug("fused: counts told before the messages are visible", PAIR, RACE | UNWRITTEN,

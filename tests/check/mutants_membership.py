@@ -18,7 +18,7 @@ FIELD_IN = "(field, xl.CMP_GE, g.epoch * EPOCH + i + 1)"
 WORD_IN = "(g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),\n                step=2"
 DONE = "yield xl.put(g.dones + g.me * FIELD_BYTES, epoch + 1"
 DONE_IN = "yield xl.poll_ge(g.dones + rank * FIELD_BYTES, epoch + 1"
-INHERITS = "            if heir == g.me:\n"
+INHERITS = "        if heir == g.me:\n"
 EXCLUDED = "            over = lost == g.me\n"
 TO_OTHERS = "        rank = (g.me + j) % g.ranks\n        if rank != g.lost:\n            ready = "
 
@@ -34,7 +34,7 @@ KNOWN = (
     bug("membership: nobody tells again that it is through", PAIR, LOCKED, of(DONE, DONE.replace("epoch + 1", "1")),
         quick=True),
     bug("membership: the heir does not send what it has inherited", THREE, LOCKED,
-        of(INHERITS, "            if heir == g.me + g.ranks:\n"), quick=True),
+        of(INHERITS, "        if heir == g.me + g.ranks:\n"), quick=True),
     bug("membership: who is given up goes on", PAIR, LOCKED | WRONG | FAILED | RACE | TORN | UNWRITTEN,
         of(EXCLUDED, "            over = 0\n"), quick=True),
     bug("membership: those that are left wait for who was lost", THREE, LOCKED | FAILED | RACE,

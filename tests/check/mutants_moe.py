@@ -34,28 +34,32 @@ of_dispatch, of_messages, of_counts, of_combine, of_sums = (
 
 # ---- what stands in dispatch
 
-COUNTS = '        yield xl.put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")\n'
-POLL_COUNTS = '        came = yield from until(came, field, event, x, 5, "counts in")\n'
+COUNTS = '            yield xl.put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")\n'
+POLL_COUNTS = '            came = yield from until(came, field, event, x, 5, "counts in")\n'
 LOAD_COUNT = "n = yield xl.load(field + 8, step=5)\n"
-IF_CAME = "        n = 0\n        if came:\n            "
+IF_CAME = "            if came:\n                "
 NUMBER = "yield xl.v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
 ROW = "choice_at(t, 0, c.n_ranks * c.n_local)"
 TOKENS_VISIBLE = '    yield xl.quiet(step=3, sync="tokens visible")  # and counted\n'
 ALL_WRITTEN = '    yield from barrier(4, "all cores have written")\n'
-PUBLISH = "    yield from publish(rank, first, last, event, c, a)\n"
+PUBLISH = """\
+    whole = yield from may_offer(x)
+    if whole:
+        yield from publish(rank, first, last, event, c, a, x)
+"""
 PULL = "    yield from pull(rank, core, rows, c, b, a)\n"
-ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c)\n"
+ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c, x)\n"
 PUT_ACK = '        yield xl.put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
 IF_MADE = "            if c.quantized:\n"
 MADE = '                yield xl.wait_flag(xl.VECTOR, xl.SCALAR, half, sync="message made")  # the places, too\n'
 
 KNOWN = (
     bug("dispatch: single buffer, a fast rank overwrites the round before", DISPATCH, LOCKED | RACE,
-        of_dispatch.at('FIELD_BYTES, event, x, 3, "dispatch blocks free")', "event", "event - 1")),
+        of_dispatch.at('done, d, event, x, 3, "dispatch blocks free")', "event", "event - 1")),
     bug("dispatch: boolean flags that are never reset", DISPATCH, TORN,
         of_dispatch.at(COUNTS, "event", "1"), of_dispatch.at(POLL_COUNTS, "event", "1")),
     bug("dispatch: a rank with zero tokens skips its flag", IDLE, LOCKED,
-        of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS)),
+        of_dispatch(COUNTS, "            if n > 0:\n    " + COUNTS)),
     bug("dispatch: source told that its blocks are free when its counts were read", DISPATCH, RACE,
         of_dispatch(PULL + ACKNOWLEDGE, ACKNOWLEDGE + PULL)),
     bug("dispatch: quiet by core 0 for what core 1 wrote", PAIRS, RACE,
@@ -72,7 +76,7 @@ OWN_DISPATCH = (
     bug("dispatch: the table of counts read before what the other core noted is visible", PAIRS, UNWRITTEN | RACE,
         of_dispatch.without("counts noted")),
     bug("dispatch: stale counts, read before the flag is in", DISPATCH, TORN,
-        of_dispatch(POLL_COUNTS + IF_CAME + LOAD_COUNT, "        " + LOAD_COUNT + POLL_COUNTS)),
+        of_dispatch(POLL_COUNTS + IF_CAME + LOAD_COUNT, "            " + LOAD_COUNT + POLL_COUNTS)),
     bug("dispatch: a core acknowledges for its neighbour", UNEVEN, RACE | TORN, of_dispatch.without("all rows pulled")),
     bug("dispatch: acknowledgment of a round that has not begun", LONGER, RACE | TORN,
         of_dispatch.at(PUT_ACK, "event,", "event + 1,")),
@@ -143,12 +147,15 @@ OFFERED = """\
         for i in range(first, last):
             s = (i + rank) % c.n_ranks
             field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
-            yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
+            if s != x.left:
+                yield xl.put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 """
 ROWS_IN = '            came = yield from until(came, field, event, x, 5, "rows in")\n'
 SUM = "    yield from sum_tokens(rank, core, tokens, event, c, b, a, Abort())\n"
-ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\n"
+ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c, Abort())\n"
 AXPY = "        yield xl.v_axpy(at, acc, weight, c.hidden, dtype, step=step)\n"
+
+ASKED = "yield from await_free(s, rank, event, c, a, x)"
 
 OWN_NARROWED = (
     bug("combine: an output narrowed before it is in", NARROWED, RACE | UNWRITTEN, of_combine.without("output in")),
@@ -166,7 +173,7 @@ OWN_NARROWED = (
 
 OWN_COMBINE = (
     bug("combine: blocks written before those of the round before were read", COMBINE, LOCKED | RACE,
-        of_combine.at('FIELD_BYTES, event, x, 3, "combine blocks free")', "event", "event - 1")),
+        of_combine.at('done, s, event, x, 3, "combine blocks free")', "event", "event - 1")),
     bug("combine: rows offered before the quiet", COMBINE, RACE,
         of_combine(ROWS_VISIBLE + ALL_LAID_OUT + OFFERED, OFFERED + ROWS_VISIBLE + ALL_LAID_OUT)),
     bug("combine: rows offered when this core has laid out its part, not when all have", COMBINE_PAIRS,
@@ -174,7 +181,7 @@ OWN_COMBINE = (
     bug("combine: quiet by core 0 for what core 1 laid out", COMBINE_PAIRS, RACE | UNWRITTEN,
         of_combine(ROWS_VISIBLE, "    if core == 0:\n    " + ROWS_VISIBLE)),
     bug("combine: a core lays out where only its neighbour has asked whether it may", COMBINE_PAIRS, RACE,
-        of_combine.without("from await_free(s, rank, event, c, a, x)")),
+        of_combine.at("free = yield from await_free(s, rank, event, c, a, x)", ASKED, "1")),
     bug("combine: a rank that nothing is for told before it has seen the last", replace(COMBINE, tokens=1, rounds=3),
         LOCKED | TORN, of_combine.without("from await_free((i + rank) % c.n_ranks, rank, event, c, a, x)")),
     bug("combine: rows of the second expert laid out over those of the first", TWO_EXPERTS, RACE | UNWRITTEN | WRONG,

@@ -23,6 +23,7 @@ from . import (
     mutants_ring,
     mutants_rollback,
     mutants_streams,
+    mutants_survivors,
     mutants_swap,
 )
 
@@ -49,5 +50,6 @@ MODULES = {
     "two streams on a die": mutants_streams,
     "multi-token prediction": mutants_mtp,
     "going on with fewer ranks": mutants_membership,
+    "layers with fewer ranks": mutants_survivors,
     "small protocols": mutants_own,
 }

@@ -12,7 +12,7 @@ from xccl_emu.protocol.registry import make, names
 
 TIME_OUTS = ("time-out", "suspicion")
 """Synchronizations by which kernels ask the environment whether the time is up."""
-DETECT = ("heartbeat", "kv-retry", "membership", "probe")
+DETECT = ("dispatch-membership", "fused-membership", "heartbeat", "kv-retry", "membership", "probe")
 
 
 def detects(trial: Trial) -> bool:

@@ -10,9 +10,9 @@ all copies of an expert carry the same share of them.
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -181,6 +181,22 @@ class Placement:
             if len(slots) > 1:
                 table[:, expert] = np.resize(np.array(slots, np.int32), positions)
         return table
+
+    def without(self, rank: int) -> Self:
+        """The placement on the ranks that are left when one is lost: each expert keeps at least one copy.
+
+        Where it had them on that rank alone, it gets the last slot of the expert that has most copies left, the first
+        of equals: an excess replica is removed ([xDeepServe] 6.2, stage 2).  Copies are in order of their slots.
+        Raises ConfigError if too few slots are left.
+        """
+        copies = [sorted(slot for slot in slots if slot // self.local_experts != rank) for slots in self.copies]
+        for own in copies:
+            if not own:
+                most = max(copies, key=len)
+                if len(most) < 2:
+                    raise ConfigError(f"rank {rank}: without it there are fewer slots than {self.n_experts} experts")
+                own.append(most.pop())
+        return replace(self, copies=tuple(map(tuple, copies)))
 
     def shared_slot(self, rank: int) -> int:
         """Slot of the copy of the shared expert that serves the tokens of source `rank`.

@@ -57,8 +57,8 @@ class Membership(Case):
         app = (self.ranks + 1) * self.iterations * nbytes
         pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes))
         known = membership.MembershipRank(
-            0, self.ranks, self.iterations, nbytes, rows.at(0), fields.at(0), readies.at(0), word.at(0), over.at(0),
-            dones.at(supervisor), rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY,
+            0, self.ranks, self.iterations, readies.at(0), word.at(0), over.at(0), dones.at(supervisor),
+            rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY,
         )  # fmt: skip
         sent = self.rows()
         for me in range(self.ranks):
@@ -72,13 +72,11 @@ class Membership(Case):
                     at = out.address + j * self.iterations * nbytes
                     bench.expect(at, sent[expert], f"rank {me}, expert {expert}", owners=f"die{me}")
             sends = [2 * me + k for k in range(2)]
-            mine = known._replace(
-                me=me, rows=rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends)),
-                fields=fields.at(0).only(*sends), readies=readies.at(0).only(me),
-                dones=dones.at(supervisor).only(me),
-            )  # fmt: skip
+            mine = known._replace(me=me, readies=readies.at(0).only(me), dones=dones.at(supervisor).only(me))
+            both = rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends))
+            places = membership.MemberRows(nbytes, both, fields.at(0).only(*sends))
             args = {"own": own.address, "spare": spare.address, "out": out.address}
-            pod.launch(membership.rank, me, [0], {**args, "g": mine})
+            pod.launch(membership.rank, me, [0], {**args, "g": mine, "w": places})
         heir = (self.lost + 1) % self.ranks if self.spares else membership.NOBODY
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
         args = {"suspect": suspect, "heir": heir}
