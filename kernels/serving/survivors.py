@@ -13,7 +13,7 @@ from xccl_emu.kernels.aborts import Abort, unaborted
 from xccl_emu.kernels.experts.counts import INDEX_BYTES, load_counts
 from xccl_emu.kernels.experts.dummy import compute_rows
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers, Group
+from xccl_emu.kernels.experts.parameters import Buffers, Group, Slots
 from xccl_emu.kernels.experts.rounds import settle, share_word
 from xccl_emu.kernels.serving.membership import EPOCH, HEIR, MembershipRank, go_on
 from xccl_emu.kernels.serving.replicas import Attempts, Replicas
@@ -43,7 +43,7 @@ def run_experts(core, lost, c: Group, b: Buffers, r: Replicas):
         yield xl.store(r.held_routes + i * ROUTE_BYTES, scale, 4, step=2)
         yield xl.store(r.held_routes + i * ROUTE_BYTES + 16, expert, 4, step=2)
     yield xl.quiet(step=2, sync="weights found")
-    yield from compute_rows(first, last, c, b._replace(route=r.held_routes))
+    yield from compute_rows(first, last, c, b._replace(route=r.held_routes), Slots())
 
 
 def next_attempt(core, now, c: Group, a: Attempts, g: MembershipRank, x: Abort):

@@ -184,14 +184,10 @@ class DispatchMembership(SurvivorsCase, MoeCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """Each of three ranks, none, and two rounds of two."""
-        three = cls(ranks=3, tokens=1, granules=1, rounds=1)
-        return {
-            "three ranks, the second is lost": three,
-            "the first is lost": replace(three, lost=0),
-            "the last is lost": replace(three, lost=2),
-            "two ranks, two rounds": replace(three, ranks=2, tokens=1, rounds=2),
-        }
+        """Each of two ranks, and two rounds; three ranks of this one end in no few minutes."""
+        two = cls(ranks=2, tokens=1, granules=1, rounds=1)
+        first, more = replace(two, lost=0), replace(two, rounds=2)
+        return {"the second is lost": two, "the first is lost": first, "two rounds": more}
 
 
 @dataclass(frozen=True)
@@ -217,6 +213,6 @@ class FusedMembership(SurvivorsCase, FusedCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """Three ranks, and two rounds of two."""
-        three = cls(ranks=3, tokens=1, granules=1, cores=1, rounds=1)
-        return {"three ranks": three, "two ranks, two rounds": replace(three, ranks=2, tokens=1, rounds=2)}
+        """Two ranks, and two rounds of them."""
+        two = cls(ranks=2, tokens=1, granules=1, cores=1, rounds=1)
+        return {"two ranks": two, "two ranks, two rounds": replace(two, rounds=2)}
