@@ -2,10 +2,9 @@
 
 Attention of a microbatch has two thirds of a die's cores, the experts' path (gate, dispatch, experts, combine) a third;
 each takes 600 us for 96 requests a chip, which is put in.  Dispatch and combine are run, on 16 cores for a microbatch
-and on all 48 for the whole batch.  In both paths weights are read once for a microbatch or batch, and in attention a
-cache once for all tokens of a request, at the memory's rate.  What else there is is computing, in proportion to tokens
-and the inverse of cores: an assumption.  A layer of two microbatches takes twice the longer path; without streams all
-goes one after the other, on all cores.
+and on all 48 for the whole batch.  What else there is in both paths is computing, in proportion to tokens and the
+inverse of cores: an assumption.  A layer of two microbatches takes twice the longer path; without streams all goes one
+after the other, on all cores.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,15 +19,6 @@ USUAL, PART = 96, 1 / 3
 """Requests of a chip for which paths take as published, and the part of the cores that experts' path has."""
 DIES, MTP = 320, 2
 """EP320, and tokens of a request in a step."""
-
-
-MEMORY_GB_S = published.row("topology", "HBM a die, bandwidth").value
-ATTENTION_US = (7168 * (1536 + 576) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168) / MEMORY_GB_S / 1000
-"""Reading the weights of MLA in DeepSeek-R1, a byte each (4.5)."""
-EXPERT_US = 3 * 7168 * 2048 / MEMORY_GB_S / 1000
-"""The same of an expert."""
-CACHE_US = 4096 * 576 * 2 / MEMORY_GB_S / 1000
-"""Reading 4,096 tokens of a request's cache in a layer, in BF16."""
 
 
 @dataclass(frozen=True)
@@ -64,25 +54,17 @@ class Paths:
         """Tokens of a die."""
         return MTP * requests // 2
 
-    def attention_us(self, tokens: int, each: int, part: float) -> float:
-        """Attention of these tokens, ``each`` of a request, on a part of the cores."""
-        read = ATTENTION_US + CACHE_US * tokens / each
-        usual = self.tokens(USUAL) // 2
-        rest = self.stream_us["attention of a microbatch"] - ATTENTION_US - CACHE_US * usual / MTP
-        return read + rest * tokens / usual * (1 - PART) / part
-
-    def experts_us(self, tokens: int, part: float) -> float:
-        """The experts' path of these tokens on a part of the cores."""
-        rest = (self.computed_us - EXPERT_US) * tokens / (self.tokens(USUAL) // 2) * PART / part
-        return EXPERT_US + rest + self.sent_us(tokens, round(CORES * part))
-
-    def overlapped_us(self, tokens: int, each: int = MTP) -> float:
+    def overlapped_us(self, tokens: int) -> float:
         """Twice the longer path of a microbatch of half of a die's tokens."""
-        return 2 * max(self.attention_us(tokens // 2, each, 1 - PART), self.experts_us(tokens // 2, PART))
+        part = tokens / self.tokens(USUAL)
+        experts = part * self.computed_us + self.sent_us(tokens // 2, int(CORES * PART))
+        return 2 * max(part * self.stream_us["attention of a microbatch"], experts)
 
     def in_a_row_us(self, tokens: int) -> float:
         """The whole batch on all cores, one path after the other."""
-        return self.attention_us(tokens, MTP, 1) + self.experts_us(tokens, 1)
+        part = 2 * tokens / self.tokens(USUAL)
+        attention = self.stream_us["attention of a microbatch"] * (1 - PART)
+        return part * (attention + self.computed_us * PART) + self.sent_us(tokens, CORES)
 
 
 def streams(setting: Setting = DEFAULT, dies: int = DIES) -> list[Result]:
@@ -95,7 +77,7 @@ def streams(setting: Setting = DEFAULT, dies: int = DIES) -> list[Result]:
         made[f"throughput by streams, {requests} requests"] = 100 * (one / both - 1)
         if requests == USUAL:
             made |= {"layer by streams, 96 requests": 100 * (both / one - 1), "layer, 96 requests": both,
-                     "layer without MTP, 96 requests": paths.overlapped_us(tokens // MTP, 1)}  # fmt: skip
+                     "layer without MTP, 96 requests": paths.overlapped_us(tokens // MTP)}  # fmt: skip
     more = made["layer, 96 requests"] / made["layer without MTP, 96 requests"]
     made["layer by MTP, 96 requests"] = 100 * (more - 1)
     made["throughput by MTP, 96 requests"] = 100 * (1.7 / more - 1)
