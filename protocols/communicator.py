@@ -83,21 +83,14 @@ def as_array(name: str, item: Any) -> NDArray[Any]:
         raise ConfigError(f"{name}: is no array ({error})") from error
 
 
-def check_contiguous(name: str, array: NDArray[Any]) -> None:
-    """Raises ConfigError for an array with gaps between its elements, as libraries refuse it."""
-    if not array.flags.c_contiguous:
-        raise ConfigError(f"{name}: strides {list(array.strides)} of {list(array.shape)}, must be contiguous")
-
-
 def shaped(name: str, item: Any, shape: Sequence[int | None], dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array of this shape and type, where None is any number; ConfigError for anything else."""
+    """Return an array of this shape and type without gaps, None being any number; ConfigError for anything else."""
     array, wanted = as_array(name, item), np.dtype(dtype)
     sizes = [size if of is None else of for size, of in zip(array.shape, shape, strict=False)]
     if array.ndim != len(shape) or array.dtype != wanted or list(array.shape) != sizes:
         must = f"[{', '.join('any' if of is None else str(of) for of in shape)}] {wanted}"
         raise ConfigError(f"{name}: {list(array.shape)} {array.dtype}, must be {must}")
-    check_contiguous(name, array)
-    return array
+    return np.ascontiguousarray(array)
 
 
 def configured(kind: type[T], given: Any, sizes: Mapping[str, Any], fixed: Sequence[str] = ()) -> T:
@@ -254,7 +247,7 @@ class CaseSession(Communicator, Generic[K]):
 
     @contextmanager
     def _call(self, app_bytes: Mapping[int, int], *, fresh: bool = True) -> Iterator[tuple[Bench, Streams]]:
-        """What a call is laid out on, all arguments being checked; it has so many bytes of app data on each die.
+        """What a call is laid out on, all arguments being checked; it has ``app_bytes`` bytes of app data on each die.
 
         With ``fresh`` it begins with fields that are zero.  CapacityError if the bytes are not there; nothing changes.
         """

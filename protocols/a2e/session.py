@@ -29,7 +29,7 @@ __all__ = ["A2E", "A2EConfig", "Call", "Calls"]
 class A2E(AttentionExperts):
     """Attention and expert dies with trampolines between them (xDeepServe 3.3, 5.2).
 
-    Sizes are those of `A2EConfig`; shapes and types are at `Call`.
+    `A2EConfig` has the sizes; shapes and types are at `Call`.
 
     >>> import ml_dtypes, numpy as np, xccl_emu as xe
     >>> sizes = {"n_domains": 1, "n_attention": 1, "n_experts": 2, "hidden": 64, "top_k": 1, "tokens_max": 2}

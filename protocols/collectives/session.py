@@ -27,7 +27,7 @@ Values = Sequence[NDArray[Any]]
 class Collectives(CaseSession[CollectiveCase]):
     """Collectives among ``ranks`` ranks, one a die ([MixServe] II, table I), sums in FP32 in a documented order.
 
-    Sizes are those of the case ``all-reduce-ring``; ``slot`` is how many elements move at once, by default as many as
+    Sizes are as in the case ``all-reduce-ring``; ``slot`` is how many elements move at once, by default as many as
     fit.  With ``group``, ranks of a group such as the dies of a node, there are algorithms of two levels too.
 
     >>> import numpy as np, xccl_emu as xe

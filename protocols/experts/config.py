@@ -19,7 +19,7 @@ from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import BF16, FP8_BLOCK, FP16, RULE_CANN, RULE_FP8, RULE_FP8_UE8M0, RULE_XCCL
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.communicator import as_array, check_contiguous, number_in, offset_in_area
+from xccl_emu.protocols.communicator import as_array, number_in, offset_in_area, shaped
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN, "fp8": RULE_FP8, "fp8-ue8m0": RULE_FP8_UE8M0}
@@ -302,27 +302,14 @@ def check_tokens(config: TokenConfig, rank: int, x: NDArray[Any], topk: NDArray[
         raise ConfigError(f"tokens of rank {rank}: {list(x.shape)} {x.dtype}, must be {must}")
     if len(x) > config.tokens_max:
         raise ConfigError(f"tokens of rank {rank}: {len(x)} exceed tokens_max={config.tokens_max}")
-    check_contiguous(f"tokens of rank {rank}", x)
     check_choices(f"topk of rank {rank}", topk, (len(x), config.top_k), config.n_slots, config.repeats)
     if config.quantized:
         check_finite(config, f"tokens of rank {rank}, token", x)
 
 
-def check_gates(what: str, weights: Any, shape: tuple[int, int]) -> NDArray[np.float32]:
-    """Return gate weights; ConfigError, saying what they are, for a wrong shape or type, or a NaN."""
-    array = as_array(what, weights)
-    if array.shape != shape or array.dtype != np.float32:
-        raise ConfigError(f"{what}: {list(array.shape)} {array.dtype}, must be {list(shape)} float32")
-    check_contiguous(what, array)
-    wrong = np.argwhere(np.isnan(array))
-    if len(wrong):
-        raise ConfigError(f"{what}, token {wrong[0, 0]}, choice {wrong[0, 1]}: is not a number")
-    return array
-
-
-def check_weights(config: TokenConfig, what: str, weights: NDArray[Any], n_tokens: int) -> None:
-    """Raises ConfigError where `check_gates` does, for so many tokens."""
-    check_gates(what, weights, (n_tokens, config.top_k))
+def check_weights(config: TokenConfig, what: str, weights: Any, n_tokens: int) -> None:
+    """Raises ConfigError, saying what they are, for gate weights of the wrong shape or type."""
+    shaped(what, weights, (n_tokens, config.top_k), np.float32)
 
 
 def check_choices(
@@ -332,7 +319,6 @@ def check_choices(
     array = as_array(what, topk)
     if array.shape != shape or not np.issubdtype(array.dtype, np.integer):
         raise ConfigError(f"{what}: {list(array.shape)} {array.dtype}, must be {list(shape)} integers")
-    check_contiguous(what, array)
     bad = np.argwhere((array < -1) | (array >= n_slots))
     if len(bad):
         token, choice = bad[0]

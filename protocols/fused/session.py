@@ -175,7 +175,7 @@ assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole granules
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
     """An expert-parallel group: FusedDispatch, a dummy expert, FusedCombine (CloudMatrix384 4.2.1).
 
-    Sizes are those of `FusedConfig`; shapes and types are at `dispatch` and `combine`.
+    `FusedConfig` has the sizes; shapes and types are at `dispatch` and `combine`.
 
     >>> import ml_dtypes, numpy as np, xccl_emu as xe
     >>> group = xe.FusedExpertParallel(xe.Pod(xe.small_pod(2)), n_ranks=2, hidden=64, top_k=1, tokens_max=4)

@@ -15,7 +15,7 @@ from xccl_emu.kernels.mixserve.layer import mixserve
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Regions
 from xccl_emu.protocols.communicator import CaseSession, Progress, listed, one_for_each, shaped
-from xccl_emu.protocols.experts.config import DTYPES, check_choices, check_gates
+from xccl_emu.protocols.experts.config import DTYPES, check_choices
 from xccl_emu.protocols.mixserve.case import Data, MixServeCase
 from xccl_emu.protocols.mixserve.layout import MixServeLayout
 
@@ -26,7 +26,7 @@ PerGroup = Sequence[NDArray[Any]]
 class MixServe(CaseSession[MixServeCase]):
     """AG-Dispatch, dummy experts and RS-Combine on ``nodes`` nodes of ``ranks`` ranks ([MixServe] III-D).
 
-    Sizes are those of the case ``mixserve``; attention has ``dp`` groups, of ``tokens`` tokens each, and experts are
+    Sizes are as in the case ``mixserve``; attention has ``dp`` groups, of ``tokens`` tokens each, and experts are
     numbered ``group * experts + local``, in ``ep`` groups.
 
     >>> import ml_dtypes, numpy as np, xccl_emu as xe
@@ -56,7 +56,7 @@ class MixServe(CaseSession[MixServeCase]):
         """One round of dispatch, experts and combine.
 
         tokens: for each group [tokens, hidden] of the layer's type.  topk: for each [tokens, top_k] integers, experts
-        or -1 for a masked choice, none twice.  weights: for each [tokens, top_k] float32 without a NaN.
+        or -1 for a masked choice, none twice.  weights: for each [tokens, top_k] float32.
         Returns for each group [tokens, hidden].
 
         Raises ConfigError or CapacityError, before memory changes, for anything else.
@@ -113,5 +113,5 @@ class MixServe(CaseSession[MixServeCase]):
         if name == "tokens":
             return shaped(what, item, (c.tokens, c.hidden), DTYPES[c.dtype][1])
         if name == "weights":
-            return check_gates(what, item, (c.tokens, c.top_k))
+            return shaped(what, item, (c.tokens, c.top_k), np.float32)
         return check_choices(what, item, (c.tokens, c.top_k), c.degrees.ep * c.experts)

@@ -23,7 +23,7 @@ __all__ = ["ExpertParallel", "Received"]
 class ExpertParallel(ExpertGroup[EpConfig]):
     """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2).
 
-    Sizes are those of `EpConfig`; shapes and types are at `dispatch` and `combine`.
+    `EpConfig` has the sizes; shapes and types are at `dispatch` and `combine`.
 
     >>> import ml_dtypes, numpy as np, xccl_emu as xe
     >>> group = xe.ExpertParallel(xe.Pod(xe.small_pod(2, ub_bytes=32768)), n_ranks=2, hidden=64, top_k=1, tokens_max=4)

@@ -165,7 +165,7 @@ def entries() -> dict[str, Entry]:
             lambda pod: xe.MixServe(pod, cores=2, overlap=0, **mixserve), 4, layer, two, layer_of_two_nodes
         ),
     }
-    for path in ("mtu", "dma", "push"):
+    for path in ("mtu", "dma", "push", "sendrecv"):
         made[f"KvTransfer, {path}"] = Entry(
             lambda pod, path=path: xe.KvTransfer(pod, path=path, **KV), 3, lambda kv, caches: kv.transfer(caches),
             caches, lambda caches: caches,
@@ -232,6 +232,37 @@ def test_any_order_and_schedule_gives_these_bits(name: str, order: str, policy: 
     assert session.pod.mark_app() == used
 
 
+def strided(array: Any) -> Any:
+    """The same values, with others between them."""
+    return np.repeat(array, 2, axis=array.ndim - 1)[..., ::2]
+
+
+def each_of(given: Any, change: Callable[[Any], Any]) -> Any:
+    """The lists, with all arrays changed."""
+    return [each_of(each, change) for each in given] if isinstance(given, list) else change(given)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_arrays_with_gaps_are_taken(name: str) -> None:
+    """Rows of a larger array, or each second element, give the bits that a copy of them gives."""
+    entry = ENTRIES[name]
+    given = entry.draw(5)
+    with_gaps = {what: each_of(arrays, strided) for what, arrays in given.items()}
+    assert same(entry.call(made_on(entry), **with_gaps), entry.wanted(**given))
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if "weights" in ENTRIES[name].draw(0)])
+def test_a_weight_that_is_no_number_makes_none(name: str) -> None:
+    """A token whose weight is NaN has NaN where the oracle has it, and no other token has."""
+    entry = ENTRIES[name]
+    given = entry.draw(6)
+    given["weights"][1][0, 0] = np.nan
+    for got, wanted in zip(entry.call(made_on(entry), **given), entry.wanted(**given), strict=True):
+        values, right = got.astype(np.float32), wanted.astype(np.float32)
+        np.testing.assert_array_equal(values, right)
+        assert not np.isnan(right).all()
+
+
 # ---- what is refused
 
 
@@ -246,11 +277,6 @@ def at(index: Any, value: Any) -> Callable[[Any], Any]:
     return change
 
 
-def strided(array: Any) -> Any:
-    """The same values, with others between them."""
-    return np.repeat(array, 2, axis=array.ndim - 1)[..., ::2]
-
-
 ANY: dict[str, Callable[[Any], Any]] = {
     "none": lambda array: None,
     "a ragged list": lambda array: [[1, 2], [3]],
@@ -261,7 +287,6 @@ ANY: dict[str, Callable[[Any], Any]] = {
     "text": lambda array: array.astype(np.float64).astype(str),
     "objects": lambda array: array.astype(object),
     "complex numbers": lambda array: array.astype(np.complex64),
-    "an array with gaps": strided,
 }
 """What no array may be, whatever it is for."""
 OF: dict[str, dict[str, Callable[[Any], Any]]] = {
@@ -272,7 +297,7 @@ OF: dict[str, dict[str, Callable[[Any], Any]]] = {
         "NaN as experts": lambda topk: np.full(topk.shape, np.nan, np.float32),
         "a table of truth values": lambda topk: topk > 0,
     },
-    "weights": {"NaN": at((1, 0), np.nan), "a token less": lambda weights: weights[:1]},
+    "weights": {"a token less": lambda weights: weights[:1]},
     "caches": {"no blocks": lambda cache: cache[:, :0], "a layer less": lambda cache: cache[:1],
                "too many blocks": lambda cache: np.concatenate([cache] * 3, axis=1)},
     "values": {},
@@ -293,7 +318,7 @@ def changed(given: Any, path: Sequence[int], change: Callable[[Any], Any]) -> An
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_what_no_array_may_be_is_refused_before_memory_changes(data: st.DataObject) -> None:
-    """Shapes, types, ranks, gaps, NaN as routing, experts that there are not; and then a right call is right."""
+    """Shapes, types, ranks, NaN as routing, experts that there are not; and then a right call is right."""
     name = data.draw(st.sampled_from(sorted(ENTRIES)))
     entry, seed = ENTRIES[name], data.draw(st.integers(0, 9))
     given = entry.draw(seed)

@@ -22,7 +22,7 @@ Caches = Sequence[Sequence[NDArray[np.uint8]]]
 class KvTransfer(CaseSession[KvCase]):
     """KV caches from ``prefill`` instances of ``tp`` ranks to ``decode`` dies, which pull, or are pushed to.
 
-    Sizes are those of the case ``kv`` ([xDeepServe] 5.1): a cache has ``layers`` parts of 1 to ``blocks`` blocks of
+    Sizes are as in the case ``kv`` ([xDeepServe] 5.1): a cache has ``layers`` parts of 1 to ``blocks`` blocks of
     ``granules`` of 32 bytes.  Prefill dies come first.  `pairs` says who sends to whom.
 
     >>> import numpy as np, xccl_emu as xe
@@ -45,8 +45,7 @@ class KvTransfer(CaseSession[KvCase]):
             raise ConfigError("stopped", 1, "must be 0 where caches are to arrive")
         self.pairs = case.links()
         """Who sends to whom, in the order of caches: dies ``source`` and ``target``."""
-        self.kernels = (transfer.push, transfer.offer) if case.path == "push" else (transfer.prefill, transfer.receive)
-        self.kernels += (transfer.decode,)
+        self.kernels = (*session.kernels_of(case.path), transfer.decode)
         regions = protocol.Regions(case.prefill * case.tp + case.decode)
         self._areas = case.areas(regions)
         at_source, at_target = session.cores_of(case.path, case.cores)

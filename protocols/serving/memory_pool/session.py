@@ -10,14 +10,14 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.serving import memory_pool as device
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocols.communicator import CaseSession, Progress, as_array, check_contiguous, one_for_each, shaped
+from xccl_emu.protocols.communicator import CaseSession, Progress, as_array, one_for_each, shaped
 from xccl_emu.protocols.serving.memory_pool import MemoryPoolCase, PoolPlaces
 
 
 class MemoryPool(CaseSession[MemoryPoolCase]):
     """A server on die 0 or a CPU, ``clients`` on the dies after it, a second tier on the last ([CloudMatrix384] 4.4).
 
-    Sizes are those of the case ``pool``: a namespace has ``buckets`` places and at most ``puts`` keys, blocks have
+    Sizes are as in the case ``pool``: a namespace has ``buckets`` places and at most ``puts`` keys, blocks have
     ``granules`` of 32 bytes, and client c is of namespace c % ``spaces``.
 
     >>> import numpy as np, xccl_emu as xe
@@ -119,7 +119,6 @@ class MemoryPool(CaseSession[MemoryPoolCase]):
         keys, what = as_array(f"keys of client {client}", item), f"keys of client {client}"
         if keys.ndim != 1 or (keys.size and not np.issubdtype(keys.dtype, np.integer)):
             raise ConfigError(f"{what}: {list(keys.shape)} {keys.dtype}, must be [gets] integers")
-        check_contiguous(what, keys)
         wrong = keys[(keys < 0) | (keys >= each)]
         if len(wrong):
             raise ConfigError(f"{what}: {wrong[0]}, must be below {each}, the number that was put")
