@@ -4,7 +4,11 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.base.options import whole
@@ -14,7 +18,11 @@ from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.state import ClaimedRegion
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocol import Regions
+from xccl_emu.protocol import Bench, Case, Regions
+from xccl_emu.protocol.streams import Streams
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Case)
 
 
 def number_in(name: str, value: Any, low: int, high: int) -> int:
@@ -65,6 +73,44 @@ def one_for_each(name: str, given: Any, count: int, owners: str) -> list[Any]:
     if len(items) != count:
         raise ConfigError(f"{name}: {len(items)} arrays for {count} {owners}")
     return items
+
+
+def as_array(name: str, item: Any) -> NDArray[Any]:
+    """Return what is given as an array; ConfigError for what is none, such as a ragged list."""
+    try:
+        return np.asarray(item)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: is no array ({error})") from error
+
+
+def shaped(name: str, item: Any, shape: Sequence[int | None], dtype: DTypeLike) -> NDArray[Any]:
+    """Return an array of this shape and type without gaps, None being any number; ConfigError for anything else."""
+    array, wanted = as_array(name, item), np.dtype(dtype)
+    sizes = [size if of is None else of for size, of in zip(array.shape, shape, strict=False)]
+    if array.ndim != len(shape) or array.dtype != wanted or list(array.shape) != sizes:
+        must = f"[{', '.join('any' if of is None else str(of) for of in shape)}] {wanted}"
+        raise ConfigError(f"{name}: {list(array.shape)} {array.dtype}, must be {must}")
+    return np.ascontiguousarray(array)
+
+
+def configured(kind: type[T], given: Any, sizes: Mapping[str, Any], fixed: Sequence[str] = ()) -> T:
+    """The configuration that is given, or one of these sizes, but for those that are ``fixed``.
+
+    ConfigError for both, for another kind of thing, and for a size that there is not or that is missing.
+    """
+    if given is not None:
+        if sizes or not isinstance(given, kind):
+            must = f"must be a {kind.__name__}" if not isinstance(given, kind) else "sizes come with no configuration"
+            raise ConfigError("config", given, must)
+        return given
+    known = [each.name for each in fields(kind) if each.name not in fixed]  # type: ignore[arg-type]
+    for name in sizes:
+        if name not in known:
+            raise ConfigError(name, sizes[name], f"must be a size of {kind.__name__}: one of {', '.join(known)}")
+    try:
+        return kind(**sizes)
+    except TypeError as error:
+        raise ConfigError(f"{kind.__name__}: {error}") from error
 
 
 Progress = Callable[[int], None]
@@ -157,6 +203,71 @@ class Communicator(ABC):
         start, end = self.layout.meta_start, self.layout.meta_end
         for die in self.layout.dies:
             self.pod.span(self.pod.meta(die, start), end - start)[:] = 0
+
+
+class CaseSession(Communicator, Generic[K]):
+    """A communicator of the sizes of a case, on dies from 0 on, whose calls take arrays and return arrays of their own.
+
+    A call has app data of its own, and gives it back.  What it launches is what the case launches.
+    """
+
+    kind: ClassVar[type[Any]]
+    """The class of the case."""
+    drawn: ClassVar[tuple[str, ...]] = ("pod_sizes", "seed")
+    """Fields of the case that have no meaning where the data are given."""
+    config: K
+    """Sizes, as the case has them."""
+    kernels: tuple[Kernel, ...]
+    """What calls launch."""
+    cores: int
+    """Cores of a die that take part."""
+
+    def _configure(self, pod: Pod, config: Any, sizes: Mapping[str, Any]) -> K:
+        """The case; ConfigError for what is no pod, or no such case."""
+        if not isinstance(pod, Pod):
+            raise ConfigError("pod", pod, "must be a Pod")
+        self.config = configured(self.kind, config, sizes, self.drawn)
+        return self.config
+
+    def _place(self, pod: Pod, regions: Regions, ub_bytes: int, at: tuple[int, int]) -> None:
+        """Give the regions their addresses; ConfigError or CapacityError if the pod has too little of anything."""
+        managed, meta = offset_in_area("managed_offset", at[0]), offset_in_area("field_offset", at[1])
+        if len(regions.dies) > pod.spec.n_dies or self.cores > pod.spec.cores_per_die:
+            have = f"the pod has {pod.spec.n_dies} dies of {pod.spec.cores_per_die} cores"
+            raise ConfigError(f"{len(regions.dies)} dies of {self.cores} cores: {have}")
+        regions.fit(pod.spec, managed, meta, "take smaller sizes, or a larger pod", ub_bytes)
+        self.layout = regions
+        Communicator.__init__(self, pod)
+        for kernel in self.kernels:
+            pod.switches.know(kernel)
+        self.zero_fields()
+
+    def _cores_on(self, die: int) -> int:
+        return self.cores
+
+    @contextmanager
+    def _call(self, app_bytes: Mapping[int, int], *, fresh: bool = True) -> Iterator[tuple[Bench, Streams]]:
+        """What a call is laid out on, all arguments being checked; it has ``app_bytes`` bytes of app data on each die.
+
+        With ``fresh`` it begins with fields that are zero.  CapacityError if the bytes are not there; nothing changes.
+        """
+        self.check_ready(*self.kernels)
+        mark = self.pod.mark_app()
+        try:
+            for die, nbytes in app_bytes.items():
+                self.pod.alloc(die, nbytes)
+            self.pod.release_app(mark)
+            if fresh:
+                self.zero_fields()
+            bench = Bench.around(self.pod)
+            bench.payload = False  # results are not known before
+            yield bench, Streams(bench, self.pod)
+        finally:
+            self.pod.release_app(mark)
+
+    def _fill(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Put an array into a buffer of its size, as data that only travel."""
+        self.pod.fill_payload(self.pod.payload(buffer, array.dtype, array.shape), array)
 
 
 @contextmanager

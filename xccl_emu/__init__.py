@@ -32,9 +32,15 @@ if TYPE_CHECKING:
     from xccl_emu.protocol.bench import Bench
     from xccl_emu.protocol.case import Case
     from xccl_emu.protocol.registry import make
+    from xccl_emu.protocols.a2e.session import A2E, A2EConfig
+    from xccl_emu.protocols.collectives.session import Collectives
     from xccl_emu.protocols.experts.config import EpConfig
+    from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
+    from xccl_emu.protocols.mixserve.session import MixServe
     from xccl_emu.protocols.pull.session import ExpertParallel
     from xccl_emu.protocols.sendrecv.session import SendRecv
+    from xccl_emu.protocols.serving.kv.calls import KvTransfer
+    from xccl_emu.protocols.serving.memory_pool.session import MemoryPool
     from xccl_emu.testing.witnesses import replay, witness_text
     from xccl_emu.timing.run import VirtualTime
 else:
@@ -50,23 +56,37 @@ else:
             "xccl_emu.protocol.bench": "Bench",
             "xccl_emu.protocol.case": "Case",
             "xccl_emu.protocol.registry": "make",
-            "xccl_emu.protocols.pull.session": "ExpertParallel",
+            "xccl_emu.protocols.a2e.session": "A2E, A2EConfig",
+            "xccl_emu.protocols.collectives.session": "Collectives",
             "xccl_emu.protocols.experts.config": "EpConfig",
+            "xccl_emu.protocols.fused.session": "FusedConfig, FusedExpertParallel",
+            "xccl_emu.protocols.mixserve.session": "MixServe",
+            "xccl_emu.protocols.pull.session": "ExpertParallel",
             "xccl_emu.protocols.sendrecv.session": "SendRecv",
+            "xccl_emu.protocols.serving.kv.calls": "KvTransfer",
+            "xccl_emu.protocols.serving.memory_pool.session": "MemoryPool",
             "xccl_emu.testing.witnesses": "replay, witness_text",
             "xccl_emu.timing.run": "VirtualTime",
         },
     )
 
 __all__ = [
+    "A2E",
     "CLOUDMATRIX384",
+    "A2EConfig",
     "Bench",
     "Buffer",
     "Case",
+    "Collectives",
     "ConfigError",
     "DeadlockError",
     "EpConfig",
     "ExpertParallel",
+    "FusedConfig",
+    "FusedExpertParallel",
+    "KvTransfer",
+    "MemoryPool",
+    "MixServe",
     "Pod",
     "PodSpec",
     "RunError",

@@ -18,7 +18,15 @@ from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.a2e.config import A2EConfig
 from xccl_emu.protocols.a2e.layout import DiesLayout
-from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none, index_of, listed, one_for_each
+from xccl_emu.protocols.communicator import (
+    Communicator,
+    Progress,
+    all_or_none,
+    configured,
+    index_of,
+    listed,
+    one_for_each,
+)
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.config import check_tokens, check_weights
 from xccl_emu.protocols.experts.layout import Received, as_arrays
@@ -52,9 +60,10 @@ class AttentionExperts(Communicator):
     """What says where everything is."""
 
     def __init__(
-        self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
-    ) -> None:
-        self.config = config
+        self, pod: Pod, config: A2EConfig | None = None, *, first_die: int = 0, managed_offset: int = 0,
+        field_offset: int = 0, **sizes: Any,
+    ) -> None:  # fmt: skip
+        config = self.config = configured(A2EConfig, config, sizes)
         self.layout: DiesLayout = self.lays_out(config, pod.spec, first_die, managed_offset, field_offset)
         self.first_die = self.layout.first_die
         self.experts = app.allocate(pod, config, self.layout.dies[: config.n_experts], config.calls_kept)
@@ -89,6 +98,13 @@ class AttentionExperts(Communicator):
             return [[made.output(c, i).copy() for i in range(self.config.n_attention)] for c in range(made.n_calls)]
         finally:
             self.pod.release_app(mark)
+
+    def layer(
+        self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]],
+        progress: Progress | None = None,
+    ) -> list[NDArray[Any]]:  # fmt: skip
+        """Run a call of the first domain: arrays for each of its attention dies, and outputs, as `run` has them."""
+        return self.run([Call(tokens, topk, weights)], progress)[0]
 
     def run_launched(self, progress: Progress | None = None) -> None:
         """Run what is launched, as ``stats[name]``."""

@@ -27,7 +27,17 @@ __all__ = ["A2E", "A2EConfig", "Call", "Calls"]
 
 
 class A2E(AttentionExperts):
-    """Attention and expert dies with trampolines between them (xDeepServe 3.3, 5.2)."""
+    """Attention and expert dies with trampolines between them (xDeepServe 3.3, 5.2).
+
+    `A2EConfig` has the sizes; shapes and types are at `Call`.
+
+    >>> import ml_dtypes, numpy as np, xccl_emu as xe
+    >>> sizes = {"n_domains": 1, "n_attention": 1, "n_experts": 2, "hidden": 64, "top_k": 1, "tokens_max": 2}
+    >>> a2e = xe.A2E(xe.Pod(xe.small_pod(3, 3)), **sizes)
+    >>> x, experts = np.ones((2, 64), ml_dtypes.bfloat16), np.array([[0], [1]])
+    >>> a2e.layer([x], [experts], [np.ones((2, 1), np.float32)])[0][:, 0].tolist()  # expert 1 makes 1.125 of a one
+    [1.0, 1.125]
+    """
 
     name = "a2e"
     kernels = (attention.attention, expert.a2e_stream, expert.compute_stream, e2a.e2a_stream)

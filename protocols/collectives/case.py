@@ -119,7 +119,7 @@ class CollectiveCase(StreamCase, Collective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        nbytes = 2 * self.calls * self.ranks * self._had * self._share
+        nbytes = 2 * self.calls * self.ranks * self.shares_had * self._share
         if nbytes > BYTES_MAX:
             raise ConfigError("elements", self.elements, f"operands take {nbytes} bytes, must be at most {BYTES_MAX}")
 
@@ -127,7 +127,7 @@ class CollectiveCase(StreamCase, Collective):
 
     def values(self, launch: int = 0) -> NDArray[Any]:
         """The ranks' operands, [calls, ranks, shares, elements of a share]; other values in each launch."""
-        shape = (self.calls, self.ranks, self._had, self._share)
+        shape = (self.calls, self.ranks, self.shares_had, self._share)
         return numbers(shape, self.dtype, seed_of(self.seed, launch))
 
     def results(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -145,38 +145,42 @@ class CollectiveCase(StreamCase, Collective):
         call."""
         cases = [call.case for call in calls if isinstance(call.case, CollectiveCase)]
         regions, room = Regions(self.ranks), max(align(case._slice_bytes) for case in cases)
-        layout = self._layout(regions, room)
-        app = sum(case._app_bytes for case in cases) + self.cores * Streams.table_bytes(len(cases), self._kernel)
+        layout = self.inboxes(regions, room)
+        app = sum(case.app_bytes for case in cases) + self.cores * Streams.table_bytes(len(cases), self.kernel)
         pod = regions.pod(bench, app_bytes=app, ub_bytes=4 * room, cores=self.cores)
-        if self._of.reads:
+        if self.reads:
             pod.level_app(range(self.ranks))
         streams, done = Streams(bench, pod, calls), [0] * self.cores
         for number, case in enumerate(cases):
-            case._lay_out_call(bench, pod, streams, layout, number, done)
+            case.lay_out_call(bench, pod, streams, layout, number, done)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
-    def _layout(self, regions: Regions, room: int) -> ExchangeLayout:
+    def inboxes(self, regions: Regions, room: int) -> ExchangeLayout:
         """Make the inboxes and fields, with slots for slices of ``room`` bytes."""
         blocks = self.ranks - 1 if self._of.kernel == "ring_all_to_all" else 1
         return self._of.layout(regions, self.ranks, self.cores, room, blocks)
 
-    def _lay_out_call(
+    def lay_out_call(
         self, bench: Bench, pod: Pod, streams: Streams, layout: ExchangeLayout, number: int, done: list[int]
-    ) -> None:
-        """The launches of a call; ``done`` is what those before it have counted on each core."""
-        had, got = ((self.calls, self.ranks, shares, self._share) for shares in (self._had, self._got))
+    ) -> list[tuple[Buffer, Buffer]]:
+        """Launch a call; returns operands and results of each rank.
+
+        ``done`` is what the launches before it have counted on each core.
+        """
+        had, got = ((self.calls, self.ranks, shares, self._share) for shares in (self.shares_had, self._got))
         values = self.values(number) if bench.payload else no_numbers(had, self.dtype)
         results = self.results(values) if bench.payload else no_numbers(got, self.dtype)
-        for me in range(self.ranks):
-            buffers = self._buffers(bench, pod, me, number, values[:, me], results[:, me])
+        placed = [self._buffers(bench, pod, me, number, values[:, me], results[:, me]) for me in range(self.ranks)]
+        for me, buffers in enumerate(placed):
             for core in range(self.cores):
                 work = self._work(core, me, buffers, done[core])
                 places = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
-                args = dict(zip(self._kernel.params, (work, *places), strict=True))
-                pod.launch(self._kernel, me, [core], args, after=streams)
+                args = dict(zip(self.kernel.params, (work, *places), strict=True))
+                pod.launch(self.kernel, me, [core], args, after=streams)
         for core in range(self.cores):
             done[core] += self.calls * self._slices(core) * self._counted
+        return placed
 
     def _buffers(
         self, bench: Bench, pod: Pod, me: int, number: int, had: NDArray[Any], got: NDArray[Any]
@@ -203,7 +207,7 @@ class CollectiveCase(StreamCase, Collective):
         own, out = buffers
         begin = self._begin(core)
         return Work(
-            own.address + 2 * (begin + self._first(me, self._had)),
+            own.address + 2 * (begin + self._first(me, self.shares_had)),
             out.address + 2 * (begin + self._first(me, self._got)),
             2 * self._share, self._nbytes(core), self._slices(core), self._slice_bytes, self.calls,
             own.nbytes // self.calls, out.nbytes // self.calls, DTYPES[self.dtype][0], done,
@@ -216,7 +220,8 @@ class CollectiveCase(StreamCase, Collective):
         return ALGORITHMS[self.collective]
 
     @property
-    def _kernel(self) -> Kernel:
+    def kernel(self) -> Kernel:
+        """What its cores run."""
         kernels = (
             ring.ring, ring.ring_all_to_all, exchange.exchange, gather_by_cores.gather_by_cores, barrier.meet,
             barrier.meet_by_sense,
@@ -224,7 +229,17 @@ class CollectiveCase(StreamCase, Collective):
         return {kernel.name: kernel for kernel in kernels}[self._of.kernel]
 
     @property
-    def _had(self) -> int:
+    def reduces(self) -> bool:
+        """Does it add up?"""
+        return bool(self._of.reduce)
+
+    @property
+    def reads(self) -> bool:
+        """Do ranks read what the others have, at the same offsets?"""
+        return bool(self._of.reads)
+
+    @property
+    def shares_had(self) -> int:
         """Shares that a rank has."""
         return self.ranks if self._of.scatter else 1
 
@@ -272,17 +287,18 @@ class CollectiveCase(StreamCase, Collective):
         return 2 * min(self.slot, self._part)
 
     @property
-    def _app_bytes(self) -> int:
-        sides = [max(self._had, self._got)] if self.in_place else [self._had, self._got]
+    def app_bytes(self) -> int:
+        """App data of a rank, without tables of launches."""
+        sides = [max(self.shares_had, self._got)] if self.in_place else [self.shares_had, self._got]
         return sum(align(2 * self.calls * shares * self._share) for shares in sides)
 
     def _shares(self, me: int, count: int) -> Any:
         """Return which shares of a buffer for operands and results a rank has, or gets."""
-        return slice(None) if count == max(self._had, self._got) else slice(me, me + 1)
+        return slice(None) if count == max(self.shares_had, self._got) else slice(me, me + 1)
 
     def _first(self, me: int, count: int) -> int:
         """Elements before the first of them."""
-        return 0 if count == max(self._had, self._got) or not self.in_place else me * self._share
+        return 0 if count == max(self.shares_had, self._got) or not self.in_place else me * self._share
 
     # ---- what commands ask
 

@@ -58,7 +58,8 @@ class TwoLevelCase(CollectiveCase):
         sums = np.stack([by_level(call, self.group) for call in values])[:, None]
         return sums.repeat(self.ranks, 1) if self._of.gather else sums.swapaxes(1, 2)
 
-    def _layout(self, regions: Regions, room: int) -> ExchangeLayout:
+    def inboxes(self, regions: Regions, room: int) -> ExchangeLayout:
+        """Make the inboxes and fields of both levels."""
         return self._of.layout(regions, self.ranks, self.cores, room, self.group)
 
     @property
@@ -66,7 +67,8 @@ class TwoLevelCase(CollectiveCase):
         return ALGORITHMS[self.collective]
 
     @property
-    def _kernel(self) -> Kernel:
+    def kernel(self) -> Kernel:
+        """What its cores run."""
         return gather_by_reads if self._of.reads else two_level
 
     @property

@@ -137,6 +137,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
 
     dispatches = Phase(DISPATCH, normal_dispatch)
     combines = Phase(COMBINE, normal_combine)
+    kind = NormalConfig
     lays_out = NormalLayout
     layout: NormalLayout
 

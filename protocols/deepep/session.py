@@ -120,6 +120,7 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
     sends_back = Phase(COMBINE, combine_kernel.send_combine)
     receives_back = Phase(COMBINE, combine_kernel.receive_combine)
     """The phases of these two, for users who do something in between."""
+    kind = DeepEpConfig
     lays_out = DeepEpLayout
     layout: DeepEpLayout
 

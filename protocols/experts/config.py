@@ -19,7 +19,7 @@ from xccl_emu.kernels.experts.sums import contribution_stride, sum_bytes
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import BF16, FP8_BLOCK, FP16, RULE_CANN, RULE_FP8, RULE_FP8_UE8M0, RULE_XCCL
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.communicator import number_in, offset_in_area
+from xccl_emu.protocols.communicator import as_array, number_in, offset_in_area, shaped
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN, "fp8": RULE_FP8, "fp8-ue8m0": RULE_FP8_UE8M0}
@@ -302,38 +302,34 @@ def check_tokens(config: TokenConfig, rank: int, x: NDArray[Any], topk: NDArray[
         raise ConfigError(f"tokens of rank {rank}: {list(x.shape)} {x.dtype}, must be {must}")
     if len(x) > config.tokens_max:
         raise ConfigError(f"tokens of rank {rank}: {len(x)} exceed tokens_max={config.tokens_max}")
-    if topk.shape != (len(x), config.top_k) or not np.issubdtype(topk.dtype, np.integer):
-        must = f"[{len(x)}, {config.top_k}] integers"
-        raise ConfigError(f"topk of rank {rank}: {list(topk.shape)} {topk.dtype}, must be {must}")
-    _check_choices(config, rank, topk)
+    check_choices(f"topk of rank {rank}", topk, (len(x), config.top_k), config.n_slots, config.repeats)
     if config.quantized:
         check_finite(config, f"tokens of rank {rank}, token", x)
 
 
-def check_weights(config: TokenConfig, what: str, weights: NDArray[Any], n_tokens: int) -> None:
+def check_weights(config: TokenConfig, what: str, weights: Any, n_tokens: int) -> None:
     """Raises ConfigError, saying what they are, for gate weights of the wrong shape or type."""
-    shape = (n_tokens, config.top_k)
-    if weights.shape != shape or weights.dtype != np.float32:
-        raise ConfigError(f"{what}: {list(weights.shape)} {weights.dtype}, must be {list(shape)} float32")
+    shaped(what, weights, (n_tokens, config.top_k), np.float32)
 
 
-def _check_choices(config: TokenConfig, rank: int, topk: NDArray[np.int32]) -> None:
-    bad = np.argwhere((topk < -1) | (topk >= config.n_slots))
+def check_choices(
+    what: str, topk: Any, shape: tuple[int, int], n_slots: int, repeats: bool = False
+) -> NDArray[np.integer[Any]]:
+    """Return choices; ConfigError, naming the token, for a wrong shape, type or slot, or one chosen twice."""
+    array = as_array(what, topk)
+    if array.shape != shape or not np.issubdtype(array.dtype, np.integer):
+        raise ConfigError(f"{what}: {list(array.shape)} {array.dtype}, must be {list(shape)} integers")
+    bad = np.argwhere((array < -1) | (array >= n_slots))
     if len(bad):
         token, choice = bad[0]
-        value = topk[token, choice]
-        raise ConfigError(f"topk of rank {rank}, token {token}: {value} must be -1 or a slot below {config.n_slots}")
-    if not config.repeats:
-        _check_different(rank, topk)
-
-
-def _check_different(rank: int, topk: NDArray[np.int32]) -> None:
-    ordered = np.sort(topk, axis=1)
+        raise ConfigError(f"{what}, token {token}: {array[token, choice]} must be -1 or a slot below {n_slots}")
+    ordered = np.sort(array, axis=1)
     twice = np.argwhere((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
-    if len(twice):
+    if len(twice) and not repeats:
         token, at = twice[0]
-        what = f"topk of rank {rank}, token {token}: expert slot {ordered[token, at]} is chosen twice"
-        raise ConfigError(f"{what}; the group was not made for repeats")
+        chosen = f"{what}, token {token}: expert slot {ordered[token, at]} is chosen twice"
+        raise ConfigError(f"{chosen}; the group was not made for repeats")
+    return array
 
 
 def check_finite(config: TokenConfig, what: str, x: NDArray[Any]) -> None:

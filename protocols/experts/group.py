@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,17 @@ from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Bench
 from xccl_emu.protocol.streams import Streams
-from xccl_emu.protocols.communicator import Communicator, Progress, index_of, listed, number_in, one_for_each
+from xccl_emu.protocols.communicator import (
+    Communicator,
+    Progress,
+    configured,
+    index_of,
+    listed,
+    number_in,
+    one_for_each,
+)
 from xccl_emu.protocols.experts import layout as app
-from xccl_emu.protocols.experts.config import check_finite, check_tokens, check_weights
+from xccl_emu.protocols.experts.config import EpConfig, check_finite, check_tokens, check_weights
 from xccl_emu.protocols.experts.layout import EXPERT, LAYER, C, GroupLayout, Received, as_arrays
 
 Args = Mapping[str, int | Sequence[int]]
@@ -69,8 +77,14 @@ class ExpertGroup(Communicator, Generic[C]):
     lays_out: ClassVar[type[GroupLayout[Any]]]
     """What says where everything is."""
 
-    def __init__(self, pod: Pod, config: C, *, rounds: int = 1, managed_offset: int = 0, field_offset: int = 0) -> None:
-        self.config: C = config
+    kind: ClassVar[type[EpConfig]] = EpConfig
+    """Its configuration, whose fields may be given by name in its place."""
+
+    def __init__(
+        self, pod: Pod, config: C | None = None, *, rounds: int = 1, managed_offset: int = 0, field_offset: int = 0,
+        **sizes: Any,
+    ) -> None:  # fmt: skip
+        config = self.config = cast(C, configured(self.kind, config, sizes))
         """The group's size and the shape of what it moves."""
         self.n_rounds = number_in("rounds", rounds, 1, 1 << 20)
         self.layout: GroupLayout[C] = self.lays_out(config, pod, managed_offset, field_offset)
@@ -226,7 +240,17 @@ class ExpertGroup(Communicator, Generic[C]):
         self._check_stage("output", COMBINED, number)
         return self._states(rank, number, "out")[:n_tokens]
 
-    # ---- several rounds
+    # ---- a layer, and several rounds
+
+    def layer(
+        self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]],
+        progress: Progress | None = None,
+    ) -> list[NDArray[Any]]:  # fmt: skip
+        """Dispatch, dummy expert and combine in one run: arrays for each rank, and outputs, as they have them.
+
+        Raises as `run_rounds` does.
+        """
+        return self.run_rounds([tokens], [topk], [weights], progress=progress)[0]
 
     def run_rounds(
         self, tokens: PerRound, topk: PerRound, weights: PerRound, parts: Collection[str] = LAYER,

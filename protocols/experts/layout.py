@@ -8,7 +8,6 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import FP8_BLOCK, Kernel
@@ -16,7 +15,7 @@ from xccl_emu.machine.launch import Address
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Region, Regions
 from xccl_emu.protocol.regions import Parts
-from xccl_emu.protocols.communicator import allocate_on
+from xccl_emu.protocols.communicator import allocate_on, as_array
 from xccl_emu.protocols.experts.config import ROUTE, EpConfig, TokenConfig, buffer_bytes, check_pod
 
 COLUMNS = INDEX_BYTES // 4
@@ -25,13 +24,7 @@ COLUMNS = INDEX_BYTES // 4
 
 def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
     """Return each item as an array; ConfigError for one that is none, such as a ragged list."""
-    arrays = []
-    for rank, item in enumerate(given):
-        try:
-            arrays.append(np.asarray(item))
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{name} of rank {rank}: is no array ({error})") from error
-    return arrays
+    return [as_array(f"{name} of rank {rank}", item) for rank, item in enumerate(given)]
 
 
 def whole_rows(choices: NDArray[Any]) -> NDArray[np.int32]:

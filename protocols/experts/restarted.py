@@ -48,7 +48,7 @@ class RestartedGroup(ExpertGroup[C]):
     """The rounds of a rank."""
     layout: RestartedLayout[C]
 
-    def __init__(self, pod: Pod, config: C, *, aborts: int = 0, failures: int = 0, **more: int) -> None:
+    def __init__(self, pod: Pod, config: C | None = None, *, aborts: int = 0, failures: int = 0, **more: Any) -> None:
         super().__init__(pod, config, **more)
         self._aborts, self._failures = aborts, failures
 

@@ -173,16 +173,27 @@ assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole granules
 
 
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
-    """An expert-parallel group: FusedDispatch, a dummy expert, FusedCombine (CloudMatrix384 4.2.1)."""
+    """An expert-parallel group: FusedDispatch, a dummy expert, FusedCombine (CloudMatrix384 4.2.1).
+
+    `FusedConfig` has the sizes; shapes and types are at `dispatch` and `combine`.
+
+    >>> import ml_dtypes, numpy as np, xccl_emu as xe
+    >>> group = xe.FusedExpertParallel(xe.Pod(xe.small_pod(2)), n_ranks=2, hidden=64, top_k=1, tokens_max=4)
+    >>> x, expert = np.ones((1, 64), ml_dtypes.bfloat16), np.array([[1]])
+    >>> out = group.layer([x, x], [expert, expert], [np.ones((1, 1), np.float32)] * 2)
+    >>> [float(rank[0, 0]) for rank in out]  # expert 1 makes 1.125 of a one
+    [1.125, 1.125]
+    """
 
     dispatches = Phase(DISPATCH, dispatch_kernel.fused_dispatch)
     combines = Phase(COMBINE, combine_kernel.fused_combine)
     lays_out = FusedLayout
     layout: FusedLayout
+    kind = FusedConfig
 
-    def __init__(self, pod: Pod, config: FusedConfig, **more: int) -> None:
+    def __init__(self, pod: Pod, config: FusedConfig | None = None, **more: Any) -> None:
         super().__init__(pod, config, **more)
-        self._choices_committed = [0] * config.n_ranks
+        self._choices_committed = [0] * self.config.n_ranks
 
     def next_dispatch(self) -> int:
         """Event ID of the next dispatch: one more than rank 0 last wrote to itself, in either table."""

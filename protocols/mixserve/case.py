@@ -25,37 +25,29 @@ from xccl_emu.protocols.mixserve.layout import Degrees, MixServeLayout, MovedSiz
 Chosen = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Data:
-    """Drawn by a seed; [rounds, dp, tokens, ...]."""
+    """What goes in, and what must come out."""
 
     of: Degrees
     shape: MovedSizes
-    rounds: int
     dtype: str
-    seed: int
-    dummy: bool
-    """True if the dummy experts make the outputs.  If not they are drawn, and the order of sums is in the bits."""
+    x: Hidden
+    """Hidden states, [rounds, dp, tokens, hidden]."""
+    choices: Chosen
+    """Experts of each token, none twice, or -1 for a masked choice, [rounds, dp, tokens, top_k]."""
+    weights: NDArray[np.float32]
+    """Weights of the choices."""
+    seed: int | None = None
+    """If given, the outputs of experts are drawn by it, and the order of sums is in the bits.  If not the dummy experts
+    make them."""
     payload: bool = True
     """If not, hidden states and outputs are zeros that take no memory; choices are as they are."""
 
-    @functools.cached_property
-    def x(self) -> Hidden:
-        """Hidden states, [rounds, dp, tokens, hidden]."""
-        shape = (self.rounds, self.of.dp, self.shape.tokens, self.shape.hidden)
-        return numbers(shape, self.dtype, self.seed) if self.payload else no_numbers(shape, self.dtype)
-
-    @functools.cached_property
-    def choices(self) -> Chosen:
-        """Experts of each token, none twice, [rounds, dp, tokens, top_k]."""
-        rng = np.random.default_rng([self.seed, 1])
-        order = rng.random((self.rounds, self.of.dp, self.shape.tokens, self.of.ep * self.shape.experts)).argsort(-1)
-        return order[..., : self.shape.top_k]
-
-    @functools.cached_property
-    def weights(self) -> NDArray[np.float32]:
-        """Weights of the choices, above 0 and at most 1."""
-        return np.float32(1) - np.random.default_rng([self.seed, 2]).random(self.choices.shape, np.float32)
+    @property
+    def rounds(self) -> int:
+        """Return the number of rounds."""
+        return len(self.choices)
 
     # ---- the tables of a rank
 
@@ -136,7 +128,7 @@ class Data:
     def _make(self, r: int, tokens: int, e: int) -> Hidden:
         chosen, ranks = self.choices[r, tokens], self.of.shards * self.of.dp_groups
         mine = rows_for(chosen, self._experts(e))
-        if not self.dummy:
+        if self.seed is not None:
             return numbers((ranks, len(mine), self.shape.hidden), self.dtype, [self.seed, 3, r, tokens, e])
         rows = dispatched(self.x[r, tokens], chosen, self._experts(e))
         return partials(rows, chosen.ravel()[mine], ranks)
@@ -214,19 +206,27 @@ class MixServeCase(StreamCase):
         """
         if bench.payload:
             self._check_rows(BYTES_MAX)
-        of, shape = self.degrees, self.shape
-        regions = Regions(of.world)
+        shape = self.shape
+        regions = Regions(self.degrees.world)
         layout, data = MixServeLayout(regions, shape), self.data(bench.payload)
-        app = self._app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
+        app = self.app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
         pod = regions.pod(bench, app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
         streams = Streams(bench, pod, calls)
-        for die, core in np.ndindex(of.world, self.cores):
-            buffers = self._buffers(bench, pod, streams, die, core, data)
-            self._launch(pod, streams, die, core, layout, buffers, each)
-            if self.part == "dispatch" and bench.payload:
-                self._expect_rows(bench, streams.owner(die, core), die, core, layout, data)
+        placed = self.launch_all(bench, streams, layout, data, each)
+        for die, core in placed if self.part == "dispatch" and bench.payload else ():
+            self._expect_rows(bench, streams.owner(die, core), die, core, layout, data)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
+
+    def launch_all(
+        self, bench: Bench, streams: Streams, layout: MixServeLayout, data: Data, each: Sequence[int]
+    ) -> dict[tuple[int, int], dict[str, Buffer]]:
+        """Launch on each core of each die launches of ``each`` rounds; returns the buffers of each die and core."""
+        pod, placed = streams.pod, {}
+        for die, core in np.ndindex(data.of.world, self.cores):
+            placed[die, core] = self._buffers(bench, pod, streams, die, core, data)
+            self._launch(pod, streams, die, core, layout, placed[die, core], each)
+        return placed
 
     def _buffers(self, bench: Bench, pod: Pod, streams: Streams, die: int, core: int, data: Data) -> dict[str, Buffer]:
         """Return the buffers of a core, by name."""
@@ -296,8 +296,15 @@ class MixServeCase(StreamCase):
         return MovedSizes(self.degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
 
     def data(self, payload: bool) -> Data:
-        """Tokens, tables and results of all rounds; without ``payload`` tokens are zeros."""
-        return Data(self.degrees, self.shape, self.rounds, self.dtype, self.seed, self.part != "combine", payload)
+        """Tokens, weights and choices of all rounds, drawn by the seed; without ``payload`` tokens are zeros."""
+        of, shape, drawn = self.degrees, self.shape, self.part == "combine"
+        batch = (self.rounds, of.dp, self.tokens)
+        states = (*batch, self.hidden)
+        x = numbers(states, self.dtype, self.seed) if payload else no_numbers(states, self.dtype)
+        order = np.random.default_rng([self.seed, 1]).random((*batch, of.ep * self.experts)).argsort(-1)
+        weights = np.float32(1) - np.random.default_rng([self.seed, 2]).random((*batch, self.top_k), np.float32)
+        choices = order[..., : self.top_k]
+        return Data(of, shape, self.dtype, x, choices, weights, self.seed if drawn else None, payload)
 
     @property
     def _partial_bytes(self) -> int:
@@ -305,7 +312,8 @@ class MixServeCase(StreamCase):
         return self.degrees.dp * self.shape.capacity * self.shape.row_bytes
 
     @property
-    def _app_bytes(self) -> int:
+    def app_bytes(self) -> int:
+        """App data of a die, without tables of launches."""
         of, capacity = self.degrees, self.shape.capacity
         tokens = capacity // self.top_k * self.shape.row_bytes
         tables = [of.nodes * 4 * capacity, 4 * capacity, 4 * capacity, 8 * of.nodes * self.experts, 8 * of.nodes]

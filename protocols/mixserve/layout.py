@@ -55,6 +55,11 @@ class Degrees:
         """Number of the tokens that a group of a node has."""
         return node * self.dp_groups + (group if self.dp_groups > 1 else 0)
 
+    def tokens_on(self, die: int) -> int:
+        """Number of the tokens that a die has."""
+        node, local = divmod(die, self.ranks)
+        return self.tokens_of(node, self.group(local))
+
     def experts_of(self, node: int, group: int) -> int:
         """Number of the experts that a group of a node has."""
         return node * self.ep_groups + (group if self.ep_groups > 1 else 0)

@@ -21,7 +21,17 @@ __all__ = ["ExpertParallel", "Received"]
 
 
 class ExpertParallel(ExpertGroup[EpConfig]):
-    """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2)."""
+    """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2).
+
+    `EpConfig` has the sizes; shapes and types are at `dispatch` and `combine`.
+
+    >>> import ml_dtypes, numpy as np, xccl_emu as xe
+    >>> group = xe.ExpertParallel(xe.Pod(xe.small_pod(2, ub_bytes=32768)), n_ranks=2, hidden=64, top_k=1, tokens_max=4)
+    >>> x, expert = np.ones((1, 64), ml_dtypes.bfloat16), np.array([[1]])
+    >>> out = group.layer([x, x], [expert, expert], [np.ones((1, 1), np.float32)] * 2)
+    >>> [float(rank[0, 0]) for rank in out]  # expert 1 makes 1.125 of a one
+    [1.125, 1.125]
+    """
 
     dispatches = Phase(DISPATCH, dispatch_kernel.dispatch)
     combines = Phase(COMBINE, combine_kernel.combine)

@@ -77,7 +77,7 @@ class Streams(Queue):
     """
 
     def __init__(self, bench: Bench, pod: Pod, calls: Sequence[Call] = ()) -> None:
-        self._bench, self._pod = bench, pod
+        self._bench, self.pod = bench, pod
         self._waits = [call.waits for call in calls]
         self._streams: dict[tuple[int, tuple[int, ...]], _Stream] = {}
 
@@ -87,7 +87,7 @@ class Streams(Queue):
     ) -> None:  # fmt: skip
         """Launch after what that core runs already, or those together; call `Pod.launch` ``after`` these instead."""
         warnings.warn("Streams.launch is pod.launch(..., after=streams) now", DeprecationWarning, stacklevel=2)
-        self._pod.launch(kernel, die, [core] if isinstance(core, int) else core, args, grants, after=self)
+        self.pod.launch(kernel, die, [core] if isinstance(core, int) else core, args, grants, after=self)
 
     def append(self, launch: Launch) -> None:
         """Launch after what its cores run already together."""
@@ -98,7 +98,7 @@ class Streams(Queue):
         """Global numbers of the cores of a die that run one of the kernels, or one of that name (a changed one)."""
         names = {kernel.name for kernel in kernels}
         running = [where for where, stream in self._streams.items() if names & {of.name for of in stream.kernels}]
-        return sorted(die * self._pod.spec.cores_per_die + core for on, cores in running if on == die for core in cores)
+        return sorted(die * self.pod.spec.cores_per_die + core for on, cores in running if on == die for core in cores)
 
     def owner(self, die: int, core: int) -> str:
         """A core, as `Bench.expect` takes it."""
@@ -122,7 +122,7 @@ class Streams(Queue):
         """A stream; where a host waits it does so for ``awaited`` cores, which count in ``done``."""
         if len(stream.launches) == 1:
             only = stream.launches[0]
-            self._pod.launch(only.kernel, die, cores, only.named, only.grants)
+            self.pod.launch(only.kernel, die, cores, only.named, only.grants)
             return
         table = stream.table(int(done is not None))
         if done is not None:
@@ -131,10 +131,10 @@ class Streams(Queue):
         each[:, : table[0].nbytes] = table.view(np.uint8).reshape(len(cores), -1)
         held = self._bench.filled(die, each, "launches of core " + " and ".join(map(str, cores)))
         args = {"table": [held.address + i * each.shape[1] for i in range(len(cores))], "launches": table.shape[1]}
-        grants = [self._pod.grant(held, "r"), *merged(stream.grants)]
+        grants = [self.pod.grant(held, "r"), *merged(stream.grants)]
         if done is not None:
             args |= {"done": done.address}
-            grants.append(self._pod.grant(done, "rw"))
+            grants.append(self.pod.grant(done, "rw"))
         kernel = in_turn(stream.kernels, done is not None)
         given = dict.fromkeys(kernel.params, 0) | args  # some keep words for each launch
-        self._pod.launch(kernel, die, cores, given, grants)
+        self.pod.launch(kernel, die, cores, given, grants)

@@ -167,7 +167,7 @@ class KvCase(in_streams.StreamCase):
 
     # ---- where it is, and what runs
 
-    def _areas(self, regions: protocol.Regions) -> KvRegions:
+    def areas(self, regions: protocol.Regions) -> KvRegions:
         """Pools on the dies of prefill, slots on the dies of decode."""
         peers = max(link.peer for link in self.links()) + 1
         sizes = PairSizes(
@@ -181,7 +181,7 @@ class KvCase(in_streams.StreamCase):
         """Launches for each call, on a pod that the areas just fit."""
         cases, links = [call.case for call in calls if isinstance(call.case, KvCase)], self.links()
         regions = protocol.Regions(self.prefill * self.tp + self.decode)
-        areas, caches = self._areas(regions), [case.caches(number) for number, case in enumerate(cases)]
+        areas, caches = self.areas(regions), [case.caches(number) for number, case in enumerate(cases)]
         at_source, at_target = session.cores_of(self.path, self.cores)
         cores = max(areas.sizes.peers * at_source, self.prefill * at_target)
         app = dict.fromkeys(regions.dies, cores * in_streams.Streams.table_bytes(len(cases), *KERNELS))
@@ -215,7 +215,7 @@ class KvCase(in_streams.StreamCase):
         if self.stopped:
             raise errors.ConfigError("stopped", 1, "must be 0 on the whole pod, where all caches are to arrive")
         pod, links, sent = run.pod, self.links(), list[session.PairLaunch]()
-        areas = self._areas(protocol.Regions(self.prefill * self.tp + self.decode))
+        areas = self.areas(protocol.Regions(self.prefill * self.tp + self.decode))
         areas.regions.fit(pod.spec, 0, 0, "take smaller blocks or fewer", areas.ub_bytes)
         bench = protocol.Bench.around(pod)
         bench.payload = False

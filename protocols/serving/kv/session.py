@@ -15,6 +15,7 @@ from xccl_emu import protocol
 from xccl_emu.base import errors
 from xccl_emu.kernels import channel, sendrecv
 from xccl_emu.kernels.serving.kv import by_ring, pair, transfer
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import streams as in_streams
 
@@ -236,3 +237,10 @@ def cores_of(path: str, cores: int) -> tuple[int, int]:
     if path == "push":
         return cores, 2
     return (2, 2) if path == "sendrecv" else (1, cores + 1)
+
+
+def kernels_of(path: str) -> tuple[Kernel, ...]:
+    """What both sides of a pair launch, but for the decode steps."""
+    if path == "push":
+        return transfer.push, transfer.offer
+    return (transfer.prefill, *((by_ring.send, by_ring.receive) if path == "sendrecv" else (transfer.receive,)))

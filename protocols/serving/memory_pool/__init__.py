@@ -11,6 +11,7 @@ from xccl_emu import protocol
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.serving import memory_pool as device
 from xccl_emu.kernels.serving import model_cache
+from xccl_emu.machine.pod import Buffer, Pod
 
 FIELD_BYTES = 32
 
@@ -44,37 +45,19 @@ class MemoryPoolCase(protocol.Case):
 
     def lay_out(self, bench: protocol.Bench) -> None:
         """The server is die 0 or a CPU, clients follow from die 1 on, the second tier is the last die."""
-        nbytes, n = 32 * self.granules, self.clients
-        places, puts = self.spaces * self.buckets, self.spaces * self.puts
+        places = PoolPlaces(self)
+        nbytes, puts = places.nbytes, self.spaces * self.puts
         values = protocol.payload(puts * nbytes, self.seed).reshape(puts, nbytes)
-        regions, last = protocol.Regions(n + 2, cpus=self.cpu), n + 1
-        blocks, tier = regions.managed("block", nbytes, places), regions.managed("tier", nbytes, puts)
-        pins, keys = regions.meta("pins", 8, places), regions.meta("key", device.FIELD_BYTES, places)
-        stored = regions.meta("stored", device.FIELD_BYTES, puts)
         app = max(values.nbytes, self.gets * nbytes + align(8 * self.gets))
-        pod = regions.pod(bench, app_bytes=app, ub_bytes=nbytes)
-        server = pod.cpu(0) if self.cpu else 0
-        closed = np.zeros((places, pins.step // 8), np.int64)
-        closed[:, 0] = device.CLOSED
-        bench.set_meta(server, pins.at(server) - pod.meta(server), closed)
-        pool = device.Pool(
-            blocks.at(server), pins.at(server), keys.at(server), tier.at(last), stored.at(last), self.buckets, nbytes,
-            puts, self.puts, self.gets, self.cpu,
-        )  # fmt: skip
-        given = bench.filled(server, values, "values")
-        serve, get = (device.serve_unpinned, device.get_unpinned) if self.unpinned else (device.serve, device.get)
-        pod.launch(serve, server, [0], {"values": given.address, "p": pool})
-        for client in range(n):
+        pod = places.regions.pod(bench, app_bytes=app, ub_bytes=nbytes)
+        server, pins = places.server(pod), places.pins
+        bench.set_meta(server, pins.at(server) - pod.meta(server), places.closed())
+        places.serve(pod, bench.filled(server, values, "values"), self.puts)
+        for client in range(self.clients):
             keys_wanted, die = self.wanted(client), client + 1
             asked = bench.filled(die, keys_wanted, "wanted")
             out = bench.wanted(die, values[keys_wanted], "out", owners=f"die{die}")
-            space = client % self.spaces
-            own, put = (range(space * each, (space + 1) * each) for each in (self.buckets, self.puts))
-            its = pool._replace(
-                blocks=blocks.at(server).only(own), pins=pins.at(server).only(own), keys=keys.at(server).only(own),
-                tier=tier.at(last).only(put), stored=stored.at(last).only(put),
-            )  # fmt: skip
-            pod.launch(get, die, [0], {"wanted": asked.address, "out": out.address, "p": its})
+            places.get(pod, client, asked, out, self.puts)
         bench.tolerates("stop", "cut", "stall")
 
     proof_rows: ClassVar = {
@@ -93,6 +76,56 @@ class MemoryPoolCase(protocol.Case):
         "the server on a CPU": dict(cpu=1),
         "the server on a CPU, no pins": dict(unpinned=1, cpu=1),
     }
+
+
+class PoolPlaces:
+    """Regions of a pool, and its launches."""
+
+    def __init__(self, case: MemoryPoolCase) -> None:
+        self.case, self.nbytes = case, 32 * case.granules
+        self.regions = protocol.Regions(case.clients + 2, cpus=case.cpu)
+        places, puts = case.spaces * case.buckets, case.spaces * case.puts
+        self.blocks = self.regions.managed("block", self.nbytes, places)
+        self.tier = self.regions.managed("tier", self.nbytes, puts)
+        self.pins = self.regions.meta("pins", 8, places)
+        self.keys = self.regions.meta("key", device.FIELD_BYTES, places)
+        self.stored = self.regions.meta("stored", device.FIELD_BYTES, puts)
+
+    def server(self, pod: Pod) -> int:
+        """Die or CPU of the server."""
+        return pod.cpu(0) if self.case.cpu else 0
+
+    def closed(self) -> NDArray[np.int64]:
+        """[places, words] the pins of a pool that holds nothing."""
+        words = np.zeros((self.pins.count, self.pins.step // 8), np.int64)
+        words[:, 0] = device.CLOSED
+        return words
+
+    def _pool(self, pod: Pod, each: int, gets: int) -> device.Pool:
+        """Return what kernels take, of a pool with ``each`` keys in a namespace."""
+        server, last = self.server(pod), self.regions.dies.stop - 1
+        return device.Pool(
+            self.blocks.at(server), self.pins.at(server), self.keys.at(server), self.tier.at(last),
+            self.stored.at(last), self.case.buckets, self.nbytes, self.case.spaces * each, each, gets, self.case.cpu,
+        )  # fmt: skip
+
+    def serve(self, pod: Pod, values: Buffer, each: int) -> None:
+        """Launch the server, which puts ``values`` [spaces * each, bytes]."""
+        kernel = device.serve_unpinned if self.case.unpinned else device.serve
+        args = {"values": values.address, "p": self._pool(pod, each, self.case.gets)}
+        pod.launch(kernel, self.server(pod), [0], args)
+
+    def get(self, pod: Pod, client: int, asked: Buffer, out: Buffer, each: int) -> None:
+        """Launch a client, which gets as many blocks as it has ``asked`` for, INT64 keys of its namespace."""
+        kernel, space = device.get_unpinned if self.case.unpinned else device.get, client % self.case.spaces
+        own, put = (range(space * n, (space + 1) * n) for n in (self.case.buckets, each))
+        server, last = self.server(pod), self.regions.dies.stop - 1
+        its = self._pool(pod, each, asked.nbytes // 8)._replace(
+            blocks=self.blocks.at(server).only(own), pins=self.pins.at(server).only(own),
+            keys=self.keys.at(server).only(own), tier=self.tier.at(last).only(put),
+            stored=self.stored.at(last).only(put),
+        )  # fmt: skip
+        pod.launch(kernel, client + 1, [0], {"wanted": asked.address, "out": out.address, "p": its})
 
 
 @dataclass(frozen=True)
