@@ -31,7 +31,7 @@ KNOWN = (
         dispatched("    whole = yield from may_offer(x)\n", "    whole = 1\n")),
     bug("survivors: tokens go to slots of the lost rank", replace(ONE, lost=0), ANY,
         replicas("r.maps + lost * r.map_bytes", "r.maps + c.n_ranks * r.map_bytes"), quick=True),
-    bug("survivors: fields do not say of which attempt they are", ONE, ANY,
+    bug("survivors: fields do not have their attempt", ONE, ANY,
         pull("tokens, epoch * EPOCH + i + 1,", "tokens, i + 1,"), quick=True),
     bug("survivors: acknowledgments of the epoch before are waited for", PULL, LOCKED,
         pull("            first = epoch * EPOCH + i + 1\n", "            first = 1\n")),

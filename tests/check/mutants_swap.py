@@ -10,7 +10,7 @@ FUSED = FusedSwap(granules=1, tokens="2,0")
 
 of, of_swap, of_messages = Of("serving.reconfigure"), Of("serving.swap"), Of("experts.messages")
 
-# ---- what stands in the kernels
+# ---- what is in the kernels
 
 GRACE = "        if s.grace:\n"
 TABLE = "(version % 2 * s.experts + e) * FIELD_BYTES"

@@ -240,7 +240,7 @@ def cores_of(path: str, cores: int) -> tuple[int, int]:
 
 
 def kernels_of(path: str) -> tuple[Kernel, ...]:
-    """What both sides of a pair launch, but for the decode steps."""
+    """Return what both sides of a pair launch, but for the decode steps."""
     if path == "push":
         return transfer.push, transfer.offer
     return (transfer.prefill, *((by_ring.send, by_ring.receive) if path == "sendrecv" else (transfer.receive,)))

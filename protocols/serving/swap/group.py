@@ -59,12 +59,12 @@ class SwapGroup(ExpertGroup[C]):
     layout: SwapLayout[C]
     more_cores: ClassVar[int] = 1
 
-    def __init__(self, pod: Pod, config: C, *, swaps: int = 1, grace: int = 1, **more: int) -> None:
+    def __init__(self, pod: Pod, config: C | None = None, *, swaps: int = 1, grace: int = 1, **more: Any) -> None:
         super().__init__(pod, config, **more)
         self._swaps, self._grace = swaps, grace
-        n, rounds = config.n_slots, self.n_rounds
+        n, rounds = self.config.n_slots, self.n_rounds
         sizes = {
-            "gate": rounds * config.tokens_max * INDEX_BYTES, "version": (rounds + 1) * FIELD_BYTES,
+            "gate": rounds * self.config.tokens_max * INDEX_BYTES, "version": (rounds + 1) * FIELD_BYTES,
             "held": n * HELD_BYTES, "since": n * FIELD_BYTES, "storage": (n - 1) * HELD_BYTES,
         }  # fmt: skip
         self.swapped = allocate_on(pod, self.layout.dies, sizes)
