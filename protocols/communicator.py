@@ -247,7 +247,7 @@ class CaseSession(Communicator, Generic[K]):
 
     @contextmanager
     def _call(self, app_bytes: Mapping[int, int], *, fresh: bool = True) -> Iterator[tuple[Bench, Streams]]:
-        """Return what a call is laid out on, all arguments being checked; it has ``app_bytes`` bytes of app data on each die.
+        """Yield what a call is laid out on, all arguments being checked, with ``app_bytes`` of app data on each die.
 
         With ``fresh`` it begins with fields that are zero.  CapacityError if the bytes are not there; nothing changes.
         """

@@ -221,7 +221,7 @@ class CollectiveCase(StreamCase, Collective):
 
     @property
     def kernel(self) -> Kernel:
-        """Return the kernel that its cores run."""
+        """Return what its cores run."""
         kernels = (
             ring.ring, ring.ring_all_to_all, exchange.exchange, gather_by_cores.gather_by_cores, barrier.meet,
             barrier.meet_by_sense,

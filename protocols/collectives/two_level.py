@@ -68,7 +68,7 @@ class TwoLevelCase(CollectiveCase):
 
     @property
     def kernel(self) -> Kernel:
-        """Return the kernel that its cores run."""
+        """Return what its cores run."""
         return gather_by_reads if self._of.reads else two_level
 
     @property

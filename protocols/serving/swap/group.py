@@ -1,7 +1,7 @@
 """Groups whose maps change while layers run: the launches of a rank, and the loader ([xDeepServe] 4.5)."""
 
 from collections.abc import Collection, Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
