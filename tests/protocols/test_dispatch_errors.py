@@ -156,11 +156,12 @@ def test_unquantized_dispatch_takes_nan_and_infinity(value: float) -> None:
 
 def _without_a_rank(group: Any, batch: Batch, missing: int) -> str:
     """Run a dispatch in which one rank's launch is missing; the report of its deadlock."""
-    launch = group._launch
-    group._launch = lambda rank, *rest: None if rank == missing else launch(rank, *rest)
-    with pytest.raises(DeadlockError) as caught:
-        group.dispatch(batch.tokens, batch.topk)
-    del group._launch
+    pod, die = group.pod, group.die_of(missing)
+    launch = pod.launch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pod, "launch", lambda kernel, on, *rest, **more: on != die and launch(kernel, on, *rest, **more))
+        with pytest.raises(DeadlockError) as caught:
+            group.dispatch(batch.tokens, batch.topk)
     return str(caught.value)
 
 

@@ -134,7 +134,7 @@ def time_test(setting: Setting, layer: Layer, own: Own = Own()) -> Timed:
 
 
 def after(setting: Setting, dispatch: Taken) -> Microseconds:
-    """Return when ranks enter combine: as dispatch left them, and apart as at every operator that no barrier is before."""
+    """Return when ranks enter combine: as dispatch left them, and apart as where no barrier is before an operator."""
     starts = dispatch.ends_us + arrivals(len(dispatch.ends_us), setting.costs.skew_us, (setting.seed, 3, 1))
     return np.asarray(starts - starts.min())
 
