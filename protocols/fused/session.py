@@ -147,10 +147,10 @@ class FusedLayout(GroupLayout[FusedConfig]):
         """In a buffer that both share, places go by the names of messages."""
         c = self.config
         rows = c.tokens_max * c.top_k
-        if c.double_buffered:
-            yield from ((f".token{i // c.top_k}.choice{i % c.top_k}", c.row_bytes) for i in range(rows))
+        for again in [i * ".again" for i in range(self.sets)] if c.double_buffered else ():
+            yield from ((f".token{i // c.top_k}.choice{i % c.top_k}{again}", c.row_bytes) for i in range(rows))
             if c.combine_buffer_bytes > rows * c.row_bytes:
-                yield ".spare", c.combine_buffer_bytes - rows * c.row_bytes
+                yield f".spare{again}", c.combine_buffer_bytes - rows * c.row_bytes
 
     def _staged(self, rank: int) -> Iterator[tuple[str, int]]:
         c = self.config

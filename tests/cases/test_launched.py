@@ -17,7 +17,8 @@ LAYER = ("--ranks", "2", "--tokens", "2", "--hidden", "64", "--cores", "2", "--t
 SMALL: dict[str, tuple[str, ...]] = {
     "a2e": ("--attention", "2", "--experts", "3", "--tokens", "2", "--hidden", "64", "--top-k", "1", "--routing", ""),
     "deepep-ll": LAYER, "dispatch": LAYER, "fused": LAYER,
-    "kv": ("--ranks", "4", "--layers", "2", "--granules", "2"), "sendrecv": ("--nbytes", "4096"),
+    "kv": ("--ranks", "4", "--layers", "2", "--granules", "2"),
+    "kv-sendrecv": ("--ranks", "4", "--layers", "2", "--granules", "2"), "sendrecv": ("--nbytes", "4096"),
 }  # fmt: skip
 """Sizes of those that run on the whole pod."""
 

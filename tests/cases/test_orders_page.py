@@ -9,8 +9,10 @@ import pytest
 from xccl_emu.protocol.registry import names
 
 QUICK = {"barrier", "ll128", "mpsc-ring", "sendrecv-async", "sendrecv-dma", "sendrecv-zero-copy"}
-LONG = {"a2e", "a2e-pull", "all-reduce-two-shot", "mixserve", "mixserve-combine"}
+LONG = {"a2e", "a2e-pull", "all-reduce-two-shot", "dispatch-swap", "fused-swap", "mixserve", "mixserve-combine"}
 """Rows of more than ten seconds."""
+OPEN = {"dispatch-swap", "fused-swap"}
+"""Under `fifo` these have more states than a row of the page; `relaxed` allows all that `fifo` does."""
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
@@ -33,4 +35,5 @@ def test_every_shipped_protocol_is_verified_under_every_order(page: list[str]) -
     """None is missing from the table, and none is right under some orders only."""
     rows = [line.split(" | ") for line in page if line.endswith(" |") and line.count("verified, ")]
     assert [cells[0].removeprefix("| ") for cells in rows] == [*names()]
-    assert all(cell.startswith("verified, ") for _, *cells in rows for cell in cells)
+    cells = {(row[0].removeprefix("| "), number): cell for row in rows for number, cell in enumerate(row[1:])}
+    assert {at for at, cell in cells.items() if not cell.startswith("verified, ")} == {(name, 1) for name in OPEN}

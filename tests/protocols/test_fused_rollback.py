@@ -32,7 +32,7 @@ def test_bits_are_those_of_a_run_without_aborts(sizes: dict[str, int]) -> None:
 def test_a_kernel_that_nothing_aborts_knows_of_none() -> None:
     """What `run` and `bench` launch polls as it did before there were aborts, and has no register for one."""
     for kernel in (fused_dispatch, fused_combine):
-        assert not {site.operation for site in kernel.sites} & {"poll_any", "choose", "dcci"}
+        assert not {site.operation for site in kernel.sites} & {"poll_any", "choose"}
         assert not [register for register in kernel.registers if "abort" in register]
 
 

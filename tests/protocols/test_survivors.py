@@ -82,7 +82,7 @@ def test_a_rank_that_nobody_may_give_up_is_waited_for() -> None:
 def test_kernels_that_nobody_leaves_poll_as_before() -> None:
     """What `run` and `bench` launch waits for its peers alone."""
     for kernel in (dispatch, combine, fused_dispatch):
-        assert not {site.operation for site in kernel.sites} & {"poll_any", "choose", "dcci"}
+        assert not {site.operation for site in kernel.sites} & {"poll_any", "choose"}
 
 
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(0, 5), st.data())

@@ -49,8 +49,7 @@ class KvCase(in_streams.StreamCase):
         ),
         protocol.Preset(
             "kv-sendrecv", "KV caches by send and receive, through a ring that instances share",
-            {"path": "sendrecv", "prefill": 2, "requests": 1, "blocks": 1, "pool": 1, "slots": 2}, {},
-            DEEPSEEK_R1 | {"prefill": 1},
+            {"path": "sendrecv"}, {"prefill": 2, "requests": 1, "blocks": 1, "pool": 1, "slots": 2}, DEEPSEEK_R1,
         ),
     )  # fmt: skip
     papers = protocol.read_papers("serving.kv", "Transfer of KV caches", "KV caches by send and receive")
