@@ -33,7 +33,9 @@ Rows called unseen are of tables that the model was not made by (`bench unseen`)
 the 128 cores that DeepEP uses of theirs, in place of a die's 48. 7 has ranks enter combine apart by the spread that
 Table 7's dispatch was fitted to, where no barrier is before it. Neither was fitted to a row of a GPU: the newer table
 of the H800 loses by both, its older one, all over RDMA, and the H100's gain. Table 7's own combine has no such spread:
-with it EP8 would be 26% too slow. Why one machine has it and the other not is not known.
+with it EP8 would be 26% too slow. Why one machine has it and the other not is not known. Attention that reads weights,
+and a request's cache for two tokens, once was tried and taken back: the gain of MTP came from 3.1 to 11.6% (18 shown),
+and the check rows of `streams` from 19.9 to 60%, since the two microbatches then read weights twice.
 `python tools/structure.py NAME` adds a column and writes this page.
 """
 Table = dict[str, dict[str, str]]
