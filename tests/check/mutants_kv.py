@@ -87,7 +87,7 @@ OWN = (
         of.without("grant before offer")),
     bug("kv: a request is complete with its first part", PARTS, RACE | TORN | UNWRITTEN,
         of("(request + 1) * k.layers, step=8", "request * k.layers + 1, step=8")),
-    bug("kv: a deferred receive holds the ring of another instance", replace(RING, slots=1), LOCKED,
+    bug("kv: a deferred receive holds the ring of another instance", replace(RING, layers=2), LOCKED,
         by_ring(TAKEN, ""), by_ring(ASKED, TAKEN + ASKED)),
     bug("kv: a receive is posted before it has the ring", RING, RACE | WRONG | UNWRITTEN | FAILED,
         by_ring(TAKEN + POSTED, POSTED + TAKEN)),

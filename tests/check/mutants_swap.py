@@ -16,8 +16,6 @@ GRACE = "        if s.grace:\n"
 TABLE = "(version % 2 * s.experts + e) * FIELD_BYTES"
 LOADED = "        yield xl.mtu_out(0, s.weights + s.experts * s.nbytes, s.nbytes, step=3)\n"
 ENABLED = "        yield from publish(2 * i + 2, expert, s)\n"
-CHOOSE = "                slot = yield from slot_by(version, expert, t, s._replace(me=rank))\n"
-LOOK = '                now = yield xl.load(s.version + rank * c.die_bytes, step=2, sync="version in")\n'
 ANY = RACE | WRONG | FAILED | TORN
 
 
@@ -34,8 +32,6 @@ def of_case(name: str, case: DispatchSwap | FusedSwap) -> tuple:
             of_messages("    if version:\n", "    if version < 0:\n")),
         bug(f"{name}: a rank that has ended does not say so", case, LOCKED,
             of_swap("if core == 0:\n        yield from leave", "if core < 0:\n        yield from leave")),
-        bug(f"{name}: a map is read again for each token", case, ANY,
-            of_swap(CHOOSE, LOOK + CHOOSE.replace("version", "now"))),
     )  # fmt: skip
 
 
