@@ -333,6 +333,15 @@ class ExpertGroup(Communicator, Generic[C]):
         given = {**places, **addresses, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": own_b}
         return {name: given[name] for name in phase.kernel.params}
 
+    def _whole_rounds(self, rank: int) -> dict[str, Any]:
+        """Return what a kernel that makes all rounds of a rank is given of the group and the rank's buffers."""
+        held = [self.buffers[rank].get(name) for name in Buffers._fields]
+        return {
+            "core": range(self.config.cores), "c": self.shape(),
+            "b": Buffers(*(buffer.address if buffer else 0 for buffer in held)),
+            "stride": Buffers(*(buffer.nbytes // self.n_rounds if buffer else 0 for buffer in held)),
+        }  # fmt: skip
+
     def _of(self, rank: int, number: int = 0) -> app.Buffered:
         """The app buffers of a rank in a round."""
         return self._rounds[index_of("round", number, self.n_rounds)][self._check_rank(rank)]

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,6 +183,8 @@ class GroupLayout(Regions, ABC, Generic[C]):
     Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
     """
 
+    supervised: ClassVar[bool] = False
+    """Has the die after the ranks' the regions too, for a supervisor?"""
     tallies: Region | None = None
     """Counts of the cores of a rank, where they exchange them: a row of 4-byte counts by slot for each core,
     and one of their sums."""
@@ -203,6 +205,12 @@ class GroupLayout(Regions, ABC, Generic[C]):
     @abstractmethod
     def ub_bytes(config: Any) -> int:
         """Return the least size of a core's data buffer that the kernels need."""
+
+    def labels(self) -> Iterator[tuple[str, int, int]]:
+        """Name, address and bytes of each part, on the supervisor's die too."""
+        yield from super().labels()
+        for region in self._all if self.supervised else ():
+            yield from region.labels(self.dies.stop, len(self.dies))
 
     def first(self, *regions: Region | None, tables: int = 1) -> int:
         """Address of a region, or of some, on the die of rank 0, as kernels take it, or 0 if there is none.

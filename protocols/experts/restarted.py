@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from xccl_emu.kernels import rollback
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers, Rounds
+from xccl_emu.kernels.experts.parameters import Rounds
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, size
+from xccl_emu.protocol import size
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts.case import LayerCase
 from xccl_emu.protocols.experts.group import Args, ExpertGroup
@@ -21,6 +21,8 @@ from xccl_emu.protocols.rollback import own_words
 class RestartedLayout(GroupLayout[C]):
     """The regions of the layer and the words of a rollback; `kernels/rollback` says what they are."""
 
+    supervised = True
+
     def _add_all(self) -> None:
         super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
         n = self.config.n_ranks
@@ -30,13 +32,6 @@ class RestartedLayout(GroupLayout[C]):
         self.abort = self.meta("meta.abort", FIELD_BYTES)
         self.go_on = self.meta("meta.go_on", FIELD_BYTES)
         self.errors = self.meta("meta.errors", FIELD_BYTES)
-
-    def label(self, bench: Bench) -> None:
-        """Name the regions in reports, on the supervisor's die too."""
-        super().label(bench)
-        for label in (each for region in self._all for each in region.labels(self.dies.stop, len(self.dies))):
-            bench.label(*label)
-
 
 class RestartedGroup(ExpertGroup[C]):
     """A group whose rounds are launched at once, with a supervisor on the die after the ranks'.
@@ -69,13 +64,9 @@ class RestartedGroup(ExpertGroup[C]):
                 int(COMBINE in parts), self._failures, layout.go_on.at(self.die_of(rank)), own["batches"].address,
                 self.config.batch_bytes,
             )  # fmt: skip
-            held = [own.get(name) for name in Buffers._fields]
             args: dict[str, Any] = {
-                "core": cores, "n": todo, "c": self.shape(),
+                "n": todo, **self._whole_rounds(rank), **self._all_places(),
                 "r": known._replace(me=rank, **own_words(rank, first, layout.readies, layout.dones, layout.over)),
-                "b": Buffers(*(buffer.address if buffer else 0 for buffer in held)),
-                "stride": Buffers(*(buffer.nbytes // self.n_rounds if buffer else 0 for buffer in held)),
-                **self._all_places(),
             }  # fmt: skip
             self.pod.launch(self.kernel, self.die_of(rank), cores, args, after=streams)
         self.pod.launch(rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": known}, after=streams)

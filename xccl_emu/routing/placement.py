@@ -171,6 +171,14 @@ class Placement:
         """The first slot of each routed expert: INT32 [n_experts]."""
         return np.array([slots[0] for slots in self.copies], np.int32)
 
+    @cached_property
+    def held(self) -> NDArray[np.int32]:
+        """The routed expert of each slot, -1 where none is: INT32 [n_slots]."""
+        experts = np.full(self.n_slots, -1, np.int32)
+        for expert, slots in enumerate(self.copies):
+            experts[list(slots)] = expert
+        return experts
+
     def expert_map(self, positions: int) -> NDArray[np.int32]:
         """From logical to physical experts: the slot of each routed expert, INT32 [positions, n_experts].
 

@@ -10,7 +10,7 @@ from xccl_emu.kernels import sendrecv
 from xccl_emu.kernels.channel import Channel
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.serving.kv.pair import FIELD_BYTES, Pair
-from xccl_emu.kernels.serving.kv.transfer import await_grant, grant_task, nth
+from xccl_emu.kernels.serving.kv.transfer import Receiver, await_grant, grant_task, nth
 
 
 class _SendChannel(Channel):
@@ -49,15 +49,6 @@ class _ReceiveChannel(Channel):
     ring: xl.Reads
 
 
-class _Receives(Pair):
-    done: xl.Writes
-    slots: xl.Writes
-    taken: xl.Updates
-    tasks: xl.Reads
-    grants: xl.Updates
-    ready: xl.Writes
-
-
 def take_ring(lock):
     """Take the ring of a decode die, which one receiver has at a time."""
     before = 1
@@ -79,7 +70,7 @@ def receive_blocks(mask, n, got, c: Channel, k: Pair):
 
 
 @xl.kernel
-def receive(requests: xl.Reads, posted: xl.Writes, lock: xl.Updates, c: _ReceiveChannel, k: _Receives):
+def receive(requests: xl.Reads, posted: xl.Writes, lock: xl.Updates, c: _ReceiveChannel, k: Receiver):
     """Post a receive for each task when there are slots for it; ``requests`` are those that are expected."""
     rest = 0
     got = 0

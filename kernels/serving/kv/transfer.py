@@ -220,9 +220,9 @@ def await_grant(task, k: Pair):
     return field
 
 
-class _Receiver(Pair):
-    blocks: xl.Reads
-    tables: xl.Reads
+class Receiver(Pair):
+    """What a receiver touches of a pair, whatever way blocks come."""
+
     done: xl.Writes
     slots: xl.Writes
     taken: xl.Updates
@@ -231,8 +231,13 @@ class _Receiver(Pair):
     ready: xl.Writes
 
 
+class _Pulls(Receiver):
+    blocks: xl.Reads
+    tables: xl.Reads
+
+
 @xl.kernel
-def receive(requests: xl.Reads, me, dma, k: _Receiver):
+def receive(requests: xl.Reads, me, dma, k: _Pulls):
     """Pull what prefill has ready, when there are slots for it; ``requests`` are those that are expected."""
     turn = 0
     rest = 0

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from xccl_emu import protocol
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.serving.kv import transfer
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.communicator import CaseSession, Progress, listed, one_for_each, shaped
 from xccl_emu.protocols.serving.kv import session
@@ -45,7 +44,7 @@ class KvTransfer(CaseSession[KvCase]):
             raise ConfigError("stopped", 1, "must be 0 where caches are to arrive")
         self.pairs = case.links()
         """Who sends to whom, in the order of caches: dies ``source`` and ``target``."""
-        self.kernels = (*session.kernels_of(case.path), transfer.decode)
+        self.kernels = session.kernels_of(case.path)
         regions = protocol.Regions(case.prefill * case.tp + case.decode)
         self._areas = case.areas(regions)
         at_source, at_target = session.cores_of(case.path, case.cores)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xccl_emu import protocol
 from xccl_emu.base import errors
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.serving.kv import by_ring, pair, transfer
+from xccl_emu.kernels.serving.kv import pair
 from xccl_emu.protocol import streams as in_streams
 from xccl_emu.protocols.serving.kv import session
 from xccl_emu.protocols.serving.kv.session import KvRegions, PairSizes, RankPair
@@ -19,9 +19,6 @@ DEEPSEEK_R1 = {
     "layers": 61, "blocks": 1, "granules": 4096 * 576 * 2 // 32, "slots": 61, "pool": 4, "tasks": 4, "requests": 1,
 }  # fmt: skip
 """Sizes of its cache of 4,096 tokens, 576 numbers of two bytes each a layer: 287.8 MB."""
-KERNELS = (
-    transfer.prefill, transfer.push, transfer.receive, transfer.offer, transfer.decode, by_ring.send, by_ring.receive,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -184,7 +181,8 @@ class KvCase(in_streams.StreamCase):
         areas, caches = self.areas(regions), [case.caches(number) for number, case in enumerate(cases)]
         at_source, at_target = session.cores_of(self.path, self.cores)
         cores = max(areas.sizes.peers * at_source, self.prefill * at_target)
-        app = dict.fromkeys(regions.dies, cores * in_streams.Streams.table_bytes(len(cases), *KERNELS))
+        tables = in_streams.Streams.table_bytes(len(cases), *session.kernels_of(self.path))
+        app = dict.fromkeys(regions.dies, cores * tables)
         for case, call in zip(cases, caches, strict=True):
             for link, data in zip(links, call, strict=True):
                 for die in (link.source, link.target):

@@ -240,7 +240,8 @@ def cores_of(path: str, cores: int) -> tuple[int, int]:
 
 
 def kernels_of(path: str) -> tuple[Kernel, ...]:
-    """Return what both sides of a pair launch, but for the decode steps."""
+    """Return what both sides of a pair launch."""
     if path == "push":
-        return transfer.push, transfer.offer
-    return (transfer.prefill, *((by_ring.send, by_ring.receive) if path == "sendrecv" else (transfer.receive,)))
+        return transfer.push, transfer.offer, transfer.decode
+    receives = (by_ring.send, by_ring.receive) if path == "sendrecv" else (transfer.receive,)
+    return transfer.prefill, *receives, transfer.decode

@@ -118,10 +118,7 @@ class SurvivorsCase(LayerCase):
     def _rows(self, batch: Batch, lost: int) -> list[Rows]:
         """Return what each rank has of a round in the end, by the oracle; the lost one nothing that is judged."""
         c, local = self._config(), self.experts
-        slots = [-1] * c.n_slots
-        for expert, copies in enumerate(self._placement.copies):
-            for slot in copies:
-                slots[slot] = expert
+        slots = self._placement.held.tolist()
         if lost < self.ranks:
             slots = oracle.without_rank(slots, local, lost)
         sent = oracle.dispatched(batch.tokens, batch.topk, slots, local, lost, c.quantized, c.quantizer)

@@ -8,7 +8,6 @@ import numpy as np
 
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
-from xccl_emu.kernels.experts.parameters import Buffers
 from xccl_emu.kernels.serving import membership, surviving_fused, surviving_pull
 from xccl_emu.kernels.serving.replicas import Attempts, Replicas
 from xccl_emu.lang import Kernel
@@ -26,6 +25,8 @@ from xccl_emu.routing import Placement
 class SurvivingLayout(GroupLayout[C]):
     """The regions of the layer and the words of a membership; `kernels/serving/membership` says what they are."""
 
+    supervised = True
+
     def _add_all(self) -> None:
         super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
         n = self.config.n_ranks
@@ -34,13 +35,6 @@ class SurvivingLayout(GroupLayout[C]):
         self.word, self.over, self.go_on = (
             self.meta(f"meta.{name}", FIELD_BYTES) for name in ("membership", "end", "go_on")
         )
-
-    def label(self, bench: Bench) -> None:
-        """Name the regions in reports, on the supervisor's die too."""
-        super().label(bench)
-        for label in (each for region in self._all for each in region.labels(self.dies.stop, len(self.dies))):
-            bench.label(*label)
-
 
 class SurvivingGroup(ExpertGroup[C]):
     """A group with a supervisor on the die after the ranks', which may give up rank ``lost`` at any moment."""
@@ -61,10 +55,7 @@ class SurvivingGroup(ExpertGroup[C]):
         c, n = self.config, self.config.n_ranks
         placements = [*map(placement.without, range(n)), placement]
         maps = np.stack([each.expert_map(c.tokens_max) for each in placements])
-        held = np.full((n + 1, c.n_slots), -1, np.int32)
-        for row, each in zip(held, placements, strict=True):
-            for expert, copies in enumerate(each.copies):
-                row[list(copies)] = expert
+        held = np.stack([each.held for each in placements])
         self.tables, self.n_experts = [], placement.n_experts
         for die in self.layout.dies:
             own = {
@@ -88,11 +79,7 @@ class SurvivingGroup(ExpertGroup[C]):
             0, membership.NOBODY, membership.NOBODY,
         )  # fmt: skip
         for rank, (own, more) in enumerate(zip(self.buffers, self.tables, strict=True)):
-            held = [own.get(name) for name in Buffers._fields]
             args: dict[str, Any] = {
-                "core": cores, "c": self.shape(),
-                "b": Buffers(*(buffer.address if buffer else 0 for buffer in held)),
-                "stride": Buffers(*(buffer.nbytes // self.n_rounds if buffer else 0 for buffer in held)),
                 "r": Replicas(
                     experts=self.n_experts, map_bytes=more["maps"].nbytes // (n + 1),
                     **{name: more[name].address for name in ("maps", "held", "slots", "held_routes")},
@@ -102,7 +89,7 @@ class SurvivingGroup(ExpertGroup[C]):
                     self.config.batch_bytes,
                 ),
                 "g": known._replace(me=rank, readies=readies.only(rank), dones=dones.only(rank)),
-                **self._all_places(),
+                **self._whole_rounds(rank), **self._all_places(),
             }  # fmt: skip
             self.pod.launch(self.kernel, self.die_of(rank), cores, args, after=streams)
         args = {"suspect": lost, "heir": membership.NOBODY, "g": known}

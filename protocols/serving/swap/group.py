@@ -49,6 +49,11 @@ class SwapLayout(GroupLayout[C]):
         self.newest = self.meta("meta.version", FIELD_BYTES)
         self.adopted = self.meta("meta.adopted", FIELD_BYTES, self.config.n_ranks, self._sources)
 
+    @classmethod
+    def ub_bytes(cls, config: EpConfig) -> int:
+        """Room for an expert's weights after its rows."""
+        return max(super().ub_bytes(config), expert_bytes(config.hidden) + HELD_BYTES)
+
 
 class SwapGroup(ExpertGroup[C]):
     """A group whose last slot is redundant: a core after the last rank's own gives it to other experts meanwhile.
@@ -131,11 +136,6 @@ class SwapGroup(ExpertGroup[C]):
 class PullSwapLayout(SwapLayout[EpConfig], EpLayout):
     """Layout of a group that pulls."""
 
-    @staticmethod
-    def ub_bytes(config: EpConfig) -> int:
-        """Room for an expert's weights after its rows."""
-        return max(EpLayout.ub_bytes(config), expert_bytes(config.hidden) + HELD_BYTES)
-
 
 class SwappedExperts(SwapGroup[EpConfig], ExpertParallel):
     """A group that pulls."""
@@ -146,11 +146,6 @@ class SwappedExperts(SwapGroup[EpConfig], ExpertParallel):
 
 class FusedSwapLayout(SwapLayout[FusedConfig], FusedLayout):
     """Layout of a group whose ranks write to each other."""
-
-    @staticmethod
-    def ub_bytes(config: FusedConfig) -> int:
-        """Room for an expert's weights after its rows."""
-        return max(FusedLayout.ub_bytes(config), expert_bytes(config.hidden) + HELD_BYTES)
 
 
 class SwappedFused(SwapGroup[FusedConfig], FusedExpertParallel):

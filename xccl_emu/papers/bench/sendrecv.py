@@ -82,8 +82,7 @@ class _Pair:
         self._setting, self._sweep, self._to = setting, sweep, to
         self._pod: Pod
         self._policy: VirtualTime
-        if setting.kept:
-            setting.kept.drop()  # a pair that is connected would stay so
+        setting.drop_kept()  # a pair that is connected would stay so
         self._pod, self._policy = setting.pod()
         self._comm = SendRecv(self._pod, slots=sweep.slots, slot_bytes=sweep.slot_bytes)
         self._source, self._target = self._pod.alloc(0, most), self._pod.alloc(TARGETS[to], most)

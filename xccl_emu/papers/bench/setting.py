@@ -21,6 +21,7 @@ from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384 as UB
+from xccl_emu.timing.topologies import model
 
 if TYPE_CHECKING:
     from xccl_emu.check.trial import Trial
@@ -143,6 +144,16 @@ class Setting:
     def keeping(self) -> "Setting":
         """Return the same in which each run has the pod of the run before."""
         return self if self.kept else replace(self, kept=Kept())
+
+    def drop_kept(self) -> None:
+        """Give the memory of a pod that is kept back, if there is one: the next run has a new one."""
+        if self.kept:
+            self.kept.drop()
+
+    def on(self, name: str) -> "Setting":
+        """Return the same on a machine by its name, with its costs."""
+        fabric, costs = model(name)
+        return replace(self, fabric=fabric, costs=costs)
 
     def pod(
         self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False, sites: Collection[str] = ()

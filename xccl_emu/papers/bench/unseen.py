@@ -18,7 +18,6 @@ from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import DEFAULT, TARGETS, Setting
 from xccl_emu.timing.arrival import arrivals
 from xccl_emu.timing.fabric import OTHER_NODE
-from xccl_emu.timing.topologies import model
 
 READS, OTHER = 128, TARGETS["pod"]
 """Reads that MORI-IO has in a row, and a die of another node."""
@@ -34,20 +33,14 @@ def unseen(setting: Setting = DEFAULT) -> Iterator[Result]:
         yield from links.hixl(replace(bare, costs=replace(bare.costs, dma_in_flight=overlaps)), [row])
     yield from operators.hccl(bare, published.rows("unseen hccl"))
     yield from low_latency(bare, published.rows("unseen a3"), time_on_a3)
-    yield from low_latency(on(bare, "h100"), published.rows("unseen nccl-ep"), partial(in_test, Own(dtype=BF16)))
-    yield from low_latency(on(bare, "mi300x"), published.rows("unseen uccl-ep"), partial(in_test, Own()))
-    h800 = on(bare, "h800")
+    yield from low_latency(bare.on("h100"), published.rows("unseen nccl-ep"), partial(in_test, Own(dtype=BF16)))
+    yield from low_latency(bare.on("mi300x"), published.rows("unseen uccl-ep"), partial(in_test, Own()))
+    h800 = bare.on("h800")
     far = h800.fabric.paths[OTHER_NODE]
     all_far = replace(h800.fabric, chips_per_node=1, within="ports", paths=(*h800.fabric.paths[:2], far, far))
     older = [row for row in published.rows("fused_h800") if row.unit == "us" and degree_of(row) <= OLDER_MAX]
     yield from low_latency(replace(h800, fabric=all_far), older, partial(in_test, Own()))
-    yield from reads(on(bare, "mi300x"))
-
-
-def on(setting: Setting, name: str) -> Setting:
-    """The setting on a machine by its name, with its costs."""
-    fabric, costs = model(name)
-    return replace(setting, fabric=fabric, costs=costs)
+    yield from reads(bare.on("mi300x"))
 
 
 def in_test(own: Own, setting: Setting, ranks: int) -> Timed:

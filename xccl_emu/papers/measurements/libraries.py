@@ -1,7 +1,7 @@
 """Benchmarks that libraries for this hardware publish of themselves, and figures of [MixServe]."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xccl_emu.base.errors import ConfigError
@@ -61,13 +61,10 @@ class DeepEpMeasurement(Measurement):
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
         """Make both, that on its own machine too."""
         from xccl_emu.papers.bench.deepep import elsewhere
-        from xccl_emu.timing.topologies import model
 
-        fabric, costs = model("h800")
         rows = [*self.rows(setting)]
-        if setting.kept:
-            setting.kept.drop()  # without a shared expert all lies elsewhere
-        return [*rows, *elsewhere(replace(setting, fabric=fabric, costs=costs))]
+        setting.drop_kept()  # without a shared expert all lies elsewhere
+        return [*rows, *elsewhere(setting.on("h800"))]
 
 
 @dataclass(frozen=True)
