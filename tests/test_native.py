@@ -53,9 +53,9 @@ def test_a_shipped_case_is_right_on_real_memory(name: str) -> None:
 
 
 def test_a_missing_synchronization_is_shown() -> None:
-    """Without the poll for the tail nearly each run of send/recv finds something else in the slot."""
-    done = repeat(xe.make("sendrecv").build("relaxed", ["tail in"]), Native(), 20)
-    assert done.n_bad > 10
+    """Without the poll for the tail runs of send/recv find something else in the slot; how many is up to the machine."""
+    done = repeat(xe.make("sendrecv").build("relaxed", ["tail in"]), Native(), 200)
+    assert done.n_bad > 0
 
 
 @kernel
@@ -203,9 +203,9 @@ def test_the_command() -> None:
     assert "sendrecv on native" in right
     assert "3 runs in" in right
     assert right.endswith("#wrong 0\n")
-    words = ("run", "sendrecv", "--on", "native", "--runs", "9", "--without", "tail in")
+    words = ("run", "sendrecv", "--on", "native", "--runs", "200", "--without", "tail in")
     wrong = as_json(*words, code=1)
-    assert wrong["n_runs"] == 9
+    assert wrong["n_runs"] == 200
     assert wrong["n_bad"] == wrong["wrong"] + sum(wrong["ended_by"].values()) > 0
     assert wrong["machine"] == "native"
 
