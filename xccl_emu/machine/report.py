@@ -204,37 +204,36 @@ def _in_flight(pod: "Pod", base: int) -> list[str]:
     return [f"{count} of its writes in flight to {home}" for home, count in sorted(homes.items())]
 
 
-def _bad_signal(pod: "Pod", core: int, word: int) -> str:
+def _bad_signal(pod: "Pod", word: int, target: int) -> str:
     """Say what is wrong with a signal."""
-    if int(pod.state[pod.core_base(core) + abi.REQUEST + ops.PUT_SIGNAL.how]) not in (rq.SIGNAL_SET, rq.SIGNAL_ADD):
+    if target == ms.UNKNOWN:
         return f"how={word}: a signal sets ({rq.SIGNAL_SET}) or adds ({rq.SIGNAL_ADD})"
     right = "must be a word of the metadata area of the die that it copies to, outside of what it copies"
     return f"signal at {symbolic(pod, word)}: {right}"
 
 
-def _bad_map(function: int, source: int, target: int) -> str:
+def _bad_map(word: int, target: int) -> str:
     """Say what is wrong with a function of elements: there is none, or what it reads and writes overlap."""
-    if function and function not in maps.KNOWN:
-        kind, rounding = function & 15 | function >> maps.KIND_SHIFT << 4, function >> maps.ROUNDING_SHIFT & 7
-        if not (0 <= kind < len(maps.KINDS) and rounding < len(maps.ROUNDINGS)):
-            return f"function={function}: must be one of lang.maps.function"
-        return f"{maps.text(function)}, rounding {maps.ROUNDINGS[rounding]}: no such function"
-    name = maps.text(function) if function else "copy"
-    return f"{name} from ub+{source:#x} to ub+{target:#x}: must be in place, or not overlap"
+    if target != ms.UNKNOWN:
+        return f"from ub+{word:#x} to ub+{target:#x}: must be in place, or not overlap"
+    kind, rounding = word & 15 | word >> maps.KIND_SHIFT << 4, word >> maps.ROUNDING_SHIFT & 7
+    if not (0 <= kind < len(maps.KINDS) and rounding < len(maps.ROUNDINGS)):
+        return f"function={word}: must be one of lang.maps.function"
+    return f"{maps.text(word)}, rounding {maps.ROUNDINGS[rounding]}: no such function"
 
 
-def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
+def _bad_operand(pod: "Pod", op: int, a: int, b: int) -> str:
     """Say what is wrong with an operand, where no other kind of error says more of it."""
     if op == rq.OP_CHOOSE:
         return f"n={a}: must be 1 to {b} answers"
     if op == rq.OP_POLL_ANY:
         return f"condition {a}: comparison {b} must be CMP_EQ, CMP_NE or CMP_GE"
     if op == rq.OP_PUT_SIGNAL:
-        return _bad_signal(pod, core, a)
+        return _bad_signal(pod, a, b)
     if op == rq.OP_VALIDATE:
         return f"validate of {b} bytes at ub+{a:#x}: must cover all that was read tentatively and is not validated"
     if op == rq.OP_V_COPY:
-        return _bad_map(int(pod.state[pod.core_base(core) + abi.REQUEST + ops.COPY.function]), a, b)
+        return _bad_map(a, b)
     if ops.COPIES_IN >> op & 1 and b != rq.TENTATIVE:
         return f"tentative read of {b} bytes to ub+{a:#x}: must touch what was read so before and is not validated"
     return f"operand out of range ({a}, {b})"
@@ -313,7 +312,7 @@ def violation(pod: "Pod") -> errors.RunError:
         ms.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
         ms.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
         ms.ERR_SIZE: f"size out of range ({a}, {b})",
-        ms.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
+        ms.ERR_OPERAND: _bad_operand(pod, op, a, b),
     }
     if code == ms.ERR_UNDEFINED and b == ms.UNDEFINED_LOST:
         return errors.RunError(f"{place}: the bytes at {symbolic(pod, a)} are lost, and are read")

@@ -234,7 +234,7 @@ def _signal(st, core, base, target, nbytes):
     """May a `put_signal` signal so?  In the metadata area of the target's die, and outside of what it copies."""
     signal, how = st[base + REQUEST + ops.PUT_SIGNAL.signal], st[base + REQUEST + ops.PUT_SIGNAL.how]
     if how != rq.SIGNAL_SET and how != rq.SIGNAL_ADD:
-        return set_error(st, core, base, ms.ERR_OPERAND, how, rq.SIGNAL_ADD)
+        return set_error(st, core, base, ms.ERR_OPERAND, how, ms.UNKNOWN)
     if not _aligned_memory(st, core, base, signal, 8, ms.WRITE):
         return False
     offset = signal - (signal >> st[ms.DIE_SHIFT] << st[ms.DIE_SHIFT])
@@ -281,7 +281,7 @@ def _kinds(st, core, base, op, count):
         return _rule(st, core, base, st[at + ops.DEQUANTIZE.rule], count, 1)
     if op == rq.OP_V_COPY:
         function = st[at + ops.COPY.function]
-        return function == 0 or maps.is_known(function) or set_error(st, core, base, ms.ERR_OPERAND, function, 0)
+        return function == 0 or maps.is_known(function) or set_error(st, core, base, ms.ERR_OPERAND, function, ms.UNKNOWN)
     if ops.DTYPE[op] == 0:
         return True
     dtype = dtype_of(st, at, op)
