@@ -53,7 +53,7 @@ def test_a_shipped_case_is_right_on_real_memory(name: str) -> None:
 
 
 def test_a_missing_synchronization_is_shown() -> None:
-    """Without the poll for the tail runs of send/recv find something else in the slot; how many is up to the machine."""
+    """Without the poll for the tail runs of send/recv find something else in the slot, how many depends."""
     done = repeat(xe.make("sendrecv").build("relaxed", ["tail in"]), Native(), 200)
     assert done.n_bad > 0
 
