@@ -6,8 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.base.errors import CapacityError, ConfigError, DeadlockError
-from xccl_emu.lang import add, atomic_add, dma, kernel, load, mtu_in, mtu_out, poll_eq, put, store, wait_flag
+from xccl_emu.base.errors import AccessError, CapacityError, ConfigError, DeadlockError
+from xccl_emu.lang import (
+    FP32,
+    add,
+    atomic_add,
+    dma,
+    kernel,
+    load,
+    maps,
+    mtu_in,
+    mtu_out,
+    poll_eq,
+    put,
+    store,
+    v_map,
+    wait_flag,
+)
 from xccl_emu.lang.abi import RESULT
 from xccl_emu.lang.requests import DMA, SCALAR
 from xccl_emu.machine import driver
@@ -247,3 +262,21 @@ def test_a_search_stops_at_a_limit_of_time_or_memory() -> None:
     assert not explore(launched("relaxed", programs), seconds=0.0).complete
     assert not explore(launched("relaxed", programs), max_bytes=1 << 16).complete
     assert explore(launched("relaxed", programs), seconds=600.0, max_bytes=1 << 30) == whole
+
+
+@kernel
+def overlap(word, function):
+    """Map elements to where they are read, shifted by one, while a put is under way."""
+    yield put(word, 0, 5)
+    yield v_map(0, 4, 8, function)
+
+
+@pytest.mark.parametrize("function", [0, maps.function("add", FP32), 1 << 20])
+def test_brute_force_says_what_a_run_says_of_a_bad_function(function: int) -> None:
+    """The message is made of the error's own words: the search has put the core's request back by then."""
+    pod = tiny_pod(1, "relaxed")
+    pod.launch(overlap, 0, [0], {"word": pod.meta(0), "function": function}, [pod.grant_meta("rw")])
+    found = explore(pod)
+    with pytest.raises(AccessError) as error:
+        pod.run()
+    assert found.errors == {str(error.value)}
