@@ -6,7 +6,8 @@ each to the group that has least.  The group with most tokens decides how long a
 are an input.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,28 +45,63 @@ def status_us(setting: Setting, groups: int) -> float:
     return setting.run(make("all-gather", ranks=groups, elements=STATUS_BYTES // 2, calls=1))[1] if groups > 1 else 0.0
 
 
+class Prompt(NamedTuple):
+    """A prompt that has come to an executor."""
+
+    number: int
+    arrived_ms: float
+    tokens: float
+
+
+@dataclass
+class Leader:
+    """The leader of an executor, which deals all that has come by a step to the groups."""
+
+    groups: int
+    step_us: float
+    """What a step takes apart from computing."""
+    tokens_a_second: float
+    """Of a group."""
+    ends_ms: float = 0.0
+    """When its last step ends."""
+    pending: list[Prompt] = field(default_factory=list)
+    """In the order of their arrival."""
+
+    def step_before(self, ms: float) -> list[tuple[Prompt, int]]:
+        """Make the step that begins before ``ms``, if there is one, up to `ends_ms`; return prompts and their groups.
+
+        To be called with the arrival of each prompt before it is put in, so that no step begins with it too early.
+        """
+        if not self.pending or (begins := max(self.ends_ms, self.pending[0].arrived_ms)) >= ms:
+            return []
+        dealt, self.pending = self.pending, []
+        tokens = np.array([prompt.tokens for prompt in dealt])
+        groups = longest_first(tokens, self.groups)
+        computed = np.bincount(groups, tokens, self.groups).max() / self.tokens_a_second * 1000
+        self.ends_ms = float(begins + (computed + self.step_us / 1000))
+        return [*zip(dealt, groups.tolist(), strict=True)]
+
+
 def first_tokens_ms(
     given: Executors, step_us: float, tokens_a_second: float, seed: int
 ) -> NDArray[np.float64]:
-    """Milliseconds from arrival to first token, [requests], without what the network adds.
-
-    step_us: what a step takes apart from computing.  tokens_a_second: of a group.
-    """
+    """Milliseconds from arrival to first token, [requests], without what the network adds; as `Leader` has them."""
     rng = np.random.default_rng((seed, 12))
     tokens = np.minimum(rng.exponential(given.prompt, given.requests), given.longest)
     arrived = np.cumsum(rng.exponential(1000 / given.rate, given.requests))
     ended = np.zeros(given.requests, np.float64)
-    for executor in range(given.executors):
-        mine = np.arange(executor, given.requests, given.executors)
-        now, first = 0.0, 0
-        while first < len(mine):
-            now = max(now, arrived[mine[first]])
-            after = int(np.searchsorted(arrived[mine], now, side="right"))
-            pending = mine[first:after]
-            groups = longest_first(tokens[pending], given.groups)
-            computed = np.bincount(groups, tokens[pending], given.groups).max() / tokens_a_second * 1000
-            now += computed + step_us / 1000
-            ended[pending], first = now, after
+    leaders = [Leader(given.groups, step_us, tokens_a_second) for _ in range(given.executors)]
+
+    def go_on(leader: Leader, ms: float) -> None:
+        for prompt, _ in leader.step_before(ms):
+            ended[prompt.number] = leader.ends_ms
+
+    for number, (ms, length) in enumerate(zip(arrived.tolist(), tokens.tolist(), strict=True)):
+        leader = leaders[number % given.executors]
+        go_on(leader, ms)
+        leader.pending.append(Prompt(number, ms, length))
+    for leader in leaders:
+        go_on(leader, np.inf)
     return ended - arrived
 
 
