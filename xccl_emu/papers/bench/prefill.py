@@ -67,6 +67,11 @@ class Leader:
     pending: list[Prompt] = field(default_factory=list)
     """In the order of their arrival."""
 
+    def backlog_ms(self, ms: float) -> float:
+        """Return how long what has come takes from then on, if it is spread evenly."""
+        tokens = sum(prompt.tokens for prompt in self.pending)
+        return max(0.0, self.ends_ms - ms) + 1000 * tokens / self.tokens_a_second / self.groups
+
     def step_before(self, ms: float) -> list[tuple[Prompt, int]]:
         """Make the step that begins before ``ms``, if there is one, up to `ends_ms`; return prompts and their groups.
 

@@ -43,21 +43,19 @@ def least_used(kv_tokens: NDArray[np.int64], running: NDArray[np.int64], batch: 
 
 
 class ByTurns:
-    """What `least_used` is compared with: the next group after the last one that got a request, of those with room."""
+    """What `least_used` is compared with: of the groups with room, the next one after that of the request before."""
 
-    def __init__(self) -> None:
-        self._next = 0
+    _last = -1
 
     def __call__(
         self, kv_tokens: NDArray[np.int64], running: NDArray[np.int64], batch: int, capacity: int, need: int
     ) -> int:
         """Takes and returns what `least_used` does."""
-        room = np.roll((running < batch) & (kv_tokens + need <= capacity), -self._next)
-        if not room.any():
+        room = np.flatnonzero((running < batch) & (kv_tokens + need <= capacity))
+        if not len(room):
             return FULL
-        chosen = (self._next + int(room.argmax())) % len(room)
-        self._next = chosen + 1
-        return chosen
+        self._last = int(next(iter(room[room > self._last]), room[0]))
+        return self._last
 
 
 Policy = Callable[[NDArray[np.int64], NDArray[np.int64], int, int, int], int]

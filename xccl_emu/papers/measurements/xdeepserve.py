@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import must_be_one_of, option
+from xccl_emu.base.options import option
 from xccl_emu.papers.measurements import Measurement, Suite, Swept
 
 if TYPE_CHECKING:
@@ -193,23 +193,14 @@ class ServeMeasurement(Measurement):
 
     def whole(self, setting: "Setting", workload: "ServedRequests") -> "list[Result]":
         """Serve from arrival to last token."""
-        from xccl_emu.papers.bench.serve import POLICIES
-        from xccl_emu.papers.bench.serve_whole import PLANES, Prefill, WholeDeployment, serve_whole
+        from xccl_emu.papers.bench.serve_whole import WholeDeployment, serve_whole
 
-        policies = tuple(dict.fromkeys(self.balance.split(",")))
-        for name, given, known in (("plane", (self.plane,), PLANES), ("balance", policies, POLICIES)):
-            for word in given:
-                if word not in known:
-                    raise ConfigError(f"--{name} {word}: {must_be_one_of(word, known)}")
         if self.domains:
             raise ConfigError(f"--domains {self.domains}: cannot be combined with --prefill")
-        if self.rate == 0:
-            raise ConfigError("--rate 0: must be above 0 with --prefill")
-        if self.prompt > Prefill.longest:
-            raise ConfigError(f"--prompt {self.prompt}: must be at most {Prefill.longest} with --prefill")
-        usual = WholeDeployment.pod
+        usual = WholeDeployment().pod
         pod = replace(usual, groups=self.ranks or usual.groups, batch=self.batch or usual.batch)
-        return serve_whole(setting, WholeDeployment(self.prefill, self.decode, self.plane, pod), workload, policies)
+        of = WholeDeployment(self.prefill, self.decode, self.plane, pod)
+        return [*serve_whole(setting, of, workload, [*dict.fromkeys(self.balance.split(","))])]
 
 
 @dataclass(frozen=True)
