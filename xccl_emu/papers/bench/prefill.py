@@ -6,6 +6,7 @@ each to the group that has least.  The group with most tokens decides how long a
 are an input.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -46,11 +47,14 @@ def status_us(setting: Setting, groups: int) -> float:
 
 
 class Prompt(NamedTuple):
-    """A prompt that has come to an executor."""
+    """A prompt that comes to an executor, and what becomes of it."""
 
     number: int
     arrived_ms: float
     tokens: float
+    group: int = -1
+    """Which one computes it, until when."""
+    ends_ms: float = 0.0
 
 
 @dataclass
@@ -65,48 +69,46 @@ class Leader:
     ends_ms: float = 0.0
     """When its last step ends."""
     pending: list[Prompt] = field(default_factory=list)
-    """In the order of their arrival."""
+    dealt: deque[Prompt] = field(default_factory=deque)
+    """In the order of their ends."""
 
     def backlog_ms(self, ms: float) -> float:
-        """Return how long what has come takes from then on, if it is spread evenly."""
+        """Return how long what has come takes from a time on, if it is spread evenly."""
+        self.step_before(ms)
         tokens = sum(prompt.tokens for prompt in self.pending)
         return max(0.0, self.ends_ms - ms) + 1000 * tokens / self.tokens_a_second / self.groups
 
-    def step_before(self, ms: float) -> list[tuple[Prompt, int]]:
-        """Make the step that begins before ``ms``, if there is one, up to `ends_ms`; return prompts and their groups.
+    def come(self, prompt: Prompt) -> None:
+        """Take a prompt, none of which comes before another one has."""
+        self.step_before(prompt.arrived_ms)
+        self.pending.append(prompt)
 
-        To be called with the arrival of each prompt before it is put in, so that no step begins with it too early.
-        """
+    def step_before(self, ms: float) -> None:
+        """Deal what is pending, if the step for it begins before a time."""
         if not self.pending or (begins := max(self.ends_ms, self.pending[0].arrived_ms)) >= ms:
-            return []
-        dealt, self.pending = self.pending, []
-        tokens = np.array([prompt.tokens for prompt in dealt])
+            return
+        tokens = np.array([prompt.tokens for prompt in self.pending])
         groups = longest_first(tokens, self.groups)
         computed = np.bincount(groups, tokens, self.groups).max() / self.tokens_a_second * 1000
         self.ends_ms = float(begins + (computed + self.step_us / 1000))
-        return [*zip(dealt, groups.tolist(), strict=True)]
+        dealt = zip(self.pending, groups.tolist(), strict=True)
+        self.dealt += [prompt._replace(group=group, ends_ms=self.ends_ms) for prompt, group in dealt]
+        self.pending = []
 
 
-def first_tokens_ms(
-    given: Executors, step_us: float, tokens_a_second: float, seed: int
-) -> NDArray[np.float64]:
+def first_tokens_ms(given: Executors, step_us: float, tokens_a_second: float, seed: int) -> NDArray[np.float64]:
     """Milliseconds from arrival to first token, [requests], without what the network adds; as `Leader` has them."""
     rng = np.random.default_rng((seed, 12))
     tokens = np.minimum(rng.exponential(given.prompt, given.requests), given.longest)
     arrived = np.cumsum(rng.exponential(1000 / given.rate, given.requests))
     ended = np.zeros(given.requests, np.float64)
     leaders = [Leader(given.groups, step_us, tokens_a_second) for _ in range(given.executors)]
-
-    def go_on(leader: Leader, ms: float) -> None:
-        for prompt, _ in leader.step_before(ms):
-            ended[prompt.number] = leader.ends_ms
-
     for number, (ms, length) in enumerate(zip(arrived.tolist(), tokens.tolist(), strict=True)):
-        leader = leaders[number % given.executors]
-        go_on(leader, ms)
-        leader.pending.append(Prompt(number, ms, length))
+        leaders[number % given.executors].come(Prompt(number, ms, length))
     for leader in leaders:
-        go_on(leader, np.inf)
+        leader.step_before(np.inf)
+        for prompt in leader.dealt:
+            ended[prompt.number] = prompt.ends_ms
     return ended - arrived
 
 

@@ -9,7 +9,6 @@ A cache takes what the copies of `kv` take in virtual time, run at some lengths.
 dispatch is not in it: `kv` has that.
 """
 
-import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,28 +85,16 @@ class Paces:
 
 
 @dataclass
-class WholeRequest:
-    """A request, and when it got what."""
+class WholeRequest(serve.ArrivedRequest):
+    """A request, and when it got what; if its cache is lost, tokens that it has are of its prompt from then on."""
 
-    prompt: int
     output: int
-    arrived_ms: float
-    left: int
-    """Tokens that decode is still to make when prefill has its cache."""
-    first_ms: float | None = None
+    source: tuple[int, int] = (0, 0)
+    """Instance and group of prefill that have its cache."""
+    first_ms: float = 0.0
     joined_ms: float = 0.0
     """When its cache was there for a step of decode."""
     ended_ms: float = 0.0
-
-
-class Due(NamedTuple):
-    """A request that gets somewhere at a time."""
-
-    ms: float
-    number: int
-    where: tuple[int, int]
-    """Instance and group of prefill, or group and slot of decode."""
-    request: serve.ArrivedRequest
 
 
 class Front:
@@ -120,57 +107,49 @@ class Front:
         self._rng, self._next_ms = np.random.default_rng((seed, 13)), 0.0
         step = PREFILL.groups, paces.status_us, paces.tokens_a_second
         self._leaders = [prefill.Leader(*step) for _ in range(of.prefill)]
-        self._ending, self._source = list[Due](), dict[int, tuple[int, int]]()
         self._free_ms = defaultdict[object, float](float)
 
-    def until(self, ms: float) -> Iterator[serve.ArrivedRequest]:
+    def until(self, ms: float) -> Iterator[WholeRequest]:
         """Go on to a time, which never goes back; yield each request whose cache prefill has by then."""
         while self._next_ms <= ms:
             self._ask()
-        self._step(ms)
-        while self._ending and self._ending[0].ms <= ms:
-            done = heapq.heappop(self._ending)
-            self._source[done.number], request = done.where, self.requests[done.number]
-            self.recomputed += 0 if request.first_ms is None else done.request.prompt
-            request.first_ms = done.ms if request.first_ms is None else request.first_ms
-            yield done.request
+        for instance, leader in enumerate(self._leaders):
+            leader.step_before(ms)
+            while leader.dealt and leader.dealt[0].ends_ms <= ms:
+                done = leader.dealt.popleft()
+                request = self.requests[done.number]
+                self.recomputed += request.prompt if request.first_ms else 0
+                request.source, request.first_ms = (instance, done.group), request.first_ms or done.ends_ms
+                yield request
 
     def _ask(self) -> None:
         prompt = max(1, int(min(self._rng.exponential(self.load.prompt), PREFILL.longest)))
         output, number = max(2, int(self.load.output * self._rng.uniform(0.5, 1.5))), len(self.requests)
-        self.requests.append(WholeRequest(prompt, output, self._next_ms, output - 1))
+        self.requests.append(WholeRequest(number, self._next_ms, prompt, output - 1, output))
         self.open.add(number)
-        self.give(number, prompt, self._next_ms)
+        self.give(self.requests[-1], self._next_ms)
         self._next_ms += self._rng.exponential(1000 / self.load.rate)
 
-    def give(self, number: int, tokens: int, ms: float) -> None:
-        """A prompt, or a cache that was lost, comes to the instance with least to do."""
-        self._step(ms)
-        min(self._leaders, key=lambda one: one.backlog_ms(ms)).pending.append(prefill.Prompt(number, ms, tokens))
+    def give(self, request: WholeRequest, ms: float) -> None:
+        """A prompt, or one whose cache was lost, comes to the instance with least to do."""
+        prompt = prefill.Prompt(request.number, ms, request.prompt)
+        min(self._leaders, key=lambda one: one.backlog_ms(ms)).come(prompt)
 
-    def _step(self, ms: float) -> None:
-        for instance, leader in enumerate(self._leaders):
-            for prompt, group in leader.step_before(ms):
-                left = self.requests[prompt.number].left
-                done = serve.ArrivedRequest(prompt.number, leader.ends_ms, int(prompt.tokens), left)
-                heapq.heappush(self._ending, Due(leader.ends_ms, prompt.number, (instance, group), done))
-
-    def move(self, request: serve.ArrivedRequest, decode: int, group: int, ms: float) -> float:
+    def move(self, request: WholeRequest, decode: int, group: int, ms: float) -> float:
         """Return when a cache is there that a group asks for: after others, through the ports at both ends."""
-        instance, of_instance = self._source[request.number]
+        instance, of_instance = request.source
         source = of_instance * DIES_OF_GROUP + balanced(InstancePair(DIES_OF_GROUP, 1, self.of.pod.groups), group, 0)
         node = kv.NODE if self.paces.node_shares else 1
         ports = ("prefill", instance, source // node), ("decode", decode, group // node)
         begins = max(ms, *(self._free_ms[port] for port in ports))
         self._free_ms.update(dict.fromkeys(ports, begins + self.paces.port_ms.at(request.prompt)))
-        ends = begins + self.paces.cache_ms.at(request.prompt)
-        self.moves_ms.append(ends - ms)
-        return ends
+        self.moves_ms.append(begins + self.paces.cache_ms.at(request.prompt) - ms)
+        return ms + self.moves_ms[-1]
 
     @property
     def known(self) -> list[int]:
         """Return the numbers of requests that prefill has."""
-        return [one.number for some in (self._ending, *(leader.pending for leader in self._leaders)) for one in some]
+        return [one.number for leader in self._leaders for one in (*leader.pending, *leader.dealt)]
 
 
 class Decode(serve.DecodeGroups):
@@ -182,7 +161,7 @@ class Decode(serve.DecodeGroups):
         self.number, self.front, self.choose = number, front, serve.POLICIES[policy]()
         self.peers: Sequence[Decode] = [self]
         self.lost_requests = self.lost_tokens = 0
-        self._coming = list[Due]()
+        self._coming = dict[tuple[int, int], float]()
 
     @property
     def tokens_max(self) -> int:
@@ -193,27 +172,31 @@ class Decode(serve.DecodeGroups):
         """What prefill has by now waits at the instance with least cache; caches that are here are decoded."""
         for request in self.front.until(self.served.ms):
             min(self.peers, key=lambda one: one.tokens_max).waiting.append(request)
-        while self._coming and self._coming[0].ms <= self.served.ms:
-            there = heapq.heappop(self._coming)
-            self.front.requests[there.number].joined_ms = self.served.ms
-            super().put(there.request, there.where)
+        for slot in [slot for slot, ms in self._coming.items() if ms <= self.served.ms]:
+            del self._coming[slot]
+            self.asked(slot).joined_ms = self.served.ms
+            super().put(self.asked(slot), slot)
+
+    def asked(self, slot: tuple[int, int]) -> WholeRequest:
+        """Return the request that has a slot."""
+        return self.front.requests[int(self._number[slot])]
 
     def put(self, request: serve.ArrivedRequest, slot: tuple[int, int]) -> None:
         """The cache goes from prefill to its slot, and is there after a while."""
-        ms = self.front.move(request, self.number, slot[0], self.served.ms)
-        heapq.heappush(self._coming, Due(ms, request.number, slot, request))
+        self._coming[slot] = self.front.move(self.asked(slot), self.number, slot[0], self.served.ms)
 
     def lose(self, group: int) -> None:
         """A die stops: caches on their way to it go to others, and those that it had are computed again."""
-        for slot in np.flatnonzero(self.left[group] > 0):
-            number, tokens = int(self._number[group, slot]), int(self.used[group, slot])
-            self.front.requests[number].left = int(self.left[group, slot])
-            self.front.give(number, tokens, self.served.ms)
-            self.lost_tokens += tokens
+        for slot in [slot for slot in self._coming if slot[0] == group]:
+            del self._coming[slot]
+            self.waiting.appendleft(self.asked(slot))
+        for slot in [(group, int(each)) for each in np.flatnonzero(self.left[group])]:
+            request = self.asked(slot)
+            request.prompt, request.left = int(self.used[slot]), int(self.left[slot])
+            self.front.give(request, self.served.ms)
+            self.lost_tokens += request.prompt
             self.lost_requests += 1
         self.left[group] = 0
-        self.waiting.extendleft(one.request for one in self._coming if one.where[0] == group)
-        self._coming = sorted(one for one in self._coming if one.where[0] != group)
         super().lose(group)
 
     def finish(self, ended: NDArray[np.bool_]) -> None:
@@ -252,27 +235,25 @@ class ServedWhole:
         known = [*self.front.known, *(number for decode in self.decodes for number in decode.known)]
         return serve.wrong_numbers(len(self.front.requests), known)
 
-    @property
-    def times_ms(self) -> dict[str, list[float]]:
-        """Return times of requests by the names of rows."""
-        counted = [(one, one.first_ms or 0.0) for one in self.counted]
-        return {
-            "TTFT": [first - one.arrived_ms for one, first in counted],
-            "TPOT": [(one.ended_ms - first) / (one.output - 1) for one, first in counted],
-            "from the first token to decode": [one.joined_ms - first for one, first in counted],
+    def rows(self) -> Iterator[Result]:
+        """Yield times of requests, with median and slowest, and what else there is to say."""
+        counted, decodes, load = self.counted, self.decodes, self.front.load
+        for what, ms in {
+            "TTFT": [one.first_ms - one.arrived_ms for one in counted],
+            "TPOT": [(one.ended_ms - one.first_ms) / (one.output - 1) for one in counted],
+            "from the first token to decode": [one.joined_ms - one.first_ms for one in counted],
             "cache on its way": self.front.moves_ms,
-        }
-
-    @property
-    def others(self) -> Iterator[tuple[str, float, str]]:
-        """Yield name, value and unit of what else there is to say."""
-        steps = slice(self.front.load.steps // 4, self.front.load.steps)
-        uneven = [value for one in self.decodes for value in one.served.uneven[steps]]
-        yield "tokens a second", 1000 * (self.end.tokens - self.begin.tokens) / (self.end.ms - self.begin.ms), "1/s"
-        yield "fullest cache over the mean", float(np.mean(uneven or [1.0])), "ratio"
-        yield "requests on the lost die", sum(one.lost_requests for one in self.decodes), "count"
-        yield "tokens of caches lost", sum(one.lost_tokens for one in self.decodes), "count"
-        yield "tokens computed again", self.front.recomputed, "count"
+        }.items():
+            extra = {f"p{n}": float(np.percentile(ms or [0.0], n)) for n in (50, 99)}
+            yield Result(BENCH, what, float(np.mean(ms or [0.0])), "ms", extra=extra)
+        made_s = (self.end.ms - self.begin.ms) / 1000
+        yield Result(BENCH, "tokens a second", (self.end.tokens - self.begin.tokens) / made_s, "1/s")
+        uneven = np.mean([value for one in decodes for value in one.served.uneven[load.steps // 4 : load.steps]])
+        yield Result(BENCH, "fullest cache over the mean", float(uneven), "ratio")
+        yield Result(BENCH, "requests on the lost die", sum(one.lost_requests for one in decodes), "count")
+        yield Result(BENCH, "tokens of caches lost", sum(one.lost_tokens for one in decodes), "count")
+        yield Result(BENCH, "tokens computed again", self.front.recomputed, "count")
+        yield Result(BENCH, "requests counted", len(counted), "count", wrong=self.wrong)
 
 
 def simulate(of: WholeDeployment, load: serve.ServedRequests, paces: Paces, policy: str, seed: int) -> ServedWhole:
@@ -300,20 +281,15 @@ def simulate(of: WholeDeployment, load: serve.ServedRequests, paces: Paces, poli
 
 
 def rows_of(ran: ServedWhole, policy: str) -> Iterator[Result]:
-    """Yield the rows of a policy: what was published, with median and slowest, and what else there is to say."""
+    """Yield the rows of a policy, TTFT and TPOT with what was published of such a deployment, at a rate not told."""
     of, load = ran.front.of, ran.front.load
-    shape = {**vars(of.pod), **vars(load), "prefill": of.prefill, "decode": of.decode, "plane": of.plane,
-             "balance": policy}  # fmt: skip
+    shape = {**vars(of.pod), **vars(load), **vars(of), "balance": policy}
+    del shape["pod"]
     usual = of == WholeDeployment(plane=of.plane) and (load.prompt, load.output) == (13_000, 2100)
     given = {row.what: row for row in published.rows(BENCH)} if usual else {}
-    for what, ms in ran.times_ms.items():
-        mean, extra = float(np.mean(ms or [0.0])), {f"p{n}": float(np.percentile(ms or [0.0], n)) for n in (50, 99)}
-        row = Result.of(given[what], mean) if what in given else Result(BENCH, what, mean, "ms")
-        yield replace(row, what=f"{what}, {policy}", configuration=shape, extra=extra)
-    for what, value, unit in ran.others:
-        yield Result(BENCH, f"{what}, {policy}", value, unit, configuration=shape)
-    counted = f"requests counted, {policy}"
-    yield Result(BENCH, counted, len(ran.counted), "count", configuration=shape, wrong=ran.wrong)
+    for row in ran.rows():
+        known = Result.of(given[row.what], row.emulated, extra=row.extra) if row.what in given else row
+        yield replace(known, what=f"{row.what}, {policy}", configuration=shape)
 
 
 def serve_whole(
