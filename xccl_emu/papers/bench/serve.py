@@ -242,6 +242,8 @@ class Served:
     waited_ms: list[float] = field(default_factory=list)
     """How long each waited for room."""
     step_ms: list[float] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)
+    """Tokens, by step."""
     uneven: list[float] = field(default_factory=list)
     """Tokens of the fullest cache over the mean, by step."""
 
@@ -361,6 +363,7 @@ class DecodeGroups:
         self.used += made
         self._tokens += made
         served.tokens += int(made.sum())
+        served.made.append(int(made.sum()))
         self.finish(busy & (self.left == 0))
 
     def finish(self, ended: NDArray[np.bool_]) -> None:

@@ -12,7 +12,6 @@ dispatch is not in it: `kv` has that.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,27 +206,14 @@ class Decode(serve.DecodeGroups):
             self.front.open.remove(number)
 
 
-class Mark(NamedTuple):
-    """How far a run is."""
-
-    requests: int
-    ms: float
-    tokens: int
-
-
 @dataclass(frozen=True, eq=False)
 class ServedWhole:
-    """A run with one policy.  Requests count that arrive between the marks: before them the pod fills."""
+    """A run with one policy."""
 
     front: Front
     decodes: Sequence[Decode]
-    begin: Mark
-    end: Mark
-
-    @property
-    def counted(self) -> Sequence[WholeRequest]:
-        """Return the requests that count; each has ended."""
-        return self.front.requests[self.begin.requests : self.end.requests]
+    counted: Sequence[WholeRequest]
+    """Requests that arrived in the last three quarters of the steps, since the pod fills before; each has ended."""
 
     @property
     def wrong(self) -> int:
@@ -246,9 +232,10 @@ class ServedWhole:
         }.items():
             extra = {f"p{n}": float(np.percentile(ms or [0.0], n)) for n in (50, 99)}
             yield Result(BENCH, what, float(np.mean(ms or [0.0])), "ms", extra=extra)
-        made_s = (self.end.ms - self.begin.ms) / 1000
-        yield Result(BENCH, "tokens a second", (self.end.tokens - self.begin.tokens) / made_s, "1/s")
-        uneven = np.mean([value for one in decodes for value in one.served.uneven[load.steps // 4 : load.steps]])
+        steps = slice(load.steps // 4, load.steps)
+        rates = [sum(one.served.made[steps]) / max(1.0, sum(one.served.step_ms[steps])) for one in decodes]
+        yield Result(BENCH, "tokens a second", 1000 * sum(rates), "1/s")
+        uneven = np.mean([value for one in decodes for value in one.served.uneven[steps]])
         yield Result(BENCH, "fullest cache over the mean", float(uneven), "ratio")
         yield Result(BENCH, "requests on the lost die", sum(one.lost_requests for one in decodes), "count")
         yield Result(BENCH, "tokens of caches lost", sum(one.lost_tokens for one in decodes), "count")
@@ -265,19 +252,19 @@ def simulate(of: WholeDeployment, load: serve.ServedRequests, paces: Paces, poli
     decodes = [Decode(number, front, policy, seed) for number in range(of.decode)]
     for one in decodes:
         one.peers = decodes
-    first, marks = decodes[0].served, list[Mark]()
+    taken, begun = decodes[0].served.step_ms, list[int]()
 
     def go_on() -> None:
         one = min(decodes, key=lambda decode: decode.served.ms)
         one.step(len(one.served.step_ms))
 
     for steps in (load.steps // 4, load.steps):
-        while len(first.step_ms) < steps:
+        while len(taken) < steps:
             go_on()
-        marks.append(Mark(len(front.requests), first.ms, sum(one.served.tokens for one in decodes)))
-    while any(number < marks[-1].requests for number in front.open):
+        begun.append(len(front.requests))
+    while any(number < begun[-1] for number in front.open):
         go_on()
-    return ServedWhole(front, decodes, *marks)
+    return ServedWhole(front, decodes, front.requests[slice(*begun)])
 
 
 def rows_of(ran: ServedWhole, policy: str) -> Iterator[Result]:
