@@ -65,7 +65,7 @@ class Leader:
     step_us: float
     """What a step takes apart from computing."""
     tokens_a_second: float
-    """Of a group."""
+    """What a group computes."""
     ends_ms: float = 0.0
     """When its last step ends."""
     pending: list[Prompt] = field(default_factory=list)

@@ -65,7 +65,7 @@ class Paces:
     """Whether the dies of a node have one port of the plane together."""
     status_us: float
     tokens_a_second: float = published.rows("prefill", "input")[0].value * PREFILL.chips
-    """Of a group of prefill."""
+    """What a group of prefill computes."""
 
     @classmethod
     def run(cls, setting: Setting, of: WholeDeployment) -> "Paces":
@@ -237,9 +237,10 @@ class ServedWhole:
         yield Result(BENCH, "tokens a second", 1000 * sum(rates), "1/s")
         uneven = np.mean([value for one in decodes for value in one.served.uneven[steps]])
         yield Result(BENCH, "fullest cache over the mean", float(uneven), "ratio")
-        yield Result(BENCH, "requests on the lost die", sum(one.lost_requests for one in decodes), "count")
-        yield Result(BENCH, "tokens of caches lost", sum(one.lost_tokens for one in decodes), "count")
-        yield Result(BENCH, "tokens computed again", self.front.recomputed, "count")
+        if load.lost_at >= 0:
+            yield Result(BENCH, "requests on the lost die", sum(one.lost_requests for one in decodes), "count")
+            yield Result(BENCH, "tokens of caches lost", sum(one.lost_tokens for one in decodes), "count")
+            yield Result(BENCH, "tokens computed again", self.front.recomputed, "count")
         yield Result(BENCH, "requests counted", len(counted), "count", wrong=self.wrong)
 
 
