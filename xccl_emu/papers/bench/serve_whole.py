@@ -92,7 +92,7 @@ class WholeRequest(serve.ArrivedRequest):
     """Instance and group of prefill that have its cache."""
     first_ms: float = 0.0
     joined_ms: float = 0.0
-    """When its cache was there for a step of decode."""
+    """When its cache was there for a step of decode, the first time."""
     ended_ms: float = 0.0
 
 
@@ -169,12 +169,13 @@ class Decode(serve.DecodeGroups):
 
     def arrive(self) -> None:
         """What prefill has by now waits at the instance with least cache; caches that are here are decoded."""
-        for request in self.front.until(self.served.ms):
-            min(self.peers, key=lambda one: one.tokens_max).waiting.append(request)
+        for done in self.front.until(self.served.ms):
+            min(self.peers, key=lambda one: one.tokens_max).waiting.append(done)
         for slot in [slot for slot, ms in self._coming.items() if ms <= self.served.ms]:
             del self._coming[slot]
-            self.asked(slot).joined_ms = self.served.ms
-            super().put(self.asked(slot), slot)
+            request = self.asked(slot)
+            request.joined_ms = request.joined_ms or self.served.ms
+            super().put(request, slot)
 
     def asked(self, slot: tuple[int, int]) -> WholeRequest:
         """Return the request that has a slot."""
