@@ -77,7 +77,7 @@ def transfer(setting: Setting, row: Published) -> Result:
 
 
 def caches_ms(setting: Setting, dies: int, tokens: int, plane: str) -> float:
-    """Milliseconds until as many dies of a node have a cache of so many tokens each, without payload."""
+    """Milliseconds until some dies of a node have a cache each, of equal size, without payload."""
     pod, policy = replace(setting, data=False).pod()
     Copies(dies, 0, LAYERS, tokens * TOKEN_BYTES, plane).launch(pod, policy)
     pod.run()

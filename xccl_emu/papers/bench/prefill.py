@@ -79,7 +79,7 @@ class Leader:
         return max(0.0, self.ends_ms - ms) + 1000 * tokens / self.tokens_a_second / self.groups
 
     def come(self, prompt: Prompt) -> None:
-        """Take a prompt, none of which comes before another one has."""
+        """Take a prompt; prompts come in the order of their arrival."""
         self.step_before(prompt.arrived_ms)
         self.pending.append(prompt)
 

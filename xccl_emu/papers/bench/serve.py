@@ -43,7 +43,7 @@ def least_used(kv_tokens: NDArray[np.int64], running: NDArray[np.int64], batch: 
 
 
 class ByTurns:
-    """What `least_used` is compared with: of the groups with room, the next one after that of the request before."""
+    """What `least_used` is compared with: the next group with room after the one that was chosen last."""
 
     _last = -1
 

@@ -29,7 +29,7 @@ DIES_OF_GROUP = 4
 POD_DIES = 768
 PLANES = {way.lower(): plane for way, plane in kv.PLANES.items()}
 RAN_AT = (256, 4096, 65_536)
-"""Tokens of a cache at which its copy is run, alone and with those of all dies of a node."""
+"""Tokens of a cache at which its copy is run, alone and with a copy to each die of a node."""
 BENCH = "serve whole"
 
 
@@ -151,24 +151,24 @@ class Front:
         return [one.number for leader in self._leaders for one in (*leader.pending, *leader.dealt)]
 
 
-class Decode(serve.DecodeGroups):
+class DecodeInstance(serve.DecodeGroups):
     """A decode instance, whose requests come from prefill."""
 
     def __init__(self, number: int, front: Front, policy: str, seed: int) -> None:
         load = replace(front.load, lost_at=front.load.lost_at if number == 0 else -1)
         super().__init__(front.of.pod, load, front.paces.decode, seed)
         self.number, self.front, self.choose = number, front, serve.POLICIES[policy]()
-        self.peers: Sequence[Decode] = [self]
+        self.peers: Sequence[DecodeInstance] = [self]
         self.lost_requests = self.lost_tokens = 0
         self._coming = dict[tuple[int, int], float]()
 
     @property
     def tokens_max(self) -> int:
-        """Return the tokens that all caches, and those of requests that wait, may come to."""
+        """Return the tokens that all caches and all requests that wait may come to."""
         return int(self.reserved.sum()) + sum(one.prompt + one.left for one in self.waiting)
 
     def arrive(self) -> None:
-        """What prefill has by now waits at the instance with least cache; caches that are here are decoded."""
+        """Requests that prefill has done wait at the instance with least cache; caches that are here are decoded."""
         for done in self.front.until(self.served.ms):
             min(self.peers, key=lambda one: one.tokens_max).waiting.append(done)
         for slot in [slot for slot, ms in self._coming.items() if ms <= self.served.ms]:
@@ -212,7 +212,7 @@ class ServedWhole:
     """A run with one policy."""
 
     front: Front
-    decodes: Sequence[Decode]
+    decodes: Sequence[DecodeInstance]
     counted: Sequence[WholeRequest]
     """Requests that arrived in the last three quarters of the steps, since the pod fills before; each has ended."""
 
@@ -251,7 +251,7 @@ def simulate(of: WholeDeployment, load: serve.ServedRequests, paces: Paces, poli
     Requests go on to arrive meanwhile, the same for each policy.
     """
     front = Front(of, load, paces, seed)
-    decodes = [Decode(number, front, policy, seed) for number in range(of.decode)]
+    decodes = [DecodeInstance(number, front, policy, seed) for number in range(of.decode)]
     for one in decodes:
         one.peers = decodes
     taken, begun = decodes[0].served.step_ms, list[int]()
@@ -270,14 +270,15 @@ def simulate(of: WholeDeployment, load: serve.ServedRequests, paces: Paces, poli
 
 
 def rows_of(ran: ServedWhole, policy: str) -> Iterator[Result]:
-    """Yield the rows of a policy, TTFT and TPOT with what was published of such a deployment, at a rate not told."""
+    """Yield the rows of a policy, TTFT and TPOT with what was published of such a deployment, at any rate."""
     of, load = ran.front.of, ran.front.load
     shape = {**vars(of.pod), **vars(load), **vars(of), "balance": policy}
     del shape["pod"]
     usual = of == WholeDeployment(plane=of.plane) and (load.prompt, load.output) == (13_000, 2100)
     given = {row.what: row for row in published.rows(BENCH)} if usual else {}
+    at = f"at {load.rate:g} requests a second; no rate was published"
     for row in ran.rows():
-        known = Result.of(given[row.what], row.emulated, extra=row.extra) if row.what in given else row
+        known = Result.of(given[row.what], row.emulated, extra=row.extra, note=at) if row.what in given else row
         yield replace(known, what=f"{row.what}, {policy}", configuration=shape)
 
 
