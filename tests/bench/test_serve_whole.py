@@ -166,9 +166,11 @@ def test_a_leader_deals_each_prompt_once(times: list[float], groups: int) -> Non
 
 @pytest.mark.parametrize("changed", [{}, {"plane": "rdma"}, {"prefill": 3}, {"decode": 2}])
 def test_what_is_published_is_shown_of_its_deployment(changed: dict[str, int | str]) -> None:
-    """TTFT and TPOT have their published numbers at any rate and plane, but not with other instances."""
+    """TTFT and TPOT have published numbers at any rate and plane, not with other instances; none without requests."""
     ran = simulate(WholeDeployment(**changed), ServedRequests(8, 0.001, 13_000, 2100), QUICK, "least-kv", 0)
     rows = {row.what: row.published for row in rows_of(ran, "least-kv") if row.published is not None}
+    assert not ran.counted
+    assert {row.emulated for row in rows_of(ran, "least-kv") if row.what.startswith("T")} == {None}
     alike = {"TTFT, least-kv": 900, "TPOT, least-kv": 34.8}
     assert rows == ({} if {"prefill", "decode"} & {*changed} else alike)
     assert {row.role for row in published.rows(BENCH)} == {"shown"}

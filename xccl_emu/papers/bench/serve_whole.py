@@ -231,8 +231,8 @@ class ServedWhole:
             "from the first token to decode": [one.joined_ms - one.first_ms for one in counted],
             "cache on its way": self.front.moves_ms,
         }.items():
-            extra = {f"p{n}": float(np.percentile(ms or [0.0], n)) for n in (50, 99)}
-            yield Result(BENCH, what, float(np.mean(ms or [0.0])), "ms", extra=extra)
+            extra = {f"p{n}": float(np.percentile(ms, n)) for n in (50, 99) if ms}
+            yield Result(BENCH, what, float(np.mean(ms)) if ms else None, "ms", extra=extra)
         steps = slice(load.steps // 4, load.steps)
         rates = [sum(one.served.made[steps]) / max(1.0, sum(one.served.step_ms[steps])) for one in decodes]
         yield Result(BENCH, "tokens a second", 1000 * sum(rates), "1/s")
