@@ -33,10 +33,14 @@ IN_README = (
 ON_THE_BOARD = (ONCE, COMPUTED)
 """Names of baselines that the page has on its scoreboard alone; docs/records/mixserve.md has rows of equations."""
 APART = ["serve", "--domains", "3"]
+WHOLE = [
+    "serve", "--prefill", "4", "--rate", "20", "--prompt", "13000", "--output", "2100", "--balance",
+    "least-kv,round-robin",
+]  # fmt: skip
 BANDED = ("fused", "hixl", "hccl", "deepep")
 """Benches whose rows have intervals in the page."""
 COMMANDS = (
-    ["all", "--no-data"], ["tables"], ["pool"], ["serve"], APART, ["prefill"], [SENSITIVITY],
+    ["all", "--no-data"], ["tables"], ["pool"], ["serve"], APART, ["prefill"], WHOLE, [SENSITIVITY],
     *([name, "--no-data", "--band"] for name in BANDED),
     ["deepep", "--fabric", "examples/fabrics/h800.toml", "--no-data", "--band"],
 )  # fmt: skip

@@ -62,7 +62,7 @@ def test_tables_of_some_benches_are_made_again(tool: ModuleType) -> None:
     assert "a path" in tool.part_of(new, "links")
     assert new.partition("## buffers")[2] == page.partition("## buffers")[2]
     assert tool.part_of(new, "Scoreboard") == tool.part_of(page, "Scoreboard")
-    assert tool.commands(["serve", "links"]) == [["serve"], tool.APART, ["links", "--no-data"]]
+    assert tool.commands(["serve", "links"]) == [["serve"], tool.APART, tool.WHOLE, ["links", "--no-data"]]
     assert tool.commands([]) == [*tool.COMMANDS]
 
 

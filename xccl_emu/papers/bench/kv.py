@@ -76,6 +76,14 @@ def transfer(setting: Setting, row: Published) -> Result:
     return Result.of(row, policy.timing.latency_us / 1e3, wrong=wrong if setting.data else None)
 
 
+def caches_ms(setting: Setting, dies: int, tokens: int, plane: str) -> float:
+    """Milliseconds until some dies of a node have a cache each, of equal size, without payload."""
+    pod, policy = replace(setting, data=False).pod()
+    Copies(dies, 0, LAYERS, tokens * TOKEN_BYTES, plane).launch(pod, policy)
+    pod.run()
+    return policy.timing.latency_us / 1e3
+
+
 def dispatch_us(plane: str | None, setting: Setting = DEFAULT) -> tuple[float, float]:
     """Microseconds until the last of 8 ranks has its tokens, and until each has a cache from a die of the next node.
 

@@ -6,7 +6,9 @@ each to the group that has least.  The group with most tokens decides how long a
 are an input.
 """
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,28 +46,69 @@ def status_us(setting: Setting, groups: int) -> float:
     return setting.run(make("all-gather", ranks=groups, elements=STATUS_BYTES // 2, calls=1))[1] if groups > 1 else 0.0
 
 
-def first_tokens_ms(
-    given: Executors, step_us: float, tokens_a_second: float, seed: int
-) -> NDArray[np.float64]:
-    """Milliseconds from arrival to first token, [requests], without what the network adds.
+class Prompt(NamedTuple):
+    """A prompt that comes to an executor, and what becomes of it."""
 
-    step_us: what a step takes apart from computing.  tokens_a_second: of a group.
-    """
+    number: int
+    arrived_ms: float
+    tokens: float
+    group: int = -1
+    """Which one computes it, until when."""
+    ends_ms: float = 0.0
+
+
+@dataclass
+class Leader:
+    """The leader of an executor, which deals all that has come by a step to the groups."""
+
+    groups: int
+    step_us: float
+    """What a step takes apart from computing."""
+    tokens_a_second: float
+    """What a group computes."""
+    ends_ms: float = 0.0
+    """When its last step ends."""
+    pending: list[Prompt] = field(default_factory=list)
+    dealt: deque[Prompt] = field(default_factory=deque)
+    """In the order of their ends."""
+
+    def backlog_ms(self, ms: float) -> float:
+        """Return how long what has come takes from a time on, if it is spread evenly."""
+        self.step_before(ms)
+        tokens = sum(prompt.tokens for prompt in self.pending)
+        return max(0.0, self.ends_ms - ms) + 1000 * tokens / self.tokens_a_second / self.groups
+
+    def come(self, prompt: Prompt) -> None:
+        """Take a prompt; prompts come in the order of their arrival."""
+        self.step_before(prompt.arrived_ms)
+        self.pending.append(prompt)
+
+    def step_before(self, ms: float) -> None:
+        """Deal what is pending, if the step for it begins before a time."""
+        if not self.pending or (begins := max(self.ends_ms, self.pending[0].arrived_ms)) >= ms:
+            return
+        tokens = np.array([prompt.tokens for prompt in self.pending])
+        groups = longest_first(tokens, self.groups)
+        computed = np.bincount(groups, tokens, self.groups).max() / self.tokens_a_second * 1000
+        self.ends_ms = float(begins + (computed + self.step_us / 1000))
+        dealt = zip(self.pending, groups.tolist(), strict=True)
+        self.dealt += [prompt._replace(group=group, ends_ms=self.ends_ms) for prompt, group in dealt]
+        self.pending = []
+
+
+def first_tokens_ms(given: Executors, step_us: float, tokens_a_second: float, seed: int) -> NDArray[np.float64]:
+    """Milliseconds from arrival to first token, [requests], without what the network adds; as `Leader` has them."""
     rng = np.random.default_rng((seed, 12))
     tokens = np.minimum(rng.exponential(given.prompt, given.requests), given.longest)
     arrived = np.cumsum(rng.exponential(1000 / given.rate, given.requests))
     ended = np.zeros(given.requests, np.float64)
-    for executor in range(given.executors):
-        mine = np.arange(executor, given.requests, given.executors)
-        now, first = 0.0, 0
-        while first < len(mine):
-            now = max(now, arrived[mine[first]])
-            after = int(np.searchsorted(arrived[mine], now, side="right"))
-            pending = mine[first:after]
-            groups = longest_first(tokens[pending], given.groups)
-            computed = np.bincount(groups, tokens[pending], given.groups).max() / tokens_a_second * 1000
-            now += computed + step_us / 1000
-            ended[pending], first = now, after
+    leaders = [Leader(given.groups, step_us, tokens_a_second) for _ in range(given.executors)]
+    for number, (ms, length) in enumerate(zip(arrived.tolist(), tokens.tolist(), strict=True)):
+        leaders[number % given.executors].come(Prompt(number, ms, length))
+    for leader in leaders:
+        leader.step_before(np.inf)
+        for prompt in leader.dealt:
+            ended[prompt.number] = prompt.ends_ms
     return ended - arrived
 
 

@@ -13,6 +13,7 @@ Which group gets which request is said by pure functions of what a scheduler kno
 
 import heapq
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -39,6 +40,27 @@ def least_used(kv_tokens: NDArray[np.int64], running: NDArray[np.int64], batch: 
     """
     room = (running < batch) & (kv_tokens + need <= capacity)
     return int(np.where(room, kv_tokens, np.iinfo(np.int64).max).argmin()) if room.any() else FULL
+
+
+class ByTurns:
+    """What `least_used` is compared with: the next group with room after the one that was chosen last."""
+
+    _last = -1
+
+    def __call__(
+        self, kv_tokens: NDArray[np.int64], running: NDArray[np.int64], batch: int, capacity: int, need: int
+    ) -> int:
+        """Takes and returns what `least_used` does."""
+        room = np.flatnonzero((running < batch) & (kv_tokens + need <= capacity))
+        if not len(room):
+            return FULL
+        self._last = int(next(iter(room[room > self._last]), room[0]))
+        return self._last
+
+
+Policy = Callable[[NDArray[np.int64], NDArray[np.int64], int, int, int], int]
+POLICIES: Mapping[str, Callable[[], Policy]] = {"least-kv": lambda: least_used, "round-robin": ByTurns}
+"""How a group of decode is chosen, by name: a function that makes the policy."""
 
 
 def longest_first(costs: ArrayLike, groups: int) -> NDArray[np.int64]:
@@ -128,7 +150,7 @@ class ServedRequests:
 
 @dataclass(frozen=True, eq=False)
 class OperatorTimes:
-    """Microseconds of an operator, by tokens of a rank."""
+    """What an operator takes, by tokens of a rank: microseconds, if nothing else is said."""
 
     tokens: NDArray[np.float64]
     us: NDArray[np.float64]
@@ -220,12 +242,16 @@ class Served:
     waited_ms: list[float] = field(default_factory=list)
     """How long each waited for room."""
     step_ms: list[float] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)
+    """Tokens, by step."""
     uneven: list[float] = field(default_factory=list)
     """Tokens of the fullest cache over the mean, by step."""
 
 
 class DecodeGroups:
     """Groups with slots for requests; `step` goes on by one token or two for each of them."""
+
+    choose: Policy = staticmethod(least_used)
 
     def __init__(self, deployment: ServingPod, workload: ServedRequests, pace: Pace, seed: int) -> None:
         self.of, self.load, self.pace = deployment, workload, pace
@@ -261,21 +287,25 @@ class DecodeGroups:
     def admit(self) -> None:
         """Requests get slots in the order of their arrival, as long as the first one has room somewhere."""
         reserved = self.reserved.sum(axis=1)
-        running = np.where(self.alive, (self.left > 0).sum(axis=1), self.of.batch)
+        running = np.where(self.alive, (self.reserved > 0).sum(axis=1), self.of.batch)
         while self.waiting:
             first = self.waiting[0]
             need = first.prompt + first.left
-            group = least_used(reserved, running, self.of.batch, self.of.kv_tokens, need)
+            group = self.choose(reserved, running, self.of.batch, self.of.kv_tokens, need)
             if group == FULL:
                 return
             self.waiting.popleft()
             reserved[group] += need
             running[group] += 1
-            slot = int(np.argmin(self.left[group] > 0))
-            self.left[group, slot], self.used[group, slot], self.reserved[group, slot] = first.left, first.prompt, need
-            self._number[group, slot], self._tokens[group, slot] = first.number, 0
-            self._began[group, slot] = self.served.ms
+            slot = int(np.argmin(self.reserved[group] > 0))
+            self.reserved[group, slot], self._number[group, slot] = need, first.number
             self.served.waited_ms.append(self.served.ms - first.arrived_ms if self.load.rate else 0.0)
+            self.put(first, (group, slot))
+
+    def put(self, request: ArrivedRequest, slot: tuple[int, int]) -> None:
+        """The cache of a request is there: it decodes from the next step on."""
+        self.left[slot], self.used[slot], self._tokens[slot] = request.left, request.prompt, 0
+        self._began[slot] = self.served.ms
 
     def lose_die(self) -> float:
         """Lose a die of attention, of experts, or of both; return the milliseconds until its weights are there."""
@@ -333,9 +363,11 @@ class DecodeGroups:
         self.used += made
         self._tokens += made
         served.tokens += int(made.sum())
-        self._finish(busy & (self.left == 0))
+        served.made.append(int(made.sum()))
+        self.finish(busy & (self.left == 0))
 
-    def _finish(self, ended: NDArray[np.bool_]) -> None:
+    def finish(self, ended: NDArray[np.bool_]) -> None:
+        """Requests of these slots, [groups, slots], have their last token."""
         served = self.served
         served.finished += self._number[ended].tolist()
         served.tpot_ms += ((served.ms - self._began[ended]) / self._tokens[ended]).tolist()
@@ -343,8 +375,18 @@ class DecodeGroups:
 
     def check(self) -> int:
         """Return how many requests were lost, or served twice."""
-        known = [*self.served.finished, *self._number[self.left > 0].tolist(), *(one.number for one in self.waiting)]
-        return len(set(range(self._arrived)).symmetric_difference(known)) + len(known) - len(set(known))
+        return wrong_numbers(self._arrived, self.known)
+
+    @property
+    def known(self) -> list[int]:
+        """Return the numbers of requests that have finished, have a slot, or wait for one."""
+        slots = self._number[self.reserved > 0].tolist()
+        return [*self.served.finished, *slots, *(one.number for one in self.waiting)]
+
+
+def wrong_numbers(arrived: int, known: list[int]) -> int:
+    """Return how many of the requests that have arrived are missing among those known, or there twice."""
+    return len(set(range(arrived)).symmetric_difference(known)) + len(known) - len(set(known))
 
 
 def hottest(placement: routing.Placement, loads: NDArray[np.float64], top_k: int) -> float:

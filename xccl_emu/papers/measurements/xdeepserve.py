@@ -9,6 +9,7 @@ from xccl_emu.papers.measurements import Measurement, Suite, Swept
 
 if TYPE_CHECKING:
     from xccl_emu.papers.bench.result import Result
+    from xccl_emu.papers.bench.serve import ServedRequests
     from xccl_emu.papers.bench.setting import Setting
 
 TRANSFERS_MAX = 1000
@@ -131,14 +132,15 @@ class ServeMeasurement(Measurement):
 
     Dispatch and combine take what their kernels take at some sizes of a batch, run first; attention and computing of
     experts take as published, in proportion. Without options all groups are full, as in the paper. With --domains 3
-    attention and experts are on dies of their own, 160 of a domain and 288, and A2E and E2A are run.
+    attention and experts are on dies of their own, 160 of a domain and 288, and A2E and E2A are run. With --prefill 4
+    requests are served from arrival to last token: prefill, KV caches over a plane, and decode on 128 dies (7.2).
     """
 
     name = "serve"
 
     steps: int = option(10_000, "Decode steps.", least=1, most=1_000_000)
     ranks: int | None = option(
-        None, "Dies, each a group with requests of its own [default: 288, or 160 a domain]", least=8, most=768
+        None, "Dies, each a group of requests [default: 288, 160 a domain, or 128 with --prefill]", least=8, most=768
     )  # fmt: skip
     domains: int = option(
         0, "Domains of these dies, apart from dies of experts; 0 for experts on all of them.", least=0, most=8
@@ -153,6 +155,12 @@ class ServeMeasurement(Measurement):
     stall_ms: float = option(100.0, "By how much.", least=0)
     lost_at: int | None = option(None, "The step in which a die stops.", least=0)
     lost: str = option("attention", "Which die that is, with --domains: attention or experts.")
+    prefill: int = option(0, "Instances of prefill, 32 dies each; 0 for decode alone.", least=0, most=22)
+    decode: int = option(1, "Instances of decode, with --prefill.", least=1, most=64)
+    plane: str = option("ub", "The plane of KV caches, with --prefill: ub, rdma or vpc.")
+    balance: str = option(
+        "least-kv", "How a group of decode is chosen, with --prefill: least-kv, round-robin, or several."
+    )  # fmt: skip
 
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
@@ -168,6 +176,11 @@ class ServeMeasurement(Measurement):
             self.steps, self.rate, self.prompt, self.output, self.rebalance, self.stall, self.stall_ms, lost_at,
             self.lost,
         )  # fmt: skip
+        if self.prefill:
+            return self.whole(setting, workload)
+        for name in ("decode", "plane", "balance"):
+            if (value := getattr(self, name)) != getattr(ServeMeasurement, name):
+                raise ConfigError(f"--{name} {value}: needs --prefill")
         if not self.domains:
             usual = ServingPod()
             return serve(
@@ -177,6 +190,17 @@ class ServeMeasurement(Measurement):
         apart = replace(APART, groups=groups, domains=self.domains, expert_dies=self.expert_dies,
                         batch=self.batch or APART.batch)  # fmt: skip
         return serve_apart(setting, apart, workload)
+
+    def whole(self, setting: "Setting", workload: "ServedRequests") -> "list[Result]":
+        """Serve from arrival to last token."""
+        from xccl_emu.papers.bench.serve_whole import WholeDeployment, serve_whole
+
+        if self.domains:
+            raise ConfigError(f"--domains {self.domains}: cannot be combined with --prefill")
+        usual = WholeDeployment().pod
+        pod = replace(usual, groups=self.ranks or usual.groups, batch=self.batch or usual.batch)
+        of = WholeDeployment(self.prefill, self.decode, self.plane, pod)
+        return [*serve_whole(setting, of, workload, [*dict.fromkeys(self.balance.split(","))])]
 
 
 @dataclass(frozen=True)
