@@ -1,6 +1,7 @@
 """Calls of few attention and expert dies, and what their app buffers must hold in the end, by the oracle."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,12 @@ def _part(call: Call, number: int, tokens_max: int) -> Call:
     """The ``number``-th ``tokens_max`` tokens of each attention die, or the last ones, or none."""
     rows = slice(number * tokens_max, (number + 1) * tokens_max)
     return Call(*([of_die[rows] for of_die in column] for column in call))
+
+
+def sums_of(c: A2EConfig, call: Call) -> list[NDArray[Any]]:
+    """[T, hidden] of each attention die: the outputs of a call."""
+    sent = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+    return [sent.combined_for(i, weights, shared=c.shared) for i, weights in enumerate(call.weights)]
 
 
 class CallsImage:
