@@ -24,7 +24,7 @@ from xccl_emu.protocol import Bench, PodRun, Preset, choice, read_papers, size, 
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
-from xccl_emu.protocols.a2e.data import CallsImage, count_wrong, in_turns, make_calls, sums_of
+from xccl_emu.protocols.a2e.data import CallsImage, count_wrong, in_turns, make_calls, sent_in
 from xccl_emu.protocols.a2e.layout import A2ELayout
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
@@ -208,7 +208,9 @@ class A2ECase(RoutedCase):
         return make_calls(self._config(), rounds, bool(self.masked), self.seed)
 
     def _made_of_tokens(self, batch: Call) -> list[NDArray[Any]]:
-        return sums_of(self._config(), batch)
+        c = self._config()
+        sent = sent_in(c, batch)
+        return [sent.combined_for(i, weights, shared=c.shared) for i, weights in enumerate(batch.weights)]
 
     def _given(self) -> Iterator[tuple[Call, dict[str, Any]]]:
         """Yield each call, and what there is to say of it."""

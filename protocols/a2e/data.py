@@ -1,7 +1,6 @@
 """Calls of few attention and expert dies, and what their app buffers must hold in the end, by the oracle."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +50,9 @@ def _part(call: Call, number: int, tokens_max: int) -> Call:
     return Call(*([of_die[rows] for of_die in column] for column in call))
 
 
-def sums_of(c: A2EConfig, call: Call) -> list[NDArray[Any]]:
-    """[T, hidden] of each attention die: the outputs of a call."""
-    sent = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
-    return [sent.combined_for(i, weights, shared=c.shared) for i, weights in enumerate(call.weights)]
+def sent_in(c: A2EConfig, call: Call) -> oracle.Dispatched:
+    """Return what the oracle has of a call."""
+    return oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
 
 
 class CallsImage:
@@ -63,12 +61,7 @@ class CallsImage:
     def __init__(self, config: A2EConfig, calls: Sequence[Call], ends: bool) -> None:
         """``ends``: whether the expert dies get the end of the calls."""
         self._config, self._calls, self._ends = config, calls, ends
-        self._sent = [
-            oracle.dispatch(
-                call.tokens, call.topk, config.n_experts, config.local_experts, config.quantized, config.quantizer
-            )
-            for call in calls
-        ]
+        self._sent = [sent_in(config, call) for call in calls]
 
     def outputs(self, domain: int, i: int) -> NDArray[np.uint8]:
         """Return the outputs of an attention die, of all its calls."""
@@ -96,7 +89,7 @@ def count_wrong(calls: Calls, number: int, call: Call, rows: bool = True) -> tup
     """Elements of what the expert dies got in a call, if its rows are still there, and of its outputs, that are not the
     oracle's."""
     c = calls.config
-    sent = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+    sent = sent_in(c, call)
     got = (calls.received(number, die) for die in range(c.n_experts if rows else 0))
     outputs = (calls.output(number, i) for i in range(c.n_attention))
     return sum(wrong_rows(sent, die, each) for die, each in enumerate(got)), sum(

@@ -147,10 +147,8 @@ def plant(batches: Sequence[Any], places: Iterable[tuple[int, int, int]], dtype:
     Of its first two choices the contributions are large and cancel in every other element: what a third one adds to
     them keeps its bits only if it is added after both.
     """
-    places = [*places]
-    i, source, token = places[0]
-    first = batches[i].tokens, batches[i].topk, batches[i].weights
-    x, choices, weights = (each[source][token].copy() for each in first)
+    (i, s, t), *_ = places = [*places]
+    x, choices, weights = (each[s][t].copy() for each in (batches[i].tokens, batches[i].topk, batches[i].weights))
     if x.dtype == DTYPES[dtype][1]:
         x.view(np.uint16)[::2] = _EXACT[dtype] | x.view(np.uint16)[::2] & 0x8000
     if len(choices) > 2 and min(choices[:2]) >= 0:

@@ -171,18 +171,20 @@ class RoutedCase(Case, ABC):
         return (BATCH,) if self.by_token and not self.routing else ()
 
     def twins(self, draw: int) -> Twins:
-        """Return what is made of the same token in three batches; the first batches of draw 0 are the case's own."""
+        """Return what is made of the same token in three batches, of other sizes and choices; with the case's own
+        token in draw 0."""
         case = self.resized({"seed": int(self.configuration["seed"]) + draw})
-        places, batches = [*places_of([self._lengths] * 3)], case._rounds([self._lengths] * 3)
+        lengths = [[times * n for n in self._lengths] for times in (1, 3, 1)]
+        places, batches = [*places_of(lengths)], case._rounds(lengths)
         made = [case._made_of_tokens(batch) for batch in batches]
         i, source, token = places[0]
         batches[i].topk[source][token] = batches[i].topk[source][token, ::-1]
         batches[i].weights[source][token] = batches[i].weights[source][token, ::-1]
         return Twins([made[i][s][t] for i, s, t in places], case._made_of_tokens(batches[i])[source][token])
 
-    def _made_of_tokens(self, batch: Any) -> list[Any]:
-        """Return what the oracle makes of each token of each source, as a row of bytes."""
-        raise NotImplementedError(f"{type(self).__name__}._made_of_tokens")
+    @abstractmethod
+    def _made_of_tokens(self, batch: Any) -> list[NDArray[Any]]:
+        """Return what the oracle makes of the tokens of each source, a row of each."""
 
     def _rounds(self, rounds: Sequence[Sequence[int]]) -> list[Any]:
         """Return the batches of a pattern; where outputs must not depend on the batch, with the same token in each."""

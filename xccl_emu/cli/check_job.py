@@ -183,7 +183,7 @@ class CheckJob:
         verdict = self._judge(self._options.without)
         return dataclasses.replace(
             self._shown(verdict, prices), stronger=self._by_stronger_readings(verdict), profile=self._profile(verdict),
-            invariance=Invariance.of(self._case) if self._options.invariant else None,
+            invariance=Invariance.of(self._case) if self._case.pod_sizes.get("invariant") else None,
         )  # fmt: skip
 
     def _shown(self, verdict: Verdict, prices: Prices | None) -> Result:
@@ -243,7 +243,7 @@ class CheckJob:
         if options.protocol is None:
             raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
         claim = {"invariant": options.invariant} if options.invariant else {}
-        return make(options.protocol, **options.sizes, **claim)
+        return make(options.protocol, **{**options.sizes, **claim})
 
     def _check_options(self) -> None:
         options = self._options

@@ -117,15 +117,10 @@ class CallsMachine(RuleBasedStateMachine):
 
     def communicator(self, sizes: Sizes, call: Sizes) -> None:
         """A communicator on the pod at rest, and a call on it."""
-        if self.budget.replays:
-            return self.captured(Stage({**self.fixed, **sizes}, (call,)))
-        if len(self.stages) < STAGES_MAX:
-            self.take([*self.stages, Stage({**self.fixed, **sizes}, (call,))])
-
-    def captured(self, stage: Stage) -> None:
-        """Make a call on a new pod, and replay it again and again."""
-        self.take([stage])
-        for number in range(self.budget.replays if self.stages == [stage] else 0):
+        stage, replays = Stage({**self.fixed, **sizes}, (call,)), self.budget.replays
+        if replays or len(self.stages) < STAGES_MAX:
+            self.take([stage] if replays else [*self.stages, stage])
+        for number in range(replays if self.stages == [stage] else 0):
             self.take([*self.stages, replayed(stage, number + 1)])
 
     def first(self, sizes: Sizes, call: Sizes) -> None:

@@ -25,10 +25,12 @@ READINGS: Mapping[str, tuple[str, ...]] = {
 """What is read in one of two ways, since documents or a case leave it open: what it is where nobody chooses, the
 stronger reading and the weaker one."""
 
-OF_SPEC = ("scalar_cache",)
-"""What else is chosen of any case and is a size of its pod."""
-
 _GIVES_UP_MAX = 8
+
+
+def of_spec(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what else is chosen of any case and is a size of its pod."""
+    return {name: value for name, value in chosen.items() if name == "scalar_cache"}
 
 
 class Corner(NamedTuple):
@@ -52,7 +54,7 @@ class Bench:
     ) -> None:  # fmt: skip
         chosen = dict(pod_sizes or {})
         self._order, self._without = order, without
-        self._spec = {name: value for name, value in chosen.items() if name in OF_SPEC}
+        self._spec = of_spec(chosen)
         self._readings = {name: str(chosen.get(name, of[0])) for name, of in READINGS.items()}
         self._open = set[str]()
         self.payload = payload

@@ -1,18 +1,16 @@
 """A rank that calls with another size than the others do, as a host does that has counted otherwise.
 
-Its kernels are launched as if all ranks had its sizes: their number of cores, their arguments, and where they look for
-fields and blocks are by its own count.  Nobody says what such a call is to give.  The others must get what they would
-have without it, and the rank what it would have if all had its sizes; where it blocks, overwrites or misreads, the
-check finds a violation of one of its kinds.
+Its kernels are launched as if all ranks had its sizes: their cores, their arguments, and where they look for fields
+and blocks.  The others must get what they would have without it, and it what it would have if all had its sizes.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.check.trial import Trial
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol.bench import OF_SPEC
+from xccl_emu.protocol.bench import of_spec
 from xccl_emu.protocol.case import Case, FunctionCase
 from xccl_emu.protocol.sequence import Shared, launches, room
 
@@ -36,19 +34,16 @@ def parsed(case: Case, said: str) -> tuple[int, Case]:
 def build(case: Case, said: str, order: str, without: Collection[str], payload: bool) -> Trial:
     """Build a case in which one rank, on the die of that number, is launched as another case launches it."""
     die, other = parsed(case, said)
-    of_spec = {name: value for name, value in case.pod_sizes.items() if name in OF_SPEC}
-    spec = room([case.spec(), other.spec()]).with_(**of_spec)
+    spec = room([case.spec(), other.spec()]).with_(**of_spec(case.pod_sizes))
     if die >= spec.n_dies:
         raise ConfigError("rank", said, f"out of range 0..{spec.n_dies - 1}")
 
-    def laid_out(which: Case) -> Trial:
-        bench = Shared(Pod(spec, order=order, without=without), case.pod_sizes)
+    pod, *pods = (Pod(spec, order=order, without=without) for _ in range(3))
+    benches = [Shared(each, case.pod_sizes) for each in pods]
+    for bench, which in zip(benches, (case, other), strict=True):
         bench.payload = payload
         which.lay_out(bench)
-        return bench.trial()
-
-    theirs, own = laid_out(case), laid_out(other)
-    pod = Pod(spec, order=order, without=without)
+    theirs, own = (bench.trial() for bench in benches)
     there = slice(die * spec.die_bytes, (die + 1) * spec.die_bytes)
     pod.memory[:] = theirs.pod.memory
     pod.memory[there] = own.pod.memory[there]
@@ -58,16 +53,14 @@ def build(case: Case, said: str, order: str, without: Collection[str], payload: 
                 pod.launch(each.kernel, each.die, each.cores, each.named, each.grants)
     running = {*pod.active_cores()}
 
-    def due(each: Expected) -> Expected:
-        return replace(each, cores=tuple(core for core in each.cores if core in running))
-
     def here(address: int, of: Trial) -> bool:
         return (address // spec.die_bytes == die) == (of is own)
 
+    expected = [each for of in (theirs, own) for each in of.expected if here(each.ranges[0][0], of)]
     return replace(
         theirs,
         pod=pod,
-        expected=tuple(due(e) for of in (theirs, own) for e in of.expected if here(e.ranges[0][0], of)),
+        expected=tuple(replace(e, cores=tuple(core for core in e.cores if core in running)) for e in expected),
         filled=tuple(b for of in (theirs, own) for b in of.filled if here(b.address, of)),
         labels=tuple(b for of in (theirs, own) for b in of.labels if here(b.address, of)),
         stops={**own.stops, **theirs.stops},

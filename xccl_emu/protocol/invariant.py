@@ -38,7 +38,7 @@ class Invariance(w.Printed):
     """A claim about the outputs of a case, and what the oracle says of it."""
 
     claim: Annotated[str, "`batch` or `ranks`: what the outputs do not depend on"]
-    draws: Annotated[int, "drawn data on which the oracle was asked; the first are those of the check"]
+    draws: Annotated[int, "drawn data on which the oracle was asked"]
     compared: Annotated[int, "rows of the oracle that were compared"]
     differ: Annotated[int, "of them those with other bits than the first of their draw; 0 if the claim holds"]
     ordered: Annotated[int, "draws in which sums in another order have other bits"]

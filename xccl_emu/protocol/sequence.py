@@ -9,7 +9,6 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.machine.state import Labels
-from xccl_emu.protocol.bench import OF_SPEC, Bench, Corner
+from xccl_emu.protocol.bench import Bench, Corner, of_spec
 from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, origin_of, sizes_of
 from xccl_emu.protocol.owners import Owners
 from xccl_emu.protocol.registry import Known, known
@@ -137,8 +136,7 @@ class Sequence:
         """
         made, specs = self._made(), self._specs
         options = _pod_sizes(made)
-        sizes = {name: value for name, value in options.items() if name in OF_SPEC}
-        pod = Pod(room([_beside(each) for each in specs]).with_(**sizes), order=order, without=without)
+        pod = Pod(room([_beside(each) for each in specs]).with_(**of_spec(options)), order=order, without=without)
         for number, (together, each) in enumerate(zip(made, specs, strict=True)):
             captured = launches(pod)
             if number:
@@ -301,11 +299,9 @@ def launches(pod: Pod) -> list[Launch]:
 
 def _replay(pod: Pod, captured: list[Launch], left: NDArray[np.uint8]) -> None:
     """Let areas hold what the stage before has left in them; ConfigError if what is launched was not captured so."""
-    for old, new in zip_longest(captured, launches(pod)):
-        if old is None or new is None or (old.kernel, old.die, old.cores, old.args) != (
-            new.kernel, new.die, new.cores, new.args
-        ):  # fmt: skip
-            raise ConfigError("replays", 1, "other data have other launches; a captured graph has them as they were")
+    before, now = ([(each.kernel, each.die, each.cores, each.args) for each in of] for of in (captured, launches(pod)))
+    if before != now:
+        raise ConfigError("replays", 1, "other data have other launches; a captured graph has them as they were")
     for start in range(0, pod.spec.memory_bytes, pod.spec.die_bytes):
         areas = slice(start + pod.spec.app_bytes, start + pod.spec.die_bytes)
         pod.memory[areas] = left[areas]
