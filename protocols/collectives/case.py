@@ -147,7 +147,7 @@ class CollectiveCase(StreamCase, Collective):
         return (RANKS,) * (not self._of.scatter or self._reduces_all) + (BATCH,) * self._of.reduce
 
     def twins(self, draw: int) -> Twins:
-        """What all ranks get; or what each does if columns change places, put back."""
+        """Return what each rank gets; or results, and what columns come to that changed places, put back."""
         values = replace(self, seed=self.seed + draw).values()
         results = self.results(values)
         others = self.results(np.roll(values, 1, axis=1)) if self.reduces else results

@@ -152,7 +152,7 @@ def plant(batches: Sequence[Any], places: Iterable[tuple[int, int, int]], dtype:
     if x.dtype == DTYPES[dtype][1]:
         x.view(np.uint16)[::2] = _EXACT[dtype] | x.view(np.uint16)[::2] & 0x8000
     if len(choices) > 2 and min(choices[:2]) >= 0:
-        weights[:2] = oracle.expert_factors(choices[1::-1]) * np.float32([_LARGE, -_LARGE])
+        weights[:2] = oracle.expert_factors(choices[1::-1]) * np.array([_LARGE, -_LARGE], np.float32)
     for i, s, t in places:
         batches[i].tokens[s][t], batches[i].topk[s][t], batches[i].weights[s][t] = x, choices, weights
     return [*batches]

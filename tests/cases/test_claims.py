@@ -32,7 +32,7 @@ HOLD: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "claim", "sizes"), HOLD)
 def test_the_oracle_has_the_same_bits(name: str, claim: str, sizes: dict[str, Any]) -> None:
-    """Of drawn data no row differs; and where there are sums of three, another order of them would differ."""
+    """No row of drawn data differs; and where there are sums of three, another order of them would differ."""
     found = Invariance.of(make(name, **sizes, invariant=claim))
     assert (found.claim, found.draws, found.differ) == (claim, DRAWS, 0)
     assert found.compared >= 2 * DRAWS

@@ -61,8 +61,8 @@ class FuzzOptions(Spread):
     calls: int = option(6, "Most calls of a sequence.", least=1)
     replays: int = option(
         0,
-        "Replays of each call, as of a captured graph: on other data, with the same arguments and addresses, and flags"
-        " as they were left; then nothing else is drawn but sizes.",
+        "Replays of each call, as a captured graph has them: on other data, with the same arguments and addresses, and"
+        " flags as they were left; then nothing else is drawn but sizes.",
         least=0,
     )
     replay: Path | None = option(None, "Show what a file that was kept shows, and draw nothing.")

@@ -31,7 +31,7 @@ class SequenceBudget:
     """Kinds that break, or whole faults, one in a sequence; those that the protocol says it tolerates if none is
     named."""
     replays: int = 0
-    """If any, sequences are a call and so many replays of it, as of a captured graph, each on other data."""
+    """Replays in each sequence, of one call as a captured graph has it, on other data; 0 for sequences of any calls."""
     seconds: float | None = None
     """So long each process judges, without the time in which it starts and compiles; then it begins nothing new."""
     begun: float = 0.0

@@ -142,11 +142,11 @@ class Case:
 
     @property
     def claims(self) -> Collection[str]:
-        """Return those of `invariant.CLAIMS` that may be asked for, with these sizes."""
+        """Return which of `invariant.CLAIMS` may be asked for, with these sizes."""
         return ()
 
     def twins(self, draw: int) -> Twins:
-        """Return what the oracle makes of data for the claim that is chosen; those of draw 0 are the case's own."""
+        """Return what the oracle makes of data for the claim that is chosen."""
         raise NotImplementedError(f"{type(self).__name__}.twins")
 
     def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:

@@ -12,7 +12,7 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol.bench import of_spec
 from xccl_emu.protocol.case import Case, FunctionCase
-from xccl_emu.protocol.sequence import Shared, launches, room
+from xccl_emu.protocol.sequence import Shared, launches, room_for
 
 
 def parsed(case: Case, said: str) -> tuple[int, Case]:
@@ -34,7 +34,7 @@ def parsed(case: Case, said: str) -> tuple[int, Case]:
 def build(case: Case, said: str, order: str, without: Collection[str], payload: bool) -> Trial:
     """Build a case in which one rank, on the die of that number, is launched as another case launches it."""
     die, other = parsed(case, said)
-    spec = room([case.spec(), other.spec()]).with_(**of_spec(case.pod_sizes))
+    spec = room_for([case.spec(), other.spec()]).with_(**of_spec(case.pod_sizes))
     if die >= spec.n_dies:
         raise ConfigError("rank", said, f"out of range 0..{spec.n_dies - 1}")
 

@@ -31,7 +31,7 @@ AGAIN = "again"
 WAITS = "waits"
 """With the sizes of a call: 1 if hosts wait for all calls before it, 0 if they launch it at once."""
 REPLAYED = "replayed"
-"""With a stage: 1 if its launches are those of the stage before."""
+"""With a stage: 1 if it launches again what the stage before has launched."""
 OTHER = "beside"
 """With a stage, and in names: another communicator at the same time."""
 
@@ -47,7 +47,7 @@ class Stage:
     beside: "Stage | None" = None
     """Another communicator at the same time, on the first dies too, with cores and areas of its own."""
     replayed: bool = False
-    """Are these the launches of the stage before, as a captured graph replays them, on other data?  Then hosts have set
+    """Does it launch what the stage before has, as a captured graph is replayed, on other data?  Then hosts have set
     nothing to zero, and launches whose arguments differ are refused."""
 
     @classmethod
@@ -57,8 +57,8 @@ class Stage:
         calls = tuple(map(dict, given["calls"]))
         if not calls:
             raise ValueError("nobody makes a call")
-        beside = None if other is None else cls.read(other)
-        return cls(dict(given["sizes"]), calls, beside, bool(given.get(REPLAYED)))
+        also = None if other is None else cls.read(other)
+        return cls(dict(given["sizes"]), calls, also, bool(given.get(REPLAYED)))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a replay file has it."""
@@ -136,7 +136,7 @@ class Sequence:
         """
         made, specs = self._made(), self._specs
         options = _pod_sizes(made)
-        pod = Pod(room([_beside(each) for each in specs]).with_(**of_spec(options)), order=order, without=without)
+        pod = Pod(room_for([_beside(each) for each in specs]).with_(**of_spec(options)), order=order, without=without)
         for number, (together, each) in enumerate(zip(made, specs, strict=True)):
             captured = launches(pod)
             if number:
@@ -269,14 +269,14 @@ def _beside(specs: list[PodSpec]) -> PodSpec:
     areas = ("app_bytes", "meta_bytes", "managed_bytes")
     room = {name: sum(int(getattr(spec, name)) for spec in specs) for name in areas}
     cores = sum(spec.cores_per_die for spec in specs)
-    widest = room(specs)
+    widest = room_for(specs)
     return small_pod(
         widest.n_dies, cores, **room, ub_bytes=widest.ub_bytes, flight_granules=widest.flight_granules,
         atomic_bytes=widest.atomic_bytes,
     ).with_(registers=widest.registers)  # fmt: skip
 
 
-def room(specs: list[PodSpec]) -> PodSpec:
+def room_for(specs: list[PodSpec]) -> PodSpec:
     """The least pod that has room for each of them; of one it is that one.  ConfigError for other units of memory."""
 
     def most(name: str) -> int:
