@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from cli_support import as_json, invoke, refusal
+from cli_support import as_json, invoke, printed, refusal
 
-from xccl_emu.check.verdict import DEADLOCK, VERIFIED
+from xccl_emu.check.verdict import AREA_VIOLATION, ASSERTION, DATA_RACE, DEADLOCK, UNWRITTEN_READ, VERIFIED
 from xccl_emu.protocol.registry import make
 
 ONE_SHOT = ("check", "all-reduce-one-shot", "--ranks", "2", "--calls", "1")
@@ -18,18 +18,31 @@ def test_a_rank_that_launches_another_grid_hangs() -> None:
     assert told["violation"]["kind"] == DEADLOCK
 
 
-def test_a_rank_with_fewer_elements_is_found() -> None:
-    """It sends less than the others add up, or has its slots elsewhere: a violation of some kind, never a proof."""
-    assert as_json(*ONE_SHOT, "--elements", "32", "--rank", "1:elements=16", code=1)["violation"]["kind"]
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("dispatch --tokens 2 --rounds 1 --rank 1:tokens=3", AREA_VIOLATION),
+        ("all-reduce-lamport --ranks 2 --calls 2 --rank 1:lines=2", DEADLOCK),
+        ("all-reduce-one-shot --ranks 2 --calls 2 --rank 1:calls=1", DEADLOCK),
+        ("all-reduce-two-shot --ranks 2 --calls 1 --elements 32 --rank 1:slot=16", DATA_RACE),
+        ("all-reduce-ring --ranks 2 --calls 1 --rank 1:elements=8", UNWRITTEN_READ),
+        ("sendrecv --slots 2 --chunks 3 --rank 0:chunks=2", ASSERTION),
+    ],
+)
+def test_a_rank_that_has_counted_otherwise_is_found_by_a_name(words: str, kind: str) -> None:
+    """More tokens, longer or fewer calls, slices of another size: it overwrites, blocks or misreads."""
+    assert as_json("check", *words.split(), code=1)["violation"]["kind"] == kind
 
 
-def test_a_ring_of_other_slots_is_found() -> None:
-    """A sender that counts four slots where the receiver has two."""
-    assert as_json("check", "sendrecv", "--slots", "2", "--chunks", "3", "--rank", "0:slots=4", code=1)["violation"]
+def test_outputs_that_nobody_can_name_are_not_judged() -> None:
+    """Operands of another seed are other sums by either size: there is a proof of all else, and a line that says so."""
+    said = printed(*ONE_SHOT, "--rank", "1:seed=3")
+    assert ("verified" in said, "rank: outputs are not judged" in said) == (True, True)
+    assert "not judged" not in printed(*ONE_SHOT, "--rank", "1:slot=32")
 
 
 def test_what_no_peer_has_to_know_may_differ() -> None:
-    """Each rank may have tokens of a seed of its own count of loops: who counts how is nobody else's business."""
+    """How a rank counts where its messages go is nobody else's business."""
     told = as_json("check", "dispatch", "--tokens", "1", "--rounds", "1", "--rank", "1:counting=scalar")
     assert told["verdict"] == VERIFIED
 
@@ -64,3 +77,8 @@ def test_all_else_is_as_without() -> None:
     """On a case of which no rank differs nothing is said, and the pod is built as ever."""
     plain = make("all-reduce-one-shot", ranks=2)
     assert make("all-reduce-one-shot", ranks=2, rank="").configuration == plain.configuration
+
+
+def test_a_run_on_the_whole_pod_has_no_such_rank() -> None:
+    """It would make all calls as if nobody differed, so it is refused."""
+    assert "--rank 1:tokens=3: is nothing of a run" in refusal("run", "dispatch", "--rank", "1:tokens=3")

@@ -60,11 +60,9 @@ class FuzzOptions(Spread):
     states: int = option(20000, "Most states of a search of every schedule of a sequence; 0 for none.", least=0)
     calls: int = option(6, "Most calls of a sequence.", least=1)
     replays: int = option(
-        0,
-        "Replays of each call, as a captured graph has them: on other data, with the same arguments and addresses, and"
-        " flags as they were left; then nothing else is drawn but sizes.",
-        least=0,
-    )
+        0, "Replays of each call, as a captured graph has them: other data, the same arguments and addresses, fields as"
+        " they were left; then nothing else is drawn but sizes.", least=0,
+    )  # fmt: skip
     replay: Path | None = option(None, "Show what a file that was kept shows, and draw nothing.")
     out: Path | None = option(None, "File to keep what is found in [default: named by the protocol]")
 

@@ -1,7 +1,8 @@
 """A rank that calls with another size than the others do, as a host does that has counted otherwise.
 
 Its kernels are launched as if all ranks had its sizes: their cores, their arguments, and where they look for fields
-and blocks.  The others must get what they would have without it, and it what it would have if all had its sizes.
+and blocks.  Where a call by its sizes gives the same as one by theirs, all must get that.  Where it does not, nobody
+says what outputs are to be: then a check judges what blocks, races, reads what nobody wrote, or is out of place.
 """
 
 from collections.abc import Collection
@@ -44,24 +45,22 @@ def build(case: Case, said: str, order: str, without: Collection[str], payload: 
         bench.payload = payload
         which.lay_out(bench)
     theirs, own = (bench.trial() for bench in benches)
-    there = slice(die * spec.die_bytes, (die + 1) * spec.die_bytes)
     pod.memory[:] = theirs.pod.memory
-    pod.memory[there] = own.pod.memory[there]
-    for trial in (theirs, own):
-        for each in launches(trial.pod):
-            if (each.die == die) == (trial is own):
-                pod.launch(each.kernel, each.die, each.cores, each.named, each.grants)
+    first, nbytes = die * spec.die_bytes, spec.die_bytes
+    pod.span(first, nbytes)[:] = own.pod.span(first, nbytes)
+    for each in (one for of in (theirs, own) for one in launches(of.pod) if (one.die == die) == (of is own)):
+        pod.launch(each.kernel, each.die, each.cores, each.named, each.grants)
     running = {*pod.active_cores()}
 
     def here(address: int, of: Trial) -> bool:
         return (address // spec.die_bytes == die) == (of is own)
 
-    expected = [each for of in (theirs, own) for each in of.expected if here(each.ranges[0][0], of)]
+    same = [each.data for each in theirs.expected] == [each.data for each in own.expected]
+    expected = [e for of in (theirs, own) for e in of.expected if same and here(e.ranges[0][0], of)]
     return replace(
         theirs,
         pod=pod,
         expected=tuple(replace(e, cores=tuple(core for core in e.cores if core in running)) for e in expected),
         filled=tuple(b for of in (theirs, own) for b in of.filled if here(b.address, of)),
         labels=tuple(b for of in (theirs, own) for b in of.labels if here(b.address, of)),
-        stops={**own.stops, **theirs.stops},
     )

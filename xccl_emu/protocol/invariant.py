@@ -1,8 +1,7 @@
 """What is claimed of results in addition to their bits: what they do not depend on.
 
-A check shows that all outputs are the oracle's in every schedule.  So a claim about outputs holds in every schedule if
-it holds of the oracle's, which is tried on drawn data.  Data are such that sums in another order have other bits, where
-there are more than two summands; else an order that depends on the schedule would show nowhere.
+A check shows that outputs are the oracle's in every schedule, on data of which sums of three have other bits in another
+order.  So a claim about outputs holds in every schedule if it holds of the oracle's, which is tried on drawn data.
 """
 
 from dataclasses import dataclass
@@ -57,14 +56,12 @@ class Invariance(w.Printed):
     def words(self, verdict: Verdict) -> str:
         """Say whether it holds, given the verdict on the case, and why."""
         drawn = f"{self.compared - self.differ:,} of {self.compared:,} rows of {self.draws} draws by the oracle"
-        by_oracle, where = f"{CLAIMS[self.claim]} in {drawn}", "the schedules that were drawn"
+        by_oracle = f"{CLAIMS[self.claim]} in {drawn}"
         if self.differ:
             return f"{self.claim}: does not hold, whatever the schedule; {by_oracle}"
         if not verdict.ok:
             return f"{self.claim}: not shown, since outputs need not be the oracle's; {by_oracle}"
-        if verdict.verdict == VERIFIED:
-            where = "every schedule"
-        order = "there is no sum of three summands, so no order of them could show"
-        if self.ordered:
-            order = f"in another order sums of {self.ordered} draws have other bits"
+        where = "every schedule" if verdict.verdict == VERIFIED else "the schedules that were drawn"
+        others = f"in another order sums of {self.ordered} draws have other bits"
+        order = others if self.ordered else "there is no sum of three summands, so no order of them could show"
         return f"{self.claim}: holds in {where}, where all outputs are the oracle's: {by_oracle}; {order}"

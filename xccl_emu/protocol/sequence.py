@@ -47,8 +47,7 @@ class Stage:
     beside: "Stage | None" = None
     """Another communicator at the same time, on the first dies too, with cores and areas of its own."""
     replayed: bool = False
-    """Does it launch what the stage before has, as a captured graph is replayed, on other data?  Then hosts have set
-    nothing to zero, and launches whose arguments differ are refused."""
+    """Does it launch what the stage before has, as a captured graph does, with fields as they were left?"""
 
     @classmethod
     def read(cls, given: Any) -> "Stage":
