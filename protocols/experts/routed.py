@@ -163,8 +163,6 @@ class RoutedCase(Case, ABC):
         shape = int(self._tokens), hidden
         return Drawn(self._choices, placement, self._sources, shape, self.dtype, int(self.configuration["seed"]))
 
-    # ---- what outputs do not depend on
-
     @property
     def claims(self) -> tuple[str, ...]:
         """The bits of a token, where a pattern makes the batches."""

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from cli_support import as_json, invoke, printed, refusal
 
+from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.verdict import AREA_VIOLATION, ASSERTION, DATA_RACE, DEADLOCK, UNWRITTEN_READ, VERIFIED
-from xccl_emu.protocol.registry import make
+from xccl_emu.protocol.registry import known, make
+from xccl_emu.protocol.sequence import Sequence, Stage
 
 ONE_SHOT = ("check", "all-reduce-one-shot", "--ranks", "2", "--calls", "1")
 
@@ -82,3 +84,10 @@ def test_all_else_is_as_without() -> None:
 def test_a_run_on_the_whole_pod_has_no_such_rank() -> None:
     """It would make all calls as if nobody differed, so it is refused."""
     assert "--rank 1:tokens=3: is nothing of a run" in refusal("run", "dispatch", "--rank", "1:tokens=3")
+
+
+def test_sequences_of_calls_have_no_such_rank() -> None:
+    """They are made on one communicator after the other, so it is refused."""
+    sequence = Sequence(known("dispatch"), (Stage({"rank": "1:tokens=3"}),))
+    with pytest.raises(ConfigError, match="is of a single call"):
+        sequence.build("relaxed")

@@ -1,6 +1,6 @@
 """What is claimed of results in addition to their bits: what they do not depend on.
 
-A check shows that outputs are the oracle's in every schedule, on data of which sums of three have other bits in another
+A check shows that outputs are the oracle's in every schedule, on data whose sums of three have other bits in another
 order.  So a claim about outputs holds in every schedule if it holds of the oracle's, which is tried on drawn data.
 """
 

@@ -240,6 +240,8 @@ class Shared(Bench):
 def _pod_sizes(made: list[list[list[Call]]]) -> Mapping[str, Any]:
     """`Case.pod_sizes` of all calls; ConfigError if they differ, as there is one pod."""
     first, *others = [call.case.pod_sizes for together in made for calls in together for call in calls]
+    if "rank" in first:
+        raise ConfigError("rank", first["rank"], "is of a single call; xccl-emu check has it")
     for other in others:
         if other != first:
             raise ConfigError(f"stages: one pod cannot have {dict(first)} and {dict(other)}; say it of all calls")
