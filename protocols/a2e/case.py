@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from numpy.typing import NDArray
+
 from xccl_emu.base.errors import CapacityError, ConfigError
 from xccl_emu.kernels import rollback
 from xccl_emu.kernels.a2e import abortable_calls as device
@@ -22,7 +24,7 @@ from xccl_emu.protocol import Bench, PodRun, Preset, choice, read_papers, size, 
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e.config import A2EConfig
-from xccl_emu.protocols.a2e.data import CallsImage, count_wrong, in_turns, make_calls
+from xccl_emu.protocols.a2e.data import CallsImage, count_wrong, in_turns, make_calls, sent_in
 from xccl_emu.protocols.a2e.layout import A2ELayout
 from xccl_emu.protocols.a2e.pull import A2EPull
 from xccl_emu.protocols.a2e.session import A2E
@@ -205,11 +207,16 @@ class A2ECase(RoutedCase):
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Call]:
         return make_calls(self._config(), rounds, bool(self.masked), self.seed)
 
+    def _made_of_tokens(self, batch: Call) -> list[NDArray[Any]]:
+        c = self._config()
+        sent = sent_in(c, batch)
+        return [sent.combined_for(i, weights, shared=c.shared) for i, weights in enumerate(batch.weights)]
+
     def _given(self) -> Iterator[tuple[Call, dict[str, Any]]]:
         """Yield each call, and what there is to say of it."""
         c = self._config()
         if not self.routing:
-            yield from ((call, {}) for call in self._pattern([self._lengths] * self.rounds))
+            yield from ((call, {}) for call in self._rounds([self._lengths] * self.rounds))
             return
         drawn = self._draw(self._placement, c.hidden)
         for number in range(self.rounds):

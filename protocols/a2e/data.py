@@ -50,18 +50,18 @@ def _part(call: Call, number: int, tokens_max: int) -> Call:
     return Call(*([of_die[rows] for of_die in column] for column in call))
 
 
+def sent_in(c: A2EConfig, call: Call) -> oracle.Dispatched:
+    """Return what the oracle has of a call."""
+    return oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+
+
 class CallsImage:
     """What the buffers hold when all calls are done: of each call at its place what no later one has overwritten."""
 
     def __init__(self, config: A2EConfig, calls: Sequence[Call], ends: bool) -> None:
         """``ends``: whether the expert dies get the end of the calls."""
         self._config, self._calls, self._ends = config, calls, ends
-        self._sent = [
-            oracle.dispatch(
-                call.tokens, call.topk, config.n_experts, config.local_experts, config.quantized, config.quantizer
-            )
-            for call in calls
-        ]
+        self._sent = [sent_in(config, call) for call in calls]
 
     def outputs(self, domain: int, i: int) -> NDArray[np.uint8]:
         """Return the outputs of an attention die, of all its calls."""
@@ -89,7 +89,7 @@ def count_wrong(calls: Calls, number: int, call: Call, rows: bool = True) -> tup
     """Elements of what the expert dies got in a call, if its rows are still there, and of its outputs, that are not the
     oracle's."""
     c = calls.config
-    sent = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+    sent = sent_in(c, call)
     got = (calls.received(number, die) for die in range(c.n_experts if rows else 0))
     outputs = (calls.output(number, i) for i in range(c.n_attention))
     return sum(wrong_rows(sent, die, each) for die, each in enumerate(got)), sum(

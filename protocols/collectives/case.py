@@ -19,6 +19,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
+from xccl_emu.protocol.invariant import BATCH, RANKS, Twins
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 from xccl_emu.protocols.collectives.layout import (
     BarrierLayout,
@@ -139,6 +140,23 @@ class CollectiveCase(StreamCase, Collective):
             return sums.repeat(self.ranks, 1) if of.gather or not of.scatter else sums.swapaxes(1, 2)
         shape = (self.calls, self.ranks, self.ranks, self._share)
         return values.swapaxes(1, 2) if of.scatter else np.broadcast_to(values.swapaxes(1, 2), shape)
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """All ranks get the same, and where a column is does not matter: of sums, though not of each algorithm's."""
+        return (RANKS,) * (not self._of.scatter or self._reduces_all) + (BATCH,) * self._of.reduce
+
+    def twins(self, draw: int) -> Twins:
+        """Return what each rank gets; or results, and what columns come to that changed places, put back."""
+        values = replace(self, seed=self.seed + draw).values()
+        results = self.results(values)
+        others = self.results(np.roll(values, 1, axis=1)) if self.reduces else results
+        if self.pod_sizes["invariant"] == RANKS:
+            return Twins([*results.swapaxes(0, 1)], others[:, 0])
+        turned = values.reshape(*values.shape[:2], -1)[..., ::-1].reshape(values.shape)
+        flat = (len(values), self.ranks, -1) if self._of.gather or not self._of.scatter else (len(values), -1)
+        back = self.results(turned).reshape(flat)[..., ::-1]
+        return Twins([results.reshape(flat), back], others.reshape(flat))
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """Inboxes in the managed area, flags in the metadata area, cores that have nothing in common; a launch a

@@ -135,6 +135,7 @@ class NormalCase(LayerCase):
     )  # fmt: skip
     papers = read_papers("deepep", "Normal dispatch", "Normal combine")
     group, config = NormalMode, NormalConfig
+    by_token = False  # what ranks return is drawn
     written = ("recv_x", "route", "counts", "out")
 
     cores: int = size(2, "Cores of each rank, two for a channel.", least=2, most=1 << 10)

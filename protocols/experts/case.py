@@ -15,7 +15,7 @@ from xccl_emu.protocol import Bench, PodRun, size, switch, text, tight_pod
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.config import EpConfig
-from xccl_emu.protocols.experts.data import Batch, PhasesImage, count_wrong, make_batches
+from xccl_emu.protocols.experts.data import Batch, PhasesImage, count_wrong, make_batches, rows_of_tokens
 from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.experts.layout import LAYER
 from xccl_emu.protocols.experts.routed import EXAMPLES, TOKENS_HELP, Drawn, RoutedCase, bytes_touched
@@ -166,10 +166,13 @@ class LayerCase(RoutedCase, ABC):
 
     # ---- what goes through it
 
+    def _made_of_tokens(self, batch: Batch) -> list[NDArray[Any]]:
+        return rows_of_tokens(self._config(), batch, "out" in self.written)
+
     def _given(self) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
         """The parts of each round, and what there is to say of it."""
         usual = [self._lengths] * self.rounds
-        rounds = map(self._drawn.round, range(self.rounds)) if self.routing else ((b, {}) for b in self._pattern(usual))
+        rounds = map(self._drawn.round, range(self.rounds)) if self.routing else ((b, {}) for b in self._rounds(usual))
         for batch, facts in rounds:
             columns = (in_parts(rows, max(1, self._at_once)) for rows in vars(batch).values())
             counted = {

@@ -2,7 +2,7 @@
 elements of what came out are something else."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,47 @@ def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -
     """[n, hidden] hidden states without a zero byte, also when quantized."""
     bits = rng.integers(*_BITS[dtype], (n, hidden)) | rng.integers(0, 2, (n, hidden)) << 15
     return bits.astype(np.uint16).view(DTYPES[dtype][1])
+
+
+_EXACT = {"bf16": 0x3F80, "fp16": 0x3940}
+"""Bits of a number so short that its products with the factors of dummy experts are not rounded."""
+_LARGE = 1 << 20
+"""What FP32 adds to it is rounded more than by the type of outputs."""
+
+
+def places_of(rounds: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield round, source and place of the same token: another place in each, which in turns is in no batch of one."""
+    for i, lengths in enumerate(rounds):
+        yield from ((i, s, (i + s) % n) for s, n in enumerate(lengths) if n > 1 or (n == 1 and (i + s) % 2 == 0))
+
+
+def plant(batches: Sequence[Any], places: Iterable[tuple[int, int, int]], dtype: str) -> list[Any]:
+    """Put the same token, with its choices and weights, at these places of batches, which are `Batch` or alike.
+
+    Of its first two choices the contributions are large and cancel in every other element: what a third one adds to
+    them keeps its bits only if it is added after both.
+    """
+    (i, s, t), *_ = places = [*places]
+    x, choices, weights = (each[s][t].copy() for each in (batches[i].tokens, batches[i].topk, batches[i].weights))
+    if x.dtype == DTYPES[dtype][1]:
+        x.view(np.uint16)[::2] = _EXACT[dtype] | x.view(np.uint16)[::2] & 0x8000
+    if len(choices) > 2 and min(choices[:2]) >= 0:
+        weights[:2] = oracle.expert_factors(choices[1::-1]) * np.array([_LARGE, -_LARGE], np.float32)
+    for i, s, t in places:
+        batches[i].tokens[s][t], batches[i].topk[s][t], batches[i].weights[s][t] = x, choices, weights
+    return [*batches]
+
+
+def rows_of_tokens(config: EpConfig, batch: Batch, sums: bool) -> list[NDArray[Any]]:
+    """[T, bytes] of each rank: the sums of its tokens, or else what each expert gets of them."""
+    rounds = [_round(config, batch, rank) for rank in range(config.n_ranks)]
+    if sums:
+        return [made["out"] for made in rounds]
+    got: list[list[bytes]] = [[b""] * len(tokens) for tokens in batch.tokens]
+    for made in rounds:
+        for x, route in zip(made["recv_x"], made["route"][:, 0], strict=True):
+            got[route["source"]][route["token"]] += x.tobytes() + route["scale"].tobytes() + route["slot"].tobytes()
+    return [np.array([np.frombuffer(row, np.uint8) for row in rows]) for rows in got]
 
 
 class PhasesImage:

@@ -16,9 +16,10 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
 from xccl_emu.protocol.case import SIZE_MAX
+from xccl_emu.protocol.invariant import BATCH, Twins
 from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocols.experts.config import DTYPES, QUANTIZERS, ROUTE, TokenConfig
-from xccl_emu.protocols.experts.data import Batch, draw_tokens
+from xccl_emu.protocols.experts.data import Batch, draw_tokens, places_of, plant
 from xccl_emu.routing import Placement
 from xccl_emu.routing.choices import ZIPF, Choices, hottest_die, hottest_over_mean
 
@@ -94,6 +95,8 @@ class RoutedCase(Case, ABC):
     by_routing: ClassVar[Collection[str]] = ("layer",)
     by_pattern: ClassVar[Collection[str]] = ()
     """Sizes that have a meaning with a routing alone, and without one."""
+    by_token: ClassVar[bool] = True
+    """Do the bits of a token depend on nothing but its hidden state, choices and weights?"""
     tiny: ClassVar[Mapping[str, Any]]
     """Sizes of a small one for two dies, in addition to tokens and what they choose."""
 
@@ -160,6 +163,32 @@ class RoutedCase(Case, ABC):
         shape = int(self._tokens), hidden
         return Drawn(self._choices, placement, self._sources, shape, self.dtype, int(self.configuration["seed"]))
 
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The bits of a token, where a pattern makes the batches."""
+        return (BATCH,) if self.by_token and not self.routing else ()
+
+    def twins(self, draw: int) -> Twins:
+        """Return what is made of the same token in three batches, of other sizes and choices; with the case's own
+        token in draw 0."""
+        case = self.resized({"seed": int(self.configuration["seed"]) + draw})
+        lengths = [[times * n for n in self._lengths] for times in (1, 3, 1)]
+        places, batches = [*places_of(lengths)], case._rounds(lengths)
+        made = [case._made_of_tokens(batch) for batch in batches]
+        i, source, token = places[0]
+        batches[i].topk[source][token] = batches[i].topk[source][token, ::-1]
+        batches[i].weights[source][token] = batches[i].weights[source][token, ::-1]
+        return Twins([made[i][s][t] for i, s, t in places], case._made_of_tokens(batches[i])[source][token])
+
+    @abstractmethod
+    def _made_of_tokens(self, batch: Any) -> list[NDArray[Any]]:
+        """Return what the oracle makes of the tokens of each source, a row of each."""
+
+    def _rounds(self, rounds: Sequence[Sequence[int]]) -> list[Any]:
+        """Return the batches of a pattern; where outputs must not depend on the batch, with the same token in each."""
+        batches = self._pattern(rounds)  # type: ignore[attr-defined]
+        return plant(batches, places_of(rounds), self.dtype) if self.pod_sizes.get("invariant") == BATCH else batches
+
     # ---- several calls, and the whole pod
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
@@ -172,7 +201,7 @@ class RoutedCase(Case, ABC):
         most: dict[str, Any] = {"tokens": as_text([max(lengths) for lengths in zip(*each, strict=True)])}
         whole: Any = replace(self, **most)
         rounds = int(self.configuration["rounds"])
-        whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
+        whole._lay_out(bench, whole._rounds([lengths for lengths in each for _ in range(rounds)]))
 
     def run_on_pod(self, run: PodRun) -> None:
         """Make all calls, one after the other; a tiny one first, so that compiling is not mistaken for their time."""

@@ -44,6 +44,7 @@ from xccl_emu.cli.files import check_file, check_plot, protocol_of, replayed, sa
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import Case, reached_syncs
+from xccl_emu.protocol.invariant import Invariance
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.timing.price import Price, Prices, Weaker
 
@@ -132,6 +133,7 @@ class Result(w.Printed):
     weakest: Annotated[tuple[RequestResult, ...] | None, "null without `--weakest`", w.As("each_request")] = None
     advised: Annotated[Price | None, "all advice followed at once; null as `together`"] = None
     profile: Annotated[tuple[ProfiledSite, ...] | None, "null without `--profile`"] = None
+    invariance: Annotated[Invariance | None, "what the oracle says of a claim; null without `--invariant`"] = None
     unsaved: str = ""
     """Why there is no replay file."""
     ended: jobs.Stopped | None = None
@@ -150,6 +152,8 @@ class Result(w.Printed):
         if self.contradicted:
             return ending.BUG
         code = EXIT_CODES[self.verdict.verdict]
+        if self.invariance is not None and self.invariance.differ:
+            return ending.WRONG
         if self.weakest is not None and any(one.found.unfinished for one in self.weakest):
             return code or ending.UNFINISHED
         if self.each is None or code:
@@ -178,7 +182,8 @@ class CheckJob:
         prices = Prices(self._case, self._options.without) if self._options.price else None
         verdict = self._judge(self._options.without)
         return dataclasses.replace(
-            self._shown(verdict, prices), stronger=self._by_stronger_readings(verdict), profile=self._profile(verdict)
+            self._shown(verdict, prices), stronger=self._by_stronger_readings(verdict), profile=self._profile(verdict),
+            invariance=Invariance.of(self._case) if self._case.pod_sizes.get("invariant") else None,
         )  # fmt: skip
 
     def _shown(self, verdict: Verdict, prices: Prices | None) -> Result:
@@ -237,7 +242,8 @@ class CheckJob:
             return case
         if options.protocol is None:
             raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
-        return make(options.protocol, **options.sizes)
+        claim = {"invariant": options.invariant} if options.invariant else {}
+        return make(options.protocol, **{**options.sizes, **claim})
 
     def _check_options(self) -> None:
         options = self._options
@@ -496,7 +502,7 @@ def _of(verdict: Verdict) -> str:
 
 def _load(options: CheckOptions) -> Witness:
     assert options.replay is not None
-    names = ("order", "policy", "without", "certify", "confirm_seconds", "fault", "each_sync", "out")
+    names = ("order", "policy", "without", "certify", "confirm_seconds", "fault", "each_sync", "out", "invariant")
     said = {**options.sizes, **{name: value for name in names if (value := getattr(options, name))}}
     for name, value in said.items():
         option = f"--{name.replace('_', '-')}"

@@ -28,6 +28,7 @@ class CheckOptions(Spread):
       xccl-emu check sendrecv --scalar-cache 8 --each-sync    which dcci are?
       xccl-emu check ring.py:Ring --barrier visible           one reading alone
       xccl-emu check ring.py:Ring --owners drained            late bytes are right
+      xccl-emu check moe --invariant batch --experts 2 --top-k 3
       xccl-emu check sendrecv --fault stop:die1               a die stops
       xccl-emu check sendrecv --fault stop:die1 --policy exhaustive
       xccl-emu check fused --double-buffered 0                one buffer for both
@@ -56,6 +57,11 @@ class CheckOptions(Spread):
     )
     profile: bool = option(
         False, "Which requests make the states, and in what a core keeps they differ: of the first 10,000, or --states."
+    )
+    invariant: str = option(
+        "",
+        "What outputs must not depend on, nor on the schedule: batch, other tokens and where a token is; ranks, which"
+        " rank has them.",
     )
     fault: str = option(
         "",

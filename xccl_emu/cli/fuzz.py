@@ -37,6 +37,7 @@ class FuzzOptions(Spread):
       xccl-emu fuzz dispatch                       two hundred sequences
       xccl-emu fuzz sendrecv --path dma --seconds 60
       xccl-emu fuzz examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2
+      xccl-emu fuzz dispatch --replays 2           can a graph have captured it?
       xccl-emu fuzz --replay witnesses/found.json  show it again
       xccl-emu fuzz dispatch --seconds 3600 --dask tcp://scheduler:8786
 
@@ -58,6 +59,10 @@ class FuzzOptions(Spread):
     schedules: int = option(120, "Schedules that are drawn of each sequence.", least=1)
     states: int = option(20000, "Most states of a search of every schedule of a sequence; 0 for none.", least=0)
     calls: int = option(6, "Most calls of a sequence.", least=1)
+    replays: int = option(
+        0, "Replays of each call, as a captured graph has them: other data, the same arguments and addresses, fields as"
+        " they were left; then nothing else is drawn but sizes.", least=0,
+    )  # fmt: skip
     replay: Path | None = option(None, "Show what a file that was kept shows, and draw nothing.")
     out: Path | None = option(None, "File to keep what is found in [default: named by the protocol]")
 
@@ -111,7 +116,8 @@ def run_fuzz(options: FuzzOptions, quiet: bool) -> Result:
 def _check(options: FuzzOptions) -> None:
     from xccl_emu.check.faults import KINDS, parse
     from xccl_emu.machine.state import ORDERS
-    from xccl_emu.protocol.registry import make, names
+    from xccl_emu.protocol.registry import known, make, names
+    from xccl_emu.protocol.sequence import Sequence, Stage, replayed
 
     if options.protocol is None and options.replay is None:
         raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
@@ -125,6 +131,11 @@ def _check(options: FuzzOptions) -> None:
         case = make(options.protocol, **options.sizes)
         case.build(options.order)
         check_syncs(case, options.without)
+        if options.replays:
+            if "seed" not in case.configuration:
+                raise ConfigError("--replays", options.replays, f"{case.name} has no seed, so no other data")
+            stage = Stage(options.sizes)
+            Sequence(known(options.protocol), (stage, replayed(stage, 1))).build(options.order)
 
 
 def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> "FuzzSummary":
@@ -134,8 +145,9 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> "FuzzSummary":
 
     examples = options.examples or (EXAMPLES if options.seconds is None else WITHOUT_END)
     budget = SequenceBudget(
-        options.order, options.without, options.schedules, options.states, options.calls, faults=options.fault
-    )
+        options.order, options.without, options.schedules, options.states, max(options.calls, 1 + options.replays),
+        faults=options.fault, replays=options.replays,
+    )  # fmt: skip
     file, colon, name = protocol.rpartition(":")
     if Path(file).is_file():  # workers of a cluster have folders of their own
         protocol = f"{Path(file).resolve()}{colon}{name}"

@@ -252,6 +252,8 @@ def run_on_pod(protocol: str, sizes: "Sizes", options: RunOptions) -> "CaseRun":
     from xccl_emu.protocol.registry import on_pod
 
     started, case = time.perf_counter(), on_pod(protocol, **sizes)
+    for name, value in case.pod_sizes.items():
+        raise ConfigError(name, value, "is nothing of a run on the whole pod; xccl-emu check has it")
     pod = Pod(CLOUDMATRIX384, order=options.order, policy=options.policy, seed=getattr(case, "seed", 0))
     pod_run = PodRun(pod, options.stages, available_bytes())
     case, note = case.fit_to_memory(sizes, pod_run)

@@ -30,6 +30,8 @@ class SequenceBudget:
     faults: tuple[str, ...] = ()
     """Kinds that break, or whole faults, one in a sequence; those that the protocol says it tolerates if none is
     named."""
+    replays: int = 0
+    """Replays in each sequence, of one call as a captured graph has it, on other data; 0 for sequences of any calls."""
     seconds: float | None = None
     """So long each process judges, without the time in which it starts and compiles; then it begins nothing new."""
     begun: float = 0.0

@@ -13,7 +13,7 @@ from xccl_emu.fuzz import draw
 from xccl_emu.fuzz.judge import SKIPPED, JudgedSequence, SequenceBudget, judge
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.registry import Known
-from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage, makes_rows
+from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage, makes_rows, replayed
 
 STAGES_MAX = 3
 SHRINK_SECONDS = 10.0
@@ -117,8 +117,11 @@ class CallsMachine(RuleBasedStateMachine):
 
     def communicator(self, sizes: Sizes, call: Sizes) -> None:
         """A communicator on the pod at rest, and a call on it."""
-        if len(self.stages) < STAGES_MAX:
-            self.take([*self.stages, Stage({**self.fixed, **sizes}, (call,))])
+        stage, replays = Stage({**self.fixed, **sizes}, (call,)), self.budget.replays
+        if replays or len(self.stages) < STAGES_MAX:
+            self.take([stage] if replays else [*self.stages, stage])
+        for number in range(replays if self.stages == [stage] else 0):
+            self.take([*self.stages, replayed(stage, number + 1)])
 
     def first(self, sizes: Sizes, call: Sizes) -> None:
         """Begin every sequence."""
@@ -170,8 +173,11 @@ def machine_of(of: Known, fixed: Sizes, budget: SequenceBudget, seed: int) -> ty
     rules: dict[str, Any] = {
         "first": initialize(sizes=sizes, call=calls)(CallsMachine.first),
         "communicator": rule(sizes=sizes, call=calls)(CallsMachine.communicator),
-        "fault": later(rule(fault=st.tuples(small, small, small))(CallsMachine.fault)),
     }
+    given = {"of": of, "fixed": fixed, "budget": budget, "seed": seed, "counted": Counted(), "__module__": __name__}
+    if budget.replays:
+        return type("Calls", (CallsMachine,), given | rules)
+    rules["fault"] = later(rule(fault=st.tuples(small, small, small))(CallsMachine.fault))
     if not makes_rows(of):
         rules["again"] = later(rule()(CallsMachine.again))
     else:
@@ -180,5 +186,4 @@ def machine_of(of: Known, fixed: Sizes, budget: SequenceBudget, seed: int) -> ty
             rules["replay"] = later(rule(number=small)(CallsMachine.replay))
     if getattr(of.maker, "side_by_side", False):
         rules["beside"] = later(rule(sizes=sizes, call=calls)(CallsMachine.beside))
-    given = {"of": of, "fixed": fixed, "budget": budget, "seed": seed, "counted": Counted(), "__module__": __name__}
     return type("Calls", (CallsMachine,), given | rules)

@@ -28,6 +28,11 @@ stronger reading and the weaker one."""
 _GIVES_UP_MAX = 8
 
 
+def of_spec(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what else is chosen of any case and is a size of its pod."""
+    return {name: value for name, value in chosen.items() if name == "scalar_cache"}
+
+
 class Corner(NamedTuple):
     """Where a communicator begins on each die, if it is not alone on the pod."""
 
@@ -47,8 +52,10 @@ class Bench:
     def __init__(
         self, order: str, without: Collection[str], pod_sizes: Mapping[str, Any] | None = None, payload: bool = True,
     ) -> None:  # fmt: skip
-        self._order, self._without, self._pod_sizes = order, without, dict(pod_sizes or {})
-        self._readings = {name: str(self._pod_sizes.pop(name, of[0])) for name, of in READINGS.items()}
+        chosen = dict(pod_sizes or {})
+        self._order, self._without = order, without
+        self._spec = of_spec(chosen)
+        self._readings = {name: str(chosen.get(name, of[0])) for name, of in READINGS.items()}
         self._open = set[str]()
         self.payload = payload
         """Whether there is payload.  If not, the case is for a run that moves none (`VirtualTime`, ``data=False``)."""
@@ -77,7 +84,7 @@ class Bench:
         """
         if self._pod is not None:
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
-        spec = spec.with_(**self._pod_sizes)
+        spec = spec.with_(**self._spec)
         self._pod = Pod(spec, order=self._order, without=self._without, draw_answers=draw_answers)
         return self._pod
 

@@ -17,6 +17,7 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec
 from xccl_emu.protocol import folder
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
+from xccl_emu.protocol.invariant import CLAIMS, Twins
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.pod_run import PodRun
 
@@ -71,6 +72,8 @@ POD_SIZES = (
         "scalar_cache", 0, "Lines of 64 bytes that the scalar unit of a core caches; 0: it has no cache.",
         least=0, most=CACHE_LINES_MAX, advanced=True,
     ),
+    Size("rank", "", "N:SIZE=VALUE: the rank on die N calls with another size than all others."),
+    Size("invariant", "", "What outputs must not depend on, with data that show it.", choices=("", *CLAIMS)),
     *(_reading(name, help) for name, help in (
         ("barrier", "Whether PipeBarrier of all pipes waits until writes are visible, or until the pipes are empty."),
         ("sync_all", "Whether SyncAll holds such a barrier, or is arrival and nothing else."),
@@ -78,7 +81,7 @@ POD_SIZES = (
         ("owners", "Of bytes whose owners nobody names: due when these have returned, or when everything has drained."),
     )),
 )  # fmt: skip
-"""What can be chosen of the pod of any case, in addition to the case's own sizes (`Case.with_pod_options`)."""
+"""What can be chosen of any case, most of it of the pod, in addition to its own sizes (`Case.with_pod_options`)."""
 
 
 class Case:
@@ -122,6 +125,8 @@ class Case:
             chosen[name] = known[name].checked(value)
         case = copy.copy(self)
         object.__setattr__(case, "pod_sizes", {n: value for n, value in chosen.items() if value != known[n].default})
+        if (claim := case.pod_sizes.get("invariant", "")) and claim not in self.claims:
+            raise ConfigError("invariant", claim, f"{self.name} of these sizes has {', '.join(self.claims) or 'none'}")
         return case
 
     def __post_init__(self) -> None:
@@ -134,6 +139,15 @@ class Case:
         It is called again for each part of a check, and must do the same each time.
         """
         raise NotImplementedError(f"{type(self).__name__}.lay_out")
+
+    @property
+    def claims(self) -> Collection[str]:
+        """Return which of `invariant.CLAIMS` may be asked for, with these sizes."""
+        return ()
+
+    def twins(self, draw: int) -> Twins:
+        """Return what the oracle makes of data for the claim that is chosen."""
+        raise NotImplementedError(f"{type(self).__name__}.twins")
 
     def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
         """The case as it is run on the whole pod, and a note if it is smaller than usual, so as to fit the memory.
@@ -224,7 +238,8 @@ class Case:
 
     def lesser(self) -> Mapping[str, Sequence[int]]:
         """Values from the least one up to its own, of each size that may be smaller (`check.confirm`)."""
-        given = {each.name: each.below(each.even(getattr(self, each.name))) for each in self.sizes()}
+        sizes = () if "rank" in self.pod_sizes else self.sizes()
+        given = {each.name: each.below(each.even(getattr(self, each.name))) for each in sizes}
         return {name: below for name, below in given.items() if len(below) > 1}
 
     def resized(self, sizes: Mapping[str, int]) -> Self:
@@ -237,6 +252,10 @@ class Case:
 
         Without payload what only travels is zero, as far as the case says what that is, and nothing is expected.
         """
+        if said := str(self.pod_sizes.get("rank", "")):
+            from xccl_emu.protocol import disagree  # which lays out several cases on a pod
+
+            return disagree.build(self.with_pod_options(rank=""), said, order, without, payload)
         bench = Bench(order, without, self.pod_sizes, payload)
         self.lay_out(bench)
         return bench.trial()

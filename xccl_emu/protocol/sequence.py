@@ -7,18 +7,20 @@ zero and given their app data back, as `Case.lay_out` finds them on a new pod; w
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.trial import Trial
+from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.machine.state import Labels
-from xccl_emu.protocol.bench import READINGS, Bench, Corner
+from xccl_emu.protocol.bench import Bench, Corner, of_spec
 from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, origin_of, sizes_of
 from xccl_emu.protocol.owners import Owners
 from xccl_emu.protocol.registry import Known, known
@@ -28,6 +30,8 @@ AGAIN = "again"
 """In place of the sizes of a call: the number of the call of its stage whose arguments it has."""
 WAITS = "waits"
 """With the sizes of a call: 1 if hosts wait for all calls before it, 0 if they launch it at once."""
+REPLAYED = "replayed"
+"""With a stage: 1 if it launches again what the stage before has launched."""
 OTHER = "beside"
 """With a stage, and in names: another communicator at the same time."""
 
@@ -42,6 +46,8 @@ class Stage:
     """What is particular of each call, or ``{"again": number}``."""
     beside: "Stage | None" = None
     """Another communicator at the same time, on the first dies too, with cores and areas of its own."""
+    replayed: bool = False
+    """Does it launch what the stage before has, as a captured graph does, with fields as they were left?"""
 
     @classmethod
     def read(cls, given: Any) -> "Stage":
@@ -50,11 +56,13 @@ class Stage:
         calls = tuple(map(dict, given["calls"]))
         if not calls:
             raise ValueError("nobody makes a call")
-        return cls(dict(given["sizes"]), calls, None if other is None else cls.read(other))
+        also = None if other is None else cls.read(other)
+        return cls(dict(given["sizes"]), calls, also, bool(given.get(REPLAYED)))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a replay file has it."""
         own: dict[str, Any] = {"sizes": dict(self.sizes), "calls": [*map(dict, self.calls)]}
+        own |= {REPLAYED: 1} if self.replayed else {}
         return own if (other := self.beside) is None else own | {OTHER: other.to_json()}
 
     @property
@@ -63,7 +71,8 @@ class Stage:
         return (self,) if (other := self.beside) is None else (self, *other.communicators)
 
     def __str__(self) -> str:
-        own = f"{_text(self.sizes) or 'usual sizes'}: {'; '.join(_text(call) or 'a call' for call in self.calls)}"
+        calls = "; ".join(_text(call) or "a call" for call in self.calls)
+        own = f"{'replayed with ' * self.replayed}{_text(self.sizes) or 'usual sizes'}: {calls}"
         return own if (other := self.beside) is None else f"{own} {OTHER} {other}"
 
 
@@ -126,14 +135,16 @@ class Sequence:
         """
         made, specs = self._made(), self._specs
         options = _pod_sizes(made)
-        sizes = {name: value for name, value in options.items() if name not in READINGS}
-        room = _room([_beside(each) for each in specs]).with_(**sizes)
-        pod = Pod(room, order=order, without=without)
-        for together, each in zip(made[:-1], specs, strict=False):
-            _laid_out(together, each, pod, options)
-            pod.run()
-            _tidy(pod)
-        return _laid_out(made[-1], specs[-1], pod, options)
+        pod = Pod(room_for([_beside(each) for each in specs]).with_(**of_spec(options)), order=order, without=without)
+        for number, (together, each) in enumerate(zip(made, specs, strict=True)):
+            captured = launches(pod)
+            if number:
+                pod.run()
+            left = _tidy(pod) if number else None
+            trial = _laid_out(together, each, pod, options)
+            if left is not None and self.stages[number].replayed:
+                _replay(pod, captured, left)
+        return trial
 
     def _made(self) -> list[list[list[Call]]]:
         """The calls of each communicator of each stage."""
@@ -165,6 +176,11 @@ class Sequence:
         return " | ".join(map(str, self.stages))
 
 
+def replayed(stage: Stage, number: int) -> Stage:
+    """Return the ``number``-th replay of a stage: other data, by the case's own ``seed``."""
+    return replace(stage, sizes={**stage.sizes, "seed": int(stage.sizes.get("seed", 0)) + number}, replayed=True)
+
+
 def sizes_each_call(of: Known) -> tuple[Size, ...]:
     """Sizes that may differ from call to call; none if its calls find a pod at rest."""
     return tuple(size for size in sizes_of(of.maker) if size.each_call) if makes_rows(of) else ()
@@ -194,7 +210,7 @@ def _number(again: Any, calls: int) -> int:
 # ---- one pod for all of them
 
 
-class _Shared(Bench):
+class Shared(Bench):
     """A bench whose pod is there already, and has room for what is asked for."""
 
     def __init__(self, pod: Pod, options: Mapping[str, Any]) -> None:
@@ -214,6 +230,7 @@ class _Shared(Bench):
         super().expect(address, array, f"{name}, {OTHER}" if self.corner.core else name, owners)
 
     def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
+        """Return the pod that is there."""
         if self._pod is not None:
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
         self._pod = self._given
@@ -223,6 +240,8 @@ class _Shared(Bench):
 def _pod_sizes(made: list[list[list[Call]]]) -> Mapping[str, Any]:
     """`Case.pod_sizes` of all calls; ConfigError if they differ, as there is one pod."""
     first, *others = [call.case.pod_sizes for together in made for calls in together for call in calls]
+    if "rank" in first:
+        raise ConfigError("rank", first["rank"], "is of a single call; xccl-emu check has it")
     for other in others:
         if other != first:
             raise ConfigError(f"stages: one pod cannot have {dict(first)} and {dict(other)}; say it of all calls")
@@ -235,7 +254,7 @@ def _spec_on(dies: int, calls: list[Call], alone: PodSpec) -> PodSpec:
 
 
 def _laid_out(together: list[list[Call]], specs: list[PodSpec], pod: Pod, options: Mapping[str, Any]) -> Trial:
-    bench, corner = _Shared(pod, options), Corner(dies=pod.spec.n_dies)
+    bench, corner = Shared(pod, options), Corner(dies=pod.spec.n_dies)
     for calls, spec in zip(together, specs, strict=True):
         bench.settle(corner)
         calls[0].case.lay_out_calls(bench, calls)
@@ -251,14 +270,14 @@ def _beside(specs: list[PodSpec]) -> PodSpec:
     areas = ("app_bytes", "meta_bytes", "managed_bytes")
     room = {name: sum(int(getattr(spec, name)) for spec in specs) for name in areas}
     cores = sum(spec.cores_per_die for spec in specs)
-    widest = _room(specs)
+    widest = room_for(specs)
     return small_pod(
         widest.n_dies, cores, **room, ub_bytes=widest.ub_bytes, flight_granules=widest.flight_granules,
         atomic_bytes=widest.atomic_bytes,
     ).with_(registers=widest.registers)  # fmt: skip
 
 
-def _room(specs: list[PodSpec]) -> PodSpec:
+def room_for(specs: list[PodSpec]) -> PodSpec:
     """The least pod that has room for each of them; of one it is that one.  ConfigError for other units of memory."""
 
     def most(name: str) -> int:
@@ -274,10 +293,26 @@ def _room(specs: list[PodSpec]) -> PodSpec:
     )
 
 
-def _tidy(pod: Pod) -> None:
-    """Tidy up after a stage: metadata and app data are zero again, and app data free."""
-    spec = pod.spec
+def launches(pod: Pod) -> list[Launch]:
+    """Return what is launched on a pod, in the order of the first cores."""
+    return [*dict.fromkeys(each for core in pod.active_cores() if (each := pod.launch_of(core)) is not None)]
+
+
+def _replay(pod: Pod, captured: list[Launch], left: NDArray[np.uint8]) -> None:
+    """Let areas hold what the stage before has left in them; ConfigError if what is launched was not captured so."""
+    before, now = ([(each.kernel, each.die, each.cores, each.args) for each in of] for of in (captured, launches(pod)))
+    if before != now:
+        raise ConfigError("replays", 1, "other data have other launches; a captured graph has them as they were")
+    for start in range(0, pod.spec.memory_bytes, pod.spec.die_bytes):
+        areas = slice(start + pod.spec.app_bytes, start + pod.spec.die_bytes)
+        pod.memory[areas] = left[areas]
+
+
+def _tidy(pod: Pod) -> NDArray[np.uint8]:
+    """Tidy up after a stage: metadata and app data are zero again, and app data free; returns what was there."""
+    spec, left = pod.spec, pod.memory.copy()
     for start in range(0, spec.memory_bytes, spec.die_bytes):
         pod.memory[start : start + spec.managed_start] = 0
     pod.release_app({})
     pod.labels = Labels()
+    return left

@@ -38,7 +38,7 @@ class SurvivorsCase(LayerCase):
     """Layers; a supervisor on one more die may give up rank ``lost`` at any moment, dead or alive."""
 
     group: ClassVar[type[SurvivingGroup[Any]]]
-    side_by_side = False
+    side_by_side = by_token = False
     more_dies = 1
 
     lost: int = size(1, "Rank that may be given up; the number of ranks for none.", least=0, most=768)

@@ -43,7 +43,7 @@ class SwapCase(LayerCase):
 
     group: ClassVar[type[SwapGroup[Any]]]
     written: ClassVar[tuple[str, ...]] = ("out",)
-    side_by_side = False
+    side_by_side = by_token = False
     more_cores = 1
     grace: ClassVar[int] = 1
     """Does the loader wait until all ranks have adopted the map without the slot?"""

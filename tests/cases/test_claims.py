@@ -1,0 +1,106 @@
+"""``check --invariant``: outputs that depend on nothing but what they are of, in every schedule."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import as_json, printed, refusal
+
+from tests.check.mutants import Of, Planted
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import VERIFIED, WRONG_BITS
+from xccl_emu.protocol.invariant import DRAWS, Invariance
+from xccl_emu.protocol.registry import make
+
+THREE = {"experts": 2, "top_k": 3}
+"""Choices of a token: two summands commute, three need not."""
+HOLD: list[tuple[str, str, dict[str, Any]]] = [
+    ("dispatch", "batch", {}),
+    ("moe", "batch", THREE),
+    ("moe", "batch", {**THREE, "dtype": "fp16", "quantized": 0}),
+    ("combine-int8", "batch", THREE),
+    ("fused", "batch", THREE),
+    ("deepep-ll", "batch", THREE),
+    ("a2e", "batch", {"experts": 2, "local": 2, "top_k": 3, "tokens": 2}),
+    ("rollback-moe", "batch", THREE),
+    *((f"all-reduce-{name}", "batch", {}) for name in ("one-shot", "two-shot", "two-level")),
+    *((f"all-reduce-{name}", "ranks", {}) for name in ("ring", "one-shot", "two-shot", "two-level")),
+    ("reduce-scatter", "batch", {}),
+    ("all-gather", "ranks", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "claim", "sizes"), HOLD)
+def test_the_oracle_has_the_same_bits(name: str, claim: str, sizes: dict[str, Any]) -> None:
+    """No row of drawn data differs; and where there are sums of three, another order of them would differ."""
+    found = Invariance.of(make(name, **sizes, invariant=claim))
+    assert (found.claim, found.draws, found.differ) == (claim, DRAWS, 0)
+    assert found.compared >= 2 * DRAWS
+    assert (found.ordered > DRAWS // 2) == (name not in ("dispatch", "all-gather"))
+
+
+@pytest.mark.parametrize("name", ["all-reduce-ring", "reduce-scatter-ring"])
+def test_a_ring_adds_in_an_order_that_depends_on_the_place(name: str) -> None:
+    """The oracle itself refutes the claim: each share begins at another rank, so a column elsewhere has other bits."""
+    assert Invariance.of(make(name, invariant="batch")).differ == DRAWS
+    assert "does not hold, whatever the schedule" in printed("check", name, "--invariant", "batch", code=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("sendrecv", "--invariant", "batch"), "sendrecv of these sizes has none"),
+        (("all-gather", "--invariant", "batch"), "all-gather of these sizes has ranks"),
+        (("reduce-scatter", "--invariant", "ranks"), "reduce-scatter of these sizes has batch"),
+        (("moe", "--routing", "zipf", "--invariant", "batch"), "moe of these sizes has none"),
+        (("dispatch-swap", "--invariant", "batch"), "dispatch-swap of these sizes has none"),
+        (("dispatch", "--invariant", "bits"), "must be one of , batch, ranks"),
+    ],
+)
+def test_a_case_without_the_claim_is_refused(words: tuple[str, ...], said: str) -> None:
+    """Before anything is searched, by the names of the claims that it has."""
+    assert said in refusal("check", *words)
+
+
+def test_all_ranks_hold_the_same_bits_in_every_schedule(tmp_path: Path) -> None:
+    """The verdict is a proof, and the line after it says what follows, and of how many draws."""
+    words = ("check", "all-reduce-one-shot", "--invariant", "ranks", "--ranks", "2", "--calls", "1")
+    told = as_json(*words)
+    assert (told["verdict"], told["configuration"]["invariant"]) == (VERIFIED, "ranks")
+    assert (told["invariance"]["claim"], told["invariance"]["differ"]) == ("ranks", 0)
+    assert "ranks: holds in every schedule" in printed(*words)
+
+
+ARRIVAL = Of("pull.combine")(
+    """\
+    came = 1
+    for k in range(c.top_k):
+        slot = yield xl.load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
+""",
+    """\
+    came = 1
+    head = yield xl.load(b.topk + t * INDEX_BYTES, 4, step=6)
+    tail = yield xl.load(b.topk + t * INDEX_BYTES + 4 * (c.top_k - 1), 4, step=6)
+    own = a.fields + rank * c.die_bytes
+    one = own + head // c.n_local * FIELD_BYTES
+    two = own + tail // c.n_local * FIELD_BYTES
+    last = yield xl.poll_any((one, xl.CMP_EQ, event), (two, xl.CMP_EQ, event), step=5, sync="first in")
+    for i in range(c.top_k):
+        k = i
+        if last:
+            k = c.top_k - 1 - i
+        slot = yield xl.load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
+""",
+)
+"""Contributions are added from the rank on that has offered its rows first."""
+SMALL = {"tokens": 1, "granules": 2, "rounds": 1, **THREE}
+
+
+def test_sums_in_order_of_arrival_are_refuted() -> None:
+    """Planted: some schedule gives a token other bits; with data as usual nothing shows it, since sums are rounded."""
+    planted = Planted(make("combine", **SMALL, invariant="batch"), (ARRIVAL,))
+    found = check(planted)
+    assert found.violation is not None
+    assert (found.violation.kind, found.violation.message.startswith("out of rank")) == (WRONG_BITS, True)
+    assert check(Planted(make("combine", **SMALL), (ARRIVAL,))).verdict == VERIFIED
+    assert check(make("combine", **SMALL, invariant="batch")).verdict == VERIFIED

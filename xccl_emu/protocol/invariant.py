@@ -1,0 +1,67 @@
+"""What is claimed of results in addition to their bits: what they do not depend on.
+
+A check shows that outputs are the oracle's in every schedule, on data whose sums of three have other bits in another
+order.  So a claim about outputs holds in every schedule if it holds of the oracle's, which is tried on drawn data.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from xccl_emu.base import words as w
+from xccl_emu.check.verdict import VERIFIED, Verdict
+
+if TYPE_CHECKING:
+    from xccl_emu.protocol.case import Case
+
+BATCH, RANKS = "batch", "ranks"
+CLAIMS = {
+    BATCH: "the same token or column has the same bits in any batch, at any place, next to any others",
+    RANKS: "all ranks hold the same bits",
+}
+DRAWS = 32
+
+
+class Twins(NamedTuple):
+    """What the oracle makes of drawn data."""
+
+    rows: list[NDArray[Any]]
+    """All must have the same bits."""
+    reordered: NDArray[Any]
+    """The first of them, with its summands added in another order."""
+
+
+@dataclass(frozen=True)
+class Invariance(w.Printed):
+    """A claim about the outputs of a case, and what the oracle says of it."""
+
+    claim: Annotated[str, "`batch` or `ranks`: what the outputs do not depend on"]
+    draws: Annotated[int, "drawn data on which the oracle was asked"]
+    compared: Annotated[int, "rows of the oracle that were compared"]
+    differ: Annotated[int, "of them those with other bits than the first of their draw; 0 if the claim holds"]
+    ordered: Annotated[int, "draws in which sums in another order have other bits"]
+
+    @classmethod
+    def of(cls, case: "Case") -> "Invariance":
+        """Ask the oracle of a case for which a claim is chosen."""
+        drawn = [case.twins(draw) for draw in range(DRAWS)]
+        bits = [[row.tobytes() for row in each.rows] for each in drawn]
+        return cls(
+            str(case.pod_sizes["invariant"]), DRAWS, sum(map(len, bits)),
+            sum(row != rows[0] for rows in bits for row in rows),
+            sum(each.reordered.tobytes() != rows[0] for each, rows in zip(drawn, bits, strict=True)),
+        )  # fmt: skip
+
+    def words(self, verdict: Verdict) -> str:
+        """Say whether it holds, given the verdict on the case, and why."""
+        drawn = f"{self.compared - self.differ:,} of {self.compared:,} rows of {self.draws} draws by the oracle"
+        by_oracle = f"{CLAIMS[self.claim]} in {drawn}"
+        if self.differ:
+            return f"{self.claim}: does not hold, whatever the schedule; {by_oracle}"
+        if not verdict.ok:
+            return f"{self.claim}: not shown, since outputs need not be the oracle's; {by_oracle}"
+        where = "every schedule" if verdict.verdict == VERIFIED else "the schedules that were drawn"
+        others = f"in another order sums of {self.ordered} draws have other bits"
+        order = others if self.ordered else "there is no sum of three summands, so no order of them could show"
+        return f"{self.claim}: holds in {where}, where all outputs are the oracle's: {by_oracle}; {order}"
