@@ -62,6 +62,35 @@ def test_some_bugs_show_only_where_a_die_stops() -> None:
     assert check(planted, fault="stop:die2", policy="exhaustive").violation.kind == DEADLOCK
 
 
+TIMED = Membership(2, lost=2, timed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("die", range(3))
+@pytest.mark.parametrize("lost", [1, 2])
+def test_the_supervisor_or_a_rank_stops_and_the_others_say_so(lost: int, die: int) -> None:
+    """At every moment: each of the others returns, with its rows as far as it says, or says for whom it has waited."""
+    found = check(Membership(2, lost=lost, timed=1), fault=f"stop:die{die}", policy="exhaustive")
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
+@pytest.mark.parametrize("die", [0, 3, 4])
+def test_the_supervisor_of_four_stops(die: int) -> None:
+    """Sampled, with two iterations and a rank that may be given up: nobody waits for ever."""
+    found = check(Membership(4, 2, 3, timed=1), fault=f"stop:die{die}", schedules=30)
+    assert (found.violation, found.ended["blocked"]) == (None, 0)
+    assert found.ended["right"] > 0
+
+
+def test_without_a_time_out_all_wait_for_the_supervisor() -> None:
+    """A rank that never gives the supervisor up is right while it lives, and waits for ever when it stops."""
+    waits = mutants.of(
+        "        elif late:\n            came", "        elif late and rank < g.ranks:\n            came"
+    )
+    found = check(Planted(TIMED, (waits,)), fault="stop:die2", schedules=40)
+    assert found.violation.kind == "livelock"
+
+
 NEEDED = (
     "header empty", "row in buffer", "rows before fields", "field", "rows sent", "field in", "row read", "row copied",
     "done", "done in", "end", "end in", "word", "ready", "ready in",

@@ -1,5 +1,6 @@
 """Going on with fewer ranks as a case: ranks that exchange rows of experts, and a supervisor that may give one up."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.serving import membership
-from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, read_papers, size
+from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, read_papers, size, switch
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Membership(Case):
     spares: int = size(1, "Whether each rank has the weights of the expert before its own too.", least=0, most=1)
     granules: int = size(1, "Granules of 32 bytes of a row.", most=128)
     seed: int = size(0, "Of the rows.", least=0, most=None)
+    timed: int = switch(0, "Do all give up waiting at any moment, so that the supervisor may stop too?", advanced=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,11 +56,11 @@ class Membership(Case):
         fields = regions.meta("field", membership.FIELD_BYTES, 2 * self.ranks)
         readies, dones = (regions.meta(name, membership.FIELD_BYTES, self.ranks) for name in ("ready", "done"))
         word, over = (regions.meta(name, membership.FIELD_BYTES) for name in ("word", "end"))
-        app = (self.ranks + 1) * self.iterations * nbytes
+        app = (self.ranks + 1) * self.iterations * nbytes + 32 * self.timed
         pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes))
         known = membership.MembershipRank(
             0, self.ranks, self.iterations, readies.at(0), word.at(0), over.at(0), dones.at(supervisor),
-            rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY,
+            rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY, 0,
         )  # fmt: skip
         sent = self.rows()
         for me in range(self.ranks):
@@ -66,24 +68,32 @@ class Membership(Case):
             spare = bench.filled(me, sent[me - 1], "spare")
             out = pod.alloc(me, (self.ranks - 1) * self.iterations * nbytes)
             bench.label_buffer(out, "out")
-            for j in range(self.ranks - 1 if me != self.lost else 0):
-                expert = (me + j + 1) % self.ranks
-                if self.spares or expert != self.lost:
-                    at = out.address + j * self.iterations * nbytes
-                    bench.expect(at, sent[expert], f"rank {me}, expert {expert}", owners=f"die{me}")
+            there = [(j, (me + j + 1) % self.ranks) for j in range(self.ranks - 1)]
+            there = [(j, expert) for j, expert in there if self.spares or expert != self.lost]
+            said = pod.alloc(me, 16) if self.timed else None
+            for j, expert in there if said is None and me != self.lost else ():
+                at = out.address + j * self.iterations * nbytes
+                bench.expect(at, sent[expert], f"rank {me}, expert {expert}", owners=f"die{me}")
+            if said is not None:
+                right = _Said(sent, dict(there), me == self.lost)
+                bench.judged_by(right, said, out, name=f"rank {me}", owners=f"die{me}")
             sends = [2 * me + k for k in range(2)]
             mine = known._replace(me=me, readies=readies.at(0).only(me), dones=dones.at(supervisor).only(me))
+            if said is not None:
+                mine = mine._replace(said=said.address)
             both = rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends))
             places = membership.MemberRows(nbytes, both, fields.at(0).only(*sends))
             args = {"own": own.address, "spare": spare.address, "out": out.address}
             pod.launch(membership.rank, me, [0], {**args, "g": mine, "w": places})
         heir = (self.lost + 1) % self.ranks if self.spares else membership.NOBODY
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
+        if self.timed:
+            known = known._replace(said=pod.alloc(supervisor, 16).address)
         args = {"suspect": suspect, "heir": heir}
         pod.launch(membership.supervise, supervisor, [0], {**args, "g": known})
         bench.tolerates("stop", "cut", "stall")
-        if self.lost < self.ranks:
-            bench.recovers(self.lost)
+        if self.timed or self.lost < self.ranks:
+            bench.recovers(*(range(supervisor + 1) if self.timed else [self.lost]))
 
     proof_rows: ClassVar = {
         "three ranks, the last is given up": {},
@@ -92,4 +102,29 @@ class Membership(Case):
         "no rank is given up": dict(lost=3),
         "nobody has its expert": dict(spares=0),
         "two ranks, two iterations": dict(ranks=2, iterations=2, lost=1),
+        "all give up waiting": dict(ranks=2, lost=2, timed=1),
     }
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a rank has left that may give up waiting: its rows as far as it says, and all if it is not said who is lost."""
+
+    rows: NDArray[np.uint8]
+    """Of all experts, [ranks, iterations, bytes]."""
+    experts: Mapping[int, int]
+    """Those that it gets rows of, by their places in what it has left."""
+    lost: bool
+    """May it be given up itself?"""
+
+    def __call__(self, said: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
+        through, silent = said.view(np.int64).tolist()
+        ranks, iterations = self.rows.shape[:2]
+        all_through = through == iterations
+        if not all_through and silent == ranks:
+            return "it waits for the supervisor before it is through"
+        if not all_through and silent < 0 and not self.lost:
+            return "it is not through, and nobody is said to be lost"
+        each = out.reshape(ranks - 1, iterations, -1)
+        wrong = [e for j, e in self.experts.items() if (each[j, :through] != self.rows[e, :through]).any()]
+        return f"rows of experts {wrong}" if wrong else True
