@@ -8,6 +8,7 @@ from .mutants import Of, bug
 THREE = Membership()
 PAIR = Membership(ranks=2, lost=1)
 TIMED = Membership(ranks=2, lost=2, timed=1)
+JOINS = Membership(ranks=2, lost=1, joins=1)
 
 of = Of("serving.membership")
 
@@ -42,8 +43,8 @@ KNOWN = (
     bug("membership: those that are left wait for who was lost", THREE, LOCKED | FAILED | RACE,
         of(TO_OTHERS, TO_OTHERS.replace("rank != g.lost", "rank != g.me"))),
     bug("membership: the supervisor passes over a rank", THREE, LOCKED,
-        of("            for each in range(g.ranks):\n                yield xl.put(g.word",
-           "            for each in range(1, g.ranks):\n                yield xl.put(g.word"), quick=True),
+        of("            for each in range(g.ranks):\n                word =",
+           "            for each in range(1, g.ranks):\n                word ="), quick=True),
     bug("membership: a time-out counts as rows that are there", TIMED, RACE | TORN | UNWRITTEN | WRONG | FAILED,
         of("good = came == 0", "good = came != 1"), quick=True),
     bug("membership: a rank that waited in vain says nobody is lost", TIMED, WRONG,
@@ -52,5 +53,15 @@ KNOWN = (
         of("came += owner", "came += g.ranks"), quick=True),
     bug("membership: an iteration counts before its rows are there", TIMED, WRONG | UNWRITTEN,
         of(THROUGH, ""), of("        if came >= LATE:\n", THROUGH[4:] + "        if came >= LATE:\n"), quick=True),
+    bug("membership: who asks too late to join hears of no end", JOINS, LOCKED,
+        of("if each != lost or g.joins:", "if each != lost:"), quick=True),
+    bug("membership: who waits for a rank that joins hears of no loss", JOINS, LOCKED,
+        of("(news, xl.CMP_GE, (g.epoch + 1) * EPOCH)", "(news, xl.CMP_GE, (g.epoch + 9) * EPOCH)"), quick=True),
+    bug("membership: a rank is taken in twice for one question", JOINS, LOCKED,
+        of("joins = joins and late", "joins = joins > 0"), quick=True),
+    bug("membership: the word that takes a rank in calls it lost", JOINS, LOCKED,
+        of("if late else WHOLE", "if late else heir * HEIR + suspect"), quick=True),
+    bug("membership: a rank that joins has rows of all iterations", Membership(ranks=2, lost=1, joins=1, iterations=2),
+        WRONG | UNWRITTEN, of("xl.store(joined, max(now, 0) % EPOCH", "xl.store(joined, 0"), quick=True),
 )  # fmt: skip
 OWN = ()

@@ -1,5 +1,7 @@
 """Going on with fewer ranks: whichever rank is lost, dead or alive, the others end with the rows of all experts."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +93,32 @@ def test_without_a_time_out_all_wait_for_the_supervisor() -> None:
     assert found.violation.kind == "livelock"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize("joins", [1, 2])
+def test_a_rank_that_joins_may_stop_at_any_moment(joins: int, iterations: int) -> None:
+    """Before it asks, before it has answered the word that takes it in, or later: the other has the rows of both."""
+    found = check(Membership(2, iterations, 1, joins=joins), fault="stop:die1", policy="exhaustive")
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 4), st.integers(1, 2), st.integers(1, 2), st.booleans())
+def test_rows_are_there_whoever_joins(
+    ranks: int, iterations: int, lost: int, joins: int, granules: int, stops: bool
+) -> None:
+    """For drawn sizes, on some drawn schedules, whether it stops or not."""
+    case = Membership(ranks, iterations, min(lost, ranks - 1), 1, granules, joins=joins)
+    fault = f"stop:die{case.lost}" if stops else None
+    assert check(case, policy="random", schedules=3, fault=fault).violation is None
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "unordered"])
+@pytest.mark.parametrize("joins", [1, 2])
+def test_a_rank_joins_under_other_orders(joins: int, order: str) -> None:
+    """One of two, under every memory order."""
+    assert check(Membership(2, 1, 1, joins=joins), order=order).verdict == VERIFIED
+
+
 NEEDED = (
     "header empty", "row in buffer", "rows before fields", "field", "rows sent", "field in", "row read", "row copied",
     "done", "done in", "end", "end in", "word", "ready", "ready in",
@@ -108,3 +136,10 @@ def test_no_such_rank() -> None:
     """The error says which ranks there are."""
     with pytest.raises(ConfigError, match=r"lost=4: must be a rank, 0 to 2, or 3 for none"):
         Membership(lost=4)
+
+
+@pytest.mark.parametrize("sizes", [{"lost": 3}, {"timed": 1}])
+def test_nobody_joins_who_was_never_lost(sizes: Mapping[str, int]) -> None:
+    """Nor where waits have time-outs of their own."""
+    with pytest.raises(ConfigError, match="joins=1: goes with a rank that is lost, and not with timed=1"):
+        Membership(joins=1, **sizes)

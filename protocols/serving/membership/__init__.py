@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.serving import membership
-from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, read_papers, size, switch
+from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, payload, read_papers, size, switch
+from xccl_emu.protocol.streams import Streams
+
+NOT_THERE, COMES_BACK = 1, 2
+"""What may be of a rank that joins."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,17 @@ class Membership(Case):
     granules: int = size(1, "Granules of 32 bytes of a row.", most=128)
     seed: int = size(0, "Of the rows.", least=0, most=None)
     timed: int = switch(0, "Do all give up waiting at any moment, so that the supervisor may stop too?", advanced=True)
+    joins: int = choice(
+        0, "The lost rank, 1: is not there at first, and joins at any moment; 2: comes back when it was given up.",
+        of=range(3), advanced=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.lost > self.ranks:
             raise ConfigError("lost", self.lost, f"must be a rank, 0 to {self.ranks - 1}, or {self.ranks} for none")
+        if self.joins and (self.timed or self.lost == self.ranks):
+            raise ConfigError("joins", self.joins, "goes with a rank that is lost, and not with timed=1")
 
     def rows(self) -> NDArray[np.uint8]:
         """Rows of the experts, [ranks, iterations, bytes]."""
@@ -56,13 +66,20 @@ class Membership(Case):
         fields = regions.meta("field", membership.FIELD_BYTES, 2 * self.ranks)
         readies, dones = (regions.meta(name, membership.FIELD_BYTES, self.ranks) for name in ("ready", "done"))
         word, over = (regions.meta(name, membership.FIELD_BYTES) for name in ("word", "end"))
-        app = (self.ranks + 1) * self.iterations * nbytes + 32 * self.timed
+        joins = regions.meta("join", membership.FIELD_BYTES) if self.joins else word
+        app = (self.ranks + 1) * self.iterations * nbytes + 32 * bool(self.timed or self.joins)
+        app += Streams.table_bytes(2 * (self.joins == COMES_BACK), membership.rank)
         pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes))
         known = membership.MembershipRank(
             0, self.ranks, self.iterations, readies.at(0), word.at(0), over.at(0), dones.at(supervisor),
-            rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY, 0,
+            rows.at(1) - rows.at(0), 0, membership.NOBODY, membership.NOBODY, 0, 0,
         )  # fmt: skip
-        sent = self.rows()
+        heir = (self.lost + 1) % self.ranks if self.spares else membership.NOBODY
+        if self.joins:
+            known = known._replace(joins=joins.at(supervisor).limited(""))
+        if self.joins == NOT_THERE:
+            known = known._replace(lost=self.lost, heir=heir)
+        sent, streams = self.rows(), Streams(bench, pod)
         for me in range(self.ranks):
             own = bench.filled(me, sent[me], "own")
             spare = bench.filled(me, sent[me - 1], "spare")
@@ -83,12 +100,20 @@ class Membership(Case):
                 mine = mine._replace(said=said.address)
             both = rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends))
             places = membership.MemberRows(nbytes, both, fields.at(0).only(*sends))
-            args = {"own": own.address, "spare": spare.address, "out": out.address}
-            pod.launch(membership.rank, me, [0], {**args, "g": mine, "w": places})
-        heir = (self.lost + 1) % self.ranks if self.spares else membership.NOBODY
+            args = {"own": own.address, "spare": spare.address, "out": out.address, "w": places, "joined": 0}
+            if me != self.lost or self.joins != NOT_THERE:
+                pod.launch(membership.rank, me, [0], {**args, "g": mine}, after=streams)
+            if me == self.lost and self.joins:
+                joined = pod.alloc(me, 16)
+                bench.judged_by(_Joined(sent, dict(there)), joined, out, name=f"rank {me}", owners=f"die{me}")
+                mine = mine._replace(joins=joins.at(supervisor))
+                pod.launch(membership.rank, me, [0], {**args, "g": mine, "joined": joined.address}, after=streams)
+        streams.put()
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
         if self.timed:
             known = known._replace(said=pod.alloc(supervisor, 16).address)
+        if self.joins:
+            known = known._replace(joins=joins.at(supervisor))
         args = {"suspect": suspect, "heir": heir}
         pod.launch(membership.supervise, supervisor, [0], {**args, "g": known})
         bench.tolerates("stop", "cut", "stall")
@@ -103,12 +128,30 @@ class Membership(Case):
         "nobody has its expert": dict(spares=0),
         "two ranks, two iterations": dict(ranks=2, iterations=2, lost=1),
         "all give up waiting": dict(ranks=2, lost=2, timed=1),
+        "a rank joins": dict(ranks=2, lost=1, joins=1),
+        "a rank comes back": dict(ranks=2, lost=1, joins=2),
     }
 
 
 @dataclass(frozen=True)
+class _Joined:
+    """What a rank has left that was taken in: rows of the iterations that it says."""
+
+    rows: NDArray[np.uint8]
+    """Of all experts, [ranks, iterations, bytes]."""
+    experts: Mapping[int, int]
+    """Those that it gets rows of, by their places in what it has left."""
+
+    def __call__(self, joined: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
+        first, end = joined.view(np.int64).tolist()
+        each = out.reshape(len(self.rows) - 1, self.rows.shape[1], -1)
+        wrong = [e for j, e in self.experts.items() if (each[j, first:end] != self.rows[e, first:end]).any()]
+        return f"rows of experts {wrong}" if wrong else True
+
+
+@dataclass(frozen=True)
 class _Said:
-    """What a rank has left that may give up waiting: its rows as far as it says, and all if it is not said who is lost."""
+    """What a rank has left that may give up waiting: its rows as far as it says, or all."""
 
     rows: NDArray[np.uint8]
     """Of all experts, [ranks, iterations, bytes]."""
