@@ -64,12 +64,8 @@ class KvRetryCase(protocol.Case):
         blocks, slots = regions.managed("block", nbytes, n * self.pool), regions.managed("slot", nbytes, self.slots)
         ask, done = (regions.meta(name, retry.FIELD_BYTES, n) for name in ("ask", "done"))
         tasks, taken = regions.meta("task", retry.FIELD_BYTES, n * parts), regions.meta("taken")
-        pod = regions.pod(
-            bench,
-            app_bytes=caches.nbytes + self.timed * n * 8 * (3 + self.requests),
-            ub_bytes=common.ROWS * nbytes,
-            cores=n,
-        )
+        app = caches.nbytes + self.timed * n * 32 * (1 + self.requests)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=n)
         prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
         for q in range(n):
             own, mine = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.kernels.serving import membership
+from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, payload, read_papers, size, switch
 from xccl_emu.protocol.streams import Streams
 
@@ -85,29 +86,22 @@ class Membership(Case):
             spare = bench.filled(me, sent[me - 1], "spare")
             out = pod.alloc(me, (self.ranks - 1) * self.iterations * nbytes)
             bench.label_buffer(out, "out")
-            there = [(j, (me + j + 1) % self.ranks) for j in range(self.ranks - 1)]
-            there = [(j, expert) for j, expert in there if self.spares or expert != self.lost]
-            said = pod.alloc(me, 16) if self.timed else None
-            for j, expert in there if said is None and me != self.lost else ():
-                at = out.address + j * self.iterations * nbytes
-                bench.expect(at, sent[expert], f"rank {me}, expert {expert}", owners=f"die{me}")
-            if said is not None:
-                right = _Said(sent, dict(there), me == self.lost)
-                bench.judged_by(right, said, out, name=f"rank {me}", owners=f"die{me}")
+            says = self.timed or (self.joins and me == self.lost)
+            said = pod.alloc(me, 16) if says else None
+            self._expect(bench, me, out, said)
             sends = [2 * me + k for k in range(2)]
             mine = known._replace(me=me, readies=readies.at(0).only(me), dones=dones.at(supervisor).only(me))
-            if said is not None:
+            if said is not None and self.timed:
                 mine = mine._replace(said=said.address)
             both = rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends))
             places = membership.MemberRows(nbytes, both, fields.at(0).only(*sends))
-            args = {"own": own.address, "spare": spare.address, "out": out.address, "w": places, "joined": 0}
+            given = {"own": own.address, "spare": spare.address, "out": out.address, "joined": 0}
+            args: dict[str, Any] = {**given, "w": places}
             if me != self.lost or self.joins != NOT_THERE:
                 pod.launch(membership.rank, me, [0], {**args, "g": mine}, after=streams)
-            if me == self.lost and self.joins:
-                joined = pod.alloc(me, 16)
-                bench.judged_by(_Joined(sent, dict(there)), joined, out, name=f"rank {me}", owners=f"die{me}")
-                mine = mine._replace(joins=joins.at(supervisor))
-                pod.launch(membership.rank, me, [0], {**args, "g": mine, "joined": joined.address}, after=streams)
+            if said is not None and self.joins:
+                args |= {"g": mine._replace(joins=joins.at(supervisor)), "joined": said.address}
+                pod.launch(membership.rank, me, [0], args, after=streams)
         streams.put()
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
         if self.timed:
@@ -119,6 +113,19 @@ class Membership(Case):
         bench.tolerates("stop", "cut", "stall")
         if self.timed or self.lost < self.ranks:
             bench.recovers(*(range(supervisor + 1) if self.timed else [self.lost]))
+
+    def _expect(self, bench: Bench, me: int, out: Buffer, said: Buffer | None) -> None:
+        """Expect the rows of others' experts at a rank, all of them or those that it says it has."""
+        rows, name, owner = self.rows(), f"rank {me}", f"die{me}"
+        there = {j: (me + j + 1) % self.ranks for j in range(self.ranks - 1)}
+        there = {j: expert for j, expert in there.items() if self.spares or expert != self.lost}
+        if said is not None:
+            right = _Said(rows, there, me == self.lost) if self.timed else _Joined(rows, there)
+            bench.judged_by(right, said, out, name=name, owners=owner)
+        elif me != self.lost:
+            for j, expert in there.items():
+                at = out.address + j * rows[0].nbytes
+                bench.expect(at, rows[expert], f"{name}, expert {expert}", owners=owner)
 
     proof_rows: ClassVar = {
         "three ranks, the last is given up": {},
@@ -134,29 +141,34 @@ class Membership(Case):
 
 
 @dataclass(frozen=True)
-class _Joined:
-    """What a rank has left that was taken in: rows of the iterations that it says."""
+class _Left:
+    """What a rank has left of others' rows."""
 
     rows: NDArray[np.uint8]
     """Of all experts, [ranks, iterations, bytes]."""
     experts: Mapping[int, int]
     """Those that it gets rows of, by their places in what it has left."""
 
-    def __call__(self, joined: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
-        first, end = joined.view(np.int64).tolist()
+    def right(self, out: NDArray[np.uint8], first: int, end: int) -> bool | str:
+        """Are the rows of some iterations there?"""
         each = out.reshape(len(self.rows) - 1, self.rows.shape[1], -1)
         wrong = [e for j, e in self.experts.items() if (each[j, first:end] != self.rows[e, first:end]).any()]
         return f"rows of experts {wrong}" if wrong else True
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Joined(_Left):
+    """What a rank has left that was taken in: rows of the iterations that it says."""
+
+    def __call__(self, joined: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
+        first, end = joined.view(np.int64).tolist()
+        return self.right(out, first, end)
+
+
+@dataclass(frozen=True)
+class _Said(_Left):
     """What a rank has left that may give up waiting: its rows as far as it says, or all."""
 
-    rows: NDArray[np.uint8]
-    """Of all experts, [ranks, iterations, bytes]."""
-    experts: Mapping[int, int]
-    """Those that it gets rows of, by their places in what it has left."""
     lost: bool
     """May it be given up itself?"""
 
@@ -168,6 +180,4 @@ class _Said:
             return "it waits for the supervisor before it is through"
         if not all_through and silent < 0 and not self.lost:
             return "it is not through, and nobody is said to be lost"
-        each = out.reshape(ranks - 1, iterations, -1)
-        wrong = [e for j, e in self.experts.items() if (each[j, :through] != self.rows[e, :through]).any()]
-        return f"rows of experts {wrong}" if wrong else True
+        return self.right(out, 0, through)
