@@ -59,8 +59,6 @@ KNOWN = (
         of("(news, xl.CMP_GE, (g.epoch + 1) * EPOCH)", "(news, xl.CMP_GE, (g.epoch + 9) * EPOCH)"), quick=True),
     bug("membership: a rank is taken in twice for one question", JOINS, LOCKED,
         of("joins = joins and late", "joins = joins > 0"), quick=True),
-    bug("membership: the word that takes a rank in calls it lost", JOINS, LOCKED,
-        of("if late else WHOLE", "if late else heir * HEIR + suspect"), quick=True),
     bug("membership: a rank that joins has rows of all iterations", Membership(ranks=2, lost=1, joins=1, iterations=2),
         WRONG | UNWRITTEN, of("xl.store(joined, max(now, 0) % EPOCH", "xl.store(joined, 0"), quick=True),
 )  # fmt: skip

@@ -119,6 +119,12 @@ def test_a_rank_joins_under_other_orders(joins: int, order: str) -> None:
     assert check(Membership(2, 1, 1, joins=joins), order=order).verdict == VERIFIED
 
 
+def test_words_of_two_epochs_keep_their_order_by_a_fence() -> None:
+    """Else, under `unordered`, the word that takes a rank in may land on the one of its next loss."""
+    found = check(Membership(2, 1, 1, joins=1), order="unordered", without=["older word first"])
+    assert found.violation.kind == DEADLOCK
+
+
 NEEDED = (
     "header empty", "row in buffer", "rows before fields", "field", "rows sent", "field in", "row read", "row copied",
     "done", "done in", "end", "end in", "word", "ready", "ready in",
