@@ -147,14 +147,13 @@ def in_time(word, number, rank, epoch, step, g: MembershipRank):
     came = LATE + 1
     while came > LATE:
         late = yield xl.choose(2, of=rank, step=step, sync="time-out")
-        news = yield from look(g.word + g.me * g.pitch, step)
+        came -= late
+        seen = yield from look(g.word + g.me * g.pitch, step)
+        if seen >= (epoch + 1) * EPOCH:
+            came = 1
         seen = yield from look(word, step)
         if seen >= number:
             came = 0
-        elif news >= (epoch + 1) * EPOCH:
-            came = 1
-        elif late:
-            came = LATE
     return came
 
 

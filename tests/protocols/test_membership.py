@@ -86,9 +86,7 @@ def test_the_supervisor_of_four_stops(die: int) -> None:
 
 def test_without_a_time_out_all_wait_for_the_supervisor() -> None:
     """A rank that never gives the supervisor up is right while it lives, and waits for ever when it stops."""
-    waits = mutants.of(
-        "        elif late:\n            came", "        elif late and rank < g.ranks:\n            came"
-    )
+    waits = mutants.of("        came -= late\n", "        came -= late * (rank < g.ranks)\n")
     found = check(Planted(TIMED, (waits,)), fault="stop:die2", schedules=40)
     assert found.violation.kind == "livelock"
 

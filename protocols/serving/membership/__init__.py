@@ -150,7 +150,7 @@ class _Left:
     """Those that it gets rows of, by their places in what it has left."""
 
     def right(self, out: NDArray[np.uint8], first: int, end: int) -> bool | str:
-        """Are the rows of some iterations there?"""
+        """Say whether the rows of some iterations are there."""
         each = out.reshape(len(self.rows) - 1, self.rows.shape[1], -1)
         wrong = [e for j, e in self.experts.items() if (each[j, first:end] != self.rows[e, first:end]).any()]
         return f"rows of experts {wrong}" if wrong else True
