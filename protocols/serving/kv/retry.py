@@ -113,7 +113,7 @@ class _Served:
 
     instances: int
     caches: NDArray[np.uint8]
-    """Of its requests, [requests, layers, bytes]."""
+    """Caches of its requests, [requests, layers, bytes]."""
 
     def __call__(self, said: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
         served = said.view(np.int64)

@@ -145,9 +145,9 @@ class _Left:
     """What a rank has left of others' rows."""
 
     rows: NDArray[np.uint8]
-    """Of all experts, [ranks, iterations, bytes]."""
+    """Rows of all experts, [ranks, iterations, bytes]."""
     experts: Mapping[int, int]
-    """Those that it gets rows of, by their places in what it has left."""
+    """Experts that it gets rows of, by their places in what it has left."""
 
     def right(self, out: NDArray[np.uint8], first: int, end: int) -> bool | str:
         """Say whether the rows of some iterations are there."""
