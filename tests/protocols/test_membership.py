@@ -106,7 +106,7 @@ def test_rows_are_there_whoever_joins(
 ) -> None:
     """For drawn sizes, on some drawn schedules, whether it stops or not."""
     case = Membership(ranks, iterations, min(lost, ranks - 1), 1, granules, joins=joins)
-    fault = f"stop:die{case.lost}" if stops else None
+    fault = f"stop:die{case.lost}" if stops else ""
     assert check(case, policy="random", schedules=3, fault=fault).violation is None
 
 
