@@ -345,7 +345,7 @@ def supervise(suspect, heir, g: Supervisor):
     take it in again if it asks."""
     epoch = 0
     lost = g.lost
-    joins = g.joins != 0
+    joins = min(g.joins, 1)
     left = (suspect != NOBODY) + (joins and lost == NOBODY)
     rank = 0
     silent = -1
