@@ -80,12 +80,15 @@ class KvRetryCase(protocol.Case):
                 first = q * parts + die * self.pool
                 given = params._replace(tasks=asked.only(range(first, first + self.pool)))
                 if self.timed:
-                    given = given._replace(said=pod.alloc(die, 8).address)
+                    bench.label_buffer(said := pod.alloc(die, 8), f"said{q}")
+                    given = given._replace(said=said.address)
                 args: dict[str, Any] = {"caches": prompt.address, "instance": die, "r": given}
                 pod.launch(retry.answer, die, [q], {**args, "mortal": int(self.mortal and not die)})
             owner = f"die{decode}.core{q}"
             if self.timed:
                 said, out = pod.alloc(decode, 8 * self.requests), pod.alloc(decode, caches[q].nbytes)
+                bench.label_buffer(said, f"said{q}")
+                bench.label_buffer(out, f"out{q}")
                 bench.judged_by(_Served(self.instances, caches[q]), said, out, name=f"out{q}", owners=owner)
                 params = params._replace(said=said.address)
             else:

@@ -105,7 +105,8 @@ class Membership(Case):
         streams.put()
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
         if self.timed:
-            known = known._replace(said=pod.alloc(supervisor, 16).address)
+            bench.label_buffer(said := pod.alloc(supervisor, 16), "said")
+            known = known._replace(said=said.address)
         if self.joins:
             known = known._replace(joins=joins.at(supervisor))
         args = {"suspect": suspect, "heir": heir}
@@ -121,6 +122,7 @@ class Membership(Case):
         there = {j: expert for j, expert in there.items() if self.spares or expert != self.lost}
         if said is not None:
             right = _Said(rows, there, me == self.lost) if self.timed else _Joined(rows, there)
+            bench.label_buffer(said, "said")
             bench.judged_by(right, said, out, name=name, owners=owner)
         elif me != self.lost:
             for j, expert in there.items():
