@@ -11,6 +11,8 @@ LATE = KvRetryCase()
 ABORTED = KvRetryCase(instances=1, mortal=0, aborts=1, requests=2)
 BETWEEN = replace(ABORTED, receivers=2, requests=1, layers=1, slots=1)
 
+TIMED = KvRetryCase(instances=1, mortal=0, layers=1, slots=1, timed=1)
+
 of = Of("serving.kv.retry")
 
 # ---- what stands in the kernels
@@ -35,7 +37,11 @@ KNOWN = (
     bug("kv-retry: an instance that waits for room does not hear of an abort", ABORTED, LOCKED,
         of(HEARD, HEARD.replace("EPOCH), (done", "EPOCH * EPOCH), (done")), quick=True),
     bug("kv-retry: what was read before counts for the new attempt", ABORTED, ANY,
-        of("before + layer + 1 - r.pool", "layer + 1 - r.pool"), quick=True),
+        of("(done, xl.CMP_GE, before + layer + 1 - r.pool)", "(done, xl.CMP_GE, layer + 1 - r.pool)"), quick=True),
+    bug("kv-retry: a request that nobody served counts as served", TIMED, WRONG | UNWRITTEN,
+        of("there * (instance + 1)", "min(instance + 1, r.instances)"), quick=True),
+    bug("kv-retry: an instance whose time is up takes a block that is not pulled yet",
+        replace(TIMED, layers=2, slots=2), ANY, of("came = heard == CAME", "came = heard != ABORTED"), quick=True),
 )  # fmt: skip
 
 OWN = (

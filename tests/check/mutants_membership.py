@@ -7,6 +7,8 @@ from .mutants import Of, bug
 
 THREE = Membership()
 PAIR = Membership(ranks=2, lost=1)
+TIMED = Membership(ranks=2, lost=2, timed=1)
+JOINS = Membership(ranks=2, lost=1, joins=1)
 
 of = Of("serving.membership")
 
@@ -15,12 +17,13 @@ of = Of("serving.membership")
 FENCE = '    yield xl.fence(step=1, sync="rows before fields")\n'
 FIELD = "yield xl.put(there, g.epoch * EPOCH + i + 1, step=1"
 FIELD_IN = "(field, xl.CMP_GE, g.epoch * EPOCH + i + 1)"
-WORD_IN = "(g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),\n                step=2"
+WORD_IN = "(g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),\n                    step=2"
+THROUGH = "            through = max(through, i + 1)\n"
 DONE = "yield xl.put(g.dones + g.me * FIELD_BYTES, epoch + 1"
 DONE_IN = "yield xl.poll_ge(g.dones + rank * FIELD_BYTES, epoch + 1"
 INHERITS = "        if heir == g.me:\n"
 EXCLUDED = "            over = lost == g.me\n"
-TO_OTHERS = "        rank = (g.me + j) % g.ranks\n        if rank != g.lost:\n            ready = "
+TO_OTHERS = "        rank = (g.me + j) % g.ranks\n        if rank != g.lost and least > END:\n            ready = "
 
 KNOWN = (
     bug("membership: no fence between rows and fields", PAIR, RACE | UNWRITTEN, of(FENCE, ""), quick=True),
@@ -40,7 +43,23 @@ KNOWN = (
     bug("membership: those that are left wait for who was lost", THREE, LOCKED | FAILED | RACE,
         of(TO_OTHERS, TO_OTHERS.replace("rank != g.lost", "rank != g.me"))),
     bug("membership: the supervisor passes over a rank", THREE, LOCKED,
-        of("            for each in range(g.ranks):\n                yield xl.put(g.word",
-           "            for each in range(1, g.ranks):\n                yield xl.put(g.word"), quick=True),
+        of("            for each in range(g.ranks):\n                word =",
+           "            for each in range(1, g.ranks):\n                word ="), quick=True),
+    bug("membership: a time-out counts as rows that are there", TIMED, RACE | TORN | UNWRITTEN | WRONG | FAILED,
+        of("good = came == 0", "good = came != 1"), quick=True),
+    bug("membership: a rank that waited in vain says nobody is lost", TIMED, WRONG,
+        of("now = END - 1 - (came - LATE)", "now = END"), quick=True),
+    bug("membership: who waits for a rank says that the supervisor is lost", TIMED, WRONG,
+        of("came += owner", "came += g.ranks"), quick=True),
+    bug("membership: an iteration counts before its rows are there", TIMED, WRONG | UNWRITTEN,
+        of(THROUGH, ""), of("        if came >= LATE:\n", THROUGH[4:] + "        if came >= LATE:\n"), quick=True),
+    bug("membership: who asks too late to join hears of no end", JOINS, LOCKED,
+        of("if each != lost or g.joins:", "if each != lost:"), quick=True),
+    bug("membership: who waits for a rank that joins hears of no loss", JOINS, LOCKED,
+        of("(news, xl.CMP_GE, (g.epoch + 1) * EPOCH)", "(news, xl.CMP_GE, (g.epoch + 9) * EPOCH)"), quick=True),
+    bug("membership: a rank is taken in twice for one question", JOINS, LOCKED,
+        of("joins = joins and late", "joins = joins > 0"), quick=True),
+    bug("membership: a rank that joins has rows of all iterations", Membership(ranks=2, lost=1, joins=1, iterations=2),
+        WRONG | UNWRITTEN, of("xl.store(joined, max(now, 0) % EPOCH", "xl.store(joined, 0"), quick=True),
 )  # fmt: skip
 OWN = ()

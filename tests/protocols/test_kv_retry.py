@@ -75,6 +75,24 @@ def test_not_all_others_return_when_the_last_instance_stops() -> None:
     assert held.verdict == VIOLATION  # of the last instance no time-out passes
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("die", range(2))
+@pytest.mark.parametrize("requests", [1, 2])
+def test_where_all_have_time_outs_any_die_may_stop(requests: int, die: int) -> None:
+    """Exhaustively, the only instance or decode: the other returns, and says which requests nobody served."""
+    case = KvRetryCase(instances=1, requests=requests, layers=1, slots=1, timed=1)
+    found = check(case, fault=f"stop:die{die}", policy="exhaustive")
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
+@pytest.mark.parametrize("die", range(4))
+def test_one_of_three_instances_or_decode_stops(die: int) -> None:
+    """Sampled, with two receivers: no core that is left waits for ever."""
+    found = check(KvRetryCase(3, 2, requests=2, aborts=1, timed=1), fault=f"stop:die{die}", schedules=30)
+    assert (found.violation, found.ended["blocked"]) == (None, 0)
+    assert found.ended["right"] > 0
+
+
 @pytest.mark.parametrize(
     ("sizes", "says"),
     [

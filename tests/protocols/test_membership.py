@@ -1,5 +1,7 @@
 """Going on with fewer ranks: whichever rank is lost, dead or alive, the others end with the rows of all experts."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,65 @@ def test_some_bugs_show_only_where_a_die_stops() -> None:
     assert check(planted, fault="stop:die2", policy="exhaustive").violation.kind == DEADLOCK
 
 
+TIMED = Membership(2, lost=2, timed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("die", range(3))
+@pytest.mark.parametrize("lost", [1, 2])
+def test_the_supervisor_or_a_rank_stops_and_the_others_say_so(lost: int, die: int) -> None:
+    """At every moment: each of the others returns, with its rows as far as it says, or says for whom it has waited."""
+    found = check(Membership(2, lost=lost, timed=1), fault=f"stop:die{die}", policy="exhaustive")
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
+@pytest.mark.parametrize("die", [0, 3, 4])
+def test_the_supervisor_of_four_stops(die: int) -> None:
+    """Sampled, with two iterations and a rank that may be given up: nobody waits for ever."""
+    found = check(Membership(4, 2, 3, timed=1), fault=f"stop:die{die}", schedules=30)
+    assert (found.violation, found.ended["blocked"]) == (None, 0)
+    assert found.ended["right"] > 0
+
+
+def test_without_a_time_out_all_wait_for_the_supervisor() -> None:
+    """A rank that never gives the supervisor up is right while it lives, and waits for ever when it stops."""
+    waits = mutants.of("        came -= late\n", "        came -= late * (rank < g.ranks)\n")
+    found = check(Planted(TIMED, (waits,)), fault="stop:die2", schedules=40)
+    assert found.violation.kind == "livelock"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize("joins", [1, 2])
+def test_a_rank_that_joins_may_stop_at_any_moment(joins: int, iterations: int) -> None:
+    """Before it asks, before it has answered the word that takes it in, or later: the other has the rows of both."""
+    found = check(Membership(2, iterations, 1, joins=joins), fault="stop:die1", policy="exhaustive")
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 4), st.integers(1, 2), st.integers(1, 2), st.booleans())
+def test_rows_are_there_whoever_joins(
+    ranks: int, iterations: int, lost: int, joins: int, granules: int, stops: bool
+) -> None:
+    """For drawn sizes, on some drawn schedules, whether it stops or not."""
+    case = Membership(ranks, iterations, min(lost, ranks - 1), 1, granules, joins=joins)
+    fault = f"stop:die{case.lost}" if stops else ""
+    assert check(case, policy="random", schedules=3, fault=fault).violation is None
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "unordered"])
+@pytest.mark.parametrize("joins", [1, 2])
+def test_a_rank_joins_under_other_orders(joins: int, order: str) -> None:
+    """One of two, under every memory order."""
+    assert check(Membership(2, 1, 1, joins=joins), order=order).verdict == VERIFIED
+
+
+def test_words_of_two_epochs_keep_their_order_by_a_fence() -> None:
+    """Else, under `unordered`, the word that takes a rank in may land on the one of its next loss."""
+    found = check(Membership(2, 1, 1, joins=1), order="unordered", without=["older word first"])
+    assert found.violation.kind == DEADLOCK
+
+
 NEEDED = (
     "header empty", "row in buffer", "rows before fields", "field", "rows sent", "field in", "row read", "row copied",
     "done", "done in", "end", "end in", "word", "ready", "ready in",
@@ -79,3 +140,10 @@ def test_no_such_rank() -> None:
     """The error says which ranks there are."""
     with pytest.raises(ConfigError, match=r"lost=4: must be a rank, 0 to 2, or 3 for none"):
         Membership(lost=4)
+
+
+@pytest.mark.parametrize("sizes", [{"lost": 3}, {"timed": 1}])
+def test_nobody_joins_who_was_never_lost(sizes: Mapping[str, int]) -> None:
+    """Nor where waits have time-outs of their own."""
+    with pytest.raises(ConfigError, match="joins=1: goes with a rank that is lost, and not with timed=1"):
+        Membership(joins=1, **sizes)

@@ -12,6 +12,10 @@ earlier attempt is refused by its epoch, though it is of the same request.
 Before slots are released, and before another attempt is asked for, nothing of the last one may be under way: the
 receiver waits until all that it has issued is done.  What it has read counts in ``done`` then, so that an instance
 which hears of a new epoch takes the count from there.
+
+The last instance has no time-out, nor have waits for the receiver.  Or all have one of their own (``said``), so that
+whichever die stops all others return: the receiver says which instance a request came from, if from any, and an
+instance whether it has waited in vain.
 """
 
 from typing import NamedTuple
@@ -29,6 +33,8 @@ OFF, END, FIRST = range(3)
 PAIRING = 1
 """Code of `fail`: a task of a request that was not asked for."""
 WAITING, CAME, LATE, ABORTED = range(4)
+NEVER = 1 << 60
+"""As a count of parts that are pulled."""
 
 
 class Retry(NamedTuple):
@@ -57,6 +63,9 @@ class Retry(NamedTuple):
     requests: int
     aborts: int
     """Times that the user aborts a request of this receiver, at most."""
+    said: int
+    """Receiver: [requests] words, one more than the instance that a request came from, 0 for none.  Instance: a word, 1
+    where it has waited in vain.  0: only the receiver has a time-out, and none for the last instance."""
 
 
 class _Answers(Retry):
@@ -64,6 +73,7 @@ class _Answers(Retry):
     ask: xl.Own[xl.Reads]
     done: xl.Own[xl.Reads]
     tasks: xl.Writes
+    said: xl.Writes
 
 
 class _Asks(Retry):
@@ -73,6 +83,25 @@ class _Asks(Retry):
     tasks: xl.Reads
     slots: xl.Updates
     taken: xl.Updates
+    said: xl.Writes
+
+
+def hear(ask, epoch, done, count):
+    """Look until the receiver asks for something else (`ABORTED`), has pulled so much (`CAME`), or the time is up."""
+    seen = WAITING
+    while seen == WAITING:
+        late = yield xl.choose(2, epoch, step=8, sync="time-out")
+        yield xl.dcci(ask, sync="ask line")
+        asked = yield xl.load(ask, sync="asked")
+        yield xl.dcci(done, sync="done line")
+        pulled = yield xl.load(done, step=8, sync="pulled in")
+        if asked >= (epoch + 1) * EPOCH:
+            seen = ABORTED
+        elif pulled >= count:
+            seen = CAME
+        elif late:
+            seen = LATE
+    return seen
 
 
 @xl.kernel
@@ -84,21 +113,32 @@ def answer(caches: xl.Reads, instance, mortal, r: _Answers):
     ask = r.ask + instance * r.pitch
     done = r.done + instance * r.pitch
     while not over:
-        yield xl.poll_ge(ask, (epoch + 1) * EPOCH, sync="asked")
-        yield xl.dcci(ask, sync="ask line")
-        asked = yield xl.load(ask, sync="asked")
-        yield xl.dcci(done, sync="done line")
-        before = yield xl.load(done, step=8)
+        heard = CAME
+        if r.said:
+            heard = yield from hear(ask, epoch, done, NEVER)
+        else:
+            yield xl.poll_ge(ask, (epoch + 1) * EPOCH, sync="asked")
+        asked = epoch * EPOCH + END
+        before = 0
+        if heard != LATE:
+            yield xl.dcci(ask, sync="ask line")
+            asked = yield xl.load(ask, sync="asked")
+            yield xl.dcci(done, sync="done line")
+            before = yield xl.load(done, step=8)
         epoch = asked // EPOCH
         request = asked % EPOCH - FIRST
         over = asked % EPOCH == END
         layer = 0
         while request >= 0 and layer < r.layers:
             if layer >= r.pool:
-                came = yield xl.poll_any(
-                    (ask, xl.CMP_GE, (epoch + 1) * EPOCH), (done, xl.CMP_GE, before + layer + 1 - r.pool),
-                    step=8, sync="part pulled",
-                )  # fmt: skip
+                if r.said:
+                    heard = yield from hear(ask, epoch, done, before + layer + 1 - r.pool)
+                    came = heard == CAME
+                else:
+                    came = yield xl.poll_any(
+                        (ask, xl.CMP_GE, (epoch + 1) * EPOCH), (done, xl.CMP_GE, before + layer + 1 - r.pool),
+                        step=8, sync="part pulled",
+                    )  # fmt: skip
                 if came == 0:
                     request = -1
             if mortal:
@@ -113,6 +153,9 @@ def answer(caches: xl.Reads, instance, mortal, r: _Answers):
                 task = r.tasks + (instance * r.pool + layer % r.pool) * FIELD_BYTES
                 yield xl.put(task, epoch * EPOCH + layer + 1, request, step=3, sync="task")
                 layer += 1
+        over = over or heard == LATE
+        if r.said:
+            yield xl.store(r.said, heard == LATE)
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, ROWS, "row left")
 
 
@@ -156,7 +199,7 @@ def request_all(out: xl.Writes, first, r: _Asks):
     for request in range(first, first + r.requests):
         instance = 0
         there = 0
-        while not there:
+        while not there and instance < r.instances:
             epoch += 1
             yield xl.put(r.ask + instance * r.pitch, epoch * EPOCH + FIRST + request, sync="ask")
             mask = 0
@@ -165,7 +208,7 @@ def request_all(out: xl.Writes, first, r: _Asks):
             while layer < r.layers and seen == CAME:
                 task = r.tasks + (instance * r.pool + layer % r.pool) * FIELD_BYTES
                 tag = epoch * EPOCH + layer + 1
-                seen = yield from await_task(task, tag, instance + 1 == r.instances, left, r)
+                seen = yield from await_task(task, tag, r.said == 0 and instance + 1 == r.instances, left, r)
                 if seen == CAME and layer == 0:
                     mask = yield from claim(r.taken, r.n_slots, r.layers, 1)
                 if seen == CAME:
@@ -182,9 +225,9 @@ def request_all(out: xl.Writes, first, r: _Asks):
                 there = 1
                 for part in range(r.layers):
                     slot = r.slots + nth(mask, r.n_slots, part) * r.nbytes
-                    yield from move_row(slot, out, r.nbytes, 0, turn, 8)
+                    place = out + ((request - first) * r.layers + part) * r.nbytes
+                    yield from move_row(slot, place, r.nbytes, 0, turn, 8)
                     turn += 1
-                    out += r.nbytes
             if mask:
                 yield xl.add(r.taken, -mask, step=8, sync="slots freed")
             if seen == ABORTED:
@@ -193,6 +236,8 @@ def request_all(out: xl.Writes, first, r: _Asks):
                 epoch += 1
                 yield xl.put(r.ask + instance * r.pitch, epoch * EPOCH + OFF, sync="ask")
                 instance += 1
+        if r.said:
+            yield xl.store(r.said + (request - first) * 8, there * (instance + 1), step=8)
     for each in range(r.instances):
         yield xl.put(r.ask + each * r.pitch, (epoch + 1) * EPOCH + END, sync="ask")
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, ROWS, "row left")

@@ -17,7 +17,7 @@ class KvRetryCase(protocol.Case):
     """Receivers of a decode die ask the first prefill instance for requests, and the next one when a time-out passes.
 
     The user may abort a request at any moment; it comes again.  Time-outs pass at any moment, whether the instance has
-    died or not; of the last one none does.
+    died or not; of the last one none does, unless all are ``timed``: then it is said which requests nobody served.
     """
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
@@ -38,12 +38,13 @@ class KvRetryCase(protocol.Case):
     mortal: int = protocol.switch(1, "May the first instance die at any part?")
     granules: int = protocol.size(1, "Granules of 32 bytes of a block.", most=1 << 10)
     seed: int = protocol.size(0, "Of the caches.", least=0, most=None)
+    timed: int = protocol.switch(0, "Do all give up waiting at any moment, so that any die may stop?", advanced=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.slots < self.layers:
             raise errors.ConfigError("slots", self.slots, f"must be at least {self.layers}, the parts of a request")
-        if self.mortal and self.instances == 1:
+        if self.mortal and self.instances == 1 and not self.timed:
             raise errors.ConfigError("mortal", 1, "must be 0 with one instance, for which no other could stand in")
 
     @property
@@ -63,7 +64,8 @@ class KvRetryCase(protocol.Case):
         blocks, slots = regions.managed("block", nbytes, n * self.pool), regions.managed("slot", nbytes, self.slots)
         ask, done = (regions.meta(name, retry.FIELD_BYTES, n) for name in ("ask", "done"))
         tasks, taken = regions.meta("task", retry.FIELD_BYTES, n * parts), regions.meta("taken")
-        pod = regions.pod(bench, app_bytes=caches.nbytes, ub_bytes=common.ROWS * nbytes, cores=n)
+        app = caches.nbytes + self.timed * n * 32 * (1 + self.requests)
+        pod = regions.pod(bench, app_bytes=app, ub_bytes=common.ROWS * nbytes, cores=n)
         prompts = [bench.filled(die, caches, "caches", travels=True) for die in range(self.instances)]
         for q in range(n):
             own, mine = range(q * self.pool, (q + 1) * self.pool), range(q, q + 1)
@@ -72,19 +74,30 @@ class KvRetryCase(protocol.Case):
                 blocks.at(0, own.start).within(own), ask.at(0, q).within(mine), done.at(0, q).within(mine),
                 asked, slots.at(decode), taken.at(decode),
                 ask.at(1) - ask.at(0), self.instances, self.pool, self.slots, self.layers, nbytes, self.requests,
-                self.aborts,
+                self.aborts, 0,
             )  # fmt: skip
             for die, prompt in enumerate(prompts):
                 first = q * parts + die * self.pool
                 given = params._replace(tasks=asked.only(range(first, first + self.pool)))
+                if self.timed:
+                    bench.label_buffer(said := pod.alloc(die, 8), f"said{q}")
+                    given = given._replace(said=said.address)
                 args: dict[str, Any] = {"caches": prompt.address, "instance": die, "r": given}
                 pod.launch(retry.answer, die, [q], {**args, "mortal": int(self.mortal and not die)})
-            out = bench.wanted(decode, caches[q], f"out{q}", owners=f"die{decode}.core{q}")
+            owner = f"die{decode}.core{q}"
+            if self.timed:
+                said, out = pod.alloc(decode, 8 * self.requests), pod.alloc(decode, caches[q].nbytes)
+                bench.label_buffer(said, f"said{q}")
+                bench.label_buffer(out, f"out{q}")
+                bench.judged_by(_Served(self.instances, caches[q]), said, out, name=f"out{q}", owners=owner)
+                params = params._replace(said=said.address)
+            else:
+                out = bench.wanted(decode, caches[q], f"out{q}", owners=owner)
             args = {"out": out.address, "first": q * self.requests, "r": params}
             pod.launch(retry.request_all, decode, [q], args)
         bench.stop(retry.PAIRING, "a task of a request that was not asked for")
         bench.tolerates("stop", "cut", "stall")
-        bench.recovers(*range(self.instances - 1))
+        bench.recovers(*range(self.instances + 1 if self.timed else self.instances - 1))
 
     proof_rows: ClassVar = {
         "an instance dies, or is slow": {},
@@ -93,4 +106,21 @@ class KvRetryCase(protocol.Case):
         "an abort, and an instance dies": dict(aborts=1),
         "two receivers, the user aborts": dict(instances=1, mortal=0, receivers=2, aborts=1, layers=1, slots=1),
         "blocks of two granules": dict(granules=2),
+        "all give up waiting": dict(timed=1, mortal=0, instances=1, layers=1, slots=1),
     }
+
+
+@dataclass(frozen=True)
+class _Served:
+    """What a receiver has left that may be served by nobody: the caches of the requests that it says came."""
+
+    instances: int
+    caches: NDArray[np.uint8]
+    """Caches of its requests, [requests, layers, bytes]."""
+
+    def __call__(self, said: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
+        served = said.view(np.int64)
+        if not ((served >= 0) & (served <= self.instances)).all():
+            return f"requests are served by {served.tolist()}"
+        wrong = (out.reshape(self.caches.shape) != self.caches).any(axis=(1, 2)) & (served > 0)
+        return f"caches of requests {np.flatnonzero(wrong).tolist()}" if wrong.any() else True

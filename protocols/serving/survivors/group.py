@@ -36,6 +36,7 @@ class SurvivingLayout(GroupLayout[C]):
             self.meta(f"meta.{name}", FIELD_BYTES) for name in ("membership", "end", "go_on")
         )
 
+
 class SurvivingGroup(ExpertGroup[C]):
     """A group with a supervisor on the die after the ranks', which may give up rank ``lost`` at any moment."""
 
@@ -76,7 +77,7 @@ class SurvivingGroup(ExpertGroup[C]):
         readies, dones = layout.readies.at(first), layout.dones.at(supervisor)
         known = membership.MembershipRank(
             0, n, rounds, readies, layout.word.at(first), layout.over.at(first), dones, self.pod.spec.die_bytes,
-            0, membership.NOBODY, membership.NOBODY,
+            0, membership.NOBODY, membership.NOBODY, 0, 0,
         )  # fmt: skip
         for rank, (own, more) in enumerate(zip(self.buffers, self.tables, strict=True)):
             args: dict[str, Any] = {
