@@ -27,7 +27,7 @@ READY, BACK, RECEIVED, COMPUTED = range(4)
 """Events: what a microbatch has been through."""
 
 Step = tuple[bool, int, tuple[Kernel, ...], int]
-"""Is it attention's stream; the event that it waits for, what it launches, and the event that it records."""
+"""Whether it is attention's stream; the event that it waits for, what it launches, and the event that it records."""
 
 
 class StreamsLayout(FusedLayout):
@@ -73,6 +73,7 @@ class TwoStreams(FusedCase):
             "two-streams",
             "Microbatches between two streams of a die (CloudMatrix384 4.2.3)",
             {"cores": 1, "tokens": 1, "rounds": 2},
+            {"cores": 1, "tokens": 2, "rounds": 2},
         ),
     )
     group: ClassVar[type[StreamedFused]] = StreamedFused
@@ -94,7 +95,7 @@ class TwoStreams(FusedCase):
         return self.cores + self.attention
 
     def _steps(self, group: StreamedFused) -> Iterator[Step]:
-        """What the streams do for each microbatch of a layer, in the order of each stream."""
+        """Yield what the streams do for each microbatch of a layer, in the order of each stream."""
         moe = (device.gate, group.dispatches.kernel, DUMMY.kernel, group.combines.kernel)
         yield True, BACK, (device.attend,), READY
         yield False, READY, moe, BACK
@@ -167,21 +168,22 @@ class TwoStreams(FusedCase):
 class PrefillStreams(TwoStreams):
     """Attention and experts share a stream; the other one does what is around transfers, which the DMA engine makes."""
 
-    papers = (*protocol.read_papers("fused"), *protocol.read_papers("serving.two_streams"))
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset(
             "prefill-streams",
             "Microbatches between AIC, AIV and SDMA of a die (CloudMatrix384 4.3.2)",
             {"cores": 1, "tokens": 1, "rounds": 2, "path": "sdma"},
+            {"cores": 1, "tokens": 2, "rounds": 2, "path": "sdma"},
         ),
     )
     sets: ClassVar[int] = MICROBATCHES
 
     def _steps(self, group: StreamedFused) -> Iterator[Step]:
-        """What the streams do: dispatch of both microbatches comes before combine of one."""
+        """Yield what the streams do: dispatch of both microbatches comes before combine of one."""
         yield True, BACK, (device.attend,), READY
         yield False, READY, (device.gate, group.dispatches.kernel), RECEIVED
         yield True, RECEIVED, (DUMMY.kernel,), COMPUTED
         yield False, COMPUTED, (group.combines.kernel,), BACK
 
     proof_usual: ClassVar = dict(cores=1, tokens=1, rounds=2, path="sdma")
+    proof_rows: ClassVar = {what: sizes for what, sizes in TwoStreams.proof_rows.items() if what != "SDMA"}
