@@ -33,9 +33,15 @@ Step = tuple[bool, int, tuple[Kernel, ...], int]
 class StreamsLayout(FusedLayout):
     """The regions of FusedDispatch and FusedCombine, and counts of events by event and microbatch."""
 
+    suffix = ""
+
     def _add_all(self) -> None:
         super()._add_all()
         self.events = self.meta("meta.event", FIELD_BYTES, 4 * MICROBATCHES)
+
+    def labels(self) -> Iterator[tuple[str, int, int]]:
+        """Name, address and bytes of each part; those of a later set have names of their own."""
+        return ((name + self.suffix, at, nbytes) for name, at, nbytes in super().labels())
 
 
 class StreamedFused(FusedExpertParallel):
@@ -47,9 +53,10 @@ class StreamedFused(FusedExpertParallel):
     def __init__(self, pod: Pod, config: FusedConfig, *, sets: int = 1, **more: Any) -> None:
         super().__init__(pod, config, **more)
         self.layouts = [self.layout]
-        for _ in range(sets - 1):
+        for number in range(1, sets):
             before = self.layouts[-1]
             self.layouts.append(StreamsLayout(config, pod, before.managed_end, before.meta_end))
+            self.layouts[-1].suffix = f".set{number}"
 
     def launch_on(self, streams: Streams, cores: range, step: PhaseOfRound, event: int, **more: int) -> None:
         """Launch a kernel on some cores of all ranks; ``event``: number of the count that it may touch."""
