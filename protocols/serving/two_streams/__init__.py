@@ -40,7 +40,7 @@ class StreamsLayout(FusedLayout):
         self.events = self.meta("meta.event", FIELD_BYTES, 4 * MICROBATCHES)
 
     def labels(self) -> Iterator[tuple[str, int, int]]:
-        """Name, address and bytes of each part; those of a later set have names of their own."""
+        """Name, address and bytes of each part; in a later set parts have names that say so."""
         return ((name + self.suffix, at, nbytes) for name, at, nbytes in super().labels())
 
 
