@@ -148,18 +148,27 @@ class LayerCase(RoutedCase, ABC):
         """Every rank launched, and what its app buffers must hold, which its cores own."""
         pod = bench.pod(self._spec(batches))
         group, streams = self._launched(bench, pod, batches)
+        self._judge(bench, group, streams, batches)
+        bench.tolerates("stop", "cut", "stall")
+
+    def _judge(self, bench: Bench, group: ExpertGroup[Any], streams: Streams, batches: Sequence[Batch]) -> None:
+        """Say what a group's app buffers must hold, and whose they are."""
         for rank, buffers in enumerate(group.buffers):
-            image = PhasesImage(group.config, batches, rank)
-            for i, batch in enumerate(batches if bench.payload else ()):
+            image = PhasesImage(group.config, batches, rank, group.n_rounds)
+            for i, batch in enumerate(batches[: group.n_rounds] if bench.payload else ()):
                 bench.already_filled(*app.filled(group.config, buffers, i, len(batch.tokens[rank])))
-            self._fill(bench, pod, buffers, image)
-            cores = [streams.owner(group.die_of(rank), core) for core in range(self.cores)]
+            self._fill(bench, group.pod, buffers, image)
+            cores = [streams.owner(group.die_of(rank), core) for core in range(self._own_cores)]
             for name in self.written if bench.payload else ():
                 bench.expect_whole(buffers[name], image.written(name), f"{name} of rank {rank}", cores)
             for name, buffer in buffers.items():
                 bench.label_buffer(buffer, f"app.{name}")
         group.layout.label(bench)
-        bench.tolerates("stop", "cut", "stall")
+
+    @property
+    def _own_cores(self) -> int:
+        """Cores of a die that write what a rank has in the end."""
+        return self.cores
 
     def _fill(self, bench: Bench, pod: Pod, buffers: app.Buffered, image: PhasesImage) -> None:
         """Put there what the parts of the layer before these would have left."""
@@ -190,7 +199,7 @@ class LayerCase(RoutedCase, ABC):
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
         ub_bytes = self.group.lays_out.ub_bytes(self._config())
-        dies, cores = self.ranks + self.more_dies, self.cores + self.more_cores
+        dies, cores = self.ranks + self.more_dies, self._own_cores + self.more_cores
         return tight_pod(dies, cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout)
 
     def bytes_needed(self, ranks: int) -> int:

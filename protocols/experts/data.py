@@ -171,10 +171,14 @@ def rows_of_tokens(config: EpConfig, batch: Batch, sums: bool) -> list[NDArray[A
 
 
 class PhasesImage:
-    """What phases write into the buffers of one rank, by the oracle when it is asked for."""
+    """What phases write into the buffers of one rank, by the oracle when it is asked for.
 
-    def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int) -> None:
+    Where there are more batches than ``rounds`` they go through the buffers of these in turn.
+    """
+
+    def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int, rounds: int = 0) -> None:
         self._config, self._batches, self._rank = config, batches, rank
+        self._rounds = rounds or len(batches)
 
     @functools.cached_property
     def _rows(self) -> dict[str, Rows]:
@@ -183,7 +187,8 @@ class PhasesImage:
 
     def written(self, name: str) -> NDArray[Any]:
         """The bytes of a buffer, round after round."""
-        return app.image_of(self._config, name, len(self._rows[name]), enumerate(self._rows[name]))
+        placed = ((i % self._rounds, rows) for i, rows in enumerate(self._rows[name]))
+        return app.image_of(self._config, name, self._rounds, placed)
 
     def parts(self, name: str, own: app.Buffered) -> Iterator[Buffer]:
         """The bytes of a buffer that hold something: each row of each round, without what fills it up."""

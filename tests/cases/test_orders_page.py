@@ -9,7 +9,10 @@ import pytest
 from xccl_emu.protocol.registry import names
 
 QUICK = {"barrier", "ll128", "mpsc-ring", "sendrecv-async", "sendrecv-dma", "sendrecv-zero-copy"}
-LONG = {"a2e", "a2e-pull", "all-reduce-two-shot", "dispatch-swap", "fused-swap", "mixserve", "mixserve-combine"}
+LONG = {
+    "a2e", "a2e-pull", "all-reduce-two-shot", "dispatch-swap", "fused-swap", "mixserve", "mixserve-combine",
+    "prefill-streams", "two-streams",
+}  # fmt: skip
 """Rows of more than ten seconds."""
 OPEN = {"dispatch-swap", "fused-swap"}
 """Under `fifo` these have more states than a row of the page; `relaxed` allows all that `fifo` does."""

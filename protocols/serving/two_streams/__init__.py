@@ -1,100 +1,196 @@
-"""Attention and experts as two streams on each die, which hand microbatches to each other, as a case."""
+"""Attention and experts as two streams on each die, through which two microbatches go by turns, as cases.
 
-from dataclasses import dataclass
-from typing import ClassVar
+The kernels between attention and attention are FusedDispatch, the dummy expert and FusedCombine as they ship.
+"""
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from xccl_emu import protocol
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.serving import two_streams as device
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Pod
+from xccl_emu.oracle import streams as oracle
+from xccl_emu.protocol.streams import Streams
+from xccl_emu.protocols.experts.case import columns
+from xccl_emu.protocols.experts.data import Batch
+from xccl_emu.protocols.experts.group import DUMMY, ExpertGroup, Phase, PhaseOfRound
+from xccl_emu.protocols.experts.layout import LAYER
+from xccl_emu.protocols.fused.case import FusedCase
+from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout
+
+MICROBATCHES = 2
+READY, BACK, RECEIVED, COMPUTED = range(4)
+"""Events: what a microbatch has been through."""
+
+Step = tuple[bool, int, tuple[Kernel, ...], int]
+"""Whether it is attention's stream; the event that it waits for, what it launches, and the event that it records."""
+
+
+class StreamsLayout(FusedLayout):
+    """The regions of FusedDispatch and FusedCombine, and counts of events by event and microbatch."""
+
+    suffix = ""
+
+    def _add_all(self) -> None:
+        super()._add_all()
+        self.events = self.meta("meta.event", FIELD_BYTES, 4 * MICROBATCHES)
+
+    def labels(self) -> Iterator[tuple[str, int, int]]:
+        """Name, address and bytes of each part; in a later set parts have names that say so."""
+        return ((name + self.suffix, at, nbytes) for name, at, nbytes in super().labels())
+
+
+class StreamedFused(FusedExpertParallel):
+    """A group whose launches are on two streams; microbatches are dealt out to ``sets`` of places for transfers."""
+
+    lays_out = StreamsLayout
+    layout: StreamsLayout
+
+    def __init__(self, pod: Pod, config: FusedConfig, *, sets: int = 1, **more: Any) -> None:
+        super().__init__(pod, config, **more)
+        self.layouts = [self.layout]
+        for number in range(1, sets):
+            before = self.layouts[-1]
+            self.layouts.append(StreamsLayout(config, pod, before.managed_end, before.meta_end))
+            self.layouts[-1].suffix = f".set{number}"
+
+    def launch_on(self, streams: Streams, cores: range, step: PhaseOfRound, event: int, **more: int) -> None:
+        """Launch a kernel on some cores of all ranks; ``event``: number of the count that it may touch."""
+        sets = len(self.layouts)
+        self.layout = self.layouts[step.number % sets]
+        places = {**self._places(step.phase, step.ahead // sets), **more}
+        places |= {"c": self.shape()._replace(cores=len(cores)), "core": range(len(cores))}
+        for rank in range(self.config.n_ranks):
+            word = self.layouts[0].events.at(self.die_of(rank), event)
+            args = self._args(rank, step, {**places, "word": word})
+            self.pod.launch(step.phase.kernel, self.die_of(rank), cores, args, after=streams)
 
 
 @dataclass(frozen=True)
-class TwoStreams(protocol.Case):
+class TwoStreams(FusedCase):
     """Each die has cores for attention and cores for experts; microbatches go from these to those and back."""
 
-    papers = protocol.read_papers("serving.two_streams")
+    papers = (*protocol.read_papers("fused"), *protocol.read_papers("serving.two_streams"))
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
-        protocol.Preset("two-streams", "Microbatches between two streams of a die (CloudMatrix384 4.2.3)"),
+        protocol.Preset(
+            "two-streams",
+            "Microbatches between two streams of a die (CloudMatrix384 4.2.3)",
+            {"cores": 1, "tokens": 1, "rounds": 2},
+            {"cores": 1, "tokens": 2, "rounds": 2},
+        ),
     )
+    group: ClassVar[type[StreamedFused]] = StreamedFused
+    sets: ClassVar[int] = 1
+    """Buffers and fields for dispatch and combine, to which microbatches are dealt out."""
+    side_by_side = False
+    lay_out_calls = protocol.Case.lay_out_calls
 
-    ranks: int = protocol.size(1, "Dies; tokens go to experts on all of them.", most=768)
-    layers: int = protocol.size(2, "Layers.", most=1 << 10)
-    microbatches: int = protocol.size(2, "Microbatches that take turns.", most=5)
     attention: int = protocol.size(1, "Cores of a die for attention; 32 in the paper.", most=47)
-    moe: int = protocol.size(1, "Cores of a die for experts; 16 in the paper.", most=47)
-    tokens: int = protocol.size(1, "Tokens of a microbatch on a die, at least one for each core of a stream.")
-    granules: int = protocol.size(1, "Granules of 32 bytes of a token.")
-    seed: int = protocol.size(0, "Of the tokens.", least=0, most=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tokens < max(self.attention, self.moe):
-            raise ConfigError(
-                "tokens",
-                self.tokens,
-                f"must be at least attention={self.attention} and moe={self.moe}, so that each core has one",
+        for name in ("routing", "masked", "repeats", "at_once"):
+            if getattr(self, name):
+                raise ConfigError(name, getattr(self, name), "goes without streams: the gate chooses, of all at once")
+
+    @property
+    def _own_cores(self) -> int:
+        return self.cores + self.attention
+
+    def _steps(self, group: StreamedFused) -> Iterator[Step]:
+        """Yield what the streams do for each microbatch of a layer, in the order of each stream."""
+        moe = (device.gate, group.dispatches.kernel, DUMMY.kernel, group.combines.kernel)
+        yield True, BACK, (device.attend,), READY
+        yield False, READY, moe, BACK
+
+    def _batches(self) -> list[Batch]:
+        """Return the microbatches before all layers."""
+        return self._pattern([self._lengths] * MICROBATCHES)
+
+    def _all_turns(self, batches: Sequence[Batch]) -> list[Batch]:
+        """Return the microbatches as dispatch gets them in each layer, by turns."""
+        c = self._config()
+        through = [
+            oracle.layers(
+                batch.tokens, batch.weights, range(m, self.rounds * MICROBATCHES, MICROBATCHES), c.local_experts,
+                c.quantizer if c.quantized else None,
             )
+            for m, batch in enumerate(batches)
+        ]  # fmt: skip
+        return [
+            replace(batch, tokens=tokens, topk=topk)
+            for layer in zip(*through, strict=True)
+            for batch, (tokens, topk) in zip(batches, layer, strict=True)
+        ]
 
-    def given(self) -> NDArray[np.int64]:
-        """Tokens, [ranks, microbatches, tokens, words]."""
-        shape = (self.ranks, self.microbatches, self.tokens, 4 * self.granules)
-        return np.random.default_rng(self.seed).integers(1, 1 << 60, shape)
+    def _launched(self, bench: protocol.Bench, pod: Pod, batches: Sequence[Batch]) -> tuple[StreamedFused, Streams]:
+        corner, streams = bench.corner, Streams(bench, pod)
+        group = self.group(
+            pod, self._config(), rounds=MICROBATCHES, sets=self.sets, managed_offset=corner.managed,
+            field_offset=corner.meta,
+        )  # fmt: skip
+        group.fill_rounds(*columns(batches))
+        for layer in range(self.rounds):
+            for step in self._steps(group):
+                for m in range(MICROBATCHES):
+                    self._launch(group, streams, step, layer * MICROBATCHES + m)
+        streams.put()
+        return group, streams
 
-    def computed(self) -> NDArray[np.int64]:
-        """Tokens after all layers; the first word of each granule goes through attention and expert."""
-        tokens = self.given()
-        rank, token = np.ogrid[: self.ranks, : self.tokens]
-        for turn in range(self.layers * self.microbatches):
-            words = tokens[:, turn % self.microbatches, :, ::4]
-            expert = (rank + token + turn) % self.ranks
-            words[:] = (words * 3 + turn + 1) * 5 + expert[..., None]
-        return tokens
+    def _launch(self, group: StreamedFused, streams: Streams, step: Step, turn: int) -> None:
+        """Launch what a stream does in a turn; in the first layer nothing has come back."""
+        attention, awaited, kernels, recorded = step
+        cores = range(self.cores, self._own_cores) if attention else range(self.cores)
+        layer, m = divmod(turn, MICROBATCHES)
+        least = layer + (awaited != BACK)
+        for kernel in ((device.await_event,) if least else ()) + kernels + (device.record,):
+            event = MICROBATCHES * (awaited if kernel is device.await_event else recorded) + m
+            here = PhaseOfRound(Phase(LAYER[0], kernel), m, turn)
+            group.launch_on(streams, cores, here, event, least=least, turn=turn, first=int(layer == 0))
 
-    def lay_out(self, bench: protocol.Bench) -> None:
-        """Buffers and counts of the streams, and slots of tokens and results, on each die."""
-        nbytes, tokens = 32 * self.granules, self.tokens
-        regions = protocol.Regions(self.ranks)
-        ready, back = (regions.managed(name, nbytes, 2 * tokens) for name in ("ready", "back"))
-        inbox, results = (
-            regions.managed(name, nbytes, count) for name, count in (("inbox", self.ranks * tokens), ("result", tokens))
-        )
-        handed, taken, returned, read = (
-            regions.meta(name, device.FIELD_BYTES, 2) for name in ("handed", "taken", "returned", "read")
-        )
-        sent = regions.meta("sent", device.FIELD_BYTES, self.ranks * tokens)
-        answered = regions.meta("answered", device.FIELD_BYTES, tokens)
-        fewest = min(self.attention, self.moe)
-        app_bytes, ub_bytes = 2 * self.microbatches * tokens * nbytes, (-(-tokens // fewest) + 1) * nbytes
-        cores_per_die = self.attention + self.moe
-        pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=ub_bytes, cores=cores_per_die)
-        pitch = ready.at(1) - ready.at(0) if self.ranks > 1 else 0
-        ranks = range(self.ranks)
-        for rank, (given, computed) in enumerate(zip(self.given(), self.computed(), strict=True)):
-            known = device.StreamPlaces(
-                0, rank, ready.at(rank), back.at(rank), handed.at(rank), taken.at(rank), returned.at(rank),
-                read.at(rank), inbox.at(0).shared(ranks), sent.at(0).shared(ranks), results.at(0), answered.at(0),
-                pitch, self.ranks, self.layers, self.microbatches, tokens, nbytes, self.attention, self.moe,
-            )  # fmt: skip
-            cores = [f"die{rank}.core{core}" for core in range(self.attention)]
-            own = bench.filled(rank, given, "own")
-            out = bench.wanted(rank, computed, "out", owners=cores)
-            for core in range(self.attention):
-                args = {"own": own.address, "out": out.address, "s": known._replace(core=core)}
-                pod.launch(device.attention, rank, [core], args)
-            for core in range(self.moe):
-                pod.launch(device.moe, rank, [self.attention + core], {"s": known._replace(core=core)})
-        bench.tolerates("stop", *(("cut", "stall") if self.ranks > 1 else ()))
+    def _judge(
+        self, bench: protocol.Bench, group: ExpertGroup[Any], streams: Streams, batches: Sequence[Batch]
+    ) -> None:
+        super()._judge(bench, group, streams, self._all_turns(batches))
+        assert isinstance(group, StreamedFused)
+        for layout in group.layouts[:-1]:
+            layout.label(bench)
 
+    proof_usual: ClassVar = dict(cores=1, tokens=1, rounds=2)
     proof_rows: ClassVar = {
-        "one die": {},
-        "three layers": dict(layers=3),
-        "three microbatches": dict(microbatches=3),
-        "five microbatches": dict(microbatches=5),
+        "two layers": {},
+        "three layers": dict(rounds=3),
         "two cores for attention": dict(attention=2, tokens=2),
-        "two cores for experts": dict(moe=2, tokens=2),
-        "two dies, one layer": dict(ranks=2, layers=1),
-        "two dies, one microbatch": dict(ranks=2, layers=3, microbatches=1),
+        "two cores for experts": dict(cores=2, tokens=2, rounds=1),
+        "a rank with no tokens": dict(tokens="2,0"),
+        "SDMA": dict(path="sdma"),
     }
+
+
+@dataclass(frozen=True)
+class PrefillStreams(TwoStreams):
+    """Attention and experts share a stream; the other one does what is around transfers, which the DMA engine makes."""
+
+    presets: ClassVar[tuple[protocol.Preset, ...]] = (
+        protocol.Preset(
+            "prefill-streams",
+            "Microbatches between AIC, AIV and SDMA of a die (CloudMatrix384 4.3.2)",
+            {"cores": 1, "tokens": 1, "rounds": 2, "path": "sdma"},
+            {"cores": 1, "tokens": 2, "rounds": 2, "path": "sdma"},
+        ),
+    )
+    sets: ClassVar[int] = MICROBATCHES
+
+    def _steps(self, group: StreamedFused) -> Iterator[Step]:
+        """Yield what the streams do: dispatch of both microbatches comes before combine of one."""
+        yield True, BACK, (device.attend,), READY
+        yield False, READY, (device.gate, group.dispatches.kernel), RECEIVED
+        yield True, RECEIVED, (DUMMY.kernel,), COMPUTED
+        yield False, COMPUTED, (group.combines.kernel,), BACK
+
+    proof_usual: ClassVar = dict(cores=1, tokens=1, rounds=2, path="sdma")
+    proof_rows: ClassVar = {what: sizes for what, sizes in TwoStreams.proof_rows.items() if what != "SDMA"}
