@@ -212,14 +212,16 @@ def _bad_signal(pod: "Pod", word: int, target: int) -> str:
     return f"signal at {symbolic(pod, word)}: {right}"
 
 
-def _bad_map(word: int, target: int) -> str:
+def _bad_map(function: int, places: int) -> str:
     """Say what is wrong with a function of elements: there is none, or what it reads and writes overlap."""
-    if target != ms.UNKNOWN:
-        return f"from ub+{word:#x} to ub+{target:#x}: must be in place, or not overlap"
-    kind, rounding = word & 15 | word >> maps.KIND_SHIFT << 4, word >> maps.ROUNDING_SHIFT & 7
+    if places != ms.UNKNOWN:
+        target, source = divmod(places, 1 << ms.ERROR_SHIFT)
+        name = maps.text(function) if function else "copy"
+        return f"{name} from ub+{source:#x} to ub+{target:#x}: must be in place, or not overlap"
+    kind, rounding = function & 15 | function >> maps.KIND_SHIFT << 4, function >> maps.ROUNDING_SHIFT & 7
     if not (0 <= kind < len(maps.KINDS) and rounding < len(maps.ROUNDINGS)):
-        return f"function={word}: must be one of lang.maps.function"
-    return f"{maps.text(word)}, rounding {maps.ROUNDINGS[rounding]}: no such function"
+        return f"function={function}: must be one of lang.maps.function"
+    return f"{maps.text(function)}, rounding {maps.ROUNDINGS[rounding]}: no such function"
 
 
 def _bad_operand(pod: "Pod", op: int, a: int, b: int) -> str:

@@ -97,9 +97,11 @@ def _apart(st, core, base, source, read, target, written):
     op, function = st[base + REQUEST], st[base + REQUEST + ops.COPY.function]
     if op == rq.OP_V_COPY and function and source == target and maps.may_be_in_place(function, read, written):
         return True
-    if read and source < target + written and target < source + read:
-        return set_error(st, core, base, ms.ERR_OPERAND, source, target)
-    return True
+    if not read or source >= target + written or target >= source + read:
+        return True
+    if op == rq.OP_V_COPY:
+        return set_error(st, core, base, ms.ERR_OPERAND, function, source | target << ms.ERROR_SHIFT)
+    return set_error(st, core, base, ms.ERR_OPERAND, source, target)
 
 
 @jit

@@ -34,6 +34,7 @@ ERROR = 24  # holds `ERR_*` of the first violation, 0 for none; then no action i
 ERROR_CORE, ERROR_SITE = 25, 26  # hold whose it is and at which site; as all words of the error they are 0 without one
 ERROR_OP = 27  # holds the operation that the core was at
 ERROR_A, ERROR_B = 28, 29  # hold what the error is about, by its kind
+ERROR_SHIFT = 32  # of the second of two places in the data buffer that are in `ERROR_B`
 UNKNOWN = -1  # as `ERROR_B`: what `ERROR_A` holds is a code that there is not; a place is never negative
 ACTIONS = 30  # counts the actions of the run; a search that steps back leaves it
 COUNT_BY_OP = 32  # counts granted requests, a word for each operation; together no more than `ACTIONS`
