@@ -22,6 +22,8 @@ from xccl_emu.protocols.experts.config import DTYPES
 
 Values = Sequence[NDArray[Any]]
 """An array for each rank, of the group's type."""
+BARRIERS = ("barrier", "barrier-sense")
+"""All-gathers by a barrier, without a name of their own."""
 
 
 class Collectives(CaseSession[CollectiveCase]):
@@ -83,16 +85,20 @@ class Collectives(CaseSession[CollectiveCase]):
         by: ``""``, ``"ring"``, ``"by-cores"``, ``"two-level"`` or ``"by-reads"``; or through a ``"barrier"`` or
         ``"barrier-sense"``, after which all read what all wrote before.
         """
-        return self._run("" if by.startswith("barrier") else "all-gather", by, values, 1, progress)
+        return self._run("" if by in BARRIERS else "all-gather", by, values, 1, progress)
 
     def all_to_all(self, values: Values, by: str = "", progress: Progress | None = None) -> list[NDArray[Any]]:
         """Return for rank r [ranks, n], row r of what each has: [ranks, n]; by: ``""`` or ``"ring"``."""
         return self._run("all-to-all", by, values, 2, progress)
 
     def _run(self, name: str, by: str, values: Any, ndim: int, progress: Progress | None) -> list[NDArray[Any]]:
-        name = f"{name}-{by}" if name and by else name or by
-        if name not in self._cases:
-            raise ConfigError("by", by, f"must make one of {', '.join(self._cases)}")
+        whole = f"{name}-{by}" if name and by else name or by
+        if whole not in self._cases:
+            known = [one[len(name) + 1 :] for one in self._cases if one.startswith(name)]
+            known += BARRIERS if name == "all-gather" else ()
+            group = f"; {by} needs a session with group" * (whole in two_level.ALGORITHMS)
+            raise ConfigError("by", by, f"must be one of {', '.join(map(repr, known))}{group}")
+        name = whole
         case, given = self._cases[name], one_for_each("values", values, self.config.ranks, "ranks")
         shape = np.shape(given[0]) if isinstance(given[0], np.ndarray) else ()
         shape = shape if len(shape) == ndim and 0 not in shape else (1,) * ndim

@@ -1,6 +1,7 @@
 """Sessions with arrays of the user's own: the same bits as the naive oracles, call after call, and typed errors."""
 
 import doctest
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -341,3 +342,19 @@ def test_what_no_array_may_be_is_refused_before_memory_changes(data: st.DataObje
     assert session.pod.digest() == before
     assert session.pod.mark_app() == used
     assert same(entry.call(session, **given), entry.wanted(**entry.draw(seed)))
+
+
+@pytest.mark.parametrize(
+    ("operation", "by", "says"),
+    [
+        ("all_reduce", "tree", "by='tree': must be one of 'ring', 'one-shot', 'two-shot'"),
+        ("all_reduce", "two-level", "'two-shot'; two-level needs a session with group"),
+        ("all_gather", "barriers", "'by-cores', 'barrier', 'barrier-sense'"),
+        ("all_to_all", "barrier", "by='barrier': must be one of 'ring', ''"),
+    ],
+)
+def test_an_algorithm_that_an_operation_has_not_is_refused(operation: str, by: str, says: str) -> None:
+    """The error names the algorithms of this operation, and what another one needs."""
+    group = xe.Collectives(xe.Pod(xe.small_pod(2)), ranks=2)
+    with pytest.raises(xe.ConfigError, match=re.escape(says)):
+        getattr(group, operation)([np.ones(4, np.float16)] * 2, by)

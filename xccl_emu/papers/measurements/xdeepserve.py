@@ -138,7 +138,10 @@ class ServeMeasurement(Measurement):
 
     name = "serve"
 
-    steps: int = option(10_000, "Decode steps.", least=1, most=1_000_000)
+    steps: int = option(
+        10_000, "Decode steps; with --prefill it goes on until all that had arrived by then are served.", least=1,
+        most=1_000_000,
+    )  # fmt: skip
     ranks: int | None = option(
         None, "Dies, each a group of requests [default: 288, 160 a domain, or 128 with --prefill]", least=8, most=768
     )  # fmt: skip
@@ -147,12 +150,12 @@ class ServeMeasurement(Measurement):
     )  # fmt: skip
     expert_dies: int = option(288, "Dies of experts, with --domains.", least=2, most=768)
     batch: int | None = option(None, "Most requests of a group [default: 60, or 96 with --domains]", least=1, most=512)
-    rate: float = option(0.0, "Requests a second; 0 for as many as fit.", least=0)
+    rate: float = option(0.0, "Requests a second; 0 for as many as fit.", least=0, most=100_000)
     prompt: int = option(2048, "Tokens of a prompt, in the mean.", least=1, most=131_072)
     output: int = option(2048, "Tokens of an answer, in the mean.", least=1, most=131_072)
     rebalance: int = option(1000, "Steps between two placements of replicas of experts; 0 for no replicas.", least=0)
     stall: float = option(0.0, "How often a group comes late to a step, 0 to 1.", least=0)
-    stall_ms: float = option(100.0, "By how much.", least=0)
+    stall_ms: float = option(100.0, "By how much.", least=0, most=1_000_000)
     lost_at: int | None = option(None, "The step in which a die stops.", least=0)
     lost: str = option("attention", "Which die that is, with --domains: attention or experts.")
     prefill: int = option(0, "Instances of prefill, 32 dies each; 0 for decode alone.", least=0, most=22)
@@ -171,6 +174,10 @@ class ServeMeasurement(Measurement):
             raise ConfigError(f"--lost {self.lost}: must be attention or experts")
         if self.stall > 1:
             raise ConfigError(f"--stall {self.stall}: must be 0 to 1")
+        if not self.domains:
+            self._refuse(("lost", "expert_dies"), "--domains")
+        if not self.prefill:
+            self._refuse(("decode", "plane", "balance"), "--prefill")
         lost_at = -1 if self.lost_at is None else self.lost_at
         workload = ServedRequests(
             self.steps, self.rate, self.prompt, self.output, self.rebalance, self.stall, self.stall_ms, lost_at,
@@ -178,9 +185,6 @@ class ServeMeasurement(Measurement):
         )  # fmt: skip
         if self.prefill:
             return self.whole(setting, workload)
-        for name in ("decode", "plane", "balance"):
-            if (value := getattr(self, name)) != getattr(ServeMeasurement, name):
-                raise ConfigError(f"--{name} {value}: needs --prefill")
         if not self.domains:
             usual = ServingPod()
             return serve(
@@ -190,6 +194,12 @@ class ServeMeasurement(Measurement):
         apart = replace(APART, groups=groups, domains=self.domains, expert_dies=self.expert_dies,
                         batch=self.batch or APART.batch)  # fmt: skip
         return serve_apart(setting, apart, workload)
+
+    def _refuse(self, names: tuple[str, ...], without: str) -> None:
+        """Refuse options that mean nothing without another one."""
+        for name in names:
+            if (value := getattr(self, name)) != getattr(ServeMeasurement, name):
+                raise ConfigError(f"--{name.replace('_', '-')} {value}: needs {without}")
 
     def whole(self, setting: "Setting", workload: "ServedRequests") -> "list[Result]":
         """Serve from arrival to last token."""
