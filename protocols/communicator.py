@@ -4,7 +4,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -107,6 +107,9 @@ def configured(kind: type[T], given: Any, sizes: Mapping[str, Any], fixed: Seque
     for name in sizes:
         if name not in known:
             raise ConfigError(name, sizes[name], f"must be a size of {kind.__name__}: one of {', '.join(known)}")
+    usual = {each.name for each in fields(kind) if each.default is not MISSING}  # type: ignore[arg-type]
+    if missing := [name for name in known if name not in usual.union(sizes)]:
+        raise ConfigError(f"{', '.join(missing)}: must be given, as sizes of {kind.__name__}")
     try:
         return kind(**sizes)
     except TypeError as error:

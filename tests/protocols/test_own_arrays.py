@@ -358,3 +358,13 @@ def test_an_algorithm_that_an_operation_has_not_is_refused(operation: str, by: s
     group = xe.Collectives(xe.Pod(xe.small_pod(2)), ranks=2)
     with pytest.raises(xe.ConfigError, match=re.escape(says)):
         getattr(group, operation)([np.ones(4, np.float16)] * 2, by)
+
+
+@pytest.mark.parametrize(
+    ("session", "missing"),
+    [(xe.A2E, "n_domains, n_attention, n_experts"), (xe.FusedExpertParallel, "n_ranks"), (xe.ExpertParallel, "n_ranks")],
+)
+def test_sizes_that_must_be_given_are_named(session: Any, missing: str) -> None:
+    """A session without sizes says which of them it needs."""
+    with pytest.raises(xe.ConfigError, match=f"^{missing}: must be given"):
+        session(xe.Pod(xe.small_pod(2)))

@@ -121,7 +121,8 @@ class MemoryPool(CaseSession[MemoryPoolCase]):
             raise ConfigError(f"{what}: {list(keys.shape)} {keys.dtype}, must be [gets] integers")
         wrong = keys[(keys < 0) | (keys >= each)]
         if len(wrong):
-            raise ConfigError(f"{what}: {wrong[0]}, must be below {each}, the number that was put")
+            must = f"must be 0 to {each - 1}, as {each} were put" if each else "nothing was put"
+            raise ConfigError(f"{what}: {wrong[0]}, {must}")
         return keys.astype(np.int64) + client % self.config.spaces * each
 
     def _word(self) -> NDArray[np.int64]:
