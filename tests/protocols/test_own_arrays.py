@@ -362,7 +362,7 @@ def test_an_algorithm_that_an_operation_has_not_is_refused(operation: str, by: s
 
 @pytest.mark.parametrize(
     ("session", "missing"),
-    [(xe.A2E, "n_domains, n_attention, n_experts"), (xe.FusedExpertParallel, "n_ranks"), (xe.ExpertParallel, "n_ranks")],
+    [(xe.A2E, "n_domains, n_attention, n_experts"), (xe.FusedExpertParallel, "n_ranks")],
 )
 def test_sizes_that_must_be_given_are_named(session: Any, missing: str) -> None:
     """A session without sizes says which of them it needs."""
