@@ -8,7 +8,15 @@ from cli_support import as_json, printed, refusal
 
 from tests.check.mutants import Of, Planted
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import VERIFIED, WRONG_BITS
+from xccl_emu.check.verdict import (
+    NO_VIOLATION,
+    UNFINISHED,
+    UNSUPPORTED,
+    VERIFIED,
+    VIOLATION,
+    WRONG_BITS,
+    Verdict,
+)
 from xccl_emu.protocol.invariant import DRAWS, Invariance
 from xccl_emu.protocol.registry import make
 
@@ -55,11 +63,31 @@ def test_a_ring_adds_in_an_order_that_depends_on_the_place(name: str) -> None:
         (("moe", "--routing", "zipf", "--invariant", "batch"), "moe of these sizes has none"),
         (("dispatch-swap", "--invariant", "batch"), "dispatch-swap of these sizes has none"),
         (("dispatch", "--invariant", "bits"), "must be one of , batch, ranks"),
+        (("dispatch", "--invariant", "batch", "--rank", "1:seed=3"), "cannot be combined with rank"),
+        (("dispatch", "--invariant", "batch", "--fault", "stop:die1"), "cannot be combined with --fault"),
     ],
 )
 def test_a_case_without_the_claim_is_refused(words: tuple[str, ...], said: str) -> None:
     """Before anything is searched, by the names of the claims that it has."""
     assert said in refusal("check", *words)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "due", "said"),
+    [
+        (UNFINISHED, ("out",), "not shown, since the search did not end"),
+        (UNSUPPORTED, (), "not shown, since the search did not end"),
+        (VIOLATION, ("out",), "not shown, since outputs need not be the oracle's"),
+        (VERIFIED, (), "not shown: no outputs were judged"),
+        (VERIFIED, ("out",), "holds in every schedule"),
+        (NO_VIOLATION, ("out",), "holds in the schedules that were drawn"),
+    ],
+)
+def test_a_claim_holds_only_of_what_is_judged(verdict: str, due: tuple[str, ...], said: str) -> None:
+    """Nothing is shown without an end of the search, by a violation, or where no output is due."""
+    case = make("all-gather", invariant="ranks")
+    of = Verdict(verdict, case.name, case.configuration, "relaxed", "exhaustive", 0, due={"end": due} if due else {})
+    assert said in Invariance.of(case).words(of)
 
 
 def test_all_ranks_hold_the_same_bits_in_every_schedule(tmp_path: Path) -> None:

@@ -271,6 +271,8 @@ class CheckJob:
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
+            if claim := self._case.pod_sizes.get("invariant"):
+                raise ConfigError(f"--invariant {claim}: cannot be combined with --fault {options.fault}")
             parse(options.fault, self._case.build(self._order).pod.spec)
         for name in ("out", "chart", "trace", "svg", "html", "sarif"):
             if options.each_sync and getattr(options, name) is not None:

@@ -125,8 +125,12 @@ class Case:
             chosen[name] = known[name].checked(value)
         case = copy.copy(self)
         object.__setattr__(case, "pod_sizes", {n: value for n, value in chosen.items() if value != known[n].default})
-        if (claim := case.pod_sizes.get("invariant", "")) and claim not in self.claims:
-            raise ConfigError("invariant", claim, f"{self.name} of these sizes has {', '.join(self.claims) or 'none'}")
+        if claim := case.pod_sizes.get("invariant", ""):
+            if claim not in self.claims:
+                has = ", ".join(self.claims) or "none"
+                raise ConfigError("invariant", claim, f"{self.name} of these sizes has {has}")
+            if "rank" in case.pod_sizes:
+                raise ConfigError("invariant", claim, "cannot be combined with rank, where sizes of ranks differ")
         return case
 
     def __post_init__(self) -> None:

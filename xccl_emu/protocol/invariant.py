@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from numpy.typing import NDArray
 
 from xccl_emu.base import words as w
-from xccl_emu.check.verdict import VERIFIED, Verdict
+from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, Verdict
 
 if TYPE_CHECKING:
     from xccl_emu.protocol.case import Case
@@ -59,8 +59,12 @@ class Invariance(w.Printed):
         by_oracle = f"{CLAIMS[self.claim]} in {drawn}"
         if self.differ:
             return f"{self.claim}: does not hold, whatever the schedule; {by_oracle}"
+        if verdict.verdict in (UNFINISHED, UNSUPPORTED):
+            return f"{self.claim}: not shown, since the search did not end; {by_oracle}"
         if not verdict.ok:
             return f"{self.claim}: not shown, since outputs need not be the oracle's; {by_oracle}"
+        if not verdict.due:
+            return f"{self.claim}: not shown: no outputs were judged; {by_oracle}"
         where = "every schedule" if verdict.verdict == VERIFIED else "the schedules that were drawn"
         others = f"in another order sums of {self.ordered} draws have other bits"
         order = others if self.ordered else "there is no sum of three summands, so no order of them could show"
