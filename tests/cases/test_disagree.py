@@ -91,3 +91,10 @@ def test_sequences_of_calls_have_no_such_rank() -> None:
     sequence = Sequence(known("dispatch"), (Stage({"rank": "1:tokens=3"}),))
     with pytest.raises(ConfigError, match="is of a single call"):
         sequence.build("relaxed")
+
+
+def test_outputs_that_a_predicate_judges_are_not_judged() -> None:
+    """Nobody can say whether the predicates of two sizes are the same, and the bytes that they judge have no data."""
+    case = make("kv-retry", timed=1, mortal=0)
+    assert case.build("relaxed").expected
+    assert case.with_pod_options(rank="0:seed=3").build("relaxed").expected == ()
