@@ -59,6 +59,8 @@ def test_what_no_peer_has_to_know_may_differ() -> None:
         ("1:elements=16", "is what all ranks call with"),
         ("1:elements=0", "must be at least 1"),
         ("7:elements=8", "out of range 0..1"),
+        ("2:ranks=3", "out of range 0..1"),
+        ("1:ranks=3", "is of a pod with 3 dies, this one has 2"),
     ],
 )
 def test_what_no_rank_can_call_with_is_refused(said: str, why: str) -> None:

@@ -36,9 +36,12 @@ def parsed(case: Case, said: str) -> tuple[int, Case]:
 def build(case: Case, said: str, order: str, without: Collection[str], payload: bool) -> Trial:
     """Build a case in which one rank, on the die of that number, is launched as another case launches it."""
     die, other = parsed(case, said)
-    spec = room_for([case.spec(), other.spec()]).with_(**of_spec(case.pod_sizes))
-    if die >= spec.n_dies:
-        raise ConfigError("rank", said, f"out of range 0..{spec.n_dies - 1}")
+    specs = [case.spec(), other.spec()]
+    if die >= (n_dies := specs[0].n_dies):
+        raise ConfigError("rank", said, f"out of range 0..{n_dies - 1}")
+    if specs[1].n_dies != n_dies:
+        raise ConfigError("rank", said, f"is of a pod with {specs[1].n_dies} dies, this one has {n_dies}")
+    spec = room_for(specs).with_(**of_spec(case.pod_sizes))
 
     pod, *pods = (Pod(spec, order=order, without=without) for _ in range(3))
     benches = [Shared(each, case.pod_sizes) for each in pods]
