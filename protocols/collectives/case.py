@@ -146,6 +146,13 @@ class CollectiveCase(StreamCase, Collective):
         """All ranks get the same, and where a column is does not matter: of sums, though not of each algorithm's."""
         return (RANKS,) * (not self._of.scatter or self._reduces_all) + (BATCH,) * self._of.reduce
 
+    def reordered(self) -> tuple[int, int]:
+        """Return how many sums have other bits where ranks are added in another order, and how many there are."""
+        values = self.values()
+        results = self.results(values)
+        others = self.results(np.roll(values, 1, axis=1)) if self.reduces else results
+        return int(np.count_nonzero(results.view(np.uint16) != others.view(np.uint16))), results.size
+
     def twins(self, draw: int) -> Twins:
         """Return what each rank gets; or results, and what columns come to that changed places, put back."""
         values = replace(self, seed=self.seed + draw).values()

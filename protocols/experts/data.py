@@ -135,27 +135,42 @@ _LARGE = 1 << 20
 """What FP32 adds to it is rounded more than by the type of outputs."""
 
 
-def places_of(rounds: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield round, source and place of the same token: another place in each, which in turns is in no batch of one."""
-    for i, lengths in enumerate(rounds):
-        yield from ((i, s, (i + s) % n) for s, n in enumerate(lengths) if n > 1 or (n == 1 and (i + s) % 2 == 0))
+def places_of(rounds: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
+    """Return round, source and place of the same token, which is twice in a batch of three or more.
+
+    Each batch has it at a different place; batches of one token have it every other time, but one always does.
+    """
+    there = [(i, s, n) for i, lengths in enumerate(rounds) for s, n in enumerate(lengths) if n]
+    places = [(i, s, (i + s + j) % n) for i, s, n in there for j in range(min(2, n - 1) or (i + s + 1) % 2)]
+    return places or [(*there[0][:2], 0)]
 
 
-def plant(batches: Sequence[Any], places: Iterable[tuple[int, int, int]], dtype: str) -> list[Any]:
+def plant(batches: Sequence[Any], places: Sequence[tuple[int, int, int]], dtype: str) -> list[Any]:
     """Put the same token, with its choices and weights, at these places of batches, which are `Batch` or alike.
 
-    Of its first two choices the contributions are large and cancel in every other element: what a third one adds to
-    them keeps its bits only if it is added after both.
+    Of each token the contributions of the first two choices that are not masked are large and cancel in every other
+    element: what a third one adds to them keeps its bits only if it is added after both.
     """
-    (i, s, t), *_ = places = [*places]
-    x, choices, weights = (each[s][t].copy() for each in (batches[i].tokens, batches[i].topk, batches[i].weights))
-    if x.dtype == DTYPES[dtype][1]:
-        x.view(np.uint16)[::2] = _EXACT[dtype] | x.view(np.uint16)[::2] & 0x8000
-    if len(choices) > 2 and min(choices[:2]) >= 0:
-        weights[:2] = oracle.expert_factors(choices[1::-1]) * np.array([_LARGE, -_LARGE], np.float32)
+    for batch in batches:
+        for x, choices, weights in zip(batch.tokens, batch.topk, batch.weights, strict=True):
+            if x.dtype == DTYPES[dtype][1]:
+                x.view(np.uint16)[:, ::2] = _EXACT[dtype] | x.view(np.uint16)[:, ::2] & 0x8000
+            for chosen, weight in zip(choices, weights, strict=True):
+                first = np.flatnonzero(chosen >= 0)[:2]
+                if np.count_nonzero(chosen >= 0) > 2:
+                    weight[first] = oracle.expert_factors(chosen[first[::-1]]) * np.array([_LARGE, -_LARGE], np.float32)
+    i, s, t = places[0]
+    token = [each[s][t].copy() for each in (batches[i].tokens, batches[i].topk, batches[i].weights)]
     for i, s, t in places:
-        batches[i].tokens[s][t], batches[i].topk[s][t], batches[i].weights[s][t] = x, choices, weights
+        batches[i].tokens[s][t], batches[i].topk[s][t], batches[i].weights[s][t] = token
     return [*batches]
+
+
+def turn_choices(batches: Sequence[Any], places: Iterable[tuple[int, int, int | slice]]) -> None:
+    """Let tokens at these places have their choices, and so their contributions, in the opposite order."""
+    for i, s, t in places:
+        for rows in (batches[i].topk[s], batches[i].weights[s]):
+            rows[t] = rows[t][..., ::-1].copy()
 
 
 def rows_of_tokens(config: EpConfig, batch: Batch, sums: bool) -> list[NDArray[Any]]:

@@ -19,7 +19,7 @@ from xccl_emu.protocol.case import SIZE_MAX
 from xccl_emu.protocol.invariant import BATCH, Twins
 from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocols.experts.config import DTYPES, QUANTIZERS, ROUTE, TokenConfig
-from xccl_emu.protocols.experts.data import Batch, draw_tokens, places_of, plant
+from xccl_emu.protocols.experts.data import Batch, draw_tokens, places_of, plant, turn_choices
 from xccl_emu.routing import Placement
 from xccl_emu.routing.choices import ZIPF, Choices, hottest_die, hottest_over_mean
 
@@ -173,12 +173,19 @@ class RoutedCase(Case, ABC):
         token in draw 0."""
         case = self.resized({"seed": int(self.configuration["seed"]) + draw})
         lengths = [[times * n for n in self._lengths] for times in (1, 3, 1)]
-        places, batches = [*places_of(lengths)], case._rounds(lengths)
+        places, batches = places_of(lengths), case._rounds(lengths)
         made = [case._made_of_tokens(batch) for batch in batches]
         i, source, token = places[0]
-        batches[i].topk[source][token] = batches[i].topk[source][token, ::-1]
-        batches[i].weights[source][token] = batches[i].weights[source][token, ::-1]
+        turn_choices(batches, places[:1])
         return Twins([made[i][s][t] for i, s, t in places], case._made_of_tokens(batches[i])[source][token])
+
+    def reordered(self) -> tuple[int, int]:
+        """Return of how many tokens another order of choices makes other bits, and how many tokens there are."""
+        batches = self._rounds([self._lengths] * int(self.configuration["rounds"]))
+        rows = [row for batch in batches for rows in self._made_of_tokens(batch) for row in rows]
+        turn_choices(batches, ((i, s, slice(None)) for i in range(len(batches)) for s in range(self._sources)))
+        others = [row for batch in batches for rows in self._made_of_tokens(batch) for row in rows]
+        return sum(a.tobytes() != b.tobytes() for a, b in zip(rows, others, strict=True)), len(rows)
 
     @abstractmethod
     def _made_of_tokens(self, batch: Any) -> list[NDArray[Any]]:

@@ -153,6 +153,10 @@ class Case:
         """Return what the oracle makes of data for the claim that is chosen."""
         raise NotImplementedError(f"{type(self).__name__}.twins")
 
+    def reordered(self) -> tuple[int, int]:
+        """Return how many results of its own data have other bits if added up in another order, and how many it has."""
+        raise NotImplementedError(f"{type(self).__name__}.reordered")
+
     def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
         """The case as it is run on the whole pod, and a note if it is smaller than usual, so as to fit the memory.
 

@@ -38,9 +38,11 @@ class Invariance(w.Printed):
 
     claim: Annotated[str, "`batch` or `ranks`: what the outputs do not depend on"]
     draws: Annotated[int, "drawn data on which the oracle was asked"]
-    compared: Annotated[int, "rows of the oracle that were compared"]
-    differ: Annotated[int, "of them those with other bits than the first of their draw; 0 if the claim holds"]
+    compared: Annotated[int, "rows of the oracle that were compared with the first of their draw"]
+    differ: Annotated[int, "of them those with other bits than that; 0 if the claim holds"]
     ordered: Annotated[int, "draws in which sums in another order have other bits"]
+    shown: Annotated[int, "results of the data that is checked that have other bits if added up in another order"]
+    results: Annotated[int, "all such results"]
 
     @classmethod
     def of(cls, case: "Case") -> "Invariance":
@@ -48,9 +50,10 @@ class Invariance(w.Printed):
         drawn = [case.twins(draw) for draw in range(DRAWS)]
         bits = [[row.tobytes() for row in each.rows] for each in drawn]
         return cls(
-            str(case.pod_sizes["invariant"]), DRAWS, sum(map(len, bits)),
+            str(case.pod_sizes["invariant"]), DRAWS, sum(len(rows) - 1 for rows in bits),
             sum(row != rows[0] for rows in bits for row in rows),
             sum(each.reordered.tobytes() != rows[0] for each, rows in zip(drawn, bits, strict=True)),
+            *case.reordered(),
         )  # fmt: skip
 
     def words(self, verdict: Verdict) -> str:
@@ -65,7 +68,10 @@ class Invariance(w.Printed):
             return f"{self.claim}: not shown, since outputs need not be the oracle's; {by_oracle}"
         if not verdict.due:
             return f"{self.claim}: not shown: no outputs were judged; {by_oracle}"
+        if self.ordered and not self.shown:
+            return f"{self.claim}: not shown: with these data another order of addition has the same bits; {by_oracle}"
         where = "every schedule" if verdict.verdict == VERIFIED else "the schedules that were drawn"
-        others = f"in another order sums of {self.ordered} draws have other bits"
-        order = others if self.ordered else "there is no sum of three summands, so no order of them could show"
-        return f"{self.claim}: holds in {where}, where all outputs are the oracle's: {by_oracle}; {order}"
+        order = "no sum has three or more terms, so the order of addition cannot change bits"
+        if self.ordered:
+            order = f"another order of addition changes the bits of {self.shown:,} of {self.results:,} results"
+        return f"{self.claim}: holds in {where}, where outputs are the oracle's: {by_oracle}; {order}; at these sizes"
