@@ -88,6 +88,15 @@ def test_a_run_on_the_whole_pod_has_no_such_rank() -> None:
     assert "--rank 1:tokens=3: is nothing of a run" in refusal("run", "dispatch", "--rank", "1:tokens=3")
 
 
+@pytest.mark.parametrize("said", [("--rank", "1:seed=3"), ("--invariant", "ranks")])
+@pytest.mark.parametrize("words", [("run",), ("sizes",), ("run", "--on", "native")])
+def test_what_only_a_check_judges_is_refused_elsewhere(words: tuple[str, ...], said: tuple[str, str]) -> None:
+    """A run of a small pod, on real memory too, and the sizes of a case would say nothing of it."""
+    command, *more = words
+    why = refusal(command, "all-reduce-one-shot", "--ranks", "2", *said, *more)
+    assert f"{' '.join(said)}: is nothing of a run; xccl-emu check has it" in why
+
+
 def test_sequences_of_calls_have_no_such_rank() -> None:
     """They are made on one communicator after the other, so it is refused."""
     sequence = Sequence(known("dispatch"), (Stage({"rank": "1:tokens=3"}),))

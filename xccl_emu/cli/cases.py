@@ -119,6 +119,15 @@ def check_syncs(case: "Case", names: Collection[str]) -> None:
             raise ConfigError(f"--without {name!r}: {case.name} has no such synchronization, but {listed}")
 
 
+def check_runs(case: "Case") -> None:
+    """ConfigError for a case with what only a check judges."""
+    from xccl_emu.protocol.case import ONLY_CHECKED
+
+    for name in ONLY_CHECKED:
+        if name in case.pod_sizes:
+            raise ConfigError(name, case.pod_sizes[name], "is nothing of a run; xccl-emu check has it")
+
+
 def check_seconds(seconds: float | None) -> None:
     """ConfigError for a limit that is not positive."""
     if seconds is not None and not seconds > 0:

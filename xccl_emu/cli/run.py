@@ -13,7 +13,7 @@ from xccl_emu.base.options import one_of
 from xccl_emu.base.sizes import some
 from xccl_emu.base.stage import Stage, silent
 from xccl_emu.cli.app import App, AsJson, Protocol, print_json
-from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, check_syncs, sizes_from
+from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, check_runs, check_syncs, sizes_from
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.shown import right, stages, stdout_console, table
 
@@ -65,6 +65,7 @@ def real(protocol: str, sizes: "Sizes", options: RealOptions) -> "RealRun":
     from xccl_emu.protocol.registry import make
 
     case = make(protocol, **sizes)
+    check_runs(case)
     check_syncs(case, options.without)
     machine = (Native if options.on == "native" else Cuda)(seed=options.seed)
     trial = case.build("relaxed", options.without)
@@ -234,6 +235,7 @@ def run(protocol: str, sizes: "Sizes", options: RunOptions) -> "CaseRun":
     if known(protocol).preset.on_pod is not None:
         return run_on_pod(protocol, sizes, options)
     started, case = time.perf_counter(), make(protocol, **sizes)
+    check_runs(case)
     trial = case.build(options.order)
     trial.pod.policy = options.policy
     stats, wrong = trial.pod.run(), trial.wrong_bytes()

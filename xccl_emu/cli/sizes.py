@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from xccl_emu.base import words as w
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
-from xccl_emu.cli.cases import ANY_SIZE, named
+from xccl_emu.cli.cases import ANY_SIZE, check_runs, named
 from xccl_emu.cli.shown import right, stdout_console, table
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def act(options: SizesOptions, words: list[str] | None, more: list[str] | None, 
         raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
     case = make(options.protocol, **options.sizes)
     assert isinstance(case, Case)
+    check_runs(case)
     found = sizes(options.protocol, case)
     if as_json:
         return print_json("sizes", found)

@@ -82,6 +82,8 @@ POD_SIZES = (
     )),
 )  # fmt: skip
 """What can be chosen of any case, most of it of the pod, in addition to its own sizes (`Case.with_pod_options`)."""
+ONLY_CHECKED = ("rank", "invariant")
+"""Those of `POD_SIZES` that only a check judges."""
 
 
 class Case:
