@@ -39,8 +39,16 @@ def test_a_rank_that_has_counted_otherwise_is_found_by_a_name(words: str, kind: 
 def test_outputs_that_nobody_can_name_are_not_judged() -> None:
     """Operands of another seed are other sums by either size: there is a proof of all else, and a line that says so."""
     said = printed(*ONE_SHOT, "--rank", "1:seed=3")
-    assert ("verified" in said, "rank: outputs are not judged" in said) == (True, True)
+    assert ("verified" in said, "rank: outputs are not judged, because the two sizes" in said) == (True, True)
+    assert as_json(*ONE_SHOT, "--rank", "1:seed=3")["unjudged"] == "the two sizes give different outputs"
+    assert as_json(*ONE_SHOT, "--rank", "1:slot=32")["unjudged"] == ""
     assert "not judged" not in printed(*ONE_SHOT, "--rank", "1:slot=32")
+
+
+@pytest.mark.parametrize("asked", ["--each-sync", "--weakest"])
+def test_no_synchronization_is_redundant_because_nothing_is_judged(asked: str) -> None:
+    """Where outputs are not judged, advice would take for redundant what they need."""
+    assert "needs outputs that are judged" in refusal(*ONE_SHOT, "--rank", "1:seed=3", asked)
 
 
 def test_what_no_peer_has_to_know_may_differ() -> None:

@@ -135,8 +135,8 @@ def show(result: "Result") -> None:
         console.print(_ONE_AT_A_TIME, highlight=False)
     for line in price_lines(result):
         console.print(line, highlight=False)
-    if "rank" in result.verdict.configuration and not result.verdict.due:
-        console.print("rank: outputs are not judged, as calls by the two sizes give different ones", highlight=False)
+    if result.unjudged:
+        console.print(f"rank: outputs are not judged, because {result.unjudged}", highlight=False)
     if result.invariance is not None:
         console.print(result.invariance.words(result.verdict), highlight=False)
     if result.profile is not None:

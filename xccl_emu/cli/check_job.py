@@ -142,6 +142,12 @@ class Result(w.Printed):
     """``FILE.py:NAME`` of a protocol in a file of its own."""
 
     @property
+    def unjudged(self) -> Annotated[str, "with `--rank`: why outputs are not judged; empty where they are"]:
+        """Return why nobody says what outputs must be."""
+        differs = "rank" in self.verdict.configuration and not self.fresh().expected
+        return "the two sizes give different outputs" if differs else ""
+
+    @property
     def contradicted(self) -> bool:
         """Return True if a second opinion is another than the verdict, of either reading."""
         return self.verdict.contradicted or (self.stronger is not None and self.stronger.verdict.contradicted)
@@ -267,6 +273,10 @@ class CheckJob:
             raise ConfigError("--price: needs --each-sync or --weakest; xccl-emu bench has it without a check")
         if options.plot is not None and not (options.price and options.each_sync):
             raise ConfigError(f"--plot {options.plot}: needs --each-sync --price")
+        if advised and (rank := self._case.pod_sizes.get("rank")) and not self._case.build(self._order).expected:
+            asked = "--each-sync" if options.each_sync else "--weakest"
+            must = "needs outputs that are judged; by the two sizes they are different"
+            raise ConfigError(f"{asked} --rank {rank}: {must}")
         check_plot(options.plot)
         if options.certify and options.fault:
             raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
