@@ -65,7 +65,7 @@ def test_a_ring_adds_in_an_order_that_depends_on_the_place(name: str) -> None:
         (("reduce-scatter", "--invariant", "ranks"), "reduce-scatter of these sizes has batch"),
         (("moe", "--routing", "zipf", "--invariant", "batch"), "moe of these sizes has none"),
         (("dispatch-swap", "--invariant", "batch"), "dispatch-swap of these sizes has none"),
-        (("dispatch", "--invariant", "bits"), "must be one of , batch, ranks"),
+        (("dispatch", "--invariant", "bits"), "must be one of batch, ranks"),
         (("dispatch", "--invariant", "batch", "--rank", "1:seed=3"), "cannot be combined with rank"),
         (("dispatch", "--invariant", "batch", "--fault", "stop:die1"), "cannot be combined with --fault"),
     ],

@@ -76,6 +76,14 @@ def test_what_no_rank_can_call_with_is_refused(said: str, why: str) -> None:
     assert why in refusal(*ONE_SHOT, "--rank", said)
 
 
+def test_help_has_the_option_and_a_replay_refuses_it() -> None:
+    """The help of check says what a rank may be given; a file says itself who differs."""
+    code, out, _ = invoke("check", "--help")
+    assert (code, "--rank" in out, "N:SIZE=VALUE" in out) == (0, True, True)
+    why = refusal("check", "--replay", "x.json", "--rank", "1:cores=2")
+    assert "--rank 1:cores=2: cannot be combined with --replay" in why
+
+
 def test_a_witness_says_who_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of a finding has the size of that rank, and shows it again."""
     monkeypatch.chdir(tmp_path)

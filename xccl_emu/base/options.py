@@ -93,7 +93,8 @@ class Option(w.Printed):
             value = int(value)
         if self.choices:
             if not isinstance(value, int | str) or value not in self.choices:
-                must = "must be 0 or 1" if self.is_switch else must_be_one_of(value, self.choices)
+                known = [each for each in self.choices if each != ""]
+                must = "must be 0 or 1" if self.is_switch else must_be_one_of(value, known)
                 raise ConfigError(self.name, value, must)
         elif self.least is not None:
             self._must(isinstance(value, int) and not isinstance(value, bool), value, "a whole number")

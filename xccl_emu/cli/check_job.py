@@ -43,7 +43,7 @@ from xccl_emu.cli.check_options import CheckOptions
 from xccl_emu.cli.files import check_file, check_plot, protocol_of, replayed, save_witness
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.bench import READINGS
-from xccl_emu.protocol.case import Case, reached_syncs
+from xccl_emu.protocol.case import ONLY_CHECKED, Case, reached_syncs
 from xccl_emu.protocol.invariant import Invariance
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.timing.price import Price, Prices, Weaker
@@ -248,8 +248,8 @@ class CheckJob:
             return case
         if options.protocol is None:
             raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
-        claim = {"invariant": options.invariant} if options.invariant else {}
-        return make(options.protocol, **{**options.sizes, **claim})
+        only = {name: value for name in ONLY_CHECKED if (value := getattr(options, name))}
+        return make(options.protocol, **{**options.sizes, **only})
 
     def _check_options(self) -> None:
         options = self._options
@@ -514,7 +514,7 @@ def _of(verdict: Verdict) -> str:
 
 def _load(options: CheckOptions) -> Witness:
     assert options.replay is not None
-    names = ("order", "policy", "without", "certify", "confirm_seconds", "fault", "each_sync", "out", "invariant")
+    names = ("order", "policy", "without", "certify", "confirm_seconds", "fault", "each_sync", "out", *ONLY_CHECKED)
     said = {**options.sizes, **{name: value for name in names if (value := getattr(options, name))}}
     for name, value in said.items():
         option = f"--{name.replace('_', '-')}"

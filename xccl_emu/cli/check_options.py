@@ -29,6 +29,7 @@ class CheckOptions(Spread):
       xccl-emu check ring.py:Ring --barrier visible           one reading alone
       xccl-emu check ring.py:Ring --owners drained            late bytes are right
       xccl-emu check moe --invariant batch --experts 2 --top-k 3
+      xccl-emu check all-reduce-one-shot --rank 1:cores=2     one rank differs
       xccl-emu check sendrecv --fault stop:die1               a die stops
       xccl-emu check sendrecv --fault stop:die1 --policy exhaustive
       xccl-emu check fused --double-buffered 0                one buffer for both
@@ -60,9 +61,9 @@ class CheckOptions(Spread):
     )
     invariant: str = option(
         "",
-        "What outputs must not depend on, nor on the schedule: batch, other tokens and where a token is; ranks, which"
-        " rank has them.",
+        "Check that outputs do not depend on the batch (`batch`) or on the rank (`ranks`).",
     )
+    rank: str = option("", "Let the rank on die N call with another size, such as 1:tokens=3.", metavar="N:SIZE=VALUE")
     fault: str = option(
         "",
         "What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"

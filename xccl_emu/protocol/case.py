@@ -73,7 +73,10 @@ POD_SIZES = (
         least=0, most=CACHE_LINES_MAX, advanced=True,
     ),
     Size("rank", "", "N:SIZE=VALUE: the rank on die N calls with another size than all others."),
-    Size("invariant", "", "What outputs must not depend on, with data that show it.", choices=("", *CLAIMS)),
+    Size(
+        "invariant", "", "Property to check: `batch` or `ranks`. The data make another order of sums visible.",
+        choices=("", *CLAIMS),
+    ),
     *(_reading(name, help) for name, help in (
         ("barrier", "Whether PipeBarrier of all pipes waits until writes are visible, or until the pipes are empty."),
         ("sync_all", "Whether SyncAll holds such a barrier, or is arrival and nothing else."),
