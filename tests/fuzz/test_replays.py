@@ -119,7 +119,7 @@ def test_a_pull_dispatch_cannot_be_captured() -> None:
     assert (code, "communicator 2: replayed with" in out) == (1, True)
 
 
-def test_kernels_that_clean_their_signals_can_be_captured() -> None:
+def test_nothing_is_found_in_replays_of_kernels_that_clean_their_signals() -> None:
     """DeepEP's low-latency kernels do, as their library needs it for CUDA graphs; two calls use both buffer sets."""
     code, out = invoke("deepep-ll", "--tokens", "1", "--rounds", "2", "--replays", "2", "--states", "0")
     assert (code, "nothing found" in out) == (0, True)
@@ -134,3 +134,9 @@ def test_areas_are_as_they_were_left() -> None:
         fields = pod.span(pod.meta(0), pod.spec.meta_bytes)
         assert bool(fields.any()) == left
     assert Sequence.read("dispatch", again.configuration) == again
+
+
+def test_a_file_says_what_is_replayed() -> None:
+    """More replays are refused with it, before the file is read."""
+    code, out = invoke("--replays", "2", "--replay", "found.json")
+    assert (code, "--replays 2: cannot be combined with --replay" in out) == (2, True)

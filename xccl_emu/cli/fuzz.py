@@ -61,7 +61,7 @@ class FuzzOptions(Spread):
     calls: int = option(6, "Most calls of a sequence.", least=1)
     replays: int = option(
         0, "Replays of each call, as a captured graph has them: other data, the same arguments and addresses, fields as"
-        " they were left; then nothing else is drawn but sizes.", least=0,
+        " they were left. Each begins with the pod at rest; nothing else is drawn but sizes.", least=0,
     )  # fmt: skip
     replay: Path | None = option(None, "Show what a file that was kept shows, and draw nothing.")
     out: Path | None = option(None, "File to keep what is found in [default: named by the protocol]")
@@ -119,6 +119,9 @@ def _check(options: FuzzOptions) -> None:
     from xccl_emu.protocol.registry import known, make, names
     from xccl_emu.protocol.sequence import Sequence, Stage, replayed
 
+    if options.replay is not None and options.replays:
+        said = f"--replays {options.replays}"
+        raise ConfigError(f"{said}: cannot be combined with --replay; the file says what is replayed")
     if options.protocol is None and options.replay is None:
         raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
     one_of("order", options.order, ORDERS)
