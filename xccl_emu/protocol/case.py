@@ -86,7 +86,7 @@ POD_SIZES = (
 )  # fmt: skip
 """What can be chosen of any case, most of it of the pod, in addition to its own sizes (`Case.with_pod_options`)."""
 ONLY_CHECKED = ("rank", "invariant")
-"""Those of `POD_SIZES` that only a check judges."""
+"""Only a check judges these of `POD_SIZES`."""
 
 
 class Case:

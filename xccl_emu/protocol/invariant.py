@@ -39,7 +39,7 @@ class Invariance(w.Printed):
     claim: Annotated[str, "`batch` or `ranks`: what the outputs do not depend on"]
     draws: Annotated[int, "drawn data on which the oracle was asked"]
     compared: Annotated[int, "rows of the oracle that were compared with the first of their draw"]
-    differ: Annotated[int, "of them those with other bits than that; 0 if the claim holds"]
+    differ: Annotated[int, "rows with other bits than that; 0 if the claim holds"]
     ordered: Annotated[int, "draws in which sums in another order have other bits"]
     shown: Annotated[int, "results of the data that is checked that have other bits if added up in another order"]
     results: Annotated[int, "all such results"]
