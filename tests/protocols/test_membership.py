@@ -142,8 +142,14 @@ def test_no_such_rank() -> None:
         Membership(lost=4)
 
 
-@pytest.mark.parametrize("sizes", [{"lost": 3}, {"timed": 1}])
-def test_nobody_joins_who_was_never_lost(sizes: Mapping[str, int]) -> None:
-    """Nor where waits have time-outs of their own."""
-    with pytest.raises(ConfigError, match="joins=1: goes with a rank that is lost, and not with timed=1"):
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"lost": 3}, "joins=1: must be 0 with lost=3, which is no rank that could join"),
+        ({"timed": 1}, "joins=1: must be 0 with timed=1: who joins has no time-outs"),
+    ],
+)
+def test_nobody_joins_who_was_never_lost(sizes: Mapping[str, int], says: str) -> None:
+    """Nor where waits have time-outs of their own; the error says which of the two it is."""
+    with pytest.raises(ConfigError, match=says):
         Membership(joins=1, **sizes)
