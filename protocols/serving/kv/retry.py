@@ -160,4 +160,4 @@ class _Waited:
         if waited not in (0, 1):
             return f"it says {waited}"
         heard = epoch > 0 and asked < retry.FIRST
-        return waited == 1 or heard or self.mortal or "it has not heard of the end, nor waited in vain"
+        return waited == 1 or heard or self.mortal or f"it says that it heard the end, not {asked}, {epoch}"
