@@ -176,7 +176,7 @@ def all_sent(i, g: MembershipRank, w: MemberRows):
                     (field, xl.CMP_GE, g.epoch * EPOCH + i + 1), (g.word + here, xl.CMP_GE, (g.epoch + 1) * EPOCH),
                     step=2, sync="field in",
                 )  # fmt: skip
-    if g.joins and came == 0:  # who waits for nobody hears of a rank that joins too
+    if g.joins and came == 0:  # a rank that waits for nobody must still see a join
         news = yield from look(g.word + here, 2)
         came = news >= (g.epoch + 1) * EPOCH
     return came

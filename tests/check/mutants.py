@@ -12,16 +12,18 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from xccl_emu.check.trial import Trial
+import numpy as np
+
+from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.protocol import Case
 
 _PACKAGE = "xccl_emu.kernels"
@@ -169,6 +171,14 @@ class Mutant:
     def planted(self) -> Case:
         """The configuration with the bug."""
         return Planted(self.scenario, self.base + self.edits)
+
+
+def ends_with(trial: Trial, words: Mapping[str, Sequence[int]]) -> Trial:
+    """The same, in which these words must be where labels name them when all has ended."""
+    at = {label.name: label.address for label in trial.labels}
+    raw = {name: np.array(each, np.int64) for name, each in words.items()}
+    more = (Expected(name, at[name], each.tobytes(), dtype=each.dtype, shape=each.shape) for name, each in raw.items())
+    return replace(trial, expected=(*trial.expected, *more))
 
 
 def bug(name: str, scenario: Case, kinds: frozenset[str], *edits: Edit | Without, **more: Any) -> Mutant:

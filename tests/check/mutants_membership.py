@@ -1,14 +1,31 @@
 """Bugs in going on with fewer ranks."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xccl_emu.check.trial import Trial
 from xccl_emu.protocols.serving.membership import Membership
 
-from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
-from .mutants import Of, bug
+from .kinds import FAILED, LIVELOCK, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug, ends_with
+
+
+@dataclass(frozen=True)
+class AllThrough(Membership):
+    """All must say that they are through and have waited for nobody in vain, as they are where no time-out passes."""
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Expect what they say."""
+        ranks = {f"die{rank}.said": (self.iterations, -1) for rank in range(self.ranks)}
+        return ends_with(super().build(order, without), {**ranks, f"die{self.ranks}.said": (0, -1)})
+
 
 THREE = Membership()
 PAIR = Membership(ranks=2, lost=1)
 TIMED = Membership(ranks=2, lost=2, timed=1)
+THROUGH_ALL = AllThrough(ranks=2, lost=2, timed=1)
 JOINS = Membership(ranks=2, lost=1, joins=1)
+JOINS_LATER = Membership(ranks=2, lost=1, joins=1, iterations=2)
 
 of = Of("serving.membership")
 
@@ -24,6 +41,15 @@ DONE_IN = "yield xl.poll_ge(g.dones + rank * FIELD_BYTES, epoch + 1"
 INHERITS = "        if heir == g.me:\n"
 EXCLUDED = "            over = lost == g.me\n"
 TO_OTHERS = "        rank = (g.me + j) % g.ranks\n        if rank != g.lost and least > END:\n            ready = "
+
+IN_TIME = (
+    of('        late = yield xl.choose(2, of=rank, step=step, sync="time-out")\n', "        late = 0\n"),
+    of('                late = yield xl.choose(2, of=rank, step=6, sync="time-out")\n', "                late = 0\n"),
+)
+"""No time-out passes."""
+BEGINS = "    while now > END:\n        i = now"
+SAYS = "yield from say(through, END - 1 - now, g)"
+JOIN_ASKED = "            asked = yield from look(g.joins, 7)\n"
 
 KNOWN = (
     bug("membership: no fence between rows and fields", PAIR, RACE | UNWRITTEN, of(FENCE, ""), quick=True),
@@ -59,7 +85,25 @@ KNOWN = (
         of("(news, xl.CMP_GE, (g.epoch + 1) * EPOCH)", "(news, xl.CMP_GE, (g.epoch + 9) * EPOCH)"), quick=True),
     bug("membership: a rank is taken in twice for one question", JOINS, LOCKED,
         of("joins = joins and late", "joins = joins > 0"), quick=True),
-    bug("membership: a rank that joins has rows of all iterations", Membership(ranks=2, lost=1, joins=1, iterations=2),
+    bug("membership: a rank that joins has rows of all iterations", JOINS_LATER,
         WRONG | UNWRITTEN, of("xl.store(joined, max(now, 0) % EPOCH", "xl.store(joined, 0"), quick=True),
+    bug("membership: who waited in vain names itself", TIMED, WRONG, of("came += owner", "came += g.me"), quick=True),
+    bug("membership: who waited in vain names a rank that is not there", TIMED, WRONG,
+        of("came += owner", "came += 77")),
+    bug("membership: a rank that has not heard of the end says nobody is lost", TIMED, WRONG,
+        of("i = END - 1 - g.ranks", "i = END"), quick=True),
+    bug("membership: the supervisor says nobody is lost though it waited in vain", TIMED, WRONG,
+        of("yield from say(0, silent, g)", "yield from say(0, -1, g)"), quick=True),
+    bug("membership: all return at once and blame each other", THROUGH_ALL, LIVELOCK | WRONG,
+        of(BEGINS, f"    now = END - 1 - (g.me + 1) % g.ranks\n{BEGINS}"), base=IN_TIME),
+    bug("membership: a rank says that it has no rows", THROUGH_ALL, WRONG,
+        of(SAYS, SAYS.replace("through", "0")), base=IN_TIME),
+    bug("membership: a rank that joins says that it has no rows", JOINS_LATER, WRONG,
+        of("xl.store(joined + 8, through,", "xl.store(joined + 8, 0,"), quick=True),
+    bug("membership: a rank that joins has rows to the end, it says", JOINS_LATER, WRONG | UNWRITTEN,
+        of("xl.store(joined + 8, through,", "xl.store(joined + 8, g.iterations + 1,")),
 )  # fmt: skip
 OWN = ()
+
+NOBODY_JOINS = of(JOIN_ASKED, "            asked = 0\n            joins = 0\n")
+"""The supervisor answers no join: nothing is wrong then, but that nobody joins."""

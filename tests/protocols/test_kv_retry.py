@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.check import mutants_kv_retry as mutants
+from tests.check.mutants import Planted
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import LIVELOCK, VERIFIED, VIOLATION
@@ -83,6 +85,11 @@ def test_where_all_have_time_outs_any_die_may_stop(requests: int, die: int) -> N
     case = KvRetryCase(instances=1, requests=requests, layers=1, slots=1, timed=1)
     found = check(case, fault=f"stop:die{die}", policy="exhaustive")
     assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
+def test_where_no_time_out_passes_all_is_served() -> None:
+    """In every schedule the instance serves all, and neither waits in vain: so they do not give up always."""
+    assert check(Planted(replace(mutants.SERVED, requests=2), mutants.IN_TIME)).verdict == VERIFIED
 
 
 @pytest.mark.parametrize("die", range(4))

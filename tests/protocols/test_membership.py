@@ -1,6 +1,7 @@
 """Going on with fewer ranks: whichever rank is lost, dead or alive, the others end with the rows of all experts."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,8 @@ from tests.check import mutants_membership as mutants
 from tests.check.mutants import Planted
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION, WRONG_BITS
 from xccl_emu.protocols.serving.membership import Membership
 
 
@@ -76,6 +78,11 @@ def test_the_supervisor_or_a_rank_stops_and_the_others_say_so(lost: int, die: in
     assert (found.verdict, found.recovery is None) == (VERIFIED, False)
 
 
+def test_where_no_time_out_passes_all_are_through() -> None:
+    """In every schedule all have all rows, and nobody has waited in vain: so they do not give up always."""
+    assert check(Planted(mutants.THROUGH_ALL, mutants.IN_TIME)).verdict == VERIFIED
+
+
 @pytest.mark.parametrize("die", [0, 3, 4])
 def test_the_supervisor_of_four_stops(die: int) -> None:
     """Sampled, with two iterations and a rank that may be given up: nobody waits for ever."""
@@ -100,6 +107,25 @@ def test_a_rank_that_joins_may_stop_at_any_moment(joins: int, iterations: int) -
     assert (found.verdict, found.recovery is None) == (VERIFIED, False)
 
 
+@dataclass(frozen=True)
+class NobodyJoins(Membership):
+    """The same, in which the rank that asks is to have no rows."""
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Expect that it says so."""
+        return mutants.ends_with(super().build(order, without), {f"die{self.lost}.said": (0, 0)})
+
+
+@pytest.mark.parametrize("joins", [1, 2])
+def test_a_rank_that_joins_gets_rows(joins: int) -> None:
+    """In some schedule it ends with those of an iteration; in none where the supervisor answers nobody."""
+    case = NobodyJoins(2, 1, 1, joins=joins)
+    found = check(case).violation
+    assert found.kind == WRONG_BITS
+    assert "die1.said" in found.message
+    assert check(Planted(case, (mutants.NOBODY_JOINS,))).verdict == VERIFIED
+
+
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 4), st.integers(1, 2), st.integers(1, 2), st.booleans())
 def test_rows_are_there_whoever_joins(
     ranks: int, iterations: int, lost: int, joins: int, granules: int, stops: bool
@@ -118,9 +144,9 @@ def test_a_rank_joins_under_other_orders(joins: int, order: str) -> None:
 
 
 def test_words_of_two_epochs_keep_their_order_by_a_fence() -> None:
-    """Else, under `unordered`, the word that takes a rank in may land on the one of its next loss."""
+    """Else, under `unordered`, the word that takes a rank in may land on the one of its next loss, and stay."""
     found = check(Membership(2, 1, 1, joins=1), order="unordered", without=["older word first"])
-    assert found.violation.kind == DEADLOCK
+    assert found.violation.kind in (DEADLOCK, WRONG_BITS)
 
 
 NEEDED = (
@@ -142,8 +168,14 @@ def test_no_such_rank() -> None:
         Membership(lost=4)
 
 
-@pytest.mark.parametrize("sizes", [{"lost": 3}, {"timed": 1}])
-def test_nobody_joins_who_was_never_lost(sizes: Mapping[str, int]) -> None:
-    """Nor where waits have time-outs of their own."""
-    with pytest.raises(ConfigError, match="joins=1: goes with a rank that is lost, and not with timed=1"):
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"lost": 3}, "joins=1: must be 0 with lost=3, which is no rank that could join"),
+        ({"timed": 1}, "joins=1: must be 0 with timed=1: who joins has no time-outs"),
+    ],
+)
+def test_nobody_joins_who_was_never_lost(sizes: Mapping[str, int], says: str) -> None:
+    """Nor where waits have time-outs of their own; the error says which of the two it is."""
+    with pytest.raises(ConfigError, match=says):
         Membership(joins=1, **sizes)

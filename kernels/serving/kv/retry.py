@@ -110,6 +110,7 @@ def answer(caches: xl.Reads, instance, mortal, r: _Answers):
     epoch = 0
     turn = 0
     over = 0
+    heard = CAME
     ask = r.ask + instance * r.pitch
     done = r.done + instance * r.pitch
     while not over:
@@ -154,8 +155,8 @@ def answer(caches: xl.Reads, instance, mortal, r: _Answers):
                 yield xl.put(task, epoch * EPOCH + layer + 1, request, step=3, sync="task")
                 layer += 1
         over = over or heard == LATE
-        if r.said:
-            yield xl.store(r.said, heard == LATE)
+    if r.said:
+        yield xl.store(r.said, heard == LATE)
     yield from drain(xl.MTU_OUT, xl.MTU_IN, turn, ROWS, "row left")
 
 

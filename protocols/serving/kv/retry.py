@@ -10,6 +10,7 @@ from xccl_emu import protocol
 from xccl_emu.base import errors
 from xccl_emu.kernels import common
 from xccl_emu.kernels.serving.kv import pair, retry
+from xccl_emu.machine.pod import Buffer
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class KvRetryCase(protocol.Case):
                 if self.timed:
                     bench.label_buffer(said := pod.alloc(die, 8), f"said{q}")
                     given = given._replace(said=said.address)
+                    right, asks = _Waited(bool(self.mortal and not die)), Buffer(die, ask.at(die, q), 8)
+                    bench.judged_by(right, said, asks, name=f"said{q} of die {die}", owners=f"die{die}.core{q}")
                 args: dict[str, Any] = {"caches": prompt.address, "instance": die, "r": given}
                 pod.launch(retry.answer, die, [q], {**args, "mortal": int(self.mortal and not die)})
             owner = f"die{decode}.core{q}"
@@ -90,6 +93,8 @@ class KvRetryCase(protocol.Case):
                 bench.label_buffer(said, f"said{q}")
                 bench.label_buffer(out, f"out{q}")
                 bench.judged_by(_Served(self.instances, caches[q]), said, out, name=f"out{q}", owners=owner)
+                asks = Buffer(0, ask.at(0, q), 8)
+                bench.judged_by(_Asked(self.instances, self.aborts), said, asks, name=f"attempts{q}", owners="drained")
                 params = params._replace(said=said.address)
             else:
                 out = bench.wanted(decode, caches[q], f"out{q}", owners=owner)
@@ -124,3 +129,35 @@ class _Served:
             return f"requests are served by {served.tolist()}"
         wrong = (out.reshape(self.caches.shape) != self.caches).any(axis=(1, 2)) & (served > 0)
         return f"caches of requests {np.flatnonzero(wrong).tolist()}" if wrong.any() else True
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Whom a receiver says that it was served by, and how often it has asked, when all has ended.
+
+    Each attempt has an epoch, and one more where a time-out passed; so their number says whether time-outs did.
+    """
+
+    instances: int
+    aborts: int
+
+    def __call__(self, said: NDArray[np.uint8], asks: NDArray[np.uint8]) -> bool | str:
+        served, asked = said.view(np.int64), int(asks.view(np.int64)[0])
+        epochs = asked // retry.EPOCH - (asked % retry.EPOCH == retry.END)
+        least = int(np.where(served > 0, 2 * served - 1, 2 * self.instances).sum())
+        return least <= epochs <= least + self.aborts or f"{epochs} epochs, served by {served.tolist()}"
+
+
+@dataclass(frozen=True)
+class _Waited:
+    """What an instance has left: that it has not waited in vain it says only if it has heard that nothing more is asked
+    for, or may die.  Time-outs may pass wrongly: so that it has is not judged."""
+
+    mortal: bool
+
+    def __call__(self, said: NDArray[np.uint8], asks: NDArray[np.uint8]) -> bool | str:
+        waited, (epoch, asked) = int(said.view(np.int64)[0]), divmod(int(asks.view(np.int64)[0]), retry.EPOCH)
+        if waited not in (0, 1):
+            return f"it says {waited}"
+        heard = epoch > 0 and asked < retry.FIRST
+        return waited == 1 or heard or self.mortal or f"it says that it heard the end, not {asked}, {epoch}"

@@ -47,8 +47,10 @@ class Membership(Case):
         super().__post_init__()
         if self.lost > self.ranks:
             raise ConfigError("lost", self.lost, f"must be a rank, 0 to {self.ranks - 1}, or {self.ranks} for none")
-        if self.joins and (self.timed or self.lost == self.ranks):
-            raise ConfigError("joins", self.joins, "goes with a rank that is lost, and not with timed=1")
+        if self.joins and self.lost == self.ranks:
+            raise ConfigError("joins", self.joins, f"must be 0 with lost={self.lost}, which is no rank that could join")
+        if self.joins and self.timed:
+            raise ConfigError("joins", self.joins, "must be 0 with timed=1: who joins has no time-outs")
 
     def rows(self) -> NDArray[np.uint8]:
         """Rows of the experts, [ranks, iterations, bytes]."""
@@ -81,6 +83,7 @@ class Membership(Case):
         if self.joins == NOT_THERE:
             known = known._replace(lost=self.lost, heir=heir)
         sent, streams = self.rows(), Streams(bench, pod)
+        given_up = pod.alloc(supervisor, 16) if self.timed else None
         for me in range(self.ranks):
             own = bench.filled(me, sent[me], "own")
             spare = bench.filled(me, sent[me - 1], "spare")
@@ -88,7 +91,14 @@ class Membership(Case):
             bench.label_buffer(out, "out")
             says = self.timed or (self.joins and me == self.lost)
             said = pod.alloc(me, 16) if says else None
-            self._expect(bench, me, out, said)
+            if said is not None:
+                heard, end = (Buffer(me, field.at(me), 8) for field in (word, over))
+                ready = Buffer(me, readies.at(me), self.ranks * membership.FIELD_BYTES)
+                self._judge(bench, me, _Leaves(out, said, heard, end, ready, given_up))
+            elif me != self.lost:
+                for j, expert in self._gets(me).items():
+                    at = out.address + j * sent[0].nbytes
+                    bench.expect(at, sent[expert], f"rank {me}, expert {expert}", owners=f"die{me}")
             sends = [2 * me + k for k in range(2)]
             mine = known._replace(me=me, readies=readies.at(0).only(me), dones=dones.at(supervisor).only(me))
             if said is not None and self.timed:
@@ -104,9 +114,9 @@ class Membership(Case):
                 pod.launch(membership.rank, me, [0], args, after=streams)
         streams.put()
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
-        if self.timed:
-            bench.label_buffer(said := pod.alloc(supervisor, 16), "said")
-            known = known._replace(said=said.address)
+        if given_up is not None:
+            bench.label_buffer(given_up, "said")
+            known = known._replace(said=given_up.address)
         if self.joins:
             known = known._replace(joins=joins.at(supervisor))
         args = {"suspect": suspect, "heir": heir}
@@ -115,19 +125,25 @@ class Membership(Case):
         if self.timed or self.lost < self.ranks:
             bench.recovers(*(range(supervisor + 1) if self.timed else [self.lost]))
 
-    def _expect(self, bench: Bench, me: int, out: Buffer, said: Buffer | None) -> None:
-        """Expect the rows of others' experts at a rank, all of them or those that it says it has."""
-        rows, name, owner = self.rows(), f"rank {me}", f"die{me}"
+    def _gets(self, me: int) -> dict[int, int]:
+        """Experts that a rank gets rows of, by their places in what it leaves."""
         there = {j: (me + j + 1) % self.ranks for j in range(self.ranks - 1)}
-        there = {j: expert for j, expert in there.items() if self.spares or expert != self.lost}
-        if said is not None:
-            right = _Said(rows, there, me == self.lost) if self.timed else _Joined(rows, there)
-            bench.label_buffer(said, "said")
-            bench.judged_by(right, said, out, name=name, owners=owner)
-        elif me != self.lost:
-            for j, expert in there.items():
-                at = out.address + j * rows[0].nbytes
-                bench.expect(at, rows[expert], f"{name}, expert {expert}", owners=owner)
+        return {j: expert for j, expert in there.items() if self.spares or expert != self.lost}
+
+    def _judge(self, bench: Bench, me: int, left: "_Leaves") -> None:
+        """Judge what a rank says by the rows that it has, and by what it and the supervisor know."""
+        rows, there, name, owner = self.rows(), self._gets(me), f"rank {me}", f"die{me}"
+        bench.label_buffer(left.said, "said")
+        if left.given_up is None:
+            bench.judged_by(_Joined(rows, there), left.said, left.out, name=name, owners=owner)
+            taken_in = _TakenIn(self.iterations, me)
+            bench.judged_by(taken_in, left.said, left.word, left.ready, name=f"{name} taken in", owners="drained")
+        else:
+            right = _Said(rows, there, me)
+            bench.judged_by(right, left.said, left.out, left.word, left.end, name=name, owners=owner)
+            both = _Supervised(self.iterations, self.ranks, me == self.lost)
+            owners = [owner, f"die{self.ranks}"]
+            bench.judged_by(both, left.given_up, left.said, name=f"supervisor, {name}", owners=owners)
 
     proof_rows: ClassVar = {
         "three ranks, the last is given up": {},
@@ -140,6 +156,20 @@ class Membership(Case):
         "a rank joins": dict(ranks=2, lost=1, joins=1),
         "a rank comes back": dict(ranks=2, lost=1, joins=2),
     }
+
+
+@dataclass(frozen=True)
+class _Leaves:
+    """Where a rank leaves what it says, and which words it says that by."""
+
+    out: Buffer
+    said: Buffer
+    word: Buffer
+    end: Buffer
+    ready: Buffer
+    """[ranks] fields: where the others are."""
+    given_up: Buffer | None
+    """What the supervisor says; None where ranks join."""
 
 
 @dataclass(frozen=True)
@@ -160,26 +190,82 @@ class _Left:
 
 @dataclass(frozen=True)
 class _Joined(_Left):
-    """What a rank has left that was taken in: rows of the iterations that it says."""
+    """What a rank has left that may be taken in: rows of the iterations that it says."""
 
     def __call__(self, joined: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
         first, end = joined.view(np.int64).tolist()
+        if not 0 <= first <= end <= self.rows.shape[1]:
+            return f"it has rows of iterations {first} up to {end}"
         return self.right(out, first, end)
 
 
 @dataclass(frozen=True)
+class _TakenIn:
+    """Which rows a rank must have when all has ended, by the words on its die.
+
+    Not taken in, it has none; lost once more, any; else those from the least iteration that another one announced.
+    """
+
+    iterations: int
+    me: int
+
+    def __call__(self, joined: NDArray[np.uint8], word: NDArray[np.uint8], ready: NDArray[np.uint8]) -> bool | str:
+        has, (epoch, lost) = joined.view(np.int64).tolist(), _epoch_and_lost(word)
+        others = np.delete(ready.view(np.int64)[:: membership.FIELD_BYTES // 8], self.me)
+        least = int((others % membership.EPOCH).min())
+        taken_in = epoch > 0 and lost == membership.NOBODY and least < self.iterations
+        wanted = [least, self.iterations] if taken_in else [0, 0]
+        lost_again = epoch > 1 and lost == self.me
+        return lost_again or has == wanted or f"it has rows of iterations {has}, not {wanted}"
+
+
+@dataclass(frozen=True)
 class _Said(_Left):
-    """What a rank has left that may give up waiting: its rows as far as it says, or all."""
+    """What a rank has left that may give up waiting: its rows as far as it says, or all.
 
-    lost: bool
-    """May it be given up itself?"""
+    It names nobody only if it has heard of the end, or that it is given up; another rank, or the supervisor if it is
+    through.  Time-outs may pass wrongly: so which rank it names, and whether it has any rows, is not judged.
+    """
 
-    def __call__(self, said: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool | str:
+    me: int
+
+    def __call__(
+        self, said: NDArray[np.uint8], out: NDArray[np.uint8], word: NDArray[np.uint8], end: NDArray[np.uint8]
+    ) -> bool | str:
         through, silent = said.view(np.int64).tolist()
         ranks, iterations = self.rows.shape[:2]
-        all_through = through == iterations
-        if not all_through and silent == ranks:
+        epoch, lost = _epoch_and_lost(word)
+        if not (0 <= through <= iterations and -1 <= silent <= ranks and silent != self.me):
+            return f"it has {through} iterations, and has waited for {silent}"
+        if through < iterations and silent == ranks:
             return "it waits for the supervisor before it is through"
-        if not all_through and silent < 0 and not self.lost:
-            return "it is not through, and nobody is said to be lost"
+        if silent < 0 and not (epoch and lost == self.me) and not (end.any() and through == iterations):
+            return "it is not through, or has not heard of the end, and nobody is said to be lost"
+        if through == iterations and 0 <= silent < ranks and epoch == 0:
+            return "it is through, and waits for another rank though none is given up"
         return self.right(out, 0, through)
+
+
+@dataclass(frozen=True)
+class _Supervised:
+    """What the supervisor and a rank have left: it says that it has waited in vain for nobody only if the rank, unless
+    it may be given up, is through.  Whom it names is not judged."""
+
+    iterations: int
+    ranks: int
+    lost: bool
+    """May the rank be given up?"""
+
+    def __call__(self, given_up: NDArray[np.uint8], said: NDArray[np.uint8]) -> bool | str:
+        nothing, silent = given_up.view(np.int64).tolist()
+        if nothing or not -1 <= silent < self.ranks:
+            return f"the supervisor says {nothing}, {silent}"
+        through = int(said.view(np.int64)[0])
+        right = silent >= 0 or self.lost or through == self.iterations
+        return right or "nobody is said to be lost, and it is not through"
+
+
+def _epoch_and_lost(word: NDArray[np.uint8]) -> tuple[int, int]:
+    """Epoch and lost rank of a word of the supervisor, as it lies in memory."""
+    value = int(word.view(np.int64)[0])
+    return value // membership.EPOCH, value % membership.HEIR
