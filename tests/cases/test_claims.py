@@ -46,7 +46,7 @@ def test_the_oracle_has_the_same_bits(name: str, claim: str, sizes: dict[str, An
     assert (found.claim, found.draws, found.differ) == (claim, DRAWS, 0)
     assert found.compared >= DRAWS
     assert (found.shown > 0) == (found.ordered > 0)
-    assert found.shown <= found.results
+    assert found.shown <= found.outputs
     assert (found.ordered > DRAWS // 2) == (name not in ("dispatch", "all-gather"))
 
 

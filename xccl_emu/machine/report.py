@@ -214,14 +214,14 @@ def _bad_signal(pod: "Pod", word: int, target: int) -> str:
 
 def _bad_map(function: int, places: int) -> str:
     """Say what is wrong with a function of elements: there is none, or what it reads and writes overlap."""
-    if places != ms.UNKNOWN:
-        target, source = divmod(places, 1 << ms.ERROR_SHIFT)
-        name = maps.text(function) if function else "copy"
-        return f"{name} from ub+{source:#x} to ub+{target:#x}: must be in place, or not overlap"
-    kind, rounding = function & 15 | function >> maps.KIND_SHIFT << 4, function >> maps.ROUNDING_SHIFT & 7
-    if not (0 <= kind < len(maps.KINDS) and rounding < len(maps.ROUNDINGS)):
-        return f"function={function}: must be one of lang.maps.function"
-    return f"{maps.text(function)}, rounding {maps.ROUNDINGS[rounding]}: no such function"
+    if function and function not in maps.KNOWN:
+        kind, rounding = function & 15 | function >> maps.KIND_SHIFT << 4, function >> maps.ROUNDING_SHIFT & 7
+        if not (0 <= kind < len(maps.KINDS) and rounding < len(maps.ROUNDINGS)):
+            return f"function={function}: must be one of lang.maps.function"
+        return f"{maps.text(function)}, rounding {maps.ROUNDINGS[rounding]}: no such function"
+    target, source = divmod(places, 1 << ms.ERROR_SHIFT)
+    name = maps.text(function) if function else "copy"
+    return f"{name} from ub+{source:#x} to ub+{target:#x}: must be in place, or not overlap"
 
 
 def _bad_operand(pod: "Pod", op: int, a: int, b: int) -> str:

@@ -42,7 +42,7 @@ class Invariance(w.Printed):
     differ: Annotated[int, "rows with other bits than that; 0 if the claim holds"]
     ordered: Annotated[int, "draws in which sums in another order have other bits"]
     shown: Annotated[int, "results of the data that is checked that have other bits if added up in another order"]
-    results: Annotated[int, "all such results"]
+    outputs: Annotated[int, "all such results"]
 
     @classmethod
     def of(cls, case: "Case") -> "Invariance":
@@ -73,5 +73,5 @@ class Invariance(w.Printed):
         where = "every schedule" if verdict.verdict == VERIFIED else "the schedules that were drawn"
         order = "no sum has three or more terms, so the order of addition cannot change bits"
         if self.ordered:
-            order = f"another order of addition changes the bits of {self.shown:,} of {self.results:,} results"
+            order = f"another order of addition changes the bits of {self.shown:,} of {self.outputs:,} results"
         return f"{self.claim}: holds in {where}, where outputs are the oracle's: {by_oracle}; {order}; at these sizes"
