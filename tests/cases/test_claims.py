@@ -187,7 +187,7 @@ def test_masked_choices_leave_the_others_cancelling() -> None:
 
 def test_data_that_cannot_show_another_order_show_nothing() -> None:
     """Drawn data would show it, but the search was of other data: it says so."""
-    found = Invariance("batch", DRAWS, 64, 0, ordered=DRAWS, shown=0, results=4)
+    found = Invariance("batch", DRAWS, 64, 0, ordered=DRAWS, shown=0, outputs=4)
     assert "not shown: with these data" in found.words(
         Verdict(VERIFIED, "x", {}, "sc", "exhaustive", 0, due={"a": ("b",)})
     )
