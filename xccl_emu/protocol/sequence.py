@@ -136,13 +136,14 @@ class Sequence:
         made, specs = self._made(), self._specs
         options = _pod_sizes(made)
         pod = Pod(room_for([_beside(each) for each in specs]).with_(**of_spec(options)), order=order, without=without)
-        for number, (together, each) in enumerate(zip(made, specs, strict=True)):
+        trial = _laid_out(made[0], specs[0], pod, options)
+        for stage, together, each in zip(self.stages[1:], made[1:], specs[1:], strict=True):
             captured = launches(pod)
-            if number:
-                pod.run()
-            left = _tidy(pod) if number else None
+            pod.run()
+            left = pod.memory.copy() if stage.replayed else None
+            _tidy(pod)
             trial = _laid_out(together, each, pod, options)
-            if left is not None and self.stages[number].replayed:
+            if left is not None:
                 _replay(pod, captured, left)
         return trial
 
@@ -308,11 +309,10 @@ def _replay(pod: Pod, captured: list[Launch], left: NDArray[np.uint8]) -> None:
         pod.memory[areas] = left[areas]
 
 
-def _tidy(pod: Pod) -> NDArray[np.uint8]:
-    """Tidy up after a stage: metadata and app data are zero again, and app data free; returns what was there."""
-    spec, left = pod.spec, pod.memory.copy()
+def _tidy(pod: Pod) -> None:
+    """Tidy up after a stage: metadata and app data are zero again, and app data free."""
+    spec = pod.spec
     for start in range(0, spec.memory_bytes, spec.die_bytes):
         pod.memory[start : start + spec.managed_start] = 0
     pod.release_app({})
     pod.labels = Labels()
-    return left
