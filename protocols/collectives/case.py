@@ -146,18 +146,20 @@ class CollectiveCase(StreamCase, Collective):
         """All ranks get the same, and where a column is does not matter: of sums, though not of each algorithm's."""
         return (RANKS,) * (not self._of.scatter or self._reduces_all) + (BATCH,) * self._of.reduce
 
+    def _added_twice(self, values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return results, and what they are if ranks are added in another order."""
+        results = self.results(values)
+        return results, self.results(np.roll(values, 1, axis=1)) if self.reduces else results
+
     def reordered(self) -> tuple[int, int]:
         """Return how many sums have other bits where ranks are added in another order, and how many there are."""
-        values = self.values()
-        results = self.results(values)
-        others = self.results(np.roll(values, 1, axis=1)) if self.reduces else results
+        results, others = self._added_twice(self.values())
         return int(np.count_nonzero(results.view(np.uint16) != others.view(np.uint16))), results.size
 
     def twins(self, draw: int) -> Twins:
         """Return what each rank gets; or results, and what columns come to that changed places, put back."""
         values = replace(self, seed=self.seed + draw).values()
-        results = self.results(values)
-        others = self.results(np.roll(values, 1, axis=1)) if self.reduces else results
+        results, others = self._added_twice(values)
         if self.pod_sizes["invariant"] == RANKS:
             return Twins([*results.swapaxes(0, 1)], others[:, 0])
         turned = values.reshape(*values.shape[:2], -1)[..., ::-1].reshape(values.shape)

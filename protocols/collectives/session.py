@@ -91,14 +91,13 @@ class Collectives(CaseSession[CollectiveCase]):
         """Return for rank r [ranks, n], row r of what each has: [ranks, n]; by: ``""`` or ``"ring"``."""
         return self._run("all-to-all", by, values, 2, progress)
 
-    def _run(self, name: str, by: str, values: Any, ndim: int, progress: Progress | None) -> list[NDArray[Any]]:
-        whole = f"{name}-{by}" if name and by else name or by
-        if whole not in self._cases:
-            known = [one[len(name) + 1 :] for one in self._cases if one.startswith(name)]
-            known += BARRIERS if name == "all-gather" else ()
-            group = f"; {by} needs a session with group" * (whole in two_level.ALGORITHMS)
+    def _run(self, operation: str, by: str, values: Any, ndim: int, progress: Progress | None) -> list[NDArray[Any]]:
+        name = f"{operation}-{by}" if operation and by else operation or by
+        if name not in self._cases:
+            known = [one[len(operation) + 1 :] for one in self._cases if one.startswith(operation)]
+            known += BARRIERS if operation == "all-gather" else ()
+            group = f"; {by} needs a session with group" * (name in two_level.ALGORITHMS)
             raise ConfigError("by", by, f"must be one of {', '.join(map(repr, known))}{group}")
-        name = whole
         case, given = self._cases[name], one_for_each("values", values, self.config.ranks, "ranks")
         shape = np.shape(given[0]) if isinstance(given[0], np.ndarray) else ()
         shape = shape if len(shape) == ndim and 0 not in shape else (1,) * ndim
