@@ -283,8 +283,7 @@ def _kinds(st, core, base, op, count):
         return _rule(st, core, base, st[at + ops.DEQUANTIZE.rule], count, 1)
     if op == rq.OP_V_COPY:
         function = st[at + ops.COPY.function]
-        known = function == 0 or maps.is_known(function)
-        return known or set_error(st, core, base, ms.ERR_OPERAND, function, ms.UNKNOWN)
+        return function == 0 or maps.is_known(function) or set_error(st, core, base, ms.ERR_OPERAND, function, 0)
     if ops.DTYPE[op] == 0:
         return True
     dtype = dtype_of(st, at, op)
