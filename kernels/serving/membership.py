@@ -22,7 +22,7 @@ each of the others returns, and says for whom it has waited in vain, and how man
 A rank that comes back, or was not there at first, joins: it begins at any moment with nothing but what its die's memory
 has for it, and nothing in flight, asks the supervisor, and hears of the word that takes it in.  All go back to the
 least iteration that one of the *others* is in, and its heir sends its own expert's rows alone.  A word may come while a
-rank waits for what was said of the one before it; then it turns to that, and says so, behind a fence.
+rank waits for what was said of the one before it; then it turns to that, and says so, after a fence.
 """
 
 from typing import NamedTuple

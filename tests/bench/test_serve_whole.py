@@ -211,10 +211,10 @@ def test_the_command_serves_from_arrival_to_last_token(tmp_path: Path) -> None:
     """On eight dies: rows of each policy as text, JSON, CSV and a plot, with nothing lost."""
     words = ("bench", "serve", "--prefill", "1", "--ranks", "8", "--rate", "5", "--prompt", "2000", "--output", "20",
              "--steps", "40", "--balance", "least-kv,round-robin")  # fmt: skip
-    told = as_json(*words, "--csv", str(tmp_path / "rows.csv"), "--plot", str(tmp_path / "rows.png"))
-    names = [row["what"] for row in told["results"]]
+    shown = as_json(*words, "--csv", str(tmp_path / "rows.csv"), "--plot", str(tmp_path / "rows.png"))
+    names = [row["what"] for row in shown["results"]]
     assert {f"{what}, {policy}" for what in ("TTFT", "TPOT") for policy in POLICIES} <= {*names}
-    assert told["wrong"] == 0
+    assert shown["wrong"] == 0
     assert (tmp_path / "rows.csv").read_text().count("\n") == len(names) + 1
     assert (tmp_path / "rows.png").stat().st_size > 0
     assert "TPOT, round-robin" in printed(*words, "--plane", "vpc")

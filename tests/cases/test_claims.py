@@ -96,9 +96,9 @@ def test_a_claim_holds_only_of_what_is_judged(verdict: str, due: tuple[str, ...]
 def test_all_ranks_hold_the_same_bits_in_every_schedule(tmp_path: Path) -> None:
     """The verdict is a proof, and the line after it says what follows, and of how many draws."""
     words = ("check", "all-reduce-one-shot", "--invariant", "ranks", "--ranks", "2", "--calls", "1")
-    told = as_json(*words)
-    assert (told["verdict"], told["configuration"]["invariant"]) == (VERIFIED, "ranks")
-    assert (told["invariance"]["claim"], told["invariance"]["differ"]) == ("ranks", 0)
+    result = as_json(*words)
+    assert (result["verdict"], result["configuration"]["invariant"]) == (VERIFIED, "ranks")
+    assert (result["invariance"]["claim"], result["invariance"]["differ"]) == ("ranks", 0)
     assert "ranks: holds in every schedule" in printed(*words)
 
 
