@@ -119,6 +119,8 @@ REFUSED = (
     ("check --replay absent.json", "absent.json: does not exist"),
     ("check --replay absent.json --slots 3", "--slots 3: cannot be combined with --replay"),
     ("check --replay absent.json --without tail", "--without"),
+    ("check --replay absent.json --states 10", "--states 10: cannot be combined with --replay"),
+    ("check --replay absent.json --profile", "--profile: cannot be combined with --replay"),
     ("run fused --late 1", "--late: takes no value; or say --early-quantization 0"),
     # ---- trace and campaign
     ("trace sendrecv --dies 0,x", "--dies 0,x"),

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
@@ -99,12 +98,11 @@ class Collectives(CaseSession[CollectiveCase]):
             group = f"; {by} needs a session with group" * (name in two_level.ALGORITHMS)
             raise ConfigError("by", by, f"must be one of {', '.join(map(repr, known))}{group}")
         case, given = self._cases[name], one_for_each("values", values, self.config.ranks, "ranks")
-        shape = np.shape(given[0]) if isinstance(given[0], np.ndarray) else ()
-        shape = shape if len(shape) == ndim and 0 not in shape else (1,) * ndim
-        own = [shaped(f"values of rank {rank}", item, shape, DTYPES[case.dtype][1]) for rank, item in enumerate(given)]
+        first = shaped("values of rank 0", given[0], (None,) * ndim, dtype := DTYPES[case.dtype][1])
+        own = [shaped(f"values of rank {rank}", item, first.shape, dtype) for rank, item in enumerate(given)]
         shares, rest = divmod(own[0].size, case.ranks if case.shares_had > 1 or name.startswith("all-reduce") else 1)
-        if rest or (ndim == 2 and len(own[0]) != case.ranks):
-            raise ConfigError(f"values: {list(shape)}, must be whole shares of {case.ranks} ranks")
+        if rest or not shares or (ndim == 2 and len(first) != case.ranks):
+            raise ConfigError(f"values: {list(first.shape)}, must be whole shares of {case.ranks} ranks")
         case = replace(case, elements=shares)
         with self._call(dict.fromkeys(self.layout.dies, case.app_bytes)) as (bench, streams):
             if case.reads:
@@ -116,4 +114,4 @@ class Collectives(CaseSession[CollectiveCase]):
             streams.put()
             self.run_as(name, progress)
             rows = (case.ranks, -1) if ndim == 2 or not case.reduces else (-1,)
-            return [self.pod.payload(got, own[0].dtype, rows).copy() for _, got in placed]
+            return [self.pod.payload(got, first.dtype, rows).copy() for _, got in placed]

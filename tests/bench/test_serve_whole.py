@@ -218,3 +218,11 @@ def test_the_command_serves_from_arrival_to_last_token(tmp_path: Path) -> None:
     assert (tmp_path / "rows.csv").read_text().count("\n") == len(names) + 1
     assert (tmp_path / "rows.png").stat().st_size > 0
     assert "TPOT, round-robin" in printed(*words, "--plane", "vpc")
+
+
+def test_a_rate_at_which_nobody_arrives_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no time to report, and a table of dashes would not say why."""
+    monkeypatch.setattr(Paces, "run", lambda *_: QUICK)
+    load = ServedRequests(8, 0.001, 13_000, 2100)
+    with pytest.raises(ConfigError, match=r"rate=0\.001: must be more: nobody arrives in 8 steps"):
+        [*serve_whole(DEFAULT, WholeDeployment(), load, ["least-kv"])]

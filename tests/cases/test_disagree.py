@@ -105,9 +105,9 @@ def test_a_run_on_the_whole_pod_has_no_such_rank() -> None:
 
 
 @pytest.mark.parametrize("said", [("--rank", "1:seed=3"), ("--invariant", "ranks")])
-@pytest.mark.parametrize("words", [("run",), ("sizes",), ("run", "--on", "native")])
+@pytest.mark.parametrize("words", [("run",), ("sizes",), ("trace",), ("run", "--on", "native")])
 def test_what_only_a_check_judges_is_refused_elsewhere(words: tuple[str, ...], said: tuple[str, str]) -> None:
-    """A run of a small pod, on real memory too, and the sizes of a case would say nothing of it."""
+    """A run of a small pod, on real memory and in virtual time too, and the sizes of a case would say nothing of it."""
     command, *more = words
     why = refusal(command, "all-reduce-one-shot", "--ranks", "2", *said, *more)
     assert f"{' '.join(said)}: is nothing of a run; xccl-emu check has it" in why

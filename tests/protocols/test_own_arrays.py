@@ -361,6 +361,17 @@ def test_an_algorithm_that_an_operation_has_not_is_refused(operation: str, by: s
 
 
 @pytest.mark.parametrize(
+    ("shape", "says"),
+    [((4, 1), "values of rank 0: [4, 1] float16, must be [any] float16"), ((0,), "values: [0], must be whole shares")],
+)
+def test_a_collective_names_the_shape_that_it_asks_for(shape: tuple[int, ...], says: str) -> None:
+    """Any number of elements will do, in one dimension; none will not."""
+    group = xe.Collectives(xe.Pod(xe.small_pod(2)), ranks=2)
+    with pytest.raises(xe.ConfigError, match=re.escape(says)):
+        group.all_reduce([np.ones(shape, np.float16)] * 2)
+
+
+@pytest.mark.parametrize(
     ("session", "missing"),
     [(xe.A2E, "n_domains, n_attention, n_experts"), (xe.FusedExpertParallel, "n_ranks")],
 )

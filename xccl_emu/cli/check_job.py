@@ -512,13 +512,17 @@ def _of(verdict: Verdict) -> str:
     return f"{found.kind} in {len(found.actions)} steps" if found else verdict.verdict
 
 
+_WITH_REPLAY = {"protocol", "sizes", "replay", "chart", "trace", "svg", "html", "sarif"}
+
+
 def _load(options: CheckOptions) -> Witness:
     assert options.replay is not None
-    names = ("order", "policy", "without", "certify", "confirm_seconds", "fault", "each_sync", "out", *ONLY_CHECKED)
-    said = {**options.sizes, **{name: value for name in names if (value := getattr(options, name))}}
+    rest = [each for each in dataclasses.fields(options) if each.name not in _WITH_REPLAY]
+    other = {each.name: value for each in rest if (value := getattr(options, each.name)) != each.default}
+    said = {**options.sizes, **other}
     for name, value in said.items():
-        option = f"--{name.replace('_', '-')}"
-        raise ConfigError(f"{option} {value}: cannot be combined with --replay; the file says what is replayed")
+        given = f"--{name.replace('_', '-')}{f' {value}' * (value is not True)}"
+        raise ConfigError(f"{given}: cannot be combined with --replay; the file says what is replayed")
     try:
         witness = Witness.load(options.replay)
     except ReplayError as error:

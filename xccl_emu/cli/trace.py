@@ -13,7 +13,7 @@ from xccl_emu.base.options import Modelled, one_of, option
 from xccl_emu.base.output import write_text
 from xccl_emu.cli import plain_first
 from xccl_emu.cli.app import JSON, SET, WORDS, App, command_of, print_json
-from xccl_emu.cli.cases import ANY_SIZE, named
+from xccl_emu.cli.cases import ANY_SIZE, check_runs, named
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_file, check_plot, save_figure, writing
 from xccl_emu.cli.shown import spinner
@@ -147,6 +147,7 @@ def run(options: TraceOptions) -> Result:
         if name != "out" and options.dies and getattr(options, name):
             raise ConfigError(f"--{name} {getattr(options, name)}: shows all dies; leave out --dies {options.dies}")
     case = make(options.protocol, **options.sizes)
+    check_runs(case)
     trial = case.build("sc")
     dies = _dies(options.dies, trial.pod.spec.n_dies)
     _check_gantt(options, dies or range(trial.pod.spec.n_dies))

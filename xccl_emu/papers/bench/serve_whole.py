@@ -300,4 +300,7 @@ def serve_whole(
     paces = Paces.run(setting, of)
     for policy in policies:
         with setting.stage(f"{load.steps} steps, {policy}"):
-            yield from rows_of(simulate(of, load, paces, policy, setting.seed), policy)
+            ran = simulate(of, load, paces, policy, setting.seed)
+            if not ran.counted:
+                raise ConfigError("rate", load.rate, f"must be more: nobody arrives in {load.steps} steps")
+            yield from rows_of(ran, policy)
