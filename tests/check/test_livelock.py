@@ -4,11 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.certify import certify
 from xccl_emu.check.sampling.sample import replay
+from xccl_emu.check.search import livelock
+from xccl_emu.check.search.device import bfs
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.exported import mermaid
@@ -134,3 +138,14 @@ def test_a_livelock_is_shown_as_its_replay_tells_it_and_certified() -> None:
     assert verdict.to_json()["violation"]["loop"] == by_hand.loop
     certificate = certify(spin(), verdict, seconds=1.0).certificate
     assert certificate.replayed
+
+
+@given(st.integers(1, 8), st.lists(st.tuples(st.integers(0, 7), st.integers(-1, 7)), max_size=24))
+def test_what_comes_to_an_end_is_what_walks_back_from_the_ends_find(n: int, pairs: list[tuple[int, int]]) -> None:
+    """Transitions may come in any order: the same states as by going back from each end, state by state."""
+    pairs = [(one % n, other % n if other >= 0 else other) for one, other in pairs]
+    edges = np.array([(*pair, 0, 0) for pair in pairs], np.int64).reshape(-1, bfs.EDGE_WORDS)
+    ending = {one for one, other in pairs if other < 0}
+    for _ in range(n):
+        ending |= {one for one, other in pairs if other in ending}
+    assert set(np.flatnonzero(livelock.reaches_end(n, edges)).tolist()) == ending

@@ -11,14 +11,10 @@ Edges = NDArray[np.int64]
 
 def reaches_end(n: int, edges: Edges) -> NDArray[np.bool_]:
     """From which of ``n`` states some run comes to an end."""
-    ending = np.zeros(n, bool)
-    ending[edges[edges[:, bfs.TO] < 0, bfs.FROM]] = True
-    inner = edges[edges[:, bfs.TO] >= 0]
-    while True:
-        reached = inner[ending[inner[:, bfs.TO]], bfs.FROM]
-        if ending[reached].all():
-            return ending
-        ending[reached] = True
+    ending = np.zeros(n, np.bool_)
+    while bfs.spread_back(edges, ending):
+        pass
+    return ending
 
 
 def fair_loop(edges: Edges, ending: NDArray[np.bool_]) -> tuple[int, Edges]:

@@ -39,26 +39,38 @@ def move_all(table, ids, larger, larger_ids):
             find_or_add(larger, larger_ids, table[i], ids[i])
 
 
+@cs.entry
+def spread_back(edges, ending):
+    """Mark in ``ending`` the states that come to an end, by ``edges`` from the last to the first; was any new?
+
+    States are expanded in the order in which they were reached, so few transitions lead back, and few rounds do.
+    """
+    new = False
+    for e in range(edges.shape[0] - 1, -1, -1):
+        if not ending[edges[e, FROM]] and (edges[e, TO] < 0 or ending[edges[e, TO]]):
+            ending[edges[e, FROM]] = new = True
+    return new
+
+
 @jit
 def _go_to(mem, st, ck, rows, named, queue, state):
     """Bring the machine to a state: back to where its path leaves the present one, then forward."""
     d, at = queue[state, DEPTH_OF], state
     while d > ck[cs.DEPTH] or ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] != at:
+        ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] = at  # where the way leads, for when it is gone
         at = queue[at, PARENT]
         d -= 1
     cs.step_back(mem, st, ck, ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_MARK])
     ck[cs.HASH], ck[cs.DEPTH] = ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_HASH], d
     while d < queue[state, DEPTH_OF]:
-        at = state
-        while queue[at, DEPTH_OF] > d + 1:
-            at = queue[at, PARENT]
         frame = ck[cs.FRAMES] + d * dfs.FRAME_WORDS
+        at = ck[frame + dfs.FRAME_WORDS + dfs.FRAME_ID]
         ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = queue[at, PROCESS], queue[at, CHOICE] + 1
         transition(mem, st, ck, rows, named, queue[at, PROCESS], queue[at, CHOICE])
         d += 1
         ck[cs.DEPTH] = d
         dfs.open_frame(ck)
-        ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] = at
+        ck[frame + dfs.FRAME_WORDS + dfs.FRAME_ID] = at
 
 
 @cs.entry
