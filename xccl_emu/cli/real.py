@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from xccl_emu.protocol.sequence import Sizes
 
 MACHINES = ("emulator", "native", "cuda")
-SECONDS = 10.0
-"""How long a run may take by default."""
+SECONDS, SECONDS_MOST = 10.0, 1_000_000
+"""How long a run may take, by default and at most."""
 _LINE_EVERY_S = 5.0
 
 
@@ -42,8 +42,8 @@ class RealOptions:
         one_of("on", self.on, MACHINES)
         if self.runs < 1:
             raise ConfigError("runs", self.runs, "must be 1 or more")
-        if not self.seconds > 0:
-            raise ConfigError("runs_seconds", self.seconds, "must be more than 0")
+        if not 0 < self.seconds <= SECONDS_MOST:
+            raise ConfigError("runs_seconds", self.seconds, f"must be more than 0, and at most {SECONDS_MOST}")
 
     @property
     def machine(self) -> "Real":
