@@ -71,8 +71,8 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
         result = job.run()
     if not as_json:
         print_and_draw(result)
-    with ticking("confirming", quiet=as_json) as (progress, _):
-        confirmed = result if result.ended else job.side_by_side(job.confirm(result, progress))
+    with ticking("confirming", quiet=as_json) as (progress, note):
+        confirmed = result if result.ended else job.side_by_side(job.confirm(result, progress), note)
     if as_json or confirmed.contradicted:
         print_and_draw(confirmed, as_json)
     else:

@@ -228,12 +228,12 @@ class CheckJob:
         result = dataclasses.replace(result, verdict=first, stronger=other)
         return result if first.confirmation is None else self._kept(result)
 
-    def side_by_side(self, result: Result) -> Result:
+    def side_by_side(self, result: Result, say: Callable[[str], None]) -> Result:
         """The result with what runs on real memory showed, if that was asked for."""
         if self._real is None:
             return result
         seconds = SECONDS if self._options.seconds is None else self._options.seconds
-        found = real.real(self._case, self._case.name, self._real, seconds)
+        found = real.real(self._case, self._case.name, self._real, say, seconds)
         return dataclasses.replace(result, on_real=found)
 
     def _confirmed(self, case: Case, verdict: Verdict, progress: Progress) -> Verdict:
@@ -321,7 +321,7 @@ class CheckJob:
             if getattr(options, name):
                 raise ConfigError(f"--on {options.on}: cannot be combined with --{name.replace('_', '-')}")
         runs = RUNS if options.runs is None else options.runs
-        chosen = real.RealOptions(options.on, runs, options.without, options.seed, RUN_SECONDS, quiet=True)
+        chosen = real.RealOptions(options.on, runs, options.without, options.seed, RUN_SECONDS)
         chosen.machine.look(self._case.build("relaxed").pod)
         return chosen
 

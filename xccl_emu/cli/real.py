@@ -1,5 +1,6 @@
 """A protocol on real memory: ``run --on``, and ``check --on``, where what runs showed is put next to the verdict."""
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ MACHINES = ("emulator", "native", "cuda")
 SECONDS, SECONDS_MOST = 10.0, 1_000_000
 """How long a run may take, by default and at most."""
 _LINE_EVERY_S = 5.0
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def run_real(protocol: str, sizes: "Sizes", options: RealOptions) -> None:
     """Run it, print what came of it, and end with 1 if a run was wrong."""
     case = _made(protocol, sizes)
     check_syncs(case, options.without)
-    result = real(case, protocol, options)
+    result = real(case, protocol, options, _nothing if options.quiet else _now_and_then())
     if options.quiet:
         print_json("run", result)
     else:
@@ -90,25 +92,34 @@ def _made(protocol: str, sizes: "Sizes") -> "Case":
     return case
 
 
-def real(case: "Case", protocol: str, options: RealOptions, seconds: float = float("inf")) -> "RealRun":
+def real(
+    case: "Case", protocol: str, options: RealOptions, say: Say, seconds: float = math.inf
+) -> "RealRun":  # fmt: skip
     """Run it on a pod that it just fits, and hold memory against what must be there after each run.
 
-    It begins no run when ``seconds`` have passed.
+    It says how far it is, and begins no run when ``seconds`` have passed.
     """
     from xccl_emu.native.runs import RealRun, repeat
 
-    done = repeat(case.build("relaxed", options.without), options.machine, options.runs, _says(options), seconds)
+    def progress(done: "Runs") -> None:
+        say(f"{done.n_runs:,} of {options.runs:,} runs on {options.on}, {done.n_bad:,} wrong")
+
+    done = repeat(case.build("relaxed", options.without), options.machine, options.runs, progress, seconds)
     return RealRun(protocol, case.configuration, options.on, options.without, options.seed, done)
 
 
-def _says(options: RealOptions) -> Callable[["Runs"], None]:
+def _nothing(text: str) -> None:
+    pass
+
+
+def _now_and_then() -> Say:
     due_s = time.monotonic() + _LINE_EVERY_S
 
-    def say(done: "Runs") -> None:
+    def say(text: str) -> None:
         nonlocal due_s
-        if not options.quiet and time.monotonic() >= due_s:
+        if time.monotonic() >= due_s:
             due_s = time.monotonic() + _LINE_EVERY_S
-            print(f"{done.n_runs:,} of {options.runs:,} runs, {done.n_bad:,} wrong", file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     return say
 
