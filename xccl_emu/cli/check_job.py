@@ -310,7 +310,7 @@ class CheckJob:
                 raise ConfigError(f"--{name.replace('_', '-')}: cannot be combined with --weakest, which searches")
 
     def _on_real(self) -> real.RealOptions | None:
-        """How it is run on real memory; what cannot be run there is refused, and what can be is compiled."""
+        """Return how it is run on real memory; what cannot be run there is refused, and what can be is compiled."""
         options = self._options
         if not options.on:
             if options.runs is not None:

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 MACHINES = ("emulator", "native", "cuda")
 SECONDS, SECONDS_MOST = 10.0, 1_000_000
-"""How long a run may take, by default and at most."""
+"""The limit of a run, by default and at most."""
 _LINE_EVERY_S = 5.0
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class RealOptions:
-    """How a case is run on real memory."""
+    """Options of runs on real memory."""
 
     on: str = "native"
     runs: int = 1
     without: tuple[str, ...] = ()
     seed: int = 0
     seconds: float = SECONDS
-    """How long a run may take."""
+    """The limit of a run."""
     quiet: bool = False
 
     def __post_init__(self) -> None:

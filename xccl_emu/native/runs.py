@@ -92,7 +92,7 @@ class RealRun(w.Printed):
     done: Annotated[Runs, "the runs", w.INLINE]
 
     def shown(self) -> str:
-        """What its runs showed, as words of a line."""
+        """Return what its runs showed, as words of a line."""
         done = self.done
         first = f", the first of them run {done.first_bad:,}" if done.first_bad else ""
         return f"{self.machine} {done.n_bad:,} of {done.n_runs:,} runs wrong{first}, in {done.seconds:.1f} s"
