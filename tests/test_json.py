@@ -33,6 +33,7 @@ CASES = [
     ("check", f"{TINY} --certify --certify-seconds 0.1", 0),
     ("check", f"{TINY} --confirm-seconds 1", 0),
     ("check", f"{TINY} --each-sync --advice-seconds 0.1", 0),
+    ("check", f"{TINY} --on native --runs 2 --confirm-seconds 0", 0),
     ("check", f"{TINY} --weakest --advice-seconds 0.1", 0),
     ("check", f"{TINY} --fault stop:die1 --schedules 20", 0),
     ("check", f"check {PREFIX_SUM} --dies 2 --without 'chunk before tail' --policy portfolio", 1),
@@ -122,7 +123,7 @@ def test_what_is_printed_is_what_is_documented(
     kind: str, line: str, code: int, commands: Mapping[str, type[Printed]]
 ) -> None:
     """Each command prints the words of its schema, all of them and no other, of these types."""
-    if kind.startswith("litmus") and not has_compiler(False):
+    if (kind.startswith("litmus") or "--on native" in line) and not has_compiler(False):
         pytest.skip("no C++ compiler")
     ended, out, err = invoke(*shlex.split(line), "--json")
     assert ended == code, err

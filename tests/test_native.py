@@ -1,5 +1,9 @@
 """Kernels on real memory: bits as the emulator leaves them, missing synchronizations shown, mistakes named."""
 
+import shutil
+import signal
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +26,7 @@ from xccl_emu.lang import (
     add,
     atomic_add,
     compare_swap,
+    cpp,
     dma,
     kernel,
     load,
@@ -34,8 +39,9 @@ from xccl_emu.lang import (
     wait_flag,
 )  # fmt: skip
 from xccl_emu.lang.requests import DMA
-from xccl_emu.machine import Pod, small_pod
-from xccl_emu.native import Cuda, Native, host, program
+from xccl_emu.machine import Pod, driver, small_pod
+from xccl_emu.machine.device.layout import ENDED_DONE
+from xccl_emu.native import Cuda, Native, cuda, host, program
 from xccl_emu.native.runs import repeat
 from xccl_emu.protocol import registry
 
@@ -165,6 +171,89 @@ def test_a_run_in_which_nobody_waits_ends_in_time() -> None:
         pod.run()
 
 
+def test_what_is_copied_is_counted_as_in_the_emulator() -> None:
+    """Bytes of each pipe are the emulator's, by mtu and by DMA; GB/s are these by the seconds of this computer."""
+    for path in ("mtu", "dma"):
+        emulated = xe.make("sendrecv", path=path).build("relaxed").pod.run()
+        trial = xe.make("sendrecv", path=path).build("relaxed")
+        done = repeat(trial, Native(), 2)
+        assert driver.outcome(trial.pod, ENDED_DONE, 1.0).bytes_by_pipe == emulated.bytes_by_pipe
+        assert done.copied_bytes == 2 * emulated.copied_bytes > 0
+        assert done.gb_per_s == done.copied_bytes / 1e9 / done.run_seconds
+
+
+def test_ctrl_c_ends_a_run() -> None:
+    """What a signal's handler raises during a run ends it, long before the time of the run is over."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    pod, _ = launched(wait_forever, Native(seconds=100_000))
+    pod.policy.look(pod)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            pod.run()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_no_run_begins_when_the_time_is_over() -> None:
+    """A limit of seconds ends the runs after the one that is under way."""
+    assert repeat(xe.make("sendrecv").build("relaxed"), Native(), 1000, seconds=1e-9).n_runs == 1
+
+
+def test_no_folder_for_the_program_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a folder for temporary files it is said that the program cannot be loaded from there."""
+    monkeypatch.setattr(host.tempfile, "tempdir", str(tmp_path / "none"))
+    host._program_of.cache_clear()
+    with pytest.raises(KernelError, match="no program can be loaded from the folder of temporary files"):
+        repeat(xe.make("ll").build("relaxed"), Native(), 1)
+
+
+def test_a_cache_that_cannot_be_written_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where nothing can be kept that is a warning, and the program runs."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(host._machine_code, "folder", lambda: tmp_path / "file")
+    host._program_of.cache_clear()
+    with pytest.warns(RuntimeWarning, match="compiled code cannot be kept"):
+        assert repeat(xe.make("ll").build("relaxed"), Native(), 1).n_bad == 0
+
+
+def _to_arm() -> list[str]:
+    """A compiler of this computer that makes code for Arm, or an empty list."""
+    if there := shutil.which("aarch64-linux-gnu-g++"):
+        return [there]
+    zig = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-linux-gnu"]
+    return zig if find_spec("ziglang") else []
+
+
+@pytest.mark.skipif(not _to_arm(), reason="no compiler for Arm: the program is not compiled for it here")
+def test_the_program_compiles_for_arm(tmp_path: Path) -> None:
+    """The program of a case becomes code for Arm with its barriers and loads that acquire; it is not run."""
+    kernels = xe.make("sendrecv").build("sc").pod.kernels
+    made = tmp_path / "program.s"
+    command = [*_to_arm(), *(flag for flag in host.FLAGS if flag != "-shared"), "-S", "-o", str(made)]
+    subprocess.run(command, input=program.text(kernels, host._PARTS), text=True, check=True)
+    words = made.read_text().split()
+    assert "dmb" in words
+    assert {"ldar", "ldapr"} & {*words}
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc: the program of a GPU is not compiled here")
+@pytest.mark.parametrize("name", registry.names())
+def test_the_program_of_a_gpu_compiles(name: str, tmp_path: Path) -> None:
+    """NVIDIA's compiler takes the program of every shipped case."""
+    source = tmp_path / "program.cu"
+    source.write_text(program.text(xe.make(name).build("sc").pod.kernels, cuda._PARTS))
+    subprocess.run(
+        ["nvcc", "-std=c++17", "-arch=sm_90", "-ptx", "-o", str(tmp_path / "program.ptx"), source], check=True
+    )
+
+
 def test_a_compiler_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``$CXX`` that cannot be run is an error about the compiler."""
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
@@ -202,12 +291,62 @@ def test_the_command() -> None:
     right = printed("run", "sendrecv", "--on", "native", "--runs", "3")
     assert "sendrecv on native" in right
     assert "3 runs in" in right
+    assert "GB/s, this computer's" in right
     assert right.endswith("#wrong 0\n")
     words = ("run", "sendrecv", "--on", "native", "--runs", "200", "--without", "tail in")
     wrong = as_json(*words, code=1)
     assert wrong["n_runs"] == 200
     assert wrong["n_bad"] == wrong["wrong"] + sum(wrong["ended_by"].values()) > 0
     assert wrong["machine"] == "native"
+
+
+def test_runs_that_fail_say_why() -> None:
+    """The first run that did not end is reported whole: who waits for what, and where; there are no GB/s then."""
+    words = ("run", "sendrecv", "--on", "native", "--runs", "2", "--runs-seconds", "0.2", "--without", "tail")
+    shown = printed(*words, code=1)
+    assert "FAILED: 2 runs: deadlock" in shown
+    assert "kernel recv" in shown
+    assert "sync 'tail in'" in shown
+    assert "GB/s" not in shown
+    assert as_json(*words, code=1)["gb_per_s"] is None
+
+
+def test_a_kernel_is_printed_as_cpp() -> None:
+    """What is printed is the text that is compiled, with the line of Python of each request."""
+    shown = printed("run", "sendrecv", "--cpp", "recv")
+    kernels = {each.name: each for each in xe.make("sendrecv").build("sc").pod.kernels}
+    assert shown == cpp.steps([kernels["recv"]]) + "\n"
+    assert "('tail in')" in shown
+    assert "v_step_send" not in shown
+
+
+def test_the_judge_and_this_machine_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``check --on native`` says what the judge needed and how often threads went wrong; JSON has the runs whole."""
+    monkeypatch.chdir(tmp_path)
+    words = ("check", "sendrecv", "--slots", "1", "--chunks", "2", "--on", "native", "--runs", "5")
+    shown = " ".join(printed(*words, "--confirm-seconds", "0").split())
+    assert "side by side: the judge: verified, " in shown
+    assert "; native 0 of 5 runs wrong, in " in shown
+    wrong = as_json(*words, "--without", "ack", code=1)
+    assert wrong["violation"]["kind"] == "deadlock"
+    assert (wrong["on_real"]["n_bad"], wrong["on_real"]["first_bad"]) == (5, 1)
+    assert as_json(*words, "--confirm-seconds", "0")["on_real"]["first_bad"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--on", "emulator"), "must be one of native, cuda"),
+        (("--runs", "5"), "--runs 5: needs --on native or --on cuda"),
+        (("--on", "native", "--runs", "0"), "greater than or equal to 1, not 0"),
+        (("--on", "native", "--fault", "stop:die1"), "cannot be combined with --fault"),
+        (("--on", "native", "--each-sync"), "cannot be combined with --each-sync"),
+        (("--on", "native", "--scalar-cache", "8"), "runs no pod with scalar caches"),
+    ],
+)  # fmt: skip
+def test_a_check_that_does_not_go_with_real_memory_is_refused(words: tuple[str, ...], says: str) -> None:
+    """What runs on real memory cannot judge is refused before anything is searched."""
+    assert says in refusal("check", "sendrecv", *words)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +358,10 @@ def test_the_command() -> None:
         (("--runs", "5"), "runs once, with all synchronizations"),
         (("--on", "native", "--without", "tails"), "sendrecv has no such synchronization, but 'tail"),
         (("--on", "native", "--runs-seed", "-1"), "must be 0 or more"),
+        (("--on", "native", "--runs-seconds", "nan"), "must be more than 0, and at most 1000000"),
+        (("--on", "native", "--rounds", "100000"), "at most 65536; --runs 100000 runs it so often on real memory"),
+        (("--runs-seconds", "3"), "runs once, with all synchronizations"),
+        (("--cpp", "sent"), "must be one of send, recv"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(words: tuple[str, ...], says: str) -> None:

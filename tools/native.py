@@ -16,12 +16,20 @@ PAGE = ROOT / "docs" / "records" / "native.md"
 DATA = PAGE.with_name("native_h200.csv")
 COLUMNS = ("protocol: without", "judge", "threads", "H200")
 SOON, RUNS, SECONDS = 8, 200, 0.3
+WITH_VECTORS = ("dispatch",)
+"""Cases that `Cuda` refuses: they have no column of the H200."""
 
 
 def measured() -> dict[str, tuple[int, int]]:
     """Runs and wrong runs of the GPU, by the name of the row."""
     with DATA.open(newline="") as file:
         return {_named(r["protocol"], r["without"]): (int(r["runs"]), int(r["wrong"])) for r in csv.DictReader(file)}
+
+
+def every() -> tuple[str, ...]:
+    """Return the names of all rows."""
+    more = (_named(case, sync) for case in WITH_VECTORS for sync in ("", *make(case).syncs))
+    return (*measured(), *more)
 
 
 def _named(protocol: str, without: str) -> str:
@@ -36,8 +44,8 @@ def row(name: str) -> tuple[str, ...]:
     kind = verdict.violation.kind if verdict.verdict == VIOLATION and verdict.violation else verdict.verdict
     judge = f"{kind}, {verdict.states:,}" if verdict.states else kind
     n, bad = _runs(protocol, without)
-    of_gpu, wrong = measured()[name]
-    return name, judge, f"{bad:,} of {n:,}", f"{wrong:,} of {of_gpu:,}"
+    of_gpu, wrong = measured().get(name, (0, 0))
+    return name, judge, f"{bad:,} of {n:,}", f"{wrong:,} of {of_gpu:,}" if of_gpu else "has vectors"
 
 
 def _runs(protocol: str, without: Collection[str]) -> tuple[int, int]:
@@ -50,9 +58,8 @@ def _runs(protocol: str, without: Collection[str]) -> tuple[int, int]:
 
 def page(text: str, check: bool, asked: Collection[str], by: Remade) -> str:
     """The page with the rows of some names, or all, made again."""
-    every = tuple(measured())
-    return between(text, "native", table(COLUMNS, rows(text, "native", every, asked or every, row, by)))
+    return between(text, "native", table(COLUMNS, rows(text, "native", every(), asked or every(), row, by)))
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, PAGE, page, tuple(measured())))
+    sys.exit(command(__doc__, PAGE, page, every()))

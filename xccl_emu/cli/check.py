@@ -54,6 +54,14 @@ def _confirmations(result: "Result") -> Iterator[str]:
         yield f"if {result.stronger.condition}: {result.stronger.verdict.confirmation.words()}"
 
 
+def _side_by_side(result: "Result") -> Iterator[str]:
+    """Yield the line that says what the judge needed, and what runs on real memory showed."""
+    if result.on_real is not None:
+        found = result.verdict.violation
+        judge = _found(found) if found else f"{result.verdict.verdict}, {some(result.verdict.states, 'states')}"
+        yield f"side by side: the judge: {judge}; {result.on_real.shown()}"
+
+
 def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
     from xccl_emu.cli.check_job import CheckJob
@@ -63,12 +71,12 @@ def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, 
         result = job.run()
     if not as_json:
         print_and_draw(result)
-    with ticking("confirming", quiet=as_json) as (progress, _):
-        confirmed = result if result.ended else job.confirm(result, progress)
+    with ticking("confirming", quiet=as_json) as (progress, note):
+        confirmed = result if result.ended else job.side_by_side(job.confirm(result, progress), note)
     if as_json or confirmed.contradicted:
         print_and_draw(confirmed, as_json)
     else:
-        for line in _confirmations(confirmed):
+        for line in (*_confirmations(confirmed), *_side_by_side(confirmed)):
             stdout_console().print(line, highlight=False)
     if confirmed.unsaved:
         raise OutputError(confirmed.unsaved)

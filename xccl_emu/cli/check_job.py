@@ -37,11 +37,12 @@ from xccl_emu.check.verdict import (
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import WeakenedSearch, Weakest, requests
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.cli import ending, plain_first
+from xccl_emu.cli import ending, plain_first, real
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check_options import CheckOptions
 from xccl_emu.cli.files import check_file, check_plot, protocol_of, replayed, save_witness
 from xccl_emu.machine.state import ORDERS
+from xccl_emu.native.runs import RealRun
 from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.case import ONLY_CHECKED, Case, reached_syncs
 from xccl_emu.protocol.invariant import Invariance
@@ -60,6 +61,8 @@ CONFIRM_SECONDS = 2.0
 _SHARE_OF_SEARCH = 0.8
 PROFILED_STATES = 10_000
 """States that `--profile` looks at by default."""
+RUNS, RUN_SECONDS = 200, 0.5
+"""Runs on real memory by default, and how long each may take: where one deadlocks, most do."""
 SECONDS_LEAST = 0.01
 _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
        "sync_all": ("SyncAll drains", "SyncAll only arrives")}  # fmt: skip
@@ -134,6 +137,7 @@ class Result(w.Printed):
     advised: Annotated[Price | None, "all advice followed at once; null as `together`"] = None
     profile: Annotated[tuple[ProfiledSite, ...] | None, "null without `--profile`"] = None
     invariance: Annotated[Invariance | None, "what the oracle says of a claim; null without `--invariant`"] = None
+    on_real: Annotated[RealRun | None, "what runs on real memory showed; null without `--on`"] = None
     unsaved: str = ""
     """Why there is no replay file."""
     ended: jobs.Stopped | None = None
@@ -158,6 +162,8 @@ class Result(w.Printed):
         if self.contradicted:
             return ending.BUG
         code = EXIT_CODES[self.verdict.verdict]
+        if self.on_real is not None and self.on_real.done.n_bad:
+            return ending.WRONG
         if self.invariance is not None and self.invariance.differ:
             return ending.WRONG
         if self.weakest is not None and any(one.found.unfinished for one in self.weakest):
@@ -179,6 +185,7 @@ class CheckJob:
         self._case = self._make()
         self._order = options.order or "relaxed"
         self._check_options()
+        self._real = self._on_real()
 
     def run(self) -> Result:
         """Do what was asked for."""
@@ -220,6 +227,14 @@ class CheckJob:
             other = dataclasses.replace(other, verdict=self._confirmed(case, other.verdict, progress))
         result = dataclasses.replace(result, verdict=first, stronger=other)
         return result if first.confirmation is None else self._kept(result)
+
+    def side_by_side(self, result: Result, say: Callable[[str], None]) -> Result:
+        """The result with what runs on real memory showed, if that was asked for."""
+        if self._real is None:
+            return result
+        seconds = SECONDS if self._options.seconds is None else self._options.seconds
+        found = real.real(self._case, self._case.name, self._real, say, seconds)
+        return dataclasses.replace(result, on_real=found)
 
     def _confirmed(self, case: Case, verdict: Verdict, progress: Progress) -> Verdict:
         """A verdict with second opinions on it if it is verified; Ctrl-C ends them, and leaves what has been found."""
@@ -293,6 +308,22 @@ class CheckJob:
         for name in ("fault", "policy", "replay"):
             if options.weakest and getattr(options, name):
                 raise ConfigError(f"--{name.replace('_', '-')}: cannot be combined with --weakest, which searches")
+
+    def _on_real(self) -> real.RealOptions | None:
+        """Return how it is run on real memory; what cannot be run there is refused, and what can be is compiled."""
+        options = self._options
+        if not options.on:
+            if options.runs is not None:
+                raise ConfigError(f"--runs {options.runs}: needs --on native or --on cuda")
+            return None
+        one_of("on", options.on, real.MACHINES[1:])
+        for name in ("fault", "replay", "each_sync", "weakest", "invariant", "rank"):
+            if getattr(options, name):
+                raise ConfigError(f"--on {options.on}: cannot be combined with --{name.replace('_', '-')}")
+        runs = RUNS if options.runs is None else options.runs
+        chosen = real.RealOptions(options.on, runs, options.without, options.seed, RUN_SECONDS)
+        chosen.machine.look(self._case.build("relaxed").pod)
+        return chosen
 
     # ---- checks
 

@@ -20,6 +20,7 @@ class CheckOptions(Spread):
       xccl-emu check sendrecv                                 4 slots, 8 chunks
       xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
       xccl-emu check sendrecv --without "data before tail"    what is that for?
+      xccl-emu check sendrecv --without "tail in" --on native do threads fail?
       xccl-emu check --replay witnesses/found.json            show it again
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify  brute force too
       xccl-emu check dispatch --each-sync                     which are needed?
@@ -49,6 +50,13 @@ class CheckOptions(Spread):
         " meets a limit the portfolio of most others after it; with --fault portfolio]",
     )
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
+    on: str = option(
+        "",
+        "Run it on real memory too: by threads of this computer (native) or on a GPU (cuda); what that showed is put"
+        " next to the verdict.",
+        metavar="MACHINE",
+    )
+    runs: int | None = option(None, "How often, with --on, as far as --seconds last [default: 200]", least=1)
     each_sync: bool = option(False, "Switch off each synchronization by itself: which ones are needed?")
     price: bool = option(
         False, "Say what each costs in virtual time too, with --each-sync; with --weakest, what asking for more does."

@@ -25,7 +25,7 @@ from xccl_emu.jit import cache
 
 COMMANDS = ("check", "trace")
 BY_SECONDS = (
-    "--certify", "--certify-seconds", "--confirm-seconds", "--each-sync", "--weakest", "--advice-seconds",
+    "--certify", "--certify-seconds", "--confirm-seconds", "--each-sync", "--weakest", "--advice-seconds", "--on",
 )  # fmt: skip
 """Options with which it depends on seconds what is found."""
 DRAWN = ("--policy", "--fault")

@@ -1,6 +1,5 @@
 """``xccl-emu run``: one protocol, run on the whole pod and held against its oracle."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,91 +12,17 @@ from xccl_emu.base.options import one_of
 from xccl_emu.base.sizes import some
 from xccl_emu.base.stage import Stage, silent
 from xccl_emu.cli.app import App, AsJson, Protocol, print_json
-from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, check_runs, check_syncs, sizes_from
+from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, check_runs, sizes_from
 from xccl_emu.cli.ending import WRONG
+from xccl_emu.cli.real import SECONDS, RealOptions, print_cpp, run_real
 from xccl_emu.cli.shown import right, stages, stdout_console, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from xccl_emu.machine.stats import RunStats
-    from xccl_emu.native.runs import RealRun, Runs
     from xccl_emu.protocol.pod_run import CaseRun
     from xccl_emu.protocol.sequence import Sizes
-
-MACHINES = ("emulator", "native", "cuda")
-_LINE_EVERY_S = 5.0
-
-
-@dataclass(frozen=True)
-class RealOptions:
-    """How ``run`` runs a case on real memory."""
-
-    on: str = "native"
-    runs: int = 1
-    without: tuple[str, ...] = ()
-    seed: int = 0
-    quiet: bool = False
-
-    def __post_init__(self) -> None:
-        one_of("on", self.on, MACHINES)
-        if self.runs < 1:
-            raise ConfigError("runs", self.runs, "must be 1 or more")
-
-
-def run_real(protocol: str, sizes: "Sizes", order: str, policy: str, options: RealOptions) -> None:
-    """Run it, print what came of it, and end with 1 if a run was wrong."""
-    if (order, policy) != ("sc", "round-robin"):
-        raise ConfigError(f"--on {options.on}: has an order and a schedule of its own; leave --order and --policy out")
-    result = real(protocol, sizes, options)
-    if options.quiet:
-        print_json("run", result)
-    else:
-        typer.echo(text(result))
-    if result.done.n_bad:
-        raise typer.Exit(WRONG)
-
-
-def real(protocol: str, sizes: "Sizes", options: RealOptions) -> "RealRun":
-    """Run it on a pod that it just fits, and hold memory against what must be there after each run."""
-    from xccl_emu.native import Cuda, Native
-    from xccl_emu.native.runs import RealRun, repeat
-    from xccl_emu.protocol.registry import make
-
-    case = make(protocol, **sizes)
-    check_runs(case)
-    check_syncs(case, options.without)
-    machine = (Native if options.on == "native" else Cuda)(seed=options.seed)
-    trial = case.build("relaxed", options.without)
-    done = repeat(trial, machine, options.runs, _says(options))
-    return RealRun(protocol, case.configuration, options.on, options.without, options.seed, done)
-
-
-def _says(options: RealOptions) -> Callable[["Runs"], None]:
-    due_s = time.monotonic() + _LINE_EVERY_S
-
-    def say(done: "Runs") -> None:
-        nonlocal due_s
-        if not options.quiet and time.monotonic() >= due_s:
-            due_s = time.monotonic() + _LINE_EVERY_S
-            print(f"{done.n_runs:,} of {options.runs:,} runs, {done.n_bad:,} wrong", file=sys.stderr, flush=True)
-
-    return say
-
-
-def text(result: "RealRun") -> str:
-    """Return what the runs did, as text for people."""
-    done, sizes = result.done, " ".join(f"{name}={value}" for name, value in result.configuration.items())
-    without = f", without {', '.join(result.without)}" if result.without else ""
-    lines = [f"{result.protocol} on {result.machine}{without}", f"  {sizes}"]
-    lines += [f"  {done.n_runs:,} runs in {done.seconds:.1f} s; the runs alone {done.run_seconds:.3f} s"]
-    lines += [f"  WRONG BYTES: {done.wrong:,} runs"] if done.wrong else []
-    lines += [f"  FAILED: {n:,} runs: {why}" for why, n in sorted(done.ended_by.items(), key=lambda each: -each[1])]
-    return "\n".join([*lines, f"#wrong {done.n_bad}"])
-
-
-# ---- the command
-
 
 POLICIES = ("round-robin", "random")
 _CAPTION = (
@@ -118,6 +43,7 @@ def _group() -> None:
       xccl-emu run dispatch --ranks 32
       xccl-emu run dispatch --help  its sizes, also of the whole pod
       xccl-emu run sendrecv --on native --runs 1000   real memory
+      xccl-emu run sendrecv --cpp send                its kernel as C++
     """
 
 
@@ -139,6 +65,12 @@ def case(
     runs_seed: Annotated[
         int, typer.Option(metavar="N", help="On native or cuda: how soon queues go on, what is chosen.")
     ] = 0,
+    runs_seconds: Annotated[
+        float, typer.Option(metavar="S", help="On native or cuda: how long a run may take before it is a deadlock.")
+    ] = SECONDS,
+    cpp: Annotated[
+        str, typer.Option(metavar="KERNEL", help="Print a kernel as C++, as native and cuda have it, and run nothing.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Run a protocol, and compare what is in memory with what must be there; exit code 1 if anything is wrong.
@@ -150,14 +82,19 @@ def case(
     With --on native the same kernels run as C++ by threads of this computer, --runs times, and with --on cuda on an
     NVIDIA GPU: real memory. A run there may be right although a synchronization is missing.
     """
-    if on != "emulator":
-        chosen = RealOptions(on, runs, tuple(without or ()), runs_seed, quiet=as_json)
-        run_real(protocol, sizes_from(ctx.args, protocol), order, policy, chosen)
+    sizes = sizes_from(ctx.args, protocol)
+    if cpp:
+        print_cpp(protocol, sizes, cpp)
         return
-    if without or runs != 1 or runs_seed:
+    if on != "emulator":
+        if (order, policy) != ("sc", "round-robin"):
+            raise ConfigError(f"--on {on}: has an order and a schedule of its own; leave --order and --policy out")
+        run_real(protocol, sizes, RealOptions(on, runs, tuple(without or ()), runs_seed, runs_seconds, as_json))
+        return
+    if without or runs != 1 or runs_seed or runs_seconds != SECONDS:
         raise ConfigError("--on emulator: runs once, with all synchronizations; xccl-emu check switches them off")
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
-    result = run(protocol, sizes_from(ctx.args, protocol), options)
+    result = run(protocol, sizes, options)
     if as_json:
         print_json("run", result)
     else:
@@ -219,12 +156,11 @@ def _table(result: "CaseRun") -> "Table":
 
 def _cells(stats: "RunStats") -> Iterator[str]:
     moved = stats.bytes_by_pipe
-    copied = moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
     for n in (moved["mtu-in"], moved["mtu-out"], moved["dma"], stats.vector_elements):
         yield f"{n / 1e9:.{2 if n >= 1e7 or not n else 5}f}"
     yield f"{sum(stats.instructions.values()) / 1e6:.2f}"
     yield f"{stats.seconds:.2f}"
-    yield f"{copied / 1e9 / max(stats.seconds, 1e-9):.1f}"
+    yield f"{stats.copied_bytes / 1e9 / max(stats.seconds, 1e-9):.1f}"
 
 
 def run(protocol: str, sizes: "Sizes", options: RunOptions) -> "CaseRun":

@@ -24,6 +24,12 @@ class RunStats(w.Printed):
     """Bytes that went through mtu-in, mtu-out and dma, and bytes of scalar loads, stores and atomics (not of polls)."""
     vector_elements: Annotated[int, "elements that the vector pipe worked on"]
 
+    @property
+    def copied_bytes(self) -> int:
+        """Return the bytes that instructions copied, those that the DMA engine read and those that it wrote."""
+        moved = self.bytes_by_pipe
+        return moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
+
 
 @dataclass(frozen=True, eq=False)
 class DieTraffic:

@@ -1,7 +1,10 @@
 // Memory and time of this computer's threads.
 #pragma once
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 #include <sched.h>
 #include <system_error>
 #include <thread>

@@ -18,7 +18,7 @@ import numpy as np
 from numba import config, types
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import CapacityError, ConfigError
+from xccl_emu.base.errors import CapacityError, ConfigError, KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import Kernel, _machine_code
 from xccl_emu.lang.foreign import compiler
@@ -98,12 +98,12 @@ class Native(Real):
 
     Each core is a thread that also runs its own queues.  How soon these go on, and what `choose` answers, is drawn by
     ``seed``, and differs from run to run; what else comes out is the computer's.  A run that takes longer than
-    ``seconds`` ends in a DeadlockError that says who waits for what.
+    ``seconds`` ends in a DeadlockError that says who waits for what; Ctrl-C ends it too.
 
     Raises:
         ConfigError: for a seed below 0, or seconds that are not more than 0; from `Pod.run` for a pod with kernels in
             C, with caches of scalar units, or of plain generators.
-        KernelError: from `Pod.run`, if there is no compiler for C++.
+        KernelError: from `Pod.run`, if there is no compiler for C++, or no folder for what it makes.
         CapacityError: from `Pod.run`, if the computer has no more threads.
     """
 
@@ -126,7 +126,7 @@ class Native(Real):
         )  # fmt: skip
         self.seed += 1
         started = time.perf_counter()
-        why = run(ctypes.byref(machine), cores.ctypes.data, cores.size, self.seed)
+        why = run(ctypes.byref(machine), cores.ctypes.data, cores.size, self.seed, ctypes.byref(_of_python()))
         seconds = time.perf_counter() - started
         if why not in ENDED:
             raise CapacityError(f"native: this computer has no more threads: the run takes {cores.size}, one a core")
@@ -140,28 +140,39 @@ def _of_machine() -> tuple[int, ...]:
     return *(words.address_of(each, _JUDGE) for each in judges), words.address_of(pipes.step_vector, _ACT)
 
 
+@functools.cache
+def _of_python() -> "ctypes.Array[ctypes.c_void_p]":
+    """`Python` of host.cpp."""
+    names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+    return (ctypes.c_void_p * 3)(*(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in names))
+
+
 @functools.lru_cache(maxsize=64)
 def _program_of(kernels: tuple[Kernel, ...]) -> Any:
     """Compile the program of some kernels, or take it from the disk; return what runs it."""
     run = _library(program.text(kernels, _PARTS)).xccl_run
-    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64)
+    run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p)
     return run
 
 
-def _library(text: str) -> ctypes.CDLL:
+def _library(text: str) -> ctypes.PyDLL:
+    """Return a program, which is called with the interpreter's lock held."""
     command = [*compiler.compiler(False, os.environ), *FLAGS, *_of_processor()]
     digest = hashlib.sha256("\0".join([*command, text]).encode()).hexdigest()
     path = f"{_machine_code.folder()}/native-{digest[:32]}.o"
     content = cache.read_kept(path)
-    with tempfile.TemporaryDirectory(prefix="xccl_emu-") as folder:
-        made = Path(folder) / "program.so"
-        if content is None:
-            cache.tell_compiling("kernels")
-            compiler.run([*command, "-o", str(made)], text, "native", "the program of some kernels")
-            cache.keep(path, made.read_bytes())
-        else:
-            made.write_bytes(content)
-        return ctypes.CDLL(str(made))
+    try:
+        with tempfile.TemporaryDirectory(prefix="xccl_emu-") as folder:
+            made = Path(folder) / "program.so"
+            if content is None:
+                cache.tell_compiling("kernels")
+                compiler.run([*command, "-o", str(made)], text, "native", "the program of some kernels")
+                cache.keep(path, made.read_bytes())
+            else:
+                made.write_bytes(content)
+            return ctypes.PyDLL(str(made))
+    except OSError as error:
+        raise KernelError(f"native: no program can be loaded from the folder of temporary files: {error}") from error
 
 
 def _of_processor() -> list[str]:

@@ -59,7 +59,7 @@ struct Core : Arithmetic {
   word until_ns;
   word granted = 0;
   int eager = 0, spins = 0;  // after how many of 256 requests a queue goes on
-  word counts[ops::N] = {}, n_actions = 0;
+  word counts[ops::N] = {}, moved[ms::N_PIPES] = {}, n_actions = 0;
 
   XCCL_DEVICE Core(const Machine &m, word core, unsigned long long seed)
       : Arithmetic{m.state + m.state[ms::CORE_BASE] + core * m.state[ms::CORE_WORDS]}, machine(m), number(core),
@@ -137,6 +137,7 @@ struct Core : Arithmetic {
       return compute();
     } else if (pipe == rq::MTU_IN) {
       fetch(buffer + entry[ops::mtu_in_ub], machine.memory + entry[ops::mtu_in_source], entry[ops::mtu_in_nbytes]);
+      moved[pipe] += entry[ops::mtu_in_nbytes];
     } else {
       write_out(entry);
     }
@@ -174,19 +175,22 @@ struct Core : Arithmetic {
   }
   XCCL_DEVICE void write_out(const word *entry) {
     char *memory = machine.memory;
+    word &out = moved[rq::MTU_OUT];
     if (asks_strong(entry[abi::REQUEST_WORDS - 1])) fence();
     switch (entry[0]) {
       case rq::OP_FENCE: fence(); break;
-      case rq::OP_ADD: add(memory + entry[ops::add_target], entry[ops::add_value]); break;
-      case rq::OP_PUT: write_line(memory + entry[ops::put_target], entry + ops::put_word0); break;
+      case rq::OP_ADD: out += 8, add(memory + entry[ops::add_target], entry[ops::add_value]); break;
+      case rq::OP_PUT: out += ms::GRANULE_BYTES, write_line(memory + entry[ops::put_target], entry + ops::put_word0); break;
       case rq::OP_MTU_ADD:
+        out += entry[ops::mtu_out_nbytes];
         for (word i = 0; i < entry[ops::mtu_out_nbytes]; i += 4)
           add_4(memory + entry[ops::mtu_out_target] + i, *(const int *)(buffer + entry[ops::mtu_out_ub] + i));
         break;
       default:
+        out += entry[ops::mtu_out_nbytes];
         write(memory + entry[ops::mtu_out_target], buffer + entry[ops::mtu_out_ub], entry[ops::mtu_out_nbytes]);
         if (entry[0] != rq::OP_PUT_SIGNAL) break;
-        fence();
+        out += 8, fence();
         if (entry[ops::put_signal_how] == rq::SIGNAL_ADD)
           add(memory + entry[ops::put_signal_signal], entry[ops::put_signal_value]);
         else
@@ -200,6 +204,7 @@ struct Core : Arithmetic {
       if (slot[0] == 0) continue;
       copy(machine.memory + slot[ops::dma_target], machine.memory + slot[ops::dma_source], slot[ops::dma_nbytes]);
       fence();
+      moved[rq::DMA] += slot[ops::dma_nbytes];
       word event = slot[ops::dma_event], site = slot[abi::REQUEST_WORDS - 1];
       for (int k = 0; k < ms::ENTRY_WORDS; k++) slot[k] = 0;
       n_actions++;
@@ -264,24 +269,25 @@ struct Core : Arithmetic {
     if (ops::SCALAR_WRITES >> op & 1 && fence_ahead()) return false;
     word &result = words[abi::RESULT];
     char *memory = machine.memory;
+    word &touched = moved[rq::SCALAR];
     switch (op) {
       case rq::OP_RETURN:
         if (!drained()) return false;
         result = r[ops::return_value];
         return no_event_left();
-      case rq::OP_LOAD: result = load(memory + r[ops::load_address], r[ops::load_nbytes]); return true;
+      case rq::OP_LOAD: touched += r[ops::load_nbytes], result = load(memory + r[ops::load_address], r[ops::load_nbytes]); return true;
       case rq::OP_STORE:
         if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
-        store(memory + r[ops::store_address], r[ops::store_value], r[ops::store_nbytes]);
+        touched += r[ops::store_nbytes], store(memory + r[ops::store_address], r[ops::store_value], r[ops::store_nbytes]);
         return true;
       case rq::OP_ATOMIC_ADD:
         if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
-        result = add(memory + r[ops::atomic_add_address], r[ops::atomic_add_value]);
+        touched += 8, result = add(memory + r[ops::atomic_add_address], r[ops::atomic_add_value]);
         acquire();
         return true;
       case rq::OP_COMPARE_SWAP:
         if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
-        result = swap(memory + r[ops::compare_swap_address], r[ops::compare_swap_expected], r[ops::compare_swap_value]);
+        touched += 8, result = swap(memory + r[ops::compare_swap_address], r[ops::compare_swap_expected], r[ops::compare_swap_value]);
         acquire();
         return true;
       case rq::OP_POLL: return poll(r, result);
@@ -412,6 +418,8 @@ struct Core : Arithmetic {
     add((char *)(machine.state + ms::N_LIVE), -1);
     for (word op = 0; op < ops::N; op++)
       if (counts[op]) add((char *)(machine.state + ms::COUNT_BY_OP + op), counts[op]);
+    for (word pipe = 0; pipe < ms::N_PIPES; pipe++)
+      if (moved[pipe]) add((char *)(machine.state + ms::BYTES_BY_PIPE + pipe), moved[pipe]);
     add((char *)(machine.state + ms::ACTIONS), n_actions);
   }
 };
