@@ -88,13 +88,14 @@ class _Writes:
 
 Event = dict[str, Any]
 
-THREADS = ("kernels", "scalar", "mtu-in", "vector", "mtu-out", "dma")
-"""Of a core: what it runs, then its engines."""
+ENGINES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
 EVENTS_MAX = 200_000
 """Slices and ends of arrows of a trace, unless it is said otherwise: a file of about 50 MB."""
 
 _THREADS = 16
-"""Numbers that a core has for its threads."""
+"""Numbers that a core has for its threads, from 1 on: Perfetto keeps thread 0 of process 0 for what is idle."""
+_KERNELS = _THREADS - 1
+"""The one that says which kernels it runs, which is shown first."""
 
 Row = NDArray[np.int64]
 
@@ -215,7 +216,7 @@ class _Writer:
         for span in spans(self.timing, rows):
             die, core = divmod(span.core, self.timing.cores_per_die)
             first, last = _ns(span.begin), _ns(span.end)
-            place = {"pid": die, "tid": core * _THREADS}
+            place = {"pid": die, "tid": core * _THREADS + _KERNELS}
             self.used.add((die, place["tid"]))
             times = {"ts": first / 1000, "dur": (last - first) / 1000}
             self.events.append({"ph": "X", "name": span.name, "cat": span.kind, **times, **place, "args": {}})
@@ -268,13 +269,18 @@ class _Writer:
             yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": name}}
             yield {"ph": "M", "name": "process_sort_index", "pid": die, "tid": 0, "args": {"sort_index": die}}
         for die, thread in sorted(self.used):
-            core, number = divmod(thread, _THREADS)
-            last = len(THREADS) - 1
-            lane = f" {number - last + 1}" if number > last else ""
-            name = f"core {core} {THREADS[min(number, last)]}{lane}"
             place = {"pid": die, "tid": thread}
-            yield {"ph": "M", "name": "thread_name", **place, "args": {"name": name}}
-            yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": thread}}
+            order = thread - _KERNELS if thread % _THREADS == _KERNELS else thread
+            yield {"ph": "M", "name": "thread_name", **place, "args": {"name": _thread_name(thread)}}
+            yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": order}}
+
+
+def _thread_name(thread: int) -> str:
+    core, number = divmod(thread, _THREADS)
+    if number == _KERNELS:
+        return f"core {core} kernels"
+    lane = f" {number - rq.DMA}" if number > rq.DMA + 1 else ""
+    return f"core {core} {ENGINES[min(number - 1, rq.DMA)]}{lane}"
 
 
 def name_of(timing: Timing, row: Row) -> str:
