@@ -16,13 +16,13 @@ import ml_dtypes
 import numpy as np
 
 from xccl_emu.kernels.transfers import copy_blocks
+from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.papers.bench import published
 from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
-from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.protocols.pull.case import MoeCase
 from xccl_emu.protocols.serving.kv.case import DEEPSEEK_R1, KvCase
 from xccl_emu.timing.array import PS_PER_US
@@ -43,9 +43,8 @@ BESIDE_BLOCKS, BLOCK_BYTES = 16, 1 << 18
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "pulled by one core": {"path": "mtu"},
     "pulled by DMA": {"path": "dma"},
-    "by send and receive": {"path": "sendrecv"},
+    "by send and receive, ring of 2 chunks": {"path": "sendrecv", "ring": 2},
     "by send and receive, ring of 8 chunks": {"path": "sendrecv", "ring": 8},
-    "by send and receive, two instances share the ring": {"path": "sendrecv", "prefill": 2},
 }
 """Of the protocols that say when blocks go: sizes of `KvCase`, other than a cache of 4,096 tokens has by itself."""
 GRANTED, READY = "grant in", "ready"
@@ -138,11 +137,15 @@ def with_dispatch(setting: Setting) -> list[Result]:
     return results
 
 
-def by_protocols(setting: Setting) -> Iterator[Result]:
-    """Yield how long a cache of 4,096 tokens is on its way in each protocol, in milliseconds; of two, the mean."""
+def by_protocols(setting: Setting, cache: Mapping[str, Any] = DEEPSEEK_R1) -> Iterator[Result]:
+    """Yield how long a cache is on its way to another node in each protocol, in milliseconds.
+
+    cache: its sizes; by default 4,096 tokens.
+    """
+    setting = replace(setting, fabric=replace(setting.fabric, dies_per_chip=1, chips_per_node=1))
     for way, sizes in WAYS.items():
         with setting.stage(way):
-            trial, _ = setting.run(KvCase(**DEEPSEEK_R1, **sizes), True, (GRANTED, READY))
+            trial, _ = setting.run(KvCase(**{**cache, **sizes}), True, (GRANTED, READY))
         wrong = sum(trial.wrong_bytes().values()) if setting.data else None
         assert isinstance(trial.pod.policy, VirtualTime)
         ms = on_their_way_us(trial.pod.policy.timing) / 1e3
@@ -152,7 +155,7 @@ def by_protocols(setting: Setting) -> Iterator[Result]:
 def on_their_way_us(timing: Timing) -> float:
     """Microseconds from `GRANTED` to `READY` in a log of these, of all tasks of a receiver: the mean of all receivers.
 
-    What prefill and decode do before and after is not part of it, but waiting for a ring that others have is.
+    What prefill and decode do before and after is not part of it.
     """
     seen = defaultdict[str, dict[int, list[int]]](lambda: defaultdict(list))
     for row in timing.records:
