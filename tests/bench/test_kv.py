@@ -26,8 +26,8 @@ def test_a_cache_arrives_bit_for_bit() -> None:
 def test_send_and_receive_is_slower_than_a_pull_until_its_ring_hides_acknowledgments() -> None:
     """A small cache by each protocol: bit for bit, and the same times without data.
 
-    By DMA no core moves it; with two chunks each waits for the one before; with eight, two cores do at the same time what
-    one does in a pull.
+    By DMA no core moves it; with two chunks each waits for the one before; with eight, two cores do at once what one
+    does in a pull.
     """
     cache = {"layers": 2, "blocks": 1, "granules": 1 << 15, "slots": 2, "pool": 4, "tasks": 4, "requests": 1}
     with_data, without = ([*by_protocols(Setting(data=data), cache)] for data in (True, False))

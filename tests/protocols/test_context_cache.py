@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.check.mutants import Planted
+from tests.check.mutants_memory_pool import WAITS
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
@@ -55,8 +57,16 @@ def test_a_server_stops_and_every_get_returns(server: int) -> None:
     assert (found.verdict, found.recovery is None) == (VERIFIED, False)
 
 
+def test_a_client_that_waits_for_a_server_is_refuted_where_one_stops() -> None:
+    """It is right without a fault; where a server stops, the search finds that another core does not return."""
+    waits = Planted(ONCE, (WAITS,))
+    assert check(waits).verdict == VERIFIED
+    found = [check(waits, fault=f"stop:die{server}", policy="exhaustive").verdict for server in range(2)]
+    assert VIOLATION in found
+
+
 def sources(case: ContextCase) -> Counter[str]:
-    """How many blocks clients have validated, by what region they were read from, in virtual time."""
+    """How many blocks clients did not have to compute, by what region they were read from, in virtual time."""
     trial, policy = case.build("sc"), VirtualTime(CLOUDMATRIX384, log=True)
     trial.pod.policy = policy
     trial.pod.run()
@@ -67,13 +77,13 @@ def sources(case: ContextCase) -> Counter[str]:
         site, core = timing.site(row), int(row[tl.RECORD_CORE])
         if site and site.operation == "mtu_in" and row[tl.RECORD_READ] >= 0:
             read[core] = timing.labels.name(int(row[tl.RECORD_READ])).partition("[")[0]
-        if site and site.sync == "validated":
+        if site and (site.sync, site.operation) == ("buffer free", "wait_flag"):
             found[read[core]] += 1
     return found
 
 
 def test_blocks_come_from_either_server_and_from_the_tier() -> None:
-    """Of a prompt of 12 blocks that is asked for four times, DRAM of both servers has some, and the volumes the rest."""
+    """Of 12 blocks that are asked for four times DRAM of both servers has some, and the volumes have the rest."""
     found = sources(ContextCase(requests=4, length=12, shared=12, places=2, volume=64))
     assert set(found) == {"die0.block", "die1.block", "die3.volume"}
     assert sources(ContextCase(requests=4, length=12, shared=0, places=2, volume=64)) == Counter()
@@ -125,7 +135,7 @@ def test_what_cannot_be(sizes: dict[str, int]) -> None:
 
 @pytest.mark.slow
 def test_what_it_needs_is_needed() -> None:
-    """Without any synchronization a schedule of one of two configurations shows what goes wrong, but for two."""
+    """Without any synchronization some schedule of one of two configurations shows what goes wrong."""
     cases = [ContextCase(), ContextCase(length=1, shared=0, volume=1, requests=3)]
     syncs = {name for case in cases for name in reached_syncs(case, "relaxed")}
     found = {name for name in syncs for case in cases if check(case, without=[name], seconds=60).verdict == VIOLATION}

@@ -20,9 +20,9 @@ class ContextCase(protocol.Case):
 
     presets: ClassVar[tuple[protocol.Preset, ...]] = (
         protocol.Preset(
-            "pool-context", "A pool of two servers: prefixes are looked up, the rest is computed and stored"
+            "pool-context", "A memory pool of two servers: a prefix is looked up, the rest computed and stored"
         ),
-    )  # fmt: skip
+    )
     papers = protocol.read_papers("serving.memory_pool", "A memory pool of several servers")
 
     servers: int = protocol.size(2, "Dies that have a part of the pool.", most=32)
@@ -119,7 +119,14 @@ class ContextCase(protocol.Case):
         )  # fmt: skip
 
     proof_rows: ClassVar = {
-        "a block twice": {},
+        "a prefix that two prompts share": {},
+        "a block that is asked for twice": dict(length=1),
+        "a server leaves the ring": dict(length=1, leaves=1),
+        "the other server leaves": dict(length=1, leaves=2),
+        "places used again": dict(length=1, shared=0, volume=1, requests=3),
+        "two clients, a prompt each": dict(clients=2, requests=1, length=1),
+        "blocks of two granules": dict(length=1, granules=2),
+        "one server": dict(servers=1, length=1),
     }
 
 
