@@ -83,10 +83,10 @@ def sources(case: ContextCase) -> Counter[str]:
 
 
 def test_blocks_come_from_either_server_and_from_the_tier() -> None:
-    """Of 12 blocks that are asked for four times DRAM of both servers has some, and the volumes have the rest."""
-    found = sources(ContextCase(requests=4, length=12, shared=12, places=2, volume=64))
+    """Of 8 blocks that are asked for again and again DRAM of both servers has some, and the volumes have the rest."""
+    found = sources(ContextCase(requests=20, length=8, shared=8, places=4, volume=64))
     assert set(found) == {"die0.block", "die1.block", "die3.volume"}
-    assert sources(ContextCase(requests=4, length=12, shared=0, places=2, volume=64)) == Counter()
+    assert sources(ContextCase(requests=4, length=8, shared=0, places=4, volume=64)) == Counter()
 
 
 def loads(generator: Any, memory: dict[int, int]) -> int:
@@ -135,8 +135,8 @@ def test_what_cannot_be(sizes: dict[str, int]) -> None:
 
 @pytest.mark.slow
 def test_what_it_needs_is_needed() -> None:
-    """Without any synchronization some schedule of one of two configurations shows what goes wrong."""
+    """Without any synchronization but one some schedule shows what goes wrong; what an old view has is in a volume."""
     cases = [ContextCase(), ContextCase(length=1, shared=0, volume=1, requests=3)]
     syncs = {name for case in cases for name in reached_syncs(case, "relaxed")}
     found = {name for name in syncs for case in cases if check(case, without=[name], seconds=60).verdict == VIOLATION}
-    assert syncs - found == set()
+    assert syncs - found == {"view in"}
