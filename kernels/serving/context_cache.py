@@ -11,8 +11,8 @@ server of the key, then the volumes of all servers; what is in none of them, or 
 all blocks after it.  What it has computed goes to an inbox of the server, to a place of its own.  So no client ever
 waits for a server, and a server that stops takes nothing with it but what it had not stored.
 
-A server may leave the ring: the controller says to each client who is on it, at any moment.  Its keys are those of the
-next servers from then on.
+A server may leave the ring: the controller says to each client who is on it, at any moment.  From then on the next
+servers have its keys.
 """
 
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class Cache(NamedTuple):
     versions: int
     """[places] fields there."""
     volumes: int
-    """[servers, volume_places] blocks of the persistent tier; in a server's own launch those of its volume."""
+    """[servers, volume_places] blocks of the persistent tier; in a server's own launch its volume alone."""
     volume_versions: int
     """[servers, volume_places] fields there."""
     inbox: int

@@ -47,7 +47,7 @@ def _first_lines(kernel: Kernel) -> dict[int, str]:
 
 
 def spans(timing: Timing, rows: NDArray[np.int64]) -> Iterator[Span]:
-    """Yield the spans of some records, given in the order in which they begin: a launch's, then those of its steps.
+    """Yield the spans of some records, given in the order in which they begin: each launch, then its steps.
 
     A request that is of no step belongs to the step before it.
     """
@@ -71,7 +71,7 @@ class _Steps:
         self._timing, self._step = timing, 0
 
     def of(self, record: NDArray[np.int64]) -> int:
-        """Return its own, or that of the record before."""
+        """Return its own step, or the one before."""
         site = self._timing.site(record)
         self._step = site.step if site and site.step else self._step
         return self._step

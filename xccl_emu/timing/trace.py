@@ -212,7 +212,7 @@ class _Writer:
             self.events += self._arrow(write, number)
 
     def _add_spans(self, rows: _Numbers) -> None:
-        """Add what cores run: slices of launches, with those of their steps within."""
+        """Add what cores run: slices of launches, with their steps within."""
         for span in spans(self.timing, rows):
             die, core = divmod(span.core, self.timing.cores_per_die)
             first, last = _ns(span.begin), _ns(span.end)

@@ -93,13 +93,13 @@ class ContextCase(protocol.Case):
             pod.launch(device.prefill, die, [0], {"prompts": given.address, "out": out.address, "c": its})
         if self.leaves:
             view = (1 << self.servers) - 1 - (1 << self.leaves - 1)
-            told = record._replace(view=parts.view.at(first).on(*range(first, last)))
-            pod.launch(device.change_view, last, [0], {"view": view, "c": told})
+            clients = record._replace(view=parts.view.at(first).on(*range(first, last)))
+            pod.launch(device.change_view, last, [0], {"view": view, "c": clients})
         bench.tolerates("cut", "stall")
         bench.recovers(*range(self.servers))
 
     def _record(self, pod: Pod, parts: "_Parts") -> device.Cache:
-        """What a client's kernel takes, but for what is on its own die."""
+        """Return what a client's kernel takes, but for what is on its own die."""
         servers, last = range(self.servers), self.servers + self.clients
         there = (part.at(0).on(*servers) for part in (parts.inbox, parts.tails, parts.tickets))
         return device.Cache(
@@ -109,7 +109,7 @@ class ContextCase(protocol.Case):
         )  # fmt: skip
 
     def _of_server(self, record: device.Cache, parts: "_Parts", server: int) -> device.Cache:
-        """What a server's kernel takes: what is on its die, and its volume."""
+        """Return what a server's kernel takes: what is on its die, and its volume."""
         last = self.servers + self.clients
         return record._replace(
             blocks=parts.blocks.at(server), versions=parts.versions.at(server), inbox=parts.inbox.at(server),
