@@ -46,6 +46,7 @@ _PLACES = {
     "serving.swap": ("xccl_emu.protocols.serving.swap.group.swap", ""),
     "serving.collect": ("xccl_emu.protocols.serving.collect.device", ""),
     "serving.memory_pool": ("xccl_emu.protocols.serving.memory_pool.device", ""),
+    "serving.context_cache": ("xccl_emu.protocols.serving.memory_pool.context.device", ""),
     "serving.model_cache": ("xccl_emu.protocols.serving.memory_pool.model_cache", ""),
     "serving.kv.transfer": ("xccl_emu.protocols.serving.kv.session.transfer", ""),
     "serving.kv.by_ring": ("xccl_emu.protocols.serving.kv.session.by_ring", ""),

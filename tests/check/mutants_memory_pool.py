@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from xccl_emu.protocols.serving.memory_pool import MemoryPoolCase, ModelCase, PutCase
+from xccl_emu.protocols.serving.memory_pool.context import ContextCase
 
 from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LIVELOCK, LOCKED, RACE, TORN, UNDEFINED, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -13,7 +14,11 @@ SPACES = MemoryPoolCase(clients=2, spaces=2, gets=1)
 UNPINNED = MemoryPoolCase(unpinned=1)
 MODEL, PUT = ModelCase(), PutCase()
 
-of, of_models = Of("serving.memory_pool"), Of("serving.model_cache")
+TWICE, USED_AGAIN = ContextCase(length=1), ContextCase(length=1, shared=0, volume=1, requests=3)
+AGAIN_AND_AGAIN = ContextCase(servers=1, length=1, shared=0, volume=1, requests=4)
+CLIENTS = ContextCase(clients=2, requests=1, length=1)
+
+of, of_models, of_servers = Of("serving.memory_pool"), Of("serving.model_cache"), Of("serving.context_cache")
 
 # ---- what stands in the kernels
 
@@ -47,6 +52,13 @@ LOOKED_UP = """    bucket = key // p.each * p.buckets + key % p.each % p.buckets
     pins ="""
 COMPARED = """        if before == after:
             yield xl.validate"""
+SENT = """                yield from send(key, server, c)
+"""
+AWAITED = SENT + """                at = server * c.pitch + key % c.places * FIELD_BYTES
+                yield xl.poll_ge(c.versions + at, 2, step=3, sync="put")
+"""
+WAITS = of_servers(SENT, AWAITED)
+"""No bug while nothing stops: a client waits until what it has sent is in the server's DRAM."""
 BROKEN = RACE | WRONG | TORN | UNWRITTEN | LOCKED | LIVELOCK
 
 KNOWN = (
@@ -69,6 +81,14 @@ KNOWN = (
                   '    before = yield xl.load(word, step=3, sync="claimed")\n    if before == 0:\n'
                   '        yield xl.put(word, CLAIMED)\n'), quick=True),
     bug("pool put: ready before the block is", PUT, BROKEN, of_models.without("block before ready")),
+    bug("pool of servers: no second look", USED_AGAIN, UNDEFINED | WRONG | RACE,
+        of_servers("        if before == after:\n", "        if 1:\n"), quick=True),
+    bug("pool of servers: the tail before its block", TWICE, RACE | WRONG | UNWRITTEN,
+        of_servers.without("block before tail"), quick=True),
+    bug("pool of servers: places of the inbox drawn by a load and a store", CLIENTS, BROKEN,
+        of_servers('    ticket = yield xl.atomic_add(c.tickets + of, 1, step=3, sync="ticket")\n',
+                   '    ticket = yield xl.load(c.tickets + of, step=3, sync="ticket")\n'
+                   '    yield xl.store(c.tickets + of, ticket + 1, step=3, sync="ticket")\n'), quick=True),
 )  # fmt: skip
 
 OWN = (
@@ -86,6 +106,15 @@ OWN = (
         of.without("block copied")),
     bug("memory pool unpinned: no odd version", UNPINNED, UNDEFINED | WRONG, of.without("odd")),
     bug("model cache: no odd version", MODEL, UNDEFINED | WRONG | FAILED, of_models.without("odd")),
+    bug("pool of servers: nobody looks whose block it is", USED_AGAIN, WRONG,
+        of_servers("            found = there == key\n", "            found = 1\n")),
+    bug("pool of servers: no fence between the odd version and the block", AGAIN_AND_AGAIN, UNDEFINED | WRONG | RACE,
+        of_servers.without("odd before block")),
+    bug("pool of servers: no fence between the block and the even version", TWICE, UNDEFINED | WRONG | UNWRITTEN | RACE,
+        of_servers.without("block before even")),
+    bug("pool of servers: not validated", TWICE, UNDEFINED, of_servers.without("validated")),
+    bug("pool of servers: a key of its own tokens alone", ContextCase(), WRONG,
+        of_servers("    return mixed(mixed(before) ^ tokens)\n", "    return mixed(tokens)\n")),
     bug("pool put: a block that is claimed is read without waiting", PUT, BROKEN, of_models.without("there")),
     bug("memory pool: a client's hash leaves the namespace out", SPACES, AREA,
         of(LOOKED_UP, LOOKED_UP.replace("key // p.each * p.buckets + ", ""))),

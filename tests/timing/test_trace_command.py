@@ -35,7 +35,7 @@ def test_every_protocol_has_a_trace(protocol: str, tmp_path: Path) -> None:
     told, events = traced(tmp_path, protocol, *sizes)
     check_events(events)
     assert (told["wrong"], told["wrong_bytes"]) == (0, {})
-    assert told["slices"] == sum(event["ph"] == "X" for event in events)
+    assert told["slices"] == sum(event["ph"] == "X" and event["cat"] not in ("kernel", "step") for event in events)
     assert sum(told["critical_path_us"].values()) == pytest.approx(told["latency_us"])
     assert sum(told["critical_path_by_sync_us"].values()) <= told["latency_us"] * (1 + 1e-9)
     assert told["arrows"] > 0 or protocol == "block-map"  # of whose cores none reads what another has written
@@ -64,6 +64,39 @@ def test_the_eight_steps_of_a_transfer_can_be_read_off(tmp_path: Path) -> None:
     writes = {e["name"] for e in events if e["ph"] == "X" and "writes" in e["args"]}
     puts = {"step 3: put, tail", "step 7: add, slot ack", "step 7: put, ack"}
     assert writes == {"step 2: mtu_out", "step 6: mtu_out", *puts}
+
+
+@pytest.mark.parametrize("kind", ["dispatch", "fused"])
+def test_a_swap_can_be_told_from_the_layers_that_run_meanwhile(kind: str, tmp_path: Path) -> None:
+    """The last die's loader writes weights while other dies dispatch; arrows join its maps and who adopts them."""
+    sizes = [word for size in ("ranks=3", "rounds=3", "tokens=8,1,1") for word in ("--set", size)]
+    told, events = traced(tmp_path, f"{kind}-swap", *sizes)
+    check_events(events)
+    assert told["wrong"] == 0
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    spans = [e for e in events if e["ph"] == "X" and threads[e["pid"], e["tid"]].endswith("kernels")]
+    (loader,) = [e for e in spans if e["name"] == "reload"]
+    assert (loader["pid"], threads[2, loader["tid"]]) == (2, "core 1 kernels")
+    steps = [e for e in spans if (e["pid"], e["tid"], e["cat"]) == (2, loader["tid"], "step")]
+    assert [e["name"] for e in steps] == ["step 1", "step 2", "step 1", "step 3", "step 2"]
+    layers = [e["name"] for e in spans if e["cat"] == "kernel" and e["pid"] == 0]
+    dispatch, combine = [name for name in dict.fromkeys(layers) if name.endswith(("dispatch", "combine"))]
+    assert layers == ["begin", dispatch, "held_experts", combine] * 3 + ["end"]
+    meets = [(e["pid"], e["name"]) for e in spans if e["cat"] == "kernel" and overlap(e, steps[3])]
+    assert (1, dispatch) in meets
+    assert {e["args"]["kernel"] for e in events if e["ph"] == "X" and "slot ver" in e["name"]} >= {"reload"}
+    begun, ended = (
+        {e["id"]: threads[e["pid"], e["tid"]] + f" of {e['pid']}" for e in events if e["ph"] == end} for end in "sf"
+    )
+    joined = {(begun[each], ended[each]) for each in begun}
+    for die in range(3):
+        assert ("core 1 mtu-out of 2", f"core 0 scalar of {die}") in joined  # a map's number
+        assert (f"core 0 mtu-out of {die}", "core 1 scalar of 2") in joined  # that it is adopted
+
+
+def overlap(one: Event, other: Event) -> bool:
+    """Is there a moment at which both slices are under way?"""
+    return one["ts"] < other["ts"] + other["dur"] and other["ts"] < one["ts"] + one["dur"]
 
 
 def test_what_a_slice_and_an_arrow_say(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ _NS = 1.0e-3
 def check_events(events: list[Event]) -> None:
     """Every event is one that the format has, complete, in the order of time, and means what it seems to.
 
-    Slices of a thread follow each other without overlapping, by whole nanoseconds, which is what Perfetto keeps; each
-    arrow has one beginning and one end, in this order, each within exactly one slice; every process and thread with
-    events has a name, and each only one.
+    Slices of a thread follow each other without overlapping, by whole nanoseconds, which is what Perfetto keeps; steps
+    of a launch lie within it.  Each arrow has one beginning and one end, in this order, each within exactly one slice;
+    every process and thread with events has a name, and each only one.
     """
     times = [event["ts"] for event in events if event["ph"] != "M"]
     assert times == sorted(times)
@@ -33,8 +33,12 @@ def check_events(events: list[Event]) -> None:
         if event["ph"] == "C":
             assert event["args"]
             assert all(isinstance(value, float) and value >= 0 for value in event["args"].values())
-    for spans in slices.values():
+    launches = [_slices(events, kind) for kind in ("kernel", "step")]
+    for spans in (spans for each in (slices, *launches) for spans in each.values()):
         assert all(b[0] >= a[1] - _NS / 10 for a, b in itertools.pairwise(spans))
+    for thread, steps in launches[1].items():
+        around = launches[0][thread]
+        assert all(any(a <= begin and end <= b + _NS / 10 for a, b in around) for begin, end in steps)
     for begin, end in arrows:
         assert begin["ts"] <= end["ts"]
         assert (begin["name"], begin["cat"]) == (end["name"], end["cat"])
@@ -59,11 +63,11 @@ def _metadata(events: list[Event]) -> dict[str, set[Any]]:
     return found
 
 
-def _slices(events: list[Event]) -> dict[tuple[int, int], list[tuple[float, float]]]:
-    """By thread, in the order in which they begin."""
+def _slices(events: list[Event], kind: str = "") -> dict[tuple[int, int], list[tuple[float, float]]]:
+    """By thread, in the order in which they begin: actions, or launches or steps."""
     slices = defaultdict(list)
     for event in events:
-        if event["ph"] == "X":
+        if event["ph"] == "X" and (event["cat"] if event["cat"] in ("kernel", "step") else "") == kind:
             assert isinstance(event["dur"], float)
             assert event["dur"] >= 0
             assert _is_whole_ns(event["dur"])

@@ -34,11 +34,12 @@ _COLOURS = ("#ba4a00", "#2e86c1", "#17a589", "#d68910", "#7d3c98", "#566573", "#
 class TraceOptions(Modelled):
     """Run a protocol in virtual time, and write what every pipe did as a trace for Perfetto (ui.perfetto.dev).
 
-    Each process is a die and each thread a pipe of a core: the scalar unit, mtu-in, vector, mtu-out, DMA. A slice is
-    an action that took time, named "step 3: put, tail" by the step of the paper and the synchronization. On the
-    scalar unit, "waits:" precedes what it waited for, and "issue" where it queues what a pipe then does. Click a
-    slice to see its source line, its bytes, and what it reads or writes. An arrow leads from a write to who saw it:
-    from a flag to the poll, from data to the transfer that read it. Counters show what each link carries.
+    Each process is a die. A core has a thread of the kernels that it runs, with their steps within, and threads of its
+    pipes: the scalar unit, mtu-in, vector, mtu-out, DMA. A slice of a pipe is an action that took time, named
+    "step 3: put, tail" by the step of the paper and the synchronization. On the scalar unit, "waits:" precedes what it
+    waited for, and "issue" where it queues what a pipe then does. Click a slice to see its source line, its bytes, and
+    what it reads or writes. An arrow leads from a write to who saw it: from a flag to the poll, from data to the
+    transfer that read it. Counters show what each link carries.
 
     The sizes are small, as for `xccl-emu check`. Ask for more: sizes are options, and xccl-emu list PROTOCOL shows
     them. (--dies says what is shown; a protocol that has a size of that name takes it as --set dies=3.)
@@ -50,6 +51,7 @@ class TraceOptions(Modelled):
       xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --granules 224
       xccl-emu trace mixserve-dispatch --fabric atlas-800t-a2 --gantt 0
       xccl-emu trace a2e --tokens 8 --cores 2 --html a2e.html
+      xccl-emu trace dispatch-swap --ranks 3 --rounds 3 --tokens 8,1,1  weights change while others dispatch
 
     A page (--html) needs no Perfetto: pipes over time, the critical path in red, the actions one after the other, and
     the source of the one that is chosen.

@@ -1,9 +1,10 @@
 """A timed run in the Chrome trace event format, which Perfetto opens: when each pipe of each core did what.
 
-A process is a die, a thread one engine of a core (DMA has one for each copy that runs at the same time).  A slice is an
-action that took time, named by the step of the paper; before it comes what the scalar unit waited for.  An arrow leads
-from a write to what saw it on another core: a poll from the flag, a transfer from the last of its bytes to become
-visible.  Counters show what each link carries.  Times are microseconds, rounded to nanoseconds as Perfetto keeps them.
+A process is a die, a thread one engine of a core (DMA has one for each copy that runs at the same time), or the kernels
+that the core runs, with their steps (`spans`).  A slice of an engine is an action that took time, named by the step of
+the paper; before it comes what the scalar unit waited for.  An arrow leads from a write to what saw it on another core:
+a poll from the flag, a transfer from the last of its bytes to become visible.  Counters show what each link carries.
+Times are microseconds, rounded to nanoseconds as Perfetto keeps them.
 
 Arrows begin where each action saw a write.
 """
@@ -26,6 +27,7 @@ from xccl_emu.timing.array import PS_PER_NS, PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import OTHER_CPU, OTHER_NODE, SAME_DIE
 from xccl_emu.timing.run import Timing
+from xccl_emu.timing.spans import launched, spans
 
 NOTHING = -1
 """In place of the number of a record."""
@@ -91,7 +93,9 @@ EVENTS_MAX = 200_000
 """Slices and ends of arrows of a trace, unless it is said otherwise: a file of about 50 MB."""
 
 _THREADS = 16
-"""Numbers that a core has for its threads."""
+"""Numbers that a core has for its threads, from 1 on: Perfetto keeps thread 0 of process 0 for what is idle."""
+_KERNELS = _THREADS - 1
+"""The one that says which kernels it runs, which is shown first."""
 
 Row = NDArray[np.int64]
 
@@ -187,8 +191,9 @@ class _Writer:
         left, records = len(self.rows) - done, self.timing.records
         end = records[self.rows[done], tl.RECORD_START] if left else round(self.timing.latency_us * PS_PER_US)
         slices = len(self.events) - 2 * self.arrows
+        self._add_spans(self.rows[:done])
         self.events += counters(self.timing, dies, int(end))
-        self.events.sort(key=lambda event: event["ts"])
+        self.events.sort(key=lambda event: (event["ts"], -event.get("dur", 0.0)))
         return Trace([*self._names(), *self.events], slices, self.arrows, left, int(end) / PS_PER_US)
 
     def _add(self, number: int, write: int) -> None:
@@ -205,6 +210,16 @@ class _Writer:
         if write != NOTHING:
             self.arrows += 1
             self.events += self._arrow(write, number)
+
+    def _add_spans(self, rows: _Numbers) -> None:
+        """Add what cores run: slices of launches, with their steps within."""
+        for span in spans(self.timing, rows):
+            die, core = divmod(span.core, self.timing.cores_per_die)
+            first, last = _ns(span.begin), _ns(span.end)
+            place = {"pid": die, "tid": core * _THREADS + _KERNELS}
+            self.used.add((die, place["tid"]))
+            times = {"ts": first / 1000, "dur": (last - first) / 1000}
+            self.events.append({"ph": "X", "name": span.name, "cat": span.kind, **times, **place, "args": {}})
 
     def _slice(self, number: int, row: Row, prefix: str, start: int, end: int) -> Event:
         first, last = _ns(start), _ns(end)
@@ -254,12 +269,18 @@ class _Writer:
             yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": name}}
             yield {"ph": "M", "name": "process_sort_index", "pid": die, "tid": 0, "args": {"sort_index": die}}
         for die, thread in sorted(self.used):
-            core, engine = divmod(thread - 1, _THREADS)
-            lane = f" {engine - rq.DMA + 1}" if engine > rq.DMA else ""
-            name = f"core {core} {ENGINES[min(engine, rq.DMA)]}{lane}"
             place = {"pid": die, "tid": thread}
-            yield {"ph": "M", "name": "thread_name", **place, "args": {"name": name}}
-            yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": thread}}
+            order = thread - _KERNELS if thread % _THREADS == _KERNELS else thread
+            yield {"ph": "M", "name": "thread_name", **place, "args": {"name": _thread_name(thread)}}
+            yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": order}}
+
+
+def _thread_name(thread: int) -> str:
+    core, number = divmod(thread, _THREADS)
+    if number == _KERNELS:
+        return f"core {core} kernels"
+    lane = f" {number - rq.DMA}" if number > rq.DMA + 1 else ""
+    return f"core {core} {ENGINES[min(number - 1, rq.DMA)]}{lane}"
 
 
 def name_of(timing: Timing, row: Row) -> str:
@@ -273,7 +294,7 @@ def name_of(timing: Timing, row: Row) -> str:
 def details_of(timing: Timing, row: Row) -> Event:
     """Return what a click on a record shows: its kernel and source, what it reads and writes, bytes and waits."""
     read, written, site = int(row[tl.RECORD_READ]), int(row[tl.RECORD_WRITTEN]), timing.site(row)
-    details: Event = {"kernel": timing.kernels[int(row[tl.RECORD_CORE])].name}
+    details: Event = {"kernel": launched(timing, row) or timing.kernels[int(row[tl.RECORD_CORE])].name}
     if site:
         source = "/".join(Path(site.file).parts[-2:])
         details |= {"step": site.step, "sync": site.sync, "source": f"{source}:{site.line}"}

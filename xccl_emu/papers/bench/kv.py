@@ -2,9 +2,13 @@
 
 A cache moves by DMA, a block for each layer, from a die to one of another node.  What is published is the bandwidth of
 the plane; the rows have the time that the bytes take at it.
+
+Nothing is published of the protocols that decide when blocks go ([xDeepServe] 5.1).  Their rows have how long blocks
+are on their way in the kernels of the case ``kv``: when decode pulls them, and by send and receive, over UB.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from xccl_emu.kernels.transfers import copy_blocks
+from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.papers.bench import published
@@ -19,7 +24,10 @@ from xccl_emu.papers.bench.published import Published
 from xccl_emu.papers.bench.result import Result
 from xccl_emu.papers.bench.setting import DEFAULT, Setting
 from xccl_emu.protocols.pull.case import MoeCase
-from xccl_emu.timing.run import VirtualTime
+from xccl_emu.protocols.serving.kv.case import DEEPSEEK_R1, KvCase
+from xccl_emu.timing.array import PS_PER_US
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.run import Timing, VirtualTime
 
 LAYERS = 61
 TOKEN_BYTES = 576 * 2
@@ -32,6 +40,15 @@ RANKS, CORES, TOKENS, HIDDEN, TOP_K = 8, 8, 32, 7168, 4
 """Sizes of the dispatch during which caches move."""
 BESIDE_BLOCKS, BLOCK_BYTES = 16, 1 << 18
 """What each rank gets meanwhile: 4 MiB."""
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "pulled by one core": {"path": "mtu"},
+    "pulled by DMA": {"path": "dma"},
+    "by send and receive, ring of 2 chunks": {"path": "sendrecv", "ring": 2},
+    "by send and receive, ring of 8 chunks": {"path": "sendrecv", "ring": 8},
+}
+"""Of the protocols that say when blocks go: sizes of `KvCase`, other than a cache of 4,096 tokens has by itself."""
+GRANTED, READY = "grant in", "ready"
+"""The receiver knows its slots; all blocks of the task are there."""
 
 
 class Copies(NamedTuple):
@@ -120,10 +137,41 @@ def with_dispatch(setting: Setting) -> list[Result]:
     return results
 
 
+def by_protocols(setting: Setting, cache: Mapping[str, Any] = DEEPSEEK_R1) -> Iterator[Result]:
+    """Yield how long a cache is on its way to another node in each protocol, in milliseconds.
+
+    cache: its sizes; by default 4,096 tokens.
+    """
+    setting = replace(setting, fabric=replace(setting.fabric, dies_per_chip=1, chips_per_node=1))
+    for way, sizes in WAYS.items():
+        with setting.stage(way):
+            trial, _ = setting.run(KvCase(**{**cache, **sizes}), True, (GRANTED, READY))
+        wrong = sum(trial.wrong_bytes().values()) if setting.data else None
+        assert isinstance(trial.pod.policy, VirtualTime)
+        ms = on_their_way_us(trial.pod.policy.timing) / 1e3
+        yield Result("kv", f"4,096 tokens, {way}", ms, "ms", configuration=dict(sizes), wrong=wrong)
+
+
+def on_their_way_us(timing: Timing) -> float:
+    """Microseconds from `GRANTED` to `READY` in a log of these, of all tasks of a receiver: the mean of all receivers.
+
+    What prefill and decode do before and after is not part of it.
+    """
+    seen = defaultdict[str, dict[int, list[int]]](lambda: defaultdict(list))
+    for row in timing.records:
+        site, core = timing.site(row), int(row[tl.RECORD_CORE])
+        if site and site.sync == GRANTED:
+            seen[GRANTED][core].append(int(row[tl.RECORD_END]))
+        elif row[tl.RECORD_ENGINE] == MTU_OUT:
+            seen[READY][core].append(int(row[tl.RECORD_VISIBLE]))
+    took = [np.subtract(ready, seen[GRANTED][core]).sum() for core, ready in seen[READY].items()]
+    return float(np.mean(took)) / PS_PER_US
+
+
 def kv(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:
-    """Every published row, or some; with all of them what caches change of a dispatch."""
+    """Every published row, or some; with all of them what protocols take, and what caches change of a dispatch."""
     results = []
     for row in published.rows("kv") if rows is None else rows:
         with setting.stage(row.what):
             results.append(transfer(setting, row))
-    return results if rows is not None else [*results, *with_dispatch(setting)]
+    return results if rows is not None else [*results, *by_protocols(setting), *with_dispatch(setting)]

@@ -168,7 +168,9 @@ class Setting:
         policy.granted = self.granted
         return policy
 
-    def run(self, case: "Case") -> "tuple[Trial, float]":
+    def run(
+        self, case: "Case", log: bool | Collection[int] = False, sites: Collection[str] = ()
+    ) -> "tuple[Trial, float]":
         """Run a case, on the pod that just fits it: the trial as it is then, and microseconds until the last core is
         done.
 
@@ -178,7 +180,7 @@ class Setting:
         if self.data and (need := trial.pod.spec.memory_bytes) > self.free_bytes:
             free = f"{self.free_bytes / 1e9:.3g} GB may be used"
             raise CapacityError(f"{case.name}: needs up to {need / 1e9:.3g} GB, {free}; take --no-data, or less")
-        policy = trial.pod.policy = self.clock()
+        policy = trial.pod.policy = self.clock(log, sites)
         trial.pod.run()
         return trial, policy.timing.latency_us
 

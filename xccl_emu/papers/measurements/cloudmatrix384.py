@@ -114,10 +114,11 @@ class CongestionMeasurement(Measurement):
 
 @dataclass(frozen=True)
 class KvMeasurement(Measurement):
-    """KV caches of DeepSeek-R1 over each plane, by DMA, and what they change of a dispatch meanwhile (4.3.3).
+    """KV caches of DeepSeek-R1 over each plane, by DMA, by protocol, and what they change of a dispatch (4.3.3).
 
-    Published is how long their bytes take at the bandwidth of the plane. What 16 dies read, and what goes at the
-    same time as a dispatch, moves no payload.
+    Published is how long their bytes take at the bandwidth of the plane. By protocol: pulled by a core or by DMA, or by
+    send and receive through XCCL's ring (xDeepServe 5.1), from the grant of slots until all is there. What 16 dies
+    read, and what goes at the same time as a dispatch, moves no payload.
     """
 
     name = "kv"
