@@ -101,10 +101,10 @@ class ContextCase(protocol.Case):
     def _record(self, pod: Pod, parts: "_Parts") -> device.Cache:
         """Return what a client's kernel takes, but for what is on its own die."""
         servers, last = range(self.servers), self.servers + self.clients
-        there = (part.at(0).on(*servers) for part in (parts.inbox, parts.tails, parts.tickets))
+        inbox, tails, tickets = (part.at(0).on(*servers) for part in (parts.inbox, parts.tails, parts.tickets))
         return device.Cache(
             parts.blocks.at(0).on(*servers), parts.versions.at(0).on(*servers), parts.volumes.at(last),
-            parts.volume_versions.at(last), *there, 0, 0, self.servers * self.points, self.servers,
+            parts.volume_versions.at(last), inbox, tails, tickets, 0, 0, self.servers * self.points, self.servers,
             pod.spec.die_bytes, self.places, self.volume, self._nbytes, self.clients, self.requests, self.length,
         )  # fmt: skip
 
