@@ -62,7 +62,8 @@ PROFILED_STATES = 10_000
 """States that `--profile` looks at by default."""
 SECONDS_LEAST = 0.01
 _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
-       "sync_all": ("SyncAll drains", "SyncAll only arrives")}  # fmt: skip
+       "sync_all": ("SyncAll drains", "SyncAll only arrives"),
+       "syncthreads": ("__syncthreads makes writes visible", "it only arrives")}  # fmt: skip
 """What each reading says, the stronger and the weaker one."""
 
 

@@ -58,6 +58,13 @@ ASCEND_C = Language(
     'extern "C" __global__ __aicore__ void {name}(', "doors", "ascendc", "ascendc.ascend_kernel(SOURCE, {name!r})",
     "ascendc.launch(bench, pod, kernel, 0, [0], {args}, {grants}{tiling})",
 )  # fmt: skip
+CUDA = Language(
+    "CUDA C++",
+    r"__global__\s+(?!__aicore__)(?:\w+\s+)*?(?:__launch_bounds__\s*\([^)]*\)\s*)?(void)\s+"
+    r"(?:__launch_bounds__\s*\([^)]*\)\s*)?{name}\s*\(([^)]*)\)",
+    "__global__ void {name}(", "doors", "cuda", "cuda.cuda_kernel(SOURCE, {name!r})",
+    "cuda.launch(bench, pod, kernel, 0, {args}, {grants})",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
