@@ -63,7 +63,7 @@ PROFILED_STATES = 10_000
 SECONDS_LEAST = 0.01
 _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
        "sync_all": ("SyncAll drains", "SyncAll only arrives"),
-       "syncthreads": ("__syncthreads makes writes visible", "it only arrives")}  # fmt: skip
+       "scopes": ("what is ordered for a block or a GPU is for all ranks", "it is for nobody else")}  # fmt: skip
 """What each reading says, the stronger and the weaker one."""
 
 

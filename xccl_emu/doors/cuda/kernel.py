@@ -17,10 +17,14 @@ STACK_WORDS = 256
 
 KEPT = tuple(f"xccl_{name}" for name in (
     "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "published",
+    "wrote",
 ))  # fmt: skip
-"""Parameters in front of the kernel's own: who a thread is, where its barriers are said, and how many it has come to."""
+"""Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, to how
+many it has, all of them before which number are published, and to which ranks it has written since."""
 
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
+_IS_NARROW = re.compile(r"bar(?:rier)?\.|[\w.]+\.(?:cta|cluster|gpu|gl)\b")
+"""Matches a name of what is ordered for a block or a GPU."""
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 
 
@@ -30,8 +34,8 @@ class Build(NamedTuple):
     defines: Mapping[str, str | int]
     include: tuple[Path, ...]
     """Folders of headers, which are searched after ours."""
-    syncthreads: str = READINGS["syncthreads"][-1]
-    """How its barriers are read."""
+    scopes: str = READINGS["scopes"][-1]
+    """How its barriers and scopes smaller than the system are read."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -46,12 +50,12 @@ class CudaKernel(foreign.CKernel):
 
     def read(self, bench: Bench) -> "CudaKernel":
         """The same as a run reads what its source leaves open."""
-        if not any(site.operation == "await_group" for site in self.sites):
+        if not any(_IS_NARROW.match(site.sync) for site in self.sites):
             return self
-        how = bench.reading("syncthreads")
-        if how == self.build.syncthreads:
+        how = bench.reading("scopes")
+        if how == self.build.scopes:
             return self
-        build = self.build._replace(syncthreads=how)
+        build = self.build._replace(scopes=how)
         return self._read.setdefault(how, CudaKernel(self.file, self.name, self._template, build, self.stack_words))
 
     def _names(self) -> tuple[str, ...]:
@@ -72,7 +76,7 @@ class CudaKernel(foreign.CKernel):
         words = ", ".join(name.upper() for name in KEPT)
         atomics = ", ".join(f"XCCL_ATOMIC_{name}" for name in ptx.ATOMICS)
         known = [f"enum xccl_word {{ {words} }};", f"enum {{ {atomics}, XCCL_ATOMICS }};"]
-        known += [f"#define XCCL_BARRIER_ARRIVES {int(self.build.syncthreads == 'arrives')}", '#include "xccl_cuda.h"']
+        known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
         flags = ("-ffp-contract=off", *(f"-I{each}" for each in (INCLUDE, *self.build.include)))

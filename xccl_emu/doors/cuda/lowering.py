@@ -196,8 +196,8 @@ class _Call:
     def lines(self) -> Iterator[str]:
         """The instructions of the IR."""
         of = self.instruction
-        if of.row.publishes and of.row.request != "atomic" and of.scope != "cta":
-            yield from self._called("publish", self._site("poll", True), self._site("quiet", True))
+        if of.row.publishes and of.row.request != "atomic":
+            yield from self._published()
         yield from {
             "load": self._load, "store": self._store, "atomic": self._atomic, "barrier": self._barrier,
             "": lambda: iter(()),
@@ -205,6 +205,10 @@ class _Call:
 
     def _site(self, request: str, named: bool, order: str = "") -> str:
         return self.module._site(self.row, request, self.instruction.name if named else "", order)
+
+    def _published(self) -> Iterator[str]:
+        is_for_all = f"i64 {int(self.instruction.scope == 'sys')}"
+        yield from self._called("publish", self._site("poll", True), self._site("quiet", True), is_for_all)
 
     def _called(self, name: str, *given: str, result: str = "") -> Iterator[str]:
         said = f"{result} = call i64" if result else "call void"
@@ -234,8 +238,8 @@ class _Call:
         if not of.atomic or of.kind == "f" or of.nbytes not in (4, 8) or of.elements > 1:
             raise self._refused("an atomic of this operation and type")
         is_red = of.row.opcode == "red"
-        if of.row.publishes and of.scope != "cta":
-            yield from self._called("publish", self._site("poll", True), self._site("quiet", True))
+        if of.row.publishes:
+            yield from self._published()
         pointer = yield from self._checked(*self._address(0 if is_red else 1))
         words = []
         for operand in of.operands[1 if is_red else 2 :]:

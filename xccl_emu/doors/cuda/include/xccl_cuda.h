@@ -55,9 +55,16 @@ XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from
     if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
     return xccl_ask(site, XCCL_OP_LOAD, int64_t(from), nbytes, 0, 0, 0, 0);
 }
+/* A request that writes; where order is narrow the thread knows to which ranks it has written. */
+XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation, int64_t address, int64_t one,
+                                       int64_t two) {
+    if (!XCCL_IS_WIDE)
+        xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << (address / xccl_kept(XCCL_RANK_BYTES) & 31));
+    return xccl_ask(site, operation, address, one, two, 0, 0, 0);
+}
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
-    else xccl_ask(site, XCCL_OP_STORE, int64_t(to), word, nbytes, 0, 0, 0);
+    else xccl_written(site, XCCL_OP_STORE, int64_t(to), word, nbytes);
 }
 XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load, const xccl_site *store, void *to, const void *from,
                                       int64_t nbytes, int64_t step) {
@@ -68,7 +75,7 @@ XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load, const xccl_site *st
         int64_t word = from_own ? xccl_ours_read_own(source, step)
                                 : xccl_ask(load, XCCL_OP_LOAD, int64_t(source), step, 0, 0, 0, 0);
         if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_ask(store, XCCL_OP_STORE, int64_t(target), word, step, 0, 0, 0);
+        else xccl_written(store, XCCL_OP_STORE, int64_t(target), word, step);
     }
 }
 XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t byte, int64_t nbytes, int64_t step) {
@@ -77,27 +84,38 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
     for (int64_t i = 0; i < nbytes; i += step) {
         char *target = (char *)to + i;
         if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_ask(store, XCCL_OP_STORE, int64_t(target), word, step, 0, 0, 0);
+        else xccl_written(store, XCCL_OP_STORE, int64_t(target), word, step);
     }
 }
 
-/* ---- order.  Under the reading `arrives` a barrier makes nothing visible: each thread says by a strong write to each
- * rank, which its earlier writes there do not pass, which barrier it has come to; what publishes waits for these words
- * of its block, and then for its own writes. */
+/* ---- order.  What is ordered for a block or a GPU alone, by barriers or by scopes, is either so for all ranks
+ * (XCCL_IS_WIDE), or makes nothing visible.  Then a thread says at a barrier, by strong writes, which its earlier writes
+ * to that rank do not come after, that it has come there, and where it has written.  What publishes waits for these
+ * words of its block, then for its own writes. */
 
 static inline int64_t xccl_said(int64_t rank, int64_t thread) {
     int64_t threads = xccl_count(xccl_kept(XCCL_BLOCK_DIM)), block = xccl_kept(XCCL_BLOCK);
     int64_t place = (xccl_kept(XCCL_RANK) * xccl_count(xccl_kept(XCCL_GRID_DIM)) + block) * threads + thread;
     return rank * xccl_kept(XCCL_RANK_BYTES) + xccl_kept(XCCL_SAID) + 8 * place;
 }
+/* Its ranks are bits of a word, below the number of barriers. */
+enum { XCCL_RANK_BITS = 32 };
 
-XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet) {
-#if XCCL_BARRIER_ARRIVES
-    int64_t barriers = xccl_kept(XCCL_BARRIERS), threads = xccl_count(xccl_kept(XCCL_BLOCK_DIM));
-    for (int64_t thread = 0; barriers > xccl_kept(XCCL_PUBLISHED) && thread < threads; thread++)
-        for (int64_t rank = 0; thread != xccl_kept(XCCL_THREAD) && rank < xccl_kept(XCCL_RANKS); rank++)
-            xccl_ask(poll, XCCL_OP_POLL, xccl_said(rank, thread), XCCL_CMP_GE, barriers, 8, -1, 0);
-    xccl_keep(XCCL_PUBLISHED, barriers);
+XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
+    if (!is_for_all && !XCCL_IS_WIDE) return;
+#if !XCCL_IS_WIDE
+    int64_t me = xccl_kept(XCCL_THREAD), at = xccl_kept(XCCL_BARRIERS) << XCCL_RANK_BITS;
+    bool is_known = xccl_kept(XCCL_PUBLISHED) == xccl_kept(XCCL_BARRIERS);
+    for (int64_t thread = 0; !is_known && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
+        if (thread == me) continue;
+        int64_t said = xccl_said(xccl_kept(XCCL_RANK), thread);
+        uint32_t ranks = xccl_ask(poll, XCCL_OP_POLL, said, XCCL_CMP_GE, at, 8, -1, 0);
+        for (int64_t rank = 0; ranks >> rank; rank++)
+            if (ranks >> rank & 1)
+                xccl_ask(poll, XCCL_OP_POLL, xccl_said(rank, thread), XCCL_CMP_GE, at, 8, -1, 0);
+    }
+    xccl_keep(XCCL_PUBLISHED, xccl_kept(XCCL_BARRIERS));
+    xccl_keep(XCCL_WROTE, 0);
 #endif
     xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
 }
@@ -105,12 +123,16 @@ XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet) 
 XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet, const xccl_site *arrive,
                                  const xccl_site *await) {
     if (xccl_count(xccl_kept(XCCL_BLOCK_DIM)) == 1) return;
-#if XCCL_BARRIER_ARRIVES
-    xccl_keep(XCCL_BARRIERS, xccl_kept(XCCL_BARRIERS) + 1);
-    for (int64_t rank = 0; rank < xccl_kept(XCCL_RANKS); rank++)
-        xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, xccl_kept(XCCL_THREAD)), xccl_kept(XCCL_BARRIERS), 8, 0, 0, 0);
-#else
+#if XCCL_IS_WIDE
     xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
+#else
+    int64_t barriers = xccl_kept(XCCL_BARRIERS) + 1, me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
+    xccl_keep(XCCL_BARRIERS, barriers);
+    uint32_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here);
+    int64_t word = barriers << XCCL_RANK_BITS | ranks;
+    xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
+    for (int64_t rank = 0; ranks >> rank; rank++)
+        if (ranks >> rank & 1) xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, me), word, 8, 0, 0, 0);
 #endif
     int64_t phase = xccl_ask(arrive, XCCL_OP_ARRIVE, 0, 0, 0, 0, 0, 0);
     xccl_ask(await, XCCL_OP_AWAIT_GROUP, phase, 0, 0, 0, 0, 0);
@@ -152,7 +174,7 @@ XCCL_OURS int64_t xccl_ours_atomic(const xccl_site *load, const xccl_site *swap,
         return old;
     }
     if (nbytes == 8 && how % XCCL_ATOMICS == XCCL_ATOMIC_add)
-        return xccl_ask(add, XCCL_OP_ATOMIC_ADD, address, value, 0, 0, 0, 0);
+        return xccl_written(add, XCCL_OP_ATOMIC_ADD, address, value, 0);
     int64_t word = address & -8, by = 8 * (address - word);
     uint64_t mask = (nbytes == 8 ? ~0ull : (1ull << 8 * nbytes) - 1) << by;
     for (;;) {
@@ -160,6 +182,6 @@ XCCL_OURS int64_t xccl_ours_atomic(const xccl_site *load, const xccl_site *swap,
         int64_t made = xccl_result(how, old, value, compare, nbytes);
         int64_t after = (before & ~mask) | (uint64_t(made) << by & mask);
         if (how % XCCL_ATOMICS == XCCL_ATOMIC_cas && old != (compare & int64_t(mask >> by))) return old;
-        if (xccl_ask(swap, XCCL_OP_COMPARE_SWAP, word, after, before, 0, 0, 0) == before) return old;
+        if (xccl_written(swap, XCCL_OP_COMPARE_SWAP, word, after, before) == before) return old;
     }
 }
