@@ -23,7 +23,7 @@ KEPT = tuple(f"xccl_{name}" for name in (
 many it has, all of them before which number are published, and to which ranks it has written since."""
 
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
-_IS_NARROW = re.compile(r"bar(?:rier)?\.|[\w.]+\.(?:cta|cluster|gpu|gl)\b")
+_IS_NARROW = re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)")
 """Matches a name of what is ordered for a block or a GPU."""
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 

@@ -28,7 +28,7 @@ _LINKAGE = re.compile(r"(?<=define )(?:(?:linkonce_odr|weak_odr|dso_local|hidden
 _BYVAL = re.compile(r"ptr [^,]*\bbyval\([^)]*\)[^,]* (%\w+)")
 _MADE = re.compile(rf"\s*(\S+) = (?:alloca\b|getelementptr\b.*?, ptr ({VALUE})(?:,|$))")
 _CONSTANT = re.compile(r"(@\S+) = .*\bconstant\b")
-_LOAD = re.compile(rf"\s*(\S+) = load (?:volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
+_LOAD = re.compile(rf"\s*(\S+) = load (volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
 _STORE = re.compile(rf"\s*store (?:volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
 _ANY = re.compile(rf"\s*(?:\S+ = load|store) .*?, ptr ({VALUE}), align \d+(?=,|$)")
 _MOVE = re.compile(
@@ -94,9 +94,9 @@ class _Lowered(rewriting.Module):
 
     def _access(self, row: str) -> Iterator[str]:
         if found := _LOAD.match(row):
-            result, kind, pointer = found.groups()
-            word = self.new()
-            called = f"@xccl_ours_read({self._site(row, 'load')}, ptr {pointer}, i64 {BITS.get(kind, 64) // 8})"
+            result, is_volatile, kind, pointer = found.groups()
+            word, site = self.new(), self._site(row, "load", "ld.volatile" if is_volatile else "")
+            called = f"@xccl_ours_read({site}, ptr {pointer}, i64 {BITS.get(kind, 64) // 8})"
             yield f"  {word} = call i64 {called}{self.debug(row)}"
             yield from self.of_word(result, kind, word)
         elif found := _STORE.match(row):
