@@ -27,6 +27,7 @@ class AllReduce(Case):
     ranks: int = size(2, "Ranks, each a GPU.", least=2, most=RANKS_MOST)
     threads: int = size(2, "Threads of the block of each rank.", least=2)
     elements: int = size(2, "Elements of a rank.")
+    source: ClassVar[Path] = SOURCE
     defines: ClassVar[Mapping[str, str]] = {}
 
     def lay_out(self, bench: Bench) -> None:
@@ -39,7 +40,7 @@ class AllReduce(Case):
         each = np.zeros((), RANKS)
         for rank in range(self.ranks):
             each["signals"][rank], each["buffers"][rank] = signals.at(rank), buffers.at(rank)
-        kernel = cuda.cuda_kernel(SOURCE, "all_reduce", template=str(self.ranks), defines=self.defines)
+        kernel = cuda.cuda_kernel(self.source, "all_reduce", template=str(self.ranks), defines=self.defines)
         total = data[0].copy()
         for row in data[1:]:
             total += row
