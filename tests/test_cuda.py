@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++: what accesses and PTX do to memory, where their requests are, and what is refused by its name."""
+"""Kernels in CUDA C++: what accesses and PTX do to memory, where their requests are, and what is refused by name."""
 
 import shutil
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_accesses_by_plain_pointers_reach_memory_and_variables_stay_on_the_stack
 @needs_clang
 @pytest.mark.nojit
 def test_ptx_reads_and_writes_vectors_hints_offsets_and_narrow_types() -> None:
-    """An unsigned type has no sign in a wider register; what stands between two instructions and in comments is none."""
+    """An unsigned type has no sign in a wider register; comments are passed over."""
     buffers = {"out": np.zeros(3, np.uint64), "in": u32(0x80000001, 2, 3, 0xFFFFFFFE, 0x40800000)}
     found = ran(cuda.cuda_kernel(WORDS, "vectors"), {**buffers, "narrow": np.zeros(4, np.uint16)})
     assert found["out"].tolist() == [0x80000001 + 0xFFFFFFFE, 2**64 - 1, 4]
@@ -116,7 +116,7 @@ def test_a_volatile_pointer_is_ptx_s_volatile() -> None:
         ('asm volatile("ld.u32 %0, [%1];" : "=r"(out[0]) : "r"(7));', "an address of 32 bits"),
         ('asm volatile("bar.sync 1;");', "a barrier other than 0"),
         ('asm volatile("membar.sys;" : "=r"(out[0]));', "no instruction writes it"),
-        ("__atomic_fetch_add(out, 1, 0);", "an atomic access of the compiler is no PTX"),
+        ("__atomic_fetch_add(out, 1, 0);", "an atomic access of the compiler"),
         ("typedef float v4 __attribute__((vector_size(16))); *(v4 *)out = *(v4 *)in;", "of this type"),
     ],
 )

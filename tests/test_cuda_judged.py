@@ -11,8 +11,9 @@ import pytest
 from tests.cuda_support import line_of
 from tests.foreign_support import ROOT, has_clang
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
 from xccl_emu.doors import cuda
+from xccl_emu.doors.cuda import launch
 from xccl_emu.protocol import Bench, Regions, registry
 from xccl_emu.protocol.case import Case
 
@@ -31,14 +32,16 @@ def test_an_all_reduce_is_the_sum_in_order_of_the_ranks(order: str, ranks: int, 
     """Runs in turn end with every byte as NumPy has it, in both readings."""
     for reading in (WIDE, NARROW):
         case = AllReduce(ranks=ranks, threads=threads, elements=elements).with_pod_options(**reading)
-        assert check(case, order=order, policy="random", schedules=3).violation is None
+        found = check(case, order=order, policy="random", schedules=3)
+        assert (found.verdict, found.reason) == (NO_VIOLATION, launch.READ_AS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reading", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_the_all_reduce_is_verified_under_every_schedule(reading: Mapping[str, str]) -> None:
     """Two ranks of two threads, whatever order writes become visible in."""
-    assert check(AllReduce().with_pod_options(**reading)).verdict == VERIFIED
+    found = check(AllReduce().with_pod_options(**reading))
+    assert (found.verdict, found.reason) == (VERIFIED, launch.READ_AS)
 
 
 def test_a_flag_without_release_is_refuted_at_lines_of_the_source() -> None:
@@ -90,26 +93,19 @@ def test_each_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
 class Message(Case):
     """Rank 0 writes a word and says so to rank 1, which reads it."""
 
-    tell: ClassVar[str] = ""
-    hear: ClassVar[str] = ""
-    folder: ClassVar[Path] = Path()
+    source: ClassVar[Path] = Path()
 
     def lay_out(self, bench: Bench) -> None:
         """One thread of each rank."""
-        file = self.folder / "message.cu"
-        file.write_text(
-            "#include <cuda/atomic>\n"
-            f"__global__ void give(int *word, unsigned *flag) {{ *word = 7; {self.tell} }}\n"
-            f"__global__ void take(int *word, unsigned *flag, int *out) {{ {self.hear} *out = *word; }}\n"
-        )
         regions = Regions(2)
         word, flag = regions.managed("word", 32), regions.meta("flag")
         gpus = cuda.gpus(bench, regions, 1, 1, app_bytes=64)
         out = bench.wanted(1, np.array([7], np.int32), "out")
         args: dict[str, Any] = {"word": word.at(0), "flag": flag.at(1)}
         grants = [word.grant(None, "rw"), flag.grant(None, "rw")]
-        gpus.launch(cuda.cuda_kernel(file, "give"), 0, args, grants)
-        gpus.launch(cuda.cuda_kernel(file, "take"), 1, {**args, "out": out.address}, [*grants, gpus.pod.grant(out, "w")])
+        gpus.launch(cuda.cuda_kernel(self.source, "give"), 0, args, grants)
+        take, leave = cuda.cuda_kernel(self.source, "take"), [*grants, gpus.pod.grant(out, "w")]
+        gpus.launch(take, 1, {**args, "out": out.address}, leave)
 
 
 TELL = {
@@ -147,4 +143,10 @@ def test_a_fence_that_is_too_small_is_seen_in_the_narrow_reading_alone(tmp_path:
 
 
 def _message(folder: Path, tell: str, hear: str) -> Case:
-    return type("Message", (Message,), {"tell": tell, "hear": hear, "folder": folder, "__annotations__": {}})()
+    file = folder / "message.cu"
+    file.write_text(
+        "#include <cuda/atomic>\n"
+        f"__global__ void give(int *word, unsigned *flag) {{ *word = 7; {tell} }}\n"
+        f"__global__ void take(int *word, unsigned *flag, int *out) {{ {hear} *out = *word; }}\n"
+    )
+    return type("Message", (Message,), {"source": file, "__annotations__": {}})()

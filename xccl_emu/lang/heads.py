@@ -1,4 +1,4 @@
-"""Heads of kernels in C, C++, Ascend C and CUDA C++: which kernels a source has, and a short case in Python for one of them."""
+"""Heads of kernels in C, C++, Ascend C and CUDA C++: the kernels of a source, and a short case in Python for one."""
 
 import re
 from collections.abc import Iterator
@@ -98,7 +98,8 @@ class Head:
         )
         return _CASE.format(
             stem=file.stem, file=file.name, module=self.language.module, imported=self.language.imported,
-            pod=self.language.pod, pod_from=self.language.pod_from, name=self.name, lines="\n    ".join([*lines, launch]),
+            pod=self.language.pod, pod_from=self.language.pod_from, name=self.name,
+            lines="\n    ".join([*lines, launch]),
         )  # fmt: skip
 
 

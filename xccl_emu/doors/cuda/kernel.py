@@ -88,7 +88,9 @@ class CudaKernel(foreign.CKernel):
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> foreign.CKernel:
         """Raises KernelError: a stream of launches is not there yet."""
-        raise KernelError(f"{', '.join(each.name for each in kernels)}: kernels in CUDA C++ are in no stream of launches")
+        raise KernelError(
+            f"{', '.join(each.name for each in kernels)}: kernels in CUDA C++ are in no stream of launches"
+        )
 
 
 def cuda_kernel(

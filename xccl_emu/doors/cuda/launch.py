@@ -20,6 +20,12 @@ SIZE_BITS, SIZES = 20, 3
 STOPS = {0xCD00: "an access of a scope that is smaller than the system, to memory of another rank"}
 """What the headers stop a run with, as `Bench.stop` takes it."""
 
+READ_AS = (
+    "PTX is read here so that relaxed loads acquire, a release waits until all is visible, loads keep their order, and "
+    "all see a write at once"
+)
+"""What a proof rests on: where the machine orders more than PTX does."""
+
 Sizes = int | Sequence[int]
 """Of a grid or a block: x, or up to three of x, y and z."""
 
@@ -51,6 +57,7 @@ class Gpus:
         Raises ConfigError as `Pod.launch` does, and for a grid or a block that is larger than the pod has room for.
         """
         kernel = kernel.read(self.bench)
+        self.bench.assumes(READ_AS)
         for code, meaning in STOPS.items():
             self.bench.stop(code, meaning)
         blocks, grid_word = _sizes("grid", grid, self.blocks)

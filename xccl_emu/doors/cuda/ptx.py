@@ -17,11 +17,11 @@ class Row(NamedTuple):
     opcode: str
     order: str
     request: str = ""
-    """What it asks of the machine: a load, a store, an atomic (read, modify, write), a barrier of its block, or nothing."""
+    """What it asks of the machine: a load, a store, an atomic, a barrier of its block, or nothing."""
     named: bool = False
     """What it reads synchronizes, and a run can switch that off."""
     publishes: bool = False
-    """Before it, all that its thread has written, or knows of by barriers, becomes visible; a run can switch that off."""
+    """Before it, what its thread has written, or knows of by barriers, becomes visible; a run can switch that off."""
 
 
 TABLE = (
@@ -75,7 +75,7 @@ class Instruction(NamedTuple):
     @property
     def name(self) -> str:
         """What a report calls it: opcode, order and scope."""
-        has_scope = self.row.opcode in ("ld", "st", "atom", "red", "fence", "membar") and self.row.order not in ("weak", "volatile")
+        has_scope = self.row.opcode in DEFAULT and self.row.order not in ("weak", "volatile")
         return ".".join([self.row.opcode, self.row.order, *([self.scope] if has_scope else [])])
 
 

@@ -125,7 +125,7 @@ class _Lowered(rewriting.Module):
     ) -> Generator[str, None, str]:
         """Yield a call that asks; return the name of its result."""
         address, word = self.new(), self.new()
-        site = self.site(rewriting.Asked(*self.place(row), request))
+        site = self.site(row, request)
         code = rq.OPERATIONS.index(request)
         yield f"  {address} = ptrtoint ptr addrspace({space}) {pointer} to i64"
         asked = f"{site}, i64 {code}, i64 {address}, i64 {one}, i64 {other}"

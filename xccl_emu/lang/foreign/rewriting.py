@@ -42,7 +42,7 @@ class Lowering(NamedTuple):
     text: Callable[[str], str] | None = None
     """What is compiled, of the text that the preprocessor leaves; None for that text."""
     is_needed: bool = False
-    """Nothing else will do; if not, another compiler takes the source, and its kernels end where they follow a pointer."""
+    """Nothing else will do; if not, another compiler takes the source, whose kernels end where a pointer is followed."""
 
 
 class Asked(NamedTuple):
@@ -62,6 +62,8 @@ class Module:
 
     rows: list[str]
     source: str
+    headers: tuple[str, ...] = (CALL,)
+    """How names of files begin that are ours: an access there is of the line that comes to it."""
     sites: dict[Asked, int] = field(default_factory=dict)
     """The numbers of sites."""
     n_values: int = 0
@@ -74,10 +76,6 @@ class Module:
         """A name that no value has."""
         self.n_values += 1
         return f"%xccl.{self.n_values}"
-
-    def site(self, asked: Asked) -> str:
-        """The operand that is a site, as a call takes it."""
-        return f"ptr @xccl_pointer.{self.sites.setdefault(asked, len(self.sites))}"
 
     # ---- values as words of a request
 
@@ -115,24 +113,38 @@ class Module:
         return found[0] if found else ""
 
     def places(self, row: str) -> Iterator[tuple[str, int]]:
-        """File and line of an instruction, as debug information has them; then of each call that is inlined around it."""
+        """File and line of an instruction, as debug information has them; then of calls that are inlined around it."""
         found = _DEBUG.search(row)
         at = found[1] if found else ""
         while at:
             scope = self._of(at, "scope")
             line = self._text(at, "line") or self._text(scope, "line")
-            yield self._file(self._of(scope, "file")), int(line or 0)
+            file = self._file(self._of(scope, "file"))
+            if not file.startswith(self.headers):
+                yield file, int(line or 0)
             at = self._of(at, "inlinedAt")
 
     def place(self, row: str) -> tuple[str, int]:
         """The first of its places."""
         return next(self.places(row), (self.source, 0))
 
-    def refused(self, row: str, why: str) -> KernelError:
-        """The error for an instruction that has no request."""
+    def site(self, row: str, request: str, name: str = "", order: str = "") -> str:
+        """The operand that is a site of an instruction, as a call takes it; the line goes with a name."""
+        (file, line), *callers = [*self.places(row)] or [(self.source, 0)]
+        is_main = Path(self.source).parent / file == Path(self.source)
+        sync = f"{name}, line {line}{'' if is_main else f' of {Path(file).name}'}" if name else ""
+        caller = "{}:{}".format(*callers[0]) if callers else ""
+        asked = Asked(file, line, request, sync, caller, order)
+        return f"ptr @xccl_pointer.{self.sites.setdefault(asked, len(self.sites))}"
+
+    def error(self, row: str, why: str) -> KernelError:
+        """The error for an instruction, with its place."""
         file, line = self.place(row)
-        shown = row.strip().partition(", !dbg")[0]
-        return KernelError(f"{file or self.source}:{line}: {why}: `{shown}`")
+        return KernelError(f"{Path(file or self.source)}:{line}: {why}")
+
+    def refused(self, row: str, why: str) -> KernelError:
+        """The error for an instruction that has no request, which it shows."""
+        return self.error(row, f"{why}: `{row.strip().partition(', !dbg')[0]}`")
 
     def _of(self, record: str, name: str) -> str:
         found = re.search(rf"\b{name}: !(\d+)", self.records.get(record, ""))
