@@ -115,7 +115,7 @@ def test_a_volatile_pointer_is_ptx_s_volatile() -> None:
         ('asm volatile("atom.add.f32 %0, [%1], %2;" : "=r"(out[0]) : "l"(in), "r"(1));', "an atomic of this operation"),
         ('asm volatile("ld.u32 %0, [%1];" : "=r"(out[0]) : "r"(7));', "an address of 32 bits"),
         ('asm volatile("bar.sync 1;");', "a barrier other than 0"),
-        ('asm volatile("membar.sys;" : "=r"(out[0]));', "no instruction writes it"),
+        ('asm volatile("membar.sys;" : "=r"(out[0]));', "no instruction writes the output %0"),
         ("__atomic_fetch_add(out, 1, 0);", "an atomic access of the compiler"),
         ("typedef float v4 __attribute__((vector_size(16))); *(v4 *)out = *(v4 *)in;", "of this type"),
     ],
