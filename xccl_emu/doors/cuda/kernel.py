@@ -16,11 +16,12 @@ STACK_WORDS = 256
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
 KEPT = tuple(f"xccl_{name}" for name in (
-    "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "published",
-    "wrote",
+    "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "wrote",
 ))  # fmt: skip
 """Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, to how
-many it has, all of them before which number are published, and to which ranks it has written since."""
+many it has come, and to which ranks it has written."""
+SIZE_BITS, RANKS_MOST, OUT_OF_SCOPE = 20, 32, 0xCD00
+"""Bits of a size in a word that has three; ranks, which are bits of one; the code of a stop (`launch.STOPS`)."""
 
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
 _IS_NARROW = re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)")
@@ -75,7 +76,8 @@ class CudaKernel(foreign.CKernel):
     def _unit(self) -> compiler.Unit:
         words = ", ".join(name.upper() for name in KEPT)
         atomics = ", ".join(f"XCCL_ATOMIC_{name}" for name in ptx.ATOMICS)
-        known = [f"enum xccl_word {{ {words} }};", f"enum {{ {atomics}, XCCL_ATOMICS }};"]
+        numbers = f"XCCL_SIZE_BITS = {SIZE_BITS}, XCCL_RANKS_MOST = {RANKS_MOST}, XCCL_OUT_OF_SCOPE = {OUT_OF_SCOPE}"
+        known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", numbers)]
         known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]

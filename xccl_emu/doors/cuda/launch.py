@@ -8,16 +8,16 @@ import numpy as np
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import whole
-from xccl_emu.doors.cuda.kernel import KEPT, CudaKernel
+from xccl_emu.doors.cuda.kernel import KEPT, OUT_OF_SCOPE, RANKS_MOST, SIZE_BITS, CudaKernel
 from xccl_emu.lang.foreign.image import constant
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Regions
 from xccl_emu.protocol.regions import Region
 
-SIZE_BITS, SIZES = 20, 3
-"""Bits of each of the sizes x, y and z, as the header has them (``XCCL_SIZE_BITS``)."""
-STOPS = {0xCD00: "an access of a scope that is smaller than the system, to memory of another rank"}
+SIZES = 3
+"""Of a grid or a block: x, y and z."""
+STOPS = {OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank"}
 """What the headers stop a run with, as `Bench.stop` takes it."""
 
 READ_AS = (
@@ -79,7 +79,12 @@ class Gpus:
 
 
 def gpus(bench: Bench, regions: Regions, blocks: int, threads: int, app_bytes: int) -> Gpus:
-    """The pod of a bench, with no more room than these regions and this many blocks and threads of a rank need."""
+    """The pod of a bench, with no more room than these regions and this many blocks and threads of a rank need.
+
+    Raises ConfigError for more ranks than `RANKS_MOST`.
+    """
+    if len(regions.dies) > RANKS_MOST:
+        raise ConfigError("ranks", len(regions.dies), f"must be {RANKS_MOST} at most")
     said = regions.meta("said", 8 * len(regions.dies) * blocks * threads)
     pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=32, cores=blocks * threads)
     return Gpus(bench, pod, blocks, threads, said)

@@ -42,7 +42,7 @@ class Lowering(NamedTuple):
     text: Callable[[str], str] | None = None
     """What is compiled, of the text that the preprocessor leaves; None for that text."""
     is_needed: bool = False
-    """Nothing else will do; if not, another compiler takes the source, whose kernels end where a pointer is followed."""
+    """Nothing else will do; if not, other compilers take the source, and kernels end where they follow a pointer."""
 
 
 class Asked(NamedTuple):

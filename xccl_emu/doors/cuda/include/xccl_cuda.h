@@ -8,15 +8,11 @@ extern "C" void *memset(void *to, int byte, size_t n);
 extern "C" int64_t xccl_kept(int64_t word);
 extern "C" void xccl_keep(int64_t word, int64_t value);
 
-/* What the host says of a thread: enum xccl_word is made of `kernel.KEPT`.  Three sizes are in one word. */
-enum { XCCL_SIZE_BITS = 20 };
+/* What the host says of a thread is in words that `kernel.KEPT` names; three sizes are in one. */
 static inline uint32_t xccl_size(int64_t sizes, int i) { return sizes >> XCCL_SIZE_BITS * i & ((1 << XCCL_SIZE_BITS) - 1); }
 static inline int64_t xccl_count(int64_t sizes) {
     return int64_t(xccl_size(sizes, 0)) * xccl_size(sizes, 1) * xccl_size(sizes, 2);
 }
-
-/* What stops a run (xccl_emu/doors/cuda/launch.py says it in words). */
-enum { XCCL_OUT_OF_SCOPE = 0xcd00 };
 
 /* An argument of a kernel, as whatever it takes: a class is where the host has put its bytes. */
 struct xccl_argument {
@@ -62,7 +58,7 @@ XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from
 XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation, int64_t address, int64_t one,
                                        int64_t two) {
     if (!XCCL_IS_WIDE)
-        xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << (address / xccl_kept(XCCL_RANK_BYTES) & 31));
+        xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << address / xccl_kept(XCCL_RANK_BYTES) % XCCL_RANKS_MOST);
     return xccl_ask(site, operation, address, one, two, 0, 0, 0);
 }
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
@@ -101,38 +97,32 @@ static inline int64_t xccl_said(int64_t rank, int64_t thread) {
     int64_t place = (xccl_kept(XCCL_RANK) * xccl_count(xccl_kept(XCCL_GRID_DIM)) + block) * threads + thread;
     return rank * xccl_kept(XCCL_RANK_BYTES) + xccl_kept(XCCL_SAID) + 8 * place;
 }
-/* Its ranks are bits of a word, below the number of barriers. */
-enum { XCCL_RANK_BITS = 32 };
 
 XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
     if (!is_for_all && !XCCL_IS_WIDE) return;
 #if !XCCL_IS_WIDE
-    int64_t me = xccl_kept(XCCL_THREAD), at = xccl_kept(XCCL_BARRIERS) << XCCL_RANK_BITS;
-    bool is_known = xccl_kept(XCCL_PUBLISHED) == xccl_kept(XCCL_BARRIERS);
-    for (int64_t thread = 0; !is_known && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
-        if (thread == me) continue;
+    int64_t barriers = xccl_kept(XCCL_BARRIERS), at = barriers << XCCL_RANKS_MOST;
+    for (int64_t thread = 0; barriers && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
+        if (thread == xccl_kept(XCCL_THREAD)) continue;
         int64_t said = xccl_said(xccl_kept(XCCL_RANK), thread);
-        uint32_t ranks = xccl_ask(poll, XCCL_OP_POLL, said, XCCL_CMP_GE, at, 8, -1, 0);
+        int64_t word = xccl_ask(poll, XCCL_OP_POLL, said, XCCL_CMP_GE, at, 8, -1, 0);
+        int64_t ranks = word & ((1ll << XCCL_RANKS_MOST) - 1); /* it may have come to a later barrier */
         for (int64_t rank = 0; ranks >> rank; rank++)
             if (ranks >> rank & 1)
                 xccl_ask(poll, XCCL_OP_POLL, xccl_said(rank, thread), XCCL_CMP_GE, at, 8, -1, 0);
     }
-    xccl_keep(XCCL_PUBLISHED, xccl_kept(XCCL_BARRIERS));
-    xccl_keep(XCCL_WROTE, 0);
 #endif
     xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
 }
 
 XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet, const xccl_site *arrive,
                                  const xccl_site *await) {
-    if (xccl_count(xccl_kept(XCCL_BLOCK_DIM)) == 1) return;
 #if XCCL_IS_WIDE
     xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
 #else
     int64_t barriers = xccl_kept(XCCL_BARRIERS) + 1, me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
     xccl_keep(XCCL_BARRIERS, barriers);
-    uint32_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here);
-    int64_t word = barriers << XCCL_RANK_BITS | ranks;
+    int64_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here), word = barriers << XCCL_RANKS_MOST | ranks;
     xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
     for (int64_t rank = 0; ranks >> rank; rank++)
         if (ranks >> rank & 1) xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, me), word, 8, 0, 0, 0);
