@@ -46,7 +46,7 @@ class Assembly:
         yield from self._results()
 
     def _results(self) -> Iterator[str]:
-        """What the call's result was: a value, or a struct of several."""
+        """Make the call's result: a value, or a struct of several."""
         if len(self.kinds) == 1:
             yield from self.module.of_word(self.result, self.kinds[0], self.outputs[0])
             return

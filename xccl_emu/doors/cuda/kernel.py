@@ -30,7 +30,7 @@ _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_t
 
 
 class Build(NamedTuple):
-    """How a case has a kernel compiled, in addition to its template."""
+    """A case's choices of how a kernel is compiled, in addition to its template."""
 
     defines: Mapping[str, str | int]
     include: tuple[Path, ...]

@@ -1,4 +1,4 @@
-"""What a case says to launch a kernel in CUDA C++: ranks are dies, the threads of a block the cores of a group."""
+"""Launches of kernels in CUDA C++: ranks are dies, the threads of a block are the cores of a group."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ def gpus(bench: Bench, regions: Regions, blocks: int, threads: int, app_bytes: i
 
 
 def _sizes(name: str, sizes: Sizes, most: int) -> tuple[int, int]:
-    """How many there are in all, and x, y and z in one word."""
+    """Return the product, and x, y and z in one word; raises ConfigError as `Gpus.launch` does."""
     each = [whole(name, n) for n in ([sizes] if isinstance(sizes, int) else sizes)]
     if not 1 <= len(each) <= SIZES or min(each) < 1 or np.prod(each) > most:
         raise ConfigError(name, sizes, f"must be up to {SIZES} sizes from 1 on, and no more than {most} in all")

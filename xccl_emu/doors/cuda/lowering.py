@@ -89,7 +89,7 @@ class _Lowered(rewriting.Module):
             yield row
 
     def _is_ours(self, row: str) -> bool:
-        """Whether no line of the kernel's own files comes to this, which takes the arguments of the host then."""
+        """Return whether no line of the kernel's own files comes to this: it takes the arguments of the host then."""
         return bool(self.debug(row)) and not any(self.places(row))
 
     def _access(self, row: str) -> Iterator[str]:

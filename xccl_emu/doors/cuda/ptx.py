@@ -74,7 +74,7 @@ class Instruction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a report calls it: opcode, order and scope."""
+        """Return its name in reports: opcode, order and scope."""
         has_scope = self.row.opcode in DEFAULT and self.row.order not in ("weak", "volatile")
         return ".".join([self.row.opcode, self.row.order, *([self.scope] if has_scope else [])])
 

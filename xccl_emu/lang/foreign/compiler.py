@@ -242,7 +242,7 @@ def made(unit: Unit) -> Made:
 
 
 def _lowering(unit: Unit, command: list[str]) -> rewriting.Lowering | None:
-    """How its pointers become requests by this compiler; raises KernelError if they cannot, and must."""
+    """Return the lowering by which this compiler makes requests; raises KernelError if it has none, and must."""
     if unit.follows is None or is_clang(command):
         return unit.follows
     if unit.follows.is_needed:

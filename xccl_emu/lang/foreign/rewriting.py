@@ -29,7 +29,7 @@ _DEBUG = re.compile(r", !dbg !(\d+)")
 
 
 class Lowering(NamedTuple):
-    """How what a kernel does by pointers becomes requests, where a clang compiles it."""
+    """A way in which what a kernel does by pointers becomes requests, where a clang compiles it."""
 
     lowered: Callable[[str, str], str]
     """The IR with requests, of the IR and the name of the source."""
@@ -108,7 +108,7 @@ class Module:
     # ---- places
 
     def debug(self, row: str) -> str:
-        """What says the place of an instruction, to put after another one of that place."""
+        """Return the text that says the place of an instruction, for another one of that place."""
         found = _DEBUG.search(row)
         return found[0] if found else ""
 
