@@ -138,8 +138,17 @@ def test_what_releases_is_enough_and_what_does_not_is_not(how: str, tmp_path: Pa
 def test_a_fence_that_is_too_small_is_seen_in_the_narrow_reading_alone(tmp_path: Path) -> None:
     """What orders for a GPU orders for all ranks in the wide one."""
     case = _message(tmp_path, TELL["a fence for the GPU"][0], "while (*(volatile unsigned *)flag != 1) {}")
+    assert case.build("relaxed").open_readings == {"scopes"}
     assert check(case.with_pod_options(**WIDE)).verdict == VERIFIED
     assert check(case).verdict == VIOLATION
+
+
+def test_a_kernel_without_smaller_scopes_leaves_no_reading_open(tmp_path: Path) -> None:
+    """Then a check has one verdict; a fence for a block opens both."""
+    hear = "while (*(volatile unsigned *)flag != 1) {}"
+    assert _message(tmp_path, TELL["fence and volatile"][0], hear).build("relaxed").open_readings == set()
+    block = _message(tmp_path, TELL["a fence for the block"][0], hear)
+    assert block.build("relaxed").open_readings == {"scopes"}
 
 
 def _message(folder: Path, tell: str, hear: str) -> Case:

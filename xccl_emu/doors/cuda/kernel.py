@@ -35,8 +35,8 @@ class Build(NamedTuple):
     defines: Mapping[str, str | int]
     include: tuple[Path, ...]
     """Folders of headers, which are searched after ours."""
-    scopes: str = READINGS["scopes"][-1]
-    """How its barriers and scopes smaller than the system are read."""
+    scopes: str = READINGS["scopes"][1]
+    """How its barriers and scopes smaller than the system are read: here the stronger way, which drops no request."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -50,7 +50,7 @@ class CudaKernel(foreign.CKernel):
         self._read = dict[str, CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
-        """The same as a run reads what its source leaves open."""
+        """Return it as a run reads scopes, if it has one that is smaller than the system."""
         if not any(_IS_NARROW.match(site.sync) for site in self.sites):
             return self
         how = bench.reading("scopes")
