@@ -55,7 +55,7 @@ def test_ptx_reads_and_writes_vectors_hints_offsets_and_narrow_types() -> None:
 @needs_clang
 @pytest.mark.nojit
 def test_atomics_are_what_their_names_say() -> None:
-    """Of 4 and 8 bytes, signed and not, by name and by atomic_ref: what was there, and what is there."""
+    """They return what was there, of 4 and 8 bytes, signed and not, by name and by atomic_ref."""
     buffers = {"words": u32(7, 0xFFFFFFFF, 4, 5), "wide": np.array([3], np.uint64), "seen": np.zeros(12, np.int32)}
     found = ran(cuda.cuda_kernel(WORDS, "atomics"), buffers)
     assert found["seen"].tolist() == [7, -1, -2, -2, 3, 4, 4, 5, -1, 13, 0, 15]

@@ -16,7 +16,7 @@ from xccl_emu.protocol import Bench, Regions
 from xccl_emu.protocol.regions import Region
 
 SIZES = 3
-"""Of a grid or a block: x, y and z."""
+"""The sizes of a grid or a block are x, y and z."""
 STOPS = {OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank"}
 """What the headers stop a run with, as `Bench.stop` takes it."""
 
@@ -27,7 +27,7 @@ READ_AS = (
 """What a proof rests on: where the machine orders more than PTX does."""
 
 Sizes = int | Sequence[int]
-"""Of a grid or a block: x, or up to three of x, y and z."""
+"""The size of a grid or a block: x, or up to three of x, y and z."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Instruction(NamedTuple):
     operands: tuple[str, ...]
     scope: str = "sys"
     kind: str = "b"
-    """Of its type: bits, unsigned, signed, floating."""
+    """The letter of its type: bits, unsigned, signed, floating."""
     nbytes: int = 0
     elements: int = 1
     atomic: str = ""
