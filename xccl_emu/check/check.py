@@ -386,8 +386,8 @@ def _searched(
         found.reason = f"{found.reason}; {report}" if found.reason else report
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason), found.cycles
-    reach = reach_of(trial.pod, found.sites)
-    return replace(verdict, verdict=VERIFIED, reason=found.rests_on(), reach=reach), found.cycles
+    reach, rests_on = reach_of(trial.pod, found.sites), "; ".join(filter(None, (found.rests_on(), *trial.assumed)))
+    return replace(verdict, verdict=VERIFIED, reason=rests_on, reach=reach), found.cycles
 
 
 def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
@@ -421,7 +421,8 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         return with_violation(checkable, verdict, sampled.violation, left, options.witness_seconds)
     if not sampled.schedules:
         return replace(verdict, verdict=UNFINISHED, reason=too_long(options.seconds or 0.0))
-    return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach)
+    reason = "; ".join(filter(None, (verdict.reason, *trial.assumed)))
+    return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach, reason=reason)
 
 
 def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:

@@ -139,6 +139,9 @@ class Trial:
     open_readings: frozenset[str] = frozenset()
     """What its kernels read in the weaker of two ways because nobody has chosen (`Bench.reading`)."""
 
+    assumed: tuple[str, ...] = ()
+    """What a verdict without a violation rests on, in words: where the machine orders more than the real one."""
+
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
 

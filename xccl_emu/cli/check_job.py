@@ -65,7 +65,8 @@ RUNS, RUN_SECONDS = 200, 0.5
 """Runs on real memory by default, and how long each may take: where one deadlocks, most do."""
 SECONDS_LEAST = 0.01
 _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
-       "sync_all": ("SyncAll drains", "SyncAll only arrives")}  # fmt: skip
+       "sync_all": ("SyncAll drains", "SyncAll only arrives"),
+       "scopes": ("what is ordered for a block or a GPU is for all ranks", "it is for nobody else")}  # fmt: skip
 """What each reading says, the stronger and the weaker one."""
 
 

@@ -1,4 +1,4 @@
-"""Heads of kernels in C, C++ and Ascend C: which kernels a source has, and a short case in Python for one of them."""
+"""Heads of kernels in C, C++, Ascend C and CUDA C++: the kernels of a source, and a short case in Python for one."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xccl_emu.base.errors import ConfigError
 
-SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp")
+SUFFIXES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp")
 """Files with these suffixes may have kernels, and no case."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -19,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from xccl_emu.{module} import {imported}
-from xccl_emu.machine import small_pod
-from xccl_emu.protocol import Bench, protocol
+{pod_from}
 
 SOURCE = Path(__file__).with_name("{file}")
 
@@ -28,7 +27,7 @@ SOURCE = Path(__file__).with_name("{file}")
 @protocol
 def {name}(bench: Bench):
     """The kernel on one core of one die."""
-    pod = bench.pod(small_pod(1, app_bytes=1 << 16, ub_bytes=1 << 12))
+    pod = {pod}
     {lines}
     # to fill: what lies in memory, more dies and cores; `bench.wanted` says what must be there in the end
 '''
@@ -47,6 +46,9 @@ class Language:
     kernel: str
     """How a case makes a kernel of a name."""
     launch: str
+    pod: str = "bench.pod(small_pod(1, app_bytes=1 << 16, ub_bytes=1 << 12))"
+    pod_from: str = "from xccl_emu.machine import small_pod\nfrom xccl_emu.protocol import Bench, protocol"
+    """The pod of a case, and what it is made from."""
 
 
 C = Language(
@@ -57,6 +59,15 @@ ASCEND_C = Language(
     "Ascend C", r"(?:\w+\s+)*__global__\s+__aicore__\s+(void)\s+{name}\s*\(([^)]*)\)",
     'extern "C" __global__ __aicore__ void {name}(', "doors", "ascendc", "ascendc.ascend_kernel(SOURCE, {name!r})",
     "ascendc.launch(bench, pod, kernel, 0, [0], {args}, {grants}{tiling})",
+)  # fmt: skip
+CUDA = Language(
+    "CUDA C++",
+    r"__global__\s+(?!__aicore__)(?:\w+\s+)*?(?:__launch_bounds__\s*\([^)]*\)\s*)?(void)\s+"
+    r"(?:__launch_bounds__\s*\([^)]*\)\s*)?{name}\s*\(([^)]*)\)",
+    "__global__ void {name}(", "doors", "cuda", "cuda.cuda_kernel(SOURCE, {name!r})",
+    "gpus.launch(kernel, 0, {args}, {grants}{tiling}, grid=1, block=1)",
+    "(gpus := cuda.gpus(bench, Regions(1), 1, 1, app_bytes=1 << 16)).pod",
+    "from xccl_emu.protocol import Bench, Regions, protocol",
 )  # fmt: skip
 
 
@@ -87,7 +98,8 @@ class Head:
         )
         return _CASE.format(
             stem=file.stem, file=file.name, module=self.language.module, imported=self.language.imported,
-            name=self.name, lines="\n    ".join([*lines, launch]),
+            pod=self.language.pod, pod_from=self.language.pod_from, name=self.name,
+            lines="\n    ".join([*lines, launch]),
         )  # fmt: skip
 
 
@@ -110,7 +122,7 @@ def expanded(text: str) -> str:
 def heads(text: str) -> Iterator[Head]:
     """The kernels of a source, of one language after the other."""
     text = expanded(text)
-    for language in (C, ASCEND_C):
+    for language in (C, ASCEND_C, CUDA):
         for found in re.finditer(language.pattern.format(name=r"(?P<name>\w+)"), text):
             *_, listed = found.groups()
             declared = [each.replace("*", " * ").split() for each in listed.split(",")]
@@ -129,7 +141,7 @@ def no_case(protocol: str, file: Path, name: str) -> ConfigError:
     found = list(heads(text))
     begins = f"protocol {protocol!r}: must be FILE.py:NAME; {file.name} has no case, "
     if not found:
-        examples = " or ".join(f"`{each.example.format(name='NAME')}`" for each in (C, ASCEND_C))
+        examples = " or ".join(f"`{each.example.format(name='NAME')}`" for each in (C, ASCEND_C, CUDA))
         return ConfigError(f"{begins}and no kernel either, which begins with {examples}")
     listed = ", ".join(f"{each.name} (line {each.line})" for each in found)
     chosen = next((each for each in found if each.name == name), None)

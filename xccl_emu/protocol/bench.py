@@ -21,6 +21,7 @@ BOTH = "both"
 READINGS: Mapping[str, tuple[str, ...]] = {
     "barrier": (BOTH, "visible", "empty"), "sync_all": (BOTH, "drains", "arrives"),
     "hazards": ("resolved", "resolved", "open"), "owners": (RETURNED, DRAINED, RETURNED),
+    "scopes": (BOTH, "wide", "narrow"),
 }  # fmt: skip
 """What is read in one of two ways, since documents or a case leave it open: what it is where nobody chooses, the
 stronger reading and the weaker one."""
@@ -57,6 +58,7 @@ class Bench:
         self._spec = of_spec(chosen)
         self._readings = {name: str(chosen.get(name, of[0])) for name, of in READINGS.items()}
         self._open = set[str]()
+        self._assumed = dict[str, None]()
         self.payload = payload
         """Whether there is payload.  If not, the case is for a run that moves none (`VirtualTime`, ``data=False``)."""
         self._pod: Pod | None = None
@@ -94,6 +96,10 @@ class Bench:
             return self._readings[name]
         self._open.add(name)
         return READINGS[name][-1]
+
+    def assumes(self, words: str) -> None:
+        """Say what a verdict without a violation rests on, where kernels come from a machine that orders less."""
+        self._assumed[words] = None
 
     def filled(self, die: int, array: NDArray[Any], name: str = "", *, travels: bool = False) -> Buffer:
         """An app data buffer that holds ``array`` when the run begins.
@@ -253,7 +259,7 @@ class Bench:
         return Trial(
             pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops),
             frozenset(self._gives_up), frozenset(self._tolerated), self._may_block, frozenset(self._recovers),
-            self._roles, open_readings=frozenset(self._open),
+            self._roles, open_readings=frozenset(self._open), assumed=tuple(self._assumed),
         )  # fmt: skip
 
     def _built(self) -> Pod:

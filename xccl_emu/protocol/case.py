@@ -81,6 +81,7 @@ POD_SIZES = (
         ("barrier", "Whether PipeBarrier of all pipes waits until writes are visible, or until the pipes are empty."),
         ("sync_all", "Whether SyncAll holds such a barrier, or is arrival and nothing else."),
         ("hazards", "Whether a core resolves hazards of its data buffer, or an event or PipeBarrier<PIPE_V> must."),
+        ("scopes", "Whether what CUDA orders for a block or a GPU, barriers too, is visible to all ranks, or to none."),
         ("owners", "Of bytes whose owners nobody names: due when these have returned, or when everything has drained."),
     )),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.base.options import must_be_one_of
 from xccl_emu.doors.ascendc import sites, structs
 from xccl_emu.lang import foreign, heads, maps
-from xccl_emu.lang.foreign import compiler
+from xccl_emu.lang.foreign import compiler, pointers
 from xccl_emu.protocol.bench import BOTH, READINGS, Bench
 
 STACK_WORDS = 256
@@ -125,7 +125,7 @@ class AscendKernel(foreign.CKernel):
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
             self.stack_words, head=head, flags=flags, kept=len(self.kept), tables=self._tables,
-            follows=True,
+            follows=pointers.IN_SPACES,
         )  # fmt: skip
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> "AscendKernel":
@@ -214,14 +214,5 @@ def ascend_kernel(
     given = f"<{template}>" if template else ""
     weakest = {name: of[-1] if of[0] == BOTH else of[0] for name, of in READINGS.items()}
     reads = Reads(weakest | {"barrier": barrier}, ("barrier",)) if barrier else Reads(weakest)
-    build = Build(dict(defines or {}), contexts, events, _folders(include), held)
+    build = Build(dict(defines or {}), contexts, events, compiler.folders(include), held)
     return AscendKernel(Path(file).absolute(), name, given, reads, build, stack_words)
-
-
-def _folders(include: str | Path | Iterable[str | Path]) -> tuple[Path, ...]:
-    """The folders of headers, each once; ConfigError for one that there is not."""
-    found = [Path(each).absolute() for each in ([include] if isinstance(include, str | Path) else include)]
-    for each in found:
-        if not each.exists():
-            raise ConfigError("include", str(each), "must be a folder of headers, or a file in one: there is none here")
-    return tuple(dict.fromkeys(each if each.is_dir() else each.parent for each in found))

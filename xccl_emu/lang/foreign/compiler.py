@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xccl_emu.base.errors import KernelError
+from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import _machine_code, abi
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.foreign import dead, image, pointers
+from xccl_emu.lang.foreign import dead, image, rewriting
 
 HERE = Path(__file__).parent
 
@@ -42,7 +42,7 @@ _COVERAGE = ["-fsanitize-coverage=trace-pc"]
 _OF_KERNEL = ["-iquote", ".", f"-I{HERE}", *_COVERAGE]
 _OF_GCC = ["-fwhole-program"]
 """No other kernel of the file is compiled."""
-_TO_IR = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-"]
+_TO_IR = ["-S", "-emit-llvm", "-"]
 _LAUNCH = re.compile(r"\b\w+\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)")
 _ON_X86 = ["-fcf-protection=none", *dead.FLAGS]
 _OF_ABI = (
@@ -76,7 +76,7 @@ class Unit:
     """How many of the first arguments stay in the core's registers."""
     tables: Callable[[str], str] | None = None
     """What else is compiled, made of the text that the preprocessor leaves; by the other fields alone."""
-    follows: bool = False
+    follows: rewriting.Lowering | None = None
     """It may follow pointers to memory of the machine, so a clang is chosen if there is one."""
 
     @property
@@ -95,7 +95,7 @@ class Unit:
         linkage = "" if self.is_c else 'extern "C" '
         shown = [file.name if file.parent == self.file.parent else str(file) for file in self.files]
         lines = [self.head, '#include "xccl_emu.h"', *map(self._included, self.files, shown), self.before]
-        lines += [f'# 1 "the call of {self.name}"', f"{linkage}void xccl_returned(int64_t value);"]
+        lines += [f'# 1 "{rewriting.CALL}{self.name}"', f"{linkage}void xccl_returned(int64_t value);"]
         lines += [f"{linkage}XCCL_ENTRY void xccl_body(const int64_t *arguments) {{", self.call, "}\n"]
         return "\n".join(lines)
 
@@ -147,14 +147,23 @@ def compiler(is_c: bool, environ: Mapping[str, str], follows: bool = False) -> l
     )
 
 
+def folders(include: str | Path | Iterable[str | Path]) -> tuple[Path, ...]:
+    """The folders of headers, each once; raises ConfigError for one that there is not."""
+    found = [Path(each).absolute() for each in ([include] if isinstance(include, str | Path) else include)]
+    for each in found:
+        if not each.exists():
+            raise ConfigError("include", str(each), "must be a folder of headers, or a file in one: there is none here")
+    return tuple(dict.fromkeys(each if each.is_dir() else each.parent for each in found))
+
+
 @dataclass(frozen=True)
 class _Build:
     """How a unit is compiled on this machine."""
 
     unit: Unit
     command: list[str]
-    has_spaces: bool
-    """Pointers to memory of the machine become requests."""
+    lowering: rewriting.Lowering | None
+    """How pointers to memory of the machine become requests."""
 
     @property
     def flags(self) -> list[str]:
@@ -164,27 +173,29 @@ class _Build:
     @property
     def of_kernel(self) -> list[str]:
         """Return flags of the kernel's source."""
-        spaces = [*pointers.defines(), f"-DXCCL_CONSTANTS={image.CONSTANTS}"] if self.has_spaces else []
+        more = self.lowering.flags if self.lowering else ()
         alone = [] if is_clang(self.command) else _OF_GCC
-        return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *alone, *self.unit.flags, *spaces]
+        return [*self.flags, *(_OF_C if self.unit.is_c else _OF_CXX), *_OF_KERNEL, *alone, *self.unit.flags, *more]
 
     @property
     def words(self) -> list[str]:
         """Return `Unit.words`, and whether pointers that the machine may know are followed blindly."""
-        return [*self.unit.words, f"-DXCCL_IS_BLIND={int(self.unit.follows and not self.has_spaces)}"]
+        return [*self.unit.words, f"-DXCCL_IS_BLIND={int(bool(self.unit.follows) and not self.lowering)}"]
 
-    def run(self, *arguments: str) -> bytes:
-        """Return what the compiler writes."""
+    def run(self, *arguments: str, text: str | None = None) -> bytes:
+        """Return what the compiler writes, of the unit or of another text."""
         unit = self.unit
-        return run([*self.command, *arguments], unit.entry, str(unit.file), repr(unit.name), unit.file.parent)
+        given = unit.entry if text is None else text
+        return run([*self.command, *arguments], given, str(unit.file), repr(unit.name), unit.file.parent)
 
     def assembly(self, at: Path) -> str:
         """Return the kernel's assembly, made in a folder."""
         made = str(at / "kernel.s")
-        if self.has_spaces:
+        if self.lowering:
             ir = at / "kernel.ll"
-            self.run(*self.of_kernel, *_TO_IR, "-o", str(ir))
-            ir.write_text(pointers.lowered(ir.read_text(), str(self.unit.file)))
+            text = self.lowering.text and self.lowering.text(self.run(*self.of_kernel, "-E", "-").decode())
+            self.run(*self.of_kernel, *self.lowering.to_ir, *_TO_IR, "-o", str(ir), text=text)
+            ir.write_text(self.lowering.lowered(ir.read_text(), str(self.unit.file)))
             self.run(*self.flags, *_COVERAGE, "-ferror-limit=0", "-S", str(ir), "-o", made)
         else:
             self.run(*self.of_kernel, "-S", "-", "-o", made)
@@ -205,17 +216,18 @@ def made(unit: Unit) -> Made:
         KernelError: with the compiler's diagnostics if the unit does not compile or link, for a pointer that no request
             can be made of, and as `compiler` does.
     """
-    command = compiler(unit.is_c, os.environ, unit.follows)
+    command = compiler(unit.is_c, os.environ, unit.follows is not None)
     key = replace(unit, tables=None), tuple(command)
     stamps, before = _made_before.get(key, ((), None))
     if before and stamps == _stamps(path for path, *_ in stamps):
         return before
-    build = _Build(unit, command, unit.follows and is_clang(command))
+    build = _Build(unit, command, _lowering(unit, command))
     whole = build.run(*build.of_kernel, "-E", "-").decode()
     stamps = _stamps(_files(unit, whole))
     tables = unit.tables(whole) if unit.tables else ""
     text = "\n".join(line for line in whole.splitlines() if not line.startswith("#"))
-    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "pointers.py", "dead.py")]
+    own = [(HERE / name).read_text() for name in ("runtime.c", "image.ld", "compiler.py", "dead.py")]
+    own += [file.read_text() for file in (build.lowering.files if build.lowering else ())]
     parts = [_version(tuple(command)), *command, *build.of_kernel, *_LINK, *build.words, *own, whole, tables]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = str(_machine_code.folder() / f"{unit.name}-{digest[:32]}.o")
@@ -227,6 +239,18 @@ def made(unit: Unit) -> Made:
         cache.keep(path, elf)
     _made_before[key] = stamps, Made(elf, text)
     return _made_before[key][1]
+
+
+def _lowering(unit: Unit, command: list[str]) -> rewriting.Lowering | None:
+    """Return the lowering by which this compiler makes requests; raises KernelError if it has none, and must."""
+    if unit.follows is None or is_clang(command):
+        return unit.follows
+    if unit.follows.is_needed:
+        raise KernelError(
+            f"{unit.file}: {shlex.join(command)} is no clang, which this kernel needs: set CXX to one, or install the "
+            f"extra: pip install 'xccl_emu[cpp]'"
+        )
+    return None
 
 
 def _files(unit: Unit, whole: str) -> set[str]:

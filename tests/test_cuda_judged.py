@@ -1,0 +1,161 @@
+"""Kernels in CUDA C++ under the judge: an all-reduce against an oracle, planted bugs, and both readings of scopes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from tests.cuda_support import line_of
+from tests.foreign_support import ROOT, has_clang
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
+from xccl_emu.doors import cuda
+from xccl_emu.doors.cuda import launch
+from xccl_emu.protocol import Bench, Regions, registry
+from xccl_emu.protocol.case import Case
+
+pytestmark = pytest.mark.skipif(not has_clang(), reason="no clang: kernels in CUDA C++ are not compiled here")
+
+EXAMPLE = f"{ROOT}/examples/cuda/all_reduce.py"
+AllReduce: Any = type(registry.make(f"{EXAMPLE}:AllReduce"))
+Relaxed: Any = type(registry.make(f"{EXAMPLE}:Relaxed"))
+SOURCE: Path = AllReduce.source
+WIDE, NARROW = {"scopes": "wide"}, {"scopes": "narrow"}
+
+
+@pytest.mark.parametrize("order", ["sc", "relaxed", "unordered"])
+@pytest.mark.parametrize(("ranks", "threads", "elements"), [(2, 2, 5), (3, 4, 2)])
+def test_an_all_reduce_is_the_sum_in_order_of_the_ranks(order: str, ranks: int, threads: int, elements: int) -> None:
+    """Runs in turn end with every byte as NumPy has it, in both readings."""
+    for reading in (WIDE, NARROW):
+        case = AllReduce(ranks=ranks, threads=threads, elements=elements).with_pod_options(**reading)
+        found = check(case, order=order, policy="random", schedules=3)
+        assert (found.verdict, found.reason) == (NO_VIOLATION, launch.READ_AS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reading", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_the_all_reduce_is_verified_under_every_schedule(reading: Mapping[str, str]) -> None:
+    """Two ranks of two threads, whatever order writes become visible in."""
+    found = check(AllReduce().with_pod_options(**reading))
+    assert (found.verdict, found.reason) == (VERIFIED, launch.READ_AS)
+
+
+def test_a_flag_without_release_is_refuted_at_lines_of_the_source() -> None:
+    """What the other thread of the block has written may not be there; only the narrow reading sees it."""
+    found = check(Relaxed()).violation
+    assert found is not None
+    assert found.kind == "data race"
+    for what in ("buffer[i] = in[i];", "sum += ranks.buffers[peer][j];"):
+        assert f"all_reduce.cu:{line_of(SOURCE, what)}" in found.message
+    assert check(Relaxed().with_pod_options(**WIDE)).verdict == VERIFIED
+
+
+@pytest.mark.slow
+def test_a_release_that_is_cut_is_a_release_that_is_missing() -> None:
+    """By its name, which has the line, a run switches it off."""
+    name = f"st.release.sys, line {line_of(SOURCE, 'asm volatile(RELEASE')}"
+    assert check(AllReduce(), without=[name]).verdict == VIOLATION
+
+
+BUGS = {
+    "no barrier before the flags": ("    __syncthreads();\n    if", "    if"),
+    "no barrier after them": ("        }\n    }\n    __syncthreads();", "        }\n    }"),
+    "a flag that nobody awaits": ("while (look(", "if (look("),
+    "a flag of a neighbour": ("arrived[threadIdx.x]) != call", "arrived[0]) != call"),
+    "a flag to oneself": ("ranks.signals[threadIdx.x]->", "ranks.signals[rank]->"),
+    "an element too few": ("i < elements; i += blockDim.x) {\n        //", "i < elements - 1; i++) {\n        //"),
+    "a sum of one rank twice": ("ranks.buffers[peer][j]", "ranks.buffers[peer & 0][j]"),
+    "a plain load of the flag": ("ld.acquire.sys.global.u32", "ld.global.u32"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
+def test_each_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
+    """One edit of the source, in the reading that is the harder one to be caught in."""
+    was, becomes = BUGS[bug]
+    text = SOURCE.read_text()
+    assert text.count(was) == 1
+    file = tmp_path / "all_reduce.cu"
+    file.write_text(text.replace(was, becomes))
+    case = type("Mutant", (AllReduce,), {"source": file, "__annotations__": {}})()
+    assert check(case.with_pod_options(**WIDE)).verdict == VIOLATION
+
+
+# ---- a message between two ranks, in the ways in which CUDA says that it is there
+
+
+@dataclass(frozen=True)
+class Message(Case):
+    """Rank 0 writes a word and says so to rank 1, which reads it."""
+
+    source: ClassVar[Path] = Path()
+
+    def lay_out(self, bench: Bench) -> None:
+        """One thread of each rank."""
+        regions = Regions(2)
+        word, flag = regions.managed("word", 32), regions.meta("flag")
+        gpus = cuda.gpus(bench, regions, 1, 1, app_bytes=64)
+        out = bench.wanted(1, np.array([7], np.int32), "out")
+        args: dict[str, Any] = {"word": word.at(0), "flag": flag.at(1)}
+        grants = [word.grant(None, "rw"), flag.grant(None, "rw")]
+        gpus.launch(cuda.cuda_kernel(self.source, "give"), 0, args, grants)
+        take, leave = cuda.cuda_kernel(self.source, "take"), [*grants, gpus.pod.grant(out, "w")]
+        gpus.launch(take, 1, {**args, "out": out.address}, leave)
+
+
+TELL = {
+    "fence and volatile": ("__threadfence_system(); *(volatile unsigned *)flag = 1;", VERIFIED),
+    "release by atomic_ref": (
+        "cuda::atomic_ref<unsigned> f(*flag); f.store(1, cuda::std::memory_order_release);", VERIFIED,
+    ),
+    "an addition after a fence": ("__threadfence_system(); atomicAdd_system(flag, 1u);", VERIFIED),
+    "a reduction that releases": (
+        'asm volatile("red.release.sys.global.add.u32 [%0], %1;" :: "l"(flag), "r"(1));', VERIFIED,
+    ),
+    "volatile alone": ("*(volatile unsigned *)flag = 1;", VIOLATION),
+    "relaxed by atomic_ref": (
+        "cuda::atomic_ref<unsigned> f(*flag); f.store(1, cuda::std::memory_order_relaxed);", VIOLATION,
+    ),
+    "an addition": ("atomicAdd_system(flag, 1u);", VIOLATION),
+    "a fence for the GPU": ("__threadfence(); *(volatile unsigned *)flag = 1;", VIOLATION),
+    "a fence for the block": ("__threadfence_block(); *(volatile unsigned *)flag = 1;", VIOLATION),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", TELL)
+def test_what_releases_is_enough_and_what_does_not_is_not(how: str, tmp_path: Path) -> None:
+    """A word and a flag, across ranks."""
+    tell, wanted = TELL[how]
+    hear = "cuda::atomic_ref<unsigned> f(*flag); while (f.load(cuda::std::memory_order_acquire) != 1) {}"
+    assert check(_message(tmp_path, tell, hear)).verdict == wanted
+
+
+def test_a_fence_that_is_too_small_is_seen_in_the_narrow_reading_alone(tmp_path: Path) -> None:
+    """What orders for a GPU orders for all ranks in the wide one."""
+    case = _message(tmp_path, TELL["a fence for the GPU"][0], "while (*(volatile unsigned *)flag != 1) {}")
+    assert case.build("relaxed").open_readings == {"scopes"}
+    assert check(case.with_pod_options(**WIDE)).verdict == VERIFIED
+    assert check(case).verdict == VIOLATION
+
+
+def test_a_kernel_without_smaller_scopes_leaves_no_reading_open(tmp_path: Path) -> None:
+    """Then a check has one verdict; a fence for a block opens both."""
+    hear = "while (*(volatile unsigned *)flag != 1) {}"
+    assert _message(tmp_path, TELL["fence and volatile"][0], hear).build("relaxed").open_readings == set()
+    block = _message(tmp_path, TELL["a fence for the block"][0], hear)
+    assert block.build("relaxed").open_readings == {"scopes"}
+
+
+def _message(folder: Path, tell: str, hear: str) -> Case:
+    file = folder / "message.cu"
+    file.write_text(
+        "#include <cuda/atomic>\n"
+        f"__global__ void give(int *word, unsigned *flag) {{ *word = 7; {tell} }}\n"
+        f"__global__ void take(int *word, unsigned *flag, int *out) {{ {hear} *out = *word; }}\n"
+    )
+    return type("Message", (Message,), {"source": file, "__annotations__": {}})()

@@ -1,0 +1,180 @@
+/* What accesses and PTX of a kernel in CUDA C++ ask of the machine (xccl_emu/doors/cuda/lowering.py calls these). */
+#pragma once
+#include "xccl_emu.h"
+#include <stddef.h>
+
+extern "C" void *memcpy(void *to, const void *from, size_t n);
+extern "C" void *memset(void *to, int byte, size_t n);
+extern "C" int64_t xccl_kept(int64_t word);
+extern "C" void xccl_keep(int64_t word, int64_t value);
+
+/* What the host says of a thread is in words that `kernel.KEPT` names; three sizes are in one. */
+static inline uint32_t xccl_size(int64_t sizes, int i) { return sizes >> XCCL_SIZE_BITS * i & ((1 << XCCL_SIZE_BITS) - 1); }
+static inline int64_t xccl_count(int64_t sizes) {
+    return int64_t(xccl_size(sizes, 0)) * xccl_size(sizes, 1) * xccl_size(sizes, 2);
+}
+
+/* An argument of a kernel, as whatever it takes: a class is where the host has put its bytes. */
+struct xccl_argument {
+    int64_t value;
+    template <class T> operator T *() const { return reinterpret_cast<T *>(value); }
+    template <class T> operator T() const {
+        if constexpr (__is_class(T)) return *reinterpret_cast<const T *>(value);
+        else if constexpr (__is_same(T, float)) return __builtin_bit_cast(float, int32_t(value));
+        else if constexpr (__is_same(T, double)) return __builtin_bit_cast(double, value);
+        else return static_cast<T>(value);
+    }
+};
+
+#define XCCL_OURS extern "C" __attribute__((used)) inline
+#define XCCL_OURS_INLINED extern "C" __attribute__((used, always_inline)) inline
+
+/* ---- accesses: of a variable on the stack, or of a constant of the host, as they are */
+
+/* The compiler sees it where it knows the variable; else the address says so when it runs. */
+#define XCCL_IS_OWN(pointer) (__builtin_object_size(pointer, 0) != ~0ull || int64_t(pointer) >= XCCL_LOCAL)
+
+XCCL_OURS_INLINED int64_t xccl_ours_read_own(const void *from, int64_t nbytes) {
+    switch (nbytes) {
+    case 1: return *(const int8_t *)from;
+    case 2: return *(const int16_t *)from;
+    case 4: return *(const int32_t *)from;
+    default: return *(const int64_t *)from;
+    }
+}
+XCCL_OURS_INLINED void xccl_ours_write_own(void *to, int64_t word, int64_t nbytes) {
+    switch (nbytes) {
+    case 1: *(int8_t *)to = word; break;
+    case 2: *(int16_t *)to = word; break;
+    case 4: *(int32_t *)to = word; break;
+    default: *(int64_t *)to = word;
+    }
+}
+XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from, int64_t nbytes) {
+    if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
+    return xccl_ask(site, XCCL_OP_LOAD, int64_t(from), nbytes, 0, 0, 0, 0);
+}
+/* A request that writes; where order is narrow the thread knows to which ranks it has written. */
+XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation, int64_t address, int64_t one,
+                                       int64_t two) {
+    if (!XCCL_IS_WIDE)
+        xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << address / xccl_kept(XCCL_RANK_BYTES) % XCCL_RANKS_MOST);
+    return xccl_ask(site, operation, address, one, two, 0, 0, 0);
+}
+XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
+    if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
+    else xccl_written(site, XCCL_OP_STORE, int64_t(to), word, nbytes);
+}
+XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load, const xccl_site *store, void *to, const void *from,
+                                      int64_t nbytes, int64_t step) {
+    bool from_own = XCCL_IS_OWN(from), to_own = XCCL_IS_OWN(to);
+    for (int64_t i = 0; i < nbytes; i += step) {
+        const char *source = (const char *)from + i;
+        char *target = (char *)to + i;
+        int64_t word = from_own ? xccl_ours_read_own(source, step)
+                                : xccl_ask(load, XCCL_OP_LOAD, int64_t(source), step, 0, 0, 0, 0);
+        if (to_own) xccl_ours_write_own(target, word, step);
+        else xccl_written(store, XCCL_OP_STORE, int64_t(target), word, step);
+    }
+}
+XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t byte, int64_t nbytes, int64_t step) {
+    int64_t word = 0x0101010101010101 * byte;
+    bool to_own = XCCL_IS_OWN(to);
+    for (int64_t i = 0; i < nbytes; i += step) {
+        char *target = (char *)to + i;
+        if (to_own) xccl_ours_write_own(target, word, step);
+        else xccl_written(store, XCCL_OP_STORE, int64_t(target), word, step);
+    }
+}
+
+/* ---- order.  What is ordered for a block or a GPU alone, by barriers or by scopes, is either so for all ranks
+ * (XCCL_IS_WIDE), or makes nothing visible.  Then a thread says at a barrier, by strong writes, which its earlier writes
+ * to that rank do not come after, that it has come there, and where it has written.  What publishes waits for these
+ * words of its block, then for its own writes. */
+
+static inline int64_t xccl_said(int64_t rank, int64_t thread) {
+    int64_t threads = xccl_count(xccl_kept(XCCL_BLOCK_DIM)), block = xccl_kept(XCCL_BLOCK);
+    int64_t place = (xccl_kept(XCCL_RANK) * xccl_count(xccl_kept(XCCL_GRID_DIM)) + block) * threads + thread;
+    return rank * xccl_kept(XCCL_RANK_BYTES) + xccl_kept(XCCL_SAID) + 8 * place;
+}
+
+XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
+    if (!is_for_all && !XCCL_IS_WIDE) return;
+#if !XCCL_IS_WIDE
+    int64_t barriers = xccl_kept(XCCL_BARRIERS), at = barriers << XCCL_RANKS_MOST;
+    for (int64_t thread = 0; barriers && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
+        if (thread == xccl_kept(XCCL_THREAD)) continue;
+        int64_t said = xccl_said(xccl_kept(XCCL_RANK), thread);
+        int64_t word = xccl_ask(poll, XCCL_OP_POLL, said, XCCL_CMP_GE, at, 8, -1, 0);
+        int64_t ranks = word & ((1ll << XCCL_RANKS_MOST) - 1); /* it may have come to a later barrier */
+        for (int64_t rank = 0; ranks >> rank; rank++)
+            if (ranks >> rank & 1)
+                xccl_ask(poll, XCCL_OP_POLL, xccl_said(rank, thread), XCCL_CMP_GE, at, 8, -1, 0);
+    }
+#endif
+    xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
+}
+
+XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet, const xccl_site *arrive,
+                                 const xccl_site *await) {
+#if XCCL_IS_WIDE
+    xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
+#else
+    int64_t barriers = xccl_kept(XCCL_BARRIERS) + 1, me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
+    xccl_keep(XCCL_BARRIERS, barriers);
+    int64_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here), word = barriers << XCCL_RANKS_MOST | ranks;
+    xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
+    for (int64_t rank = 0; ranks >> rank; rank++)
+        if (ranks >> rank & 1) xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, me), word, 8, 0, 0, 0);
+#endif
+    int64_t phase = xccl_ask(arrive, XCCL_OP_ARRIVE, 0, 0, 0, 0, 0, 0);
+    xccl_ask(await, XCCL_OP_AWAIT_GROUP, phase, 0, 0, 0, 0, 0);
+}
+
+/* A scope that is smaller than the system holds no thread of another rank. */
+XCCL_OURS void xccl_ours_scope(const xccl_site *fail, const void *at, int64_t scope) {
+    int64_t address = int64_t(at);
+    if (XCCL_IS_OWN(at) || address / xccl_kept(XCCL_RANK_BYTES) == xccl_kept(XCCL_RANK)) return;
+    xccl_ask(fail, XCCL_OP_FAIL, XCCL_OUT_OF_SCOPE, scope, 0, 0, 0, 0);
+}
+
+/* ---- atomics: a word of 8 bytes is added to at once; of anything else the word around it is swapped. */
+
+static inline int64_t xccl_result(int64_t how, int64_t old, int64_t value, int64_t compare, int64_t nbytes) {
+    uint64_t mask = nbytes == 8 ? ~0ull : (1ull << 8 * nbytes) - 1, o = old & mask, v = value & mask;
+    int64_t by = 64 - 8 * nbytes, so = int64_t(o << by) >> by, sv = int64_t(v << by) >> by;
+    bool is_signed = how >= XCCL_ATOMICS;
+    switch (is_signed ? how - XCCL_ATOMICS : how) {
+    case XCCL_ATOMIC_add: return o + v;
+    case XCCL_ATOMIC_exch: return v;
+    case XCCL_ATOMIC_cas: return o == (compare & mask) ? v : o;
+    case XCCL_ATOMIC_and: return o & v;
+    case XCCL_ATOMIC_or: return o | v;
+    case XCCL_ATOMIC_xor: return o ^ v;
+    case XCCL_ATOMIC_min: return is_signed ? (so < sv ? so : sv) : (o < v ? o : v);
+    case XCCL_ATOMIC_max: return is_signed ? (so > sv ? so : sv) : (o > v ? o : v);
+    case XCCL_ATOMIC_inc: return o >= v ? 0 : o + 1;
+    default: return o == 0 || o > v ? v : o - 1;
+    }
+}
+
+XCCL_OURS int64_t xccl_ours_atomic(const xccl_site *load, const xccl_site *swap, const xccl_site *add, void *at,
+                                   int64_t how, int64_t value, int64_t compare, int64_t nbytes) {
+    int64_t address = int64_t(at);
+    if (XCCL_IS_OWN(at)) {
+        int64_t old = xccl_ours_read_own(at, nbytes);
+        xccl_ours_write_own(at, xccl_result(how, old, value, compare, nbytes), nbytes);
+        return old;
+    }
+    if (nbytes == 8 && how % XCCL_ATOMICS == XCCL_ATOMIC_add)
+        return xccl_written(add, XCCL_OP_ATOMIC_ADD, address, value, 0);
+    int64_t word = address & -8, by = 8 * (address - word);
+    uint64_t mask = (nbytes == 8 ? ~0ull : (1ull << 8 * nbytes) - 1) << by;
+    for (;;) {
+        int64_t before = xccl_ask(load, XCCL_OP_LOAD, word, 8, 0, 0, 0, 0), old = int64_t((before & mask) >> by);
+        int64_t made = xccl_result(how, old, value, compare, nbytes);
+        int64_t after = (before & ~mask) | (uint64_t(made) << by & mask);
+        if (how % XCCL_ATOMICS == XCCL_ATOMIC_cas && old != (compare & int64_t(mask >> by))) return old;
+        if (xccl_written(swap, XCCL_OP_COMPARE_SWAP, word, after, before) == before) return old;
+    }
+}

@@ -1,0 +1,120 @@
+"""Kernels in CUDA C++: a ``__global__`` function of a source, compiled with our headers; a thread of it is a core."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from xccl_emu.base.errors import ConfigError, KernelError
+from xccl_emu.doors.cuda import ptx
+from xccl_emu.doors.cuda.lowering import INCLUDE, LOWERING
+from xccl_emu.lang import foreign, heads
+from xccl_emu.lang.foreign import compiler
+from xccl_emu.protocol.bench import READINGS, Bench
+
+STACK_WORDS = 256
+"""Words of its stack that a kernel may have live at a request, if nothing is said."""
+
+KEPT = tuple(f"xccl_{name}" for name in (
+    "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "wrote",
+))  # fmt: skip
+"""Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, to how
+many it has come, and to which ranks it has written."""
+SIZE_BITS, RANKS_MOST, OUT_OF_SCOPE = 20, 32, 0xCD00
+"""Bits of a size in a word that has three; ranks, which are bits of one; the code of a stop (`launch.STOPS`)."""
+
+_PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
+_IS_NARROW = re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)")
+"""Matches a name of what is ordered for a block or a GPU."""
+_INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
+
+
+class Build(NamedTuple):
+    """A case's choices of how a kernel is compiled, in addition to its template."""
+
+    defines: Mapping[str, str | int]
+    include: tuple[Path, ...]
+    """Folders of headers, which are searched after ours."""
+    scopes: str = READINGS["scopes"][1]
+    """How its barriers and scopes smaller than the system are read: here the stronger way, which drops no request."""
+
+
+class CudaKernel(foreign.CKernel):
+    """A kernel in CUDA C++; its parameters are integers, addresses, and the bits or the places of anything else."""
+
+    language = heads.CUDA
+
+    def __init__(self, file: Path, name: str, template: str, build: Build, stack_words: int) -> None:
+        super().__init__(file, name, stack_words)
+        self.build, self._template = build, template
+        self._read = dict[str, CudaKernel]()
+
+    def read(self, bench: Bench) -> "CudaKernel":
+        """Return it as a run reads scopes, if it has one that is smaller than the system."""
+        if not any(_IS_NARROW.match(site.sync) for site in self.sites):
+            return self
+        how = bench.reading("scopes")
+        if how == self.build.scopes:
+            return self
+        build = self.build._replace(scopes=how)
+        return self._read.setdefault(how, CudaKernel(self.file, self.name, self._template, build, self.stack_words))
+
+    def _names(self) -> tuple[str, ...]:
+        listed = [each for each in re.split(r",(?![^<>]*>)", self._head[2]) if each.strip() not in ("", "void")]
+        found = [_PARAM.fullmatch(each.strip()) for each in listed]
+        wrong = [each.strip() for each, match in zip(listed, found, strict=True) if match is None]
+        if wrong:
+            raise KernelError(f"{self._where}: parameter `{wrong[0]}` of {self.name!r}: must be a type and a name")
+        return (*KEPT, *(match[1] for match in found if match is not None))
+
+    def call(self, arguments: str, first: int) -> str:
+        """The expression that calls the kernel."""
+        own = range(first + len(KEPT), first + len(self.params))
+        given = ", ".join(f"xccl_argument{{{arguments}[{i}]}}" for i in own)
+        return f"{self.name}{self._template}({given})"
+
+    def _unit(self) -> compiler.Unit:
+        words = ", ".join(name.upper() for name in KEPT)
+        atomics = ", ".join(f"XCCL_ATOMIC_{name}" for name in ptx.ATOMICS)
+        numbers = f"XCCL_SIZE_BITS = {SIZE_BITS}, XCCL_RANKS_MOST = {RANKS_MOST}, XCCL_OUT_OF_SCOPE = {OUT_OF_SCOPE}"
+        known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", numbers)]
+        known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}", '#include "xccl_cuda.h"']
+        known += [_INLINED, '#include "cuda_runtime.h"']
+        known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
+        flags = ("-ffp-contract=off", *(f"-I{each}" for each in (INCLUDE, *self.build.include)))
+        return compiler.Unit(
+            (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
+            self.stack_words, before="#pragma clang attribute pop", head="\n".join(known), flags=flags,
+            kept=len(KEPT), follows=LOWERING,
+        )  # fmt: skip
+
+    def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> foreign.CKernel:
+        """Raises KernelError: a stream of launches is not there yet."""
+        raise KernelError(
+            f"{', '.join(each.name for each in kernels)}: kernels in CUDA C++ are in no stream of launches"
+        )
+
+
+def cuda_kernel(
+    file: str | Path, name: str, template: str = "", defines: Mapping[str, str | int] | None = None,
+    stack_words: int = STACK_WORDS, include: str | Path | Iterable[str | Path] = (),
+) -> CudaKernel:  # fmt: skip
+    """A kernel of a source in CUDA C++.
+
+    Parameters
+    ----------
+    file: the source; as a rule ``Path(__file__).with_name("all_reduce.cu")``.
+    name: of a ``__global__`` function in it.
+    template: its arguments if it is a template, for example ``"float, 2"``.
+    defines: macros in front of the source.
+    stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
+    include: a folder of headers that the source includes, or several, searched after its own folder and our headers; a
+        file means the folder in which it is.
+
+    Raises ConfigError for a folder that there is not, and ConfigError and KernelError as `lang.foreign.c_kernel` does.
+    """
+    if not isinstance(stack_words, int) or stack_words < 1:
+        raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
+    given = f"<{template}>" if template else ""
+    build = Build(dict(defines or {}), compiler.folders(include))
+    return CudaKernel(Path(file).absolute(), name, given, build, stack_words)

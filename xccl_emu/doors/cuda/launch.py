@@ -1,0 +1,111 @@
+"""Launches of kernels in CUDA C++: ranks are dies, the threads of a block are the cores of a group."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import whole
+from xccl_emu.doors.cuda.kernel import KEPT, OUT_OF_SCOPE, RANKS_MOST, SIZE_BITS, CudaKernel
+from xccl_emu.lang.foreign.image import constant
+from xccl_emu.machine.launch import Grant, Launch
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench, Regions
+from xccl_emu.protocol.regions import Region
+
+SIZES = 3
+"""The sizes of a grid or a block are x, y and z."""
+STOPS = {OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank"}
+"""What the headers stop a run with, as `Bench.stop` takes it."""
+
+READ_AS = (
+    "PTX is read here so that relaxed loads acquire, a release waits until all is visible, loads keep their order, and "
+    "all see a write at once"
+)
+"""What a proof rests on: where the machine orders more than PTX does."""
+
+Sizes = int | Sequence[int]
+"""The size of a grid or a block: x, or up to three of x, y and z."""
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """A pod whose dies are GPUs, each with room for the threads of a grid at once."""
+
+    bench: Bench
+    pod: Pod
+    blocks: int
+    threads: int
+    said: Region
+    """Where each thread says on each rank which barrier it has come to (``xccl_cuda.h``)."""
+
+    def launch(
+        self, kernel: CudaKernel, rank: int, args: Mapping[str, Any], grants: Sequence[Grant],
+        grid: Sizes = 1, block: Sizes = 1,
+    ) -> list[Launch]:  # fmt: skip
+        """Launch a kernel on a rank; all blocks of the grid run at once.
+
+        Parameters
+        ----------
+        args: for each parameter of the source an address or a whole number, a NumPy scalar of its type, or the bytes of
+            a struct, as ``bytes`` or a NumPy array.
+        grants: what each thread may touch.
+        grid, block: how many blocks, and threads of a block: x, or (x, y) or (x, y, z).
+
+        Raises ConfigError as `Pod.launch` does, and for a grid or a block that is larger than the pod has room for.
+        """
+        kernel = kernel.read(self.bench)
+        self.bench.assumes(READ_AS)
+        for code, meaning in STOPS.items():
+            self.bench.stop(code, meaning)
+        blocks, grid_word = _sizes("grid", grid, self.blocks)
+        threads, block_word = _sizes("block", block, self.threads)
+        spec = self.pod.spec
+        given = {
+            **dict.fromkeys(KEPT, 0), "xccl_block_dim": block_word, "xccl_grid_dim": grid_word, "xccl_rank": rank,
+            "xccl_ranks": spec.n_dies, "xccl_rank_bytes": spec.die_bytes, "xccl_said": self.said.start,
+            **{name: _argument(name, value) for name, value in args.items()},
+        }  # fmt: skip
+        leave = [*grants, self.said.grant(None, "rw")]
+        return [
+            self.pod.launch(
+                kernel, rank, range(number * threads, (number + 1) * threads),
+                {**given, "xccl_block": number, "xccl_thread": list(range(threads))}, leave,
+            )
+            for number in range(blocks)
+        ]  # fmt: skip
+
+
+def gpus(bench: Bench, regions: Regions, blocks: int, threads: int, app_bytes: int) -> Gpus:
+    """The pod of a bench, with no more room than these regions and this many blocks and threads of a rank need.
+
+    Raises ConfigError for more ranks than `RANKS_MOST`.
+    """
+    if len(regions.dies) > RANKS_MOST:
+        raise ConfigError("ranks", len(regions.dies), f"must be {RANKS_MOST} at most")
+    said = regions.meta("said", 8 * len(regions.dies) * blocks * threads)
+    pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=32, cores=blocks * threads)
+    return Gpus(bench, pod, blocks, threads, said)
+
+
+def _sizes(name: str, sizes: Sizes, most: int) -> tuple[int, int]:
+    """Return the product, and x, y and z in one word; raises ConfigError as `Gpus.launch` does."""
+    each = [whole(name, n) for n in ([sizes] if isinstance(sizes, int) else sizes)]
+    if not 1 <= len(each) <= SIZES or min(each) < 1 or np.prod(each) > most:
+        raise ConfigError(name, sizes, f"must be up to {SIZES} sizes from 1 on, and no more than {most} in all")
+    each += [1] * (SIZES - len(each))
+    return int(np.prod(each)), sum(n << SIZE_BITS * i for i, n in enumerate(each))
+
+
+def _argument(name: str, value: Any) -> int | Sequence[int]:
+    """A word of a launch."""
+    if isinstance(value, bytes | np.ndarray | np.void):
+        return constant(bytes(value) if isinstance(value, bytes) else value.tobytes())
+    if isinstance(value, np.float32 | np.float64):
+        return int(value.view(np.int32 if value.itemsize == 4 else np.int64))
+    if isinstance(value, float):
+        raise ConfigError(f"args[{name!r}]", value, "must be np.float32 or np.float64, as its parameter is")
+    word: int | Sequence[int] = value
+    return word
