@@ -22,6 +22,7 @@ from xccl_emu.check.verdict import (
     VERIFIED,
     VIOLATION,
     Certificate,
+    Confirmation,
     Opinion,
     Verdict,
 )
@@ -248,6 +249,12 @@ def test_a_smaller_one_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) ->
     assert told.contradicted is None
     assert told.confirmed.smaller.get("slots", 3) > 1
     assert "but a smaller one is wrong, exhaustive search at ranks 2, slots 1" in told.words()
+
+
+def test_a_smaller_one_whose_search_does_not_end_is_not_wrong() -> None:
+    """There was no time for it, which says nothing of it."""
+    late = Opinion(SEARCH, UNFINISHED, {"slots": 1}, 9, 0.1, "more than 0.1 seconds")
+    assert "wrong" not in Confirmation(1.0, (late,)).words()
 
 
 @kernel

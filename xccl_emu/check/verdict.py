@@ -175,7 +175,7 @@ class Confirmation(w.Printed):
             return f"contradicted by {self.contradicted.words()}"
         said = [f"agreed by {one.words()}" for one in self.agreed]
         said.append(f"confirmed by {self.confirmed.words()}" if self.confirmed is not None else self._unconfirmed())
-        refuted = next((one for one in self.opinions if one.by == SEARCH), None)
+        refuted = next((one for one in self.opinions if one.by == SEARCH and one.verdict == VIOLATION), None)
         said += [] if refuted is None else [f"but a smaller one is wrong, {refuted.words()}"]
         ended = self.confirmed is not None and self.interrupted_seconds is not None
         return "; ".join([*said, *([self._interrupted()] if ended else [])])
