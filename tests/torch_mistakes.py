@@ -116,7 +116,7 @@ MISTAKES: dict[str, tuple[Callable[[Batch], Any], str]] = {
     "fewer weights": (lambda b: b.back(topk_weights=b.weights[:2]), r"topk_weights is \[2, 2\]"),
     "another's choices": (lambda b: b.back(topk_idx=Batch(b.buffer, 1).idx), "as dispatched, or -1"),
     "out of another size": (lambda b: b.back(out=torch.empty((3, HIDDEN), dtype=torch.bfloat16)), r"out is \[3, 512\]"),
-    "no handle": (lambda b: b.back(handle=None), "handle: must be what a dispatch gave"),
+    "no handle": (lambda b: b.combine(b.dispatch()[0], None), "handle: must be what a dispatch gave"),
     "the first of three": (third, "replaced by one of other choices"),
     "hook not called": (without_hook, "its dispatch is not received: call its hook"),
     "another's handle": (of_another, "as dispatched, or -1"),

@@ -49,9 +49,11 @@ def served(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Iterator[Here]:
     thread = threading.Thread(target=Server(listening, other, Settings(cores=1, **settings)).serve, daemon=True)
     thread.start()
     with listening, life, other:
-        yield here
-        for rank in here.made:
-            rank.close()
+        try:
+            yield here
+        finally:
+            for rank in here.made:
+                rank.close()
         life.shutdown(socket.SHUT_WR)
         life.settimeout(60)
         here.counted.update(json.loads(life.recv(1 << 16)))

@@ -51,12 +51,29 @@ class _ToCpu(TorchFunctionMode):
         if func is torch.Tensor.pin_memory:
             return args[0]
         if func is torch.Tensor.to:
-            args = tuple(on_cpu(a) if isinstance(a, (str, torch.device)) else a for a in args)
+            args = tuple(on_cpu(a) if isinstance(a, (str, torch.device)) or type(a) is int else a for a in args)
         if func is torch.randn:
             size = args[0] if args and isinstance(args[0], (tuple, list)) else args
             if len(size) == 2 and size[0] * size[1] >= _LARGE:
                 return NotMade()
         return func(*args, **kwargs)
+
+
+class _Autocast(torch.autocast):
+    """PyTorch's, on the CPU for any device."""
+
+    def __init__(self, device_type: str, *args: Any, **named: Any) -> None:
+        super().__init__(str(on_cpu(device_type)), *args, **named)
+
+
+def _loads(load: Callable[..., Any]) -> Callable[..., Any]:
+    """``torch.load`` that puts what was on a device onto the CPU."""
+
+    @functools.wraps(load)
+    def loaded(f: Any, map_location: Any = None, *args: Any, **named: Any) -> Any:
+        return load(f, on_cpu(map_location), *args, **named)
+
+    return loaded
 
 
 class _OfDevice(type(torch.Generator)):  # type: ignore[misc]
@@ -81,6 +98,8 @@ def install(name: str) -> None:
         torch._register_device_module("npu", module)
         torch.npu = module
         torch.nn.Module.npu = lambda self, *_: self
+        torch.Tensor.is_npu = property(lambda self: True)
+        torch.autocast = _Autocast
         vars(module)["__getattr__"] = names.missing("torch.npu", lambda: sorted(names.names_of("npu")))
     for each, value in names.names_of(name).items():
         setattr(module, each, value)
@@ -90,6 +109,7 @@ def install(name: str) -> None:
     torch.accelerator.current_accelerator = lambda *_, **__: torch.device(name)
     torch.accelerator.is_available = lambda: True
     torch.profiler.profile = profile_of(torch.profiler.profile)
+    torch.load = _loads(torch.load)
     torch.compile = _not_compiled
     torch.set_num_threads(1)  # ranks share the cores of this computer
     _gloo()

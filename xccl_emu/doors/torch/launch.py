@@ -189,7 +189,7 @@ def serving(settings: Settings, counted: dict[str, int] | None = None) -> Iterat
 
 
 def _counted(server: "subprocess.Popen[bytes]", life: socket.socket) -> dict[str, int]:
-    """What the server has counted, which it says when nobody calls any more."""
+    """Return what the server has counted, which it says when nobody calls any more."""
     said = b""
     with contextlib.suppress(OSError):
         life.shutdown(socket.SHUT_WR)

@@ -151,7 +151,7 @@ def refused(what: str) -> type:
 
 
 def names_of(device: str) -> dict[str, Any]:
-    """What ``torch.cuda`` or ``torch.npu`` has, by name."""
+    """Return what ``torch.cuda`` or ``torch.npu`` has, by name."""
     return {
         **{name: _constant(name, None) for name in _NOTHING},
         **{name: _constant(name, value) for name, value in _GIVES.items()},

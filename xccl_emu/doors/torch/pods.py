@@ -407,7 +407,7 @@ class ServedGroup:
     # ---- handles
 
     def _numbered(self, session: Session, handle: DispatchHandle | None, choices: list[NDArray[Any]]) -> int:
-        """Number of a dispatch that was made; its choices are kept once where they are those of the one before."""
+        """Number of a dispatch that was made; its choices are kept once where the one before had the same."""
         last = self._held(session)[:1]
         same = last and all(map(np.array_equal, last[0].choices, choices))
         kept = last[0].choices if same else [each.copy() for each in choices]

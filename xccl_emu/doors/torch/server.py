@@ -46,7 +46,7 @@ class Counted:
     schedules: int = 0
     violations: int = 0
     unreceived: int = 0
-    """Calls of which a rank has never had what they bring."""
+    """Calls whose results a rank has never had."""
     failed: int = 0
     """Errors of the emulator itself."""
 
@@ -63,7 +63,7 @@ class _Rank:
     last: str = ""
     """The last one that it was answered."""
     due: Counter[str] = field(default_factory=Counter)
-    """By name, calls of which a hook or an event is awaited yet."""
+    """By name, calls whose hook or event is awaited yet."""
 
 
 @dataclass(eq=False)

@@ -131,7 +131,7 @@ class EventOverlap:
 
 
 class Numbered(int):
-    """A number of a handle, which also knows of which dispatch it is, whatever becomes of the tensors there."""
+    """A number of a handle that also knows its dispatch, whatever becomes of the tensors there."""
 
     dispatch: Any = None
 

@@ -57,7 +57,7 @@ class _Rows(NamedTuple):
     """Of the handle."""
     n: int
     padded: int
-    """Rows that the caller was given: `n`, and those of ``num_worst_tokens``."""
+    """Rows that the caller was given: `n`, and what ``num_worst_tokens`` adds."""
     weights: NDArray[np.float32]
 
 

@@ -27,7 +27,7 @@ _ANY = ("group_tp", "tp_rank_id", "tp_send_counts", "expand_scales", "expert_sca
 """Arguments that say nothing here: there is one group, and weights are combine's."""
 
 _MARK, _NUMBER = 0x58434C, slice(3, 6)
-"""What the words after those of the first row are: a mark, the number of the dispatch, and its rows."""
+"""Words of the first row that nobody else uses, for a mark, the number of the dispatch, and its rows."""
 _last: dict[tuple[str, int], tuple[int, int]] = {}
 """By group and rank, the number of the last dispatch, and its rows."""
 _rank = functools.cache(Rank)
