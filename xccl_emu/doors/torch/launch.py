@@ -38,8 +38,8 @@ _EXIT = """\
 Exit code: the script's; if that is 0, 1 where a violation was found (though the script caught it), a hook or an event
 was never waited for, or --policy was given and no call made.  2 wrong usage; 70 the server ended; 130 and 143 after
 Ctrl-C and SIGTERM.  The last line says what was counted."""
-_PATIENCE_S = 5.0
-"""Seconds that a script has to end after Ctrl-C, and the server to say what it counted."""
+_PATIENCE_S, _COUNTING_S = 5.0, 60.0
+"""Seconds that a script has to end after Ctrl-C, and the server, which may be starting yet, to say what it counted."""
 _SERVER_ENDED = 70
 
 
@@ -158,6 +158,9 @@ def _concluded(code: int, settings: Settings, counted: Mapping[str, int]) -> int
         killed = " (this computer's memory may be full)" if number == -signal.SIGKILL else ""
         print(f"xccl_emu: the server {by}{killed}", file=sys.stderr)
         return _SERVER_ENDED
+    if not counted:
+        print("xccl_emu: the server was in a call yet, and has not said what it counted", file=sys.stderr)
+        return code
     calls, judged = counted.get("calls", 0), settings.policy != TIME
     words = [f"{calls} calls", *([f"{counted.get('schedules', 0)} schedules drawn"] if judged else [])]
     words += [f"{counted.get(name, 0)} {name}" for name in ("violations", "unreceived")]
@@ -193,10 +196,13 @@ def _counted(server: "subprocess.Popen[bytes]", life: socket.socket) -> dict[str
     said = b""
     with contextlib.suppress(OSError):
         life.shutdown(socket.SHUT_WR)
-        life.settimeout(_PATIENCE_S)
+        life.settimeout(_COUNTING_S)
         said = life.recv(1 << 16)
-    counted: dict[str, int] = json.loads(said) if said else {"ended": server.wait(_PATIENCE_S)}
-    return counted
+    if said:
+        return dict(json.loads(said))
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return {"ended": server.wait(_PATIENCE_S)}
+    return {}
 
 
 @contextlib.contextmanager

@@ -79,7 +79,8 @@ class Buffer(GroupMember):
         if scales is not None:
             all_scales[:n] = scales
         late = async_finish or return_recv_hook
-        due = Due(self._rank, call, whole, all_scales, source, layout, count) if late else None
+        brought = whole, all_scales, source, layout, count
+        due = Due(self._rank, call, *brought, hooked=return_recv_hook) if late else None
         handle = source, layout, most, x.size(1), Numbered.of(num_experts, (number, n, rows)), count, None
         received = whole if scales is None else (whole, all_scales)
         return received, count, handle, EventOverlap(due), due or nothing
@@ -100,7 +101,8 @@ class Buffer(GroupMember):
         if out is not None:
             out.copy_(result)
             result = out
-        due = Due(self._rank, call, result) if async_finish or return_recv_hook else None
+        late = async_finish or return_recv_hook
+        due = Due(self._rank, call, result, hooked=return_recv_hook) if late else None
         return result, EventOverlap(due), due or nothing
 
     # ---- normal mode: what scripts see of it, by the kernels of the low-latency mode

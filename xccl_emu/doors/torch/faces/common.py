@@ -86,8 +86,8 @@ class Due:
 
     _pending: ClassVar[list["Due"]] = []
 
-    def __init__(self, rank: Rank, call: str, *tensors: torch.Tensor | None) -> None:
-        self._rank, self._call = rank, call
+    def __init__(self, rank: Rank, call: str, *tensors: torch.Tensor | None, hooked: bool = False) -> None:
+        self._rank, self._call, self._hooked = rank, call, hooked
         self._held = [(each, each.clone()) for each in tensors if each is not None]
         for each, _ in self._held:
             poison(each)
@@ -107,8 +107,8 @@ class Due:
 
     @classmethod
     def settle(cls, rank: Rank | None = None) -> None:
-        """Do so for all events of a rank, whose calls are in one stream, or of this process."""
-        for due in [each for each in cls._pending if rank in (None, each._rank)]:
+        """Do so for all events of a rank, whose calls are in one stream, or of this process; not for hooks."""
+        for due in [each for each in cls._pending if rank in (None, each._rank) and not each._hooked]:
             due()
 
 

@@ -180,7 +180,7 @@ class Buffer(GroupMember):
         _, _, most, hidden, experts = handle
         shape = experts // self.group_size, self.group_size * most, hidden
         if shape not in self._zero_copy:
-            self._zero_copy[shape] = torch.empty(shape, dtype=torch.bfloat16)
+            self._zero_copy[shape] = unfilled(shape, torch.bfloat16)
         return self._zero_copy[shape]
 
     def low_latency_combine(
@@ -209,7 +209,8 @@ class Buffer(GroupMember):
         result = unfilled((topk_idx.size(0), hidden), torch.bfloat16) if out is None else out
         rows = torch.cat([x[expert, :n] for expert, n in enumerate(count.tolist())])
         sent = self._summands(rows, topk_idx, topk_weights)
-        poison(result)
+        for each in [result, *([x] if zero_copy else [])]:  # what was sent is the next call's to fill
+            poison(each)
 
         def received(got: _Arrays) -> None:
             result[:] = to_torch(got[f"out{self.rank}"])
