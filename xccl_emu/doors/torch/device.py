@@ -106,8 +106,6 @@ def install(name: str) -> None:
     setattr(torch.Tensor, name, lambda self, *_, **__: self)
     torch.set_default_device = lambda device: None
     torch.Generator = _Generator
-    torch.accelerator.current_accelerator = lambda *_, **__: torch.device(name)
-    torch.accelerator.is_available = lambda: True
     torch.profiler.profile = profile_of(torch.profiler.profile)
     torch.load = _loads(torch.load)
     torch.compile = _not_compiled
