@@ -54,7 +54,7 @@ class _Rows(NamedTuple):
 
     route: _Route
     number: int
-    """Of the handle."""
+    """The handle's."""
     n: int
     padded: int
     """Rows that the caller was given: `n`, and what ``num_worst_tokens`` adds."""
