@@ -1,8 +1,8 @@
 """A layer of experts by DeepEP's low-latency calls, as its users write it, on a pod that is emulated.
 
 python -m xccl_emu.doors.torch examples/low_latency.py --ranks 4
-python -m xccl_emu.doors.torch --policy portfolio examples/low_latency.py --ranks 2 --hidden 128
-python -m xccl_emu.doors.torch --without "tokens before counts" examples/low_latency.py --ranks 2 --hidden 128
+python -m xccl_emu.doors.torch --policy portfolio examples/low_latency.py --ranks 2 --hidden 512
+python -m xccl_emu.doors.torch --without "tokens before counts" examples/low_latency.py --ranks 2 --hidden 512
 """
 
 import argparse
@@ -59,7 +59,7 @@ def work(rank: int, args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name, default in (("ranks", 4), ("tokens", 4), ("hidden", 256), ("experts", 8), ("topk", 2)):
+    for name, default in (("ranks", 4), ("tokens", 4), ("hidden", 512), ("experts", 8), ("topk", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     torch.multiprocessing.spawn(work, args=(options,), nprocs=options.ranks)

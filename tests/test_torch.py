@@ -209,7 +209,8 @@ def test_who_waited_for_whom(hooked: bool) -> None:
 
 def test_waits_are_told_in_virtual_time_alone() -> None:
     """Where schedules are drawn there is no time to tell."""
-    asked = [({"shape": SHAPE, "waits": True}, {"x": np.ones((0, 32)), "topk": np.zeros((0, 1), np.int32)})] * 2
+    nothing = {"x": np.ones((0, 32), ml_dtypes.bfloat16), "topk": np.zeros((0, 1), np.int32)}
+    asked = [({"shape": SHAPE, "waits": True}, nothing)] * 2
     with pytest.raises(ConfigError, match="wait_recv_cost_stats: times are virtual without --policy"):
         ServedGroup(Settings("portfolio", cores=1), 2).serve("dispatch", asked)
 
@@ -317,7 +318,7 @@ def test_a_group_that_shrinks(
         assert np.array_equal(got["x"], tokens_of(ranks[0])["x"][:1])
         assert ranks[0].call("clean", {})[0]["lost"] == [1]
         with pytest.raises(ConfigError, match=r"dispatch_rows without ranks \[1\]"):
-            ranks[0].call("dispatch_rows", {})
+            ranks[0].call("dispatch_rows", {}, shape=SHAPE)
 
 
 def test_a_rank_that_is_masked(pair: list[Rank]) -> None:
@@ -457,7 +458,7 @@ def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> No
 
 
 def run_example(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    sizes = ("--ranks", "2", "--hidden", "128", "--tokens", "2", "--experts", "2")
+    sizes = ("--ranks", "2", "--hidden", "512", "--tokens", "2", "--experts", "2")
     return run_script(*options, str(EXAMPLE), *sizes, cwd=cwd)
 
 
@@ -501,6 +502,27 @@ def test_a_script_in_normal_mode(tmp_path: Path) -> None:
     done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_normal.py")), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_script_with_mistakes(tmp_path: Path) -> None:
+    """Each is answered by name in all ranks, none is right by what was in memory, and the server serves on."""
+    done = run_script(str(Path(__file__).with_name("torch_mistakes.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
+    assert done.stderr.splitlines()[-1].endswith("0 violations, 0 unreceived")
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cuda", "npu"])
+def test_pytorch_stays_whole(tmp_path: Path, device: str) -> None:
+    """Its compiler's parts, optimizers, profilers and the names of devices work, or are refused by name."""
+    script = str(Path(__file__).with_name("torch_whole.py"))
+    done = run_script("--device", device, script, device, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "passed\n"
 
 
 @needs_torch

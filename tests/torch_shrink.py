@@ -10,7 +10,8 @@ RANKS, HIDDEN, TOKENS = 3, 128, 4
 
 def work(rank: int) -> None:
     rank, size, group = init_dist(rank, RANKS)
-    buffer = deep_ep.Buffer(group, low_latency_mode=True, enable_shrink=True)
+    needed = deep_ep.Buffer.get_low_latency_rdma_size_hint(TOKENS, HIDDEN, size, size)
+    buffer = deep_ep.Buffer(group, num_rdma_bytes=needed, low_latency_mode=True, enable_shrink=True)
     x = torch.full((TOKENS, HIDDEN), rank + 1.0, dtype=torch.bfloat16, device="cuda")
     topk_idx = torch.arange(size, device="cuda").expand(TOKENS, size).contiguous()
     weights = torch.ones((TOKENS, size), dtype=torch.float32, device="cuda")

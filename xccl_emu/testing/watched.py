@@ -83,6 +83,8 @@ class Watched:
         self._again = None if replay is None else Witness.load(replay)
         self.runs = 0
         """Runs that were judged so far."""
+        self.drawn = 0
+        """Schedules by which they were."""
         self._actions: NDArray[np.int64] = np.zeros(0, np.int64)
         self._error: ViolationError | None = None
         self._together = Together(together) if together > 1 else None
@@ -118,6 +120,7 @@ class Watched:
         found = replay(again.trial(launched), again.actions, again.loop)
         if found is None:
             raise ReplayError(f"run {self.runs}: its schedule in the replay file shows no violation now")
+        self.drawn += 1
         self._error = self._told(launched, self._verdict(launched, found), self._file)
         return True
 
@@ -126,7 +129,8 @@ class Watched:
         from xccl_emu.check.sampling.sample import sample  # with it comes compiled code
 
         seed = self.seed * _RUNS + self.runs
-        found = sample(launched.trial, self.policy, seed=seed, schedules=schedules, monitor=monitor).violation
+        sampled = sample(launched.trial, self.policy, seed=seed, schedules=schedules, monitor=monitor)
+        self.drawn, found = self.drawn + sampled.schedules, sampled.violation
         if found is not None:
             verdict = self._verdict(launched, found)
             with contextlib.suppress(CapacityError):  # a pod too large to copy: as it was found

@@ -2,10 +2,13 @@
 
 import contextlib
 import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -84,17 +87,38 @@ class Rank:
             raise getattr(errors, answer[0]["error"], errors.XcclEmuError)(answer[0]["text"])
         return answer
 
+    def refuse(self, text: str) -> None:
+        """Have the others hear that this rank does not make the call that they make now or next, and why."""
+        self._line.send({"refused": text})
+
+    def note_due(self, call: str, due: bool) -> None:
+        """Have the server know that what a call brings is awaited yet, or is there."""
+        self._line.send({"due": due, "of": call})
+
     def close(self) -> None:
         """Leave the group; what others call from then on fails."""
         self._line.close()
 
 
 def hold_on() -> None:
-    """Have this process end when the server does."""
+    """Have this process end when the server does, and say where it is when it is asked."""
 
     def watch() -> None:
         with contextlib.suppress(errors.XcclEmuError):
-            Line.connect({"pid": os.getpid()}).receive()
+            line = Line.connect({"pid": os.getpid()})
+            while line.receive():
+                line.send({"pid": os.getpid(), "at": _place()})
         os._exit(70)
 
     threading.Thread(target=watch, daemon=True, name="xccl_emu: watches the server").start()
+
+
+def _place() -> str:
+    """The line of the script that the main thread is at, and the innermost one if that is another."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frames = traceback.extract_stack(frame)
+    library = (str(Path(os.__file__).parent), str(Path(errors.__file__).parents[1]))
+    own = [each for each in frames if not each.filename.startswith((*library, "<"))]
+    own = [each for each in own if "site-packages" not in each.filename]
+    shown = dict.fromkeys((each.filename, each.lineno, each.name) for each in (*own[-1:], *frames[-1:]))
+    return ", then ".join(f"{filename}:{line} in {name}" for filename, line, name in shown)

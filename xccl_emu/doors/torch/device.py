@@ -11,12 +11,13 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.doors.torch.client import CLOCK, hold_on
+from xccl_emu.doors.torch import names
+from xccl_emu.doors.torch.client import hold_on
+from xccl_emu.doors.torch.profiles import profile_of
 
 _NAMES = ("npu", "cuda", "privateuseone")
 _LARGE = 1 << 26
 """Elements from which on random matrices are not made: scripts multiply them to pass time on a device."""
-_here = {"device": 0}
 
 
 def on_cpu(device: Any) -> Any:
@@ -46,8 +47,11 @@ class _ToCpu(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if kwargs.get("device") is not None:
             kwargs["device"] = on_cpu(kwargs["device"])
+        kwargs.pop("pin_memory", None)
+        if func is torch.Tensor.pin_memory:
+            return args[0]
         if func is torch.Tensor.to:
-            args = tuple(on_cpu(a) if isinstance(a, (str, torch.device)) else a for a in args)
+            args = tuple(on_cpu(a) if isinstance(a, (str, torch.device)) or type(a) is int else a for a in args)
         if func is torch.randn:
             size = args[0] if args and isinstance(args[0], (tuple, list)) else args
             if len(size) == 2 and size[0] * size[1] >= _LARGE:
@@ -55,66 +59,34 @@ class _ToCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class Event:
-    """A moment; `elapsed_time` is in milliseconds of the pod's virtual time, if the pod runs in it."""
+class _Autocast(torch.autocast):
+    """PyTorch's, on the CPU for any device."""
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self._at_us = 0.0
-
-    def record(self, *_: Any) -> None:
-        """Take the time."""
-        self._at_us = CLOCK.now_us()
-
-    def elapsed_time(self, other: "Event") -> float:
-        """Milliseconds from here to another one."""
-        return (other._at_us - self._at_us) * 1e-3
-
-    def synchronize(self, *_: Any) -> None:
-        """Return: all is done when a call returns."""
-
-    wait = synchronize
-
-    def query(self) -> bool:
-        """Say that it has happened."""
-        return True
+    def __init__(self, device_type: str, *args: Any, **named: Any) -> None:
+        super().__init__(str(on_cpu(device_type)), *args, **named)
 
 
-class Stream:
-    """A stream; there is but one order, the calls'."""
+def _loads(load: Callable[..., Any]) -> Callable[..., Any]:
+    """``torch.load`` that puts what was on a device onto the CPU."""
 
-    cuda_stream = 0
+    @functools.wraps(load)
+    def loaded(f: Any, map_location: Any = None, *args: Any, **named: Any) -> Any:
+        return load(f, on_cpu(map_location), *args, **named)
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __enter__(self) -> "Stream":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def synchronize(self, *_: Any) -> None:
-        """Return: all is done when a call returns."""
-
-    wait_stream = wait_event = record_event = synchronize
+    return loaded
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
+class _OfDevice(type(torch.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch._C.Generator)
 
 
-def _set_device(device: Any) -> None:
-    _here["device"] = device if isinstance(device, int) else torch.device(device).index or 0
+class _Generator(torch.Generator, metaclass=_OfDevice):
+    """A generator of random numbers, the CPU's for any device."""
 
-
-_MODULE: dict[str, Any] = {
-    "set_device": _set_device, "current_device": lambda: _here["device"], "device_count": lambda: 1 << 10,
-    "is_available": lambda: True, "is_initialized": lambda: False, "_is_in_bad_fork": lambda: False,
-    "get_device_name": lambda *_: "xccl_emu", "Event": Event, "Stream": Stream, "stream": lambda stream: stream,
-    "current_stream": lambda *_: Stream(), "default_stream": lambda *_: Stream(),
-    **dict.fromkeys(("synchronize", "manual_seed", "manual_seed_all", "empty_cache", "_sleep", "_lazy_init"), _nothing),
-}  # fmt: skip
-"""What scripts use of ``torch.npu`` and ``torch.cuda``."""
+    def __new__(cls, device: Any = "cpu") -> "_Generator":
+        made: _Generator = super().__new__(cls, on_cpu(device))
+        return made
 
 
 def install(name: str) -> None:
@@ -125,10 +97,17 @@ def install(name: str) -> None:
         module = types.ModuleType("torch.npu")
         torch._register_device_module("npu", module)
         torch.npu = module
-    for each, value in _MODULE.items():
+        torch.nn.Module.npu = lambda self, *_: self
+        torch.Tensor.is_npu = property(lambda self: True)
+        torch.autocast = _Autocast
+        vars(module)["__getattr__"] = names.missing("torch.npu", lambda: sorted(names.names_of("npu")))
+    for each, value in names.names_of(name).items():
         setattr(module, each, value)
     setattr(torch.Tensor, name, lambda self, *_, **__: self)
-    torch.set_default_device = _nothing
+    torch.set_default_device = lambda device: None
+    torch.Generator = _Generator
+    torch.profiler.profile = profile_of(torch.profiler.profile)
+    torch.load = _loads(torch.load)
     torch.compile = _not_compiled
     torch.set_num_threads(1)  # ranks share the cores of this computer
     _gloo()

@@ -34,7 +34,11 @@ class _Face(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         face = importlib.import_module(f"xccl_emu.doors.torch.faces.{self._face}")
+        names = importlib.import_module("xccl_emu.doors.torch.names")
         vars(module).update({name: value for name, value in vars(face).items() if not name.startswith("__")})
+        module.__file__ = face.__file__  # which an import of a name that is not there is answered with
+        own = getattr(face, "__all__", [name for name in vars(face) if not name.startswith("_")])
+        module.__dict__["__getattr__"] = names.missing(module.__name__, lambda: sorted(own))
 
 
 class _Patched(importlib.abc.Loader):
@@ -60,6 +64,11 @@ class _FaceFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in self._faces:
             return importlib.machinery.ModuleSpec(fullname, _Face(self._faces[fullname]), is_package=True)
+        parent = fullname.rpartition(".")[0]
+        if parent in self._faces:
+            has = ", ".join(name for name in self._faces if name.startswith(parent))
+            text = f"{fullname}: xccl_emu.doors.torch does not have it; it has {has}"
+            raise ModuleNotFoundError(text, name=fullname)
         if fullname == "torch" and self._torch:
             self._torch = False  # the next one is asked of the others
             spec = importlib.util.find_spec("torch")

@@ -1,7 +1,9 @@
 """What the server does for a group of ranks: sessions on emulated pods, one for each shape of what moves."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+import itertools
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.doors.torch.gate import SERVED, check_said
 from xccl_emu.doors.torch.wire import Arrays, Message
 from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
@@ -29,6 +32,8 @@ Each = Sequence[tuple[Message, Arrays]]
 TIME = "time"
 _TABLES_BYTES = 1 << 16
 """Room for tables of launches, where several calls are judged together."""
+_HANDLES_MOST = 1 << 12
+"""Dispatches of a group that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,16 @@ class Settings:
     """Folder for replay files of violations."""
     replay: str = ""
     """Such a file: the call of that number is run by its schedule."""
+    timeout_s: float = 0.0
+    """How long a call may wait for its ranks; 0 for as long as it takes."""
+    memory_gib: float = 0.0
+    """What the server may hold before pods that were used longest ago are given back; 0 for half of this computer's."""
+
+    def full(self) -> bool:
+        """Does this process hold more than it may?"""
+        page, most = os.sysconf("SC_PAGE_SIZE"), self.memory_gib * (1 << 30)
+        held = int(Path("/proc/self/statm").read_text().split()[1])
+        return page * held > (most or page * os.sysconf("SC_PHYS_PAGES") // 2)
 
     def session(self, config: EpConfig) -> "Session":
         """A session of this configuration on a pod on which it just fits."""
@@ -141,6 +156,11 @@ class Session:
             np.add.at(waited, source, since[polls])
         return {"waits": waited // 1000}
 
+    def drawn(self) -> int:
+        """Return how many schedules its runs were judged by."""
+        policy = self.group.pod.policy
+        return policy.drawn if isinstance(policy, Watched) else 0
+
     def took_us(self) -> list[float]:
         """Virtual time of each rank in the last run; 0 where there is none."""
         ranks = range(self.group.config.n_ranks)
@@ -155,7 +175,8 @@ class Session:
 class _Dispatch:
     """A dispatch that ranks have a handle of."""
 
-    session: Session
+    session: Session | None
+    """None where its pod was given back."""
     handle: DispatchHandle | None
     """None in normal mode and of the fused kernels, which hold one result."""
     choices: list[NDArray[Any]]
@@ -169,41 +190,70 @@ class ServedGroup:
     settings: Settings
     size: int
     sessions: dict[str, Session] = field(default_factory=dict)
-    """By shape."""
-    dispatches: list[_Dispatch] = field(default_factory=list)
+    """By shape, the one that was used last at the end."""
+    dispatches: dict[int, _Dispatch] = field(default_factory=dict)
+    """By the number of its handle."""
+    drawn_before: int = 0
+    """Schedules of sessions that are gone."""
+
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count(1)
 
     def serve(self, call: str, asked: Each, absent: Collection[int] = ()) -> list[tuple[Message, Arrays]]:
         """Make a call of all ranks: ``dispatch`` or ``combine``, or a phase of it, ``dispatch_send`` and so on; in
         normal mode ``dispatch_rows`` or ``combine_rows``; ``dispatch_fused`` or ``combine_fused``, by FusedDispatch and
-        FusedCombine; or ``clean``, for which the kernels have nothing to do.
+        FusedCombine; ``clean``, for which the kernels have nothing to do; or ``agree``, by which hosts learn the
+        largest and the sum of their numbers.
 
         absent: ranks that have left or are masked, whose arrays are not looked at.  Their dies run the kernels, with no
         tokens of their own, and no choice of the others names an expert there.
 
-        Raises ConfigError for a call that there is not, or not without all ranks, and what a session raises.
+        Raises ConfigError, before anything is copied, for a call that there is not, or not without all ranks, and for
+        arrays that are not as its row of `SERVED`; and what a session raises.
         """
-        if call == "clean":
+        said = check_said({"call": call, **asked[0][0]})
+        if said == "clean":
             return [({}, {}) for _ in asked]
-        if absent:
-            asked = self._without(absent, call, asked)
-        if call == "dispatch_rows":
-            return self._dispatch_rows(asked)
-        if call == "combine_rows":
-            return self._combine_rows(asked)
-        if call == "dispatch_fused":
-            return self._dispatch_fused(asked)
-        if call == "combine_fused":
-            return self._combine_fused(asked)
-        what, _, phase = call.partition("_")
-        if what not in ("dispatch", "combine") or phase not in ("", "send", "recv"):
-            raise ConfigError("call", call, "must be dispatch or combine, or end in _send or _recv")
-        return self._dispatch(phase, asked) if what == "dispatch" else self._combine(phase, asked)
+        if absent and said.endswith(("_rows", "_fused", "agree")):
+            raise ConfigError(f"{call} without ranks {sorted(absent)}: needs all ranks")
+        serves: Mapping[str, Callable[[str, str, Each, Collection[int]], list[tuple[Message, Arrays]]]]
+        serves = {
+            "dispatch_rows": self._dispatch_rows, "combine_rows": self._combine_rows,
+            "dispatch_fused": self._dispatch_fused, "combine_fused": self._combine_fused, "agree": _agree,
+        }  # fmt: skip
+        what = self._dispatch if call.startswith("dispatch") else self._combine
+        return serves.get(call, what)(call, call.partition("_")[2], asked, absent)
+
+    def give_back(self, names: Collection[str]) -> None:
+        """Forget the sessions of these shapes, and with them what their dispatches brought."""
+        gone = [self.sessions.pop(name) for name in names]
+        self.drawn_before += sum(session.drawn() for session in gone)
+        for made in self.dispatches.values():
+            if any(made.session is session for session in gone):
+                made.session = None
+
+    def drawn(self) -> int:
+        """Return how many schedules the group's calls were judged by."""
+        return self.drawn_before + sum(session.drawn() for session in self.sessions.values())
+
+    def _look(
+        self, call: str, session: Session, asked: Each, absent: Collection[int], rows: Sequence[int] = ()
+    ) -> None:  # fmt: skip
+        """Raises ConfigError unless each rank's arrays are as the call's row has them; rows: of each rank's experts."""
+        c = session.group.config
+        sizes = {
+            "columns": c.opaque_bytes or c.hidden, "token_dtype": np.dtype(c.token_dtype()).name, "hidden": c.hidden,
+            "row_dtype": np.dtype(c.numpy_dtype()).name, "top_k": c.top_k, "local_experts": c.local_experts,
+        }  # fmt: skip
+        for rank, (_, arrays) in enumerate(asked):
+            if rank not in absent:
+                SERVED[call].check(f"{call} of rank {rank}", arrays, {**sizes, "rows": rows[rank]} if rows else sizes)
 
     def _without(self, absent: Collection[int], call: str, asked: Each) -> Each:
         """Return what is asked, for kernels that know nothing of absent ranks."""
         said = asked[0][0]
-        if call.endswith(("_rows", "_fused")):
-            raise ConfigError(f"{call} without ranks {sorted(absent)}: needs all ranks")
+        if not absent:
+            return asked
         if call.endswith("_recv"):
             return [(said, {} if rank in absent else arrays) for rank, (_, arrays) in enumerate(asked)]
         if call.startswith("dispatch"):
@@ -211,8 +261,8 @@ class ServedGroup:
             arrays = next(arrays for rank, (_, arrays) in enumerate(asked) if rank not in absent)
             theirs = {rank: {name: array[:0] for name, array in arrays.items() if name != "stats"} for rank in absent}
         else:
-            made = self._current(said["handle"])
-            local, sent = made.session.group.config.local_experts, made.choices
+            made, session = self._current(said["handle"])
+            local, sent = session.group.config.local_experts, made.choices
             theirs = {
                 rank: {"topk": np.full_like(sent[rank], -1), "weights": np.zeros(sent[rank].shape, np.float32)}
                 for rank in absent
@@ -224,104 +274,111 @@ class ServedGroup:
 
         return [(said, theirs[rank] if rank in absent else of(rank, arrays)) for rank, (_, arrays) in enumerate(asked)]
 
-    def _dispatch(self, phase: str, asked: Each) -> list[tuple[Message, Arrays]]:
+    def _dispatch(self, call: str, phase: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
+        said = asked[0][0]
         if phase == "recv":
-            number = asked[0][0]["handle"]
-            made = self._made(number)
-            made.session.log_waits(asked[0][0])
-            received = made.session.group.dispatch_recv(made.handle, made.session.put_stats(asked))
+            number = said["handle"]
+            made, session = self._made(number)
+            self._look(call, session, asked, absent)
+            session.log_waits(said)
+            asked = self._without(absent, call, asked)
+            group, handle = self._in_phases(made, session)
+            received = group.dispatch_recv(handle, session.put_stats(asked))
         else:
-            session = self._session(asked[0][0]["shape"])
-            session.log_waits(asked[0][0])
-            choices = [arrays["topk"].copy() for _, arrays in asked]
-            tokens = [arrays["x"] for _, arrays in asked]
+            session = self._session(said["shape"])
+            self._look(call, session, asked, absent)
+            session.log_waits(said)
+            asked = self._without(absent, call, asked)
+            choices, tokens = ([arrays[name] for _, arrays in asked] for name in ("topk", "x"))
             if phase == "send":
                 handle, received = session.group.dispatch_send(tokens, choices), []
             else:
                 handle, received = session.group.dispatch_whole(tokens, choices, session.put_stats(asked))
-            made = _Dispatch(session, handle, choices)
-            self.dispatches.append(made)
-            number = len(self.dispatches)
+            number = self._numbered(session, handle, choices)
         answers: list[Arrays] = [
             {"x": r.x, "scales": r.scales, "source": r.source, "token": r.token, "choice": r.choice,
-             "counts": r.counts, "stats": made.session.stats(rank)}
+             "counts": r.counts, "stats": session.stats(rank)}
             for rank, r in enumerate(received)
         ]  # fmt: skip
-        return self._told(number, made.session, answers)
+        return self._answers(number, session, answers)
 
-    def _combine(self, phase: str, asked: Each) -> list[tuple[Message, Arrays]]:
+    def _combine(self, call: str, phase: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
         said, number = asked[0][0], asked[0][0]["handle"]
-        made = self._current(number)
-        if made.handle is None:
-            raise ConfigError("handle", number, "is of another mode than this combine")
-        group, out = made.session.group, []
-        made.session.log_waits(said)
-        if phase != "recv":
+        made, session = self._current(number)
+        group, handle = self._in_phases(made, session)
+        out, replicas = [], said.get("replicas", 1)
+        if replicas < 1 or self.size % replicas:
+            raise ConfigError("replicas", replicas, f"must divide {self.size} ranks")
+        session.log_waits(said)
+        if phase == "recv":
+            out = group.combine_recv(handle)
+        else:
+            self._check_held(number, made, session)
             if group.config.opaque_bytes:  # nothing else is of the type of what comes back
-                group.config = replace(group.config, dtype=said["dtype"])
-            for rank, (_, arrays) in enumerate(asked):
+                group.config = replace(group.config, dtype=said.get("dtype", "bf16"))
+            places = [group.expert_output(rank, handle.place) for rank in range(self.size)]
+            self._look(call, session, asked, absent, [len(place) for place in places])
+            asked = self._without(absent, call, asked)
+            for place, (_, arrays) in zip(places, asked, strict=True):
                 if "y" in arrays:  # else of an absent rank, and nobody's choices name what it sends
-                    group.expert_output(rank, made.handle.place)[:] = arrays["y"]
+                    place[:] = arrays["y"]
             weights, topk = ([arrays[name] for _, arrays in asked] for name in ("weights", "topk"))
             if phase == "send":
-                group.combine_send(made.handle, weights, topk)
+                group.combine_send(handle, weights, topk)
             else:
-                out = group.combine_whole(made.handle, weights, topk)
-        else:
-            out = group.combine_recv(made.handle)
-        replicas = said.get("replicas", 1)
+                out = group.combine_whole(handle, weights, topk)
         answers = [
             {f"out{other}": out[other] for other in range(first, first + replicas)}
             for first in (rank // replicas * replicas for rank in range(len(out)))
         ]
-        return self._told(number, made.session, answers)
+        return self._answers(number, session, answers)
 
-    def _dispatch_rows(self, asked: Each) -> list[tuple[Message, Arrays]]:
+    def _dispatch_rows(self, call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
         session = self._session(asked[0][0]["shape"], NormalConfig)
+        self._look(call, session, asked, absent)
         tokens, topk, weights = ([arrays[name] for _, arrays in asked] for name in ("x", "topk", "weights"))
         arrived = session.group.dispatch_rows(tokens, topk, weights)
-        self.dispatches.append(_Dispatch(session, None, [choices.copy() for choices in topk]))
         answers: list[Arrays] = [
             {"x": a.x, "token": a.token, "experts": a.experts, "weights": a.weights, "counts": a.counts}
             for a in arrived
         ]
-        return self._told(len(self.dispatches), session, answers)
+        return self._answers(self._numbered(session, None, topk), session, answers)
 
-    def _combine_rows(self, asked: Each) -> list[tuple[Message, Arrays]]:
-        number, session = self._returned(asked, NormalMode)
-        return self._told(number, session, [{"out": out} for out in session.group.combine_rows()])
+    def _combine_rows(self, call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
+        number, session = self._returned(call, asked, NormalMode)
+        return self._answers(number, session, [{"out": out} for out in session.group.combine_rows()])
 
-    def _returned(self, asked: Each, kind: type[Any]) -> tuple[int, Session]:
+    def _returned(self, call: str, asked: Each, kind: type[Any]) -> tuple[int, Session]:
         """Rows of experts in their place, where one result is held: its dispatch and its session."""
         number = asked[0][0]["handle"]
-        made = self._current(number)
-        if not isinstance(made.session.group, kind):
+        made, session = self._current(number)
+        if not isinstance(session.group, kind):
             raise ConfigError("handle", number, "is of another mode than this combine")
-        if made is not self._last(made.session):
-            raise ConfigError("handle", number, "its result was replaced by one of other choices")
-        for rank, (_, arrays) in enumerate(asked):
-            made.session.group.expert_output(rank)[:] = arrays["y"]
-        return number, made.session
+        self._check_held(number, made, session, most=1)
+        places = [session.group.expert_output(rank) for rank in range(self.size)]
+        self._look(call, session, asked, (), [len(place) for place in places])
+        for place, (_, arrays) in zip(places, asked, strict=True):
+            place[:] = arrays["y"]
+        return number, session
 
-    def _dispatch_fused(self, asked: Each) -> list[tuple[Message, Arrays]]:
+    def _dispatch_fused(self, call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
         session = self._session(asked[0][0]["shape"], FusedConfig)
+        self._look(call, session, asked, absent)
         tokens, topk = ([arrays[name] for _, arrays in asked] for name in ("x", "topk"))
         received = session.group.dispatch(tokens, topk)
-        self.dispatches.append(_Dispatch(session, None, [choices.copy() for choices in topk]))
         names = ("x", "scales", "source", "token", "choice", "counts")
         answers = [{name: getattr(each, name) for name in names} for each in received]
-        return self._told(len(self.dispatches), session, answers)
+        return self._answers(self._numbered(session, None, topk), session, answers)
 
-    def _combine_fused(self, asked: Each) -> list[tuple[Message, Arrays]]:
-        number, session = self._returned(asked, FusedExpertParallel)
-        if any(
-            not np.array_equal(a["topk"], sent) for (_, a), sent in zip(asked, self._made(number).choices, strict=True)
-        ):
+    def _combine_fused(self, call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
+        number, session = self._returned(call, asked, FusedExpertParallel)
+        sent = self.dispatches[number].choices
+        if any(not np.array_equal(a["topk"], choices) for (_, a), choices in zip(asked, sent, strict=True)):
             raise ConfigError(f"expert_ids: must be the ones of dispatch {number}")
         outputs = session.group.combine([arrays["weights"] for _, arrays in asked])
-        return self._told(number, session, [{"out": out} for out in outputs])
+        return self._answers(number, session, [{"out": out} for out in outputs])
 
-    def _told(self, number: int, session: Session, answers: Sequence[Arrays]) -> list[tuple[Message, Arrays]]:
+    def _answers(self, number: int, session: Session, answers: Sequence[Arrays]) -> list[tuple[Message, Arrays]]:
         """Return each rank's answer: number of the dispatch, time of its kernel, and arrays, if there are any."""
         arrays = answers or [{}] * self.size
         return [
@@ -329,27 +386,73 @@ class ServedGroup:
             for rank, (us, each) in enumerate(zip(session.took_us(), arrays, strict=True))
         ]
 
+    # ---- sessions
+
     def _session(self, shape: Message, kind: type[EpConfig] = DeepEpConfig) -> Session:
+        """The session of a shape; of others, those that were used longest ago are given back where memory is short."""
+        strange = shape.keys() - {each.name for each in fields(kind)} | shape.keys() & {"n_ranks", "cores", "first_die"}
+        if strange:
+            raise ConfigError(f"shape: {min(strange)}: a shape has no such size")
         name = repr((kind.__name__, sorted(shape.items())))
-        if name not in self.sessions:
-            cores = self.settings.cores
-            cores += cores % 2 if kind is NormalConfig else 0
-            self.sessions[name] = self.settings.session(kind(n_ranks=self.size, cores=cores, **shape))
+        if name in self.sessions:
+            self.sessions[name] = self.sessions.pop(name)
+            return self.sessions[name]
+        while self.settings.full() and self.sessions:
+            self.give_back([next(iter(self.sessions))])
+        cores = self.settings.cores
+        cores += cores % 2 if kind is NormalConfig else 0
+        self.sessions[name] = self.settings.session(kind(n_ranks=self.size, cores=cores, **shape))
         return self.sessions[name]
 
-    def _made(self, number: int) -> _Dispatch:
-        if not 1 <= number <= len(self.dispatches):
-            raise ConfigError("handle", number, "no dispatch of this group has it")
-        return self.dispatches[number - 1]
+    # ---- handles
 
-    def _current(self, number: int) -> _Dispatch:
-        """The dispatch, or if the last one with the same choices has replaced its result, that one.
+    def _numbered(self, session: Session, handle: DispatchHandle | None, choices: list[NDArray[Any]]) -> int:
+        """Number of a dispatch that was made; its choices are kept once where the one before had the same."""
+        last = self._held(session)[:1]
+        same = last and all(map(np.array_equal, last[0].choices, choices))
+        kept = last[0].choices if same else [each.copy() for each in choices]
+        number = next(self._numbers)
+        self.dispatches[number] = _Dispatch(session, handle, kept)
+        self.dispatches.pop(number - _HANDLES_MOST, None)
+        return number
+
+    def _made(self, number: int) -> tuple[_Dispatch, Session]:
+        made = self.dispatches.get(number)
+        if made is None:
+            raise ConfigError("handle", number, "no dispatch of this group has it")
+        if made.session is None:
+            raise ConfigError("handle", number, "its pod was given back after an error, or for want of memory")
+        return made, made.session
+
+    def _current(self, number: int) -> tuple[_Dispatch, Session]:
+        """The dispatch, or if the last one with the same choices has replaced its result, that one; and its session.
 
         A handle says where rows came from, which is the same for both; rows are the caller's.
         """
-        made = self._made(number)
-        last = self._last(made.session)
-        return last if all(map(np.array_equal, made.choices, last.choices)) else made
+        made, session = self._made(number)
+        last = self._held(session)[0]
+        return (last if all(map(np.array_equal, made.choices, last.choices)) else made), session
 
-    def _last(self, session: Session) -> _Dispatch:
-        return next(each for each in reversed(self.dispatches) if each.session is session)
+    def _check_held(self, number: int, made: _Dispatch, session: Session, most: int = 2) -> None:
+        """Raises ConfigError if a result is held no longer."""
+        if not any(made is each for each in self._held(session)[:most]):
+            raise ConfigError("handle", number, "its result was replaced by one of other choices")
+
+    def _held(self, session: Session) -> list[_Dispatch]:
+        """Dispatches of a session, the last one first."""
+        return [each for each in reversed(self.dispatches.values()) if each.session is session]
+
+    def _in_phases(self, made: _Dispatch, session: Session) -> tuple[Any, DispatchHandle]:
+        """The group of a dispatch in low-latency mode, and its handle there; ConfigError for another mode."""
+        if made.handle is None:
+            number = next(number for number, each in self.dispatches.items() if each is made)
+            raise ConfigError("handle", number, "is of another mode than this combine")
+        return session.group, made.handle
+
+
+def _agree(call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
+    sizes: Message = {}
+    for rank, (_said, arrays) in enumerate(asked):
+        sizes = SERVED[call].check(f"{call} of rank {rank}", arrays, sizes)
+    numbers = np.stack([arrays["numbers"] for _, arrays in asked])
+    return [({}, {"most": numbers.max(0), "sum": numbers.sum(0)}) for _ in asked]

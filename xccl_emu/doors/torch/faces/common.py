@@ -1,7 +1,9 @@
 """What the faces have in common: tensors as arrays, groups of ranks, events."""
 
+import contextlib
 import uuid
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -9,8 +11,9 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.errors import ConfigError, UnfinishedError
 from xccl_emu.doors.torch.client import Rank
+from xccl_emu.doors.torch.gate import Form
 
 _BITS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
 _TYPES = {np.dtype(dtype): (bits, torch_type) for torch_type, (bits, dtype) in _BITS.items()}
@@ -59,6 +62,11 @@ def unfilled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return tensor
 
 
+def poison(tensor: torch.Tensor) -> None:
+    """Overwrite a tensor so that nobody takes what was there for what is to come."""
+    tensor.copy_(unfilled(tuple(tensor.shape), tensor.dtype))
+
+
 def join(group: Any, shrinks: bool = False) -> Rank:
     """The rank of this process in a process group, which may go on without ranks that left; collective."""
     names = [uuid.uuid4().hex]
@@ -73,20 +81,74 @@ def refuse(**given: tuple[Any, str]) -> None:
             raise ConfigError(name, value, why)
 
 
+class Due:
+    """What a call has brought already, and what its hook or event makes seen: until then its tensors are poison."""
+
+    _pending: ClassVar[list["Due"]] = []
+
+    def __init__(self, rank: Rank, call: str, *tensors: torch.Tensor | None, hooked: bool = False) -> None:
+        self._rank, self._call, self._hooked = rank, call, hooked
+        self._held = [(each, each.clone()) for each in tensors if each is not None]
+        for each, _ in self._held:
+            poison(each)
+        rank.note_due(call, True)
+        self._pending.append(self)
+
+    def __call__(self) -> None:
+        """Put everything into its place."""
+        if self in self._pending:
+            self._pending.remove(self)
+            for tensor, values in self._held:
+                tensor.copy_(values)
+            with contextlib.suppress(UnfinishedError):  # the server is gone
+                self._rank.note_due(self._call, False)
+
+    current_stream_wait = __call__
+
+    @classmethod
+    def settle(cls, rank: Rank | None = None) -> None:
+        """Do so for all events of a rank, whose calls are in one stream, or of this process; not for hooks."""
+        for due in [each for each in cls._pending if rank in (None, each._rank) and not each._hooked]:
+            due()
+
+
 class EventOverlap:
-    """An event of a call; all is done when a call returns."""
+    """An event of a call."""
 
     def __init__(self, event: Any = None, extra_tensors: Any = None) -> None:
         self.event = event
 
     def current_stream_wait(self) -> None:
-        """Return."""
+        """Wait for it: what its call brings is there from now on."""
+        if self.event is not None:
+            self.event.current_stream_wait()
 
     def __enter__(self) -> "EventOverlap":
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self.current_stream_wait()
+
+
+class Numbered(int):
+    """A number of a handle that also knows its dispatch, whatever becomes of the tensors there."""
+
+    dispatch: Any = None
+
+    @classmethod
+    def of(cls, number: int, dispatch: Any) -> "Numbered":
+        """The number, of this dispatch."""
+        made = cls(number)
+        made.dispatch = dispatch
+        return made
+
+
+def dispatch_of(handle: Any, at: int) -> Any:
+    """The dispatch that a handle is of; ConfigError for what is none."""
+    dispatch = getattr(handle[at], "dispatch", None) if isinstance(handle, (tuple, list)) and len(handle) > at else None
+    if dispatch is None:
+        raise ConfigError("handle: must be what a dispatch gave")
+    return dispatch
 
 
 class Config:
@@ -115,6 +177,24 @@ class GroupMember:
         """Leave the group."""
         self._rank.close()
 
+    @contextlib.contextmanager
+    def _refusing(self, call: str) -> Iterator[None]:
+        """Have the others hear of a ConfigError within, since they wait for this rank in the call."""
+        try:
+            yield
+        except ConfigError as error:
+            self._rank.refuse(str(error))
+            raise
+
+    def _gate(self, call: str, form: Form, tensors: Mapping[str, Any], **sizes: Any) -> dict[str, Any]:
+        """Begin a call: what this rank's calls before it have brought is there; returns its sizes.
+
+        Raises ConfigError, in all ranks, where upstream's host code would assert.
+        """
+        Due.settle(self._rank)
+        with self._refusing(call):
+            return form.check(call, tensors, {"ranks": self.group_size, **sizes})
+
     @classmethod
     def set_num_sms(cls, number: int) -> None:
         """Remember it; the cores of a rank are an option of the command."""
@@ -130,11 +210,10 @@ class GroupMember:
     def clean_low_latency_buffer(self, *_: int) -> None:
         """Return: the kernels clean the next set in each call."""
 
-    def _most(self, tokens: int) -> int:
-        """Tokens of the largest batch of the group; collective."""
-        most = torch.tensor([tokens])
-        dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
-        return int(most)
+    def _agree(self, *numbers: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The largest and the sum of each number over the ranks of the group; collective."""
+        got = self._rank.call("agree", {"numbers": np.array(numbers, np.int64)})[1]
+        return got["most"].copy(), got["sum"].copy()
 
     @staticmethod
     def _summands(rows: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor) -> dict[str, NDArray[Any]]:

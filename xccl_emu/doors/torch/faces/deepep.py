@@ -5,17 +5,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.doors.torch.faces import assertions
 from xccl_emu.doors.torch.faces.common import (
     Config,
+    Due,
     EventOverlap,
     GroupMember,
+    Numbered,
+    dispatch_of,
     from_rows,
     layout_of,
     nothing,
+    poison,
     refuse,
     to_numpy,
     to_rows,
@@ -42,6 +46,19 @@ class _Route(NamedTuple):
     """Experts of a rank."""
     numbers: list[int] | None
     """Tokens of each own expert, where choices do not say it."""
+    hidden: int = 0
+
+
+class _Rows(NamedTuple):
+    """What a dispatch in normal mode brought to a rank."""
+
+    route: _Route
+    number: int
+    """The handle's."""
+    n: int
+    padded: int
+    """Rows that the caller was given: `n`, and what ``num_worst_tokens`` adds."""
+    weights: NDArray[np.float32]
 
 
 class _Received(NamedTuple):
@@ -62,7 +79,7 @@ class _Received(NamedTuple):
 
 
 class EventHandle:
-    """An event; all is done when a call returns."""
+    """An event of the current stream, in which all is done already."""
 
     def current_stream_wait(self) -> None:
         """Return."""
@@ -71,9 +88,13 @@ class EventHandle:
 class Buffer(GroupMember):
     """A rank's end of a group.  Arguments and results as upstream's; ConfigError for what is not here."""
 
-    def __init__(self, group: Any, *_: Any, enable_shrink: bool = False, comm: Any = None, **__: Any) -> None:
+    def __init__(
+        self, group: Any, num_nvl_bytes: int = 0, num_rdma_bytes: int = 0, low_latency_mode: bool = False, *_: Any,
+        enable_shrink: bool = False, comm: Any = None, **__: Any,
+    ) -> None:  # fmt: skip
         refuse(comm=(comm, "a group must be a process group of PyTorch"))
         super().__init__(group, enable_shrink)
+        self._mode = {"low_latency_mode": low_latency_mode, "num_rdma_bytes": num_rdma_bytes}
         self._zero_copy: dict[tuple[int, ...], torch.Tensor] = {}
         self._masked: set[int] | None = set() if enable_shrink else None
         """Ranks without which calls are made; None where there are no masks."""
@@ -90,6 +111,7 @@ class Buffer(GroupMember):
 
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int, *_: Any, **__: Any) -> tuple[Any, ...]:
         """Tokens by rank, by node (None), and by expert; which token goes where; an event."""
+        self._gate("get_dispatch_layout", assertions.LAYOUT, {"topk_idx": topk_idx}, num_experts=num_experts)
         per_rank, per_expert, in_rank = layout_of(topk_idx, num_experts, self.group_size)
         return per_rank, None, per_expert, in_rank, EventOverlap()
 
@@ -100,9 +122,17 @@ class Buffer(GroupMember):
         use_ue8m0: bool = False, async_finish: bool = False, return_recv_hook: bool = False,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Send tokens to their experts, as upstream's of this name."""
-        if use_ue8m0 and not round_scale:
-            raise ConfigError("use_ue8m0", True, "needs round_scale=True")
-        most, local, hidden = num_max_dispatch_tokens_per_rank, num_experts // self.group_size, x.size(1)
+        most, stats = num_max_dispatch_tokens_per_rank, cumulative_local_expert_recv_stats
+        tensors = {
+            "x": x, "topk_idx": topk_idx, "cumulative_local_expert_recv_stats": stats,
+            "dispatch_wait_recv_cost_stats": dispatch_wait_recv_cost_stats,
+        }  # fmt: skip
+        sizes = self._gate(
+            "low_latency_dispatch", assertions.LOW_LATENCY_DISPATCH, tensors, **self._low_latency(most, num_experts),
+            async_finish=async_finish, return_recv_hook=return_recv_hook, use_fp8=use_fp8, use_ue8m0=use_ue8m0,
+            round_scale=round_scale,
+        )  # fmt: skip
+        local, hidden = sizes["local_experts"], sizes["hidden"]
         shape = {
             "hidden": hidden, "top_k": topk_idx.size(1), "tokens_max": most, "local_experts": local,
             "quantized": use_fp8, "quantizer": "fp8-ue8m0" if use_fp8 and round_scale else "fp8",
@@ -111,8 +141,8 @@ class Buffer(GroupMember):
         recv = unfilled((local, rows, hidden), torch.float8_e4m3fn if use_fp8 else torch.bfloat16)
         width, dtype = (hidden // 512, torch.int32) if use_ue8m0 else (hidden // _BLOCK, torch.float32)
         scales = unfilled((local, width, rows), dtype).transpose(1, 2)
-        count = torch.zeros(local, dtype=torch.int32)
-        source, layout = unfilled((local, rows), torch.int32), torch.zeros((local, self.group_size), dtype=torch.int64)
+        count, source = unfilled((local,), torch.int32), unfilled((local, rows), torch.int32)
+        layout = unfilled((local, self.group_size), torch.int64)
 
         def received(got: _Arrays) -> None:
             """Put rows into the block of their expert, one after another by source."""
@@ -129,24 +159,28 @@ class Buffer(GroupMember):
                     scales[expert, :n] = to_torch(packed)
                 first += n
             if stats is not None:
-                stats.copy_(to_torch(got["stats"]))
+                stats.add_(to_torch(got["stats"]))
 
-        stats = cumulative_local_expert_recv_stats
         sent, counted = {"x": to_numpy(x), "topk": to_numpy(topk_idx.int())}, {}
-        if stats is not None:
-            counted["stats"] = to_numpy(stats.int())
+        if stats is not None:  # it may be given to several calls at once, and each adds to it
+            counted["stats"] = np.zeros(local, np.int32)
         bring = _Received(dispatch_wait_recv_cost_stats, received)
         number, hook = self._phases("dispatch", (sent, counted), return_recv_hook, bring, shape=shape)
-        source.xccl_emu_handle, source.xccl_emu_counts = number, count
-        handle = source, layout, most, hidden, num_experts
-        return ((recv, scales) if use_fp8 else recv), count, handle, EventOverlap(), hook
+        handle = source, layout, most, hidden, Numbered.of(num_experts, (number, count))
+        event = Due(self._rank, "low_latency_dispatch", recv, scales, source, layout, count) if async_finish else None
+        return ((recv, scales) if use_fp8 else recv), count, handle, EventOverlap(event), hook
+
+    def _low_latency(self, most: int, experts: int) -> dict[str, Any]:
+        """Return sizes of a call in low-latency mode, for its assertions."""
+        sizes = {"num_experts": experts, "num_max_dispatch_tokens_per_rank": most, "size_hint": size_hint, **self._mode}
+        return {**sizes, "local_experts": experts // self.group_size, "rows": self.group_size * most}
 
     def get_next_low_latency_combine_buffer(self, handle: tuple[Any, ...]) -> torch.Tensor:
         """[local experts, rows, hidden] what `low_latency_combine` sends with ``zero_copy``."""
         _, _, most, hidden, experts = handle
         shape = experts // self.group_size, self.group_size * most, hidden
         if shape not in self._zero_copy:
-            self._zero_copy[shape] = torch.empty(shape, dtype=torch.bfloat16)
+            self._zero_copy[shape] = unfilled(shape, torch.bfloat16)
         return self._zero_copy[shape]
 
     def low_latency_combine(
@@ -156,18 +190,34 @@ class Buffer(GroupMember):
     ) -> tuple[Any, ...]:  # fmt: skip
         """Bring the experts' rows back and sum them by weights, as upstream's of this name."""
         refuse(use_logfmt=(use_logfmt, "xccl_emu.doors.torch has no LogFMT; combine is in BF16"))
-        source = handle[0]
+        call = "low_latency_combine"
+        with self._refusing(call):
+            number, count = dispatch_of(handle, 4)
+        source, layout, most, hidden, experts = handle
         x = self.get_next_low_latency_combine_buffer(handle) if zero_copy else x
-        result = torch.empty((topk_idx.size(0), x.size(2)), dtype=torch.bfloat16) if out is None else out
-        rows = torch.cat([x[expert, :n] for expert, n in enumerate(source.xccl_emu_counts.tolist())])
+        tensors = {
+            "x": x, "topk_idx": topk_idx, "topk_weights": topk_weights, "src_info": source, "layout_range": layout,
+            "out": out, "combine_wait_recv_cost_stats": combine_wait_recv_cost_stats,
+        }  # fmt: skip
+        self._gate(
+            call, assertions.LOW_LATENCY_COMBINE, tensors, **self._low_latency(most, int(experts)), hidden=hidden,
+            async_finish=async_finish, return_recv_hook=return_recv_hook,
+        )  # fmt: skip
+        with self._refusing(call):
+            if int(count.min()) < 0:
+                raise ConfigError(f"{call}: handle: its dispatch is not received: call its hook, or wait for its event")
+        result = unfilled((topk_idx.size(0), hidden), torch.bfloat16) if out is None else out
+        rows = torch.cat([x[expert, :n] for expert, n in enumerate(count.tolist())])
         sent = self._summands(rows, topk_idx, topk_weights)
+        for each in [result, *([x] if zero_copy else [])]:  # what was sent is the next call's to fill
+            poison(each)
 
         def received(got: _Arrays) -> None:
             result[:] = to_torch(got[f"out{self.rank}"])
 
         bring = _Received(combine_wait_recv_cost_stats, received)
-        _, hook = self._phases("combine", (sent, {}), return_recv_hook, bring, handle=source.xccl_emu_handle)
-        return result, EventOverlap(), hook
+        _, hook = self._phases("combine", (sent, {}), return_recv_hook, bring, handle=number)
+        return result, EventOverlap(Due(self._rank, call, result) if async_finish else None), hook
 
     def _phases(
         self, call: str, sent: tuple[_Arrays, _Arrays], hooked: bool, received: _Received, **said: Any
@@ -232,15 +282,26 @@ class Buffer(GroupMember):
         self, x: Any, handle: tuple[Any, ...] | None = None, num_tokens_per_rank: Any = None,
         num_tokens_per_rdma_rank: Any = None, is_token_in_rank: torch.Tensor | None = None,
         num_tokens_per_expert: torch.Tensor | None = None, topk_idx: torch.Tensor | None = None,
-        topk_weights: torch.Tensor | None = None, expert_alignment: int = 1, num_worst_tokens: int = 0, **_: Any,
+        topk_weights: torch.Tensor | None = None, expert_alignment: int = 1, num_worst_tokens: int = 0,
+        config: Any = None, previous_event: Any = None, async_finish: bool = False, **_: Any,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Send each token once to each rank that it has experts on, as upstream's of this name."""
-        if handle is not None:
-            route = handle[0].xccl_emu_route
-        else:
-            refuse(num_tokens_per_expert=(num_tokens_per_expert is None, "must be there where there is no handle"))
-            route = self._route(topk_idx, topk_weights, is_token_in_rank, num_tokens_per_expert)
         parts = x if isinstance(x, tuple) else (x,)
+        tensors = {
+            "is_token_in_rank": is_token_in_rank, "num_tokens_per_rank": num_tokens_per_rank,
+            "num_tokens_per_expert": num_tokens_per_expert, "topk_idx": topk_idx, "topk_weights": topk_weights,
+        }  # fmt: skip
+        self._gate(
+            "dispatch", assertions.DISPATCH, {"x": parts[0], "x_scales": [*parts, None][1], **tensors},
+            **{f"has_{name}": each is not None for name, each in tensors.items()}, has_scales=len(parts) > 1,
+            cached=handle is not None, element_size=getattr(parts[0], "itemsize", 0),
+        )  # fmt: skip
+        if handle is not None:
+            with self._refusing("dispatch"):
+                route = dispatch_of(handle, 5).route
+        else:
+            route = self._route(topk_idx, topk_weights, is_token_in_rank, num_tokens_per_expert)
+            route = route._replace(hidden=parts[0].size(1))
         sent = {"x": to_rows(*parts), "topk": route.topk, "weights": route.weights}
         shape = {
             "hidden": parts[0].size(1), "top_k": route.topk.shape[1], "tokens_max": route.most,
@@ -252,49 +313,53 @@ class Buffer(GroupMember):
         experts = _padded(to_torch(got["experts"]).to(topk_idx_t), more, -1)
         result = tuple(recv) if isinstance(x, tuple) else recv[0]
         if handle is not None:
-            return result, None, None, None, None, EventOverlap()
+            event = Due(self._rank, "dispatch", *recv) if async_finish else None
+            return result, None, None, None, None, EventOverlap(event)
         numbers = route.numbers or [int((experts == expert).sum()) for expert in range(route.local)]
         aligned = [] if num_worst_tokens else [-(-m // expert_alignment) * expert_alignment for m in numbers]
         counts = to_torch(got["counts"])
         prefix = torch.full((self.group_size, self.group_size), -1, dtype=torch.int32)
         prefix[:, self.rank] = counts.sum(1).cumsum(0).int()
-        prefix.xccl_emu_route, prefix.xccl_emu_handle = route, (said["handle"], len(got["x"]), got["weights"].copy())
-        made = prefix, None, counts.cumsum(1).int(), to_torch(got["token"]), is_token_in_rank, None
+        made = Numbered.of(0, _Rows(route, said["handle"], len(got["x"]), len(recv[0]), got["weights"].copy()))
+        handle = prefix, None, counts.cumsum(1).int(), to_torch(got["token"]), is_token_in_rank, made
         topk = (None, None) if topk_idx is None else (experts, _padded(to_torch(got["weights"]), more))
-        return result, *topk, aligned, made, EventOverlap()
+        event = Due(self._rank, "dispatch", *recv, *topk, prefix, *handle[2:4]) if async_finish else None
+        return result, *topk, aligned, handle, EventOverlap(event)
 
     def combine(
         self, x: torch.Tensor, handle: tuple[Any, ...], topk_weights: torch.Tensor | None = None, bias: Any = None,
-        **_: Any,
+        config: Any = None, previous_event: Any = None, async_finish: bool = False, **_: Any,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Add up what ranks return for each token, as upstream's of this name."""
-        number, n, arrived = handle[0].xccl_emu_handle
-        same = topk_weights is None or np.array_equal(to_numpy(topk_weights)[:n], arrived)
-        refuse(
-            bias=(bias is not None, "no kernel here adds one"),
-            topk_weights=(not same, "must be those that arrived: no kernel here brings others back"),
-        )
-        sent = {"y": to_numpy(x[:n])}
-        _, got = self._rank.call("combine_rows", sent, "deep_ep::intranode::combine", handle=number)
-        route = handle[0].xccl_emu_route
+        with self._refusing("combine"):
+            made: _Rows = dispatch_of(handle, 5)
+        tensors, k = {"x": x, "topk_weights": topk_weights}, made.route.topk.shape[1]
+        self._gate("combine", assertions.COMBINE, tensors, rows=made.padded, hidden=made.route.hidden, top_k=k)
+        with self._refusing("combine"):
+            same = topk_weights is None or np.array_equal(to_numpy(topk_weights)[: made.n], made.weights)
+            refuse(
+                bias=(bias is not None, "no kernel here adds one"),
+                topk_weights=(not same, "must be those that arrived: no kernel here brings others back"),
+            )
+        sent = {"y": to_numpy(x[: made.n])}
+        _, got = self._rank.call("combine_rows", sent, "deep_ep::intranode::combine", handle=made.number)
+        out, route = to_torch(got["out"]), made.route
         own = None if topk_weights is None else to_torch(np.where(route.topk >= 0, route.weights, 0))
-        return to_torch(got["out"]), own, EventOverlap()
+        return out, own, EventOverlap(Due(self._rank, "combine", out, own) if async_finish else None)
 
     def _route(
         self, topk_idx: torch.Tensor | None, weights: torch.Tensor | None, in_rank: Any, per_expert: Any
     ) -> "_Route":
         """Return where tokens go; collective, since all must know the largest batch."""
         local, numbers = per_expert.numel() // self.group_size, None
+        most, everywhere = self._agree(len(in_rank), *per_expert.tolist())
         if topk_idx is None:  # a choice for each rank, of its first expert
             experts = torch.arange(self.group_size) * local
-            topk_idx = torch.where(in_rank.bool(), experts, -1)
-            everywhere = per_expert.clone()
-            dist.all_reduce(everywhere, group=self.group)
-            numbers = everywhere.view(self.group_size, -1)[self.rank].tolist()
-        most = self._most(len(topk_idx))
+            topk_idx = torch.where(in_rank, experts, -1)
+            numbers = everywhere[1:].reshape(self.group_size, -1)[self.rank].tolist()
         topk = to_numpy(topk_idx.int())
         given = np.zeros(topk.shape, np.float32) if weights is None else to_numpy(weights.float())
-        return _Route(topk, given, most, local, numbers)
+        return _Route(topk, given, int(most[0]), local, numbers)
 
     def internode_dispatch(self, *_: Any, **__: Any) -> None:
         """Refused: all ranks of a pod are in reach of each other."""

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.doors.torch.faces.common import from_rows, join, to_numpy, to_rows, to_torch
+from xccl_emu.doors.torch.faces.common import from_rows, join, poison, to_numpy, to_rows, to_torch
 
 _LIBRARY = "libpplx_kernels.so"
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -58,10 +58,12 @@ def _dispatch(
     call = _phase("dispatch", send, receive)
     answer, got = plan.rank.call(call, sent, call, **said)
     plan.handle = answer["handle"]
+    outs = [out_x] if out_scale is None else [out_x, out_scale]
     if not receive:
+        for each in (out_num, *outs):
+            poison(each)
         return
     plan.counts, first = got["counts"].sum(1), 0
-    outs = [out_x] if out_scale is None else [out_x, out_scale]
     for expert, m in enumerate(plan.counts.tolist()):
         out_num[expert] = m
         for out, rows in zip(outs, from_rows(got["x"][first : first + m], *outs), strict=True):
@@ -84,6 +86,8 @@ def _combine(
     _, got = plan.rank.call(
         call, sent, call, handle=plan.handle, replicas=plan.dp_size, dtype=_DTYPES.get(expert_y.dtype, "other")
     )
+    if not receive:
+        poison(out[:n])
     for i in range(plan.dp_size if receive else 0):
         out[:n][i :: plan.dp_size] = to_torch(got[f"out{plan.first + i}"])
 

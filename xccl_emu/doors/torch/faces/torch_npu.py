@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.doors.torch.client import CLOCK, Rank
+from xccl_emu.doors.torch.client import Rank
 from xccl_emu.doors.torch.faces.common import refuse, to_numpy, to_torch, unfilled
+from xccl_emu.doors.torch.profiles import DeviceProfile
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 _ASSIST_WORDS = 128
@@ -25,6 +26,10 @@ _HERE = {
 _ANY = ("group_tp", "tp_rank_id", "tp_send_counts", "expand_scales", "expert_scales")
 """Arguments that say nothing here: there is one group, and weights are combine's."""
 
+_MARK, _NUMBER = 0x58434C, slice(3, 6)
+"""Words of the first row that nobody else uses, for a mark, the number of the dispatch, and its rows."""
+_last: dict[tuple[str, int], tuple[int, int]] = {}
+"""By group and rank, the number of the last dispatch, and its rows."""
 _rank = functools.cache(Rank)
 
 
@@ -55,8 +60,9 @@ def npu_moe_distribute_dispatch_v2(
         scales[:n] = to_torch(got["scales"])
     assist = unfilled((rows, _ASSIST_WORDS), torch.int32)
     assist[:n, :3] = torch.stack([to_torch(got[name]) for name in ("source", "token", "choice")], 1)
+    assist[0, _NUMBER] = torch.tensor([_MARK, said["handle"], n], dtype=torch.int32)
     assist = assist.flatten()
-    assist.xccl_emu_handle = said["handle"], n
+    _last[group_ep, ep_rank_id] = said["handle"], n
     counts = to_torch(got["counts"])
     numbers = counts.sum(1)
     numbers = (numbers if expert_token_nums_type else numbers.cumsum(0)).long()
@@ -66,10 +72,9 @@ def npu_moe_distribute_dispatch_v2(
 
 def npu_moe_distribute_dispatch(x: torch.Tensor, expert_ids: torch.Tensor, *args: Any, **named: Any) -> Any:
     """The same, with [tokens * top_k] for the third: how many choices before name the same expert."""
-    whole, scales, assist, *rest = npu_moe_distribute_dispatch_v2(x, expert_ids, *args, **named)
+    whole, scales, _, *rest = npu_moe_distribute_dispatch_v2(x, expert_ids, *args, **named)
     flat = expert_ids.flatten()
     before = torch.tril(flat[:, None] == flat, -1).sum(1).int()
-    before.xccl_emu_handle = assist.xccl_emu_handle
     return whole, scales, before, *rest
 
 
@@ -80,10 +85,9 @@ def npu_moe_distribute_combine_v2(
 ) -> torch.Tensor:  # fmt: skip
     """Bring the experts' rows of the last dispatch back, and sum them by weights; as upstream's of this name."""
     _check(named)
-    handle = getattr(assist_info_for_combine, "xccl_emu_handle", None)
-    if handle is None:
-        raise ConfigError("assist_info_for_combine (expand_idx): must be the tensor that dispatch gave")
-    number, n = handle
+    mark, number, n = [*assist_info_for_combine[_NUMBER].tolist(), 0, 0, 0][:3]
+    if mark != _MARK:  # the first version's, which says nothing: one result is held
+        number, n = _last.get((group_ep, ep_rank_id), (0, 0))
     sent = {
         "y": to_numpy(expand_x[:n]), "topk": to_numpy(expert_ids.int()), "weights": to_numpy(expert_scales.float()),
     }  # fmt: skip
@@ -117,29 +121,11 @@ npu = getattr(torch, "npu", None)
 __version__ = "xccl_emu"
 
 
-class _Profile:
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self._first = 0
-
-    def __enter__(self) -> "_Profile":
-        self._first = len(CLOCK.events)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    start, stop = __enter__, __exit__
-
-    def step(self) -> None:
-        """Go on: all steps are kept."""
-
+class _Profile(DeviceProfile):
     def export_chrome_trace(self, path: str | Path) -> None:
-        """Write the kernels since the beginning."""
-        events = [
-            {"name": each.name, "ts": each.start_us, "dur": each.duration_us, "ph": "X"}
-            for each in CLOCK.events[self._first :]
-        ]
-        Path(path).write_text(json.dumps(events), encoding="utf-8")
+        """Write the kernels since the beginning, as a list."""
+        self._keep()
+        Path(path).write_text(json.dumps(self.events()), encoding="utf-8")
 
 
 profiler = SimpleNamespace(

@@ -1,0 +1,242 @@
+"""What a server of the torch door is asked wrongly: each mistake is answered by name in all ranks, and it goes on."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.torch_server_support import NORMAL, SHAPE, Here, served, tokens, weighted
+from xccl_emu.base.errors import ConfigError, UnfinishedError, XcclEmuError
+from xccl_emu.doors.torch import server as server_module
+from xccl_emu.doors.torch.client import Rank
+from xccl_emu.doors.torch.gate import Form, Row
+from xccl_emu.doors.torch.pods import ServedGroup, Settings
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    with served(monkeypatch) as here:
+        yield here
+
+
+def each(ranks: list[Rank], call: Callable[[Rank], Any]) -> list[Any]:
+    """What a call gives each rank, or the error in it."""
+
+    def one(rank: Rank) -> Any:
+        try:
+            return call(rank)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(one, ranks))
+
+
+def refused(ranks: list[Rank], call: Callable[[Rank], Any], said: str) -> None:
+    """All ranks hear of the mistake, and the next call is right."""
+    for error in each(ranks, call):
+        assert isinstance(error, ConfigError), error
+        assert said in str(error)
+    assert each(ranks, right) == [True, True]
+
+
+def right(rank: Rank) -> bool:
+    sent = tokens(rank.rank)
+    said, got = rank.call("dispatch", sent, shape=SHAPE)
+    out = rank.call("combine", weighted(got["x"], sent["topk"]), handle=said["handle"])[1]
+    return np.array_equal(out[f"out{rank.rank}"].view(np.int16), sent["x"].view(np.int16))
+
+
+def combining(**wrong: Callable[[Any], Any]) -> Callable[[Rank], Any]:
+    """Dispatch, then combine with arrays that are changed."""
+
+    def call(rank: Rank) -> Any:
+        sent = tokens(rank.rank)
+        said, got = rank.call("dispatch", sent, shape=SHAPE)
+        back = weighted(got["x"], sent["topk"])
+        back |= {name: change(back[name]) for name, change in wrong.items()}
+        return rank.call("combine", {k: v for k, v in back.items() if v is not None}, handle=said["handle"])
+
+    return call
+
+
+def third(rank: Rank) -> Any:
+    """Combine the first of three dispatches of other choices."""
+    sent = tokens(rank.rank)
+    said, got = rank.call("dispatch", sent, shape=SHAPE)
+    back = weighted(got["x"], sent["topk"])
+    for _ in range(2):
+        rank.call("dispatch", tokens(rank.rank, 1), shape=SHAPE)
+    return rank.call("combine", back, handle=said["handle"])
+
+
+def normal(change: Callable[[Any], Any]) -> Callable[[Rank], Any]:
+    def call(rank: Rank) -> Any:
+        sent = tokens(rank.rank) | {"weights": np.ones((2, 1), np.float32)}
+        said, got = rank.call("dispatch_rows", sent, shape=NORMAL)
+        return rank.call("combine_rows", {"y": change(got["x"]).copy()}, handle=said["handle"])
+
+    return call
+
+
+MISTAKES = {
+    "an old handle": (third, "its result was replaced by one of other choices"),
+    "half the hidden size": (combining(y=lambda y: y[:, :16]), "y is [2, 16] bfloat16; it must be [rows=2, hidden=32]"),
+    "rows that broadcast": (combining(y=lambda y: y[:1]), "y is [1, 32] bfloat16; it must be [rows=2"),
+    "FP32 rows": (combining(y=lambda y: y.astype(np.float32)), "y is [2, 32] float32"),
+    "no weights": (combining(weights=lambda _: None), "weights is missing; it must be [tokens=2, top_k=1] float32"),
+    "fewer weights": (combining(weights=lambda w: w[:1]), "weights is [1, 1] float32"),
+    "half the hidden size in normal mode": (normal(lambda y: y[:, :16]), "combine_rows of rank 0: y is [2, 16]"),
+    "one row in normal mode": (normal(lambda y: y[:1]), "combine_rows of rank 0: y is [1, 32]"),
+    "statistics of another length": (
+        lambda rank: rank.call("dispatch", tokens(rank.rank) | {"stats": np.zeros(2, np.int32)}, shape=SHAPE),
+        "dispatch of rank 0: stats is [2] int32; it must be [local_experts=1] int32",
+    ),
+    "an array that there is not": (
+        lambda rank: rank.call("dispatch", tokens(rank.rank) | {"z": np.zeros(2)}, shape=SHAPE),
+        "z: there is no such array; there are x, topk, stats",
+    ),
+    "a size that there is not": (
+        lambda rank: rank.call("dispatch", tokens(rank.rank), shape=SHAPE | {"depth": 2}), "shape: depth: "
+    ),
+    "a call that there is not": (lambda rank: rank.call("reduce", {}), "call='reduce': must be one of dispatch, "),
+    "no shape": (lambda rank: rank.call("dispatch", tokens(rank.rank)), "dispatch: shape is missing"),
+    "masks that are none": (lambda rank: rank.call("clean", {}, masked=[[1]]), "must be numbers of ranks"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_answered(here: Here, name: str) -> None:
+    """What would have ended the server, or been accepted, is named in each rank; the server goes on."""
+    ranks = here.ranks(name)
+    refused(ranks, *MISTAKES[name])
+    for rank in ranks:
+        rank.close()
+
+
+def test_one_rank_is_wrong(here: Here) -> None:
+    """The other hears it too, instead of waiting for a call that is not made."""
+    ranks = here.ranks("one")
+    wrong = {"stats": np.zeros(2, np.int32)}
+    refused(ranks, lambda rank: rank.call("dispatch", tokens(rank.rank) | (wrong if rank.rank else {}), shape=SHAPE),
+            "dispatch of rank 1: stats")  # fmt: skip
+    ranks[1].refuse("low_latency_dispatch: x is none")
+    with pytest.raises(ConfigError, match="rank 1: low_latency_dispatch: x is none"):
+        ranks[0].call("dispatch", tokens(0), shape=SHAPE)
+    assert each(ranks, right) == [True, True]
+
+
+def test_an_error_of_the_emulator(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is answered by the name of the call, counted and printed; handles from before are refused, new calls right."""
+    ranks = here.ranks("error")
+    said = each(ranks, lambda rank: rank.call("dispatch", tokens(rank.rank), shape=SHAPE)[0])
+    with monkeypatch.context() as broken:
+        broken.setattr(ServedGroup, "_held", lambda *_: 1 // 0)
+        for error in each(ranks, right):
+            assert type(error) is XcclEmuError
+            assert "dispatch failed inside the emulator: ZeroDivisionError" in str(error)
+    assert "please report" in capfd.readouterr().err
+    refused(ranks, lambda rank: rank.call("combine", weighted(np.zeros((2, 32)), tokens(rank.rank)["topk"]),
+                                          handle=said[0]["handle"]), "its pod was given back")  # fmt: skip
+    assert here.counted == {}
+
+
+@pytest.mark.parametrize("junk", [b"junk", b"{}", b'{"arrays": [["x", "int8", [1], 1]]}', b"[" * 5000, b"\xff" * 9])
+def test_junk_on_a_line(here: Here, junk: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    """A rank that says what is no message is left out; its peers hear that it has ended, and others are served."""
+    ranks, others = here.ranks(f"junk {junk!r:.20}"), here.ranks(f"others {junk!r:.20}")
+    ranks[0]._line.socket.send(junk)
+    with pytest.raises(UnfinishedError, match=r"rank 0 .* has ended"):
+        ranks[1].call("dispatch", tokens(1), shape=SHAPE)
+    assert each(others, right) == [True, True]
+    assert "rank 0 (process" in capfd.readouterr().err
+
+
+def test_connections_that_say_nothing(here: Here) -> None:
+    """Others are served meanwhile; nor does one that says junk at once disturb."""
+    mute, junk = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    for each_socket in (mute, junk):
+        each_socket.connect("\0" + here.address)
+    junk.send(b"junk")
+    assert each(here.ranks("mute"), right) == [True, True]
+    mute.close()
+    junk.close()
+
+
+def test_arrays_that_are_not_in_the_memory(here: Here) -> None:
+    """A message that names bytes outside of the memory is none."""
+    ranks = here.ranks("outside")
+    ranks[0]._line.socket.send(b'{"call": "dispatch", "arrays": [["x", "int8", [1048577], 0]]}')
+    with pytest.raises(UnfinishedError, match="rank 0"):
+        ranks[1].call("clean", {})
+
+
+def test_what_is_counted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Calls, and those that were sent and never received, or that a rank never waited for."""
+    with served(monkeypatch) as here:
+        ranks = here.ranks("counted")
+        assert each(ranks, right) == [True, True]
+        each(ranks, lambda rank: rank.call("dispatch_send", tokens(rank.rank), shape=SHAPE))
+        ranks[1].note_due("low_latency_combine", True)
+        ranks[0].note_due("low_latency_combine", True)
+        ranks[0].note_due("low_latency_combine", False)
+        for rank in ranks:
+            rank.close()
+    assert here.counted == {"calls": 3, "schedules": 0, "violations": 0, "unreceived": 2, "failed": 0}
+    said = capfd.readouterr().err
+    assert "dispatch_send of dispatch 2 was sent, and its hook never called" in said
+    assert "rank 1 never waited for what low_latency_combine brings" in said
+
+
+def test_who_is_awaited(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """After some seconds a line says which rank is awaited, in which call; after the time-out all calls are refused."""
+    monkeypatch.setattr(server_module, "_SILENT_S", 0.5)
+    monkeypatch.setattr(server_module._Members, "silent_s", 0.5)
+    with served(monkeypatch, timeout_s=4.0) as here:
+        ranks = here.ranks("awaited")
+        assert each(ranks, right) == [True, True]
+        began = time.monotonic()
+        with pytest.raises(UnfinishedError, match=r"dispatch of rank 0 has waited .* rank 1 .*--timeout is 4 s"):
+            ranks[0].call("dispatch", tokens(0), shape=SHAPE)
+        assert time.monotonic() - began < 30
+        with pytest.raises(UnfinishedError, match="--timeout is 4 s"):
+            ranks[1].call("dispatch", tokens(1), shape=SHAPE)
+    said = capfd.readouterr().err
+    assert "its last call was combine" in said
+    assert said.count("has waited") >= 2
+
+
+def test_pods_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is short, pods of other sizes go first; handles of those are refused by name."""
+    group = ServedGroup(Settings(cores=1, memory_gib=1e-6), 2)
+    for hidden in (32, 64, 96):
+        sent = {"topk": np.zeros((0, 1), np.int32), "x": np.zeros((0, hidden), tokens(0)["x"].dtype)}
+        group.serve("dispatch", [({"shape": SHAPE | {"hidden": hidden}}, sent)] * 2)
+    assert len(group.sessions) == 1
+    with pytest.raises(ConfigError, match="handle=1: its pod was given back"):
+        group.serve("combine", [({"handle": 1}, {})] * 2)
+
+
+def test_the_gate_itself() -> None:
+    """A form says sizes that its arrays have, and names what is missing, too many, or against a condition."""
+    form = Form((Row("a", ("n", "2"), "int32"), Row("b", ("n",), "*", optional=True)), ("n % step == 0",))
+    ok = np.zeros((4, 2), np.int32)
+    assert form.check("f", {"a": ok, "b": None}, {"step": 2})["n"] == 4
+    for arrays, said in (
+        ({}, "f: a is missing; it must be [n, 2] int32, contiguous"), ({"a": 3}, "a is int 3"),
+        ({"a": ok[:, :1]}, "a is [4, 1] int32"),
+        ({"a": ok, "b": np.zeros(3)}, "b is [3] float64; it must be [n=4] of any"),
+        ({"a": np.zeros((4, 4), np.int32)[:, ::2]}, "not contiguous"),
+        ({"a": ok[:3].copy()}, "f: n=3, step=2: must have n % step == 0"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as error:
+            form.check("f", arrays, {"step": 2})
+        assert said in str(error.value)
+
+

@@ -1,0 +1,104 @@
+"""A script that uses PyTorch itself, and names of the device: all work, or are refused by name."""
+
+import importlib
+import io
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch._dynamo
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from xccl_emu.base.errors import ConfigError
+from xccl_emu.doors.torch.client import CLOCK, ProfiledKernel
+
+DEVICE = sys.argv[1]
+here = getattr(torch, DEVICE)
+
+
+@torch.library.custom_op("tests::more", mutates_args=())
+def more(x: torch.Tensor) -> torch.Tensor:
+    """One more."""
+    return x + 1
+
+
+def check_torch() -> None:
+    """What is PyTorch's own."""
+    assert more(torch.zeros(2, device=DEVICE)).tolist() == [1, 1]
+    model = torch.nn.Linear(2, 2).to(DEVICE)
+    optimizer = torch.optim.AdamW(getattr(model, DEVICE)().parameters())
+    x = torch.ones(2, device=DEVICE, requires_grad=True)
+    model(torch.utils.checkpoint.checkpoint(lambda each: 2 * each, x, use_reentrant=False)).sum().backward()
+    optimizer.step()
+    assert torch.vmap(lambda each: each + 1)(torch.zeros(2)).tolist() == [1, 1]
+    assert torch.randn(4, device=DEVICE, generator=torch.Generator(device=DEVICE)).shape == (4,)
+    assert isinstance(torch.default_generator, torch.Generator)
+    assert torch.empty(4, pin_memory=True).pin_memory().shape == (4,)
+    file = io.BytesIO()
+    torch.save(torch.ones(2, device=DEVICE).to(0), file)
+    file.seek(0)
+    assert torch.load(file, map_location=DEVICE).tolist() == [1, 1]
+    with torch.device(DEVICE), torch.autocast(DEVICE, dtype=torch.bfloat16):
+        assert torch.empty(3).shape == (3,)
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        torch.ones(2)
+    assert len(prof.key_averages()) > 0
+
+
+def check_device() -> None:
+    """Names of the device."""
+    here.synchronize()
+    with here.device(1), here.stream(here.Stream()):
+        assert here.current_device() == 1
+    assert here.current_device() == 0
+    assert here.get_device_properties(0).total_memory >= here.mem_get_info()[0] > 0
+    assert (here.memory_allocated(), here.max_memory_reserved()) == (0, 0)
+    here.Stream(priority=-1).wait_event(here.current_stream().record_event())
+    assert here.get_device_name() == "xccl_emu"
+    assert not here.is_current_stream_capturing()
+    here.set_rng_state(here.get_rng_state())
+    here.manual_seed_all(0)
+    here.nvtx.range_push("part")
+    for name in ("CUDAGraph", "graph", "memory_snapshot", "utilization", "MemPool"):
+        with pytest.raises(ConfigError, match=f"torch.{DEVICE}.{name}: "):
+            getattr(here, name)()
+
+
+def check_profile() -> None:
+    """The steps that a schedule keeps, as a table and as a trace, as scripts parse them."""
+    activity = ProfilerActivity.CUDA if DEVICE == "cuda" else ProfilerActivity.PrivateUse1
+    with profile(activities=[activity], schedule=schedule(wait=1, warmup=0, active=1, repeat=1)) as prof:
+        for us in (7.0, 2.5):
+            CLOCK.events += [ProfiledKernel("deep_ep::dispatch", 1.0, us), ProfiledKernel("other", 3.0, 1.0)]
+            prof.step()
+    (line,) = [line for line in prof.key_averages().table(sort_by="cuda_time_total").split("\n") if "dispatch" in line]
+    assert line.split()[-2:] == ["2.500us", "1"]
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        prof.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    assert np.array([each["dur"] for each in events]).tolist() == [2.5, 1.0]
+
+
+def check_faces() -> None:
+    """What is not in a face is refused by name; for `hasattr` it is not there."""
+    import deep_ep
+
+    assert not hasattr(deep_ep, "Nothing")
+    with pytest.raises(ConfigError, match=r"deep_ep.Nothing: xccl_emu.doors.torch does not have it; it has Buffer"):
+        _ = deep_ep.Nothing
+    with pytest.raises(ModuleNotFoundError, match=r"deep_ep.nothing: xccl_emu.doors.torch does not have it"):
+        importlib.import_module("deep_ep.nothing")
+    with pytest.raises(ImportError, match=r"cannot import name 'align' .*faces"):
+        exec("from deep_ep import align")
+
+
+if __name__ == "__main__":
+    check_torch()
+    check_device()
+    check_profile()
+    check_faces()
+    print("passed")

@@ -1,0 +1,84 @@
+"""What the host code of others asserts of a call's tensors and numbers, before it runs anything.
+
+[DeepEP]: ``csrc/legacy/buffer.hpp``; [SglKernelNpu]: ``csrc/deepep/deep_ep.cpp``.  What these leave open and our
+kernels need, such as the hidden size of combine, is in the sizes that a face gives.
+"""
+
+from xccl_emu.doors.torch.gate import Form, Row
+
+_CHOICES = (Row("topk_idx", ("tokens", "top_k"), "int64"), Row("topk_weights", ("tokens", "top_k"), "float32"))
+_LOW_LATENCY = (
+    "low_latency_mode", "num_experts % ranks == 0", "hidden % 128 == 0", "tokens <= num_max_dispatch_tokens_per_rank",
+    "size_hint(num_max_dispatch_tokens_per_rank, hidden, num_experts) < num_rdma_bytes + 128",
+    "not (async_finish and return_recv_hook)",
+)  # fmt: skip
+LAYOUT = Form((_CHOICES[0],), ("num_experts > 0", "num_experts % ranks == 0"))
+LOW_LATENCY_DISPATCH = Form(
+    (
+        Row("x", ("tokens", "hidden"), "bfloat16"), _CHOICES[0],
+        Row("cumulative_local_expert_recv_stats", ("local_experts",), "int32", optional=True),
+        Row("dispatch_wait_recv_cost_stats", ("ranks",), "int64", optional=True),
+    ),
+    (
+        *_LOW_LATENCY, "ranks * num_max_dispatch_tokens_per_rank % 4 == 0", "not use_fp8 or hidden % 512 == 0",
+        "not use_ue8m0 or round_scale",
+    ),
+)  # fmt: skip
+LOW_LATENCY_COMBINE = Form(
+    (
+        Row("x", ("local_experts", "rows", "hidden"), "bfloat16"), *_CHOICES,
+        Row("src_info", ("local_experts", "rows"), "int32"), Row("layout_range", ("local_experts", "ranks"), "int64"),
+        Row("out", ("tokens", "hidden"), "bfloat16", optional=True),
+        Row("combine_wait_recv_cost_stats", ("ranks",), "int64", optional=True),
+    ),
+    _LOW_LATENCY,
+)  # fmt: skip
+DISPATCH = Form(
+    (
+        Row("x", ("tokens", "hidden"), "*"),
+        Row("x_scales", ("tokens", "scales"), "float32 int32", optional=True, gaps=True),
+        Row("is_token_in_rank", ("tokens", "ranks"), "bool", optional=True),
+        Row("num_tokens_per_rank", ("ranks",), "int32", optional=True),
+        Row("num_tokens_per_expert", ("num_experts",), "int32", optional=True),
+        *(each._replace(optional=True) for each in _CHOICES),
+    ),
+    (
+        "hidden * element_size % 16 == 0", "not has_scales or element_size == 1", "has_topk_idx == has_topk_weights",
+        "cached or has_is_token_in_rank", "cached or has_num_tokens_per_rank", "cached or has_num_tokens_per_expert",
+        "not cached or not has_topk_idx", "cached or num_experts % ranks == 0",
+    ),
+)  # fmt: skip
+COMBINE = Form(
+    (
+        Row("x", ("rows", "hidden"), "bfloat16"),
+        Row("topk_weights", ("rows", "top_k"), "float32", optional=True),
+    )
+)
+
+_NPU_CHOICES = Row("topk_idx", ("tokens", "top_k"), "int64 int32", gaps=True)
+_NPU_WEIGHTS = Row("topk_weights", ("tokens", "top_k"), "float32", gaps=True)
+_NPU = ("num_experts % ranks == 0",)
+NPU_LAYOUT = Form((_NPU_CHOICES._replace(gaps=False),), ("num_experts > 0", *_NPU))
+NPU_LOW_LATENCY_DISPATCH = Form(
+    (
+        Row("x", ("tokens", "hidden"), "bfloat16", gaps=True), _NPU_CHOICES,
+        Row("cumulative_local_expert_recv_stats", ("local_experts",), "int32", optional=True),
+    ),
+    (*_NPU, "low_latency_mode", "tokens <= num_max_dispatch_tokens_per_rank"),
+)  # fmt: skip
+NPU_LOW_LATENCY_COMBINE = Form(
+    (
+        Row("x", ("rows", "hidden"), "bfloat16"), _NPU_CHOICES, _NPU_WEIGHTS,
+        Row("out", ("tokens", "hidden"), "bfloat16", optional=True),
+    ),
+    ("tokens <= num_max_dispatch_tokens_per_rank",),
+)  # fmt: skip
+NPU_DISPATCH = Form(
+    (
+        Row("x", ("tokens", "hidden"), "bfloat16"), Row("num_tokens_per_rank", ("ranks",), "int32", optional=True),
+        Row("num_tokens_per_expert", ("num_experts",), "int32"), _NPU_CHOICES._replace(gaps=False),
+        _NPU_WEIGHTS._replace(gaps=False, optional=True),
+    ),
+    _NPU,
+)  # fmt: skip
+NPU_COMBINE = Form((Row("x", ("rows", "hidden"), "bfloat16"),))
