@@ -72,6 +72,7 @@ _PLACES = {
     "serving.mtp": ("xccl_emu.protocols.serving.mtp.device", ""),
     "serving.two_streams": ("xccl_emu.protocols.serving.two_streams.device", ""),
     "rollback": ("xccl_emu.protocols.rollback.rollback", ""),
+    "sampled": ("xccl_emu.protocols.rollback.sampled", ""),
     "mutants_kernels": (f"{__package__}.mutants_own.device", ""),
 }
 """Where host sides have modules of kernels, or of one of them the kernel of this name."""
