@@ -43,6 +43,7 @@ _PLACES = {
     ),
     "deepep.normal_combine": ("xccl_emu.protocols.deepep.normal.NormalMode.combines.kernel", "normal_combine"),
     "serving.reconfigure": ("xccl_emu.protocols.serving.reconfigure.device", ""),
+    "serving.eplb": ("xccl_emu.protocols.serving.eplb.device", ""),
     "serving.swap": ("xccl_emu.protocols.serving.swap.group.swap", ""),
     "serving.collect": ("xccl_emu.protocols.serving.collect.device", ""),
     "serving.memory_pool": ("xccl_emu.protocols.serving.memory_pool.device", ""),
