@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from xccl_emu.protocols.rollback import Rollback
 
-from .kinds import FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .kinds import AREA, FAILED, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
 
 PAIR = Rollback(prompt=0)
@@ -20,7 +20,8 @@ FENCE = '    yield xl.fence(step=1, sync="rows before fields")\n'
 SENT = "came = yield from wait(field, epoch * EPOCH + i + 1, epoch, r,"
 DONE_IN = "came = yield from wait(r.dones + rank * FIELD_BYTES, ended + 1, epoch"
 BACK = "            yield from go_back(word % EPOCH, t)\n"
-OFF = WRONG | FAILED | RACE | TORN | UNWRITTEN
+OFF = WRONG | UNWRITTEN | AREA
+"""Among them an entry after the last one that the cache has room for."""
 ENDED = "                    ended = epoch\n"
 
 KNOWN = (
