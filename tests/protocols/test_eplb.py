@@ -46,14 +46,15 @@ def test_what_is_chosen_by_hand() -> None:
 
 
 SIZES = {
-    "ranks": st.integers(2, 4), "cores": st.integers(1, 2), "granules": st.just(2), "experts": st.integers(2, 4),
+    "ranks": st.integers(2, 3), "cores": st.integers(1, 2), "granules": st.just(2), "experts": st.integers(2, 3),
     "swaps": st.integers(1, 2), "slices": st.integers(1, 2), "quantized": st.integers(0, 1),
-    "top_k": st.integers(1, 2), "seed": st.integers(0, 99), "more": st.integers(0, 2),
-    "tokens": st.lists(st.integers(0, 5), min_size=2, max_size=4).filter(any),
+    "top_k": st.integers(1, 2), "seed": st.integers(0, 99), "more": st.integers(0, 1),
+    "tokens": st.lists(st.integers(0, 3), min_size=2, max_size=3).filter(any),
 }  # fmt: skip
+"""All that a rank receives in these is few enough bytes to be judged."""
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.fixed_dictionaries(SIZES), st.sampled_from(ORDERS))
 def test_counts_choices_and_rows_are_the_oracles(drawn: dict[str, int | Sequence[int]], order: str) -> None:
     """For drawn sizes and orders, on some drawn schedules; ranks with no tokens report too."""
