@@ -39,9 +39,10 @@ def attend(header, t: Decoding):
     length = yield xl.load(t.state, step=1)
     token = yield xl.load(t.state + 8, step=1)
     yield xl.put(t.cache + length * ENTRY_BYTES, token, length, step=1)
-    yield xl.store(t.state, length + 1, step=1)
     yield xl.ub_store(header + TOKEN_AT, token, 8, step=1)
     yield xl.quiet(step=1, sync="entry in cache")
+    # The quiet is also between this store and the one that has taken the length back: they might land in any order.
+    yield xl.store(t.state, length + 1, step=1)
     yield from fetch(t.cache, t.work, (length + 1) * ENTRY_BYTES, 1, "cache in buffer")
     made = 0
     for k in range(length + 1):

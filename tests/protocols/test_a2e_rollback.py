@@ -78,12 +78,6 @@ def test_a_bug_that_drawn_schedules_miss() -> None:
     assert replay(planted.build("relaxed"), found.violation.actions).kind in mutants_a2e_rollback.ANY
 
 
-@pytest.mark.nightly
-def test_two_cores() -> None:
-    """An abort at any moment while each stream, and the attention die, has two cores."""
-    assert check(replace(USUAL, cores=2), policy="exhaustive").verdict == VERIFIED
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("without", ["given up", "given up before all meet", "given up in", "all cores agree"])
 def test_what_cores_need_to_agree(without: str) -> None:

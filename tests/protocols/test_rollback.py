@@ -35,7 +35,7 @@ def test_what_it_needs_is_needed(without: str) -> None:
 
 @pytest.mark.parametrize("without", ["entry in cache", "cache in buffer"])
 def test_what_a_cache_needs_is_needed(without: str) -> None:
-    """And so it is where ranks decode, whose quiet makes "rows sent" redundant."""
+    """Ranks that decode need these too; their quiet makes "rows sent" redundant."""
     assert check(Rollback(iterations=1), without=[without]).verdict == VIOLATION
 
 

@@ -94,7 +94,7 @@ class EplbLoop(DispatchSwap):
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
             "eplb-loop", "Loads collected, an expert chosen, placed and swapped in while layers run (xDeepServe 4.5)",
-            {"granules": 1, "tokens": "0,3", "rounds": 3}, {},
+            {"granules": 1, "tokens": "0,3", "rounds": 3}, {"granules": 1, "tokens": "0,2", "rounds": 3},
         ),
     )  # fmt: skip
     papers = (*read_papers("pull"), *read_papers("serving.swap"), *read_papers("serving.eplb"))
