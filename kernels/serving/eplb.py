@@ -33,6 +33,8 @@ class Collects(NamedTuple):
     """[ranks] fields: reports written."""
     slices: int
     """Iterations of a period."""
+    between: int
+    """Experts between two redundant slots."""
 
 
 class _Reports(Collects):
@@ -132,7 +134,7 @@ def least_loaded(replicated, s: Swap, k: Collects):
     least = -1
     for rank in range(s.sources):
         load = 0
-        for expert in range(rank * s.between, (rank + 1) * s.between):
+        for expert in range(rank * k.between, (rank + 1) * k.between):
             tokens = yield from tokens_of(expert, 0, k.slices, s, k)
             load += tokens * (2 - (expert == replicated))
         if least < 0 or load < least:
@@ -148,9 +150,9 @@ def rebalance(storage: xl.Reads, decided: xl.Writes, s: Rebalances, k: _Balances
         yield from gather(period, s, k)
         expert = yield from choose(s, k)
         rank = yield from least_loaded(expert, s, k)
-        slot = home_of((rank + 1) * s.between - 1, s.between) + 1
+        slot = home_of((rank + 1) * k.between - 1, k.between) + 1
         yield xl.put(decided + period * FIELD_BYTES, expert, slot, step=3)
         there = rank * s.pitch
         yield from swap_in(
-            period, expert, slot, storage, s._replace(since=s.since + there, weights=s.weights + there)
+            period, expert, slot, k.between, storage, s._replace(since=s.since + there, weights=s.weights + there)
         )  # fmt: skip

@@ -51,8 +51,6 @@ class Swap(NamedTuple):
     swaps: int
     grace: int
     """Does the loader wait until all sources have adopted a map?"""
-    between: int
-    """Experts between two redundant slots; all of them, where one slot after them is redundant."""
 
 
 class _Sources(Swap):
@@ -142,17 +140,17 @@ def compute(s: _Computes):
 
 
 def home_of(expert: int, between: int) -> int:
-    """Return the first slot of an expert."""
+    """Return the first slot of an expert, where ``between`` are between two redundant slots."""
     return expert + expert // between
 
 
-def publish(version, expert, slot, s: Swap):
+def publish(version, expert, slot, between, s: Swap):
     """Write a map to the table that no source uses, then its number.  Odd tokens of an expert, if it is one, go to a
     redundant slot."""
     for q in range(s.sources):
         for e in range(s.experts):
             entry = s.maps + q * s.pitch + (version % 2 * s.experts + e) * FIELD_BYTES
-            home = home_of(e, s.between)
+            home = home_of(e, between)
             second = home
             if e == expert:
                 second = slot
@@ -167,23 +165,23 @@ def await_adopted(version, s: Swap):
         yield xl.poll_ge(s.adopted + q * FIELD_BYTES, version, step=2, sync="all adopted")
 
 
-def swap_in(i, expert, slot, storage, s: Swap):
+def swap_in(i, expert, slot, between, storage, s: Swap):
     """Give a redundant slot to an expert, as the change of number ``i``; ``storage`` are the weights of [experts]."""
     yield xl.mtu_in(storage + expert * s.nbytes, 0, s.nbytes, step=1)
     if i > 0:
         yield from await_adopted(2 * i, s)
-    yield from publish(2 * i + 1, s.experts, slot, s)
+    yield from publish(2 * i + 1, s.experts, slot, between, s)
     if s.grace:
         yield from await_adopted(2 * i + 1, s)
     yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "weights prefetched", step=1)
     yield xl.put(s.since + slot * FIELD_BYTES, 2 * i + 2, step=3, sync="slot version")
     yield xl.mtu_out(0, s.weights + slot * s.nbytes, s.nbytes, step=3)
     yield xl.quiet(step=3, sync="weights before map")
-    yield from publish(2 * i + 2, expert, slot, s)
+    yield from publish(2 * i + 2, expert, slot, between, s)
 
 
 @xl.kernel
 def reload(storage: xl.Reads, s: Reloads):
     """Give the redundant slot, which comes after all experts', to the next expert, ``swaps`` times."""
     for i in range(s.swaps):
-        yield from swap_in(i, (i + 1) % s.experts, s.experts, storage, s)
+        yield from swap_in(i, (i + 1) % s.experts, s.experts, s.experts, storage, s)

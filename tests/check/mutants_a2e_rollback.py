@@ -29,6 +29,7 @@ AGREED = '''    """Return whether all cores that run this together go on; a core
     if x.given_up:
 '''
 ALONE = AGREED.replace("x.given_up", "x.given_up < 0")
+SEEN = '        yield from barrier(step, "all cores agree")\n        return seen <= x.epoch\n'
 
 KNOWN = (
     bug("a2e, rolled back: calls have the same numbers in every epoch", ONE, ANY,
@@ -70,9 +71,8 @@ KNOWN = (
         aborts.without("given up before all meet")),
     bug("a2e, rolled back: a core goes on before all have seen that all do", CORES, ANY,
         aborts.without("all cores agree")),
-    bug("a2e, rolled back: a stream is at rest when its first core is", CORES, ANY,
-        again("    yield from settle()\n    if core == 0:\n        yield xl.put(n.settled",
-              "    yield xl.quiet()\n    if core == 0:\n        yield xl.put(n.settled")),
+    bug("a2e, rolled back: cores that have given up an attempt give up the next one too", CORES, ANY,
+        aborts.at(SEEN, "seen <= x.epoch", "seen < 1")),
     bug("a2e, rolled back: a core gathers rows of which another core's were not announced", CORES, ANY,
         experts('going = yield from meet(going, x, 3, "all messages are announced")',
                 'yield from barrier(3, "all messages are announced")')),

@@ -28,7 +28,7 @@ KNOWN = (
     bug("eplb-loop: a replica takes none of its expert's load", FIVE, ANY,
         of.at("load += tokens * (2 - (expert == replicated))\n        if", " * (2 - (expert == replicated))", " * 2")),
     bug("eplb-loop: the map has another slot than the one that is loaded", ONE, ANY,
-        of_swap.at("yield from publish(2 * i + 2, expert, slot, s)", "slot,", "slot + 2,")),
+        of_swap.at("yield from publish(2 * i + 2, expert, slot, between, s)", "slot,", "slot + 2,")),
     bug("eplb-loop: the weights of another expert", ONE, ANY,
         of_swap("storage + expert * s.nbytes", "storage + (expert + 1) % s.experts * s.nbytes")),
     bug("eplb-loop: no grace period", ONE, ANY, of_swap(GRACE, "    if s.grace == 2:\n")),

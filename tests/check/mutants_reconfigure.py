@@ -19,7 +19,7 @@ TABLE = "(version % 2 * s.experts + e) * FIELD_BYTES"
 BACK = "        for t in range(s.tokens):\n            yield xl.poll_ge(results"
 GRACE = "    if s.grace:\n"
 LOADED = "    yield xl.mtu_out(0, s.weights + slot * s.nbytes, s.nbytes, step=3)\n"
-ENABLED = "    yield from publish(2 * i + 2, expert, slot, s)\n"
+ENABLED = "    yield from publish(2 * i + 2, expert, slot, between, s)\n"
 
 KNOWN = (
     bug("reconfigure: no grace period", PAIR, RACE | WRONG | FAILED | TORN, of(GRACE, "    if s.grace == 2:\n"),

@@ -15,7 +15,7 @@ of, of_swap, of_messages = Of("serving.reconfigure"), Of("serving.swap"), Of("ex
 GRACE = "    if s.grace:\n"
 TABLE = "(version % 2 * s.experts + e) * FIELD_BYTES"
 LOADED = "    yield xl.mtu_out(0, s.weights + slot * s.nbytes, s.nbytes, step=3)\n"
-ENABLED = "    yield from publish(2 * i + 2, expert, slot, s)\n"
+ENABLED = "    yield from publish(2 * i + 2, expert, slot, between, s)\n"
 ANY = RACE | WRONG | FAILED | TORN
 
 

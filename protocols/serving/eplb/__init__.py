@@ -69,7 +69,8 @@ class Balanced(SwappedExperts):
     def _collects(self) -> device.Collects:
         last, dies = self.layout.dies[-1], self.layout.dies
         at = self.leads["reports"].address
-        return device.Collects(at, self.report_bytes, self.layout.reported.at(last).shared(dies), self._slices)
+        reported, between = self.layout.reported.at(last).shared(dies), len(self.homes) // len(self.spares)
+        return device.Collects(at, self.report_bytes, reported, self._slices, between)
 
     def _loader(self) -> tuple[Kernel, Args]:
         last, slots = self.layout.dies[-1], range(self.spares[0], self.config.n_slots)

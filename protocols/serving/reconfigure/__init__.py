@@ -80,7 +80,7 @@ class ReconfigureCase(protocol.Case):
             0, n, version.at(1) - version.at(0), maps.at(0), version.at(0), results.at(0),
             messages.at(expert_die).shared(range(n)), adopted.at(expert_die).shared(range(n)),
             since.at(expert_die).only(self.experts), slots.only(redundant), self.experts, weights[0].nbytes,
-            self.rounds, self.tokens, self.swaps, self.grace, self.experts,
+            self.rounds, self.tokens, self.swaps, self.grace,
         )  # fmt: skip
         for q, (given, served) in enumerate(zip(self.given(), self.served(), strict=True)):
             tokens, out = bench.filled(q, given, "tokens"), bench.wanted(q, served, "out", owners=f"die{q}")

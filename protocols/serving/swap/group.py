@@ -130,7 +130,7 @@ class SwapGroup(ExpertGroup[C]):
         return swap.Swap(
             0, c.n_ranks, self.pod.spec.die_bytes, layout.maps.at(first), layout.newest.at(first), 0, 0,
             layout.adopted.at(layout.dies[-1]).shared(layout.dies), 0, 0, len(self.homes), HELD_BYTES, 0, 0,
-            self._swaps, self._grace, len(self.homes) // len(self.spares),
+            self._swaps, self._grace,
         )  # fmt: skip
 
     def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
