@@ -10,12 +10,16 @@ A rank may also leave for good (6.2, stage 2).  Then the abort is the word that 
 to it in the new epoch, and wait for nothing of it: no counts, no rows, no acknowledgments.  One that it owes in the old
 epoch may never come, so these waits end too; a block that is not free is not written, and then nothing is offered.
 
+Where the cores of a rank would leave a loop, or a barrier, they do agree, by another word (``given_up``): a core that
+has heard writes it before they meet, and all read it before they meet again.
+
 Without an abort, `Abort()`, the waits are what they would be without this, to the bit.
 """
 
 from typing import NamedTuple
 
 from xccl_emu import lang as xl
+from xccl_emu.kernels.group import barrier
 
 NOBODY = -1
 """As the rank that has left: none can."""
@@ -32,6 +36,8 @@ class Abort(NamedTuple):
     """Event ID of the first round of the epoch."""
     left: int = NOBODY
     """The rank that has left for good; no rank's number if none has, but one may."""
+    given_up: int = 0
+    """Address of the word by which cores that run this together agree to leave; 0: there is one, or they need not."""
 
 
 def unless(going, word, compare, value, x: Abort, step, sync):
@@ -58,6 +64,46 @@ def until_least(going, word, least, x: Abort, step, sync):
         return came
     yield xl.poll_ge(word, least, step=step, sync=sync)
     return 1
+
+
+def meet(going, x: Abort, step, sync):
+    """Meet the other cores; returns whether all of them go on, which is 0 if one has heard of an abort before.
+
+    They meet twice: a core that went on at once might hear of an abort at its next wait, and write that, before another
+    one has read the word.
+    """
+    if x.given_up:
+        if not going:
+            yield xl.put(x.given_up, x.epoch + 1, step=step, sync="given up")
+            yield xl.quiet(step=step, sync="given up before all meet")
+    yield from barrier(step, sync)
+    if x.given_up:
+        yield xl.dcci(x.given_up, step=step, sync="given up line")
+        seen = yield xl.load(x.given_up, step=step, sync="given up in")
+        yield from barrier(step, "all cores agree")
+        return seen <= x.epoch
+    return going
+
+
+def agreed(going, x: Abort, step):
+    """Return whether all cores that run this together go on; a core alone does as it likes."""
+    if x.given_up:
+        going = yield from meet(going, x, step, "all cores have waited")
+    return going
+
+
+def until_first(core, going, word, least, x: Abort, step, sync):
+    """Wait until a word is at least ``least``, or for an abort; where cores agree, the first one waits for all."""
+    if core == 0 or x.given_up == 0:
+        going = yield from until_least(going, word, least, x, step, sync)
+    return going
+
+
+def until_all(core, going, word, least, x: Abort, step, sync):
+    """Wait so, and agree: all cores return the same."""
+    going = yield from until_first(core, going, word, least, x, step, sync)
+    going = yield from agreed(going, x, step)
+    return going
 
 
 def until_free(acknowledged, peer, event, x: Abort, step, sync):

@@ -22,12 +22,15 @@ before a rollback does not count.
 
 Nothing is drained on an abort: rows of the aborted attempt come before the fence of the next one.  A fence also
 separates announcements of two epochs in the same word, since memory need not keep their order.
+
+A rank may decode meanwhile: then what it has sampled, and its KV cache, go back too (`sampled`).
 """
 
 from typing import NamedTuple
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.group import hand_over
+from xccl_emu.kernels.sampled import Decoding, attend, go_back, mix, sample
 
 FIELD_BYTES = 32
 HEADER_BYTES = 32
@@ -127,8 +130,8 @@ def all_sent(i, epoch, r: RankWords, w: IterationRows):
     return came == CAME
 
 
-def receive(out, i, epoch, r: RankWords, w: IterationRows):
-    """Copy the rows of all others out."""
+def receive(out, i, epoch, made, r: RankWords, w: IterationRows, t: Decoding):
+    """Copy the rows of all others out; returns what their tokens make of ``made``."""
     for j in range(1, r.ranks):
         row = HEADER_BYTES + w.nbytes
         sender = (r.me + j) % r.ranks
@@ -137,8 +140,11 @@ def receive(out, i, epoch, r: RankWords, w: IterationRows):
         seen = yield xl.ub_load(row, step=3)
         if seen != epoch:
             yield xl.fail(STALE, seen, step=3)
+        if t.prompt:
+            made = yield from mix(made, row)
         yield xl.mtu_out(row + HEADER_BYTES, out + (i * (r.ranks - 1) + j - 1) * w.nbytes, w.nbytes, step=3)
         yield from hand_over(xl.MTU_OUT, xl.SCALAR, 1, "row copied", step=3)
+    return made
 
 
 def agree(i, before, r: RankWords):
@@ -214,7 +220,7 @@ def go_on(i, epoch, good, r: RankWords):
 
 
 @xl.kernel
-def rank(own: xl.Reads, out: xl.Writes, failures, r: OfRank, w: IterationRows):
+def rank(own: xl.Reads, out: xl.Writes, failures, r: OfRank, w: IterationRows, t: Decoding):
     """Send ``own`` [iterations, nbytes] and leave what others send at ``out`` [iterations, ranks - 1, nbytes]."""
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
@@ -226,13 +232,20 @@ def rank(own: xl.Reads, out: xl.Writes, failures, r: OfRank, w: IterationRows):
         good = 0
         broken = yield from fails(left, r)
         left -= broken
+        made = 0
         if not broken:
+            if t.prompt:
+                made = yield from attend(0, t)
             yield from send(own, i, epoch, r, w)
             good = yield from all_sent(i, epoch, r, w)
         if good:
-            yield from receive(out, i, epoch, r, w)
+            made = yield from receive(out, i, epoch, made, r, w, t)
+            if t.prompt:
+                yield from sample(i, made, t)
             i += 1
         word = yield from go_on(i, epoch, good, r)
+        if t.prompt and word // EPOCH > epoch:
+            yield from go_back(word % EPOCH, t)
 
 
 @xl.kernel

@@ -13,7 +13,10 @@ from there to the end, or to where an abort is heard.  What makes it safe to go 
   sent back and relayed, to those before the call.  It signals the other two when that is done.  A die adds to these
   words only after the die's own first stream has sent it something, so not before.
 - Slots of the first call of an epoch are free; slots of a later call are when the trampoline says so, in that epoch.
-- Who has heard of an abort leaves its loop, and says nothing of the call.
+- Who has heard of an abort leaves its loop, and says nothing of the call.  The cores of a stream, or of an attention
+  die, leave together: after each wait they agree (`aborts.agreed`), so that none is left alone at a barrier, and none
+  speaks for a core whose share is missing.
+- The first core of an attention die, and of a third stream, agrees with the other dies, and the others follow.
 
 An attention die goes back to the first call whose sums it has not written.  An expert die has nothing to say of where
 to go on, so it says the last call, until the end has come to its third stream.
@@ -30,11 +33,11 @@ from xccl_emu.kernels.aborts import Abort
 from xccl_emu.kernels.experts.counts import FIELD_BYTES
 from xccl_emu.kernels.experts.dummy import DummyBuffers
 from xccl_emu.kernels.experts.parameters import Group
-from xccl_emu.kernels.experts.rounds import next_round
+from xccl_emu.kernels.experts.rounds import next_round, settle
 from xccl_emu.kernels.rollback import END, EPOCH, OfRank, RankWords, fails
 
-FIRST, SECOND, STREAMS = range(3)
-"""The streams that the third one waits for, and how many they are."""
+FIRST, SECOND, THIRD, STREAMS = range(4)
+"""The streams of an expert die, and how many they are; an attention die is as a first one."""
 
 
 class Attempts(NamedTuple):
@@ -46,8 +49,11 @@ class Attempts(NamedTuple):
     """How many attempts of each attention die may go wrong, whichever: before it sends, or when it is through."""
     settled: int
     """By stream: one more than the epoch in which it has come to rest."""
+    given_up: int
+    """By stream, the word by which its cores agree to leave a call (`Abort.given_up`); 0 where it has one core."""
     resume: int
-    """Word in which the third stream gives the others the call that they continue with."""
+    """Word in which the first core that agrees with the other dies gives the die's other cores the call to go on with.
+    """
 
 
 def first_call(word: int, stride: int) -> int:
@@ -55,14 +61,40 @@ def first_call(word: int, stride: int) -> int:
     return word // EPOCH * stride + word % EPOCH
 
 
-def rest(word, stream, n: Attempts, r: RankWords):
-    """Report to the third stream that this one is at rest; returns where to go on."""
+def given_up_at(given_up: int, here: int, stream: int) -> int:
+    """Return the address of a stream's word, ``here`` bytes after the first die's, if there is one."""
+    return given_up + here + stream * FIELD_BYTES if given_up else 0
+
+
+def follow(word, n: Attempts, r: RankWords):
+    """Return where to go on, when the core that agrees with the other dies has written that."""
     here = r.me * r.pitch
-    yield xl.quiet(sync="attempt over")
-    yield xl.put(n.settled + here + stream * FIELD_BYTES, word // EPOCH + 1, sync="at rest")
     yield xl.poll_ne(n.resume + here, word, sync="told in")
     yield xl.dcci(n.resume + here, sync="told line")
     word = yield xl.load(n.resume + here, sync="told in")
+    return word
+
+
+def rest(core, word, stream, n: Attempts, r: RankWords):
+    """Report to the third stream that this one is at rest; returns where to go on."""
+    yield from settle()
+    if core == 0:
+        yield xl.put(n.settled + r.me * r.pitch + stream * FIELD_BYTES, word // EPOCH + 1, sync="at rest")
+    word = yield from follow(word, n, r)
+    return word
+
+
+def lead(die, word, c: Group, m: Domains, at: Places, r: RankWords, n: Attempts):
+    """Agree with the other dies, when the die is at rest, and give its other cores the call to go on with."""
+    here = r.me * r.pitch
+    for stream in range(THIRD):
+        yield xl.poll_ge(n.settled + here + stream * FIELD_BYTES, word // EPOCH + 1, sync="at rest in")
+    word = yield from next_round(
+        0, r.iterations - 1, 0, 0, c._replace(cores=1), r, Abort(r.abort + here, word // EPOCH)
+    )  # fmt: skip
+    if word != END:
+        yield from forget(die, first_call(word, n.stride), c, m, at)
+    yield xl.put(n.resume + here, word, sync="go on")
     return word
 
 
@@ -82,14 +114,21 @@ class _Follows(RankWords):
     abort: xl.Own[xl.Reads]
 
 
+class _AttendsWords(Attempts):
+    given_up: xl.Own[xl.Updates]
+    resume: xl.Own[xl.Updates]
+
+
 class _FollowsWords(Attempts):
     settled: xl.Own[xl.Writes]
+    given_up: xl.Own[xl.Updates]
     resume: xl.Own[xl.Reads]
 
 
 class _LeadsWords(Attempts):
     settled: xl.Own[xl.Reads]
-    resume: xl.Own[xl.Writes]
+    given_up: xl.Own[xl.Updates]
+    resume: xl.Own[xl.Updates]
 
 
 class _ReturnsAgain(Returns):
@@ -98,24 +137,31 @@ class _ReturnsAgain(Returns):
 
 @xl.kernel
 def attention_again(
-    core, calls, batches: xl.Reads, c: Group, b: AttentionBuffers, m: Domains, at: Microbatch, r: OfRank, n: Attempts
+    core, calls, batches: xl.Reads, c: Group, b: AttentionBuffers, m: Domains, at: Microbatch, r: OfRank,
+    n: _AttendsWords,
 ):  # fmt: skip
-    """An attention die, whose attempts may be aborted."""
+    """An attention die, whose attempts may be aborted; its first core says what goes wrong."""
     word = 0
     left = n.failures
     while word != END:
-        abort = r.abort + r.me * r.pitch
-        i = word % EPOCH
-        broken = yield from fails(left, r)
-        left -= broken
-        if not broken:
-            i = yield from serve(
-                core, i, calls, batches, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride))
-            )  # fmt: skip
+        here = r.me * r.pitch
+        broken = 0
+        if core == 0:
             broken = yield from fails(left, r)
             left -= broken
-        yield xl.quiet(sync="attempt over")
-        word = yield from next_round(core, min(i, calls - 1), broken, 0, c, r, Abort(abort, word // EPOCH))
+        i = yield from serve(
+            1 - broken, core, word % EPOCH, calls, batches, c, b, m, at,
+            Abort(
+                r.abort + here, word // EPOCH, first_call(word, n.stride), given_up=given_up_at(n.given_up, here, FIRST)
+            ),
+        )  # fmt: skip
+        if core == 0 and not broken:
+            broken = yield from fails(left, r)
+            left -= broken
+        yield from settle()
+        word = yield from next_round(
+            core, min(i, calls - 1), broken, n.resume + here, c, r, Abort(r.abort + here, word // EPOCH)
+        )  # fmt: skip
 
 
 @xl.kernel
@@ -123,9 +169,14 @@ def a2e_again(core, die, c: Group, b: TakenBuffers, m: Domains, at: Takes, r: _F
     """The first stream, whose attempts may be aborted."""
     word = 0
     while word != END:
-        abort = r.abort + r.me * r.pitch
-        yield from take_calls(core, die, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride)))
-        word = yield from rest(word, FIRST, n, r)
+        here = r.me * r.pitch
+        yield from take_calls(
+            core, die, c, b, m, at,
+            Abort(
+                r.abort + here, word // EPOCH, first_call(word, n.stride), given_up=given_up_at(n.given_up, here, FIRST)
+            ),
+        )  # fmt: skip
+        word = yield from rest(core, word, FIRST, n, r)
 
 
 @xl.kernel
@@ -133,25 +184,33 @@ def compute_again(core, die, c: Group, b: DummyBuffers, m: Domains, at: Computes
     """The second stream, whose attempts may be aborted."""
     word = 0
     while word != END:
-        abort = r.abort + r.me * r.pitch
-        yield from compute_calls(core, die, c, b, m, at, Abort(abort, word // EPOCH, first_call(word, n.stride)))
-        word = yield from rest(word, SECOND, n, r)
+        here = r.me * r.pitch
+        yield from compute_calls(
+            core, die, c, b, m, at,
+            Abort(
+                r.abort + here, word // EPOCH, first_call(word, n.stride),
+                given_up=given_up_at(n.given_up, here, SECOND),
+            ),
+        )  # fmt: skip
+        word = yield from rest(core, word, SECOND, n, r)
 
 
 @xl.kernel
 def e2a_again(
     core, die, c: Group, b: ReturnedBuffers, m: Domains, at: _ReturnsAgain, plan: ReturnPlan, r: OfRank, n: _LeadsWords
 ):  # fmt: skip
-    """The third stream, which agrees with the other dies and gives the first two the call to go on with."""
+    """The third stream, whose first core agrees with the other dies."""
     word = 0
     while word != END:
-        abort = r.abort + r.me * r.pitch
-        yield from return_calls(core, die, c, b, m, at, plan, Abort(abort, word // EPOCH, first_call(word, n.stride)))
-        yield xl.quiet(sync="attempt over")
-        for stream in range(STREAMS):
-            settled = n.settled + r.me * r.pitch + stream * FIELD_BYTES
-            yield xl.poll_ge(settled, word // EPOCH + 1, sync="at rest in")
-        word = yield from next_round(core, r.iterations - 1, 0, 0, c, r, Abort(abort, word // EPOCH))
-        if word != END:
-            yield from forget(die, first_call(word, n.stride), c, m, at)
-        yield xl.put(n.resume + r.me * r.pitch, word, sync="go on")
+        here = r.me * r.pitch
+        yield from return_calls(
+            core, die, c, b, m, at, plan,
+            Abort(
+                r.abort + here, word // EPOCH, first_call(word, n.stride), given_up=given_up_at(n.given_up, here, THIRD)
+            ),
+        )  # fmt: skip
+        yield from settle()
+        if core == 0:
+            word = yield from lead(die, word, c, m, at, r, n)
+        else:
+            word = yield from follow(word, n, r)

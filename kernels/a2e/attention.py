@@ -46,7 +46,7 @@ on as the count of every expert, and each stream passes it to the next and retur
 
 from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.parameters import LIST, STOP, Domains, Microbatch, part_begin
-from xccl_emu.kernels.aborts import Abort, until_least
+from xccl_emu.kernels.aborts import Abort, agreed, until_all, until_least
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import busy
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_at, prepare
@@ -127,32 +127,31 @@ def attend(core, number, m: Domains, at: Microbatch):
     yield from barrier(0, "attention computed")
 
 
-def await_slots(call, at: Microbatch, x: Abort):
-    """Wait until the trampoline has read the call before; at the first of an epoch nobody has sent any."""
-    free = yield from until_least(1, at.credit, call * (call > x.first), x, 1, "slots free")
-    return free
+def calls_before(call: int, first: int) -> int:
+    """Return how many calls the trampoline must have read before this one; before the first of an epoch none."""
+    return call * (call > first)
 
 
 def one_call(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch, x: Abort):
     """A microbatch of ``n`` tokens there and back; 0 if an abort came sooner."""
-    going = yield from await_slots(call, at, x)
+    going = yield from until_all(core, 1, at.credit, calls_before(call, x.first), x, 1, "slots free")
     if going:
         yield from send_parts(core, call, n, c, b, m, at)
-        going = yield from until_least(1, at.returned_in, call + 1, x, 7, "rows returned")
+        going = yield from until_all(core, 1, at.returned_in, call + 1, x, 7, "rows returned")
     if going:
         yield from sum_tokens(n * core // c.cores, n * (core + 1) // c.cores, at.returned, 0, c, b, 7)
     return going
 
 
-def serve(core, call, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, x: Abort):
+def serve(going, core, call, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch, x: Abort):
     """Serve the microbatch's calls from ``call`` on, and announce the end; returns the first call that is not done.
 
-    The fields count on from ``x.first``.
+    The fields count on from ``x.first``.  ``going``: 0 if this core cannot take part; then none does.
     """
+    going = yield from agreed(going, x, 1)
     before = x.first - call
     call = call + (at.turn + m.turns - call % m.turns) % m.turns
     token = call // m.turns * m.tokens_max
-    going = 1
     while going and call < calls:
         n = yield xl.load(batches + 4 * (call // m.turns), 4)
         if m.attention_work > 0:
@@ -170,7 +169,7 @@ def serve(core, call, calls, batches, c: Group, b: Buffers, m: Domains, at: Micr
             token = token + m.tokens_max
             call = call + m.turns
     if going and call == calls and core == 0:
-        going = yield from await_slots(before + call, at, x)
+        going = yield from until_least(1, at.credit, calls_before(before + call, x.first), x, 1, "slots free")
         if going:
             yield xl.put(at.tokens_in, before + call + 1, STOP, step=1, sync="tokens in")
     return call
@@ -193,4 +192,4 @@ def attention(core, calls, batches: xl.Reads, c: Group, b: AttentionBuffers, m: 
     ``batches`` is a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max``
     rows of hidden states, ``topk`` and ``weights`` by as many rows of a table.
     """
-    yield from serve(core, 0, calls, batches, c, b, m, at, Abort())
+    yield from serve(1, core, 0, calls, batches, c, b, m, at, Abort())

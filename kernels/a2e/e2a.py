@@ -17,12 +17,12 @@ from xccl_emu.kernels.a2e.parameters import (
     trampoline_of,
 )
 from xccl_emu.kernels.a2e.trampoline import HEADER_BYTES, lists_bytes
-from xccl_emu.kernels.aborts import Abort, until_least
+from xccl_emu.kernels.aborts import Abort, meet, until_all, until_least
 from xccl_emu.kernels.common import ROWS, add_words, drain_rings, fetch, move_row, ring
 from xccl_emu.kernels.experts.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
-from xccl_emu.kernels.group import barrier, drain, hand_over
+from xccl_emu.kernels.group import drain, hand_over
 
 
 class Share(NamedTuple):
@@ -265,14 +265,14 @@ def return_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: 
     call = x.first
     n = 0
     while n >= 0:
-        going = yield from until_least(1, at.computed + die * c.die_bytes, call + 1, x, 5, "rows to send back")
+        going = yield from until_all(core, 1, at.computed + die * c.die_bytes, call + 1, x, 5, "rows to send back")
         n = STOP
         if going:
             n = yield from load_counts_of(call, c, b, m, plan.counts)
         if n >= 0:
             rows = yield from add_words(plan.counts, c.n_local * m.n_attention, 4, 5)
             going = yield from send_and_return(core, die, call, rows, c, b, m, at, plan, x)
-            yield from barrier(6, "all cores have sent back")
+            going = yield from meet(going, x, 6, "all cores have sent back")
             if core == 0 and going:
                 yield from hand_back(die, call, c, m, at)
             if not going:

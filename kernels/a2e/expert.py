@@ -9,7 +9,7 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 from xccl_emu import lang as xl
 from xccl_emu.kernels.a2e.parameters import LIST, STOP, Domains, Places, inbox_of
 from xccl_emu.kernels.a2e.trampoline import await_call, pass_on
-from xccl_emu.kernels.aborts import Abort, until_least
+from xccl_emu.kernels.aborts import Abort, meet, until_all
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, load_counts
 from xccl_emu.kernels.experts.dummy import DummyBuffers, busy, compute_rows, expert_bytes
@@ -40,7 +40,7 @@ def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places, x:
             n = yield xl.load(field + 8, step=3)
             yield xl.store(counts + 4 * (i % c.n_local * m.n_attention + i // c.n_local), n, 4, step=3)
     yield xl.quiet(step=3, sync="counts noted")
-    yield from barrier(3, "all messages are announced")
+    going = yield from meet(going, x, 3, "all messages are announced")
     if going:
         yield from fetch(counts, 0, 4 * fields, 3, "counts of messages loaded")
     return going
@@ -114,7 +114,7 @@ def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, x: Ab
     if going:
         n = yield xl.ub_load(0, step=3)
     if n >= 0:
-        going = yield from until_least(going, at.sent + here, call + 1 - m.depth, x, 3, "rows free")
+        going = yield from until_all(core, going, at.sent + here, call + 1 - m.depth, x, 3, "rows free")
         if going:
             yield from gather(core, die, call, c, b, m, at)
         else:
@@ -180,7 +180,7 @@ def compute_calls(core, die, c: Group, b: Buffers, m: Domains, at: Places, x: Ab
     call = x.first
     n = 0
     while n >= 0:
-        going = yield from until_least(1, at.assembled + here, call + 1, x, 4, "rows to compute")
+        going = yield from until_all(core, 1, at.assembled + here, call + 1, x, 4, "rows to compute")
         n = STOP
         if going:
             counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)

@@ -16,7 +16,7 @@ from xccl_emu.kernels.a2e.parameters import (
     microbatch_of,
     part_begin,
 )
-from xccl_emu.kernels.aborts import Abort, until_least
+from xccl_emu.kernels.aborts import Abort, agreed, until_first, until_least
 from xccl_emu.kernels.common import drain_rings, ring
 from xccl_emu.kernels.experts.counts import (
     COLUMNS,
@@ -70,6 +70,14 @@ def await_call(going, field, calls, x: Abort, step, sync):
         if seen != calls:
             yield xl.fail(WRONG_CALL, seen, step=step)
     return came
+
+
+def all_await_call(core, going, field, calls, x: Abort, step, sync):
+    """Wait as `await_call`, where cores agree the first one for all; they return the same."""
+    if core == 0 or x.given_up == 0:
+        going = yield from await_call(going, field, calls, x, step, sync)
+    going = yield from agreed(going, x, step)
+    return going
 
 
 def messages_of(q: int, n_slots: int, tallies: int) -> int:
@@ -244,7 +252,8 @@ def relay_batch(core, die, call, field, s: Sent, c: Group, m: Domains, at: Place
         high = min(s.tokens, part_begin(part + 1, m.a2e_parts, m.tokens_max))
         if low < high:
             if part > 0:
-                going = yield from await_call(going, field + part * FIELD_BYTES, call + 1, x, 2, "tokens announced")
+                field_of_it = field + part * FIELD_BYTES
+                going = yield from all_await_call(core, going, field_of_it, call + 1, x, 2, "tokens announced")
             if going:
                 yield from relay_part(core, die, low, high, s, c, m, at)
     if going:
@@ -303,18 +312,20 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places, x: Abort):
     """
     here = die * c.die_bytes
     fields = at.tokens_in + here + call % m.turns * m.fan_in * m.a2e_parts * FIELD_BYTES
-    going = yield from await_call(1, fields, call + 1, x, 2, "tokens announced")
+    going = yield from all_await_call(core, 1, fields, call + 1, x, 2, "tokens announced")
     n = STOP
     if going:
         n = yield xl.load(fields + 8, step=2)
     more = n >= 0
-    going = yield from until_least(going, at.acks + here, c.n_ranks * call, x, 2, "inboxes free")
+    going = yield from until_first(core, going, at.acks + here, c.n_ranks * call, x, 2, "inboxes free")
     if more:
-        going = yield from until_least(going, at.relayed + here, call + 1 - m.depth, x, 2, "staging free")
+        going = yield from until_first(core, going, at.relayed + here, call + 1 - m.depth, x, 2, "staging free")
+    going = yield from agreed(going, x, 2)
+    if more:
         for q in range(dies_of(die, m.n_attention, m.trampolines)):
             field = fields + q * m.a2e_parts * FIELD_BYTES
             if q > 0:
-                going = yield from await_call(going, field, call + 1, x, 2, "tokens announced")
+                going = yield from all_await_call(core, going, field, call + 1, x, 2, "tokens announced")
                 if going:
                     n = yield xl.load(field + 8, step=2)
             if going:

@@ -139,16 +139,22 @@ def compute(s: _Computes):
             yield xl.put(result, i + 1, value + weight, sync="result")
 
 
-def publish(version, expert, s: Swap):
-    """Write a map to the table that no source uses, then its number.  Odd tokens of an expert, if it is one, go to the
+def home_of(expert: int, between: int) -> int:
+    """Return the first slot of an expert, where ``between`` are between two redundant slots."""
+    return expert + expert // between
+
+
+def publish(version, expert, slot, between, s: Swap):
+    """Write a map to the table that no source uses, then its number.  Odd tokens of an expert, if it is one, go to a
     redundant slot."""
     for q in range(s.sources):
         for e in range(s.experts):
             entry = s.maps + q * s.pitch + (version % 2 * s.experts + e) * FIELD_BYTES
-            redundant = e
+            home = home_of(e, between)
+            second = home
             if e == expert:
-                redundant = s.experts
-            yield xl.put(entry, e, redundant, step=2)
+                second = slot
+            yield xl.put(entry, home, second, step=2)
         yield xl.fence(step=2, sync="map before version")
         yield xl.put(s.version + q * s.pitch, version, step=2, sync="version")
 
@@ -159,19 +165,23 @@ def await_adopted(version, s: Swap):
         yield xl.poll_ge(s.adopted + q * FIELD_BYTES, version, step=2, sync="all adopted")
 
 
+def swap_in(i, expert, slot, between, storage, s: Swap):
+    """Give a redundant slot to an expert, as the change of number ``i``; ``storage`` are the weights of [experts]."""
+    yield xl.mtu_in(storage + expert * s.nbytes, 0, s.nbytes, step=1)
+    if i > 0:
+        yield from await_adopted(2 * i, s)
+    yield from publish(2 * i + 1, s.experts, slot, between, s)
+    if s.grace:
+        yield from await_adopted(2 * i + 1, s)
+    yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "weights prefetched", step=1)
+    yield xl.put(s.since + slot * FIELD_BYTES, 2 * i + 2, step=3, sync="slot version")
+    yield xl.mtu_out(0, s.weights + slot * s.nbytes, s.nbytes, step=3)
+    yield xl.quiet(step=3, sync="weights before map")
+    yield from publish(2 * i + 2, expert, slot, between, s)
+
+
 @xl.kernel
 def reload(storage: xl.Reads, s: Reloads):
-    """Give the redundant slot to the next expert, ``swaps`` times; ``storage`` are the weights of [experts]."""
+    """Give the redundant slot, which comes after all experts', to the next expert, ``swaps`` times."""
     for i in range(s.swaps):
-        expert = (i + 1) % s.experts
-        yield xl.mtu_in(storage + expert * s.nbytes, 0, s.nbytes, step=1)
-        if i > 0:
-            yield from await_adopted(2 * i, s)
-        yield from publish(2 * i + 1, s.experts, s)
-        if s.grace:
-            yield from await_adopted(2 * i + 1, s)
-        yield from hand_over(xl.MTU_IN, xl.MTU_OUT, 0, "weights prefetched", step=1)
-        yield xl.put(s.since + s.experts * FIELD_BYTES, 2 * i + 2, step=3, sync="slot version")
-        yield xl.mtu_out(0, s.weights + s.experts * s.nbytes, s.nbytes, step=3)
-        yield xl.quiet(step=3, sync="weights before map")
-        yield from publish(2 * i + 2, expert, s)
+        yield from swap_in(i, (i + 1) % s.experts, s.experts, s.experts, storage, s)

@@ -326,7 +326,9 @@ class RestartedA2ELayout(A2ELayout):
     """The regions of A2E and the words of a rollback; see `kernels/rollback` and `kernels/a2e/abortable_calls`."""
 
     def _sizes(self) -> Mapping[str, tuple[int, int]]:
-        words = {"ready": self.config.n_dies, "done": self.config.n_dies, "settled": device.STREAMS}
+        several = max(self.config.cores, self.config.expert_cores // device.STREAMS) > 1
+        words = {"ready": self.config.n_dies, "done": self.config.n_dies, "settled": device.THIRD}
+        words["given_up"] = device.STREAMS * several
         words |= dict.fromkeys(("end", "abort", "told", "errors"), 1)
         return {**super()._sizes(), **{name: (FIELD_BYTES, count) for name, count in words.items()}}
 
@@ -369,7 +371,9 @@ class RestartedA2E(A2E):
         c, layout, of = self.config, self.layout, self.layout.of
         even = math.lcm(c.turns, c.depth, c.depth + 1)
         stride = -(-(calls.n_calls + 1) // even) * even
-        known = device.Attempts(stride, self._failures, layout.at("settled"), layout.at("told"))
+        known = device.Attempts(
+            stride, self._failures, *(layout.at(name) for name in ("settled", "given_up", "told"))
+        )  # fmt: skip
         words = self._ranks(die, calls)._replace(**own_words(die, self.first_die, of["ready"], of["done"], of["end"]))
         if kernel is device.e2a_again:  # which has nothing to report
             words = words._replace(errors=of["errors"].at(layout.dies.stop).limited(""))
@@ -394,7 +398,7 @@ class A2ERollback(A2ECase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, right in {"pull": 0, "cores": 1, "microbatches": 1, "attention_work": 0}.items():
+        for name, right in {"pull": 0, "microbatches": 1, "attention_work": 0}.items():
             if getattr(self, name) != right:
                 raise ConfigError(name, getattr(self, name), f"where calls are rolled back it must be {right}")
         if not self.rounds:
@@ -413,4 +417,5 @@ class A2ERollback(A2ECase):
         "two calls at once": dict(rounds=2, depth=2),
         "in two parts": dict(tokens=2, a2e_parts=2, e2a_parts=2),
         "URMA": dict(path="urma"),
+        "two cores": dict(cores=2),
     }

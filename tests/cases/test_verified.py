@@ -17,6 +17,7 @@ SLOW = {
     *(f"{name}-swap: {what}" for name in ("dispatch", "fused") for what in (
         "two ranks, two rounds", "two swaps, three rounds", "two cores a rank",
     )),
+    "eplb-loop: a period, and two iterations after it", "eplb-loop: two periods", "rollback-a2e: two cores",
 }  # fmt: skip
 """Proofs of more than a few seconds that run with the slow tests."""
 MORE = {

@@ -43,6 +43,7 @@ _PLACES = {
     ),
     "deepep.normal_combine": ("xccl_emu.protocols.deepep.normal.NormalMode.combines.kernel", "normal_combine"),
     "serving.reconfigure": ("xccl_emu.protocols.serving.reconfigure.device", ""),
+    "serving.eplb": ("xccl_emu.protocols.serving.eplb.device", ""),
     "serving.swap": ("xccl_emu.protocols.serving.swap.group.swap", ""),
     "serving.collect": ("xccl_emu.protocols.serving.collect.device", ""),
     "serving.memory_pool": ("xccl_emu.protocols.serving.memory_pool.device", ""),
@@ -73,6 +74,7 @@ _PLACES = {
     "serving.mtp": ("xccl_emu.protocols.serving.mtp.device", ""),
     "serving.two_streams": ("xccl_emu.protocols.serving.two_streams.device", ""),
     "rollback": ("xccl_emu.protocols.rollback.rollback", ""),
+    "sampled": ("xccl_emu.protocols.rollback.sampled", ""),
     "mutants_kernels": (f"{__package__}.mutants_own.device", ""),
 }
 """Where host sides have modules of kernels, or of one of them the kernel of this name."""

@@ -46,7 +46,10 @@ attends, forwards, experts, returns, counts = (
 
 # ---- attention dies
 
-SLOTS_FREE = "    going = yield from await_slots(call, at, x)\n    if going:\n        yield from send_parts"
+SLOTS_FREE = """\
+    going = yield from until_all(core, 1, at.credit, calls_before(call, x.first), x, 1, "slots free")
+    if going:
+        yield from send_parts"""
 
 # ---- trampolines on the way to the experts
 
@@ -67,15 +70,18 @@ EARLY_CREDIT = """\
 """
 NEXT_PART = """\
             if part > 0:
-                going = yield from await_call(going, field + part * FIELD_BYTES, call + 1, x, 2, "tokens announced")
+                field_of_it = field + part * FIELD_BYTES
+                going = yield from all_await_call(core, going, field_of_it, call + 1, x, 2, "tokens announced")
 """
 NEXT_DIE = """\
-                going = yield from await_call(going, field, call + 1, x, 2, "tokens announced")
+                going = yield from all_await_call(core, going, field, call + 1, x, 2, "tokens announced")
                 if going:
                     n = yield xl.load(field + 8, step=2)
 """
 UP_TO = "yield xl.v_count(s.lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
-INBOXES_FREE = '    going = yield from until_least(going, at.acks + here, c.n_ranks * call, x, 2, "inboxes free")\n'
+INBOXES_FREE = (
+    '    going = yield from until_first(core, going, at.acks + here, c.n_ranks * call, x, 2, "inboxes free")\n'
+)
 COUNT = '        yield xl.put(field, call + 1, count, step=2, sync="counts of messages")\n'
 DRAIN = """\
                 turn = turn + 1
@@ -112,7 +118,7 @@ OF_PART = "        if token >= high:\n            break\n"
 DONE = "                yield xl.ub_store(done_at, done + turn - before, step=5)\n"
 STAGING = " + place * m.tokens_max * c.top_k * 2 * c.hidden\n                first"
 TO_SEND = """\
-        going = yield from until_least(1, at.computed + die * c.die_bytes, call + 1, x, 5, "rows to send back")
+        going = yield from until_all(core, 1, at.computed + die * c.die_bytes, call + 1, x, 5, "rows to send back")
 """
 RETURN_ROWS = "            yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"

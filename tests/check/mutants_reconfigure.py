@@ -17,12 +17,12 @@ LOOK = '            now = yield xl.load(s.version + s.me * s.pitch, step=2, sync
 CHOOSE = "            slot = yield from slot_by(version, expert, t, s)\n"
 TABLE = "(version % 2 * s.experts + e) * FIELD_BYTES"
 BACK = "        for t in range(s.tokens):\n            yield xl.poll_ge(results"
-GRACE = "        if s.grace:\n"
-LOADED = "        yield xl.mtu_out(0, s.weights + s.experts * s.nbytes, s.nbytes, step=3)\n"
-ENABLED = "        yield from publish(2 * i + 2, expert, s)\n"
+GRACE = "    if s.grace:\n"
+LOADED = "    yield xl.mtu_out(0, s.weights + slot * s.nbytes, s.nbytes, step=3)\n"
+ENABLED = "    yield from publish(2 * i + 2, expert, slot, between, s)\n"
 
 KNOWN = (
-    bug("reconfigure: no grace period", PAIR, RACE | WRONG | FAILED | TORN, of(GRACE, "        if s.grace == 2:\n"),
+    bug("reconfigure: no grace period", PAIR, RACE | WRONG | FAILED | TORN, of(GRACE, "    if s.grace == 2:\n"),
         quick=True),
     bug("reconfigure: a map is adopted before the tokens of the last one are back", PAIR, RACE | WRONG | FAILED,
         of(ADOPT, ""), of(BACK, ADOPT + BACK), quick=True),
@@ -39,5 +39,5 @@ OWN = (
         of(ENABLED, ""), of(LOADED, ENABLED + LOADED)),
     bug("reconfigure: a version before its map", PAIR, RACE | WRONG | FAILED | TORN, of.without("map before version")),
     bug("reconfigure: a table is written while it may be in use", TWICE, RACE | WRONG | FAILED | TORN,
-        of("            yield from await_adopted(2 * i, s)\n", "            pass\n")),
+        of("        yield from await_adopted(2 * i, s)\n", "        pass\n")),
 )  # fmt: skip

@@ -12,17 +12,17 @@ of, of_swap, of_messages = Of("serving.reconfigure"), Of("serving.swap"), Of("ex
 
 # ---- what is in the kernels
 
-GRACE = "        if s.grace:\n"
+GRACE = "    if s.grace:\n"
 TABLE = "(version % 2 * s.experts + e) * FIELD_BYTES"
-LOADED = "        yield xl.mtu_out(0, s.weights + s.experts * s.nbytes, s.nbytes, step=3)\n"
-ENABLED = "        yield from publish(2 * i + 2, expert, s)\n"
+LOADED = "    yield xl.mtu_out(0, s.weights + slot * s.nbytes, s.nbytes, step=3)\n"
+ENABLED = "    yield from publish(2 * i + 2, expert, slot, between, s)\n"
 ANY = RACE | WRONG | FAILED | TORN
 
 
 def of_case(name: str, case: DispatchSwap | FusedSwap) -> tuple:
     """Bugs of the swap, the same however tokens travel."""
     return (
-        bug(f"{name}: no grace period", case, ANY, of(GRACE, "        if s.grace == 2:\n"), quick=True),
+        bug(f"{name}: no grace period", case, ANY, of(GRACE, "    if s.grace == 2:\n"), quick=True),
         bug(f"{name}: one table for all maps", case, ANY, of(TABLE, "e * FIELD_BYTES"),
             of("(version % 2 * s.experts + expert)", "expert")),
         bug(f"{name}: weights with no quiet", case, ANY, of.without("weights before map")),

@@ -19,8 +19,8 @@ SIZES = {
     "local": st.integers(2, 3), "rounds": st.integers(1, 4), "top_k": st.integers(1, 2), "depth": st.integers(1, 3),
     "trampolines": st.just(1), "aborts": st.integers(0, 3), "failures": st.integers(0, 2), "seed": st.integers(0, 9),
     "path": st.sampled_from(["mtu", "urma"]), "counting": st.sampled_from(["vector", "scalar"]),
-    "tokens": st.integers(1, 3), "masked": st.integers(0, 1), "a2e_parts": st.integers(1, 2),
-    "e2a_parts": st.integers(1, 2),
+    "tokens": st.integers(1, 3), "cores": st.integers(1, 2), "masked": st.integers(0, 1),
+    "a2e_parts": st.integers(1, 2), "e2a_parts": st.integers(1, 2),
 }  # fmt: skip
 USUAL = A2ERollback(attention=1, experts=1, rounds=1)
 
@@ -39,11 +39,9 @@ def test_a_stream_that_nothing_aborts_knows_of_none() -> None:
         assert not [register for register in kernel.registers if "abort" in register]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"cores": 2}, {"microbatches": 2}, {"attention_work": 1}, {"pull": 1}, {"rounds": 0}]
-)
+@pytest.mark.parametrize("wrong", [{"microbatches": 2}, {"attention_work": 1}, {"pull": 1}, {"rounds": 0}])
 def test_what_cannot_be_rolled_back_is_refused(wrong: dict[str, int]) -> None:
-    """Sizes for which cores of a stream would have to agree are errors that say what would be right."""
+    """Sizes by which there is nothing to roll back, or no epoch to count from, are errors that say what is right."""
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.*must be"):
         replace(USUAL, **wrong)
 
@@ -78,6 +76,13 @@ def test_a_bug_that_drawn_schedules_miss() -> None:
     found = check(planted)
     assert found.verdict == VIOLATION
     assert replay(planted.build("relaxed"), found.violation.actions).kind in mutants_a2e_rollback.ANY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", ["given up", "given up before all meet", "given up in", "all cores agree"])
+def test_what_cores_need_to_agree(without: str) -> None:
+    """Each synchronization by which the cores of a stream leave a call together is needed."""
+    assert check(replace(USUAL, cores=2, tokens=2), without=[without]).verdict == VIOLATION
 
 
 @pytest.mark.nightly

@@ -16,9 +16,10 @@ from xccl_emu.oracle.numerics import (
     quantize_int8_cann,
     round_to,
 )
+from xccl_emu.oracle.replicas import hot_expert, least_loaded, slots_with, tokens_of_experts
 
 __all__ = [
     "BF16", "FP16", "QUANTIZERS", "Dispatched", "Fetch", "ReceivedRows", "dequantize_fp8", "dequantize_int8",
-    "dispatch", "dummy_expert", "expert_factors", "hidden_dtype", "quantize_fp8", "quantize_int8",
-    "quantize_int8_cann", "round_to",
+    "dispatch", "dummy_expert", "expert_factors", "hidden_dtype", "hot_expert", "least_loaded", "quantize_fp8",
+    "quantize_int8", "quantize_int8_cann", "round_to", "slots_with", "tokens_of_experts",
 ]  # fmt: skip

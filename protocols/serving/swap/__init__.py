@@ -54,9 +54,9 @@ class SwapCase(LayerCase):
         super().__post_init__()
         if self.routing:
             raise ConfigError("routing", self.routing, "goes without changes of maps")
-        if not self.top_k < self.ranks * self.experts > 2:
+        if len(self._homes) < max(2, self.top_k):
             raise ConfigError(
-                "experts", self.experts, "there must be two and top_k or more in addition to the redundant one"
+                "experts", self.experts, "there must be two and top_k or more in addition to what is redundant"
             )
 
     @classmethod
@@ -70,12 +70,17 @@ class SwapCase(LayerCase):
             "two cores a rank": replace(less, cores=2),
         }
 
+    @property
+    def _homes(self) -> list[int]:
+        """The first slot of each expert."""
+        return self.group.lays_out.homes(self._config())
+
     def _group(self, pod: Pod, **more: int) -> SwapGroup[Any]:
         return self.group(pod, self._config(), swaps=self.swaps, grace=self.grace, **more)
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         """All tokens of a round choose one expert, which has a number as high as the round, and the next ones."""
-        experts = self.ranks * self.experts - 1
+        experts = len(self._homes)
         steps = choice_steps(self._config())
         return [
             Batch(b.tokens, [np.tile((i + steps) % experts, (len(x), 1)).astype(np.int32) for x in b.tokens], b.weights)
@@ -85,20 +90,29 @@ class SwapCase(LayerCase):
     def _launched(self, bench: Bench, pod: Pod, batches: Sequence[Batch]) -> tuple[SwapGroup[Any], Streams]:
         group, streams = super()._launched(bench, pod, batches)
         assert isinstance(group, SwapGroup)
-        experts = group.config.n_slots - 1
         for die, own in zip(group.layout.dies, group.swapped, strict=True):
-            bench.fill(group.layout.maps.at(die), first_map(experts))
+            bench.fill(group.layout.maps.at(die), first_map(group.homes, group.spares[0]))
             none_used = Buffer(die, own["version"].address, FIELD_BYTES)
             bench.already_filled(none_used, *(own[name] for name in ("gate", "held", "since", "storage")))
             for name, buffer in own.items():
                 bench.label_buffer(buffer, f"app.{name}")
         for rank in range(self.ranks):
             self._expect_received(bench, group, batches, rank)
-        held, loader = group.swapped[-1]["held"], streams.owner(group.layout.dies[-1], self.cores)
-        loaded = weights_of(experts)[self.swaps % experts]
-        bench.expect(held.address + experts * HELD_BYTES, loaded, "redundant slot", owners=loader)
+        self._expect_changed(bench, group, batches, streams.owner(group.layout.dies[-1], self.cores))
         bench.stop(STALE_MAP, "a token came for a slot that has other weights since its map was published")
         return group, streams
+
+    def _expect_changed(
+        self, bench: Bench, group: SwapGroup[Any], batches: Sequence[Batch], loader: str
+    ) -> None:  # fmt: skip
+        """Expect what the loader leaves: the weights of the last expert in the slot."""
+        held, experts = group.swapped[-1]["held"], len(group.homes)
+        loaded = weights_of(experts)[self.swaps % experts]
+        bench.expect(held.address + group.spares[0] * HELD_BYTES, loaded, "redundant slot", owners=loader)
+
+    def slots_by(self, choices: NDArray[np.int32], version: int, batches: Sequence[Batch]) -> NDArray[np.int32]:
+        """Return the slots that a version of the map has for choices of experts, as [T, top_k] INT32."""
+        return slots_by_map(choices, version, len(self._homes))
 
     def _expect_received(self, bench: Bench, group: SwapGroup[Any], batches: Sequence[Batch], rank: int) -> None:
         """Expect that a rank has received what the sources sent by the maps that they have used."""
@@ -134,7 +148,7 @@ def received_by(
     """Rows, routes and counts of each round that a rank gets, by the versions [ranks, rounds] of the sources' maps."""
     c, got = case._config(), []
     for batch, used in zip(batches, versions.T, strict=True):
-        slots = [slots_by_map(topk, int(v), c.n_slots - 1) for topk, v in zip(batch.topk, used, strict=True)]
+        slots = [case.slots_by(topk, int(v), batches) for topk, v in zip(batch.topk, used, strict=True)]
         sent = oracle.dispatch(batch.tokens, slots, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
         rows = received_rows(sent, rank)
         rows["route"]["version"] = used[rows["route"]["source"]]

@@ -1,6 +1,6 @@
 """Groups whose maps change while layers run: the launches of a rank, and the loader ([xDeepServe] 4.5)."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.dummy import EIGHTH, ONE, expert_bytes
 from xccl_emu.kernels.serving import swap
 from xccl_emu.kernels.serving.swap import FIELD_BYTES
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.communicator import allocate_on
@@ -24,11 +25,11 @@ HELD_BYTES = FIELD_BYTES
 """Weights of an expert: its FP32 factor, and words that only travel."""
 
 
-def first_map(experts: int) -> NDArray[np.int64]:
-    """[experts, words] map 0: slots of each expert's even and odd tokens; expert 0 has the redundant slot, the last."""
-    table = np.zeros((experts, FIELD_BYTES // 8), np.int64)
-    table[:, :2] = np.arange(experts)[:, None]
-    table[0, 1] = experts
+def first_map(homes: Sequence[int], slot: int) -> NDArray[np.int64]:
+    """[experts, words] map 0: slots of each expert's even and odd tokens; expert 0 has the redundant ``slot``."""
+    table = np.zeros((len(homes), FIELD_BYTES // 8), np.int64)
+    table[:, :2] = np.array(homes)[:, None]
+    table[0, 1] = slot
     return table
 
 
@@ -45,9 +46,19 @@ class SwapLayout(GroupLayout[C]):
 
     def _add_all(self) -> None:
         super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
-        self.maps = self.meta("meta.map", FIELD_BYTES, 2 * (self.config.n_slots - 1))
+        self.maps = self.meta("meta.map", FIELD_BYTES, 2 * len(self.homes(self.config)))
         self.newest = self.meta("meta.version", FIELD_BYTES)
         self.adopted = self.meta("meta.adopted", FIELD_BYTES, self.config.n_ranks, self._sources)
+
+    @classmethod
+    def spares(cls, config: EpConfig) -> Sequence[int]:
+        """Return the redundant slots: the last one."""
+        return [config.n_slots - 1]
+
+    @classmethod
+    def homes(cls, config: EpConfig) -> list[int]:
+        """Return the first slot of each expert: the others."""
+        return [slot for slot in range(config.n_slots) if slot not in cls.spares(config)]
 
     @classmethod
     def ub_bytes(cls, config: EpConfig) -> int:
@@ -61,6 +72,7 @@ class SwapGroup(ExpertGroup[C]):
     swaps, grace: see `SwapCase`.
     """
 
+    lays_out: ClassVar[type[SwapLayout[Any]]]
     layout: SwapLayout[C]
     more_cores: ClassVar[int] = 1
 
@@ -68,9 +80,10 @@ class SwapGroup(ExpertGroup[C]):
         super().__init__(pod, config, **more)
         self._swaps, self._grace = swaps, grace
         n, rounds = self.config.n_slots, self.n_rounds
+        self.spares, self.homes = self.lays_out.spares(self.config), self.lays_out.homes(self.config)
         sizes = {
             "gate": rounds * self.config.tokens_max * INDEX_BYTES, "version": (rounds + 1) * FIELD_BYTES,
-            "held": n * HELD_BYTES, "since": n * FIELD_BYTES, "storage": (n - 1) * HELD_BYTES,
+            "held": n * HELD_BYTES, "since": n * FIELD_BYTES, "storage": len(self.homes) * HELD_BYTES,
         }  # fmt: skip
         self.swapped = allocate_on(pod, self.layout.dies, sizes)
         """[rank] choices of the gate, versions used, weights of slots and since when, and weights of all experts."""
@@ -93,10 +106,10 @@ class SwapGroup(ExpertGroup[C]):
             for rank, choices in enumerate(batch):
                 rows = self.pod.view(self._of(rank, i)["gate"], np.int32, (-1, app.COLUMNS))
                 rows[: len(choices)] = app.whole_rows(choices)
-        experts = weights_of(self.config.n_slots - 1)
+        experts = weights_of(len(self.homes))
         for own in self.swapped:
             held = self.pod.view(own["held"], np.uint32, (-1, experts.shape[1]))
-            held[:-1], held[-1] = experts, experts[0]
+            held[self.homes], held[self.spares] = experts, experts[0]
             self.pod.view(own["storage"], np.uint32, (-1, experts.shape[1]))[:] = experts
         return super().fill_rounds(tokens, masked, weights)
 
@@ -116,21 +129,25 @@ class SwapGroup(ExpertGroup[C]):
         c, layout, first = self.config, self.layout, self.config.first_die
         return swap.Swap(
             0, c.n_ranks, self.pod.spec.die_bytes, layout.maps.at(first), layout.newest.at(first), 0, 0,
-            layout.adopted.at(layout.dies[-1]).shared(layout.dies), 0, 0, c.n_slots - 1, HELD_BYTES, 0, 0,
+            layout.adopted.at(layout.dies[-1]).shared(layout.dies), 0, 0, len(self.homes), HELD_BYTES, 0, 0,
             self._swaps, self._grace,
         )  # fmt: skip
 
     def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
         """Launch ``rounds`` rounds on all ranks, and the loader."""
         super().launch_rounds(streams, rounds, parts)
-        own, redundant, last = self.swapped[-1], self.config.n_slots - 1, self.layout.dies[-1]
+        kernel, args = self._loader()
+        self.pod.launch(kernel, self.layout.dies[-1], [self.config.cores], args, after=streams)
+
+    def _loader(self) -> tuple[Kernel, Args]:
+        """Return the kernel that changes experts, and its arguments."""
+        own, (redundant,) = self.swapped[-1], self.spares
         loads = self._swap()._replace(
-            adopted=self.layout.adopted.at(last),
+            adopted=self.layout.adopted.at(self.layout.dies[-1]),
             since=own["since"].only(range(redundant * FIELD_BYTES, own["since"].nbytes)),
             weights=own["held"].only(range(redundant * HELD_BYTES, own["held"].nbytes)),
         )
-        args = {"storage": own["storage"].address, "s": loads}
-        self.pod.launch(swap.reload, last, [self.config.cores], args, after=streams)
+        return swap.reload, {"storage": own["storage"].address, "s": loads}
 
 
 class PullSwapLayout(SwapLayout[EpConfig], EpLayout):
