@@ -119,10 +119,10 @@ def faults(draw: st.DrawFn, dies: int, actions_max: int = 200) -> str:
     """
     if dies < 2:
         raise ConfigError("dies", dies, "must be at least 2, there are no links else")
-    kind = draw(st.sampled_from(("stop", "cut", "stall", "duplicate", "corrupt")))
-    if kind == "stop":
+    kind = draw(st.sampled_from(("stop", "revive", "cut", "stall", "duplicate", "corrupt")))
+    if kind in ("stop", "revive"):
         after = draw(st.none() | st.integers(1, actions_max))
-        return f"stop:die{draw(st.integers(0, dies - 1))}" + ("" if after is None else f"@{after}")
+        return f"{kind}:die{draw(st.integers(0, dies - 1))}" + ("" if after is None else f"@{after}")
     source, target = draw(st.permutations(range(dies)))[:2]
     return f"{kind}:{source}-{target}"
 

@@ -41,6 +41,8 @@ WALK_STEPS, QUIET_WALKS = 2_000, 1
 """Far more than a small program takes that comes to an end; and few walks, so that facts are met in the search."""
 _MOMENTS = (1, 2, 3, 5)
 """Moments at which something breaks in drawn schedules: counts of actions of a die, or numbers of writes."""
+_UNSEEN = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ)
+"""What brute force with a fault does not judge; after other faults than `revive` there is no more of it than without."""
 OTHER_END = "another end"
 """Kind that brute force reports for wrong bytes at an end."""
 
@@ -273,7 +275,8 @@ def _break(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
         schedules = scene.budget.schedules // len(_MOMENTS)
         drawn = sample.sample(scene.trial, schedules=schedules, fault=replace(fault, at=moment))
         judged.schedules += drawn.schedules
-        if proved and drawn.violation:
+        unseen = fault.kind == "revive" and drawn.violation is not None and drawn.violation.kind in _UNSEEN
+        if proved and drawn.violation and not unseen:
             judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
 
 

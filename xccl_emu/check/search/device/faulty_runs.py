@@ -170,13 +170,8 @@ def _break(space, parts, asked, graph, counted, node):
     ring = block_of_die(st, die)
     if st[ms.FAULT_COPY + ms.FLIGHT_NBYTES]:
         _try(space, parts, asked, graph, counted, node, ~fault_codes.AGAIN)
-    if st[ms.FAULT_HAPPENED] == 0 and kind == fault_codes.F_STOP:
-        _try(space, parts, asked, graph, counted, node, ~(fault_codes.STOP | die << 4))
-    elif st[ms.FAULT_HAPPENED] == 0 and kind == fault_codes.F_CUT:
-        code = ~(fault_codes.CUT | die << 4 | to << 20)
-        _try(space, parts, asked, graph, counted, node, code)
-    elif kind == fault_codes.F_LOSE:
-        _try(space, parts, asked, graph, counted, node, ~(fault_codes.LOSE | die << 4 | to << 20))
+    if st[ms.FAULT_HAPPENED] == 0 and fault_codes.AT_ONCE >> kind & 1:
+        _try(space, parts, asked, graph, counted, node, ~(fault_codes.ACTIONS[kind] | die << 4 | to << 20))
     elif kind == fault_codes.F_STOP and st[ms.FAULT_CUT] == 0 and st[ring + ms.FLIGHT_COUNT]:
         # What a stopped die has in flight may be lost
         code = ~(fault_codes.CUT | die << 4 | fault_codes.ANY_TARGET << 20)
